@@ -1,0 +1,40 @@
+# Everything that can be done with this checkout. `make help` lists it.
+
+GO      ?= go
+BIN     := $(CURDIR)/bin
+# Modules besides the root's own, each checked like it.
+MODULES := localcluster/binaries examples/vendor tools
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: preflight
+preflight:
+	@./.ci/preflight
+
+.PHONY: demo
+demo: preflight ## Watch nodes being initialised on a real control plane
+	@$(GO) run ./localcluster/cmd/gobuild -o $(BIN) ./cmd/mooring ./cmd/cloud-controller-manager
+	@$(BIN)/mooring demo $(ARGS)
+
+.PHONY: build
+build: preflight ## Build the daemon and the tool into bin/
+	@$(GO) run ./localcluster/cmd/gobuild -o $(BIN) ./cmd/mooring ./cmd/cloud-controller-manager
+
+.PHONY: test
+test: preflight ## Run every test, with the race detector
+	@./.ci/test
+
+.PHONY: lint
+lint: preflight ## Check formatting, vet, staticcheck, tidiness and generated files
+	@./.ci/lint $(MODULES)
+
+.PHONY: generate
+generate: ## Write the generated files anew
+	$(GO) generate ./...
+
+.PHONY: clean
+clean: ## Remove what was built in this checkout (the cached control plane stays)
+	rm -rf $(BIN)
