@@ -1,0 +1,65 @@
+package provider
+
+import (
+	"context"
+
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// Capable is implemented by a cloudprovider.Interface that offers more than that interface.
+type Capable interface {
+	// Capabilities returns what the provider offers. It is called after the provider was built and before it is
+	// initialised; it must not call the cloud, and its answer must not change while the process lives.
+	Capabilities() Capabilities
+}
+
+// Capabilities says what a provider offers beyond cloudprovider.Interface. The zero value is a provider that offers
+// nothing more; every field has a safe meaning when it is empty.
+type Capabilities struct {
+	// ProviderIDSchemes are the schemes of the provider IDs that belong to this provider: "aws" for "aws:///zone/i-1".
+	// A node whose provider ID has another scheme is foreign: it is never written and never asked for. When empty, the
+	// provider's name is its scheme, and a node of an unknown scheme counts as the provider's own only once the
+	// provider has answered for it with the same provider ID.
+	ProviderIDSchemes []string
+
+	// ListInstances lists every instance that may be a node of this cluster. With it, any number of nodes costs the
+	// pages of one list instead of calls per node.
+	ListInstances ListInstancesFunc
+
+	// StandbySafe says that ListInstances may be called before Initialize and on a replica that does not lead, so that
+	// a standby's snapshot of the cloud is warm when it takes over.
+	StandbySafe bool
+
+	// ListLoadBalancers lists every load balancer that the provider made for a cluster. With it, drift and leftovers are
+	// found by one call instead of one per Service. Like every list it is complete or an error.
+	ListLoadBalancers func(ctx context.Context, clusterName string) ([]LoadBalancer, error)
+
+	// LoadBalancerWrites is how many calls that change load balancers the provider bears at once, for different Services.
+	// Zero means one: some clouds lose a change when two reach them together.
+	LoadBalancerWrites int
+
+	// ReplaceRoute changes the target of a route in place, without a moment in which the destination has no route. Both
+	// routes have the same DestinationCIDR; old is as ListRoutes returned it.
+	ReplaceRoute func(ctx context.Context, clusterName string, old, replacement *cloudprovider.Route) error
+
+	// RouteWrites is how many calls that change routes the provider bears at once. Zero means that it does not say, and
+	// the manager's own bound holds, as in the reference.
+	RouteWrites int
+
+	// MaxRoutes is how many routes the cloud's route table takes for this cluster. Zero means unknown.
+	MaxRoutes int
+}
+
+// ListInstancesFunc lists all instances and hands them to yield, a page at a time, in any order.
+//
+// It returns nil only after yield has seen every instance: a list is complete or an error, never short. An error of
+// yield ends the listing and is returned as it is. Pages are only valid during the call of yield.
+type ListInstancesFunc func(ctx context.Context, yield func(page []Instance) error) error
+
+// CapabilitiesOf returns the capabilities of a provider, the zero value for one that declares none.
+func CapabilitiesOf(cloud cloudprovider.Interface) Capabilities {
+	if capable, ok := cloud.(Capable); ok {
+		return capable.Capabilities()
+	}
+	return Capabilities{}
+}

@@ -1,0 +1,26 @@
+package provider
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// LoadBalancer is one load balancer that the provider made for a Service of a cluster, as a list shows it.
+type LoadBalancer struct {
+	// Name is the cloud's name of it, for people.
+	Name string
+	// Service is the Service that it was made for, and ServiceUID that Service's UID. Both come from what the provider
+	// wrote to the cloud when it made the load balancer; a load balancer without them is not listed.
+	Service    types.NamespacedName
+	ServiceUID types.UID
+	// ClusterUID is what ClusterUID(ctx) returned to the call that made the load balancer or last changed it, and that the
+	// provider wrote to the cloud with it. Empty if there is none. It tells apart two clusters of one name: a load balancer
+	// whose Service is gone is only ever deleted if it carries the UID of the cluster that deletes it.
+	ClusterUID types.UID
+	// Status is what EnsureLoadBalancer would return for it now.
+	Status v1.LoadBalancerStatus
+	// Ports are the listeners, each with Protocol, Port and NodePort. Nil means that the list does not say.
+	Ports []v1.ServicePort
+	// Targets are the nodes that traffic goes to. Nil means that the list does not say; empty means none.
+	Targets []types.NodeName
+}
