@@ -1,0 +1,259 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	v1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// plugin is a provider whose InstanceMetadata and ListInstances a test decides.
+type plugin struct {
+	cloudprovider.Interface
+	metadata func(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error)
+	ensure   func(ctx context.Context) error
+	list     provider.ListInstancesFunc
+}
+
+func (p *plugin) InstancesV2() (cloudprovider.InstancesV2, bool) {
+	return pluginInstances{plugin: p}, p.metadata != nil
+}
+
+func (p *plugin) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
+	return pluginBalancer{plugin: p}, p.ensure != nil
+}
+
+func (p *plugin) Instances() (cloudprovider.Instances, bool) { return nil, false }
+func (p *plugin) Capabilities() provider.Capabilities {
+	return provider.Capabilities{ProviderIDSchemes: []string{"x"}, ListInstances: p.list}
+}
+
+type pluginInstances struct {
+	cloudprovider.InstancesV2
+	plugin *plugin
+}
+
+func (i pluginInstances) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+	return i.plugin.metadata(ctx, node)
+}
+
+type pluginBalancer struct {
+	cloudprovider.LoadBalancer
+	plugin *plugin
+}
+
+func (b pluginBalancer) EnsureLoadBalancerDeleted(ctx context.Context, _ string, _ *v1.Service) error {
+	return b.plugin.ensure(ctx)
+}
+
+func metadataOf(t *testing.T, cloud cloudprovider.Interface, ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
+	t.Helper()
+	instances, offered := cloud.InstancesV2()
+	if !offered {
+		t.Fatal("InstancesV2 is not offered")
+	}
+	return instances.InstanceMetadata(ctx, &v1.Node{})
+}
+
+func TestOffersWhatThePluginOffers(t *testing.T) {
+	cloud := Decorate(&plugin{}, Options{})
+	if _, offered := cloud.InstancesV2(); offered {
+		t.Error("InstancesV2 is offered, the plugin does not offer it")
+	}
+	if _, offered := cloud.Instances(); offered {
+		t.Error("Instances is offered, the plugin does not offer it")
+	}
+	capabilities := provider.CapabilitiesOf(cloud)
+	if capabilities.ListInstances != nil {
+		t.Error("ListInstances is offered, the plugin does not offer it")
+	}
+	if diff := cmp.Diff([]string{"x"}, capabilities.ProviderIDSchemes); diff != "" {
+		t.Errorf("provider-ID schemes (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadReturnsAtItsDeadlineAndKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		comeBack := make(chan struct{})
+		cloud := Decorate(&plugin{metadata: func(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+			<-comeBack // ignores its context, as many plugins do
+			return &cloudprovider.InstanceMetadata{}, nil
+		}}, Options{CallTimeout: 3 * time.Second, MaxInFlight: 1})
+
+		start := time.Now()
+		_, err := metadataOf(t, cloud, t.Context())
+		if !errors.Is(err, ErrDeadline) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("error = %v, want ErrDeadline", err)
+		}
+		if took := time.Since(start); took != 3*time.Second {
+			t.Errorf("returned after %s, want 3s", took)
+		}
+
+		waiting, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := metadataOf(t, cloud, waiting); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDeadline) {
+			t.Errorf("second call: error = %v, want the caller's own deadline while the first call holds the only place", err)
+		}
+		close(comeBack)
+		synctest.Wait()
+		if _, err := metadataOf(t, cloud, t.Context()); err != nil {
+			t.Errorf("after the plugin came back: %v", err)
+		}
+	})
+}
+
+func TestWriteWaitsForThePlugin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := Decorate(&plugin{ensure: func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(time.Hour) // the change is still under way
+			return errors.New("interrupted")
+		}}, Options{WriteTimeout: time.Minute})
+		balancer, _ := cloud.LoadBalancer()
+		start := time.Now()
+		err := balancer.EnsureLoadBalancerDeleted(t.Context(), "c", &v1.Service{})
+		if took := time.Since(start); took != time.Hour+time.Minute {
+			t.Errorf("returned after %s, want to wait for the plugin: 1h1m", took)
+		}
+		if !errors.Is(err, ErrDeadline) || !strings.Contains(err.Error(), "interrupted") {
+			t.Errorf("error = %v, want ErrDeadline with the plugin's words", err)
+		}
+	})
+}
+
+func TestInFlightIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound, callers = 4, 20
+		var inFlight, calls atomic.Int32
+		release := make(chan struct{})
+		cloud := Decorate(&plugin{metadata: func(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+			inFlight.Add(1)
+			calls.Add(1)
+			<-release
+			inFlight.Add(-1)
+			return nil, nil
+		}}, Options{MaxInFlight: bound})
+		for range callers {
+			go func() { _, _ = metadataOf(t, cloud, t.Context()) }()
+		}
+		for range callers {
+			synctest.Wait() // all that may call have called
+			if got := inFlight.Load(); got > bound || got == 0 {
+				t.Fatalf("%d calls in flight, want 1 to %d", got, bound)
+			}
+			release <- struct{}{}
+		}
+		synctest.Wait()
+		if got := calls.Load(); got != callers {
+			t.Errorf("%d calls were made, want %d", got, callers)
+		}
+	})
+}
+
+func TestListingHasADeadlinePerPage(t *testing.T) {
+	pages := func(pause time.Duration, n int) provider.ListInstancesFunc {
+		return func(ctx context.Context, yield func([]provider.Instance) error) error {
+			for range n {
+				select {
+				case <-time.After(pause):
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				if err := yield(make([]provider.Instance, 2)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		seen := 0
+		count := func(page []provider.Instance) error { seen += len(page); return nil }
+		slow := Decorate(&plugin{list: pages(9*time.Second, 5)}, Options{CallTimeout: 10 * time.Second})
+		if err := provider.CapabilitiesOf(slow).ListInstances(t.Context(), count); err != nil || seen != 10 {
+			t.Errorf("5 pages of 9 s each under a deadline of 10 s a page: %d instances, error %v; want 10 and none", seen, err)
+		}
+		hanging := Decorate(&plugin{list: pages(11*time.Second, 1)}, Options{CallTimeout: 10 * time.Second})
+		if err := provider.CapabilitiesOf(hanging).ListInstances(t.Context(), count); !errors.Is(err, ErrDeadline) {
+			t.Errorf("a page of 11 s under a deadline of 10 s: error = %v, want ErrDeadline", err)
+		}
+		comeBack, handedOn := make(chan struct{}), false
+		ignorant := Decorate(&plugin{list: func(_ context.Context, yield func([]provider.Instance) error) error {
+			<-comeBack // ignores its context
+			return yield(nil)
+		}}, Options{CallTimeout: 10 * time.Second})
+		err := provider.CapabilitiesOf(ignorant).ListInstances(t.Context(), func([]provider.Instance) error { handedOn = true; return nil })
+		close(comeBack)
+		if synctest.Wait(); !errors.Is(err, ErrDeadline) || handedOn {
+			t.Errorf("a plugin that ignores its context: error = %v, want ErrDeadline; late page handed on: %v", err, handedOn)
+		}
+		own := errors.New("own")
+		err = provider.CapabilitiesOf(slow).ListInstances(t.Context(), func([]provider.Instance) error { return own })
+		if err != own {
+			t.Errorf("error = %v, want the error of yield as it is", err)
+		}
+	})
+}
+
+func TestClassify(t *testing.T) {
+	sentinel := cloudprovider.InstanceNotFound
+	plain := errors.New("connection refused")
+	for name, test := range map[string]struct {
+		err       error
+		throttled bool
+	}{
+		"sentinel stays as it is":      {err: sentinel},
+		"plain error stays as it is":   {err: plain},
+		"status code":                  {err: errors.New("PUT https://api: 429"), throttled: true},
+		"status text":                  {err: errors.New("Too Many Requests"), throttled: true},
+		"aws":                          {err: errors.New("ThrottlingException: Rate exceeded"), throttled: true},
+		"hcloud":                       {err: errors.New("limit of 3600 requests per hour reached (rate_limit_exceeded)"), throttled: true},
+		"an ID that contains the code": {err: errors.New("instance i-4291 is broken")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := classify(test.err)
+			var throttled *provider.ThrottledError
+			if errors.As(got, &throttled) != test.throttled {
+				t.Errorf("classify(%q) = %#v, throttled: want %v", test.err, got, test.throttled)
+			}
+			if !test.throttled && got != test.err {
+				t.Errorf("classify(%q) = %#v, want the same value", test.err, got)
+			}
+		})
+	}
+}
+
+func TestMetricsNameOperationAndOutcome(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	answers := []error{nil, cloudprovider.InstanceNotFound, errors.New("429"), &provider.TerminalError{Err: errors.New("no")}}
+	calls := 0
+	cloud := Decorate(&plugin{metadata: func(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+		calls++
+		return nil, answers[calls-1]
+	}}, Options{Registerer: registry})
+	for range answers {
+		_, _ = metadataOf(t, cloud, t.Context())
+	}
+	want := `
+# HELP mooring_cloud_calls_total Calls to the cloud through the plugin, by the plugin's method and by outcome. A listing counts once.
+# TYPE mooring_cloud_calls_total counter
+mooring_cloud_calls_total{operation="InstanceMetadata",outcome="not_found"} 1
+mooring_cloud_calls_total{operation="InstanceMetadata",outcome="ok"} 1
+mooring_cloud_calls_total{operation="InstanceMetadata",outcome="terminal"} 1
+mooring_cloud_calls_total{operation="InstanceMetadata",outcome="throttled"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "mooring_cloud_calls_total"); err != nil {
+		t.Error(err)
+	}
+}

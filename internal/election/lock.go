@@ -1,0 +1,191 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// healthTolerance is how much longer than its duration a held lease may go without renewal before Check fails. It is the
+// tolerance of the reference cloud controller manager.
+const healthTolerance = 20 * time.Second
+
+// Options describe the lease and who competes for it.
+type Options struct {
+	// Namespace and Name identify the Lease.
+	Namespace, Name string
+	// Identity tells this replica from all others, also from an earlier process on the same host.
+	Identity string
+	// LeaseDuration, RenewDeadline and RetryPeriod are the elector's own.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	// Recorder writes the elector's events on the Lease. Nil writes none.
+	Recorder resourcelock.EventRecorder
+	// BeforeRelease is asked before the lease is given up. An error keeps the lease, which then expires by itself: a replica
+	// whose work has not ended must not let another begin. Nil never objects.
+	BeforeRelease func() error
+}
+
+// Lock is a resourcelock.Interface whose Get blocks while another replica leads. It serves one elector; Check may be called
+// from other goroutines.
+type Lock struct {
+	*resourcelock.LeaseLock
+	options Options
+	// watcher reads the Lease without the short timeout of the client that writes it, which would cut every watch.
+	watcher coordinationv1client.LeaseInterface
+	// seen and unwatchable are used by the elector's goroutine only; unwatchable is why the lease could not be watched.
+	seen        observation
+	unwatchable string
+
+	mu sync.Mutex
+	// acquired is when this replica won the lease, zero before. It is not reset: a replica that loses the lease ends.
+	acquired time.Time
+	// renewed is when the API server last took a write of this replica as the holder.
+	renewed time.Time
+	// released says that the lease was given up.
+	released bool
+}
+
+var _ resourcelock.Interface = &Lock{}
+
+// New returns a lock on the Lease, with clients of its own: what else the process asks of the API server must not delay a
+// renewal. A request of the elector is given up after half the renew deadline, as in client-go, so that one that hangs leaves
+// time for a second.
+func New(config *rest.Config, options Options) (*Lock, error) {
+	watching := rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
+	writing := rest.CopyConfig(watching)
+	writing.Timeout = max(options.RenewDeadline/2, time.Second)
+	writer, err := coordinationv1client.NewForConfig(writing)
+	if err != nil {
+		return nil, fmt.Errorf("client for the lease %s/%s: %w", options.Namespace, options.Name, err)
+	}
+	watcher, err := coordinationv1client.NewForConfig(watching)
+	if err != nil {
+		return nil, fmt.Errorf("client that watches the lease %s/%s: %w", options.Namespace, options.Name, err)
+	}
+	return &Lock{
+		LeaseLock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: options.Namespace, Name: options.Name},
+			Client:     writer,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: options.Identity, EventRecorder: options.Recorder},
+		},
+		options: options,
+		watcher: watcher.Leases(options.Namespace),
+	}, nil
+}
+
+// Get returns the lease. Before this replica has led it returns only when the lease is free, when reading it fails, or when
+// ctx ends; then it returns the lease as it is held, which tells the elector that there is nothing to take. An expired lease
+// is returned without its holder, or the elector would start to observe it only now and wait for its duration a second time.
+func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if ctx, cancel, held := l.whileHeld(ctx); held {
+		defer cancel()
+		return l.LeaseLock.Get(ctx)
+	}
+	for {
+		record, raw, err := l.LeaseLock.Get(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		now := time.Now()
+		l.seen.see(record, now)
+		if l.seen.freeFor(l.Identity(), now) {
+			if record.HolderIdentity != l.Identity() {
+				record.HolderIdentity = ""
+			}
+			return record, raw, nil
+		}
+		if l.await(ctx); ctx.Err() != nil {
+			return record, raw, nil
+		}
+	}
+}
+
+// Create creates the Lease, held by this replica.
+func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.hold(record, func(record resourcelock.LeaderElectionRecord) error { return l.LeaseLock.Create(ctx, record) })
+}
+
+// Update takes, renews or, with a record without a holder, releases the lease.
+func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	ctx, cancel, _ := l.whileHeld(ctx)
+	defer cancel()
+	if record.HolderIdentity != "" {
+		return l.hold(record, func(record resourcelock.LeaderElectionRecord) error { return l.LeaseLock.Update(ctx, record) })
+	}
+	if l.options.BeforeRelease != nil {
+		if err := l.options.BeforeRelease(); err != nil {
+			return fmt.Errorf("the lease %s is not released but left to expire: %w", l.Describe(), err)
+		}
+	}
+	if err := l.LeaseLock.Update(ctx, record); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.released = true
+	return nil
+}
+
+// hold writes the lease for this replica. The elector took the record's times before Get blocked, perhaps for days: they are
+// put right, or whoever reads the Lease would take its new holder for dead.
+func (l *Lock) hold(record resourcelock.LeaderElectionRecord, write func(resourcelock.LeaderElectionRecord) error) error {
+	now := time.Now()
+	l.mu.Lock()
+	acquired := l.acquired
+	l.mu.Unlock()
+	if acquired.IsZero() {
+		acquired = now
+	}
+	record.AcquireTime, record.RenewTime = metav1.NewTime(acquired), metav1.NewTime(now)
+	if err := write(record); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.acquired, l.renewed = acquired, now
+	return nil
+}
+
+// whileHeld reports whether this replica has won the lease. It then bounds ctx so that nothing done with it takes until the
+// lease may expire for others.
+//
+// The elector gives up after its renew deadline. Then, in order to release the lease, it reads it once more, with the
+// controllers still running. If the API server does not answer, that read must not keep them running.
+func (l *Lock) whileHeld(ctx context.Context) (bounded context.Context, cancel context.CancelFunc, held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.acquired.IsZero() {
+		return ctx, func() {}, false
+	}
+	limit := max(l.options.RenewDeadline, l.options.LeaseDuration-l.options.RetryPeriod)
+	bounded, cancel = context.WithDeadlineCause(ctx, l.renewed.Add(limit), errOverdue)
+	return bounded, cancel, true
+}
+
+// errOverdue is why a request about a held lease is cut short.
+var errOverdue = errors.New("the lease was not renewed in time and is taken for lost")
+
+// errRenewal is what Check finds.
+var errRenewal = errors.New("the lease is held but not renewed")
+
+// Check fails when this replica believes to lead and could not renew the lease for much longer than its duration. The elector
+// should have ended the process by then.
+func (l *Lock) Check(*http.Request) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.acquired.IsZero() || l.released {
+		return nil
+	}
+	if age := time.Since(l.renewed); age > l.options.LeaseDuration+healthTolerance {
+		return fmt.Errorf("%w: %s, last renewed %s ago", errRenewal, l.Describe(), age.Round(time.Second))
+	}
+	return nil
+}

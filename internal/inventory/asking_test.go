@@ -1,0 +1,255 @@
+package inventory_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+func TestEachInstanceIsAskedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newV2Cloud(everything)
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		var waiting sync.WaitGroup
+		for range 10 { // ten users at once
+			waiting.Go(func() { lookup(t, inv, node("a"), time.Second) })
+		}
+		waiting.Wait()
+		lookup(t, inv, node("a"), time.Minute) // and one later
+		if got := cloud.of("a"); got != 1 {
+			t.Errorf("asked %d times, want once", got)
+		}
+		time.Sleep(time.Minute)
+		lookup(t, inv, node("a"), time.Minute)
+		if got := cloud.of("a"); got != 2 {
+			t.Errorf("asked %d times, want again once the answer is too old", got)
+		}
+	})
+}
+
+func TestNotFoundIsNeverRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newV2Cloud(func(*corev1.Node) (*cloudprovider.InstanceMetadata, error) { return nil, provider.ErrInstanceNotFound })
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		for want := 1; want <= 3; want++ {
+			asked := time.Now()
+			observation := lookup(t, inv, node("a"), time.Hour)
+			if observation.Status != inventory.NotFound || observation.At.Before(asked) || cloud.of("a") != want {
+				t.Errorf("%s at %s after %d calls, want a new answer", observation.Status, observation.At, cloud.of("a"))
+			}
+		}
+	})
+}
+
+func TestAnotherNodeOfTheSameNameIsAskedForAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newV2Cloud(everything)
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		lookup(t, inv, node("a"), time.Hour)
+		recreated := node("a")
+		recreated.UID = "another"
+		lookup(t, inv, recreated, time.Hour)
+		lookup(t, inv, nodeWithID("a", "sim://a"), time.Hour)
+		if got := cloud.of("a"); got != 3 {
+			t.Errorf("asked %d times, want 3", got)
+		}
+	})
+}
+
+func TestCallsAreBoundedAndManyLeaveRoomForOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newV2Cloud(everything)
+		inv := inventory.New(inventory.Options{Cloud: cloud, MaxInFlight: 8})
+		all, _ := nodes(40)
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			inv.LookupEach(t.Context(), all, 0, func(n *corev1.Node, observation inventory.Observation, err error) {
+				if err != nil || observation.Status != inventory.Found {
+					t.Errorf("%s: %s, %v", n.Name, observation.Status, err)
+				}
+			})
+		})
+		time.Sleep(2500 * time.Millisecond)
+		if most := cloud.atOnce(); most != 4 {
+			t.Errorf("%d calls at once for many nodes, want half of 8", most)
+		}
+		start := time.Now()
+		lookup(t, inv, node("new"), 0)
+		if took := time.Since(start); took != cloud.callTime {
+			t.Errorf("a lookup beside them took %s, want %s: it had to wait", took, cloud.callTime)
+		}
+		waiting.Wait()
+
+		more, _ := nodes(20)
+		for _, n := range more {
+			waiting.Go(func() { lookup(t, inv, n, 0) })
+		}
+		waiting.Wait()
+		if most := cloud.atOnce(); most != 8 {
+			t.Errorf("%d calls at once, want the bound of 8", most)
+		}
+	})
+}
+
+func TestARefusalForQuotaHoldsForAllNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newV2Cloud(func(*corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+			return nil, &provider.ThrottledError{RetryAfter: time.Minute, Err: errors.New("quota")}
+		})
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		for _, name := range []string{"a", "b", "c"} {
+			_, err := inv.Lookup(t.Context(), node(name), 0)
+			if wait, ok := provider.RetryAfter(err); !ok || wait > time.Minute {
+				t.Errorf("%s: error %v", name, err)
+			}
+		}
+		if got := cloud.total(); got != 1 {
+			t.Errorf("%d calls, want 1", got)
+		}
+	})
+}
+
+// Upstream's TestGetInstanceMetadata with InstancesV2, and what its Test_syncNode says of nil metadata and of errors.
+func TestWhatInstancesV2Says(t *testing.T) {
+	broken := errors.New("metadata error")
+	tests := []struct {
+		name     string
+		node     *corev1.Node
+		says     *cloudprovider.InstanceMetadata
+		fails    error
+		want     inventory.Observation
+		wantErr  error
+		idAbsent bool
+	}{
+		{
+			name: "with providerID", node: node("node0"), says: &cloudprovider.InstanceMetadata{ProviderID: "sim://12345", Zone: "z"},
+			want: inventory.Observation{
+				Status: inventory.Found, Answered: "sim://12345",
+				Metadata: cloudprovider.InstanceMetadata{ProviderID: "sim://12345", Zone: "z"},
+			},
+		},
+		{name: "without providerID", node: node("node0"), says: &cloudprovider.InstanceMetadata{Zone: "z"}, idAbsent: true},
+		{
+			name: "without providerID and node with providerID",
+			node: nodeWithID("node0", "sim://12345"), says: &cloudprovider.InstanceMetadata{},
+			want: inventory.Observation{Status: inventory.Found, Metadata: cloudprovider.InstanceMetadata{ProviderID: "sim://12345"}},
+		},
+		{
+			name: "another providerID than the node's",
+			node: nodeWithID("node0", "sim://1"), says: &cloudprovider.InstanceMetadata{ProviderID: "sim://2"},
+			want: inventory.Observation{
+				Status: inventory.Found, Answered: "sim://2", Metadata: cloudprovider.InstanceMetadata{ProviderID: "sim://2"},
+			},
+		},
+		{name: "nil instanceMetadata", node: node("node0"), want: inventory.Observation{Status: inventory.NoStatement}},
+		{
+			name: "instance not found", node: node("node0"), fails: provider.ErrInstanceNotFound,
+			want: inventory.Observation{Status: inventory.NotFound},
+		},
+		{name: "error getting InstanceMetadata", node: node("node0"), fails: broken, wantErr: broken},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cloud := newV2Cloud(func(*corev1.Node) (*cloudprovider.InstanceMetadata, error) { return test.says, test.fails })
+				inv := inventory.New(inventory.Options{Cloud: cloud})
+				got, err := inv.Lookup(t.Context(), test.node, 0)
+				var missing *inventory.ProviderIDMissingError
+				if errors.As(err, &missing) != test.idAbsent || test.wantErr != nil && !errors.Is(err, test.wantErr) {
+					t.Fatalf("error %v, want %v", err, test.wantErr)
+				}
+				if test.idAbsent || test.wantErr != nil {
+					return
+				}
+				test.want.At, test.want.Listed = got.At, -1
+				if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
+					t.Errorf("error %v; observation (-want +got):\n%s", err, diff)
+				}
+			})
+		})
+	}
+}
+
+func TestThePluginGetsANodeOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newV2Cloud(func(n *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+			n.Spec.ProviderID = "scribbled"
+			return found("sim://a")
+		})
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		mine := node("a")
+		lookup(t, inv, mine, 0)
+		if mine.Spec.ProviderID != "" {
+			t.Error("the plugin wrote to the caller's node")
+		}
+	})
+}
+
+func TestAnswersNobodyAsksForAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newV2Cloud(everything)
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		lookup(t, inv, node("a"), 0)
+		time.Sleep(20 * time.Minute)
+		lookup(t, inv, node("b"), 0)
+		if _, known := inv.Peek(node("a"), time.Hour); known {
+			t.Error("an answer of 20 minutes ago is still kept")
+		}
+		if _, known := inv.Peek(node("b"), time.Hour); !known {
+			t.Error("a new answer is not kept")
+		}
+	})
+}
+
+func TestSupported(t *testing.T) {
+	if err := inventory.New(inventory.Options{Cloud: newV2Cloud(everything)}).Supported(); err != nil {
+		t.Error(err)
+	}
+	if err := inventory.New(inventory.Options{Cloud: newListingCloud()}).Supported(); err != nil {
+		t.Error(err)
+	}
+	var unsupported *inventory.UnsupportedError
+	if err := inventory.New(inventory.Options{Cloud: &legacyCloud{}}).Supported(); !errors.As(err, &unsupported) {
+		t.Errorf("error %v, want an UnsupportedError", err)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		cloud := newListingCloud("a", "b", "c")
+		cloud.pageSize = 2
+		inv := inventory.New(inventory.Options{Cloud: cloud, Registerer: registry})
+		lookup(t, inv, node("a"), 0)
+		lookup(t, inv, node("a"), time.Hour)
+		lookup(t, inv, node("missing"), 0)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, family := range families {
+			for _, metric := range family.Metric {
+				got[family.GetName()] += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+			}
+		}
+		for name, want := range map[string]float64{
+			"mooring_inventory_listings_total": 2, "mooring_inventory_pages_total": 4,
+			"mooring_inventory_instances": 3, "mooring_inventory_lookups_total": 3,
+		} {
+			if got[name] != want {
+				t.Errorf("%s is %v, want %v", name, got[name], want)
+			}
+		}
+	})
+}

@@ -1,0 +1,94 @@
+package inventory_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+func TestACallerThatGivesUpTakesNobodyWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		first, giveUp := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			if _, err := inv.Lookup(first, node("a"), 0); !errors.Is(err, context.Canceled) {
+				t.Errorf("the one who gave up got %v", err)
+			}
+		})
+		synctest.Wait()
+		waiting.Go(func() { lookup(t, inv, node("a"), time.Second) })
+		time.Sleep(500 * time.Millisecond)
+		giveUp()
+		waiting.Wait()
+		if cloud.count() != 1 || cloud.stopped != 0 {
+			t.Errorf("%d listings, %d stopped; want 1 and none", cloud.count(), cloud.stopped)
+		}
+	})
+}
+
+func TestAListingThatNobodyWaitsForIsNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		ctx, cancel := context.WithTimeout(t.Context(), inventory.DefaultWindow/2)
+		defer cancel()
+		if _, err := inv.Lookup(ctx, node("a"), 0); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("error %v", err)
+		}
+		time.Sleep(time.Minute)
+		if got := cloud.count(); got != 0 {
+			t.Errorf("%d listings, want none", got)
+		}
+		lookup(t, inv, node("a"), 0)
+	})
+}
+
+func TestPagesMayBeReusedByTheProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		instance := instanceFor("a")
+		instance.AdditionalLabels = map[string]string{"rack": "1"}
+		inv := inventory.New(inventory.Options{Cloud: fixedList{listed: []provider.Instance{instance}}})
+		lookup(t, inv, node("a"), 0)
+		instance.AdditionalLabels["rack"] = "2"
+		if observation := lookup(t, inv, node("a"), time.Hour); observation.Metadata.AdditionalLabels["rack"] != "1" {
+			t.Error("what was listed has changed with the provider's memory")
+		}
+	})
+}
+
+func TestAListingThatNobodyWaitsForIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if _, err := inv.Lookup(ctx, node("a"), 0); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("error %v", err)
+		}
+		synctest.Wait()
+		if cloud.stopped != 1 {
+			t.Errorf("%d listings stopped, want 1", cloud.stopped)
+		}
+		lookup(t, inv, node("a"), 0) // and the next one is not held up by an error that was our own doing
+	})
+}
+
+func TestAPanicOfThePluginIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		cloud.failWith(func() error { panic("nil pointer in the plugin") })
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		if _, err := inv.Lookup(t.Context(), node("a"), 0); err == nil || !strings.Contains(err.Error(), "nil pointer in the plugin") {
+			t.Errorf("error %v, want the panic's text", err)
+		}
+	})
+}

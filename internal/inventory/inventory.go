@@ -1,0 +1,168 @@
+// Package inventory is the one place that asks the cloud about instances, on behalf of all controllers.
+//
+// A provider that can list its instances is asked for nothing but lists: any number of nodes costs the pages of one
+// listing. Any other provider is asked node by node, within a bound. Either way a question that is already on its way to the
+// cloud is shared, and an answer is used again for as long as its user allows.
+//
+// What an answer may claim depends on when it was sought. That an instance is there may be said by an answer as old as the
+// user of the answer allows. That it is not there may only be said by an answer that was sought after the user asked,
+// because the instance may be younger than the last answer. An answer that failed is an error for everybody who waited for
+// it; there are no short lists.
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+const (
+	// DefaultWindow is how long a listing waits for others who need one.
+	DefaultWindow = 50 * time.Millisecond
+	// DefaultMaxInFlight is how many nodes are asked for at once where the cloud cannot list.
+	DefaultMaxInFlight = 16
+	// DefaultWarmInterval is how old a standby lets its snapshot become.
+	DefaultWarmInterval = time.Minute
+)
+
+// Options say whom to ask, and how hard. A zero field takes its default.
+type Options struct {
+	// Cloud is asked. Its calls are expected to have deadlines of their own, see package cloud. Required.
+	Cloud cloudprovider.Interface
+	// Window is how long a listing waits before it begins, so that a burst of lookups shares it.
+	Window time.Duration
+	// MaxInFlight is how many nodes are asked for at once where the cloud cannot list.
+	MaxInFlight int
+	// WarmInterval is how old a standby lets its snapshot become, where the provider allows standbys to ask.
+	WarmInterval time.Duration
+	// Elected is closed when this process becomes the leader, whose controllers keep the snapshot fresh as they need it. Nil:
+	// never.
+	Elected <-chan struct{}
+	// Registerer takes the metrics. Nil: they are not exported.
+	Registerer prometheus.Registerer
+	// Logger is used where no caller's context brings one.
+	Logger logr.Logger
+}
+
+// Inventory knows what the cloud said of its instances. It is safe for concurrent use.
+type Inventory struct {
+	options Options
+	source  source
+	warm    *listing // nil unless standbys may list
+	metrics *metrics
+}
+
+// Yield takes what Lookup would return for one of many nodes.
+type Yield func(node *corev1.Node, observation Observation, err error)
+
+// source is one of the two ways to ask: listing or asking.
+type source interface {
+	lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error)
+	each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield)
+	peek(node *corev1.Node, notBefore time.Time) (Observation, bool)
+	states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield)
+}
+
+// New returns an inventory that has not asked the cloud anything yet.
+func New(options Options) *Inventory {
+	options.Window = cmp.Or(options.Window, DefaultWindow)
+	options.MaxInFlight = cmp.Or(options.MaxInFlight, DefaultMaxInFlight)
+	options.WarmInterval = cmp.Or(options.WarmInterval, DefaultWarmInterval)
+	inventory := &Inventory{options: options, metrics: newMetrics(options.Registerer)}
+	capabilities := provider.CapabilitiesOf(options.Cloud)
+	if capabilities.ListInstances == nil {
+		inventory.source = newAsking(options.Cloud, options.MaxInFlight, inventory.metrics)
+		return inventory
+	}
+	listing := newListing(capabilities.ListInstances, options.Window, inventory.metrics)
+	inventory.source = listing
+	if capabilities.StandbySafe {
+		inventory.warm = listing
+	}
+	return inventory
+}
+
+// Supported returns an *UnsupportedError if the plugin has no means to be asked about instances. Plugins may offer them only
+// once they are initialised, so ask late.
+func (i *Inventory) Supported() error {
+	if i.Lists() {
+		return nil
+	}
+	_, v2 := i.options.Cloud.InstancesV2()
+	_, v1 := i.options.Cloud.Instances()
+	if !v1 && !v2 {
+		return &UnsupportedError{Provider: i.options.Cloud.ProviderName()}
+	}
+	return nil
+}
+
+// Lookup returns what the cloud says of a node's instance, which is found by the node's provider ID or, if it has none, by
+// its name. An instance may be reported as found on the word of an answer no older than maxAge, counted from now; anything
+// else is only said by an answer sought from now on. The error says that nothing is known: it is the cloud's, with its type,
+// an *AmbiguousNameError, *InvalidListError, *ProviderIDMissingError or *UnsupportedError, or that of ctx.
+func (i *Inventory) Lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
+	observation, err := i.source.lookup(ctx, node, maxAge)
+	i.metrics.lookedUp(observation, err)
+	return observation, err
+}
+
+// LookupEach looks many nodes up at once and hands each answer to yield, one at a time and in no particular order. The rules
+// are those of Lookup, and the question counts as asked when LookupEach is called. Where the cloud can list, all nodes
+// together cost one listing at most; where not, they take at most half of the calls in flight.
+func (i *Inventory) LookupEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
+	if len(nodes) == 0 {
+		return
+	}
+	i.source.each(ctx, nodes, maxAge, func(node *corev1.Node, observation Observation, err error) {
+		i.metrics.lookedUp(observation, err)
+		yield(node, observation, err)
+	})
+}
+
+// Peek returns what is known of a node without asking the cloud, and whether anything no older than maxAge is known. Of an
+// instance that Peek does not report as found, nothing follows: it may be younger than the answer.
+func (i *Inventory) Peek(node *corev1.Node, maxAge time.Duration) (Observation, bool) {
+	return i.source.peek(node, time.Now().Add(-maxAge))
+}
+
+// Start keeps the snapshot warm until this process leads or ctx ends, if the provider allows that. It never fails: a standby
+// that knows nothing asks when it leads.
+func (i *Inventory) Start(ctx context.Context) error {
+	if i.warm == nil {
+		return nil
+	}
+	ctx = logr.NewContext(ctx, i.options.Logger)
+	log := i.options.Logger
+	failing := false
+	for {
+		_, err := i.warm.shared.get(ctx, time.Now().Add(-i.options.WarmInterval), i.warm.run)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil && !failing:
+			log.Error(err, "The standby's snapshot of the cloud is getting old; trying again", "interval", i.options.WarmInterval)
+		case err == nil && failing:
+			log.Info("The standby's snapshot of the cloud is warm again")
+		}
+		failing = err != nil
+		timer := time.NewTimer(i.options.WarmInterval)
+		select {
+		case <-timer.C:
+		case <-i.options.Elected:
+			timer.Stop()
+			return nil
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+// NeedLeaderElection says that Start runs on replicas that do not lead, too.
+func (i *Inventory) NeedLeaderElection() bool { return false }

@@ -1,0 +1,380 @@
+package inventory_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+func TestABurstOfLookupsSharesOneListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		burst, names := nodes(1000)
+		cloud := newListingCloud(names...)
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		var waiting sync.WaitGroup
+		for i, n := range burst {
+			waiting.Go(func() {
+				time.Sleep(time.Duration(i) * 20 * time.Microsecond) // 1,000 within 20 ms
+				if observation := lookup(t, inv, n, 2*time.Second); observation.Metadata.ProviderID != "sim://"+n.Name {
+					t.Errorf("%s: found %q", n.Name, observation.Metadata.ProviderID)
+				}
+			})
+		}
+		waiting.Wait()
+		if got := cloud.count(); got != 1 {
+			t.Errorf("%d listings, want 1", got)
+		}
+	})
+}
+
+func TestAPositiveAnswerServesUntilItIsTooOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		first := lookup(t, inv, node("a"), 0)
+
+		time.Sleep(time.Until(first.At.Add(10 * time.Second)))
+		if again := lookup(t, inv, node("a"), 10*time.Second); !again.At.Equal(first.At) || cloud.count() != 1 {
+			t.Errorf("10s old, 10s allowed: listed anew (%d listings)", cloud.count())
+		}
+		time.Sleep(time.Nanosecond)
+		if again := lookup(t, inv, node("a"), 10*time.Second); again.At.Equal(first.At) || cloud.count() != 2 {
+			t.Errorf("older than allowed: not listed anew (%d listings)", cloud.count())
+		}
+	})
+}
+
+func TestNotFoundNeedsAListingThatBeganAfterTheQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		lookup(t, inv, node("a"), 0)
+
+		cloud.add("b") // the snapshot does not know it
+		if observation := lookup(t, inv, node("b"), time.Hour); observation.Status != inventory.Found || cloud.count() != 2 {
+			t.Errorf("%s after %d listings, want found after 2", observation.Status, cloud.count())
+		}
+		asked := time.Now()
+		if observation := lookup(t, inv, node("c"), time.Hour); observation.Status != inventory.NotFound || observation.At.Before(asked) {
+			t.Errorf("%s by a listing that began at %s, want not found by one after %s", observation.Status, observation.At, asked)
+		}
+	})
+}
+
+func TestALookupDuringAListing(t *testing.T) {
+	tests := []struct {
+		name     string
+		maxAge   time.Duration
+		node     string
+		listings int
+	}{
+		{"waits for it if it is young enough", 600 * time.Millisecond, "a", 1},
+		{"shares the next if it is not", 400 * time.Millisecond, "a", 2},
+		{"asks again if it does not show the instance", 600 * time.Millisecond, "late", 2},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cloud := newListingCloud("a")
+				inv := inventory.New(inventory.Options{Cloud: cloud})
+				var waiting sync.WaitGroup
+				waiting.Go(func() { lookup(t, inv, node("a"), 0) })
+				time.Sleep(inventory.DefaultWindow + 500*time.Millisecond)
+				cloud.add("late")
+				for range 10 {
+					waiting.Go(func() {
+						if observation := lookup(t, inv, node(test.node), test.maxAge); observation.Status != inventory.Found {
+							t.Errorf("%s, want found", observation.Status)
+						}
+					})
+				}
+				waiting.Wait()
+				if got := cloud.count(); got != test.listings {
+					t.Errorf("%d listings, want %d", got, test.listings)
+				}
+				if cloud.overlap {
+					t.Error("two listings were under way at once")
+				}
+			})
+		})
+	}
+}
+
+func TestListingsRestAsLongAsTheyTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud()
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		start := time.Now()
+		for range 3 {
+			lookup(t, inv, node("missing"), 0)
+		}
+		want := inventory.DefaultWindow + 5*time.Second // list, rest, list, rest, list
+		if took := time.Since(start); took != want {
+			t.Errorf("3 listings of 1s took %s, want %s", took, want)
+		}
+	})
+}
+
+func TestAListIsCompleteOrAnError(t *testing.T) {
+	outage := errors.New("connection reset")
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a", "b", "c")
+		cloud.pageSize = 1
+		turns := 0
+		cloud.failWith(func() error {
+			if turns++; turns == 3 {
+				return outage
+			}
+			return nil
+		})
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		var waiting sync.WaitGroup
+		for _, name := range []string{"a", "b", "c", "d"} { // a and b were on pages that came
+			waiting.Go(func() {
+				if observation, err := inv.Lookup(t.Context(), node(name), time.Hour); !errors.Is(err, outage) {
+					t.Errorf("%s: %s, error %v; want the cloud's error", name, observation.Status, err)
+				}
+			})
+		}
+		waiting.Wait()
+		if got := cloud.count(); got != 1 {
+			t.Errorf("%d listings, want 1 for all who waited", got)
+		}
+		if _, known := inv.Peek(node("a"), time.Hour); known {
+			t.Error("a listing that failed is remembered")
+		}
+	})
+}
+
+func TestAnOutageCostsOneListingASecond(t *testing.T) {
+	outage := errors.New("connection refused")
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		cloud.pageTime = time.Millisecond
+		cloud.failWith(func() error { return outage })
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		end := time.Now().Add(10 * time.Second)
+		for time.Now().Before(end) {
+			if _, err := inv.Lookup(t.Context(), node("a"), 0); !errors.Is(err, outage) {
+				t.Fatalf("error %v, want the cloud's", err)
+			}
+		}
+		if got := cloud.count(); got > 10 {
+			t.Errorf("%d listings in 10s of outage, want 10 at most", got)
+		}
+		cloud.failWith(nil)
+		time.Sleep(time.Second)
+		lookup(t, inv, node("a"), 0)
+	})
+}
+
+func TestNobodyAsksACloudThatAskedToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		cloud.failWith(func() error {
+			return &provider.ThrottledError{RetryAfter: 30 * time.Second, Err: errors.New("quota")}
+		})
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		if _, err := inv.Lookup(t.Context(), node("a"), 0); err == nil {
+			t.Fatal("no error")
+		}
+		time.Sleep(20 * time.Second)
+		_, err := inv.Lookup(t.Context(), node("a"), 0)
+		wait, ok := provider.RetryAfter(err)
+		if !ok || wait > 10*time.Second || wait < 9*time.Second || cloud.count() != 1 {
+			t.Errorf("after 20 of 30s: error %v with %s to wait after %d listings; want what is left and 1", err, wait, cloud.count())
+		}
+		cloud.failWith(nil)
+		time.Sleep(10 * time.Second)
+		lookup(t, inv, node("a"), 0)
+	})
+}
+
+func TestAListThatCannotBeTrueIsRefused(t *testing.T) {
+	twice := func(a, b provider.Instance) []provider.Instance { return []provider.Instance{a, b} }
+	nameless := instanceFor("nameless")
+	nameless.ProviderID = ""
+	moved := instanceFor("a")
+	moved.NodeName = "a-again"
+	tests := []struct {
+		name   string
+		listed []provider.Instance
+		names  string
+	}{
+		{"a provider ID twice", twice(instanceFor("a"), moved), `"sim://a"`},
+		{"no provider ID", twice(instanceFor("a"), nameless), `"nameless"`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inv := inventory.New(inventory.Options{Cloud: fixedList{listed: test.listed}})
+				_, err := inv.Lookup(t.Context(), node("a"), 0)
+				var invalid *inventory.InvalidListError
+				if !errors.As(err, &invalid) || !strings.Contains(err.Error(), test.names) {
+					t.Errorf("error %v, want an InvalidListError that names %s", err, test.names)
+				}
+			})
+		})
+	}
+}
+
+// fixedList is a cloud that lists the same in no time.
+type fixedList struct {
+	*listingCloud
+	listed []provider.Instance
+}
+
+func (c fixedList) Capabilities() provider.Capabilities {
+	return provider.Capabilities{ListInstances: func(_ context.Context, yield func([]provider.Instance) error) error {
+		return yield(slices.Clone(c.listed))
+	}}
+}
+
+func TestANodeIsFoundByProviderIDElseByName(t *testing.T) {
+	shared := instanceFor("a")
+	shared.ProviderID = "sim://other"
+	unnamed := instanceFor("")
+	unnamed.ProviderID = "sim://unnamed"
+	listed := []provider.Instance{instanceFor("a"), shared, instanceFor("b"), unnamed}
+	tests := []struct {
+		name      string
+		node      *corev1.Node
+		found     string
+		ambiguous bool
+	}{
+		{"by provider ID", nodeWithID("whatever", "sim://b"), "sim://b", false},
+		{"by provider ID although the name is ambiguous", nodeWithID("a", "sim://other"), "sim://other", false},
+		{"a provider ID that the cloud does not know, with a name that it knows", nodeWithID("b", "sim://gone"), "", false},
+		{"by name", node("b"), "sim://b", false},
+		{"by a name that two claim", node("a"), "", true},
+		{"an instance without a name is not found by name", node(""), "", false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inv := inventory.New(inventory.Options{Cloud: fixedList{listed: listed}})
+				observation, err := inv.Lookup(t.Context(), test.node, 0)
+				var ambiguous *inventory.AmbiguousNameError
+				if errors.As(err, &ambiguous) != test.ambiguous {
+					t.Fatalf("error %v, want ambiguous: %t", err, test.ambiguous)
+				}
+				if observation.Metadata.ProviderID != test.found || (observation.Status == inventory.Found) != (test.found != "") {
+					t.Errorf("%s %q, want %q", observation.Status, observation.Metadata.ProviderID, test.found)
+				}
+				if test.ambiguous && !slices.Equal(ambiguous.ProviderIDs, []string{"sim://a", "sim://other"}) {
+					t.Errorf("the error names %q", ambiguous.ProviderIDs)
+				}
+			})
+		})
+	}
+}
+
+func TestAnEmptyListIsReportedAsSuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inv := inventory.New(inventory.Options{Cloud: newListingCloud()})
+		if observation := lookup(t, inv, node("a"), 0); observation.Status != inventory.NotFound || observation.Listed != 0 {
+			t.Errorf("%s of %d listed, want not found of 0", observation.Status, observation.Listed)
+		}
+	})
+}
+
+func TestLookupEachCostsOneListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, names := nodes(50)
+		cloud := newListingCloud(names[:40]...) // ten nodes have no instance
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		lookup(t, inv, all[0], 0)
+		statuses := map[inventory.Status]int{}
+		asked := time.Now()
+		inv.LookupEach(t.Context(), all, time.Hour, func(n *corev1.Node, observation inventory.Observation, err error) {
+			if err != nil {
+				t.Errorf("%s: %v", n.Name, err)
+			}
+			if observation.Status == inventory.NotFound && observation.At.Before(asked) {
+				t.Errorf("%s is not found by a listing from before the question", n.Name)
+			}
+			statuses[observation.Status]++
+		})
+		if statuses[inventory.Found] != 40 || statuses[inventory.NotFound] != 10 {
+			t.Errorf("statuses %v, want 40 found and 10 not found", statuses)
+		}
+		if got := cloud.count(); got != 2 {
+			t.Errorf("%d listings, want one more than before", got)
+		}
+		inv.LookupEach(t.Context(), all[:40], time.Hour, func(*corev1.Node, inventory.Observation, error) {})
+		if got := cloud.count(); got != 2 {
+			t.Errorf("%d listings, want no further one for instances that are known", got)
+		}
+	})
+}
+
+func TestPeekNeverAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		if _, known := inv.Peek(node("a"), time.Hour); known {
+			t.Error("something is known before anybody asked")
+		}
+		first := lookup(t, inv, node("a"), 0)
+		if observation, known := inv.Peek(node("a"), time.Hour); !known || observation.Status != inventory.Found {
+			t.Errorf("known: %t, %s; want found", known, observation.Status)
+		}
+		time.Sleep(time.Until(first.At.Add(time.Minute + 1)))
+		if _, known := inv.Peek(node("a"), time.Minute); known {
+			t.Error("an answer older than allowed is shown")
+		}
+		if got := cloud.count(); got != 1 {
+			t.Errorf("%d listings, want 1", got)
+		}
+	})
+}
+
+func TestAStandbyKeepsItsSnapshotWarmUntilItLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		cloud.standby = true
+		elected := make(chan struct{})
+		inv := inventory.New(inventory.Options{Cloud: cloud, WarmInterval: time.Minute, Elected: elected})
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := inv.Start(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(10*time.Minute - time.Second)
+		if got := cloud.count(); got != 10 {
+			t.Errorf("%d listings in 10 minutes, want 10", got)
+		}
+		if _, known := inv.Peek(node("a"), 2*time.Minute); !known {
+			t.Error("the snapshot is not warm")
+		}
+		close(elected)
+		running.Wait() // and the leader's controllers ask as they need
+	})
+}
+
+func TestAStandbyLeavesACloudAloneThatDoesNotAllowIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		if err := inv.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := cloud.count(); got != 0 {
+			t.Errorf("%d listings, want none", got)
+		}
+		if inv.NeedLeaderElection() {
+			t.Error("a standby would not run it")
+		}
+	})
+}

@@ -1,0 +1,159 @@
+// Package ownership decides which nodes this cloud controller manager may write to. It is pure: the same node, rules and
+// evidence always get the same verdict.
+//
+// Several cloud controller managers, or a cloud and bare metal, may share a cluster. A node that belongs to another one is
+// never written and never asked for.
+package ownership
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+)
+
+// AnnotationIgnore on a Node makes it foreign to Mooring when its value is true, in any spelling of strconv.ParseBool.
+const AnnotationIgnore = "mooring.dev/ignore"
+
+// Verdict says what may be done with a node.
+type Verdict int
+
+const (
+	// Unproven nodes may be asked for, and may be written only once the answer proves them ours; see Judgement.ProvenBy. It
+	// is the zero value, because it is the one that is safe without knowledge.
+	Unproven Verdict = iota
+	// Ours are nodes that may be asked for and written.
+	Ours
+	// Foreign nodes are neither written nor asked for.
+	Foreign
+)
+
+// String returns the verdict in lower case, as in logs.
+func (v Verdict) String() string {
+	switch v {
+	case Ours:
+		return "ours"
+	case Foreign:
+		return "foreign"
+	default:
+		return "unproven"
+	}
+}
+
+// Judgement is a verdict with what led to it.
+type Judgement struct {
+	// Verdict says what may be done with the node.
+	Verdict Verdict
+	// Reason is a clause for logs and messages, such as `the provider ID has scheme "aws", which belongs to another provider`.
+	Reason string
+
+	nodeProviderID string
+	tainted        bool
+}
+
+// Rules say which nodes are ours. By the zero value no node is ours without proof.
+type Rules struct {
+	// Schemes are the provider-ID schemes that the provider declares as its own. When any is declared, all others are foreign.
+	Schemes []string
+	// ProviderName is the scheme that is ours when none is declared, as cloudprovider.GetInstanceProviderID builds provider IDs.
+	ProviderName string
+	// Selector selects the nodes that this process manages; nil selects all.
+	Selector labels.Selector
+}
+
+// Judge decides about one node. proven reports whether the plugin has proven a scheme to be its own, see Evidence; it is
+// only asked when no scheme is declared, and may be nil.
+func (r Rules) Judge(node *corev1.Node, proven func(scheme string) bool) Judgement {
+	judgement := Judgement{nodeProviderID: node.Spec.ProviderID, tainted: Uninitialized(node)}
+	judgement.Verdict, judgement.Reason = r.judge(node, proven)
+	return judgement
+}
+
+func (r Rules) judge(node *corev1.Node, proven func(scheme string) bool) (Verdict, string) {
+	if ignored, err := strconv.ParseBool(node.Annotations[AnnotationIgnore]); err == nil && ignored {
+		return Foreign, fmt.Sprintf("the node is annotated %s: %q", AnnotationIgnore, node.Annotations[AnnotationIgnore])
+	}
+	if r.Selector != nil && !r.Selector.Matches(labels.Set(node.Labels)) {
+		return Foreign, fmt.Sprintf("the node's labels do not match the node selector %q", r.Selector)
+	}
+	if node.Spec.ProviderID == "" {
+		return Unproven, "the node has no provider ID yet"
+	}
+	scheme, ok := Scheme(node.Spec.ProviderID)
+	if !ok {
+		return Unproven, fmt.Sprintf("the provider ID %q has no scheme: only the plugin can tell whose it is", node.Spec.ProviderID)
+	}
+	return r.judgeScheme(scheme, proven)
+}
+
+func (r Rules) judgeScheme(scheme string, proven func(string) bool) (Verdict, string) {
+	for _, declared := range r.Schemes {
+		if scheme == declared {
+			return Ours, fmt.Sprintf("the provider declares the provider-ID scheme %q", scheme)
+		}
+	}
+	switch {
+	case len(r.Schemes) > 0:
+		return Foreign, fmt.Sprintf("the provider ID has the scheme %q; the provider's own are %q", scheme, r.Schemes)
+	case scheme == r.ProviderName:
+		return Ours, fmt.Sprintf("the provider-ID scheme %q is the provider's name", scheme)
+	case proven != nil && proven(scheme):
+		return Ours, fmt.Sprintf("the provider has answered for nodes with the provider-ID scheme %q", scheme)
+	default:
+		return Unproven, fmt.Sprintf("the provider-ID scheme %q is neither declared nor the provider's name, %q",
+			scheme, r.ProviderName)
+	}
+}
+
+// ProvenBy reports whether a node is ours, given that the plugin answered for it with the provider ID answered (empty if its
+// answer held none). It is true of every node that is ours already, and of no foreign one. For an unproven node:
+//
+//   - with a scheme, the answer must be exactly the node's provider ID;
+//   - with an ID that has no scheme, the answer must not contradict it, because such an ID names no other provider;
+//   - without a provider ID, a node that waits for its initialisation is proven by being found. One that does not wait was
+//     not initialised from a cloud that has provider IDs, so that finding an instance of its name proves nothing; it is
+//     proven only where the cloud has no provider IDs at all.
+func (j Judgement) ProvenBy(answered string) bool {
+	switch {
+	case j.Verdict != Unproven:
+		return j.Verdict == Ours
+	case j.nodeProviderID == "":
+		return j.tainted || answered == ""
+	case answered == j.nodeProviderID:
+		return true
+	default:
+		_, hasScheme := Scheme(j.nodeProviderID)
+		return !hasScheme && answered == ""
+	}
+}
+
+// NamesUnknownProvider reports whether the node is unproven although its provider ID has a scheme: it may well belong to
+// somebody else, and is not even worth an event until it is proven.
+func (j Judgement) NamesUnknownProvider() bool {
+	_, hasScheme := Scheme(j.nodeProviderID)
+	return j.Verdict == Unproven && hasScheme
+}
+
+// Scheme returns the scheme of a provider ID, "aws" for "aws:///zone/i-1", and whether it has one. Some old providers hand
+// out bare IDs.
+func Scheme(providerID string) (string, bool) {
+	scheme, _, found := strings.Cut(providerID, "://")
+	if !found || scheme == "" {
+		return "", false
+	}
+	return scheme, true
+}
+
+// Uninitialized reports whether a node carries the taint that asks a cloud controller manager to initialise it,
+// node.cloudprovider.kubernetes.io/uninitialized.
+func Uninitialized(node *corev1.Node) bool {
+	for i := range node.Spec.Taints {
+		if node.Spec.Taints[i].Key == cloudproviderapi.TaintExternalCloudProvider {
+			return true
+		}
+	}
+	return false
+}
