@@ -1,0 +1,256 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultTimeout is the deadline of a call when ClientOptions.Timeout is zero.
+const DefaultTimeout = 10 * time.Second
+
+// maxAnswerBytes bounds what is read of one answer. A page of 10,000 instances with ten addresses each is below 20 MiB.
+const maxAnswerBytes = 64 << 20
+
+// ClientOptions say how a client finds the cloud and who it is.
+type ClientOptions struct {
+	// Endpoint is the URL of the cloud without /v1: "https://cloud.example:8443". Required.
+	Endpoint string
+	// Token returns the bearer token. It is called for every call, so that a rotated token is used at once. Required.
+	Token func() (string, error)
+	// HTTPClient sends the calls; nil means a client with a transport of its own.
+	HTTPClient *http.Client
+	// Timeout is the deadline of each call, of each page of a list; zero means DefaultTimeout.
+	Timeout time.Duration
+}
+
+// Client calls the cloud. It may be used by many goroutines. Every method returns an *Error if the cloud refused the call,
+// an *AnswerError if its answer is not valid, and otherwise the error of net/http or of the context.
+type Client struct {
+	caller
+}
+
+// Admin calls the admin API of the cloud, which has a token of its own.
+type Admin struct {
+	caller
+}
+
+// NewClient returns a client of the cloud. It makes no call.
+func NewClient(options ClientOptions) (*Client, error) {
+	c, err := newCaller(options)
+	return &Client{c}, err
+}
+
+// NewAdmin returns a client of the admin API. It makes no call.
+func NewAdmin(options ClientOptions) (*Admin, error) {
+	c, err := newCaller(options)
+	return &Admin{c}, err
+}
+
+type caller struct {
+	base    *url.URL
+	token   func() (string, error)
+	http    *http.Client
+	timeout time.Duration
+}
+
+func newCaller(options ClientOptions) (caller, error) {
+	base, err := url.Parse(options.Endpoint)
+	if err != nil {
+		return caller{}, fmt.Errorf("endpoint of the cloud: %w", err)
+	}
+	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
+		return caller{}, fmt.Errorf("endpoint of the cloud: %q: must be a URL such as https://cloud.example:8443", options.Endpoint)
+	}
+	if options.Token == nil {
+		return caller{}, errors.New("client of the cloud: a source of the token is required")
+	}
+	c := caller{base: base, token: options.Token, http: options.HTTPClient, timeout: options.Timeout}
+	if c.http == nil {
+		c.http = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	}
+	if c.timeout == 0 {
+		c.timeout = DefaultTimeout
+	}
+	return c, nil
+}
+
+// CloseIdleConnections closes the connections that no call uses.
+func (c *caller) CloseIdleConnections() { c.http.CloseIdleConnections() }
+
+// call is one request, and where its answer goes.
+type call struct {
+	op     Operation
+	method string
+	// path has escaped elements and starts with /v1.
+	path  string
+	query url.Values
+	// generation is sent in If-Match unless it is zero.
+	generation int64
+	in         any
+	out        any
+}
+
+// do sends one request with a deadline and reads its whole answer.
+func (c *caller) do(ctx context.Context, call call) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	request, err := c.request(ctx, call)
+	if err != nil {
+		return fmt.Errorf("%s: %w", call.op, err)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("%s: %w", call.op, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes+1))
+	if response.StatusCode >= 300 {
+		return refusal(call.op, response, body)
+	}
+	if err != nil {
+		return &AnswerError{Operation: call.op, Err: fmt.Errorf("reading it: %w", err)}
+	}
+	if err := decode(response.Header.Get("Content-Type"), body, call.out); err != nil {
+		return &AnswerError{Operation: call.op, Err: err}
+	}
+	return nil
+}
+
+func (c *caller) request(ctx context.Context, call call) (*http.Request, error) {
+	var body io.Reader
+	if call.in != nil {
+		data, err := json.Marshal(call.in)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(data)
+	}
+	target := strings.TrimSuffix(c.base.String(), "/") + call.path
+	if len(call.query) > 0 {
+		target += "?" + call.query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, call.method, target, body)
+	if err != nil {
+		return nil, err
+	}
+	token, err := c.token()
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Accept", "application/json")
+	if call.in != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if call.generation != 0 {
+		request.Header.Set("If-Match", ETag(call.generation))
+	}
+	return request, nil
+}
+
+// decode accepts JSON that is declared as JSON, whole and followed by nothing.
+func decode(contentType string, body []byte, out any) error {
+	if out == nil {
+		return nil
+	}
+	if len(body) > maxAnswerBytes {
+		return fmt.Errorf("it is longer than %d bytes", maxAnswerBytes)
+	}
+	if media, _, err := mime.ParseMediaType(contentType); err != nil || media != "application/json" {
+		return fmt.Errorf("its content type is %q, not application/json: is the endpoint a simulated cloud?", contentType)
+	}
+	return json.Unmarshal(body, out)
+}
+
+// refusal reads the error in an answer. An answer without one comes from something before the cloud, a proxy for example:
+// it has no code, so that its 404 is never taken for "no such instance".
+func refusal(op Operation, response *http.Response, body []byte) error {
+	var parsed ErrorBody
+	_ = json.Unmarshal(body, &parsed)
+	answer := parsed.Error
+	answer.Operation = op
+	answer.Status = response.StatusCode
+	if seconds, err := strconv.ParseInt(response.Header.Get("Retry-After"), 10, 32); err == nil && seconds > 0 {
+		answer.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return &answer
+}
+
+// ETag returns the entity tag of a generation (RFC 9110 section 8.8.3).
+func ETag(generation int64) string { return strconv.Quote(strconv.FormatInt(generation, 10)) }
+
+// list calls an operation page by page and hands the pages to yield. It returns nil only when every element that the cloud
+// announced was seen exactly once.
+func list[T any](ctx context.Context, c *caller, op Operation, path string, query url.Values,
+	key func(T) string, yield func([]T) error,
+) error {
+	if query == nil {
+		query = url.Values{}
+	}
+	seen := map[string]bool{}
+	want := -1
+	for {
+		var page Page[T]
+		if err := c.do(ctx, call{op: op, method: http.MethodGet, path: path, query: query, out: &page}); err != nil {
+			return err
+		}
+		if page.Items == nil || page.TotalCount == nil {
+			return &AnswerError{Operation: op, Err: errors.New("a page without items or totalCount")}
+		}
+		if want == -1 {
+			want = *page.TotalCount
+		}
+		if err := checkPage(op, page, want, seen, key); err != nil {
+			return err
+		}
+		if len(page.Items) > 0 {
+			if err := yield(page.Items); err != nil {
+				return err
+			}
+		}
+		if page.NextPageToken == "" {
+			return nil
+		}
+		query.Set("pageToken", page.NextPageToken)
+	}
+}
+
+// checkPage adds a page's elements to seen and returns an error when the pages cannot add up to the announced list.
+func checkPage[T any](op Operation, page Page[T], want int, seen map[string]bool, key func(T) string) error {
+	incomplete := func(reason string) error {
+		return &IncompleteListError{Operation: op, Got: len(seen), Want: want, Reason: reason}
+	}
+	if *page.TotalCount != want {
+		return incomplete(fmt.Sprintf("a later page announces %d", *page.TotalCount))
+	}
+	for _, item := range page.Items {
+		k := key(item)
+		if k == "" {
+			return &AnswerError{Operation: op, Err: errors.New("an element without an ID")}
+		}
+		if seen[k] {
+			return incomplete(fmt.Sprintf("%s is in it twice", k))
+		}
+		seen[k] = true
+	}
+	switch {
+	case page.NextPageToken == "" && len(seen) != want:
+		return incomplete("no next page")
+	case page.NextPageToken != "" && len(page.Items) == 0:
+		return incomplete("a page without elements announces another")
+	case len(seen) > want:
+		return incomplete("more elements than announced")
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/providers/sim/internal/tokenfile"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// ProviderName is the name of the provider, for --cloud-provider.
+const ProviderName = "sim"
+
+func init() {
+	cloudprovider.RegisterCloudProvider(ProviderName, func(config io.Reader) (cloudprovider.Interface, error) {
+		parsed, err := ReadConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		return New(parsed)
+	})
+}
+
+// Cloud is the simulated cloud as a cloud controller manager sees it.
+type Cloud struct {
+	config Config
+	client *api.Client
+}
+
+var (
+	_ cloudprovider.Interface = &Cloud{}
+	_ provider.Capable        = &Cloud{}
+)
+
+// New returns the provider for a config that ReadConfig accepts. It makes no call.
+func New(config Config) (*Cloud, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if config.CAFile != "" {
+		pool, err := readCertificates(config.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("caFile: %w", err)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	// All calls go to one host; without this a burst of calls would open a connection each and drop all but two.
+	transport.MaxIdleConnsPerHost = transport.MaxIdleConns
+	client, err := api.NewClient(api.ClientOptions{
+		Endpoint:   config.Endpoint,
+		Token:      tokenfile.Source(config.TokenFile),
+		HTTPClient: &http.Client{Transport: transport},
+		Timeout:    config.RequestTimeout.Duration,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Cloud{config: config, client: client}, nil
+}
+
+// Initialize arranges that connections are closed when the manager stops. The provider needs nothing from the cluster.
+func (c *Cloud) Initialize(_ cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
+	go func() {
+		<-stop
+		c.client.CloseIdleConnections()
+	}()
+}
+
+// Capabilities says that the provider lists all its instances, also on a standby, and its load balancers, and that it replaces
+// routes in place.
+func (c *Cloud) Capabilities() provider.Capabilities {
+	return provider.Capabilities{
+		ProviderIDSchemes: []string{ProviderName},
+		ListInstances:     c.listInstances,
+		StandbySafe:       true,
+
+		ListLoadBalancers:  c.listBalancers,
+		LoadBalancerWrites: balancerWrites,
+
+		ReplaceRoute: routes{c}.replace,
+		RouteWrites:  c.config.RouteWrites,
+		MaxRoutes:    c.config.MaxRoutes,
+	}
+}
+
+// LoadBalancer returns the load balancers of the cloud.
+func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return loadBalancers{c}, true }
+
+// InstancesV2 returns the instances of the cloud.
+func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return instancesV2{c}, true }
+
+// Instances returns the instances of the cloud by the older interface, for callers that know only that.
+func (c *Cloud) Instances() (cloudprovider.Instances, bool) { return instances{c}, true }
+
+// Zones returns the zones of instances, for callers that know only the older interfaces.
+func (c *Cloud) Zones() (cloudprovider.Zones, bool) { return zones{c}, true }
+
+// Clusters returns false: the cloud knows nothing of clusters.
+func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
+
+// Routes returns the routes of the cloud.
+func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return routes{c}, true }
+
+// ProviderName returns "sim".
+func (c *Cloud) ProviderName() string { return ProviderName }
+
+// HasClusterID reports whether the config names the cluster.
+func (c *Cloud) HasClusterID() bool { return c.config.ClusterName != "" }
+
+// cluster is the name that marks what belongs to the cluster: that of the config, or else the one the caller goes by.
+func (c *Cloud) cluster(fromCaller string) string {
+	if c.config.ClusterName != "" {
+		return c.config.ClusterName
+	}
+	return fromCaller
+}
