@@ -1,0 +1,58 @@
+// Command gobuild compiles packages of this module as go build does, and shows how far it is: a cold build of Kubernetes
+// libraries takes minutes, and the go tool is silent meanwhile.
+//
+//	gobuild [-race] [-o DIR] PACKAGE...
+//
+// With -o, main packages are written to that directory under their own names; without, the build only fills the cache.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"syscall"
+
+	"github.com/mooring-ccm/mooring/localcluster/gobuild"
+	"github.com/mooring-ccm/mooring/localcluster/progress"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	race := flag.Bool("race", false, "compile with the race detector")
+	output := flag.String("o", "", "the directory to write programs to")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		return fmt.Errorf("name at least one package, for example ./cmd/mooring")
+	}
+	var flags []string
+	if *race {
+		flags = append(flags, "-race")
+	}
+	display := progress.New(os.Stderr)
+	for _, name := range flag.Args() {
+		file := os.DevNull
+		if *output != "" {
+			if err := os.MkdirAll(*output, 0o755); err != nil {
+				return fmt.Errorf("creating the directory of -o: %w", err)
+			}
+			file = filepath.Join(*output, path.Base(name))
+		}
+		if err := gobuild.Build(ctx, gobuild.Options{Dir: ".", Package: name, Output: file, Flags: flags, Display: display}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+// Package gobuild runs the go tool on a main package and says how far it is: which modules it downloads, how many of the
+// packages that are not yet in the build cache it has compiled.
+package gobuild
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mooring-ccm/mooring/localcluster/progress"
+)
+
+// cancelGrace is how long the go tool may take to end after it was interrupted.
+const cancelGrace = 5 * time.Second
+
+// Options say what to build and how. Dir, Package and Output are required.
+type Options struct {
+	// Dir is the directory of the module that holds the package.
+	Dir string
+	// Package is the main package to build, for example "./cmd/mooring".
+	Package string
+	// Output is the file to write. It is written when the build succeeds, never in part by a failed one.
+	Output string
+	// Flags are further flags of go build, for example "-trimpath". They apply to the listing of packages too, so that
+	// both agree on what the cache holds.
+	Flags []string
+	// Env are further environment variables as "NAME=value". They win over the environment of this process.
+	Env []string
+	// Display shows the progress. Nil shows none.
+	Display *progress.Display
+}
+
+// Build compiles and links the package. Its error says what is missing when that can be told from the go tool's output:
+// the go tool itself, the network, room on the disk.
+func Build(ctx context.Context, options Options) error {
+	if options.Display == nil {
+		options.Display = progress.New(nil)
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		return fmt.Errorf("build %s: the go tool is not in PATH; install Go from https://go.dev/dl: %w", options.Package, err)
+	}
+	stale, err := listStale(ctx, options)
+	if err != nil {
+		return fmt.Errorf("build %s: list its packages: %w", options.Package, err)
+	}
+	if err := compile(ctx, options, stale); err != nil {
+		return fmt.Errorf("build %s: %w", options.Package, err)
+	}
+	return nil
+}
+
+// listStale returns the import paths that the build has to compile. Listing them downloads the modules that are needed
+// and no others.
+func listStale(ctx context.Context, options Options) (map[string]bool, error) {
+	step := options.Display.Begin("resolving modules of " + options.Package)
+	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, options.Flags...)
+	downloads := 0
+	output, err := run(ctx, options, append(args, options.Package), func(line string) bool {
+		module, isDownload := strings.CutPrefix(line, "go: downloading ")
+		if isDownload {
+			downloads++
+			step.Update("%d downloaded, now %s", downloads, module)
+		}
+		return isDownload
+	})
+	if err != nil {
+		step.Fail()
+		return nil, err
+	}
+	stale := map[string]bool{}
+	for path := range strings.Lines(output) {
+		if path = strings.TrimSpace(path); path != "" {
+			stale[path] = true
+		}
+	}
+	step.Done("%d downloaded, %d packages to compile", downloads, len(stale))
+	return stale, nil
+}
+
+// compile runs go build and counts the packages that it names.
+func compile(ctx context.Context, options Options, stale map[string]bool) error {
+	step := options.Display.Begin("building " + options.Package)
+	args := append([]string{"build", "-v", "-o", options.Output}, options.Flags...)
+	compiled := 0
+	if len(stale) <= 1 {
+		step.Update("linking")
+	}
+	_, err := run(ctx, options, append(args, options.Package), func(line string) bool {
+		if !stale[line] {
+			return false
+		}
+		compiled++
+		if compiled < len(stale) {
+			step.Update("%d of %d packages, now %s", compiled, len(stale), line)
+		} else {
+			step.Update("%d packages compiled, linking", compiled)
+		}
+		return true
+	})
+	if err != nil {
+		step.Fail()
+		return err
+	}
+	step.Done("built")
+	return nil
+}
+
+// run runs the go tool and returns its standard output. Each line of its standard error goes to consume; the lines that
+// consume does not take become part of the error.
+func run(ctx context.Context, options Options, args []string, consume func(line string) bool) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = options.Dir
+	cmd.Env = append(os.Environ(), options.Env...)
+	// A group of its own, so that cancelling ends the compilers that the go tool started as well.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = cancelGrace
+	var stdout bytes.Buffer
+	cmd.Stdout = &stdout
+	reader, writer := io.Pipe()
+	cmd.Stderr = writer
+
+	messages := make(chan []string, 1)
+	go func() { messages <- collect(reader, consume) }()
+	err := cmd.Run()
+	writer.Close()
+	rest := <-messages
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("go %s: %w", args[0], context.Cause(ctx))
+	}
+	if err != nil {
+		return "", explain(args[0], err, rest)
+	}
+	return stdout.String(), nil
+}
+
+// maxMessages bounds how much of the go tool's output an error quotes.
+const maxMessages = 30
+
+func collect(reader io.Reader, consume func(line string) bool) []string {
+	var rest []string
+	scanner := bufio.NewScanner(reader)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		if line := scanner.Text(); !consume(line) {
+			rest = append(rest, line)
+		}
+	}
+	// A line beyond the scanner's buffer must not leave the go tool blocked on a full pipe.
+	_, _ = io.Copy(io.Discard, reader)
+	return rest[max(0, len(rest)-maxMessages):]
+}
+
+// NetworkError says that the go tool could not download a module.
+type NetworkError struct {
+	// Err is what the go tool wrote.
+	Err error
+}
+
+// Error says what to do about it.
+func (e *NetworkError) Error() string {
+	return "the module proxy cannot be reached (the first build downloads modules; see go env GOPROXY): " + e.Err.Error()
+}
+
+// Unwrap returns the go tool's own words.
+func (e *NetworkError) Unwrap() error { return e.Err }
+
+// DiskError says that a file system is full.
+type DiskError struct {
+	// Err is what the go tool wrote.
+	Err error
+}
+
+// Error says what to do about it.
+func (e *DiskError) Error() string {
+	return "no space left on the disk of the build cache (go env GOCACHE), the module cache (go env GOMODCACHE) or the " +
+		"temporary directory; the first build of the control plane needs about 5 GB: " + e.Err.Error()
+}
+
+// Unwrap returns the go tool's own words.
+func (e *DiskError) Unwrap() error { return e.Err }
+
+// explain turns a failed run of the go tool into an error of the kind that its output shows.
+func explain(verb string, err error, messages []string) error {
+	text := strings.Join(messages, "\n")
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return fmt.Errorf("run go %s: %w", verb, err)
+	}
+	failure := fmt.Errorf("go %s: %w\n%s", verb, err, text)
+	switch {
+	case containsAny(text, "no space left on device", "disk quota exceeded"):
+		return &DiskError{Err: failure}
+	case containsAny(text, "dial tcp", "no such host", "i/o timeout", "proxyconnect", "TLS handshake timeout",
+		"connection reset by peer", "module lookup disabled by GOPROXY=off", "server misbehaving"):
+		return &NetworkError{Err: failure}
+	}
+	return failure
+}
+
+func containsAny(text string, parts ...string) bool {
+	for _, part := range parts {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}
