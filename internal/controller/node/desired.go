@@ -1,0 +1,195 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+	nodehelpers "k8s.io/cloud-provider/node/helpers"
+)
+
+// desired is what a node shall show of its instance. The zero value asks for nothing from the cloud.
+type desired struct {
+	// providerID is for a node that has none; it is never changed once set.
+	providerID string
+	// addresses replace those in the node's status. Nil leaves them as they are.
+	addresses []corev1.NodeAddress
+	// wellKnown are the labels of type, zone and region, under their stable and their beta keys.
+	wellKnown map[string]string
+	// additional are the provider's own labels. Nil leaves those that it set before as they are.
+	additional map[string]string
+	// discarded are labels of the provider that no node gets, in the order of their keys.
+	discarded []discardedLabel
+}
+
+// discardedLabel is a label of the provider that is not put on the node.
+type discardedLabel struct {
+	key, value, reason string
+}
+
+// nodeIPMismatchError says that the addresses for which the kubelet was started do not fit those that the cloud knows.
+type nodeIPMismatchError struct {
+	// provided is the value of the annotation alpha.kubernetes.io/provided-node-ip, the kubelet's --node-ip.
+	provided string
+	// cloud are the addresses that the cloud knows.
+	cloud []corev1.NodeAddress
+	// err says what is wrong with them.
+	err error
+}
+
+// Error shows both sets of addresses.
+func (e *nodeIPMismatchError) Error() string {
+	return fmt.Sprintf("the kubelet's node IP %q does not fit the instance's addresses %s: %v",
+		e.provided, addressList(e.cloud), e.err)
+}
+
+// Unwrap returns what is wrong.
+func (e *nodeIPMismatchError) Unwrap() error { return e.err }
+
+// addressList shows addresses as "[InternalIP 10.0.0.1, ExternalIP 192.0.2.1]".
+func addressList(addresses []corev1.NodeAddress) string {
+	shown := make([]string, len(addresses))
+	for i, address := range addresses {
+		shown[i] = string(address.Type) + " " + address.Address
+	}
+	return "[" + strings.Join(shown, ", ") + "]"
+}
+
+// invalidMetadataError says that the cloud named a type, zone or region that cannot be a label's value.
+type invalidMetadataError struct {
+	key, value string
+	err        error
+}
+
+// Error names the label.
+func (e *invalidMetadataError) Error() string {
+	return fmt.Sprintf("the cloud's value %q cannot be the label %s: %v", e.value, e.key, e.err)
+}
+
+// Unwrap returns what is wrong.
+func (e *invalidMetadataError) Unwrap() error { return e.err }
+
+// desire derives what a node shall show from what the cloud said of its instance. With an error, a *nodeIPMismatchError or
+// an *invalidMetadataError or both joined, the rest of what is returned still holds: an initialised node can show that much.
+func desire(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (desired, error) {
+	addresses, addressErr := desireAddresses(node, metadata.NodeAddresses)
+	wellKnown, labelErr := desireWellKnown(metadata)
+	want := desired{addresses: addresses, wellKnown: wellKnown}
+	if len(cloudTaints(node)) > 0 {
+		want.providerID = metadata.ProviderID
+	}
+	want.additional, want.discarded = desireAdditional(metadata.AdditionalLabels)
+	return want, errors.Join(addressErr, labelErr)
+}
+
+// desireAddresses returns the addresses that the node shall have, or nil to leave those that it has.
+//
+// The node keeps its host name if the cloud gives none. A node IP that the kubelet was given (--node-ip, as the annotation
+// alpha.kubernetes.io/provided-node-ip says) is first, and is the only address of its type.
+func desireAddresses(node *corev1.Node, cloud []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
+	provided, hasProvided := node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr]
+	if hasProvided && (len(cloud) > 0 || len(cloudTaints(node)) > 0) {
+		// The cloud itself has to know the node's IP, whatever host name the node brings.
+		if _, err := nodehelpers.GetNodeAddressesFromNodeIP(provided, cloud); err != nil {
+			return nil, &nodeIPMismatchError{provided: provided, cloud: cloud, err: err}
+		}
+	}
+	if len(cloud) == 0 {
+		return nil, nil
+	}
+	addresses := slices.Clone(cloud)
+	isHostName := func(address corev1.NodeAddress) bool { return address.Type == corev1.NodeHostName }
+	if !slices.ContainsFunc(cloud, isHostName) {
+		for _, address := range node.Status.Addresses {
+			if isHostName(address) {
+				addresses = append(addresses, address)
+			}
+		}
+	}
+	if !hasProvided {
+		return addresses, nil
+	}
+	addresses, err := nodehelpers.GetNodeAddressesFromNodeIP(provided, addresses)
+	if err != nil {
+		return nil, &nodeIPMismatchError{provided: provided, cloud: cloud, err: err}
+	}
+	return addresses, nil
+}
+
+// labelPair is a label's stable key with the beta key that preceded it.
+type labelPair struct {
+	stable, beta string
+}
+
+// The well-known labels of an instance. The beta keys are deprecated, and still what older workloads select by.
+var (
+	typeLabel   = labelPair{stable: corev1.LabelInstanceTypeStable, beta: corev1.LabelInstanceType}
+	zoneLabel   = labelPair{stable: corev1.LabelTopologyZone, beta: corev1.LabelFailureDomainBetaZone}
+	regionLabel = labelPair{stable: corev1.LabelTopologyRegion, beta: corev1.LabelFailureDomainBetaRegion}
+)
+
+func desireWellKnown(metadata *cloudprovider.InstanceMetadata) (map[string]string, error) {
+	wellKnown := map[string]string{}
+	var invalid []error
+	for _, said := range []struct {
+		label labelPair
+		value string
+	}{{typeLabel, metadata.InstanceType}, {zoneLabel, metadata.Zone}, {regionLabel, metadata.Region}} {
+		if said.value == "" {
+			continue
+		}
+		if err := validLabel(said.label.stable, said.value); err != nil {
+			invalid = append(invalid, &invalidMetadataError{key: said.label.stable, value: said.value, err: err})
+			continue
+		}
+		wellKnown[said.label.stable], wellKnown[said.label.beta] = said.value, said.value
+	}
+	return wellKnown, errors.Join(invalid...)
+}
+
+// kubernetesKey matches label keys in the namespaces that belong to Kubernetes. Providers may not set those; the expression
+// is the reference's.
+var kubernetesKey = regexp.MustCompile(`(^|\.)(kubernetes|k8s)\.io/`)
+
+// desireAdditional sorts the provider's own labels into those for the node and those that no node gets.
+func desireAdditional(said map[string]string) (map[string]string, []discardedLabel) {
+	additional := map[string]string{}
+	var discarded []discardedLabel
+	for _, key := range slices.Sorted(maps.Keys(said)) {
+		value := said[key]
+		if kubernetesKey.MatchString(key) {
+			discarded = append(discarded, discardedLabel{key, value, "the key is in a namespace of Kubernetes"})
+		} else if err := validLabel(key, value); err != nil {
+			discarded = append(discarded, discardedLabel{key, value, err.Error()})
+		} else {
+			additional[key] = value
+		}
+	}
+	return additional, discarded
+}
+
+// validLabel returns what makes a label one that the API server would refuse.
+func validLabel(key, value string) error {
+	if _, err := (labels.Set{key: value}).AsValidatedSelector(); err != nil {
+		return fmt.Errorf("it is not a valid label: %w", err)
+	}
+	return nil
+}
+
+// cloudTaints returns the places of the taints by which a node waits for its initialisation, in rising order.
+func cloudTaints(node *corev1.Node) []int {
+	var places []int
+	for i := range node.Spec.Taints {
+		if node.Spec.Taints[i].Key == cloudproviderapi.TaintExternalCloudProvider {
+			places = append(places, i)
+		}
+	}
+	return places
+}

@@ -1,0 +1,120 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// The reasons of the events on a Node, and of the metric mooring_node_failures_total. All but ReasonSynced are warnings.
+const (
+	// ReasonSynced says that the node has been initialised. It is the reference's event.
+	ReasonSynced = "Synced"
+	// ReasonInstanceNotFound says that the cloud knows no instance for the node.
+	ReasonInstanceNotFound = "InstanceNotFound"
+	// ReasonAmbiguousInstance says that several instances of the cloud claim the name of a node that has no provider ID.
+	ReasonAmbiguousInstance = "AmbiguousInstance"
+	// ReasonProviderIDMissing says that the cloud knows the instance but no provider ID for it.
+	ReasonProviderIDMissing = "ProviderIDMissing"
+	// ReasonNodeIPMismatch says that the kubelet's --node-ip is not among the addresses that the cloud knows.
+	ReasonNodeIPMismatch = "NodeIPMismatch"
+	// ReasonInvalidMetadata says that the cloud named a type, zone or region that cannot be a label.
+	ReasonInvalidMetadata = "InvalidMetadata"
+	// ReasonCloudError says that the cloud could not be asked, or answered with an error.
+	ReasonCloudError = "CloudError"
+	// ReasonWriteFailed says that the API server did not accept what should be written to the node.
+	ReasonWriteFailed = "WriteFailed"
+)
+
+// instanceNotFoundError says that the cloud knows no instance for a node.
+type instanceNotFoundError struct {
+	name, providerID string
+	// listed is how many instances the cloud has, -1 if it was asked for this one only.
+	listed int
+}
+
+// Error says how the instance was looked for.
+func (e *instanceNotFoundError) Error() string {
+	by := fmt.Sprintf("by the node's name %q", e.name)
+	if e.providerID != "" {
+		by = fmt.Sprintf("by the provider ID %q", e.providerID)
+	}
+	if e.listed == 0 {
+		return fmt.Sprintf("the cloud has no instance for this node, looked for %s; it listed no instances at all", by)
+	}
+	return fmt.Sprintf("the cloud has no instance for this node, looked for %s", by)
+}
+
+// Is makes the error one of provider.ErrInstanceNotFound.
+func (e *instanceNotFoundError) Is(target error) bool { return target == provider.ErrInstanceNotFound }
+
+// errAlwaysTooLate says that the API server took none of several writes in a row, each planned anew.
+var errAlwaysTooLate = errors.New("the API server refused each of several attempts because the node had changed meanwhile")
+
+// writeError says that the API server refused a write.
+type writeError struct {
+	err error
+}
+
+// Error says what was written and why it was refused.
+func (e *writeError) Error() string { return e.err.Error() }
+
+// Unwrap returns the API server's answer.
+func (e *writeError) Unwrap() error { return e.err }
+
+// reasonOf names a failure, and says what to do about it.
+func reasonOf(err error) (reason, advice string) {
+	var (
+		notFound  *instanceNotFoundError
+		ambiguous *inventory.AmbiguousNameError
+		noID      *inventory.ProviderIDMissingError
+		mismatch  *nodeIPMismatchError
+		invalid   *invalidMetadataError
+		write     *writeError
+	)
+	switch {
+	case errors.As(err, &notFound):
+		return ReasonInstanceNotFound, fmt.Sprintf("Check that the instance exists in the account and region that the cloud config "+
+			"names, and that it is known under this name. If the node belongs to another provider, annotate it %s=true "+
+			"or exclude it by --node-selector", ownership.AnnotationIgnore)
+	case errors.As(err, &ambiguous):
+		return ReasonAmbiguousInstance, ""
+	case errors.As(err, &noID):
+		return ReasonProviderIDMissing, "Start the kubelet with --provider-id, or update the cloud provider"
+	case errors.As(err, &mismatch):
+		return ReasonNodeIPMismatch, "Correct the kubelet's --node-ip, or give the instance that address in the cloud"
+	case errors.As(err, &invalid):
+		return ReasonInvalidMetadata, "Rename it in the cloud, or update the cloud provider"
+	case errors.As(err, &write):
+		return ReasonWriteFailed, "Check the permissions of the cloud controller manager and the admission policies for nodes"
+	case provider.IsTerminal(err):
+		return ReasonCloudError, "Repeating the request will not help; check the credentials and the cloud config"
+	default:
+		return ReasonCloudError, ""
+	}
+}
+
+// maxMessage keeps events within what the events API takes for a note, 1 kB.
+const maxMessage = 1000
+
+// messageOf is the text of the event of a failure. What it says of the node is enough for somebody who reads only it.
+func messageOf(node *corev1.Node, err error) string {
+	_, advice := reasonOf(err)
+	doing := "Could not refresh the node from the cloud: "
+	if ownership.Uninitialized(node) {
+		doing = "Could not initialise the node: "
+	}
+	message := doing + err.Error()
+	if advice != "" {
+		advice = ". " + advice + "."
+	}
+	if room := maxMessage - len(advice); len(message) > room {
+		message = message[:room-3] + "..."
+	}
+	return message + advice
+}

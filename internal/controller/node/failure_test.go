@@ -1,0 +1,126 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+func TestEveryFailureHasAReasonAndSaysWhatToDo(t *testing.T) {
+	outage := errors.New("connection refused")
+	tests := []struct {
+		name   string
+		err    error
+		reason string
+		parts  []string
+	}{
+		{
+			"no instance, by name", &instanceNotFoundError{name: "node0", listed: 3}, ReasonInstanceNotFound,
+			[]string{`by the node's name "node0"`, "mooring.dev/ignore", "--node-selector"},
+		},
+		{
+			"no instance, by provider ID", &instanceNotFoundError{name: "node0", providerID: "sim://1", listed: -1}, ReasonInstanceNotFound,
+			[]string{`by the provider ID "sim://1"`},
+		},
+		{"an empty list", &instanceNotFoundError{name: "node0"}, ReasonInstanceNotFound, []string{"listed no instances at all"}},
+		{
+			"an ambiguous name", &inventory.AmbiguousNameError{Name: "node0", ProviderIDs: []string{"sim://1", "sim://2"}}, ReasonAmbiguousInstance,
+			[]string{"sim://1", "sim://2", "--provider-id"},
+		},
+		{"no provider ID", &inventory.ProviderIDMissingError{Name: "node0"}, ReasonProviderIDMissing, []string{"--provider-id"}},
+		{
+			"a node IP that does not fit",
+			&nodeIPMismatchError{provided: "10.0.0.2", cloud: addresses(internalIP("10.0.0.1")), err: errors.New("no match")},
+			ReasonNodeIPMismatch, []string{"10.0.0.2", "InternalIP 10.0.0.1", "--node-ip"},
+		},
+		{
+			"a zone that is no label", &invalidMetadataError{key: "zone", value: "a b", err: errors.New("no label")},
+			ReasonInvalidMetadata, []string{`"a b"`},
+		},
+		{
+			"a write", &writeError{err: fmt.Errorf("writing the addresses of the node: %w", errors.New("forbidden"))},
+			ReasonWriteFailed, []string{"addresses", "permissions"},
+		},
+		{"an outage", fmt.Errorf("listing: %w", outage), ReasonCloudError, []string{"connection refused"}},
+		{"bad credentials", &provider.TerminalError{Err: errors.New("401")}, ReasonCloudError, []string{"401", "credentials"}},
+		{"a quota", &provider.ThrottledError{Err: errors.New("429")}, ReasonCloudError, []string{"429"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			wrapped := fmt.Errorf("wrapped: %w", test.err)
+			if reason, _ := reasonOf(wrapped); reason != test.reason {
+				t.Errorf("reason %s, want %s", reason, test.reason)
+			}
+			message := messageOf(newNode(withTaints(cloudTaint)), wrapped)
+			for _, part := range append(test.parts, "Could not initialise the node: ") {
+				if !strings.Contains(message, part) {
+					t.Errorf("the message does not say %q:\n%s", part, message)
+				}
+			}
+		})
+	}
+	if message := messageOf(newNode(), outage); !strings.HasPrefix(message, "Could not refresh the node") {
+		t.Errorf("the message of an initialised node is %q", message)
+	}
+}
+
+func TestALongMessageKeepsItsAdvice(t *testing.T) {
+	long := &writeError{err: errors.New(strings.Repeat("x", 5000))}
+	message := messageOf(newNode(), long)
+	if len(message) > maxMessage || !strings.HasSuffix(message, "admission policies for nodes.") {
+		t.Errorf("%d characters that end in %q", len(message), message[len(message)-40:])
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	nodes, kind := schema.GroupResource{Resource: "nodes"}, schema.GroupKind{Kind: "Node"}
+	tests := []struct {
+		name string
+		err  error
+		want outcome
+	}{
+		{"success", nil, written},
+		{"deleted", apierrors.NewNotFound(nodes, "node0"), gone},
+		{"conflict", apierrors.NewConflict(nodes, "node0", errors.New("x")), outdated},
+		{
+			"a test of the patch failed",
+			apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value failed", 0, false), outdated,
+		},
+		{
+			"validation",
+			apierrors.NewInvalid(kind, "node0", field.ErrorList{field.Invalid(field.NewPath("metadata"), "x", "y")}), refused,
+		},
+		{"no permission", apierrors.NewForbidden(nodes, "node0", errors.New("x")), refused},
+		{"server error", apierrors.NewInternalError(errors.New("x")), refused},
+		{"deadline", context.DeadlineExceeded, refused},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			err := test.err
+			if err != nil {
+				err = fmt.Errorf("wrapped: %w", err)
+			}
+			if got := outcomeOf(err); got != test.want {
+				t.Errorf("outcome %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestOptionsThatAreMissingAreAllNamed(t *testing.T) {
+	_, err := New(Options{StatusUpdateFrequency: -1})
+	for _, part := range []string{"Client", "Cache", "Recorder", "Inventory", "StatusUpdateFrequency"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error %v does not name %s", err, part)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package node
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+const (
+	// firstDelay is the pause after the first failure for a node; it doubles with each further one.
+	firstDelay = 500 * time.Millisecond
+	// maxDelay is the longest pause.
+	maxDelay = 4 * time.Minute
+	// terminalDelay is the pause after an error that repeating cannot help. It is not longer because what does help, such as
+	// new credentials, comes without notice.
+	terminalDelay = time.Minute
+	// maxRetryAfter bounds how long a cloud's Retry-After is obeyed.
+	maxRetryAfter = 15 * time.Minute
+	// repeatEvent is how often a node that goes on failing for the same reason says so.
+	repeatEvent = 10 * time.Minute
+	// conflictDelay is the pause after a write that came too late; it doubles with each further one.
+	conflictDelay = 20 * time.Millisecond
+	// minFresh is how old an answer of the cloud may always be by which a node is initialised.
+	minFresh = 2 * time.Second
+	// maxFresh bounds how old it may be for a node that has been waiting for its turn.
+	maxFresh = time.Minute
+	// maxConflicts is how many writes in a row may come too late before that counts as a failure.
+	maxConflicts = 6
+)
+
+// memory is what the controller remembers of nodes from one pass to the next. A node of the same name with another UID is
+// another node.
+type memory struct {
+	mu    sync.Mutex
+	nodes map[string]*remembered
+}
+
+type remembered struct {
+	uid       types.UID
+	since     time.Time // when the node last gave reason to be looked at
+	failures  int
+	conflicts int
+	reason    string
+	told      time.Time
+	written   string
+}
+
+func newMemory() *memory { return &memory{nodes: map[string]*remembered{}} }
+
+// of returns what is remembered of a node. The lock is held.
+func (m *memory) of(node *corev1.Node) *remembered {
+	known := m.nodes[node.Name]
+	if known == nil || known.uid != node.UID {
+		known = &remembered{uid: node.UID}
+		m.nodes[node.Name] = known
+	}
+	return known
+}
+
+// forget drops a node that is no concern of ours any more.
+func (m *memory) forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.nodes, name)
+}
+
+// changed notes that a node gave reason to be looked at.
+func (m *memory) changed(node *corev1.Node, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(node).since = now
+}
+
+// fresh returns how old an answer of the cloud may be by which a node is initialised. One that was sought after the node
+// gave reason to be looked at will do, however long its turn took to come: a thousand nodes that join together are
+// initialised from one listing. A failure is such a reason, so that no answer makes a node fail twice.
+func (m *memory) fresh(node *corev1.Node, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.nodes[node.Name]
+	if known == nil || known.uid != node.UID || known.since.IsZero() {
+		return minFresh
+	}
+	return min(max(now.Sub(known.since), minFresh), maxFresh)
+}
+
+// wrote notes the version of a node that our own write made. Until the cache shows it, the node is not looked at: what a
+// stale copy suggests has been done.
+func (m *memory) wrote(node *corev1.Node, resourceVersion string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(node).written = resourceVersion
+}
+
+// stale reports whether a node from the cache is older than our own last write to it.
+func (m *memory) stale(node *corev1.Node) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.nodes[node.Name]
+	if known == nil || known.uid != node.UID || known.written == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, known.written)
+	return err == nil && order < 0
+}
+
+// succeeded ends a node's row of failures.
+func (m *memory) succeeded(node *corev1.Node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.nodes[node.Name]; known != nil && known.uid == node.UID {
+		*known = remembered{uid: known.uid, written: known.written}
+	}
+}
+
+// conflicted counts a write that came too late. It returns the pause before the next try, and whether that is still worth it.
+func (m *memory) conflicted(node *corev1.Node) (time.Duration, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(node)
+	known.conflicts++
+	return conflictDelay << (known.conflicts - 1), known.conflicts <= maxConflicts
+}
+
+// failed counts a failure. It returns the pause before the next try, and whether the node shall say so in an event: the first
+// time, when the reason changes, and every repeatEvent.
+func (m *memory) failed(node *corev1.Node, reason string, err error, now time.Time) (delay time.Duration, tell bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(node)
+	known.conflicts = 0
+	delay = delayAfter(known.failures, err)
+	known.failures++
+	known.since = now
+	if known.reason != reason || now.Sub(known.told) >= repeatEvent {
+		known.reason, known.told, tell = reason, now, true
+	}
+	return delay, tell
+}
+
+// waited counts a pass that ended without a result and without a failure. It returns the pause before the next one, and
+// whether this was the first.
+func (m *memory) waited(node *corev1.Node, now time.Time) (delay time.Duration, first bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(node)
+	delay, first = delayAfter(known.failures, nil), known.failures == 0
+	known.failures++
+	known.since = now
+	return delay, first
+}
+
+// delayAfter returns the pause after a failure that was preceded by others.
+func delayAfter(before int, err error) time.Duration {
+	delay := maxDelay
+	if before < 30 { // 30 doublings are far past the longest pause, and still fit
+		delay = min(firstDelay<<before, maxDelay)
+	}
+	if provider.IsTerminal(err) {
+		delay = max(delay, terminalDelay)
+	}
+	if wait, ok := provider.RetryAfter(err); ok {
+		delay = max(delay, min(wait, maxRetryAfter))
+	}
+	return delay
+}

@@ -1,0 +1,162 @@
+package node
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+func TestPausesGrowToAFewMinutes(t *testing.T) {
+	memory, node, now := newMemory(), newNode(), time.Unix(0, 0)
+	want := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
+	for i, expected := range want {
+		if delay, _ := memory.failed(node, ReasonCloudError, errors.New("x"), now); delay != expected {
+			t.Errorf("pause after failure %d is %s, want %s", i+1, delay, expected)
+		}
+	}
+	for range 100 {
+		memory.failed(node, ReasonCloudError, errors.New("x"), now)
+	}
+	if delay, _ := memory.failed(node, ReasonCloudError, errors.New("x"), now); delay != maxDelay {
+		t.Errorf("pause after many failures is %s, want %s", delay, maxDelay)
+	}
+	memory.succeeded(node)
+	if delay, _ := memory.failed(node, ReasonCloudError, errors.New("x"), now); delay != firstDelay {
+		t.Errorf("pause after a success and a failure is %s, want %s", delay, firstDelay)
+	}
+}
+
+func TestPausesHeedTheError(t *testing.T) {
+	tests := []struct {
+		name string
+		err  error
+		want time.Duration
+	}{
+		{"plain", errors.New("x"), firstDelay},
+		{"retry after", &provider.ThrottledError{RetryAfter: time.Minute, Err: errors.New("x")}, time.Minute},
+		{
+			"retry after less than our own pause", &provider.ThrottledError{RetryAfter: time.Millisecond, Err: errors.New("x")},
+			firstDelay,
+		},
+		{
+			"retry after an unreasonable time", &provider.ThrottledError{RetryAfter: 1000 * time.Hour, Err: errors.New("x")},
+			maxRetryAfter,
+		},
+		{"terminal", &provider.TerminalError{Err: errors.New("x")}, terminalDelay},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if delay, _ := newMemory().failed(newNode(), ReasonCloudError, test.err, time.Unix(0, 0)); delay != test.want {
+				t.Errorf("pause %s, want %s", delay, test.want)
+			}
+		})
+	}
+}
+
+func TestANodeIsToldOnceThenNowAndThen(t *testing.T) {
+	memory, node, start := newMemory(), newNode(), time.Unix(0, 0)
+	tests := []struct {
+		after  time.Duration
+		reason string
+		want   bool
+	}{
+		{0, ReasonInstanceNotFound, true},
+		{time.Second, ReasonInstanceNotFound, false},
+		{2 * time.Second, ReasonCloudError, true},
+		{3 * time.Second, ReasonInstanceNotFound, true},
+		{10 * time.Minute, ReasonInstanceNotFound, false},
+		{10*time.Minute + 3*time.Second, ReasonInstanceNotFound, true},
+	}
+	for _, test := range tests {
+		if _, tell := memory.failed(node, test.reason, errors.New("x"), start.Add(test.after)); tell != test.want {
+			t.Errorf("%s after %s: told %t, want %t", test.reason, test.after, tell, test.want)
+		}
+	}
+	memory.succeeded(node)
+	if _, tell := memory.failed(node, ReasonInstanceNotFound, errors.New("x"), start.Add(11*time.Minute)); !tell {
+		t.Error("a failure after a success is not told")
+	}
+}
+
+func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
+	memory, node, start := newMemory(), newNode(), time.Unix(1000, 0)
+	check := func(when string, now time.Time, want time.Duration) {
+		t.Helper()
+		if got := memory.fresh(node, now); got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	check("unknown", start, minFresh)
+	memory.changed(node, start)
+	check("at once", start, minFresh)
+	check("after a while in the queue", start.Add(20*time.Second), 20*time.Second)
+	check("after very long in the queue", start.Add(time.Hour), maxFresh)
+	memory.failed(node, ReasonCloudError, errors.New("x"), start.Add(30*time.Second))
+	check("after a failure", start.Add(33*time.Second), 3*time.Second)
+	memory.waited(node, start.Add(40*time.Second))
+	check("after it was left alone", start.Add(44*time.Second), 4*time.Second)
+	if got := memory.fresh(newNode(func(n *corev1.Node) { n.UID = "uid-1" }), start.Add(time.Hour)); got != minFresh {
+		t.Errorf("another node of the same name: %s, want %s", got, minFresh)
+	}
+}
+
+func TestAnotherNodeOfTheSameNameStartsAfresh(t *testing.T) {
+	memory, node := newMemory(), newNode()
+	for range 5 {
+		memory.failed(node, ReasonCloudError, errors.New("x"), time.Unix(0, 0))
+	}
+	memory.wrote(node, "100")
+	recreated := newNode(func(n *corev1.Node) { n.UID, n.ResourceVersion = "uid-1", "50" })
+	if memory.stale(recreated) {
+		t.Error("a new node is taken for an old copy")
+	}
+	if delay, tell := memory.failed(recreated, ReasonCloudError, errors.New("x"), time.Unix(0, 0)); delay != firstDelay || !tell {
+		t.Errorf("pause %s, told %t; want those of a first failure", delay, tell)
+	}
+}
+
+func TestACopyOlderThanOurOwnWriteIsStale(t *testing.T) {
+	memory := newMemory()
+	at := func(version string) *corev1.Node {
+		return newNode(func(n *corev1.Node) { n.ResourceVersion = version })
+	}
+	if memory.stale(at("1")) {
+		t.Error("stale before we wrote anything")
+	}
+	memory.wrote(at("99"), "100")
+	memory.succeeded(at("99"))
+	for version, want := range map[string]bool{"99": true, "100": false, "101": false, "9": true, "1000": false} {
+		if got := memory.stale(at(version)); got != want {
+			t.Errorf("version %s after our write of 100: stale %t, want %t", version, got, want)
+		}
+	}
+	memory.forget("node0")
+	if memory.stale(at("99")) {
+		t.Error("stale after it was forgotten")
+	}
+}
+
+func TestConflictsAreRetriedSoonAndNotForEver(t *testing.T) {
+	memory, node := newMemory(), newNode()
+	total := time.Duration(0)
+	for i := range maxConflicts {
+		delay, worthIt := memory.conflicted(node)
+		if total += delay; !worthIt {
+			t.Fatalf("conflict %d counts as a failure", i+1)
+		}
+	}
+	if total > 2*time.Second {
+		t.Errorf("%d conflicts take %s", maxConflicts, total)
+	}
+	if _, worthIt := memory.conflicted(node); worthIt {
+		t.Errorf("conflict %d does not count as a failure", maxConflicts+1)
+	}
+	memory.failed(node, ReasonWriteFailed, errors.New("x"), time.Unix(0, 0))
+	if _, worthIt := memory.conflicted(node); !worthIt {
+		t.Error("a first conflict after a failure counts as one")
+	}
+}

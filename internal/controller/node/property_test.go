@@ -1,0 +1,213 @@
+package node
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+	"pgregory.net/rapid"
+)
+
+var (
+	wellKnownKeys = []string{
+		corev1.LabelInstanceTypeStable, corev1.LabelInstanceType, corev1.LabelTopologyZone,
+		corev1.LabelFailureDomainBetaZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaRegion,
+	}
+	otherKeys = []string{"a", "b", "example.com/rack", "node-role.kubernetes.io/worker"}
+	values    = rapid.SampledFrom([]string{"", "1", "2", "x-y"})
+	someIP    = rapid.SampledFrom([]string{"10.0.0.1", "10.0.0.2", "fd00::1", "192.0.2.1"})
+	someType  = rapid.SampledFrom([]corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeHostName})
+)
+
+func drawAddresses(t *rapid.T, label string) []corev1.NodeAddress {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) corev1.NodeAddress {
+		return corev1.NodeAddress{Type: someType.Draw(t, "type"), Address: someIP.Draw(t, "ip")}
+	}), 0, 4).Draw(t, label)
+}
+
+func drawMap(t *rapid.T, label string, keys []string) map[string]string {
+	return rapid.MapOfN(rapid.SampledFrom(keys), values, 0, len(keys)).Draw(t, label)
+}
+
+// drawNode draws a node as kubelets, users, other controllers and we ourselves might have left it.
+func drawNode(t *rapid.T) *corev1.Node {
+	node := newNode()
+	node.UID = types.UID(rapid.SampledFrom([]string{"u1", "u2"}).Draw(t, "uid"))
+	node.Labels = drawMap(t, "labels", slices.Concat(wellKnownKeys, otherKeys))
+	node.Annotations = drawMap(t, "annotations", []string{"x", "y~/z"})
+	if rapid.Bool().Draw(t, "recorded") {
+		record, _ := json.Marshal(drawMap(t, "record", otherKeys))
+		withAnnotation(annotationCloudLabels, string(record))(node)
+	}
+	if ip := rapid.SampledFrom([]string{"", "10.0.0.1", "10.0.0.1,fd00::1"}).Draw(t, "nodeIP"); ip != "" {
+		withNodeIP(ip)(node)
+	}
+	someTaint := rapid.SampledFrom([]corev1.Taint{cloudTaint, otherTaint, {Key: "k", Effect: corev1.TaintEffectNoExecute}})
+	node.Spec.Taints = rapid.SliceOfN(someTaint, 0, 3).Draw(t, "taints")
+	node.Spec.ProviderID = rapid.SampledFrom([]string{"", "sim://1"}).Draw(t, "providerID")
+	node.Status.Addresses = drawAddresses(t, "addresses")
+	return node
+}
+
+func drawMetadata(t *rapid.T) *cloudprovider.InstanceMetadata {
+	return &cloudprovider.InstanceMetadata{
+		ProviderID:       rapid.SampledFrom([]string{"", "sim://1", "sim://2"}).Draw(t, "cloudID"),
+		InstanceType:     values.Draw(t, "type"),
+		Zone:             values.Draw(t, "zone"),
+		Region:           values.Draw(t, "region"),
+		NodeAddresses:    drawAddresses(t, "cloudAddresses"),
+		AdditionalLabels: drawMap(t, "cloudLabels", otherKeys),
+	}
+}
+
+// drawPlan draws a node and the plan for it. With an error of desire, the plan is the one of an initialised node.
+func drawPlan(t *rapid.T) (*corev1.Node, *cloudprovider.InstanceMetadata, plan) {
+	node, metadata := drawNode(t), drawMetadata(t)
+	want, _ := desire(node, metadata)
+	return node, metadata, planFor(node, want)
+}
+
+func TestPlanningOverTheResultPlansNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		node, metadata, planned := drawPlan(t)
+		after, err := patched(node, planned)
+		if err != nil {
+			t.Fatalf("the plan does not fit its own node: %v", err)
+		}
+		want, _ := desire(after, metadata)
+		if again := planFor(after, want); len(again.actions) > 0 {
+			t.Fatalf("planned again: %v", again.changes())
+		}
+	})
+}
+
+func TestPlansAreStable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		node, metadata, planned := drawPlan(t)
+		for range 5 {
+			want, _ := desire(node, metadata)
+			if diff := cmp.Diff(planned, planFor(node, want), cmp.AllowUnexported(plan{}, action{})); diff != "" {
+				t.Fatalf("the same node and metadata gave another plan (-first +again):\n%s", diff)
+			}
+		}
+	})
+}
+
+func TestAddressesComeFirstAndThereAreTwoWritesAtMost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		_, _, planned := drawPlan(t)
+		var targets []target
+		for _, action := range planned.actions {
+			targets = append(targets, action.target)
+		}
+		if len(targets) > 2 || len(targets) == 2 && targets[0] != targetAddresses || len(targets) == 2 && targets[1] != targetNode {
+			t.Fatalf("writes %v, want the addresses, then the node", targets)
+		}
+		for _, action := range planned.actions {
+			for i, operation := range action.patch {
+				if operation.Op == "remove" && len(operation.Path) > 13 && operation.Path[:13] == "/spec/taints/" {
+					for _, later := range action.patch[i:] {
+						if later.Op == "add" {
+							t.Fatalf("%s is added after the taint went", later.Path)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestNothingForeignIsTouched(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		node, metadata, planned := drawPlan(t)
+		after, err := patched(node, planned)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkLabels(t, node, after, metadata)
+		delete(node.Annotations, annotationCloudLabels)
+		delete(after.Annotations, annotationCloudLabels)
+		node.Labels, after.Labels = nil, nil
+		if node.Spec.ProviderID == "" {
+			if after.Spec.ProviderID != "" && len(cloudTaints(node)) == 0 {
+				t.Fatalf("a node without the taint got the provider ID %q", after.Spec.ProviderID)
+			}
+			after.Spec.ProviderID = ""
+		}
+		isCloudTaint := func(taint corev1.Taint) bool { return taint.Key == cloudproviderapi.TaintExternalCloudProvider }
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, isCloudTaint)
+		node.Status.Addresses, after.Status.Addresses = nil, nil
+		if diff := cmp.Diff(node, after, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("changed besides what is ours (-before +after):\n%s", diff)
+		}
+	})
+}
+
+// checkLabels holds every label against the rule, in the plainest words.
+func checkLabels(t *rapid.T, before, after *corev1.Node, metadata *cloudprovider.InstanceMetadata) {
+	record := recordOf(before)
+	for _, key := range otherKeys {
+		old, had := before.Labels[key]
+		value, has := after.Labels[key]
+		recorded, known := record[key]
+		fromCloud, said := metadata.AdditionalLabels[key]
+		said = said && !kubernetesKey.MatchString(key)
+		switch ours := known && had && recorded == old; {
+		case had && !ours && (!has || value != old):
+			t.Fatalf("somebody else's label %s=%q became %q (there: %t)", key, old, value, has)
+		case said && (!had || ours) && (!has || value != fromCloud):
+			t.Fatalf("the label %s is %q (there: %t), the cloud says %q", key, value, has, fromCloud)
+		case !said && ours && has:
+			t.Fatalf("the label %s is still there, the cloud has dropped it", key)
+		case !said && !had && has:
+			t.Fatalf("the label %s=%q came from nowhere", key, value)
+		}
+	}
+	for key, fromCloud := range map[string]string{
+		corev1.LabelInstanceTypeStable: metadata.InstanceType, corev1.LabelTopologyZone: metadata.Zone, corev1.LabelTopologyRegion: metadata.Region,
+	} {
+		if fromCloud != "" && after.Labels[key] != fromCloud {
+			t.Fatalf("the label %s is %q, the cloud says %q", key, after.Labels[key], fromCloud)
+		}
+	}
+}
+
+// A concurrent writer loses nothing: a plan either does not fit what the writer made of the node, or leaves what was written.
+func TestAConcurrentWriterLosesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seen, _, planned := drawPlan(t)
+		met := drawNode(t) // what another writer, or many, made of it
+		after, err := patched(met, planned)
+		if err != nil {
+			return
+		}
+		if met.UID != seen.UID && len(planned.actions) > 0 {
+			t.Fatal("the plan fits another node of the same name")
+		}
+		for key, value := range met.Labels {
+			if seen.Labels[key] != value && after.Labels[key] != value {
+				t.Fatalf("the label %s=%q was lost", key, value)
+			}
+		}
+		for key := range seen.Labels {
+			if _, there := met.Labels[key]; !there && maps.Equal(seen.Labels, met.Labels) {
+				t.Fatalf("the label %s came back", key)
+			}
+		}
+		isCloudTaint := func(taint corev1.Taint) bool { return taint.Key == cloudproviderapi.TaintExternalCloudProvider }
+		theirs := slices.DeleteFunc(slices.Clone(met.Spec.Taints), isCloudTaint)
+		if left := slices.DeleteFunc(slices.Clone(after.Spec.Taints), isCloudTaint); !slices.Equal(theirs, left) {
+			t.Fatalf("taints %v, want %v", left, theirs)
+		}
+		if met.Spec.ProviderID != "" && after.Spec.ProviderID != met.Spec.ProviderID {
+			t.Fatalf("the provider ID %q became %q", met.Spec.ProviderID, after.Spec.ProviderID)
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+// reconciler makes one pass over a node: it observes, lets desired.go and plan.go decide, and has the plan carried out.
+type reconciler struct {
+	reader    client.Reader
+	writer    writer
+	recorder  record.EventRecorder
+	inventory *inventory.Inventory
+	rules     ownership.Rules
+	evidence  *ownership.Evidence
+	memory    *memory
+	metrics   *metrics
+	// known is how old an answer may be by which an initialised node is held to what the cloud said.
+	known time.Duration
+	// led is when this process began to lead. What a standby heard before may be older than what the last leader wrote.
+	led time.Time
+}
+
+// Reconcile makes one pass over the node of a name. It only returns an error that has to do with neither the node nor the
+// cloud; all others are told to the node, and retried, by settle.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	node := &corev1.Node{}
+	if err := r.reader.Get(ctx, request.NamespacedName, node); apierrors.IsNotFound(err) {
+		r.memory.forget(request.Name)
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading node %q: %w", request.Name, err)
+	}
+	if r.memory.stale(node) {
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	}
+	judgement := r.judge(node)
+	if !node.DeletionTimestamp.IsZero() || judgement.Verdict == ownership.Foreign {
+		r.memory.forget(node.Name)
+		return reconcile.Result{}, nil
+	}
+	if ownership.Uninitialized(node) {
+		return r.settle(ctx, node, r.initialize(ctx, node, judgement)), nil
+	}
+	return r.settle(ctx, node, r.refresh(ctx, node, judgement)), nil
+}
+
+func (r *reconciler) judge(node *corev1.Node) ownership.Judgement {
+	return r.rules.Judge(node, r.evidence.Proven)
+}
+
+// proven reports whether a node may be written by the answer of the cloud, and keeps the answer as evidence.
+func (r *reconciler) proven(node *corev1.Node, judgement ownership.Judgement, answered string) bool {
+	if !judgement.ProvenBy(answered) {
+		return false
+	}
+	if answered != "" && answered == node.Spec.ProviderID {
+		r.evidence.Record(answered)
+	}
+	return true
+}
+
+// initialize asks the cloud for the instance of a node that waits for its initialisation, and initialises it.
+func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgement ownership.Judgement) ending {
+	observation, err := r.inventory.Lookup(ctx, node, r.memory.fresh(node, time.Now()))
+	if err == nil && observation.Status == inventory.NotFound {
+		err = &instanceNotFoundError{name: node.Name, providerID: node.Spec.ProviderID, listed: observation.Listed}
+	}
+	switch {
+	case err != nil && judgement.NamesUnknownProvider():
+		note := fmt.Sprintf("%s, and the cloud provider did not answer for the node: %v", judgement.Reason, err)
+		return ending{kind: waits, note: note, worthKnowing: true}
+	case err != nil:
+		return ending{kind: failed, err: err}
+	case observation.Status == inventory.NoStatement:
+		return ending{kind: waits, note: "the cloud provider says nothing about this node"}
+	case !r.proven(node, judgement, observation.Answered):
+		note := fmt.Sprintf("%s, and the cloud provider answered with the provider ID %q", judgement.Reason, observation.Answered)
+		return ending{kind: waits, note: note, worthKnowing: true}
+	}
+	want, err := desire(node, &observation.Metadata)
+	if err != nil {
+		return ending{kind: failed, err: err}
+	}
+	planned := planFor(node, want)
+	return endingOf(r.writer.apply(ctx, node, planned), ending{kind: initialized, plan: planned, want: want})
+}
+
+// refresh holds an initialised node to what the cloud has said of it. It never asks: that is the refresher's part.
+func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, judgement ownership.Judgement) ending {
+	observation, _ := r.inventory.Peek(node, min(r.known, time.Since(r.led)))
+	planned, want, ours, err := r.planRefresh(node, judgement, observation)
+	if !ours {
+		return ending{kind: unconcerned}
+	}
+	ended := endingOf(r.writer.apply(ctx, node, planned), ending{kind: refreshed, plan: planned, want: want})
+	if ended.kind == refreshed && err != nil {
+		return ending{kind: mismatched, err: err, plan: planned, wrote: ended.wrote}
+	}
+	return ended
+}
+
+// planRefresh decides about an initialised node, and whether it is ours to decide about. With an error the plan still holds.
+func (r *reconciler) planRefresh(node *corev1.Node, judgement ownership.Judgement, observation inventory.Observation) (
+	planned plan, want desired, ours bool, err error,
+) {
+	switch {
+	case observation.Status == inventory.Found && r.proven(node, judgement, observation.Answered):
+		want, err = desire(node, &observation.Metadata)
+	case judgement.Verdict != ownership.Ours:
+		return plan{}, desired{}, false, nil
+	}
+	return planFor(node, want), want, true, err
+}
+
+// differs reports whether a pass over an initialised node would have anything to do.
+func (r *reconciler) differs(node *corev1.Node, observation inventory.Observation) bool {
+	planned, _, ours, err := r.planRefresh(node, r.judge(node), observation)
+	return ours && (len(planned.actions) > 0 || err != nil)
+}

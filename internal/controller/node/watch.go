@@ -1,0 +1,95 @@
+package node
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+// The places in the queue. A new node passes everything else.
+const (
+	priorityNew     = 100
+	priorityRetry   = 0
+	priorityRefresh = handler.LowPriority
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// watcher turns the watch of nodes into work.
+type watcher struct {
+	judge   func(*corev1.Node) ownership.Judgement
+	memory  *memory
+	metrics *metrics
+}
+
+func (w watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) {
+			w.enqueue(q, e.Object)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+			if matters(e.ObjectOld, e.ObjectNew) {
+				w.enqueue(q, e.ObjectNew)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], _ queue) {
+			w.memory.forget(e.Object.Name)
+			w.metrics.count(e.Object.Name, false)
+		},
+	}
+}
+
+func (w watcher) enqueue(q queue, node *corev1.Node) {
+	waits := ownership.Uninitialized(node) && w.judge(node).Verdict != ownership.Foreign
+	w.metrics.count(node.Name, waits)
+	priority := priorityRefresh
+	if waits {
+		w.memory.changed(node, time.Now())
+		priority = priorityNew
+	}
+	add(q, node.Name, priority)
+}
+
+func add(q queue, name string, priority int) {
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+	if prioritised, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		prioritised.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+		return
+	}
+	q.Add(request)
+}
+
+// matters reports whether a change of a node can change what there is to do. Heartbeats do not, and they are nearly all of
+// the changes: a cluster of 5,000 nodes has hundreds a second.
+func matters(before, after *corev1.Node) bool {
+	if before.UID != after.UID || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+		!maps.Equal(before.Labels, after.Labels) || !slices.Equal(before.Status.Addresses, after.Status.Addresses) {
+		return true
+	}
+	if ownership.Uninitialized(after) {
+		// What identifies the instance is the plugin's business until the node is initialised.
+		return !maps.Equal(before.Annotations, after.Annotations) || before.Status.NodeInfo != after.Status.NodeInfo ||
+			!equality.Semantic.DeepEqual(before.Spec, after.Spec)
+	}
+	for _, key := range []string{
+		cloudproviderapi.AnnotationAlphaProvidedIPAddr, ownership.AnnotationIgnore, annotationCloudLabels,
+	} {
+		if before.Annotations[key] != after.Annotations[key] {
+			return true
+		}
+	}
+	return before.Spec.ProviderID != after.Spec.ProviderID || ownership.Uninitialized(before)
+}

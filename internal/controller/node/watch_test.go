@@ -1,0 +1,65 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+func TestHeartbeatsDoNotMatter(t *testing.T) {
+	heartbeat := func(n *corev1.Node) {
+		n.ResourceVersion = "2"
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.NewTime(time.Unix(100, 0))}}
+		n.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}}
+		n.Status.Allocatable = corev1.ResourceList{}
+	}
+	tests := []struct {
+		name        string
+		change      edit
+		initialised bool // whether it matters for an initialised node
+		waitingToBe bool // whether it matters for one that waits
+	}{
+		{name: "a heartbeat", change: heartbeat},
+		{name: "a label", change: withLabels("a", "1"), initialised: true, waitingToBe: true},
+		{name: "an address", change: withAddresses(internalIP("10.0.0.1")), initialised: true, waitingToBe: true},
+		{name: "a provider ID", change: withID("sim://1"), initialised: true, waitingToBe: true},
+		{name: "the node IP", change: withNodeIP("10.0.0.1"), initialised: true, waitingToBe: true},
+		{name: "an opt-out", change: withAnnotation(ownership.AnnotationIgnore, "true"), initialised: true, waitingToBe: true},
+		{
+			name: "the record of our labels", change: withAnnotation(annotationCloudLabels, "{}"), initialised: true,
+			waitingToBe: true,
+		},
+		{name: "an annotation of somebody else's", change: withAnnotation("x", "1"), waitingToBe: true},
+		{
+			name:   "a taint of somebody else's",
+			change: func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, otherTaint) }, waitingToBe: true,
+		},
+		{
+			name: "what identifies the machine", change: func(n *corev1.Node) { n.Status.NodeInfo.SystemUUID = "x" },
+			waitingToBe: true,
+		},
+		{
+			name: "the beginning of its end", initialised: true, waitingToBe: true,
+			change: func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
+		},
+		{name: "another node", change: func(n *corev1.Node) { n.UID = "uid-1" }, initialised: true, waitingToBe: true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if got := matters(newNode(), newNode(test.change)); got != test.initialised {
+				t.Errorf("matters to an initialised node: %t, want %t", got, test.initialised)
+			}
+			waiting := withTaints(cloudTaint)
+			if got := matters(newNode(waiting), newNode(waiting, test.change)); got != test.waitingToBe {
+				t.Errorf("matters to a node that waits: %t, want %t", got, test.waitingToBe)
+			}
+		})
+	}
+	if !matters(newNode(withTaints(cloudTaint)), newNode()) || !matters(newNode(), newNode(withTaints(cloudTaint))) {
+		t.Error("the taint's coming or going does not matter")
+	}
+}

@@ -1,0 +1,178 @@
+package nodelifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+// Name is the controller's name, as in the reference.
+const Name = "cloud-node-lifecycle-controller"
+
+const (
+	// DefaultPeriod is the reference's --node-monitor-period.
+	DefaultPeriod = 5 * time.Second
+	// DefaultWindow is the time over which deletions are counted.
+	DefaultWindow = 10 * time.Minute
+	// DefaultWorkers is how many nodes are written to at once.
+	DefaultWorkers = 16
+)
+
+// DefaultSettings are those of the flags.
+func DefaultSettings() Settings {
+	return Settings{
+		Confirmations:       2,
+		MinAge:              2 * time.Minute,
+		InitializationGrace: 15 * time.Minute,
+		Limit:               Limit{Percent: 25},
+		Window:              DefaultWindow,
+	}
+}
+
+// Options are what the controller works with. Client, Cache, Recorder, Inventory and Journal are required.
+type Options struct {
+	// Client reads from Cache and writes with the controller's identity.
+	Client client.Client
+	// Cache delivers the nodes.
+	Cache cache.Cache
+	// Recorder records events on nodes, from the component cloud-node-lifecycle-controller.
+	Recorder record.EventRecorder
+	// Inventory knows the cloud's instances.
+	Inventory *inventory.Inventory
+	// Ownership says which nodes are ours.
+	Ownership ownership.Rules
+	// Journal remembers deletions beyond the life of this process. It must not be used by anybody else.
+	Journal *Journal
+	// Settings are what the operator decides. Confirmations must be positive. Window is DefaultWindow if it is zero.
+	Settings Settings
+	// Period is the time between two passes over all nodes. Zero: DefaultPeriod.
+	Period time.Duration
+	// Workers is how many nodes are written to at once. Zero: DefaultWorkers.
+	Workers int
+	// Registerer takes the metrics. Nil: they are not exported.
+	Registerer prometheus.Registerer
+	// Logger is what the controller logs to.
+	Logger logr.Logger
+}
+
+// Controller deletes and taints nodes as the cloud says of their instances. It is a controller-runtime Runnable that needs
+// leader election and warms up without.
+type Controller struct {
+	cache     cache.Cache
+	inventory *inventory.Inventory
+	passer    *passer
+	period    time.Duration
+	log       logr.Logger
+}
+
+// New returns a controller that has not started yet. All options that are missing or wrong are named in one error.
+func New(options Options) (*Controller, error) {
+	if err := options.complete(); err != nil {
+		return nil, err
+	}
+	passer := &passer{
+		reader: options.Client, journal: options.Journal, settings: options.Settings, metrics: newMetrics(options.Registerer),
+		proofs:   newProofs(options.Ownership, options.Inventory),
+		observer: observer{inventory: options.Inventory, settings: options.Settings, maxAge: options.Period},
+		writer: writer{
+			client: options.Client, recorder: options.Recorder, settings: options.Settings,
+			journal: options.Journal.String(), workers: options.Workers,
+		},
+		guard: guard{blind: true}, memory: newMemory(), troubles: map[string]bool{},
+	}
+	return &Controller{
+		cache: options.Cache, inventory: options.Inventory, passer: passer, period: options.Period,
+		log: options.Logger.WithValues("controller", Name),
+	}, nil
+}
+
+// complete fills in defaults and returns what is missing or wrong.
+func (o *Options) complete() error {
+	var wrong []error
+	for _, required := range []struct {
+		name   string
+		absent bool
+	}{
+		{"Client", o.Client == nil}, {"Cache", o.Cache == nil}, {"Recorder", o.Recorder == nil},
+		{"Inventory", o.Inventory == nil}, {"Journal", o.Journal == nil},
+	} {
+		if required.absent {
+			wrong = append(wrong, fmt.Errorf("the node lifecycle controller's option %s is required", required.name))
+		}
+	}
+	if o.Settings.Window == 0 {
+		o.Settings.Window = DefaultWindow
+	}
+	if o.Period == 0 {
+		o.Period = DefaultPeriod
+	}
+	if o.Workers <= 0 {
+		o.Workers = DefaultWorkers
+	}
+	if o.Period < 0 {
+		wrong = append(wrong, fmt.Errorf("the node lifecycle controller's option Period is %s, want more than 0", o.Period))
+	}
+	return errors.Join(append(wrong, o.Settings.validate()...)...)
+}
+
+// validate returns what is wrong with the settings.
+func (s Settings) validate() []error {
+	var wrong []error
+	if s.Confirmations < 1 {
+		wrong = append(wrong, fmt.Errorf("the node lifecycle controller's Settings.Confirmations is %d, want at least 1", s.Confirmations))
+	}
+	for _, duration := range []struct {
+		name  string
+		value time.Duration
+	}{{"MinAge", s.MinAge}, {"InitializationGrace", s.InitializationGrace}, {"Window", s.Window}} {
+		if duration.value < 0 {
+			wrong = append(wrong, fmt.Errorf("the node lifecycle controller's Settings.%s is %s, want 0 or more", duration.name, duration.value))
+		}
+	}
+	return wrong
+}
+
+// Start makes passes until ctx ends. With a plugin that cannot be asked about instances it says so and does nothing, as the
+// reference does: such a plugin may have been built for load balancers only.
+func (c *Controller) Start(ctx context.Context) error {
+	ctx = log.IntoContext(ctx, c.log)
+	if err := c.inventory.Supported(); err != nil {
+		c.log.Info("Nodes of missing or stopped instances are not looked after by this process", "reason", err.Error())
+		<-ctx.Done()
+		return nil
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+			c.passer.pass(ctx)
+			timer.Reset(c.period) // from the end of the pass: a slow cloud is not asked without pause
+		}
+	}
+}
+
+// Warmup fills the cache of nodes before this process leads.
+func (c *Controller) Warmup(ctx context.Context) error {
+	if _, err := c.cache.GetInformer(ctx, &corev1.Node{}); err != nil {
+		return fmt.Errorf("watching nodes: %w", err)
+	}
+	return nil
+}
+
+// NeedLeaderElection says that Start runs on the leader only.
+func (c *Controller) NeedLeaderElection() bool { return true }

@@ -1,0 +1,237 @@
+package nodelifecycle
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+const (
+	// ConditionInstanceGone on a Node says that the cloud denies its instance, and that the node is nevertheless kept.
+	ConditionInstanceGone corev1.NodeConditionType = "CloudInstanceGone"
+	// AnnotationConfirmDeletion on a Node is an operator's word that its instance is gone: the node's UID, or "true".
+	AnnotationConfirmDeletion = "mooring.dev/confirm-deletion"
+)
+
+// Taints by which autoscalers announce that they remove a node.
+const (
+	taintClusterAutoscaler = "ToBeDeletedByClusterAutoscaler"
+	taintKarpenter         = "karpenter.sh/disrupted"
+	taintKarpenterBeta     = "karpenter.sh/disruption" // before Karpenter 1.0
+)
+
+// reportInterval is longer than a kubelet that lives lets pass between two reports of its status: nodeStatusReportFrequency,
+// 5 minutes by default, with room for a busy API server.
+const reportInterval = 10 * time.Minute
+
+// maxWitnesses is how many ready nodes are asked for where the cloud cannot list, to see whether it can be believed.
+const maxWitnesses = 3
+
+// Settings are what the operator decides.
+type Settings struct {
+	// Confirmations is how often, in distinct observations, the cloud has to deny an instance before its node is deleted.
+	Confirmations int
+	// MinAge is how old a node has to be before the cloud is asked about it.
+	MinAge time.Duration
+	// InitializationGrace is how long a node may wait for its initialisation before its instance is asked for.
+	InitializationGrace time.Duration
+	// Limit is how many nodes may be deleted within any Window.
+	Limit Limit
+	// Window is the time over which deletions are counted.
+	Window time.Duration
+}
+
+// applyTime is how long after it was planned a deletion may begin.
+func (s Settings) applyTime() time.Duration { return s.Window / 10 }
+
+// Limit is a number of nodes, or a share of all that are ours. By the zero value it is none.
+type Limit struct {
+	// Count is the number of nodes. It is not used if Percent is set.
+	Count int
+	// Percent is the share, with at least minLimit nodes; 100 or more is no limit.
+	Percent int
+}
+
+// minLimit is how many nodes any share allows: of a small cluster, a share would be nothing.
+const minLimit = 3
+
+// Off reports whether the limit is none.
+func (l Limit) Off() bool { return l.Percent >= 100 }
+
+// of returns how many of a number of nodes the limit allows.
+func (l Limit) of(population int) int {
+	if l.Percent > 0 {
+		return max(minLimit, population*l.Percent/100)
+	}
+	return l.Count
+}
+
+// standing is what a node is to us.
+type standing int
+
+const (
+	// foreign nodes are neither asked for nor written, and those count as foreign whose owner is not known.
+	foreign standing = iota
+	// awaited nodes wait for their initialisation and have no provider ID. They may be asked for, and deleted.
+	awaited
+	// ours are proven to be.
+	ours
+)
+
+// facts are what matters of a Node.
+type facts struct {
+	uid             types.UID
+	name            string
+	resourceVersion string
+	providerID      string
+	standing        standing
+	created         time.Time
+	// ready is what the kubelet says of itself, and heard when it last did; zero if its silence has been noticed.
+	ready bool
+	heard time.Time
+	// settled nodes are not acted on: they are being deleted, or the cache has not caught up with what we did to them.
+	settled bool
+	// announced says that somebody is removing the node, acknowledged that an operator knows of its instance's end.
+	announced, acknowledged bool
+	taints                  []corev1.Taint
+	// heldFor is the reason of the condition CloudInstanceGone that the node shows, empty if it shows none.
+	heldFor HoldReason
+}
+
+// factsOf reads what matters off a node.
+func factsOf(node *corev1.Node, standing standing) facts {
+	f := facts{
+		uid: node.UID, name: node.Name, resourceVersion: node.ResourceVersion, providerID: node.Spec.ProviderID,
+		standing: standing, created: node.CreationTimestamp.Time, taints: node.Spec.Taints,
+		settled: !node.DeletionTimestamp.IsZero(),
+	}
+	for i := range node.Status.Conditions {
+		switch condition := &node.Status.Conditions[i]; condition.Type {
+		case corev1.NodeReady:
+			f.ready = condition.Status == corev1.ConditionTrue
+			if condition.Status != corev1.ConditionUnknown {
+				f.heard = condition.LastHeartbeatTime.Time
+			}
+		case ConditionInstanceGone:
+			f.heldFor = HoldReason(condition.Reason)
+			if f.heldFor == "" {
+				f.heldFor = "Unspecified" // not ours to leave out, but a condition that is there has to go again
+			}
+		}
+	}
+	f.announced = f.settled || slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Key == taintClusterAutoscaler || taint.Key == taintKarpenter || taint.Key == taintKarpenterBeta
+	})
+	confirmed := node.Annotations[AnnotationConfirmDeletion]
+	word, err := strconv.ParseBool(confirmed)
+	f.acknowledged = confirmed != "" && types.UID(confirmed) == node.UID || err == nil && word
+	return f
+}
+
+// shutdownTaint is the reference's: see cloudproviderapi.TaintNodeShutdown.
+func shutdownTaint() corev1.Taint {
+	return corev1.Taint{Key: cloudproviderapi.TaintNodeShutdown, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// isShutdownTaint compares key and effect, by which Kubernetes tells taints apart.
+func isShutdownTaint(taint corev1.Taint) bool {
+	want := shutdownTaint()
+	return taint.MatchTaint(&want)
+}
+
+func (f facts) hasShutdownTaint() bool { return slices.ContainsFunc(f.taints, isShutdownTaint) }
+
+// due reports whether the cloud is to be asked about a node. What a ready node is, its kubelet says. A node that is young, or
+// waits for its initialisation, may be one that the cloud does not show yet; and one that waits and whose kubelet lives has a
+// machine, whatever the cloud says.
+func (f facts) due(settings Settings, now time.Time) bool {
+	age := now.Sub(f.created)
+	switch {
+	case f.standing == foreign || f.settled || f.ready || age < settings.MinAge:
+		return false
+	case f.standing == awaited:
+		silent := f.heard.IsZero() || now.Sub(f.heard) >= max(settings.InitializationGrace, reportInterval)
+		return age >= settings.InitializationGrace && silent
+	default:
+		return true
+	}
+}
+
+// answer is what the cloud said of a node's instance. There is none if it could not be asked, or did not say.
+type answer struct {
+	// exists says whether there is such an instance, and state whether it runs.
+	exists bool
+	state  provider.InstanceState
+	// at is when the observation began that said so; those of one listing have the same.
+	at time.Time
+}
+
+// answers are what was said in one pass, by the nodes' UIDs.
+type answers map[types.UID]answer
+
+// witnesses returns the nodes to ask for where the cloud cannot list, when all that it said was that instances are gone: a
+// few that are ready, and so must exist; always the same ones, whatever the order of the nodes.
+func witnesses(nodes []facts, said answers) []facts {
+	if len(said) == 0 {
+		return nil
+	}
+	for _, answer := range said {
+		if answer.exists {
+			return nil
+		}
+	}
+	var chosen []facts
+	for _, node := range nodes {
+		if node.standing == ours && node.ready && !node.announced {
+			chosen = append(chosen, node)
+		}
+	}
+	slices.SortFunc(chosen, func(a, b facts) int { return strings.Compare(a.name, b.name) })
+	return chosen[:min(len(chosen), maxWitnesses)]
+}
+
+// existence is whether a node has an instance.
+type existence int
+
+const (
+	unsaid existence = iota
+	present
+	denied
+)
+
+// desired is what a node shall be, as far as it was said.
+type desired struct {
+	existence existence
+	// tainted says whether the node shall have the shutdown taint; nil leaves it as it is.
+	tainted *bool
+}
+
+// desire returns what a node shall be. A ready node's instance exists and runs without the cloud saying so. Of an instance
+// whose state the cloud does not know, the taint says nothing.
+func desire(node facts, said answers) desired {
+	yes, no := true, false
+	answer, known := said[node.uid]
+	switch {
+	case node.standing == foreign || node.settled:
+		return desired{}
+	case node.ready:
+		return desired{existence: present, tainted: &no}
+	case !known:
+		return desired{}
+	case !answer.exists:
+		return desired{existence: denied}
+	case answer.state == provider.InstanceStopped:
+		return desired{existence: present, tainted: &yes}
+	case answer.state == provider.InstanceRunning:
+		return desired{existence: present, tainted: &no}
+	default:
+		return desired{existence: present}
+	}
+}

@@ -1,0 +1,87 @@
+package nodelifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// annotationDeletions on the Lease of a Journal holds the deletions that count against the limit, as JSON.
+const annotationDeletions = "mooring.dev/node-deletions"
+
+// Journal is where deletions are noted before they happen, so that the limit holds over restarts and changes of the leader:
+// an annotation on a Lease of its own. The Lease is created when the first deletion is noted.
+type Journal struct {
+	// Leases reaches the Leases of Namespace.
+	Leases coordinationv1client.LeasesGetter
+	// Namespace and Name identify the Lease. Each cloud controller manager of a cluster needs one of its own.
+	Namespace, Name string
+
+	// lease is what was last read or written; nil if there is none.
+	lease *coordinationv1.Lease
+}
+
+// String returns the Lease as namespace/name.
+func (j *Journal) String() string { return j.Namespace + "/" + j.Name }
+
+// read returns the deletions that were noted. None from the future: the clock of another replica may be ahead of ours.
+func (j *Journal) read(ctx context.Context, now time.Time) ([]spending, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	lease, err := j.Leases.Leases(j.Namespace).Get(ctx, j.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		j.lease = nil
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the record of node deletions from Lease %s: %w", j, err)
+	}
+	j.lease = lease
+	noted := lease.Annotations[annotationDeletions]
+	if noted == "" {
+		return nil, nil
+	}
+	var spent []spending
+	if err := json.Unmarshal([]byte(noted), &spent); err != nil {
+		return nil, fmt.Errorf("the annotation %s of Lease %s, %q, is not a record of node deletions (remove the Lease to start anew): %w",
+			annotationDeletions, j, noted, err)
+	}
+	for i := range spent {
+		if spent[i].At.After(now) {
+			spent[i].At = now
+		}
+	}
+	return spent, nil
+}
+
+// write notes deletions in place of those that were noted before. It fails if anybody else has written since the last read.
+func (j *Journal) write(ctx context.Context, spent []spending, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	noted, err := json.Marshal(spent)
+	if err != nil {
+		return fmt.Errorf("encoding the record of node deletions: %w", err)
+	}
+	renewed := metav1.NewMicroTime(now)
+	leases := j.Leases.Leases(j.Namespace)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: j.Namespace, Name: j.Name}}
+	save := func() (*coordinationv1.Lease, error) { return leases.Create(ctx, lease, metav1.CreateOptions{}) }
+	if j.lease != nil {
+		lease = j.lease.DeepCopy()
+		save = func() (*coordinationv1.Lease, error) { return leases.Update(ctx, lease, metav1.UpdateOptions{}) }
+	}
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, annotationDeletions, string(noted))
+	lease.Spec.RenewTime = &renewed
+	saved, err := save()
+	if err != nil {
+		return fmt.Errorf("noting node deletions in Lease %s: %w", j, err)
+	}
+	j.lease = saved
+	return nil
+}

@@ -1,0 +1,57 @@
+package nodelifecycle
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// memory is what the controller knows of its own writes that the cache may not show yet.
+type memory struct {
+	// versions are the resource versions that our last writes made, empty for nodes that we deleted.
+	versions map[types.UID]string
+	// failing are the kinds of action that failed when they were last tried.
+	failing map[types.UID]actionKind
+}
+
+func newMemory() *memory {
+	return &memory{versions: map[types.UID]string{}, failing: map[types.UID]actionKind{}}
+}
+
+// stale reports whether a node from the cache is older than our own last write to it.
+func (m *memory) stale(node *corev1.Node) bool {
+	version, known := m.versions[node.UID]
+	if !known || version == "" {
+		return known
+	}
+	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, version)
+	return err == nil && order < 0
+}
+
+// note remembers what became of an action. It reports whether a failure is news.
+func (m *memory) note(done result) (news bool) {
+	uid := done.action.node.uid
+	switch done.outcome {
+	case written:
+		delete(m.failing, uid)
+		if done.action.kind == deleteNode || done.resourceVersion != "" {
+			m.versions[uid] = done.resourceVersion
+		}
+	case vanished:
+		m.versions[uid] = ""
+	case refused, uncertain:
+		kind, failed := m.failing[uid]
+		m.failing[uid] = done.action.kind
+		return !failed || kind != done.action.kind
+	case outdated, late:
+	}
+	return false
+}
+
+// forget drops the nodes that are there no more.
+func (m *memory) forget(current map[types.UID]bool) {
+	maps.DeleteFunc(m.versions, func(uid types.UID, _ string) bool { return !current[uid] })
+	maps.DeleteFunc(m.failing, func(uid types.UID, _ actionKind) bool { return !current[uid] })
+}

@@ -1,0 +1,70 @@
+package nodelifecycle
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
+	at := func(version string) *corev1.Node {
+		n := node("a", corev1.ConditionUnknown)
+		n.ResourceVersion = version
+		return n
+	}
+	did := func(kind actionKind, outcome outcome, version string) result {
+		return result{action: action{kind: kind, node: mine(at("5"))}, outcome: outcome, resourceVersion: version}
+	}
+	tests := []struct {
+		name string
+		done []result
+		node *corev1.Node
+		want bool
+	}{
+		{"never written", nil, at("5"), false},
+		{"older than the write", []result{did(addTaint, written, "9")}, at("8"), true},
+		{"the write itself", []result{did(addTaint, written, "9")}, at("9"), false},
+		{"younger, and with more digits", []result{did(addTaint, written, "9")}, at("10"), false},
+		{"deleted", []result{did(deleteNode, written, "")}, at("5"), true},
+		{"found to be gone", []result{did(addTaint, vanished, "")}, at("5"), true},
+		{"refused", []result{did(deleteNode, refused, "")}, at("5"), false},
+		{"outdated", []result{did(deleteNode, outdated, "")}, at("5"), false},
+		{"only told", []result{did(markHeld, written, "")}, at("5"), false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			m := newMemory()
+			for _, done := range test.done {
+				m.note(done)
+			}
+			if got := m.stale(test.node); got != test.want {
+				t.Errorf("stale = %t, want %t", got, test.want)
+			}
+			m.forget(map[types.UID]bool{})
+			if m.stale(test.node) {
+				t.Error("a node that is there no more is remembered")
+			}
+		})
+	}
+}
+
+func TestAFailureIsNewsOnce(t *testing.T) {
+	m := newMemory()
+	failed := func(kind actionKind) result {
+		return result{action: action{kind: kind, node: mine(node("a", corev1.ConditionUnknown))}, outcome: refused, err: errors.New("forbidden")}
+	}
+	fine := failed(deleteNode)
+	fine.outcome, fine.err = written, nil
+	for i, step := range []struct {
+		done result
+		news bool
+	}{
+		{failed(addTaint), true}, {failed(addTaint), false}, {failed(deleteNode), true}, {failed(deleteNode), false}, {fine, false}, {failed(deleteNode), true},
+	} {
+		if got := m.note(step.done); got != step.news {
+			t.Errorf("step %d: news = %t, want %t", i, got, step.news)
+		}
+	}
+}

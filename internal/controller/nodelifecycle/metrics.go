@@ -1,0 +1,88 @@
+package nodelifecycle
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics show what the controller does, and above all what it does not dare to do. The reference's controller has none.
+type metrics struct {
+	deletions    *prometheus.CounterVec
+	failures     *prometheus.CounterVec
+	held         *prometheus.GaugeVec
+	inWindow     prometheus.Gauge
+	limit        prometheus.Gauge
+	taints       *prometheus.CounterVec
+	asked        prometheus.Counter
+	unanswered   prometheus.Counter
+	passDuration prometheus.Histogram
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	factory := promauto.With(registerer)
+	return &metrics{
+		deletions: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_node_lifecycle_deletions_total",
+			Help: "Nodes that were deleted because the cloud denies their instances, by cause: gone, announced or acknowledged.",
+		}, []string{"cause"}),
+		failures: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_node_lifecycle_write_failures_total",
+			Help: "Writes to nodes that the API server refused, by operation: delete, hold, release, taint or untaint.",
+		}, []string{"operation"}),
+		held: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_node_lifecycle_held_nodes",
+			Help: "Nodes that are kept although the cloud denies their instances, by the reason of their condition CloudInstanceGone.",
+		}, []string{"reason"}),
+		inWindow: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_node_lifecycle_deletions_in_window",
+			Help: "Deletions that count against --node-deletion-limit now.",
+		}),
+		limit: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_node_lifecycle_deletion_limit",
+			Help: "How many deletions --node-deletion-limit allows now, within its window.",
+		}),
+		taints: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_node_lifecycle_taints_total",
+			Help: "Shutdown taints that were written, by operation: taint or untaint.",
+		}, []string{"operation"}),
+		asked: factory.NewCounter(prometheus.CounterOpts{
+			Name: "mooring_node_lifecycle_questions_total",
+			Help: "Questions about nodes' instances. Where the cloud can list, all of one period are answered by one listing.",
+		}),
+		unanswered: factory.NewCounter(prometheus.CounterOpts{
+			Name: "mooring_node_lifecycle_unanswered_questions_total",
+			Help: "Questions about nodes' instances to which the cloud gave an error or no answer.",
+		}),
+		passDuration: factory.NewHistogram(prometheus.HistogramOpts{
+			Name:    "mooring_node_lifecycle_pass_duration_seconds",
+			Help:    "How long passes over all nodes took, the cloud's answers and all writes included.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 5, 9), // 1 ms to 6.5 min
+		}),
+	}
+}
+
+// planned shows what a pass has decided.
+func (m *metrics) planned(p plan) {
+	for _, reason := range []HoldReason{HoldEveryInstanceGone, HoldRunningNodesDenied, HoldLimitReached, HoldHistoryUnknown} {
+		m.held.WithLabelValues(string(reason)).Set(float64(p.held[reason]))
+	}
+	m.inWindow.Set(float64(p.spent))
+	m.limit.Set(float64(p.limit))
+}
+
+// wrote counts what became of an action.
+func (m *metrics) wrote(r result) {
+	switch {
+	case r.outcome == refused || r.outcome == uncertain:
+		m.failures.WithLabelValues(r.action.kind.String()).Inc()
+	case r.outcome != written:
+	case r.action.kind == deleteNode:
+		m.deletions.WithLabelValues(string(r.action.cause)).Inc()
+	case r.action.kind == addTaint || r.action.kind == removeTaint:
+		m.taints.WithLabelValues(r.action.kind.String()).Inc()
+	}
+}
+
+func (m *metrics) passed(took time.Duration) { m.passDuration.Observe(took.Seconds()) }

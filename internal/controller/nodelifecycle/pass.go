@@ -1,0 +1,185 @@
+package nodelifecycle
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// passer makes passes, one after the other.
+type passer struct {
+	reader   client.Reader
+	proofs   *proofs
+	observer observer
+	writer   writer
+	journal  *Journal
+	settings Settings
+	metrics  *metrics
+
+	guard  guard
+	memory *memory
+	// troubles are what went wrong in the last pass, by what it was, so that each is logged when it begins and ends.
+	troubles map[string]bool
+}
+
+// pass looks at all nodes once. What goes wrong is logged, and tried again by the next pass.
+func (p *passer) pass(ctx context.Context) {
+	began := time.Now()
+	p.recall(ctx, began)
+	all, err := p.list(ctx)
+	if err != nil {
+		return
+	}
+	p.act(ctx, all, nil) // for nodes that are ready again: a cloud that takes its time does not matter to them
+	p.proofs.learn(ctx, all, began)
+	seen := p.observer.observe(ctx, p.facts(all), all, began)
+	p.metrics.asked.Add(float64(seen.asked))
+	p.metrics.unanswered.Add(float64(seen.failed))
+	if ctx.Err() != nil {
+		return
+	}
+	p.trouble(ctx, "Could not learn from the cloud about nodes that are not ready", seen.err)
+
+	// Meanwhile a node may have become ready, or its object another.
+	if all, err = p.list(ctx); err != nil {
+		return
+	}
+	p.metrics.planned(p.act(ctx, all, seen.said))
+	p.metrics.passed(time.Since(began))
+}
+
+// act decides and carries out what was decided.
+func (p *passer) act(ctx context.Context, all []*corev1.Node, said answers) plan {
+	now := time.Now()
+	planned := p.plan(ctx, p.facts(all), said, now)
+	p.settle(ctx, p.writer.apply(ctx, planned.actions, now.Add(p.settings.applyTime())), now)
+	return planned
+}
+
+// list returns all nodes as the cache shows them. They must not be changed.
+func (p *passer) list(ctx context.Context) ([]*corev1.Node, error) {
+	var list corev1.NodeList
+	err := p.reader.List(ctx, &list, client.UnsafeDisableDeepCopy)
+	p.trouble(ctx, "Could not list the nodes", err)
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	nodes, current := make([]*corev1.Node, len(list.Items)), make(map[types.UID]bool, len(list.Items))
+	for i := range list.Items {
+		nodes[i], current[list.Items[i].UID] = &list.Items[i], true
+	}
+	p.memory.forget(current)
+	return nodes, nil
+}
+
+// facts returns what matters of the nodes, in the same order.
+func (p *passer) facts(all []*corev1.Node) []facts {
+	nodes := make([]facts, len(all))
+	for i, node := range all {
+		nodes[i] = factsOf(node, p.proofs.standing(node))
+		nodes[i].settled = nodes[i].settled || p.memory.stale(node)
+	}
+	return nodes
+}
+
+// recall reads the journal until that has succeeded, and again after it could not be written.
+func (p *passer) recall(ctx context.Context, now time.Time) {
+	if !p.guard.blind || p.settings.Limit.Off() {
+		return
+	}
+	spent, err := p.journal.read(ctx, now)
+	p.trouble(ctx, "Could not read the record of node deletions; until then no deletion counts as allowed", err)
+	if err == nil {
+		p.guard.spent, p.guard.blind = spent, false
+	}
+}
+
+// plan decides, and has deletions noted in the journal before they happen. If they cannot be noted they do not happen: then
+// the plan is that of somebody who does not know the past.
+func (p *passer) plan(ctx context.Context, nodes []facts, said answers, now time.Time) plan {
+	planned, next := decide(nodes, said, p.guard, p.settings, now)
+	if planned.deletions() > 0 {
+		err := p.journal.write(ctx, next.spent, now)
+		p.trouble(ctx, "Could not note deletions of nodes; until then no deletion counts as allowed", err)
+		if err != nil {
+			p.guard.blind = true
+			planned, next = decide(nodes, said, p.guard, p.settings, now)
+		}
+	}
+	p.guard = next
+	return planned
+}
+
+// settle draws the consequences of what was done.
+func (p *passer) settle(ctx context.Context, results []result, now time.Time) {
+	undone := 0
+	for _, done := range results {
+		p.metrics.wrote(done)
+		news := p.memory.note(done)
+		p.logResult(ctx, done, news)
+		if done.action.counted && done.outcome != written && done.outcome != uncertain {
+			undone++
+		}
+	}
+	if undone > 0 {
+		p.guard = p.guard.refund(now, undone)
+	}
+}
+
+func (p *passer) logResult(ctx context.Context, done result, news bool) {
+	logger := log.FromContext(ctx).WithValues("node", done.action.node.name, "providerID", done.action.node.providerID)
+	switch {
+	case done.outcome == refused || done.outcome == uncertain:
+		if news && ctx.Err() == nil {
+			logger.Error(done.err, "Could not write to a node; trying again", "action", done.action.kind.String())
+		}
+	case done.outcome != written:
+		logger.V(1).Info("The node changed under our hands; looking at it again", "action", done.action.kind.String())
+	case done.action.kind == deleteNode:
+		logger.Info("Deleted a node: the cloud has no instance for it", "cause", done.action.cause)
+	case done.action.kind == markHeld:
+		logger.Info("Kept a node although the cloud says that it has no instance for it", "reason", done.action.reason)
+	case done.action.kind == clearHeld:
+		logger.Info("A node that was kept has its instance again")
+	case done.action.kind == addTaint:
+		logger.Info("Tainted a node: its instance is shut down")
+	case done.action.kind == removeTaint:
+		logger.Info("Took the shutdown taint off a node")
+	}
+}
+
+// trouble logs an error that is not about a single node when it begins, and again when it has ended.
+func (p *passer) trouble(ctx context.Context, what string, err error) {
+	before := p.troubles[what]
+	p.troubles[what] = err != nil
+	switch {
+	case ctx.Err() != nil: // we are being stopped
+	case err != nil && !before:
+		log.FromContext(ctx).Error(err, what)
+	case err == nil && before:
+		log.FromContext(ctx).Info("No longer in trouble", "trouble", what)
+	}
+}
+
+// String names an action as the metrics label it.
+func (k actionKind) String() string {
+	switch k {
+	case markHeld:
+		return "hold"
+	case clearHeld:
+		return "release"
+	case addTaint:
+		return "taint"
+	case removeTaint:
+		return "untaint"
+	case deleteNode:
+		return "delete"
+	default:
+		return fmt.Sprintf("action %d", int(k))
+	}
+}

@@ -1,0 +1,340 @@
+package nodelifecycle
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// HoldReason is why a node is kept although the cloud denies its instance: the reason of its condition CloudInstanceGone.
+type HoldReason string
+
+const (
+	// HoldEveryInstanceGone says that the cloud knows none of the instances that were asked for.
+	HoldEveryInstanceGone HoldReason = "EveryInstanceGone"
+	// HoldRunningNodesDenied says that the cloud denies instances whose nodes are ready.
+	HoldRunningNodesDenied HoldReason = "RunningNodesDenied"
+	// HoldLimitReached says that as many nodes as the limit allows were deleted.
+	HoldLimitReached HoldReason = "DeletionLimitReached"
+	// HoldHistoryUnknown says that it is not known how many nodes were deleted lately.
+	HoldHistoryUnknown HoldReason = "DeletionHistoryUnknown"
+)
+
+// guard is what is remembered from pass to pass. It is a value: a plan returns the next one and leaves its own as it was. A
+// new leader begins with no denials, so that every node has to be confirmed anew, and with the deletions of the journal.
+type guard struct {
+	denials map[types.UID]denial
+	// spent are the deletions that count against the limit, in no particular order.
+	spent []spending
+	// blind says that spent cannot be relied upon: the journal could not be read or written.
+	blind bool
+}
+
+// denial is the row of observations in which the cloud denied a node's instance.
+type denial struct {
+	// observed counts all of them, credible those in which the cloud could be believed.
+	observed, credible int
+	// first and last are when they began.
+	first, last time.Time
+	// told is the reason for which the node was last reported as held.
+	told HoldReason
+}
+
+// spending is a number of deletions that were begun together.
+type spending struct {
+	At    time.Time `json:"at"`
+	Count int       `json:"count"`
+}
+
+// cause is why a node is deleted.
+type cause string
+
+const (
+	causeGone         cause = "gone"
+	causeAnnounced    cause = "announced"
+	causeAcknowledged cause = "acknowledged"
+)
+
+// actionKind is what is done. Actions are carried out in this order, so that what is held is marked before anything is
+// deleted.
+type actionKind int
+
+const (
+	markHeld actionKind = iota
+	clearHeld
+	addTaint
+	removeTaint
+	deleteNode
+)
+
+// action is one change.
+type action struct {
+	kind actionKind
+	node facts
+	// reason and since say why a node is held, and since when the cloud has denied its instance.
+	reason HoldReason
+	since  time.Time
+	// cause says why a node is deleted, and counted that it uses up the limit.
+	cause   cause
+	counted bool
+}
+
+// plan is what is to be done after an observation.
+type plan struct {
+	actions []action
+	// held counts the nodes that are kept although the cloud denies their instances.
+	held map[HoldReason]int
+	// limit is how many nodes may be deleted within the window, and spent how many were or are about to be.
+	limit, spent int
+}
+
+// deletions returns how many nodes the plan deletes at the expense of the limit.
+func (p plan) deletions() int {
+	count := 0
+	for _, action := range p.actions {
+		if action.counted {
+			count++
+		}
+	}
+	return count
+}
+
+// decide returns what is to be done about the nodes, and what is to be remembered. The order of the nodes does not matter.
+func decide(nodes []facts, said answers, before guard, settings Settings, now time.Time) (plan, guard) {
+	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b facts) int { return cmp.Compare(a.name, b.name) })
+	next := guard{spent: recent(before.spent, settings, now), blind: before.blind}
+	planned := plan{held: map[HoldReason]int{}, spent: total(next.spent)}
+	planned.limit = settings.Limit.of(population(nodes) + planned.spent)
+	said = relevant(nodes, said, settings, now)
+	doubt := doubtOf(nodes, said, settings)
+	next.denials = observe(nodes, said, before.denials, doubt == "", settings.Window, now)
+
+	var limited []facts
+	for _, node := range nodes {
+		want := desire(node, said)
+		if want.existence != denied {
+			planned.keep(node, want)
+			continue
+		}
+		switch verdict := judge(node, next.denials[node.uid], doubt, settings); {
+		case verdict.hold != "":
+			planned.hold(node, verdict.hold, next.denials)
+		case verdict.cause == causeGone && !settings.Limit.Off():
+			limited = append(limited, node)
+		case verdict.cause != "":
+			planned.actions = append(planned.actions, action{kind: deleteNode, node: node, cause: verdict.cause})
+		default:
+			planned.stillHeld(node)
+		}
+	}
+	planned.ration(limited, &next, now)
+	slices.SortStableFunc(planned.actions, func(a, b action) int { return cmp.Compare(a.kind, b.kind) })
+	return planned, next
+}
+
+// relevant returns what was said of nodes that were to be asked for, and of ready ones, which bear witness.
+func relevant(nodes []facts, said answers, settings Settings, now time.Time) answers {
+	counts := answers{}
+	for _, node := range nodes {
+		if answer, known := said[node.uid]; known && (node.due(settings, now) || node.ready && node.standing == ours) {
+			counts[node.uid] = answer
+		}
+	}
+	return counts
+}
+
+// population is how many nodes a limit is a share of.
+func population(nodes []facts) int {
+	count := 0
+	for _, node := range nodes {
+		if node.standing != foreign {
+			count++
+		}
+	}
+	return count
+}
+
+// doubtOf returns why the cloud cannot be believed when it denies instances, or nothing. It has to know one of our nodes at
+// least: an answer that knows none is an empty or a stranger's. And it must not deny nodes that are alive: a few may have
+// lost their instances a moment ago, but not a greater share than may be deleted, nor more than half.
+func doubtOf(nodes []facts, said answers, settings Settings) HoldReason {
+	known, running, deniedRunning := 0, 0, 0
+	for _, node := range nodes {
+		answer, asked := said[node.uid]
+		if !asked {
+			continue
+		}
+		if answer.exists {
+			known++
+		}
+		if node.ready && !node.announced {
+			running++
+			if !answer.exists {
+				deniedRunning++
+			}
+		}
+	}
+	tolerated := min(max(minLimit, settings.Limit.of(running)), running/2)
+	switch {
+	case known == 0:
+		return HoldEveryInstanceGone
+	case deniedRunning > tolerated:
+		return HoldRunningNodesDenied
+	default:
+		return ""
+	}
+}
+
+// observe counts the observations in which each node's instance was denied. A row ends when the instance is there, and when
+// nothing was said for as long as the window. An observation that was counted already adds nothing.
+func observe(nodes []facts, said answers, before map[types.UID]denial, credible bool, window time.Duration, now time.Time,
+) map[types.UID]denial {
+	next := map[types.UID]denial{}
+	for _, node := range nodes {
+		row, known := before[node.uid]
+		if known && now.Sub(row.last) >= window {
+			row, known = denial{}, false
+		}
+		answer := said[node.uid]
+		switch desire(node, said).existence {
+		case unsaid:
+			if known {
+				next[node.uid] = row
+			}
+		case denied:
+			if !known {
+				row.first = answer.at
+			}
+			if answer.at.After(row.last) {
+				row.observed++
+				row.last = answer.at
+				if credible {
+					row.credible++
+				}
+			}
+			next[node.uid] = row
+		case present:
+		}
+	}
+	return next
+}
+
+// keep gives a node whose instance exists the right taint, and takes the word of a missing instance from it. About an
+// instance of which nothing was said there is nothing to do.
+func (p *plan) keep(node facts, want desired) {
+	switch {
+	case want.existence == unsaid:
+		p.stillHeld(node)
+	case node.heldFor != "":
+		p.actions = append(p.actions, action{kind: clearHeld, node: node})
+	}
+	switch {
+	case want.tainted == nil || *want.tainted == node.hasShutdownTaint():
+	case *want.tainted:
+		p.actions = append(p.actions, action{kind: addTaint, node: node})
+	default:
+		p.actions = append(p.actions, action{kind: removeTaint, node: node})
+	}
+}
+
+// stillHeld counts a node about which nothing new is decided, if it shows that it is held.
+func (p *plan) stillHeld(node facts) {
+	if node.heldFor != "" && node.standing != foreign {
+		p.held[node.heldFor]++
+	}
+}
+
+// verdict is what may be done about a node whose instance the cloud denies: keep it for a reason, delete it for a cause, or
+// wait for more observations if it has neither.
+type verdict struct {
+	hold  HoldReason
+	cause cause
+}
+
+// judge decides about a node whose instance the cloud denies. What an operator has acknowledged needs no credibility and no
+// limit; what was announced needs no limit.
+func judge(node facts, row denial, doubt HoldReason, settings Settings) verdict {
+	switch {
+	case row.observed < settings.Confirmations:
+		return verdict{}
+	case node.acknowledged:
+		return verdict{cause: causeAcknowledged}
+	case doubt != "":
+		return verdict{hold: doubt}
+	case row.credible < settings.Confirmations:
+		return verdict{}
+	case node.announced:
+		return verdict{cause: causeAnnounced}
+	default:
+		return verdict{cause: causeGone}
+	}
+}
+
+// hold keeps a node. It is told so once for each reason: one that is ours shows what it was told.
+func (p *plan) hold(node facts, reason HoldReason, denials map[types.UID]denial) {
+	p.held[reason]++
+	row := denials[node.uid]
+	shown := node.heldFor
+	if node.standing != ours {
+		shown = row.told
+	}
+	if shown != reason {
+		p.actions = append(p.actions, action{kind: markHeld, node: node, reason: reason, since: row.first})
+	}
+	row.told = reason
+	denials[node.uid] = row
+}
+
+// ration deletes as many of the nodes as the limit still allows, those first that have been denied for longest, and holds the
+// rest.
+func (p *plan) ration(nodes []facts, next *guard, now time.Time) {
+	first := func(node facts) time.Time { return next.denials[node.uid].first }
+	slices.SortStableFunc(nodes, func(a, b facts) int { return first(a).Compare(first(b)) })
+	allowed, reason := min(max(0, p.limit-p.spent), len(nodes)), HoldLimitReached
+	if next.blind {
+		allowed, reason = 0, HoldHistoryUnknown
+	}
+	for _, node := range nodes[:allowed] {
+		p.actions = append(p.actions, action{kind: deleteNode, node: node, cause: causeGone, counted: true})
+	}
+	if allowed > 0 {
+		p.spent += allowed
+		next.spent = append(next.spent, spending{At: now, Count: allowed})
+	}
+	for _, node := range nodes[allowed:] {
+		p.hold(node, reason, next.denials)
+	}
+}
+
+// recent returns the deletions that still count. A deletion may happen up to applyTime after it was planned, so that it
+// counts for that much longer than the window.
+func recent(spent []spending, settings Settings, now time.Time) []spending {
+	counts := settings.Window + settings.applyTime()
+	return slices.DeleteFunc(slices.Clone(spent), func(s spending) bool { return now.Sub(s.At) >= counts })
+}
+
+func total(spent []spending) int {
+	count := 0
+	for _, s := range spent {
+		count += s.Count
+	}
+	return count
+}
+
+// refund returns a guard that does not count deletions planned at a time, because they did not happen.
+func (g guard) refund(at time.Time, count int) guard {
+	g.spent = slices.Clone(g.spent)
+	for i := range g.spent {
+		if g.spent[i].At.Equal(at) {
+			refunded := min(count, g.spent[i].Count)
+			g.spent[i].Count -= refunded
+			count -= refunded
+		}
+	}
+	g.spent = slices.DeleteFunc(g.spent, func(s spending) bool { return s.Count <= 0 })
+	g.denials = maps.Clone(g.denials)
+	return g
+}

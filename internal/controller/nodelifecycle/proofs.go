@@ -1,0 +1,89 @@
+package nodelifecycle
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+const (
+	// proofAge is how old an answer may be that proves a node to be ours. It outlasts the node controller's refresh.
+	proofAge = time.Hour
+	// proofInterval is how often the plugin is asked to prove one node.
+	proofInterval = time.Minute
+)
+
+// proofs judge whose nodes are. Nodes whose provider ID does not say so are ours once the plugin has answered for them: mostly
+// to the node controller, whose answers are known without a call.
+type proofs struct {
+	rules     ownership.Rules
+	evidence  ownership.Evidence
+	inventory *inventory.Inventory
+	// proven are the nodes that were proven one by one, and asked is when the plugin was last asked to prove one.
+	proven map[types.UID]bool
+	asked  map[types.UID]time.Time
+}
+
+func newProofs(rules ownership.Rules, inventory *inventory.Inventory) *proofs {
+	return &proofs{rules: rules, inventory: inventory, proven: map[types.UID]bool{}, asked: map[types.UID]time.Time{}}
+}
+
+// standing returns what a node is to us. One without provider ID is awaited if it asks for its initialisation. If it does not,
+// it was initialised by nobody, and belongs to no cloud.
+func (p *proofs) standing(node *corev1.Node) standing {
+	judgement := p.rules.Judge(node, p.evidence.Proven)
+	switch {
+	case judgement.Verdict == ownership.Foreign:
+		return foreign
+	case judgement.Verdict == ownership.Ours, p.proven[node.UID]:
+		return ours
+	case node.Spec.ProviderID == "" && ownership.Uninitialized(node):
+		return awaited
+	default:
+		return foreign
+	}
+}
+
+// learn looks for proof of nodes that are in doubt: in what is known, and for those that are not ready by asking.
+func (p *proofs) learn(ctx context.Context, nodes []*corev1.Node, now time.Time) {
+	current := map[types.UID]bool{}
+	var ask []*corev1.Node
+	for _, node := range nodes {
+		current[node.UID] = true
+		judgement := p.rules.Judge(node, p.evidence.Proven)
+		if judgement.Verdict != ownership.Unproven || node.Spec.ProviderID == "" || p.proven[node.UID] {
+			continue
+		}
+		known, ok := p.inventory.Peek(node, proofAge)
+		switch {
+		case ok && p.prove(node, known):
+		case !factsOf(node, ours).ready && now.Sub(p.asked[node.UID]) >= proofInterval:
+			p.asked[node.UID] = now
+			ask = append(ask, node)
+		}
+	}
+	p.inventory.LookupEach(ctx, ask, proofInterval, func(node *corev1.Node, said inventory.Observation, err error) {
+		if err == nil {
+			p.prove(node, said)
+		}
+	})
+	maps.DeleteFunc(p.proven, func(uid types.UID, _ bool) bool { return !current[uid] })
+	maps.DeleteFunc(p.asked, func(uid types.UID, _ time.Time) bool { return !current[uid] })
+}
+
+// prove remembers a node if an answer proves it to be ours.
+func (p *proofs) prove(node *corev1.Node, said inventory.Observation) bool {
+	judgement := p.rules.Judge(node, p.evidence.Proven)
+	if said.Status != inventory.Found || !judgement.ProvenBy(said.Answered) {
+		return false
+	}
+	p.proven[node.UID] = true
+	p.evidence.Record(node.Spec.ProviderID)
+	return true
+}

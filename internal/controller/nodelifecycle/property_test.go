@@ -1,0 +1,213 @@
+package nodelifecycle
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// model is a cluster with a cloud that lies, and what a dumb observer of both remembers. It knows nothing of the guard.
+type model struct {
+	t        *rapid.T
+	settings Settings
+	now      time.Time
+	nodes    []facts
+	guard    guard
+	// journal is what outlives a restart.
+	journal []spending
+	// denials are the times of the believable observations that denied a node, since anything spoke for it.
+	denials map[types.UID][]time.Time
+	// counted are the times of deletions that were neither announced nor acknowledged.
+	counted []time.Time
+	lastSaw time.Time
+}
+
+func newModel(t *rapid.T) *model {
+	m := &model{t: t, now: today, denials: map[types.UID][]time.Time{}, settings: testSettings()}
+	m.settings.Confirmations = rapid.IntRange(1, 3).Draw(t, "confirmations")
+	m.settings.Limit = rapid.SampledFrom([]Limit{{Percent: 25}, {Percent: 60}, {Percent: 100}, {Count: 1}, {Count: 4}, {}}).Draw(t, "limit")
+	for i := range rapid.IntRange(1, 14).Draw(t, "nodes") {
+		m.nodes = append(m.nodes, m.draw(fmt.Sprintf("n%02d", i)))
+	}
+	return m
+}
+
+func (m *model) draw(name string) facts {
+	f := facts{uid: types.UID("uid-" + name), name: name, created: birth}
+	f.standing = rapid.SampledFrom([]standing{ours, ours, ours, awaited, foreign}).Draw(m.t, "standing")
+	m.change(&f)
+	return f
+}
+
+// change is what others do to a node.
+func (m *model) change(f *facts) {
+	f.ready = rapid.Bool().Draw(m.t, "ready")
+	f.settled = rapid.IntRange(0, 9).Draw(m.t, "settled") == 0
+	f.announced = rapid.IntRange(0, 4).Draw(m.t, "announced") == 0
+	f.acknowledged = rapid.IntRange(0, 9).Draw(m.t, "acknowledged") == 0
+	if rapid.IntRange(0, 4).Draw(m.t, "tainted") == 0 {
+		f.taints = []corev1.Taint{shutdownTaint()}
+	}
+}
+
+// say draws what the cloud says: anything from the truth to nothing, of everything, of some, or of none.
+func (m *model) say() answers {
+	said := answers{}
+	at := m.now
+	if !m.lastSaw.IsZero() && rapid.IntRange(0, 5).Draw(m.t, "repeated") == 0 {
+		at = m.lastSaw
+	}
+	m.lastSaw = at
+	mood := rapid.SampledFrom([]string{"mixed", "mixed", "mixed", "empty", "error"}).Draw(m.t, "mood")
+	for _, node := range m.nodes {
+		if mood == "error" || node.standing == foreign || rapid.IntRange(0, 5).Draw(m.t, "asked") == 0 {
+			continue
+		}
+		state := rapid.SampledFrom([]provider.InstanceState{provider.InstanceRunning, provider.InstanceStopped, provider.InstanceStateUnknown})
+		said[node.uid] = answer{exists: mood == "mixed" && rapid.IntRange(0, 2).Draw(m.t, "exists") > 0, state: state.Draw(m.t, "state"), at: at}
+	}
+	return said
+}
+
+// believable is the observer's own idea of an answer that is worth something.
+func (m *model) believable(said answers) bool {
+	return slices.ContainsFunc(m.nodes, func(n facts) bool { return n.standing != foreign && said[n.uid].exists })
+}
+
+// watch is what the observer notes of an observation.
+func (m *model) watch(said answers) {
+	for _, node := range m.nodes {
+		answer, known := said[node.uid]
+		switch row := m.denials[node.uid]; {
+		case node.ready && !node.settled, known && answer.exists && !node.settled:
+			delete(m.denials, node.uid)
+		case known && !answer.exists && m.believable(said) && !slices.Contains(row, answer.at):
+			m.denials[node.uid] = append(row, answer.at)
+		}
+	}
+}
+
+// pass makes a pass and holds what it decides to the rules. Deletions take their time, as long as they may.
+func (m *model) pass() {
+	said := m.say()
+	m.watch(said)
+	planned, next := decide(m.nodes, said, m.guard, m.settings, m.now)
+	m.checkStable(said, planned)
+	m.guard, m.journal = next, next.spent
+	began := m.now
+	for _, action := range planned.actions {
+		if action.node.standing == foreign || action.node.settled {
+			m.t.Fatalf("%v acts on a node that is foreign or settled", show(planned))
+		}
+		if action.kind == deleteNode {
+			took := rapid.Int64Range(0, int64(m.settings.applyTime())).Draw(m.t, "took")
+			m.now = latest(m.now, began.Add(time.Duration(took)))
+			m.checkDeletion(action, said, planned)
+		}
+	}
+	m.apply(planned)
+	m.checkFixedPoint(said, planned, began)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func (m *model) checkDeletion(action action, said answers, planned plan) {
+	answer, known := said[action.node.uid]
+	switch {
+	case action.node.ready:
+		m.t.Fatalf("deletes %s, which is ready", action.node.name)
+	case !known || answer.exists:
+		m.t.Fatalf("deletes %s, of which the cloud said %+v now", action.node.name, answer)
+	case action.node.acknowledged:
+		return
+	case !m.believable(said):
+		m.t.Fatalf("deletes %s by an answer that knows no instance", action.node.name)
+	case len(m.denials[action.node.uid]) < m.settings.Confirmations:
+		m.t.Fatalf("deletes %s after denials at %v, want %d", action.node.name, m.denials[action.node.uid], m.settings.Confirmations)
+	case action.node.announced || m.settings.Limit.Off():
+		return
+	}
+	m.counted = append(m.counted, m.now)
+	within := 0
+	for _, at := range m.counted {
+		if m.now.Sub(at) < m.settings.Window {
+			within++
+		}
+	}
+	if within > planned.limit {
+		m.t.Fatalf("%d deletions within %s, the limit is %d", within, m.settings.Window, planned.limit)
+	}
+}
+
+// checkStable holds that the order of the nodes means nothing.
+func (m *model) checkStable(said answers, planned plan) {
+	shuffled := rapid.Permutation(m.nodes).Draw(m.t, "order")
+	again, _ := decide(shuffled, said, m.guard, m.settings, m.now)
+	if diff := cmp.Diff(show(planned), show(again)); diff != "" {
+		m.t.Fatalf("the plan depends on the order of the nodes:\n%s", diff)
+	}
+}
+
+// checkFixedPoint holds that nothing is left to do when the plan was carried out.
+func (m *model) checkFixedPoint(said answers, planned plan, at time.Time) {
+	again, _ := decide(m.nodes, said, m.guard, m.settings, at)
+	if len(again.actions) > 0 {
+		m.t.Fatalf("%v leads to %v", show(planned), show(again))
+	}
+}
+
+// apply changes the nodes as a plan says.
+func (m *model) apply(planned plan) {
+	for _, action := range planned.actions {
+		i := slices.IndexFunc(m.nodes, func(n facts) bool { return n.uid == action.node.uid })
+		switch node := &m.nodes[i]; action.kind {
+		case markHeld:
+			if node.standing == ours {
+				node.heldFor = action.reason
+			}
+		case clearHeld:
+			node.heldFor = ""
+		case addTaint:
+			node.taints = []corev1.Taint{shutdownTaint()}
+		case removeTaint:
+			node.taints = nil
+		case deleteNode:
+			m.nodes = slices.Delete(m.nodes, i, i+1)
+		}
+	}
+}
+
+func TestGuardHoldsWhateverTheCloudSays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel(t)
+		for i := range rapid.IntRange(1, 30).Draw(t, "passes") {
+			m.now = m.now.Add(time.Duration(rapid.IntRange(1, 240).Draw(t, "seconds")) * time.Second)
+			for j := range m.nodes {
+				if rapid.IntRange(0, 3).Draw(t, "changes") == 0 {
+					m.change(&m.nodes[j])
+				}
+			}
+			if rapid.IntRange(0, 3).Draw(t, "joins") == 0 {
+				m.nodes = append(m.nodes, m.draw(fmt.Sprintf("j%02d", i)))
+			}
+			if rapid.IntRange(0, 5).Draw(t, "restarts") == 0 { // everything but the journal is lost
+				m.guard = guard{spent: m.journal, blind: rapid.IntRange(0, 3).Draw(t, "blind") == 0}
+				m.denials = map[types.UID][]time.Time{}
+			}
+			m.pass()
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package route
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	cloudprovider "k8s.io/cloud-provider"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// outcome is what became of an action.
+type outcome struct {
+	action action
+	err    error
+}
+
+// replaceFunc is provider.Capabilities.ReplaceRoute.
+type replaceFunc func(ctx context.Context, clusterName string, old, replacement *cloudprovider.Route) error
+
+// applier carries out actions in the cloud.
+type applier struct {
+	routes      cloudprovider.Routes
+	replace     replaceFunc
+	clusterName string
+	// places bounds the calls under way.
+	places *semaphore.Weighted
+	// patience is how long a pass waits for operations when none of them ends. A plugin that hangs holds up neither other
+	// nodes nor the next pass.
+	patience time.Duration
+	memory   *memory
+	metrics  *metrics
+	teller   *teller
+	// late is called when an operation ends that its pass did not wait for.
+	late func()
+	// running counts the operations under way: a controller has not stopped before they have ended.
+	running sync.WaitGroup
+}
+
+// apply carries out the removals, then the rest. An action is not tried while a route that should be gone is in its way. It
+// returns what became of those that were tried and have ended.
+func (a *applier) apply(ctx context.Context, admitted admission) []outcome {
+	removed := a.stage(ctx, admitted.removals)
+	blocked := unfinished(admitted.removals, removed)
+	free := make([]action, 0, len(admitted.makes))
+	for _, making := range admitted.makes {
+		if i := slices.IndexFunc(blocked, making.destination().overlaps); i >= 0 {
+			a.teller.failed(making, fmt.Errorf("the route to %s that is in its way could not be deleted", blocked[i]))
+			continue
+		}
+		free = append(free, making)
+	}
+	return append(removed, a.stage(ctx, free)...)
+}
+
+// unfinished returns the destinations of the actions that have not succeeded.
+func unfinished(actions []action, outcomes []outcome) []destination {
+	succeeded := map[string]bool{}
+	for _, outcome := range outcomes {
+		succeeded[outcome.action.operation()] = outcome.err == nil
+	}
+	var destinations []destination
+	for _, action := range actions {
+		if !succeeded[action.operation()] {
+			destinations = append(destinations, action.destination())
+		}
+	}
+	return destinations
+}
+
+// stage begins actions and waits until they have ended. Those that are still under way when patience is at its end go on
+// without it.
+func (a *applier) stage(ctx context.Context, actions []action) (outcomes []outcome) {
+	ended := make(chan outcome, len(actions))
+	for _, action := range actions {
+		a.memory.begin(action)
+		a.running.Go(func() {
+			err := a.perform(ctx, action)
+			late := a.memory.end(action, err, time.Now())
+			ended <- outcome{action, err}
+			if late {
+				a.late()
+			}
+		})
+	}
+	patience := time.NewTimer(a.patience)
+	defer patience.Stop()
+	for len(outcomes) < len(actions) {
+		select {
+		case one := <-ended:
+			outcomes = append(outcomes, one)
+			patience.Reset(a.patience)
+			continue
+		case <-patience.C:
+			log.FromContext(ctx).Info("Going on without waiting for operations on routes that take long",
+				"underWay", len(actions)-len(outcomes), "waited", a.patience.String())
+		case <-ctx.Done():
+		}
+		left := a.memory.abandon(actions)
+		for len(outcomes) < len(actions)-left {
+			outcomes = append(outcomes, <-ended)
+		}
+		return outcomes
+	}
+	return outcomes
+}
+
+// perform carries out one action, and says so.
+func (a *applier) perform(ctx context.Context, action action) error {
+	if err := a.places.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("waiting to %s the route to %s: %w", action.kind, action.destination(), err)
+	}
+	defer a.places.Release(1)
+	begun := time.Now()
+	err := a.call(ctx, action)
+	a.metrics.performed(action.kind, err)
+	if err != nil {
+		if ctx.Err() == nil { // it is no failure of the route that we are told to stop
+			a.teller.failed(action, err)
+		}
+		return err
+	}
+	took := time.Since(begun).Round(time.Millisecond).String()
+	keys := []any{"destination", action.destination().String(), "why", action.why, "took", took}
+	if action.old != nil {
+		keys = append(keys, "route", action.old.Name, "oldNode", string(action.old.TargetNode))
+	}
+	if action.want != nil {
+		keys = append(keys, "node", string(action.want.node))
+	}
+	log.FromContext(ctx).Info(changed[action.kind], keys...)
+	return nil
+}
+
+// changed are the lines of the log, by what was done.
+var changed = map[kind]string{
+	remove: "Deleted a route", replace: "Replaced a route in place", recreate: "Deleted and created a route", create: "Created a route",
+}
+
+// call makes the calls to the cloud that an action consists of.
+func (a *applier) call(ctx context.Context, action action) error {
+	switch action.kind {
+	case remove:
+		return a.delete(ctx, action)
+	case replace:
+		if err := a.replace(ctx, a.clusterName, action.old, action.wanted()); err != nil {
+			return fmt.Errorf("replacing the route %s to %s by one by node %s: %w", action.old.Name, action.want.cidr, action.want.node, err)
+		}
+		return nil
+	case recreate:
+		if err := a.delete(ctx, action); err != nil {
+			return err
+		}
+	}
+	// The name hint is the node's UID, as in the reference: plugins make the route's name of it.
+	if err := a.routes.CreateRoute(ctx, a.clusterName, string(action.want.uid), action.wanted()); err != nil {
+		return fmt.Errorf("creating the route to %s by node %s: %w", action.want.cidr, action.want.node, err)
+	}
+	return nil
+}
+
+func (a *applier) delete(ctx context.Context, action action) error {
+	if err := a.routes.DeleteRoute(ctx, a.clusterName, action.old); err != nil {
+		return fmt.Errorf("deleting the route %s to %s by %q: %w", action.old.Name, action.old.DestinationCIDR, action.old.TargetNode, err)
+	}
+	return nil
+}

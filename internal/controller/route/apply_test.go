@@ -1,0 +1,263 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/semaphore"
+	"k8s.io/client-go/tools/record"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// scripted is a plugin whose calls take a while, fail, or hang, as a test says.
+type scripted struct {
+	mu    sync.Mutex
+	calls []string
+	// takes is how long a call takes; fails and hangs say which do, by a part of their line.
+	takes        time.Duration
+	fails, hangs string
+	released     chan struct{}
+	now, most    int
+}
+
+func (s *scripted) ListRoutes(context.Context, string) ([]*cloudprovider.Route, error) {
+	return nil, errors.New("not scripted")
+}
+
+func (s *scripted) CreateRoute(_ context.Context, cluster, hint string, r *cloudprovider.Route) error {
+	return s.call(fmt.Sprintf("create %s %s %s by %s", cluster, hint, r.DestinationCIDR, r.TargetNode))
+}
+
+func (s *scripted) DeleteRoute(_ context.Context, cluster string, r *cloudprovider.Route) error {
+	return s.call(fmt.Sprintf("delete %s %s", cluster, r.Name))
+}
+
+func (s *scripted) replaceRoute(_ context.Context, cluster string, old, replacement *cloudprovider.Route) error {
+	return s.call(fmt.Sprintf("replace %s %s by %s", cluster, old.Name, replacement.TargetNode))
+}
+
+func (s *scripted) call(line string) error {
+	s.mu.Lock()
+	s.now++
+	s.most = max(s.most, s.now)
+	s.mu.Unlock()
+	time.Sleep(s.takes)
+	if s.hangs != "" && strings.Contains(line, s.hangs) {
+		<-s.released
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now--
+	s.calls = append(s.calls, line)
+	if s.fails != "" && strings.Contains(line, s.fails) {
+		return errors.New("scripted failure")
+	}
+	return nil
+}
+
+func (s *scripted) seen() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+// applying is an applier over a scripted plugin, with the events that it wrote and how often it asked for a pass.
+type applying struct {
+	*applier
+	plugin *scripted
+	events *record.FakeRecorder
+	pokes  chan struct{}
+}
+
+func newApplying(places int) *applying {
+	a := &applying{
+		plugin: &scripted{takes: time.Second, released: make(chan struct{})},
+		events: record.NewFakeRecorder(100), pokes: make(chan struct{}, 100),
+	}
+	a.applier = &applier{
+		routes: a.plugin, replace: a.plugin.replaceRoute, clusterName: "test", places: semaphore.NewWeighted(int64(places)),
+		patience: DefaultPatience, memory: newMemory(maxFresh, DefaultMaxPeriod), metrics: newMetrics(nil),
+		teller: newTeller(a.events), late: func() { a.pokes <- struct{}{} },
+	}
+	return a
+}
+
+// run plans for nodes and routes, and applies the plan.
+func (a *applying) run(t *testing.T, nodes []member, routes []*cloudprovider.Route, can abilities) []outcome {
+	planned := makePlan(desire(nodes, clusterCIDRs), routes, can)
+	return a.apply(t.Context(), a.memory.admit(planned, a.memory.underWay(), time.Now()))
+}
+
+func failed(outcomes []outcome) (failures []string) {
+	for _, outcome := range outcomes {
+		if outcome.err != nil {
+			failures = append(failures, outcome.err.Error())
+		}
+	}
+	return failures
+}
+
+func TestApplyRemovesBeforeItMakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplying(8)
+		nodes := []member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24"), node("c", "10.120.2.0/24")}
+		routes := []*cloudprovider.Route{
+			route("stale", "10.120.9.0/24", "gone"), route("old", "10.120.1.0/24", "gone"), blackhole("hole", "10.120.2.0/24", ""),
+		}
+		begun := time.Now()
+		if got := failed(a.run(t, nodes, routes, abilities{})); got != nil {
+			t.Errorf("failures: %q", got)
+		}
+		got := a.plugin.seen()
+		if len(got) == 0 || got[0] != "delete test stale" || time.Since(begun) != 3*time.Second {
+			t.Errorf("%q in %s, want the removal first and the rest at once", got, time.Since(begun))
+		}
+		slices.Sort(got)
+		want := []string{
+			"create test uid-a 10.120.0.0/24 by a", "create test uid-b 10.120.1.0/24 by b", "create test uid-c 10.120.2.0/24 by c",
+			"delete test hole", "delete test old", "delete test stale",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestApplyReplacesInPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplying(8)
+		a.run(t, []member{node("a", "10.120.0.0/24")}, []*cloudprovider.Route{addressed("old", "10.120.0.0/24", "a", "before")},
+			abilities{replaces: true})
+		if diff := cmp.Diff([]string{"replace test old by a"}, a.plugin.seen()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestApplyKeepsToTheBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplying(3)
+		var nodes []member
+		for i := range 10 {
+			nodes = append(nodes, node(fmt.Sprintf("n%d", i), fmt.Sprintf("10.120.%d.0/24", i)))
+		}
+		begun := time.Now()
+		a.run(t, nodes, nil, abilities{})
+		if a.plugin.most != 3 || len(a.plugin.seen()) != 10 || time.Since(begun) != 4*time.Second {
+			t.Errorf("%d calls, %d at once, in %s; want 10, 3 at once, in 4s", len(a.plugin.seen()), a.plugin.most, time.Since(begun))
+		}
+	})
+}
+
+func TestApplyJoinsFailuresAndGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplying(8)
+		a.plugin.fails = "10.120.0.0/24"
+		outcomes := a.run(t, []member{node("a", "10.120.0.0/24", "a00:100::/24"), node("b", "10.120.1.0/24")}, nil, abilities{})
+		want := []string{"creating the route to 10.120.0.0/24 by node a: scripted failure"}
+		if diff := cmp.Diff(want, failed(outcomes)); diff != "" || len(outcomes) != 3 {
+			t.Errorf("%d outcomes, failures (-want +got):\n%s", len(outcomes), diff)
+		}
+		event := "Warning FailedToCreateRoute Could not make the route to 10.120.0.0/24: " +
+			"creating the route to 10.120.0.0/24 by node a: scripted failure"
+		if got := <-a.events.Events; got != event {
+			t.Errorf("event %q, want %q", got, event)
+		}
+	})
+}
+
+func TestApplyMakesNothingWhereARemovalFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplying(8)
+		a.plugin.fails = "delete"
+		nodes := []member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}
+		a.run(t, nodes, []*cloudprovider.Route{route("stale", "10.120.0.0/25", "gone")}, abilities{})
+		if diff := cmp.Diff([]string{"delete test stale", "create test uid-b 10.120.1.0/24 by b"}, a.plugin.seen()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if got := <-a.events.Events; !strings.Contains(got, "10.120.0.0/25 that is in its way") {
+			t.Errorf("event %q does not name the route in the way", got)
+		}
+	})
+}
+
+// A call that hangs holds up neither the other nodes nor the next pass, is not made again while it hangs, and is followed by a
+// pass when it ends.
+func TestApplyDoesNotWaitForACallThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplying(8)
+		a.plugin.hangs = "10.120.0.0/24"
+		nodes := []member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}
+		begun := time.Now()
+		outcomes := a.run(t, nodes, nil, abilities{})
+		if len(outcomes) != 1 || outcomes[0].action.want.node != "b" || time.Since(begun) != time.Second+DefaultPatience {
+			t.Errorf("%d outcomes in %s, want that of the other node, after some patience", len(outcomes), time.Since(begun))
+		}
+		routes := []*cloudprovider.Route{route("b", "10.120.1.0/24", "b")}
+		if again := a.run(t, append(nodes, node("c", "10.120.2.0/24")), routes, abilities{}); len(again) != 1 || len(a.plugin.seen()) != 2 {
+			t.Errorf("%d outcomes of a second pass and calls %q, want those of the new node", len(again), a.plugin.seen())
+		}
+		close(a.plugin.released)
+		<-a.pokes
+		a.running.Wait()
+		if got := a.plugin.seen(); len(got) != 3 || len(a.pokes) != 0 {
+			t.Errorf("calls %q and %d more pokes, want the one that hung and one poke", got, len(a.pokes))
+		}
+	})
+}
+
+// As long as calls end, however many they are, a pass waits for all of them.
+func TestApplyWaitsWhileCallsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplying(1)
+		a.plugin.takes = DefaultPatience - time.Second
+		var nodes []member
+		for i := range 5 {
+			nodes = append(nodes, node(fmt.Sprintf("n%d", i), fmt.Sprintf("10.120.%d.0/24", i)))
+		}
+		if got := a.run(t, nodes, nil, abilities{}); len(got) != 5 {
+			t.Errorf("%d outcomes, want 5", len(got))
+		}
+	})
+}
+
+func TestApplyStopsWhenItIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplying(1)
+		a.plugin.hangs = "create"
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(3*time.Second, cancel)
+		planned := makePlan(desire([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}, clusterCIDRs), nil, abilities{})
+		begun := time.Now()
+		a.apply(ctx, a.memory.admit(planned, nil, time.Now()))
+		if took := time.Since(begun); took != 3*time.Second {
+			t.Errorf("stopped after %s, want 3s", took)
+		}
+		close(a.plugin.released)
+		a.running.Wait()
+		if got := a.plugin.seen(); len(got) != 1 {
+			t.Errorf("calls %q, want only the one that was under way", got)
+		}
+	})
+}
+
+func TestNoticesAreToldOnce(t *testing.T) {
+	events := record.NewFakeRecorder(10)
+	teller := newTeller(events)
+	notices := makePlan(desire([]member{node("a", "10.99.0.0/24")}, clusterCIDRs), nil, abilities{}).notices
+	teller.tell(notices)
+	teller.tell(notices)
+	teller.tell(nil)
+	teller.tell(notices)
+	if got := len(events.Events); got != 2 {
+		t.Errorf("%d events, want one for each time that it began to hold", got)
+	}
+}

@@ -1,0 +1,204 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	cloudprovider "k8s.io/cloud-provider"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// Name is the controller's name, as in the reference.
+const Name = "node-route-controller"
+
+const (
+	// DefaultPeriod is the reference's --route-reconciliation-period.
+	DefaultPeriod = 10 * time.Second
+	// DefaultMaxPeriod is how long drift of an otherwise idle cluster may go unnoticed.
+	DefaultMaxPeriod = 5 * time.Minute
+	// DefaultWrites is how many calls that change routes are made at once. It leaves half of the calls in flight to others.
+	DefaultWrites = 16
+	// DefaultPatience is how long a pass waits for operations when none of them ends.
+	DefaultPatience = 30 * time.Second
+)
+
+// Options are what the controller works with. Client, Live, Cache, Recorder, Cloud, Inventory and ClusterCIDRs are required.
+type Options struct {
+	// Client reads from Cache and writes with the controller's identity.
+	Client client.Client
+	// Live reads from the API server itself.
+	Live client.Reader
+	// Cache delivers the watch of nodes.
+	Cache cache.Cache
+	// Recorder records events on nodes.
+	Recorder record.EventRecorder
+	// Cloud is asked for its routes when the controller starts, and not before.
+	Cloud cloudprovider.Interface
+	// Inventory tells whose a node is whose provider ID does not.
+	Inventory *inventory.Inventory
+	// Ownership says which nodes are ours.
+	Ownership ownership.Rules
+	// ClusterName is what the provider keeps the routes of clusters apart by.
+	ClusterName string
+	// ClusterCIDRs are the ranges in which routes that nobody wants are removed.
+	ClusterCIDRs []netip.Prefix
+	// Period is how soon after a change routes are compared again, and the average pause between passes while nodes keep
+	// changing. MaxPeriod is how long the pause may get while nothing changes. Zero: DefaultPeriod, DefaultMaxPeriod.
+	Period, MaxPeriod time.Duration
+	// Writes bounds the calls that change routes at once; a provider may declare less. Zero: DefaultWrites.
+	Writes int
+	// Patience is how long a pass waits for operations when none of them ends. Zero: DefaultPatience.
+	Patience time.Duration
+	// Registerer takes the metrics. Nil: they are not exported.
+	Registerer prometheus.Registerer
+	// Logger is what the controller logs to.
+	Logger logr.Logger
+}
+
+// Controller keeps the routes to nodes. It is a controller-runtime Runnable that needs leader election and warms up without.
+type Controller struct {
+	inner   ctrl.Controller
+	applier *applier
+	cloud   cloudprovider.Interface
+	log     logr.Logger
+}
+
+// New returns a controller that has not started yet. All options that are wrong are named in one error.
+func New(options Options) (*Controller, error) {
+	if err := options.complete(); err != nil {
+		return nil, err
+	}
+	log := options.Logger.WithValues("controller", Name)
+	watcher := &watcher{pacer: newPacer(options.Period, options.MaxPeriod), rules: options.Ownership}
+	reconciler := newReconciler(options, watcher)
+	inner, err := newInner(reconciler, log)
+	if err != nil {
+		return nil, fmt.Errorf("building the route controller: %w", err)
+	}
+	for _, source := range []source.Source{
+		source.Kind(options.Cache, &corev1.Node{}, watcher.handler()),
+		source.Func(watcher.capture),
+	} {
+		if err := inner.Watch(source); err != nil {
+			return nil, fmt.Errorf("watching nodes: %w", err)
+		}
+	}
+	return &Controller{inner: inner, applier: reconciler.applier, cloud: options.Cloud, log: log}, nil
+}
+
+func newReconciler(options Options, watcher *watcher) *reconciler {
+	capabilities := provider.CapabilitiesOf(options.Cloud)
+	writes := options.Writes
+	if capabilities.RouteWrites > 0 {
+		writes = min(writes, capabilities.RouteWrites)
+	}
+	metrics := newMetrics(options.Registerer)
+	metrics.limit.Set(float64(capabilities.MaxRoutes))
+	memory := newMemory(min(maxFresh, options.Period/2), options.MaxPeriod)
+	teller := newTeller(options.Recorder)
+	return &reconciler{
+		reader: options.Client, clusterCIDRs: options.ClusterCIDRs,
+		abilities: abilities{replaces: capabilities.ReplaceRoute != nil, maxRoutes: capabilities.MaxRoutes},
+		standings: newStandings(options.Ownership, options.Inventory, options.MaxPeriod),
+		confirmer: confirmer{live: options.Live}, memory: memory, pacer: watcher.pacer,
+		applier: &applier{
+			replace: capabilities.ReplaceRoute, clusterName: options.ClusterName, places: semaphore.NewWeighted(int64(writes)),
+			patience: options.Patience, memory: memory, metrics: metrics, teller: teller, late: watcher.poke,
+		},
+		conditions: newConditions(options.Client), teller: teller, metrics: metrics,
+	}
+}
+
+// newInner returns the controller-runtime controller. It makes one pass at a time.
+func newInner(reconciler *reconciler, log logr.Logger) (ctrl.Controller, error) {
+	yes := true
+	return ctrl.NewUnmanaged(Name, ctrl.Options{
+		Reconciler:              reconciler,
+		MaxConcurrentReconciles: 1,
+		RateLimiter:             reconciler.pacer,
+		UsePriorityQueue:        &yes,
+		EnableWarmup:            &yes,
+		NeedLeaderElection:      &yes,
+		RecoverPanic:            &yes,
+		SkipNameValidation:      &yes, // that is for metrics; a test may run two in one process
+		LogConstructor:          func(*reconcile.Request) logr.Logger { return log },
+	})
+}
+
+// complete fills in defaults and returns all that is wrong.
+func (o *Options) complete() error {
+	var wrong []error
+	for _, required := range []struct {
+		name   string
+		absent bool
+	}{
+		{"Client", o.Client == nil}, {"Live", o.Live == nil}, {"Cache", o.Cache == nil}, {"Recorder", o.Recorder == nil},
+		{"Cloud", o.Cloud == nil}, {"Inventory", o.Inventory == nil}, {"ClusterCIDRs", len(o.ClusterCIDRs) == 0},
+	} {
+		if required.absent {
+			wrong = append(wrong, fmt.Errorf("the route controller's option %s is required", required.name))
+		}
+	}
+	for _, duration := range []struct {
+		name      string
+		value     *time.Duration
+		byDefault time.Duration
+	}{
+		{"Period", &o.Period, DefaultPeriod}, {"MaxPeriod", &o.MaxPeriod, DefaultMaxPeriod}, {"Patience", &o.Patience, DefaultPatience},
+	} {
+		if *duration.value < 0 {
+			wrong = append(wrong, fmt.Errorf("the route controller's option %s is %s, want more than 0", duration.name, *duration.value))
+		}
+		if *duration.value == 0 {
+			*duration.value = duration.byDefault
+		}
+	}
+	o.MaxPeriod = max(o.MaxPeriod, o.Period)
+	if o.Writes <= 0 {
+		o.Writes = DefaultWrites
+	}
+	return errors.Join(wrong...)
+}
+
+// Start works until ctx ends, and returns when no call that changes routes is under way any more. With a provider that has no
+// routes it says so and does nothing, as the reference does.
+func (c *Controller) Start(ctx context.Context) error {
+	routes, supported := c.cloud.Routes()
+	if !supported || routes == nil {
+		c.log.Info("Routes are not configured by this process", "reason", "the cloud provider does not support routes",
+			"provider", c.cloud.ProviderName())
+		<-ctx.Done()
+		return nil
+	}
+	c.applier.routes = routes
+	defer c.applier.running.Wait()
+	return c.inner.Start(ctx)
+}
+
+// Warmup fills the queue before this process leads.
+func (c *Controller) Warmup(ctx context.Context) error {
+	warm, ok := c.inner.(interface{ Warmup(context.Context) error })
+	if !ok {
+		return nil
+	}
+	return warm.Warmup(ctx)
+}
+
+// NeedLeaderElection says that Start runs on the leader only.
+func (c *Controller) NeedLeaderElection() bool { return true }

@@ -1,0 +1,144 @@
+package route
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// standing says what may be done with routes to a node.
+type standing int
+
+const (
+	// undecided nodes may turn out to be ours: nothing is made for them, and nothing of theirs is removed.
+	undecided standing = iota
+	// ours are nodes for which routes are made.
+	ours
+	// others are nodes of somebody else, who makes their routes.
+	others
+)
+
+// member is a node of the cluster and what may be done with it.
+type member struct {
+	node     *corev1.Node
+	standing standing
+}
+
+// destination is a CIDR in a form in which all its spellings are equal: RFC 4291 allows many for one IPv6 prefix, and a cloud
+// may answer with another one than it was given. A text that is no CIDR is only equal to itself.
+type destination struct {
+	prefix netip.Prefix
+	text   string
+}
+
+// destinationOf parses a CIDR. Host bits do not count.
+func destinationOf(cidr string) destination {
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return destination{text: cidr}
+	}
+	return destination{prefix: prefix.Masked()}
+}
+
+// String returns the canonical form of the CIDR.
+func (d destination) String() string {
+	if d.prefix.IsValid() {
+		return d.prefix.String()
+	}
+	return d.text
+}
+
+// within reports whether one of the ranges contains the whole destination.
+func (d destination) within(ranges []netip.Prefix) bool {
+	return d.prefix.IsValid() && slices.ContainsFunc(ranges, func(outer netip.Prefix) bool {
+		return outer.Bits() <= d.prefix.Bits() && outer.Masked().Contains(d.prefix.Addr())
+	})
+}
+
+// overlaps reports whether some address belongs to both destinations.
+func (d destination) overlaps(other destination) bool {
+	return d == other || d.prefix.IsValid() && other.prefix.IsValid() && d.prefix.Overlaps(other.prefix)
+}
+
+// want is a route that has to exist.
+type want struct {
+	// node and uid are those of the node to which packets go.
+	node types.NodeName
+	uid  types.UID
+	// cidr is the pod CIDR as the node has it, destination what it means.
+	cidr        string
+	destination destination
+	// addresses are the node's.
+	addresses []corev1.NodeAddress
+}
+
+// key names a want: two wants with the same key are the same route.
+type key struct {
+	uid         types.UID
+	destination destination
+}
+
+func (w want) key() key { return key{w.uid, w.destination} }
+
+// target is what a plan has to know of a node to which a route may point.
+type target struct {
+	standing     standing
+	destinations []destination
+}
+
+// claims reports whether the destination is one of the node's pod CIDRs.
+func (t target) claims(d destination) bool { return slices.Contains(t.destinations, d) }
+
+// desired is what has to be true of the routes.
+type desired struct {
+	// clusterCIDRs are the ranges in which routes are removed when nobody wants them.
+	clusterCIDRs []netip.Prefix
+	// targets has an entry for every node of the cluster.
+	targets map[types.NodeName]target
+	// wants are the routes of the nodes of ours. The order is that in which they have a claim on what is scarce: nodes that
+	// stay before nodes that are being deleted, older ones before younger ones; of a node, that of its pod CIDRs.
+	wants []want
+}
+
+// desire turns all nodes of the cluster into what has to be true of the routes.
+func desire(members []member, clusterCIDRs []netip.Prefix) desired {
+	d := desired{clusterCIDRs: clusterCIDRs, targets: make(map[types.NodeName]target, len(members))}
+	members = slices.SortedFunc(slices.Values(members), bySeniority)
+	for _, member := range members {
+		node := member.node
+		t := target{standing: member.standing}
+		for _, cidr := range node.Spec.PodCIDRs {
+			destination := destinationOf(cidr)
+			if t.claims(destination) {
+				continue // one route serves both
+			}
+			t.destinations = append(t.destinations, destination)
+			if member.standing == ours {
+				d.wants = append(d.wants, want{
+					node: types.NodeName(node.Name), uid: node.UID,
+					cidr: cidr, destination: destination, addresses: node.Status.Addresses,
+				})
+			}
+		}
+		d.targets[types.NodeName(node.Name)] = t
+	}
+	return d
+}
+
+// bySeniority orders nodes by their claim on what is scarce.
+func bySeniority(a, b member) int {
+	leaving := func(m member) int {
+		if m.node.DeletionTimestamp != nil {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(
+		cmp.Compare(leaving(a), leaving(b)),
+		a.node.CreationTimestamp.Compare(b.node.CreationTimestamp.Time),
+		cmp.Compare(a.node.Name, b.node.Name),
+	)
+}

@@ -1,0 +1,228 @@
+package route
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+const (
+	// firstDelay is the pause after an operation failed for the first time; it doubles with each further failure.
+	firstDelay = time.Second
+	// maxRetryAfter bounds how long a cloud's Retry-After is obeyed.
+	maxRetryAfter = 15 * time.Minute
+	// maxFresh is how long a list of routes may take to show what was done to them.
+	maxFresh = 5 * time.Second
+)
+
+// memory is what the controller remembers of its operations from one pass to the next: which are under way, which have just
+// been done, and which failed and when they may be tried again.
+type memory struct {
+	// fresh is how long a list is not believed that contradicts what was done. maxDelay is the longest pause after failures.
+	fresh, maxDelay time.Duration
+
+	mu       sync.Mutex
+	attempts map[string]*attempt
+}
+
+// attempt is what is remembered of one operation.
+type attempt struct {
+	destination destination
+	underWay    bool
+	// abandoned says that the pass which began the operation has ended without waiting for it.
+	abandoned bool
+	done      time.Time
+	failures  int
+	notBefore time.Time
+}
+
+func newMemory(fresh, maxDelay time.Duration) *memory {
+	return &memory{fresh: fresh, maxDelay: maxDelay, attempts: map[string]*attempt{}}
+}
+
+// operation names what an action is about. A want whose node has got other addresses is another operation: what failed with
+// the old ones is tried with the new ones at once.
+func (a action) operation() string {
+	if a.kind == remove {
+		return fmt.Sprintf("remove|%s|%s|%s", a.old.Name, a.old.DestinationCIDR, a.old.TargetNode)
+	}
+	return fmt.Sprintf("make|%s|%s|%s", a.want.uid, a.want.destination, joinAddresses(a.want.addresses))
+}
+
+func joinAddresses(addresses []corev1.NodeAddress) string {
+	var texts []string
+	for _, address := range addresses {
+		texts = append(texts, string(address.Type)+"="+address.Address)
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, ",")
+}
+
+// admission is what of a plan is done in this pass.
+type admission struct {
+	removals, makes []action
+	// waiting are the wants whose operations have to wait: they failed a moment ago, or others are in their way.
+	waiting []want
+}
+
+// without holds back what would touch routes to some nodes, and whatever these routes are in the way of.
+func (a admission) without(held map[types.NodeName]bool) admission {
+	if len(held) == 0 {
+		return a
+	}
+	rest := admission{waiting: slices.Clone(a.waiting)}
+	var blocked []destination
+	for _, removal := range a.removals {
+		if held[removal.old.TargetNode] {
+			blocked = append(blocked, removal.destination())
+		} else {
+			rest.removals = append(rest.removals, removal)
+		}
+	}
+	for _, making := range a.makes {
+		if making.old != nil && held[making.old.TargetNode] || slices.ContainsFunc(blocked, making.destination().overlaps) {
+			rest.waiting = append(rest.waiting, *making.want)
+		} else {
+			rest.makes = append(rest.makes, making)
+		}
+	}
+	return rest
+}
+
+// underWay returns the destinations of the operations that have not ended. Take them before the routes are listed: the list
+// may show them in any state.
+func (m *memory) underWay() []destination {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var destinations []destination
+	for _, known := range m.attempts {
+		if known.underWay {
+			destinations = append(destinations, known.destination)
+		}
+	}
+	return destinations
+}
+
+// admit returns the part of a plan that is to be done now. busy are the destinations whose operations were under way when the
+// routes were listed. Nothing is done to a destination while it, or one that overlaps it, is busy or has a route that should
+// be gone.
+func (m *memory) admit(p plan, busy []destination, now time.Time) admission {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forget(p, now)
+	var admitted admission
+	blocked := busy
+	for _, removal := range p.removals {
+		known := m.attempts[removal.operation()]
+		switch {
+		case slices.ContainsFunc(busy, removal.destination().overlaps), known.rests(now):
+			blocked = append(blocked, removal.destination())
+		case !known.fresh(now, m.fresh):
+			admitted.removals = append(admitted.removals, removal)
+		}
+	}
+	for _, making := range p.makes {
+		known := m.attempts[making.operation()]
+		switch {
+		case slices.ContainsFunc(blocked, making.destination().overlaps), known.rests(now):
+			admitted.waiting = append(admitted.waiting, *making.want)
+		case !known.fresh(now, m.fresh):
+			admitted.makes = append(admitted.makes, making)
+		}
+	}
+	return admitted
+}
+
+// forget drops what is of no use any more. The lock is held.
+func (m *memory) forget(p plan, now time.Time) {
+	planned := map[string]bool{}
+	for _, action := range slices.Concat(p.removals, p.makes) {
+		planned[action.operation()] = true
+	}
+	for operation, known := range m.attempts {
+		if !planned[operation] && !known.underWay && !known.fresh(now, m.fresh) {
+			delete(m.attempts, operation)
+		}
+	}
+}
+
+// rests reports whether the operation failed and may not be tried again yet.
+func (a *attempt) rests(now time.Time) bool { return a != nil && now.Before(a.notBefore) }
+
+// fresh reports whether the operation has been done so recently that a list may not show it yet.
+func (a *attempt) fresh(now time.Time, within time.Duration) bool {
+	return a != nil && !a.done.IsZero() && now.Sub(a.done) < within
+}
+
+// begin notes that an operation is under way.
+func (m *memory) begin(a action) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.attempts[a.operation()]
+	if known == nil {
+		known = &attempt{destination: a.destination()}
+		m.attempts[a.operation()] = known
+	}
+	known.underWay, known.abandoned = true, false
+}
+
+// end notes what became of an operation. It reports whether the pass that began it has ended before.
+func (m *memory) end(a action, err error, now time.Time) (late bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.attempts[a.operation()]
+	known.underWay = false
+	if err == nil {
+		known.done, known.failures, known.notBefore = now, 0, time.Time{}
+	} else {
+		known.done, known.notBefore = time.Time{}, now.Add(delayAfter(known.failures, m.maxDelay, err))
+		known.failures++
+	}
+	return known.abandoned
+}
+
+// abandon marks those of the actions that are still under way, and returns how many they are.
+func (m *memory) abandon(actions []action) (left int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, action := range actions {
+		if known := m.attempts[action.operation()]; known.underWay {
+			known.abandoned = true
+			left++
+		}
+	}
+	return left
+}
+
+// next returns when the first of the operations that rest may be tried again, zero if none rests.
+func (m *memory) next(now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var first time.Time
+	for _, known := range m.attempts {
+		if !known.underWay && known.rests(now) && (first.IsZero() || known.notBefore.Before(first)) {
+			first = known.notBefore
+		}
+	}
+	return first
+}
+
+// delayAfter returns the pause after a failure that others preceded: twice as long each time, and the longest after an error
+// that repeating cannot help. A cloud that says how long to wait is obeyed.
+func delayAfter(before int, longest time.Duration, err error) time.Duration {
+	delay := longest
+	if before < 30 && !provider.IsTerminal(err) { // 30 doublings are far past the longest pause, and still fit
+		delay = min(firstDelay<<before, longest)
+	}
+	if wait, ok := provider.RetryAfter(err); ok {
+		delay = max(delay, min(wait, maxRetryAfter))
+	}
+	return delay
+}

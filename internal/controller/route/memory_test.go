@@ -1,0 +1,146 @@
+package route
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// remembering is a memory, a plan over nodes and routes, and the time.
+type remembering struct {
+	*memory
+	nodes  []member
+	routes []*cloudprovider.Route
+	now    time.Time
+}
+
+func (r *remembering) plan() plan {
+	return makePlan(desire(r.nodes, clusterCIDRs), r.routes, abilities{})
+}
+
+// admitted returns what of the plan would be done now.
+func (r *remembering) admitted(busy ...destination) (doing, waiting []string) {
+	got := r.admit(r.plan(), busy, r.now)
+	for _, want := range got.waiting {
+		waiting = append(waiting, want.cidr)
+	}
+	return lines(plan{removals: got.removals, makes: got.makes}), waiting
+}
+
+func (r *remembering) expect(t *testing.T, doing, waiting []string, busy ...destination) {
+	t.Helper()
+	gotDoing, gotWaiting := r.admitted(busy...)
+	if diff := cmp.Diff(doing, gotDoing); diff != "" {
+		t.Errorf("done now (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(waiting, gotWaiting); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+}
+
+func remember(nodes []member, routes ...*cloudprovider.Route) *remembering {
+	return &remembering{memory: newMemory(maxFresh, time.Minute), nodes: nodes, routes: routes, now: epoch}
+}
+
+// do begins and ends the first operation of the plan.
+func (r *remembering) do(err error) {
+	planned := r.plan()
+	first := append(planned.removals, planned.makes...)[0]
+	r.begin(first)
+	r.end(first, err, r.now)
+}
+
+func TestAFailedOperationRests(t *testing.T) {
+	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")})
+	for _, pause := range seconds(1, 2, 4, 8, 16, 32, 60, 60) {
+		r.do(errors.New("no"))
+		r.expect(t, []string{"create 10.120.1.0/24 by b"}, []string{"10.120.0.0/24"})
+		if got := r.next(r.now).Sub(r.now); got != pause {
+			t.Errorf("the next try is due in %s, want %s", got, pause)
+		}
+		r.now = r.now.Add(pause)
+		r.expect(t, []string{"create 10.120.0.0/24 by a", "create 10.120.1.0/24 by b"}, nil)
+		if got := r.next(r.now); !got.IsZero() {
+			t.Errorf("a try is due at %s, want none: it is due already", got)
+		}
+	}
+	r.do(nil)
+	r.now = r.now.Add(maxFresh)
+	r.do(errors.New("no"))
+	if got := r.next(r.now).Sub(r.now); got != firstDelay {
+		t.Errorf("after a success the first failure delays by %s, want %s", got, firstDelay)
+	}
+}
+
+func TestAnOperationThatFailedIsTriedAtOnceWhenTheNodeChanges(t *testing.T) {
+	r := remember([]member{node("a", "10.120.0.0/24")})
+	r.do(&provider.TerminalError{Err: errors.New("no such address")})
+	r.now = r.now.Add(59 * time.Second)
+	r.expect(t, nil, []string{"10.120.0.0/24"})
+	r.nodes[0].node.Status.Addresses = addresses("new")
+	r.expect(t, []string{"create 10.120.0.0/24 by a"}, nil)
+}
+
+func TestAListThatLagsIsNotBelieved(t *testing.T) {
+	r := remember([]member{node("a", "10.120.0.0/24")})
+	r.do(nil)
+	r.expect(t, nil, nil)
+	r.now = r.now.Add(maxFresh)
+	r.expect(t, []string{"create 10.120.0.0/24 by a"}, nil)
+
+	r = remember([]member{node("a", "10.120.0.0/24")}, route("stale", "10.120.0.0/25", "gone"))
+	r.do(nil)
+	r.expect(t, []string{"create 10.120.0.0/24 by a"}, nil) // the removal is through, whatever the list shows
+	r.now = r.now.Add(maxFresh)
+	r.expect(t, []string{"remove stale", "create 10.120.0.0/24 by a"}, nil)
+}
+
+func TestNothingIsMadeWhereARouteShouldBeGone(t *testing.T) {
+	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}, route("stale", "10.120.0.0/25", "gone"))
+	r.do(errors.New("no"))
+	r.expect(t, []string{"create 10.120.1.0/24 by b"}, []string{"10.120.0.0/24"})
+}
+
+func TestNothingIsDoneWhereSomethingIsUnderWay(t *testing.T) {
+	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")},
+		route("stale", "10.120.0.0/25", "gone"), route("other", "10.120.1.0/24", "gone"))
+	first := r.plan().removals[0]
+	r.begin(first)
+	busy := r.underWay()
+	r.expect(t, []string{"recreate other by b"}, []string{"10.120.0.0/24"}, busy...)
+	if late := r.end(first, nil, r.now); late {
+		t.Error("an operation that nobody has abandoned is late")
+	}
+	// It has ended since the routes were listed: the list may show the state before or after.
+	r.expect(t, []string{"recreate other by b"}, []string{"10.120.0.0/24"}, busy...)
+	r.expect(t, []string{"recreate other by b", "create 10.120.0.0/24 by a"}, nil, r.underWay()...)
+}
+
+func TestAbandonedOperationsAreLate(t *testing.T) {
+	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")})
+	makes := r.plan().makes
+	r.begin(makes[0])
+	r.begin(makes[1])
+	r.end(makes[0], nil, r.now)
+	if left := r.abandon(makes); left != 1 {
+		t.Errorf("%d operations are left, want 1", left)
+	}
+	if !r.end(makes[1], nil, r.now) {
+		t.Error("an abandoned operation is not late")
+	}
+}
+
+func TestWhatIsNotPlannedAnyMoreIsForgotten(t *testing.T) {
+	r := remember([]member{node("a", "10.120.0.0/24")})
+	r.do(errors.New("no"))
+	r.nodes = nil
+	r.expect(t, nil, nil)
+	if len(r.attempts) != 0 {
+		t.Errorf("%d operations are remembered of a node that is gone", len(r.attempts))
+	}
+}

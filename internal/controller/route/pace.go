@@ -1,0 +1,145 @@
+package route
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+const (
+	// settle is how long nodes have to be quiet before a pass, so that a burst of changes is one pass.
+	settle = 500 * time.Millisecond
+	// maxSettle is how long a pass is put off at most while they are not.
+	maxSettle = 5 * time.Second
+	// firstIdle is the shortest time from a pass that found nothing to do to the next one: two a minute.
+	firstIdle = 30 * time.Second
+	// burst is how many passes may follow each other without regard to the period.
+	burst = 5
+)
+
+// pacer says when the next pass is due. It knows the time only from its callers.
+//
+// It is the rate limiter of the controller's queue as well: a pass that failed is followed by another when the pacer says.
+type pacer struct {
+	// period and longest bound the time from one comparison to the next in which nothing happened.
+	period, longest time.Duration
+
+	mu sync.Mutex
+	// passes gives each pass a place; while nodes keep changing there is one place per period.
+	passes *rate.Limiter
+	// first and last are the earliest and latest change of a node that no pass has seen, zero if there is none.
+	first, last time.Time
+	// closedUntil is when the cloud wants to be asked again.
+	closedUntil time.Time
+	interval    time.Duration
+	failures    int
+	pause       time.Duration
+}
+
+var _ workqueue.TypedRateLimiter[reconcile.Request] = &pacer{}
+
+func newPacer(period, longest time.Duration) *pacer {
+	return &pacer{
+		period: period, longest: max(period, longest), interval: period,
+		passes: rate.NewLimiter(rate.Every(period), burst),
+	}
+}
+
+// noted takes notice of a change that concerns routes, and returns when to look again.
+func (p *pacer) noted(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.first.IsZero() {
+		p.first = now
+	}
+	p.last = now
+	return settle
+}
+
+// early returns how long a pass has to be put off: until nodes are quiet, there is a place for it, and the cloud wants to be
+// asked. Zero: it may begin.
+func (p *pacer) early(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var wait time.Duration
+	if !p.first.IsZero() {
+		wait = min(p.last.Add(settle).Sub(now), p.first.Add(maxSettle).Sub(now))
+	}
+	if places := p.passes.TokensAt(now); places < 1 {
+		// Rounded up: a place must not be missed by the nanoseconds that a float64 does not hold.
+		wait = max(wait, time.Duration((1-places)*float64(p.period))+time.Millisecond)
+	}
+	return max(wait, p.closedUntil.Sub(now), 0)
+}
+
+// begin takes a place for a pass, which sees all changes up to now.
+func (p *pacer) begin(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.passes.AllowN(now, 1)
+	p.first, p.last = time.Time{}, time.Time{}
+}
+
+// result is what the next pass depends on.
+type result struct {
+	// changed says that something was done to routes.
+	changed bool
+	// blocked is why there was no comparison, or none that could be acted upon.
+	blocked error
+	// partial is what could not be found out or written beside routes.
+	partial error
+	// retry is when an operation that failed may be tried again; zero: none failed.
+	retry time.Time
+}
+
+// end returns how long after a pass the next one is due, if nothing happens before. After a change the routes are looked at
+// again after the period; each pass that finds nothing to do doubles the time.
+func (p *pacer) end(now time.Time, r result) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.changed {
+		p.interval = p.period
+	} else if r.blocked == nil {
+		p.interval = min(max(2*p.interval, firstIdle), p.longest)
+	}
+	p.pause = p.interval
+	switch {
+	case r.blocked != nil:
+		p.pause = delayAfter(p.failures, p.longest, r.blocked)
+		p.failures++
+	case r.partial != nil:
+		p.pause = min(p.interval, delayAfter(p.failures, p.longest, r.partial))
+		p.failures++
+	default:
+		p.failures = 0
+	}
+	if wait, asked := provider.RetryAfter(r.blocked); asked {
+		p.closedUntil = now.Add(min(wait, maxRetryAfter))
+	}
+	if r.blocked == nil && !r.retry.IsZero() {
+		p.pause = min(p.pause, max(r.retry.Sub(now), time.Millisecond))
+	}
+	return p.pause
+}
+
+// When returns what the last call of end did.
+func (p *pacer) When(reconcile.Request) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pause
+}
+
+// Forget does nothing: end knows how passes ended.
+func (p *pacer) Forget(reconcile.Request) {}
+
+// NumRequeues returns how many passes in a row could not make their comparison.
+func (p *pacer) NumRequeues(reconcile.Request) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failures
+}

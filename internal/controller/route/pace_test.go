@@ -1,0 +1,147 @@
+package route
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// passTimes runs passes that all end alike, and returns when they begin, counted from the first.
+func passTimes(p *pacer, ending result, passes int) []time.Duration {
+	now := epoch
+	var times []time.Duration
+	for range passes {
+		now = now.Add(p.early(now))
+		p.begin(now)
+		times = append(times, now.Sub(epoch))
+		now = now.Add(p.end(now, ending))
+	}
+	return times
+}
+
+func seconds(values ...float64) []time.Duration {
+	var all []time.Duration
+	for _, value := range values {
+		all = append(all, time.Duration(value*float64(time.Second)))
+	}
+	return all
+}
+
+func TestComparisonsBecomeRareWhileNothingChanges(t *testing.T) {
+	p := newPacer(DefaultPeriod, DefaultMaxPeriod)
+	if diff := cmp.Diff(seconds(0, 30, 90, 210, 450, 750, 1050), passTimes(p, result{}, 7)); diff != "" {
+		t.Errorf("idle passes (-want +got):\n%s", diff)
+	}
+	if got := p.end(epoch, result{changed: true}); got != DefaultPeriod {
+		t.Errorf("after a change the next pass is due in %s, want %s", got, DefaultPeriod)
+	}
+	if got := p.end(epoch, result{}); got != firstIdle {
+		t.Errorf("after the first idle pass the next one is due in %s, want %s", got, firstIdle)
+	}
+}
+
+func TestAPeriodLongerThanTheLongestIsKept(t *testing.T) {
+	if diff := cmp.Diff(seconds(0, 600, 1200), passTimes(newPacer(10*time.Minute, DefaultMaxPeriod), result{}, 3)); diff != "" {
+		t.Errorf("idle passes (-want +got):\n%s", diff)
+	}
+}
+
+func TestFailedComparisonsBackOff(t *testing.T) {
+	outage := result{blocked: errors.New("no answer")}
+	p := newPacer(DefaultPeriod, time.Minute)
+	if diff := cmp.Diff(seconds(0, 1, 3, 7, 15, 31, 63, 123, 183), passTimes(p, outage, 9)); diff != "" {
+		t.Errorf("passes in an outage (-want +got):\n%s", diff)
+	}
+	p.end(epoch, result{})
+	if got := p.end(epoch, outage); got != firstDelay {
+		t.Errorf("the first failure after a success delays by %s, want %s", got, firstDelay)
+	}
+	if got := p.end(epoch, result{blocked: &provider.TerminalError{Err: errors.New("bad credentials")}}); got != time.Minute {
+		t.Errorf("a terminal error delays by %s, want the longest pause", got)
+	}
+}
+
+func TestACloudThatSaysHowLongToWaitIsObeyed(t *testing.T) {
+	p := newPacer(DefaultPeriod, DefaultMaxPeriod)
+	p.begin(epoch)
+	throttled := result{blocked: &provider.ThrottledError{RetryAfter: 90 * time.Second, Err: errors.New("quota")}}
+	if got := p.end(epoch, throttled); got != 90*time.Second {
+		t.Errorf("the next pass is due in %s, want 1m30s", got)
+	}
+	now := epoch.Add(20 * time.Second)
+	p.noted(now) // a change of a node meanwhile does not hurry the cloud
+	if got := p.early(now.Add(settle)); got != 70*time.Second-settle {
+		t.Errorf("a pass for a changed node has to wait for %s, want %s", got, 70*time.Second-settle)
+	}
+}
+
+func TestARetryComesWhenItIsDue(t *testing.T) {
+	p := newPacer(DefaultPeriod, DefaultMaxPeriod)
+	if got := p.end(epoch, result{retry: epoch.Add(2 * time.Second)}); got != 2*time.Second {
+		t.Errorf("the next pass is due in %s, want 2s", got)
+	}
+	if got := p.When(everything); got != 2*time.Second {
+		t.Errorf("the queue is told %s, want 2s", got)
+	}
+	if got := p.end(epoch, result{changed: true, retry: epoch.Add(time.Minute)}); got != DefaultPeriod {
+		t.Errorf("the next pass is due in %s, want %s", got, DefaultPeriod)
+	}
+	if got := p.end(epoch, result{partial: errors.New("no write"), retry: epoch.Add(time.Minute)}); got != firstDelay {
+		t.Errorf("the next pass is due in %s, want %s", got, firstDelay)
+	}
+}
+
+func TestABurstOfChangesIsOnePass(t *testing.T) {
+	p := newPacer(DefaultPeriod, DefaultMaxPeriod)
+	p.noted(epoch)
+	p.noted(epoch.Add(300 * time.Millisecond))
+	if got := p.early(epoch.Add(settle)); got != 300*time.Millisecond {
+		t.Errorf("a pass has to wait for %s, want 300ms: nodes still change", got)
+	}
+	if got := p.early(epoch.Add(800 * time.Millisecond)); got != 0 {
+		t.Errorf("a pass has to wait for %s, want 0: nodes are quiet", got)
+	}
+	last := epoch.Add(maxSettle - time.Millisecond)
+	p.noted(last)
+	if got := p.early(last); got != time.Millisecond {
+		t.Errorf("a pass has to wait for %s, want 1ms: it has been put off for long", got)
+	}
+	p.begin(last)
+	if got := p.early(last); got != 0 {
+		t.Errorf("a pass has to wait for %s, want 0: all changes have been seen", got)
+	}
+}
+
+// However nodes change, there are no more passes than a handful and one per period, and none is put off for longer than that.
+func TestPassesAreBoundedWhateverHappens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := newPacer(DefaultPeriod, DefaultMaxPeriod)
+		now, passes, waiting := epoch, 0, time.Time{}
+		for range rapid.IntRange(1, 200).Draw(t, "changes") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "pause")) * time.Millisecond)
+			p.noted(now)
+			if waiting.IsZero() {
+				waiting = now
+			}
+			at := now.Add(settle)
+			if p.early(at) > 0 {
+				if put := at.Sub(waiting); put > DefaultPeriod+maxSettle {
+					t.Fatalf("a change waits for %s already", put)
+				}
+				continue
+			}
+			now, waiting = at, time.Time{}
+			p.begin(now)
+			passes++
+			p.end(now, result{changed: true})
+		}
+		if most := burst + int(now.Sub(epoch)/DefaultPeriod) + 1; passes > most {
+			t.Fatalf("%d passes in %s, want %d at most", passes, now.Sub(epoch), most)
+		}
+	})
+}

@@ -1,0 +1,335 @@
+package route
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// kind is what is done to a route.
+type kind string
+
+const (
+	// remove deletes a route that nobody wants.
+	remove kind = "remove"
+	// replace changes a route in place, so that its destination is never without one.
+	replace kind = "replace"
+	// recreate deletes a route and creates its replacement at once: what is left where the cloud cannot replace. The other
+	// order is not safe: where a route's name follows from its destination or its node, deleting the old one afterwards
+	// would delete the new one.
+	recreate kind = "recreate"
+	// create makes a route to a destination that has none.
+	create kind = "create"
+)
+
+// action is one thing to do.
+type action struct {
+	kind kind
+	// old is the route to remove or replace, as the cloud listed it.
+	old *cloudprovider.Route
+	// want is the route to make; nil for remove.
+	want *want
+	// why is a clause for the log.
+	why string
+}
+
+// destination is where the route in question leads.
+func (a action) destination() destination {
+	if a.want != nil {
+		return a.want.destination
+	}
+	return destinationOf(a.old.DestinationCIDR)
+}
+
+// wanted returns the route to make, as the plugin is to be given it.
+func (a action) wanted() *cloudprovider.Route {
+	route := &cloudprovider.Route{
+		TargetNode: a.want.node, TargetNodeAddresses: slices.Clone(a.want.addresses), DestinationCIDR: a.want.cidr,
+	}
+	if a.kind == replace {
+		// In place means that all else stays, the cloud's spelling of the destination included.
+		route.Name, route.DestinationCIDR, route.EnableNodeAddresses = a.old.Name, a.old.DestinationCIDR, a.old.EnableNodeAddresses
+	}
+	return route
+}
+
+// problem is why a want is not met, or hardly so. It is also the reason of the event that says so.
+type problem string
+
+const (
+	// podCIDRConflict wants are for a destination that another node has.
+	podCIDRConflict problem = "PodCIDRConflict"
+	// routeTableFull wants find no room in the cloud's route table.
+	routeTableFull problem = "RouteTableFull"
+	// routeTableNearlyFull wants are met, by one of the last routes for which there is room.
+	routeTableNearlyFull problem = "RouteTableNearlyFull"
+	// outsideClusterCIDRs wants are met, by routes that nobody will remove.
+	outsideClusterCIDRs problem = "PodCIDROutsideClusterCIDRs"
+)
+
+// notice is something that the owner of a node has to know.
+type notice struct {
+	problem problem
+	want    want
+	message string
+}
+
+// abilities are what the provider declares about its routes.
+type abilities struct {
+	// replaces says that it can change a route in place.
+	replaces bool
+	// maxRoutes is how many routes there can be; zero means unknown.
+	maxRoutes int
+}
+
+// plan is what to do about the difference between what is desired and what is there.
+type plan struct {
+	// removals come first: they make room, and free destinations for others.
+	removals []action
+	// makes are replacements, then creations.
+	makes []action
+	// unmet are wants for which nothing can be done now; each has a notice.
+	unmet []want
+	// notices are what to tell about wants, met or not.
+	notices []notice
+	// stray are nodes of ours without pod CIDRs to which routes pointed.
+	stray []types.NodeName
+}
+
+// nearlyFull is from which share of the declared limit on a new route is worth an event, in percent.
+const nearlyFull = 90
+
+// planner holds what makePlan works on.
+type planner struct {
+	desired
+	abilities
+	routes  map[destination][]*cloudprovider.Route
+	holders map[destination]types.NodeName // the node of ours that has a destination to itself
+	settled map[*cloudprovider.Route]bool  // routes that stay, or are replaced
+	plan    plan
+}
+
+// makePlan compares what is desired with the complete list of the cluster's routes. Its result does not depend on the order
+// of that list.
+func makePlan(d desired, routes []*cloudprovider.Route, can abilities) plan {
+	p := &planner{
+		desired: d, abilities: can, routes: map[destination][]*cloudprovider.Route{},
+		holders: map[destination]types.NodeName{}, settled: map[*cloudprovider.Route]bool{},
+	}
+	// A route that is listed twice, because the pages of a list shifted, is one route.
+	sorted := slices.CompactFunc(slices.SortedFunc(slices.Values(routes), byPlace),
+		func(a, b *cloudprovider.Route) bool { return byPlace(a, b) == 0 })
+	for _, route := range sorted {
+		destination := destinationOf(route.DestinationCIDR)
+		p.routes[destination] = append(p.routes[destination], route)
+	}
+	p.assign()
+	creations := p.fulfil()
+	for _, route := range sorted {
+		if why, stale := p.stale(route); stale {
+			p.plan.removals = append(p.plan.removals, action{kind: remove, old: route, why: why})
+		}
+	}
+	p.makeRoom(len(sorted)-len(p.plan.removals), creations)
+	p.noteStrays(sorted)
+	return p.plan
+}
+
+// byPlace is a total order of routes: two that it calls equal are the same to everybody.
+func byPlace(a, b *cloudprovider.Route) int {
+	return cmp.Or(
+		cmp.Compare(a.DestinationCIDR, b.DestinationCIDR),
+		cmp.Compare(a.Name, b.Name),
+		cmp.Compare(a.TargetNode, b.TargetNode),
+	)
+}
+
+// assign gives each destination to one node and turns the others down. Pod CIDRs are unique in a sound cluster.
+func (p *planner) assign() {
+	claimants := map[destination][]want{}
+	for _, w := range p.wants {
+		claimants[w.destination] = append(claimants[w.destination], w)
+	}
+	for _, w := range p.wants {
+		winner := p.winner(w.destination, claimants[w.destination])
+		if winner == w.node {
+			p.holders[w.destination] = winner
+			continue
+		}
+		p.plan.unmet = append(p.plan.unmet, w)
+		p.tell(podCIDRConflict, w, fmt.Sprintf("The pod CIDR %s belongs to node %s, too, which has the route: "+
+			"delete one of the two nodes, so that it registers anew with a pod CIDR of its own", w.cidr, winner))
+	}
+}
+
+// winner returns the node that a destination is given to. Who has the route keeps it, because taking it away would break what
+// works; somebody else's node keeps it as well.
+func (p *planner) winner(d destination, claimants []want) types.NodeName {
+	for _, w := range claimants {
+		if slices.ContainsFunc(p.routes[d], func(r *cloudprovider.Route) bool { return r.TargetNode == w.node && !r.Blackhole }) {
+			return w.node
+		}
+	}
+	for _, route := range p.routes[d] {
+		if !route.Blackhole && p.spared(route) {
+			return route.TargetNode
+		}
+	}
+	return claimants[0].node
+}
+
+// spared reports whether a route leads to a pod CIDR of a node that is not ours, by that node.
+func (p *planner) spared(route *cloudprovider.Route) bool {
+	target, known := p.targets[route.TargetNode]
+	return known && target.standing != ours && target.claims(destinationOf(route.DestinationCIDR))
+}
+
+// fulfil decides what becomes of each want that has its destination to itself, and returns the routes to create.
+func (p *planner) fulfil() (creations []action) {
+	for i := range p.wants {
+		w := &p.wants[i]
+		if p.holders[w.destination] != w.node {
+			continue
+		}
+		if !w.destination.within(p.clusterCIDRs) {
+			p.tell(outsideClusterCIDRs, *w, fmt.Sprintf("The pod CIDR %s is not within --cluster-cidr: the route to it is made, "+
+				"but will not be removed when the node is gone", w.cidr))
+		}
+		if fitting := slices.IndexFunc(p.routes[w.destination], w.fits); fitting >= 0 {
+			p.settled[p.routes[w.destination][fitting]] = true
+			continue
+		}
+		if old := p.replaceable(*w); old != nil {
+			p.settled[old] = true
+			p.plan.makes = append(p.plan.makes, action{kind: p.replacement(), old: old, want: w, why: w.unfit(old)})
+			continue
+		}
+		creations = append(creations, action{kind: create, want: w, why: "the node has none to this pod CIDR"})
+	}
+	return creations
+}
+
+// fits reports whether a route to the want's destination is what is wanted.
+func (w want) fits(route *cloudprovider.Route) bool { return w.unfit(route) == "" }
+
+// unfit returns why a route to the want's destination is not what is wanted. Addresses count only where the provider says that
+// it looks at them, as in the reference.
+func (w want) unfit(route *cloudprovider.Route) string {
+	switch {
+	case route.Blackhole:
+		return "it drops packets"
+	case route.TargetNode != w.node:
+		return "the pod CIDR is another node's now"
+	case route.EnableNodeAddresses && !sameAddresses(route.TargetNodeAddresses, w.addresses):
+		return "the node's addresses have changed"
+	default:
+		return ""
+	}
+}
+
+// sameAddresses compares without regard to order.
+func sameAddresses(a, b []corev1.NodeAddress) bool {
+	order := func(x, y corev1.NodeAddress) int {
+		return cmp.Or(cmp.Compare(x.Type, y.Type), cmp.Compare(x.Address, y.Address))
+	}
+	return slices.Equal(slices.SortedFunc(slices.Values(a), order), slices.SortedFunc(slices.Values(b), order))
+}
+
+// replaceable returns the route that makes way for a want: first one that still delivers, if only to an old address of the
+// node, so that this one is there until its replacement is. Nil: there is none that may be touched.
+func (p *planner) replaceable(w want) *cloudprovider.Route {
+	rank := func(r *cloudprovider.Route) int {
+		switch {
+		case r.Blackhole:
+			return 2
+		case r.TargetNode != w.node:
+			return 1
+		default:
+			return 0
+		}
+	}
+	var best *cloudprovider.Route
+	for _, route := range p.routes[w.destination] {
+		if w.destination.within(p.clusterCIDRs) && !p.spared(route) && (best == nil || rank(route) < rank(best)) {
+			best = route
+		}
+	}
+	return best
+}
+
+func (p *planner) replacement() kind {
+	if p.replaces {
+		return replace
+	}
+	return recreate
+}
+
+// stale reports whether a route has to go, and why.
+func (p *planner) stale(route *cloudprovider.Route) (why string, stale bool) {
+	d := destinationOf(route.DestinationCIDR)
+	if p.settled[route] || !d.within(p.clusterCIDRs) || p.spared(route) {
+		return "", false
+	}
+	target, known := p.targets[route.TargetNode]
+	_, held := p.holders[d]
+	switch {
+	case held:
+		return "another route serves its destination", true
+	case known && target.standing == ours:
+		return "its node does not have this pod CIDR", true
+	case known:
+		return "", false
+	case route.Blackhole:
+		return "it drops packets", true
+	case p.claimedByOthers(d):
+		return "", false // whoever looks after that node may call it by another name in the cloud
+	default:
+		return "its node is gone", true
+	}
+}
+
+// claimedByOthers reports whether a node that is not ours has pods in a destination.
+func (p *planner) claimedByOthers(d destination) bool {
+	for _, target := range p.targets {
+		if target.standing != ours && slices.ContainsFunc(target.destinations, d.overlaps) {
+			return true
+		}
+	}
+	return false
+}
+
+// makeRoom plans the creations for which the cloud has room, given how many routes are there when the removals are through.
+func (p *planner) makeRoom(occupied int, creations []action) {
+	for _, creation := range creations {
+		if p.maxRoutes > 0 && occupied >= p.maxRoutes {
+			p.plan.unmet = append(p.plan.unmet, *creation.want)
+			p.tell(routeTableFull, *creation.want, fmt.Sprintf("No room for the route to %s: the cloud takes %d routes for this "+
+				"cluster, and all are in use; raise that limit or remove nodes", creation.want.cidr, p.maxRoutes))
+			continue
+		}
+		occupied++
+		p.plan.makes = append(p.plan.makes, creation)
+		if p.maxRoutes > 0 && occupied*100 > p.maxRoutes*nearlyFull {
+			p.tell(routeTableNearlyFull, *creation.want, fmt.Sprintf("The route to %s is number %d of %d that the cloud takes for "+
+				"this cluster", creation.want.cidr, occupied, p.maxRoutes))
+		}
+	}
+}
+
+// noteStrays finds the nodes of ours without pod CIDRs to which routes point.
+func (p *planner) noteStrays(routes []*cloudprovider.Route) {
+	for _, route := range routes {
+		target, known := p.targets[route.TargetNode]
+		if known && target.standing == ours && len(target.destinations) == 0 && !slices.Contains(p.plan.stray, route.TargetNode) {
+			p.plan.stray = append(p.plan.stray, route.TargetNode)
+		}
+	}
+}
+
+func (p *planner) tell(problem problem, w want, message string) {
+	p.plan.notices = append(p.plan.notices, notice{problem: problem, want: w, message: message})
+}

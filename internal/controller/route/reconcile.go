@@ -1,0 +1,190 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// reconciler makes passes: it observes, lets desired.go and plan.go decide, and has the plan carried out.
+type reconciler struct {
+	reader       client.Reader
+	clusterCIDRs []netip.Prefix
+	abilities    abilities
+	standings    *standings
+	confirmer    confirmer
+	memory       *memory
+	pacer        *pacer
+	applier      *applier
+	conditions   *conditions
+	teller       *teller
+	metrics      *metrics
+}
+
+// Reconcile makes a pass if it is time for one. It returns all that failed; the pacer knows when to try again.
+func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	if wait := r.pacer.early(time.Now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	r.pacer.begin(time.Now())
+	outcomes, ended := r.pass(ctx)
+	failures := []error{ended.blocked, ended.partial}
+	for _, outcome := range outcomes {
+		failures = append(failures, outcome.err)
+		ended.changed = ended.changed || outcome.err == nil
+	}
+	now := time.Now()
+	ended.retry = r.memory.next(now)
+	next := r.pacer.end(now, ended)
+	if err := passError(failures...); err != nil && ctx.Err() == nil { // what fails because we are told to stop is no failure
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: next}, nil
+}
+
+// pass compares all routes with all nodes and does what there is to do. It returns what became of the operations, and what else
+// went wrong.
+func (r *reconciler) pass(ctx context.Context) ([]outcome, result) {
+	r.metrics.passes.Inc()
+	busy := r.memory.underWay()
+	routes, err := r.list(ctx)
+	if err != nil {
+		return nil, result{blocked: err}
+	}
+	// Nodes are read after the routes: a route whose node is not among them has outlived it.
+	members, unclear, err := r.members(ctx)
+	if err != nil {
+		return nil, result{blocked: err}
+	}
+	wanted := desire(members, r.clusterCIDRs)
+	planned := makePlan(wanted, routes, r.abilities)
+	r.teller.tell(planned.notices)
+	admitted := r.memory.admit(planned, busy, time.Now())
+	held, unconfirmed := r.confirmer.doubtful(ctx, wanted.targets, slices.Concat(admitted.removals, admitted.makes))
+	admitted = admitted.without(held)
+	outcomes := r.applier.apply(ctx, admitted)
+	judged, missing := judge(members, wanted, planned, unmet(planned, admitted, outcomes))
+	r.metrics.missing.Set(float64(missing))
+	return outcomes, result{partial: errors.Join(unclear, unconfirmed, r.conditions.write(ctx, judged, time.Now()))}
+}
+
+// list asks the cloud for all routes of the cluster.
+func (r *reconciler) list(ctx context.Context) ([]*cloudprovider.Route, error) {
+	routes, err := r.applier.routes.ListRoutes(ctx, r.applier.clusterName)
+	if err != nil {
+		return nil, fmt.Errorf("listing the routes of cluster %q: %w", r.applier.clusterName, err)
+	}
+	for i, route := range routes {
+		if route == nil {
+			return nil, fmt.Errorf("listing the routes of cluster %q: the provider returned nothing in place %d of %d",
+				r.applier.clusterName, i, len(routes))
+		}
+	}
+	r.metrics.routes.Set(float64(len(routes)))
+	return routes, nil
+}
+
+// members reads all nodes from the cache and finds out whose they are. unclear says what could not be found out.
+func (r *reconciler) members(ctx context.Context) (members []member, unclear, err error) {
+	list := &corev1.NodeList{}
+	if err := r.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // they are not changed here
+		return nil, nil, fmt.Errorf("reading the nodes: %w", err)
+	}
+	nodes := make([]*corev1.Node, 0, len(list.Items))
+	for i := range list.Items {
+		nodes = append(nodes, &list.Items[i])
+	}
+	members, unclear = r.standings.of(ctx, nodes, time.Now())
+	return members, unclear, nil
+}
+
+// unmet returns the wants that have no route after a pass: those for which there is no plan, those that wait, and those whose
+// operations have not succeeded.
+func unmet(planned plan, admitted admission, outcomes []outcome) map[key]bool {
+	missing := map[key]bool{}
+	for _, want := range planned.unmet {
+		missing[want.key()] = true
+	}
+	for _, want := range admitted.waiting {
+		missing[want.key()] = true
+	}
+	for _, making := range admitted.makes {
+		missing[making.want.key()] = true
+	}
+	for _, outcome := range outcomes {
+		if outcome.action.want != nil && outcome.err == nil {
+			delete(missing, outcome.action.want.key())
+		}
+	}
+	return missing
+}
+
+// judge returns the nodes of ours whose condition is our business, and how many wants are unmet. As in the reference, a node
+// without pod CIDRs is none, unless routes pointed to it.
+func judge(members []member, wanted desired, planned plan, unmet map[key]bool) (judged []judgedNode, missing int) {
+	stray := map[types.NodeName]bool{}
+	for _, name := range planned.stray {
+		stray[name] = true
+	}
+	for _, member := range members {
+		name := types.NodeName(member.node.Name)
+		destinations := wanted.targets[name].destinations
+		if member.standing != ours || len(destinations) == 0 && !stray[name] {
+			continue
+		}
+		routed := len(destinations) > 0
+		for _, destination := range destinations {
+			if unmet[key{member.node.UID, destination}] {
+				routed = false
+				missing++
+			}
+		}
+		judged = append(judged, judgedNode{node: member.node, routed: routed})
+	}
+	return judged, missing
+}
+
+// failedPass is what went wrong in a pass. Its text names the first few errors only: an outage has one for each route.
+type failedPass struct{ errs []error }
+
+// maxErrors is how many errors of a pass its text names.
+const maxErrors = 5
+
+// passError joins errors; it returns nil if all are nil.
+func passError(errs ...error) error {
+	var all []error
+	for _, err := range errs {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return &failedPass{all}
+}
+
+// Error names the first errors, and how many more there are.
+func (f *failedPass) Error() string {
+	var texts []string
+	for _, err := range f.errs[:min(len(f.errs), maxErrors)] {
+		texts = append(texts, err.Error())
+	}
+	if more := len(f.errs) - maxErrors; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns all errors.
+func (f *failedPass) Unwrap() []error { return f.errs }

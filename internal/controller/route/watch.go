@@ -1,0 +1,77 @@
+package route
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// everything is the only item of the queue: a pass is over all nodes and all routes.
+var everything = reconcile.Request{}
+
+// watcher turns the watch of nodes into passes.
+type watcher struct {
+	pacer *pacer
+	rules ownership.Rules
+	queue atomic.Pointer[queue]
+}
+
+// capture is a source that keeps the queue for poke, and asks for the first pass, which comes whether there are nodes or not.
+func (w *watcher) capture(_ context.Context, q queue) error {
+	w.queue.Store(&q)
+	q.Add(everything)
+	return nil
+}
+
+// poke asks for a pass soon.
+func (w *watcher) poke() {
+	if q := w.queue.Load(); q != nil {
+		w.enqueue(*q)
+	}
+}
+
+func (w *watcher) enqueue(q queue) { q.AddAfter(everything, w.pacer.noted(time.Now())) }
+
+func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) {
+			if w.routable(e.Object) {
+				w.enqueue(q)
+			}
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+			if w.matters(e.ObjectOld, e.ObjectNew) {
+				w.enqueue(q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) {
+			if len(e.Object.Spec.PodCIDRs) > 0 {
+				w.enqueue(q)
+			}
+		},
+	}
+}
+
+// routable reports whether there may be routes to make for a node.
+func (w *watcher) routable(node *corev1.Node) bool {
+	return len(node.Spec.PodCIDRs) > 0 && !awaitsProviderID(node) && w.rules.Judge(node, nil).Verdict != ownership.Foreign
+}
+
+// matters reports whether a change of a node can change what there is to do. Heartbeats do not, and they are nearly all of the
+// changes; neither do our own writes of the condition.
+func (w *watcher) matters(before, after *corev1.Node) bool {
+	was, is := w.routable(before), w.routable(after)
+	return was != is || is && (before.UID != after.UID || before.Spec.ProviderID != after.Spec.ProviderID ||
+		!slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs) || !slices.Equal(before.Status.Addresses, after.Status.Addresses))
+}

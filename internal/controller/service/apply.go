@@ -1,0 +1,202 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// writeTimeout is the deadline of one write to the API server.
+const writeTimeout = 30 * time.Second
+
+// errNoStatus says that a plugin broke its contract.
+var errNoStatus = errors.New("the cloud provider's EnsureLoadBalancer returned neither a status nor an error")
+
+// applier carries actions out. It is built on the leader, once the plugin is initialised.
+type applier struct {
+	balancer    cloudprovider.LoadBalancer
+	client      client.Client
+	clusterName string
+	// clusterUID returns the cluster's UID, empty while it is not known.
+	clusterUID func(context.Context) types.UID
+}
+
+// result is what an action that took effect brought about.
+type result struct {
+	// status is what the plugin returned; nil if it leaves the Service to another controller.
+	status *corev1.LoadBalancerStatus
+	// missing says that there is no load balancer whose targets could be changed.
+	missing bool
+	// service is the Service after a write to the API server, nil if it is gone.
+	service *corev1.Service
+}
+
+// apply carries out one action. Its errors have the types by which reasonOf names them.
+func (a *applier) apply(ctx context.Context, act action, nodes []*corev1.Node) (result, error) {
+	switch act.verb {
+	case verbEnsure:
+		return a.ensure(ctx, act.service, nodes)
+	case verbRetarget:
+		return a.retarget(ctx, act.service, nodes)
+	case verbRemove:
+		return result{}, a.remove(ctx, act.service)
+	case verbProtect, verbPublish, verbRelease:
+		return a.write(ctx, act)
+	default:
+		return result{}, fmt.Errorf("there is no action %q", act.verb)
+	}
+}
+
+// marked returns a context that tells the provider which cluster calls.
+func (a *applier) marked(ctx context.Context) context.Context {
+	return provider.WithClusterUID(ctx, a.clusterUID(ctx))
+}
+
+func (a *applier) ensure(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (result, error) {
+	status, err := a.balancer.EnsureLoadBalancer(a.marked(ctx), a.clusterName, service, nodes)
+	switch {
+	case errors.Is(err, cloudprovider.ImplementedElsewhere):
+		return result{}, nil
+	case err != nil:
+		return result{}, fmt.Errorf("failed to ensure load balancer: %w", err)
+	case status == nil:
+		return result{}, errNoStatus
+	default:
+		return result{status: status.DeepCopy()}, nil
+	}
+}
+
+func (a *applier) retarget(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (result, error) {
+	err := a.balancer.UpdateLoadBalancer(a.marked(ctx), a.clusterName, service, nodes)
+	if err == nil || errors.Is(err, cloudprovider.ImplementedElsewhere) {
+		return result{}, nil
+	}
+	if exists, asked := a.exists(ctx, service); asked == nil && !exists {
+		return result{missing: true}, nil
+	}
+	return result{}, &retargetError{nodes: namesOf(nodes), err: err}
+}
+
+// remove deletes a load balancer. The plugin is told to do so whether or not there is one to be seen: most consist of parts, of
+// which some may be left when the load balancer itself is gone already. For the same reason an error is believed only if the
+// load balancer still exists, or if it is of the kind that says nothing: a load balancer that is gone must not hold a Service.
+func (a *applier) remove(ctx context.Context, service *corev1.Service) error {
+	err := a.balancer.EnsureLoadBalancerDeleted(a.marked(ctx), a.clusterName, service)
+	if err == nil || errors.Is(err, cloudprovider.ImplementedElsewhere) {
+		return nil
+	}
+	if !saysNothing(err) {
+		if exists, asked := a.exists(ctx, service); asked == nil && !exists {
+			logf.FromContext(ctx).Info("The load balancer is gone; what its deletion failed with does not matter", "error", err.Error())
+			return nil
+		}
+	}
+	return fmt.Errorf("failed to delete load balancer: %w", err)
+}
+
+// exists asks whether a Service has a load balancer. It changes nothing, and so waits for nobody.
+func (a *applier) exists(ctx context.Context, service *corev1.Service) (bool, error) {
+	_, exists, err := a.balancer.GetLoadBalancer(ctx, a.clusterName, service)
+	if errors.Is(err, cloudprovider.ImplementedElsewhere) || errors.Is(err, cloudprovider.InstanceNotFound) || apierrors.IsNotFound(err) {
+		return false, nil // how some plugins say that there is none
+	}
+	return exists, err
+}
+
+// write writes to the Service. All that we own of it, the finalizer included, is within reach of the subresource status, so
+// that one write takes one right and changes all of it at once. The patch names the UID: a Service that was deleted and has
+// come back under its name is not touched.
+func (a *applier) write(ctx context.Context, act action) (result, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	patch, err := patchFor(act)
+	if err != nil {
+		return result{}, fmt.Errorf("encoding the patch: %w", err)
+	}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: act.service.Namespace, Name: act.service.Name}}
+	err = a.client.Status().Patch(ctx, service, patch, client.FieldOwner(Name))
+	switch {
+	case err == nil:
+		return result{service: service}, nil
+	case apierrors.IsNotFound(err):
+		return result{}, nil
+	case cameTooLate(err):
+		return result{}, &outdatedError{err}
+	default:
+		return result{}, &writeError{fmt.Errorf("failed to %s the Service: %w", act.verb, err)}
+	}
+}
+
+// cameTooLate reports whether the API server refused a patch because the Service is not any more what it was planned for. By
+// 409 it says so itself. By 422 it says that the UID is another one's, or that a Service that is being deleted takes no
+// finalizers; refusals by admission have this code too, and name no field.
+func cameTooLate(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return apierrors.IsConflict(err)
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Field == "metadata.uid" || cause.Field == "metadata.finalizers"
+	})
+}
+
+// patchFor returns the strategic merge patch of an action, which leaves finalizers and conditions of others alone.
+func patchFor(act action) (client.Patch, error) {
+	before := &corev1.Service{Status: corev1.ServiceStatus{
+		LoadBalancer: act.service.Status.LoadBalancer, Conditions: act.service.Status.Conditions,
+	}}
+	if act.verb != verbPublish {
+		before.Finalizers = act.service.Finalizers
+	}
+	after := before.DeepCopy()
+	after.UID = act.service.UID
+	after.Status.LoadBalancer.Ingress = act.publish.ingress
+	after.Status.Conditions = withCondition(after.Status.Conditions, act.publish.ready)
+	switch act.verb {
+	case verbProtect:
+		after.Finalizers = append(after.Finalizers, Finalizer)
+	case verbRelease:
+		after.Finalizers = without(after.Finalizers, Finalizer)
+	}
+	data, err := client.StrategicMergeFrom(before).Data(after)
+	if err != nil {
+		return nil, err
+	}
+	return client.RawPatch(types.StrategicMergePatchType, data), nil
+}
+
+// withCondition replaces our condition among those of a Service; nil removes it.
+func withCondition(conditions []metav1.Condition, ready *metav1.Condition) []metav1.Condition {
+	var result []metav1.Condition
+	for _, condition := range conditions {
+		if !isReadyCondition(condition) {
+			result = append(result, condition)
+		}
+	}
+	if ready != nil {
+		result = append(result, *ready)
+	}
+	return result
+}
+
+func without(finalizers []string, removed string) []string {
+	var result []string
+	for _, finalizer := range finalizers {
+		if finalizer != removed {
+			result = append(result, finalizer)
+		}
+	}
+	return result
+}

@@ -1,0 +1,276 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	cloudprovider "k8s.io/cloud-provider"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// Name is the controller's name, as in the reference.
+const Name = "service-lb-controller"
+
+// spareWorkers are how many Services are worked on beyond those whose writes the cloud bears at once: what only reads, or
+// writes to the API server, must not wait for them.
+const spareWorkers = 7
+
+// Options are what the controller works with. Client, LiveReader, Cache, Recorder, Cloud and Inventory are required.
+type Options struct {
+	// Client reads from Cache and writes with the controller's identity.
+	Client client.Client
+	// LiveReader reads from the API server itself.
+	LiveReader client.Reader
+	// Cache delivers the watches of Services and nodes.
+	Cache cache.Cache
+	// Recorder records events on Services.
+	Recorder record.EventRecorder
+	// Cloud has the load balancers. Its calls are expected to have deadlines of their own, see package cloud.
+	Cloud cloudprovider.Interface
+	// ClusterName is the name of the cluster that the plugin gets.
+	ClusterName string
+	// Inventory knows the cloud's instances. It is asked about nodes that do not say by their provider ID whose they are.
+	Inventory *inventory.Inventory
+	// Ownership says which nodes are ours.
+	Ownership ownership.Rules
+	// Classes say which Services are ours.
+	Classes Classes
+	// Writes is how many calls that change load balancers may be under way at once. Zero: what the provider declares, or one.
+	Writes int
+	// TargetQuiet is how long the set of nodes must have been still before load balancers hear of a change, and TargetDelay how
+	// long they wait for that at most. Zero: DefaultTargetQuiet and DefaultTargetDelay.
+	TargetQuiet, TargetDelay time.Duration
+	// FirstRetry and LongestRetry bound the pause after a failure. Zero: DefaultFirstRetry and DefaultLongestRetry.
+	FirstRetry, LongestRetry time.Duration
+	// AuditPeriod is how often load balancers are compared with the cloud. Zero: DefaultAuditPeriod; negative: never.
+	AuditPeriod time.Duration
+	// AuditCalls is how many calls a minute that may cost where the cloud cannot list. Zero: DefaultAuditCalls.
+	AuditCalls int
+	// CollectLeftovers says that load balancers of this cluster that belong to no Service are deleted.
+	CollectLeftovers bool
+	// Registerer takes the metrics. Nil: they are not exported.
+	Registerer prometheus.Registerer
+	// Logger is what the controller logs to.
+	Logger logr.Logger
+}
+
+// Controller looks after the load balancers of Services. It is a controller-runtime Runnable that needs leader election and
+// warms up without.
+type Controller struct {
+	options    Options
+	inner      ctrl.Controller
+	reconciler *reconciler
+	targets    *targets
+	memory     *memory
+	metrics    *metrics
+	enqueuer   *enqueuer
+	// leftoversTurn is sent to when a place in the lane is free for leftovers.
+	leftoversTurn chan struct{}
+}
+
+// New returns a controller that has not started yet. All options that are missing are named in one error.
+func New(options Options) (*Controller, error) {
+	if err := options.complete(); err != nil {
+		return nil, err
+	}
+	metrics, memory := newMetrics(options.Registerer), newMemory()
+	targets := &targets{
+		reader: options.Client, inventory: options.Inventory, rules: options.Ownership, evidence: &ownership.Evidence{},
+		quiet: options.TargetQuiet, delay: options.TargetDelay, retry: options.FirstRetry, metrics: metrics, changed: make(chan struct{}, 1),
+	}
+	reconciler := &reconciler{
+		reader: options.Client, recorder: options.Recorder, classes: options.Classes, targets: targets, memory: memory,
+		metrics: metrics, backoff: backoff{first: options.FirstRetry, longest: options.LongestRetry},
+	}
+	c := &Controller{
+		options: options, reconciler: reconciler, targets: targets, memory: memory, metrics: metrics, enqueuer: &enqueuer{},
+		leftoversTurn: make(chan struct{}, 1),
+	}
+	reconciler.lane = newLane(options.Writes, c.wake)
+	registerCounts(options.Registerer, memory, reconciler.lane)
+	var err error
+	if c.inner, err = newInner(reconciler, options.Writes+spareWorkers, options.Logger); err != nil {
+		return nil, fmt.Errorf("building the service controller: %w", err)
+	}
+	watcher := watcher{classes: options.Classes, memory: memory, targets: targets}
+	for _, source := range []source.Source{
+		source.Kind(options.Cache, &corev1.Service{}, watcher.services()),
+		source.Kind(options.Cache, &corev1.Node{}, watcher.nodes()),
+		source.Func(c.enqueuer.capture),
+	} {
+		if err := c.inner.Watch(source); err != nil {
+			return nil, fmt.Errorf("watching services and nodes: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// newInner returns the controller-runtime controller with a priority queue that is filled before this process leads.
+func newInner(reconciler *reconciler, workers int, log logr.Logger) (ctrl.Controller, error) {
+	yes := true
+	return ctrl.NewUnmanaged(Name, ctrl.Options{
+		Reconciler:              reconciler,
+		MaxConcurrentReconciles: workers,
+		UsePriorityQueue:        &yes,
+		EnableWarmup:            &yes,
+		NeedLeaderElection:      &yes,
+		RecoverPanic:            &yes,
+		SkipNameValidation:      &yes, // that is for metrics; a test may run two in one process
+		LogConstructor: func(request *reconcile.Request) logr.Logger {
+			if request == nil {
+				return log
+			}
+			return log.WithValues("service", request.String())
+		},
+	})
+}
+
+// complete fills in defaults and returns all that is missing.
+func (o *Options) complete() error {
+	var missing []error
+	for _, required := range []struct {
+		name   string
+		absent bool
+	}{
+		{"Client", o.Client == nil},
+		{"LiveReader", o.LiveReader == nil},
+		{"Cache", o.Cache == nil},
+		{"Recorder", o.Recorder == nil},
+		{"Cloud", o.Cloud == nil},
+		{"Inventory", o.Inventory == nil},
+	} {
+		if required.absent {
+			missing = append(missing, fmt.Errorf("the service controller's option %s is required", required.name))
+		}
+	}
+	if len(missing) > 0 {
+		return errors.Join(missing...)
+	}
+	if o.Writes <= 0 {
+		o.Writes = max(provider.CapabilitiesOf(o.Cloud).LoadBalancerWrites, 1)
+	}
+	for _, duration := range []struct {
+		value *time.Duration
+		zero  time.Duration
+	}{
+		{&o.TargetQuiet, DefaultTargetQuiet},
+		{&o.TargetDelay, DefaultTargetDelay},
+		{&o.FirstRetry, DefaultFirstRetry},
+		{&o.LongestRetry, DefaultLongestRetry},
+		{&o.AuditPeriod, DefaultAuditPeriod},
+	} {
+		if *duration.value == 0 {
+			*duration.value = duration.zero
+		}
+	}
+	if o.AuditCalls <= 0 {
+		o.AuditCalls = DefaultAuditCalls
+	}
+	return nil
+}
+
+// Start works until ctx ends. With a plugin that has no load balancers it says so and does nothing, as the reference does.
+func (c *Controller) Start(ctx context.Context) error {
+	balancer, offered := c.options.Cloud.LoadBalancer()
+	if !offered || balancer == nil {
+		c.options.Logger.Info("The cloud provider has no load balancers; Services are not looked after", "provider", c.options.Cloud.ProviderName())
+		<-ctx.Done()
+		return nil
+	}
+	ctx = logf.IntoContext(ctx, c.options.Logger)
+	applier := &applier{
+		balancer: balancer, client: c.options.Client, clusterName: c.options.ClusterName, clusterUID: clusterUID(c.options.Client),
+	}
+	c.reconciler.applier = applier
+	defer c.reconciler.lane.stop()
+	auditor := c.newAuditor(applier)
+	if err := c.targets.settle(ctx); err != nil && ctx.Err() == nil {
+		c.options.Logger.Info("The set of targets is not known yet; Services wait for it", "reason", err.Error())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer cancel()
+	others.Go(func() { c.targets.run(ctx, func() { c.retarget(ctx, auditor) }) })
+	others.Go(func() { auditor.run(ctx) })
+	if routes, offered := c.options.Cloud.Routes(); offered && routes != nil && c.options.AuditPeriod > 0 {
+		looking := &strays{
+			routes: routes, clusterName: c.options.ClusterName, period: c.options.AuditPeriod, reader: c.options.Client, metrics: c.metrics,
+		}
+		others.Go(func() { looking.run(ctx) })
+	}
+	return c.inner.Start(ctx)
+}
+
+func (c *Controller) newAuditor(applier *applier) *auditor {
+	return &auditor{
+		list:   provider.CapabilitiesOf(c.options.Cloud).ListLoadBalancers,
+		period: c.options.AuditPeriod, calls: c.options.AuditCalls,
+		reader: c.options.Client, applier: applier, targets: c.targets, memory: c.memory, metrics: c.metrics,
+		enqueue: c.enqueuer.add,
+		leftovers: &collector{
+			cached: c.options.Client, live: c.options.LiveReader, applier: applier, lane: c.reconciler.lane, turn: c.leftoversTurn,
+			memory: c.memory, metrics: c.metrics, recorder: c.options.Recorder, collect: c.options.CollectLeftovers,
+		},
+	}
+}
+
+// wake has somebody try again to write to the cloud.
+func (c *Controller) wake(key types.NamespacedName, priority int) {
+	if key != leftoversTurn {
+		c.enqueuer.add(key, priority)
+		return
+	}
+	select {
+	case c.leftoversTurn <- struct{}{}:
+	default:
+	}
+}
+
+// retarget queues the load balancers whose targets are not those that they shall have.
+func (c *Controller) retarget(ctx context.Context, auditor *auditor) {
+	settled, _, err := c.targets.sets(ctx)
+	if err != nil {
+		return // the next time that they settle
+	}
+	var due []types.NamespacedName
+	for key, known := range c.memory.all() {
+		if known.made != nil && known.made.ensured && known.made.status != nil && !settled.servedBy(known.made.targets) {
+			due = append(due, key)
+		}
+	}
+	due = auditor.withoutServed(ctx, due)
+	c.metrics.beginRound(due, time.Now())
+	for _, key := range due {
+		c.enqueuer.add(key, priorityRetarget)
+	}
+}
+
+// Warmup fills the queue before this process leads, so that a new leader begins with the Services that wait.
+func (c *Controller) Warmup(ctx context.Context) error {
+	warm, ok := c.inner.(interface{ Warmup(context.Context) error })
+	if !ok {
+		return nil
+	}
+	return warm.Warmup(ctx)
+}
+
+// NeedLeaderElection says that Start runs on the leader only.
+func (c *Controller) NeedLeaderElection() bool { return true }

@@ -1,0 +1,283 @@
+package service
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+)
+
+const (
+	// Finalizer keeps a Service from vanishing before its load balancer has (KEP-980). It is put on the Service before anything
+	// is made in the cloud, and it is the reference's.
+	Finalizer = "service.kubernetes.io/load-balancer-cleanup"
+	// ConditionReady is the type of the condition on a Service that says whether its load balancer is as the Service asks. Its
+	// presence also says that this controller has taken the Service on.
+	ConditionReady = "LoadBalancerReady"
+
+	// taintToBeDeleted is put on a node by the cluster autoscaler that is about to remove it.
+	taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
+)
+
+// Classes say which Services of type LoadBalancer are ours, by their spec.loadBalancerClass (KEP-1959).
+type Classes struct {
+	// Names are the classes that are ours.
+	Names []string
+	// Default says that Services without a class are ours.
+	Default bool
+}
+
+// handles reports whether a Service of type LoadBalancer is ours.
+func (c Classes) handles(service *corev1.Service) bool {
+	if class := service.Spec.LoadBalancerClass; class != nil {
+		return slices.Contains(c.Names, *class)
+	}
+	return c.Default
+}
+
+// intent is what shall become of a Service's load balancer.
+type intent int
+
+const (
+	// leave Services are no concern of ours.
+	leave intent = iota
+	// provide Services shall have a load balancer.
+	provide
+	// withdraw Services shall lose theirs, and then the finalizer.
+	withdraw
+)
+
+// intentFor decides about a Service; nil is one that is gone. Known says that this process has made its load balancer.
+func intentFor(service *corev1.Service, classes Classes, known bool) intent {
+	switch {
+	case service == nil && known:
+		return withdraw
+	case service == nil:
+		return leave
+	case wantsBalancer(service) && service.DeletionTimestamp.IsZero() && classes.handles(service):
+		return provide
+	case known:
+		return withdraw
+	case hasFinalizer(service) && needsCleanup(service) && takenOn(service, classes):
+		return withdraw
+	default:
+		return leave
+	}
+}
+
+// needsCleanup reports whether a Service that has the finalizer must lose its load balancer.
+func needsCleanup(service *corev1.Service) bool {
+	return !service.DeletionTimestamp.IsZero() || !wantsBalancer(service)
+}
+
+// takenOn reports whether a Service that has the finalizer got it from us. The finalizer does not tell: other implementations
+// use the same one, and to take theirs away would leak what they made. A class that is ours does tell, and so does our
+// condition. A Service that has changed its type has lost its class with it, and is taken for one that had none.
+func takenOn(service *corev1.Service, classes Classes) bool {
+	if wantsBalancer(service) && classes.handles(service) || !wantsBalancer(service) && classes.Default {
+		return true
+	}
+	return slices.ContainsFunc(service.Status.Conditions, isReadyCondition)
+}
+
+func wantsBalancer(service *corev1.Service) bool {
+	return service.Spec.Type == corev1.ServiceTypeLoadBalancer
+}
+
+func hasFinalizer(service *corev1.Service) bool {
+	return slices.Contains(service.Finalizers, Finalizer)
+}
+
+// inputs are what of a Service its load balancer follows. A change of anything else is no reason to touch it.
+type inputs struct {
+	uid                   types.UID
+	annotations           map[string]string
+	class                 *string
+	ports                 []corev1.ServicePort
+	sourceRanges          []string
+	sessionAffinity       corev1.ServiceAffinity
+	sessionAffinityConfig *corev1.SessionAffinityConfig
+	loadBalancerIP        string
+	externalIPs           []string
+	externalTrafficPolicy corev1.ServiceExternalTrafficPolicy
+	healthCheckNodePort   int32
+	ipFamilies            []corev1.IPFamily
+}
+
+func inputsOf(service *corev1.Service) inputs {
+	return inputs{
+		uid:                   service.UID,
+		annotations:           service.Annotations,
+		class:                 service.Spec.LoadBalancerClass,
+		ports:                 service.Spec.Ports,
+		sourceRanges:          service.Spec.LoadBalancerSourceRanges,
+		sessionAffinity:       service.Spec.SessionAffinity,
+		sessionAffinityConfig: service.Spec.SessionAffinityConfig,
+		loadBalancerIP:        service.Spec.LoadBalancerIP,
+		externalIPs:           service.Spec.ExternalIPs,
+		externalTrafficPolicy: service.Spec.ExternalTrafficPolicy,
+		healthCheckNodePort:   service.Spec.HealthCheckNodePort,
+		ipFamilies:            service.Spec.IPFamilies,
+	}
+}
+
+// changes names what differs from before, as paths of the Service. None: nothing does.
+func (i inputs) changes(before inputs) []string {
+	equal := equality.Semantic.DeepEqual // to which nil and empty are the same
+	var changed []string
+	for _, field := range []struct {
+		path string
+		same bool
+	}{
+		{"metadata.uid", i.uid == before.uid},
+		{"metadata.annotations", equal(i.annotations, before.annotations)},
+		{"spec.loadBalancerClass", equal(i.class, before.class)},
+		{"spec.ports", equal(i.ports, before.ports)},
+		{"spec.loadBalancerSourceRanges", equal(i.sourceRanges, before.sourceRanges)},
+		{"spec.sessionAffinity", i.sessionAffinity == before.sessionAffinity},
+		{"spec.sessionAffinityConfig", equal(i.sessionAffinityConfig, before.sessionAffinityConfig)},
+		{"spec.loadBalancerIP", i.loadBalancerIP == before.loadBalancerIP},
+		{"spec.externalIPs", equal(i.externalIPs, before.externalIPs)},
+		{"spec.externalTrafficPolicy", i.externalTrafficPolicy == before.externalTrafficPolicy},
+		{"spec.healthCheckNodePort", i.healthCheckNodePort == before.healthCheckNodePort},
+		{"spec.ipFamilies", equal(i.ipFamilies, before.ipFamilies)},
+	} {
+		if !field.same {
+			changed = append(changed, field.path)
+		}
+	}
+	return changed
+}
+
+// standing is what a node is to load balancers.
+type standing int
+
+const (
+	// outside nodes are no targets: not initialised yet, or excluded by label.
+	outside standing = iota
+	// leaving nodes are about to go: deleted, or tainted by the cluster autoscaler. No set that is written holds one, but one
+	// that is a target already is not by itself a reason to write a new set (KEP-3458): its connections may end in peace, and
+	// kube-proxy's health check turns new ones away (KEP-3836).
+	leaving
+	// member nodes are targets, whether they are ready or not: that is for the health check of the load balancer to find out.
+	member
+)
+
+// standingOf judges a node that is not foreign.
+func standingOf(node *corev1.Node) standing {
+	result := member
+	if !node.DeletionTimestamp.IsZero() {
+		result = leaving
+	}
+	for i := range node.Spec.Taints {
+		switch node.Spec.Taints[i].Key {
+		case cloudproviderapi.TaintExternalCloudProvider:
+			return outside
+		case taintToBeDeleted:
+			result = leaving
+		}
+	}
+	if value, labelled := node.Labels[corev1.LabelNodeExcludeBalancers]; labelled {
+		if excluded, err := strconv.ParseBool(value); err != nil || excluded {
+			return outside
+		}
+	}
+	return result
+}
+
+// identityOf is what a plugin may know a target by. When it changes, load balancers have to hear of it.
+func identityOf(node *corev1.Node) string {
+	parts := []string{}
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP {
+			parts = append(parts, address.Address)
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(append([]string{node.Spec.ProviderID}, parts...), " ")
+}
+
+// targetSet is the set of nodes behind every load balancer. It is not changed once it is built.
+type targetSet struct {
+	// nodes are the members by name, as the plugin gets them.
+	nodes []*corev1.Node
+	// members are their identities by name.
+	members map[string]string
+	// leaving are the names of those that may stay until the next change.
+	leaving map[string]bool
+}
+
+// targetsOf builds the set from all nodes that are not foreign.
+func targetsOf(nodes []*corev1.Node) *targetSet {
+	set := &targetSet{members: map[string]string{}, leaving: map[string]bool{}}
+	for _, node := range nodes {
+		switch standingOf(node) {
+		case member:
+			set.nodes = append(set.nodes, node)
+			set.members[node.Name] = identityOf(node)
+		case leaving:
+			set.leaving[node.Name] = true
+		case outside:
+		}
+	}
+	slices.SortFunc(set.nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	return set
+}
+
+// servedBy reports whether a load balancer with the written targets, identities by name, needs no change: no member is
+// missing, and nothing else is in it but nodes that are leaving.
+func (t *targetSet) servedBy(written map[string]string) bool {
+	for name, identity := range t.members {
+		if has, found := written[name]; !found || has != identity {
+			return false
+		}
+	}
+	for name := range written {
+		if _, isMember := t.members[name]; !isMember && !t.leaving[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// sameNodes reports whether the nodes that are both written and members are known to the load balancer as they are now.
+func (t *targetSet) sameNodes(written map[string]string) bool {
+	for name, identity := range written {
+		if has, isMember := t.members[name]; isMember && has != identity {
+			return false
+		}
+	}
+	return true
+}
+
+// listedAs is servedBy for a load balancer as the cloud lists it, which knows names only. It returns what is missing and what
+// is there beyond that, in order.
+func (t *targetSet) listedAs(listed []types.NodeName) (missing, surplus []string) {
+	present := map[string]bool{}
+	for _, name := range listed {
+		present[string(name)] = true
+		if _, isMember := t.members[string(name)]; !isMember && !t.leaving[string(name)] {
+			surplus = append(surplus, string(name))
+		}
+	}
+	for name := range t.members {
+		if !present[name] {
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	slices.Sort(surplus)
+	return missing, slices.Compact(surplus)
+}
+
+func namesOf(nodes []*corev1.Node) []string {
+	names := make([]string, len(nodes))
+	for i, node := range nodes {
+		names[i] = node.Name
+	}
+	return names
+}

@@ -1,0 +1,172 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// leftoversTurn is the name under which leftovers wait in the lane. No Service has it: it has no namespace.
+var leftoversTurn = types.NamespacedName{Name: "leftovers"}
+
+// liveServices is how many Services a page of the API server's list has.
+const liveServices = 500
+
+// collector finds load balancers that belong to no Service, tells of them, and deletes them if that is wished. It acts on what
+// two comparisons in a row have found, each with a complete list of the cloud and after it one of the API server itself.
+type collector struct {
+	// cached and live read Services from the cache and from the API server.
+	cached, live client.Reader
+	applier      *applier
+	lane         *lane
+	memory       *memory
+	metrics      *metrics
+	recorder     record.EventRecorder
+	// collect says that leftovers are deleted.
+	collect bool
+	// turn is sent to when a place in the lane is free for us.
+	turn chan struct{}
+	// seen are those of the last comparison, told those that have been told of.
+	seen, told map[leftoverKey]bool
+}
+
+// leftoverKey identifies a leftover.
+type leftoverKey struct {
+	name    string
+	service types.UID
+}
+
+// sweep judges a listing of the cloud.
+func (c *collector) sweep(ctx context.Context, listed []provider.LoadBalancer) error {
+	found, err := c.find(ctx, listed)
+	if err != nil {
+		return err
+	}
+	seen, told := map[leftoverKey]bool{}, map[leftoverKey]bool{}
+	owners := map[bool]int{}
+	var errs []error
+	for _, one := range found {
+		key := leftoverKey{one.Name, one.ServiceUID}
+		seen[key] = true
+		if !c.seen[key] {
+			continue // the first time counts for nothing
+		}
+		owners[one.proven]++
+		told[key] = true
+		if !c.told[key] {
+			c.tell(ctx, one)
+		}
+		if c.collect && one.proven {
+			errs = append(errs, c.delete(ctx, one))
+		}
+	}
+	c.seen, c.told = seen, told
+	c.metrics.leftovers.WithLabelValues("this_cluster").Set(float64(owners[true]))
+	c.metrics.leftovers.WithLabelValues("unknown").Set(float64(owners[false]))
+	return errors.Join(errs...)
+}
+
+// find returns the leftovers. The API server is asked only if the cache knows of load balancers without a Service: it is the
+// cache that lags behind, if one does, and a Service that the API server does not have after the cloud was listed never had a
+// load balancer that was made later.
+func (c *collector) find(ctx context.Context, listed []provider.LoadBalancer) ([]leftover, error) {
+	cluster := c.applier.clusterUID(ctx)
+	known, err := c.uids(ctx, c.cached)
+	if err != nil || len(leftoversOf(listed, known, cluster)) == 0 {
+		return nil, err
+	}
+	live, err := c.uids(ctx, c.live)
+	if err != nil {
+		return nil, err
+	}
+	return leftoversOf(listed, live, cluster), nil
+}
+
+// uids returns the UIDs of all Services, and of those that are gone while this process is still to delete what it made for them.
+func (c *collector) uids(ctx context.Context, reader client.Reader) (map[types.UID]bool, error) {
+	uids := map[types.UID]bool{}
+	for _, known := range c.memory.all() {
+		if known.made != nil {
+			uids[known.made.service.UID] = true
+		}
+	}
+	var services metav1.PartialObjectMetadataList
+	services.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceList"))
+	if reader == c.cached {
+		return uids, c.cachedUIDs(ctx, uids)
+	}
+	next := ""
+	for {
+		if err := reader.List(ctx, &services, client.Limit(liveServices), client.Continue(next)); err != nil {
+			return nil, fmt.Errorf("listing services: %w", err)
+		}
+		for i := range services.Items {
+			uids[services.Items[i].UID] = true
+		}
+		if next = services.Continue; next == "" {
+			return uids, nil
+		}
+	}
+}
+
+// cachedUIDs adds those of the cache, which holds whole Services: to ask it for their metadata would start another watch.
+func (c *collector) cachedUIDs(ctx context.Context, uids map[types.UID]bool) error {
+	var services corev1.ServiceList
+	if err := c.cached.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+		return fmt.Errorf("listing services: %w", err)
+	}
+	for i := range services.Items {
+		uids[services.Items[i].UID] = true
+	}
+	return nil
+}
+
+// tell reports a leftover, once.
+func (c *collector) tell(ctx context.Context, one leftover) {
+	owner := "this cluster"
+	if !one.proven {
+		owner = "unknown: it carries no cluster's UID"
+	}
+	logf.FromContext(ctx).Info("A load balancer in the cloud belongs to no Service", "loadBalancer", one.Name,
+		"service", one.Service.String(), "serviceUID", one.ServiceUID, "owner", owner, "collect", c.collect && one.proven)
+	c.recorder.Event(asService(one), corev1.EventTypeWarning, EventLeftover,
+		fmt.Sprintf("The load balancer %s in the cloud was made for this Service, which does not exist any more", one.Name))
+}
+
+// delete deletes a leftover. Whether it has worked, the next listing tells.
+func (c *collector) delete(ctx context.Context, one leftover) error {
+	service := asService(one)
+	for !c.lane.enter(leftoversTurn, priorityLeftover) {
+		select {
+		case <-c.turn:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	err := c.applier.remove(ctx, service)
+	c.lane.leave()
+	if err != nil {
+		return fmt.Errorf("deleting the load balancer %s, which belongs to no Service: %w", one.Name, err)
+	}
+	c.metrics.collected.Inc()
+	c.recorder.Event(service, corev1.EventTypeNormal, EventCollected, fmt.Sprintf("Deleted the load balancer %s", one.Name))
+	logf.FromContext(ctx).Info("Deleted a load balancer that belonged to no Service", "loadBalancer", one.Name,
+		"service", one.Service.String(), "serviceUID", one.ServiceUID)
+	return nil
+}
+
+// asService is the Service that a load balancer was made for, as far as the cloud knows it.
+func asService(one leftover) *corev1.Service {
+	service := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: one.Ports}}
+	service.Namespace, service.Name, service.UID = one.Service.Namespace, one.Service.Name, one.ServiceUID
+	return service
+}

@@ -1,0 +1,324 @@
+package service
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// The reasons of the condition LoadBalancerReady. Those of failures are in failure.go.
+const (
+	// ReasonProvided goes with status True: the load balancer is as the Service asks, and its address is in the status.
+	ReasonProvided = "Provided"
+	// ReasonEnsuring is there from when the Service was taken on until the cloud has answered.
+	ReasonEnsuring = "Ensuring"
+	// ReasonNoAddress says that the cloud provider gave the load balancer no address.
+	ReasonNoAddress = "NoAddress"
+	// ReasonNoTargets says that no node may be a target.
+	ReasonNoTargets = "NoTargets"
+	// ReasonImplementedElsewhere goes with status Unknown: the cloud provider leaves the Service to another controller.
+	ReasonImplementedElsewhere = "ImplementedElsewhere"
+)
+
+// desired is what a Service shall have.
+type desired struct {
+	intent intent
+	inputs inputs
+	// settled is the set of targets that all load balancers shall have; latest is that of this moment, which may be on its way
+	// to become it. Both are nil unless the intent is provide.
+	settled, latest *targetSet
+}
+
+// made is what this process knows that it made in the cloud for a Service.
+type made struct {
+	// service is the Service as the plugin saw it last.
+	service *corev1.Service
+	inputs  inputs
+	// ensured says that the plugin's last word was success. Until then all is to be ensured again.
+	ensured bool
+	// targets are the identities, by name, of the nodes that the plugin got last.
+	targets map[string]string
+	// status is what the plugin returned. Nil if the load balancer is implemented elsewhere.
+	status *corev1.LoadBalancerStatus
+}
+
+// observed is what is known of a Service and its load balancer.
+type observed struct {
+	// service is the Service now. Nil: it is gone.
+	service *corev1.Service
+	// made is nil if this process has made nothing for the Service.
+	made *made
+	// drift says in which ways the cloud was found to differ from what was made.
+	drift []string
+	// removed says that the load balancer of this Service has been deleted already.
+	removed bool
+}
+
+// verb is what an action does.
+type verb string
+
+const (
+	// verbProtect puts the finalizer on the Service, with the condition that says what is going on.
+	verbProtect verb = "protect"
+	// verbEnsure has the plugin make the load balancer or bring it in line.
+	verbEnsure verb = "ensure"
+	// verbRetarget has the plugin change the targets.
+	verbRetarget verb = "retarget"
+	// verbPublish writes the Service's status.
+	verbPublish verb = "publish"
+	// verbRemove has the plugin delete the load balancer.
+	verbRemove verb = "remove"
+	// verbRelease takes the finalizer away, and with it what the status says of the load balancer.
+	verbRelease verb = "release"
+)
+
+// action is one call to the plugin or one write to the API server.
+type action struct {
+	verb verb
+	// service is whom it is about: for verbRemove it may be one that is gone.
+	service *corev1.Service
+	// why says in words for the log what made it necessary.
+	why []string
+	// publish is the Service's new status, for the verbs that write to the Service.
+	publish publication
+}
+
+// changesCloud reports whether the plugin is called for a change.
+func (a action) changesCloud() bool {
+	return a.verb == verbEnsure || a.verb == verbRetarget || a.verb == verbRemove
+}
+
+// publication is what a Service's status says of its load balancer.
+type publication struct {
+	ingress []corev1.LoadBalancerIngress
+	// ready is nil for no condition.
+	ready *metav1.Condition
+}
+
+// planFor returns what brings a Service and its load balancer to what is desired. What can be known only after an action, such
+// as the address, is planned after it by planning again; when there is nothing left to do, the plan is empty.
+func planFor(want desired, seen observed, now time.Time) []action {
+	var plan []action
+	if seen.made != nil && (seen.service == nil || seen.service.UID != seen.made.service.UID) {
+		// The Service vanished without our leave. One that has come back under its name is another one.
+		plan = append(plan, action{verb: verbRemove, service: seen.made.service, why: []string{"the Service is gone"}})
+		seen.made, seen.drift = nil, nil
+	}
+	if seen.service == nil {
+		return plan
+	}
+	switch want.intent {
+	case provide:
+		plan = append(plan, planProvide(want, seen, now)...)
+	case withdraw:
+		plan = append(plan, planWithdraw(seen)...)
+	case leave:
+	}
+	return plan
+}
+
+// planProvide puts the finalizer before everything that makes something in the cloud, and the status after it.
+func planProvide(want desired, seen observed, now time.Time) []action {
+	var plan []action
+	if !hasFinalizer(seen.service) {
+		announced := publication{ingress: seen.service.Status.LoadBalancer.Ingress, ready: conditionOf(seen.service)}
+		if announced.ready == nil {
+			announced.ready = transition(nil, metav1.ConditionFalse, ReasonEnsuring, "The load balancer is being created", now)
+		}
+		plan = append(plan, action{verb: verbProtect, service: seen.service, publish: announced})
+	}
+	if why := reasonsToEnsure(want, seen); len(why) > 0 {
+		return append(plan, action{verb: verbEnsure, service: seen.service, why: why})
+	}
+	if !want.settled.servedBy(seen.made.targets) && !want.latest.servedBy(seen.made.targets) && seen.made.status != nil {
+		return append(plan, action{verb: verbRetarget, service: seen.service, why: []string{"the set of nodes has changed"}})
+	}
+	shown := publicationFor(seen.service, seen.made, now)
+	if len(plan) == 0 && !shown.equal(publication{seen.service.Status.LoadBalancer.Ingress, conditionOf(seen.service)}) {
+		plan = append(plan, action{verb: verbPublish, service: seen.service, publish: shown})
+	}
+	return plan
+}
+
+// reasonsToEnsure says why the plugin has to look at the whole load balancer. None: it need not.
+func reasonsToEnsure(want desired, seen observed) []string {
+	switch {
+	case seen.made == nil:
+		return []string{"this process has not ensured it yet"}
+	case !seen.made.ensured:
+		return []string{"the last attempt failed"}
+	case len(seen.drift) > 0:
+		return seen.drift
+	default:
+		return want.inputs.changes(seen.made.inputs)
+	}
+}
+
+// planWithdraw deletes the load balancer before it lets go of the Service.
+func planWithdraw(seen observed) []action {
+	var plan []action
+	if !seen.removed {
+		plan = append(plan, action{verb: verbRemove, service: seen.service, why: reasonsToWithdraw(seen.service)})
+	}
+	if hasFinalizer(seen.service) || conditionOf(seen.service) != nil || len(seen.service.Status.LoadBalancer.Ingress) > 0 {
+		plan = append(plan, action{verb: verbRelease, service: seen.service})
+	}
+	return plan
+}
+
+func reasonsToWithdraw(service *corev1.Service) []string {
+	switch {
+	case !service.DeletionTimestamp.IsZero():
+		return []string{"the Service is being deleted"}
+	case !wantsBalancer(service):
+		return []string{fmt.Sprintf("the Service has become one of type %s", service.Spec.Type)}
+	default:
+		return []string{"the Service has a load balancer class that is not ours"}
+	}
+}
+
+// publicationFor is what a Service shows of a load balancer that was ensured.
+func publicationFor(service *corev1.Service, made *made, now time.Time) publication {
+	current := conditionOf(service)
+	if made.status == nil {
+		return publication{service.Status.LoadBalancer.Ingress, transition(current, metav1.ConditionUnknown, ReasonImplementedElsewhere,
+			"The cloud provider leaves this Service to another controller", now)}
+	}
+	status, reason, message := metav1.ConditionTrue, ReasonProvided, "The load balancer is as the Service asks"
+	switch {
+	case len(made.status.Ingress) == 0:
+		status, reason = metav1.ConditionFalse, ReasonNoAddress
+		message = "The cloud provider made the load balancer and gave it no address"
+	case len(made.targets) == 0:
+		status, reason = metav1.ConditionFalse, ReasonNoTargets
+		message = "No node may be a target: a node must be initialised, ours, and not labelled " + corev1.LabelNodeExcludeBalancers
+	}
+	return publication{normalised(made.status.Ingress), transition(current, status, reason, message, now)}
+}
+
+// equal compares what a Service would show, whenever it began to.
+func (p publication) equal(other publication) bool {
+	return equality.Semantic.DeepEqual(normalised(p.ingress), normalised(other.ingress)) && sameCondition(p.ready, other.ready)
+}
+
+func sameCondition(a, b *metav1.Condition) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
+}
+
+// normalised fills in what the API server defaults: an address without ipMode is one of a VIP (KEP-1860).
+func normalised(ingress []corev1.LoadBalancerIngress) []corev1.LoadBalancerIngress {
+	result := make([]corev1.LoadBalancerIngress, 0, len(ingress))
+	for _, entry := range ingress {
+		if entry.IP != "" && entry.IPMode == nil {
+			mode := corev1.LoadBalancerIPModeVIP
+			entry.IPMode = &mode
+		}
+		result = append(result, entry)
+	}
+	return result
+}
+
+// conditionOf returns the condition LoadBalancerReady of a Service, nil if it has none.
+func conditionOf(service *corev1.Service) *metav1.Condition {
+	if at := slices.IndexFunc(service.Status.Conditions, isReadyCondition); at >= 0 {
+		return &service.Status.Conditions[at]
+	}
+	return nil
+}
+
+func isReadyCondition(condition metav1.Condition) bool { return condition.Type == ConditionReady }
+
+// transition returns the condition after current, which may be nil.
+func transition(current *metav1.Condition, status metav1.ConditionStatus, reason, message string, now time.Time) *metav1.Condition {
+	next := &metav1.Condition{
+		Type: ConditionReady, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+	}
+	if current != nil && current.Status == status {
+		next.LastTransitionTime = current.LastTransitionTime
+	}
+	return next
+}
+
+// differences compares a load balancer as the cloud lists it with what was made, as far as the list says, and its targets with
+// those it shall have; nil for those that it is about to get. ClusterUID is what it shall be marked with, empty where the
+// provider marks none. None: they agree.
+func differences(made *made, targets *targetSet, listed provider.LoadBalancer, clusterUID types.UID) []string {
+	var differ []string
+	if clusterUID != "" && listed.ClusterUID != clusterUID {
+		differ = append(differ, "it does not carry the UID of this cluster")
+	}
+	if !equality.Semantic.DeepEqual(normalised(listed.Status.Ingress), normalised(made.status.Ingress)) {
+		differ = append(differ, "its addresses have changed in the cloud")
+	}
+	if listed.Ports != nil && !slices.Equal(listeners(listed.Ports), listeners(made.inputs.ports)) {
+		differ = append(differ, "its listeners have changed in the cloud")
+	}
+	if listed.Targets != nil && targets != nil {
+		missing, surplus := targets.listedAs(listed.Targets)
+		if len(missing) > 0 {
+			differ = append(differ, "in the cloud it lacks the targets "+shortList(missing))
+		}
+		if len(surplus) > 0 {
+			differ = append(differ, "in the cloud it has the wrong targets "+shortList(surplus))
+		}
+	}
+	return differ
+}
+
+// markOf returns the cluster's UID if any load balancer is marked with it, which says that the provider marks them.
+func markOf(listed []provider.LoadBalancer, clusterUID types.UID) types.UID {
+	if slices.ContainsFunc(listed, func(balancer provider.LoadBalancer) bool { return balancer.ClusterUID == clusterUID }) {
+		return clusterUID
+	}
+	return ""
+}
+
+// listeners are the ports of a load balancer in an order of their own.
+func listeners(ports []corev1.ServicePort) []string {
+	result := []string{}
+	for _, port := range ports {
+		result = append(result, fmt.Sprintf("%s %d to %d", port.Protocol, port.Port, port.NodePort))
+	}
+	slices.Sort(result)
+	return result
+}
+
+// shortList shows the first few of many names.
+func shortList(names []string) string {
+	const shown = 5
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+}
+
+// leftover is a load balancer in the cloud that belongs to no Service.
+type leftover struct {
+	provider.LoadBalancer
+	// proven says that it is this cluster's. One that is not proven may be another cluster's of the same name.
+	proven bool
+}
+
+// leftoversOf returns the load balancers whose Service does not exist and that do not say that they belong to another cluster.
+// Live holds the UIDs of all Services, listed after the cloud was.
+func leftoversOf(listed []provider.LoadBalancer, live map[types.UID]bool, clusterUID types.UID) []leftover {
+	var found []leftover
+	for _, balancer := range listed {
+		if balancer.ServiceUID == "" || live[balancer.ServiceUID] || (balancer.ClusterUID != "" && balancer.ClusterUID != clusterUID) {
+			continue
+		}
+		found = append(found, leftover{balancer, clusterUID != "" && balancer.ClusterUID == clusterUID})
+	}
+	return found
+}

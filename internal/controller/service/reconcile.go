@@ -1,0 +1,225 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// The places in the queue and in the lane. Whoever waits for something comes before what is merely looked after.
+const (
+	priorityRemove   = 100
+	priorityNew      = 80
+	priorityChange   = 60
+	priorityRetarget = 40
+	priorityRepair   = 20
+	priorityRefresh  = handler.LowPriority
+	priorityLeftover = priorityRefresh - 1
+)
+
+// maxRounds is how often a pass plans. Two rounds make a load balancer and publish its address; the third finds nothing to do.
+const maxRounds = 5
+
+// errParked ends a pass that has to wait for other writes to the cloud. It is made again when its turn comes.
+var errParked = errors.New("other writes to the cloud come first")
+
+// errNoEnd says that planning over the result of a plan goes on for ever. It would be a defect of this package.
+var errNoEnd = errors.New("the Service is not as planned after the plan was carried out")
+
+// reconciler makes passes over Services: it collects what is known, lets desired.go and plan.go decide, and has the plan
+// carried out.
+type reconciler struct {
+	reader   client.Reader
+	recorder record.EventRecorder
+	classes  Classes
+	targets  *targets
+	memory   *memory
+	metrics  *metrics
+	backoff  backoff
+	applier  *applier
+	lane     *lane
+}
+
+// pass is one pass over a Service.
+type pass struct {
+	key     types.NamespacedName
+	service *corev1.Service // as it is now; nil if it is gone
+	want    desired
+	seen    observed
+	// announced says that the events of an ensuring are worth it: something changes for the Service.
+	announced bool
+}
+
+// Reconcile makes one pass over the Service of a name. It only returns an error that has to do with neither the Service nor the
+// cloud; all others are told to the Service, and retried, by settle.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	defer r.lane.ended(request.NamespacedName)
+	p, wait, err := r.begin(ctx, request.NamespacedName)
+	if err != nil || wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, err
+	}
+	err = r.run(ctx, p)
+	return r.settle(ctx, p, err), nil
+}
+
+// begin collects what is known, and returns how long to wait if the same has failed a short while ago.
+func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass, time.Duration, error) {
+	service := &corev1.Service{}
+	if err := r.reader.Get(ctx, key, service); apierrors.IsNotFound(err) {
+		service = nil
+	} else if err != nil {
+		return nil, 0, fmt.Errorf("reading service %s: %w", key, err)
+	}
+	known, _ := r.memory.recall(key)
+	p := &pass{key: key, service: known.newest(service)}
+	if known.written != nil && p.service == service { // the cache has caught up with our own writes
+		r.memory.change(key, func(known *remembered) { known.written = nil })
+	}
+	p.want.intent = intentFor(p.service, r.classes, known.knows(p.service))
+	if p.service != nil {
+		p.want.inputs = inputsOf(p.service)
+	}
+	return p, known.held(p.want.intent, p.want.inputs, time.Now()), nil
+}
+
+// run plans and applies until there is nothing left to do.
+func (r *reconciler) run(ctx context.Context, p *pass) error {
+	for range maxRounds {
+		if err := r.look(ctx, p); err != nil {
+			return err
+		}
+		plan := planFor(p.want, p.seen, time.Now())
+		if len(plan) == 0 {
+			return nil
+		}
+		if err := r.carryOut(ctx, p, plan); err != nil {
+			return err
+		}
+	}
+	return errNoEnd
+}
+
+// carryOut acts in order. It stops early when the Service turns out to be gone, which asks for another plan.
+func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) error {
+	existed := p.service != nil
+	for _, act := range plan {
+		if p.service != nil && act.service.UID == p.service.UID {
+			act.service = p.service // as the actions before this one have left it
+		}
+		if err := r.act(ctx, p, act); err != nil {
+			return err
+		}
+		if existed && p.service == nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// look brings what is desired and what is known up to date.
+func (r *reconciler) look(ctx context.Context, p *pass) (err error) {
+	known, _ := r.memory.recall(p.key)
+	p.want.intent = intentFor(p.service, r.classes, known.knows(p.service))
+	p.seen = observed{
+		service: p.service, made: known.made, drift: known.drift,
+		removed: p.service != nil && known.removed != "" && known.removed == p.service.UID,
+	}
+	if p.want.intent != provide {
+		return nil
+	}
+	p.want.settled, p.want.latest, err = r.targets.sets(ctx)
+	return err
+}
+
+// act carries out one action and remembers what it brought about.
+func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
+	if act.changesCloud() {
+		if !r.lane.enter(p.key, priorityFor(p, act)) {
+			return errParked
+		}
+		defer r.lane.leave()
+	}
+	r.before(ctx, p, act)
+	var nodes []*corev1.Node
+	if p.want.latest != nil {
+		nodes = p.want.latest.nodes
+	}
+	began := time.Now()
+	done, err := r.applier.apply(ctx, act, nodes)
+	if err == nil {
+		r.remember(p, act, done)
+	} else if wait, ok := provider.RetryAfter(err); ok && act.changesCloud() {
+		r.lane.hold(wait)
+	}
+	r.after(ctx, p, act, done, err, time.Since(began))
+	return err
+}
+
+// remember keeps what an action brought about.
+func (r *reconciler) remember(p *pass, act action, done result) {
+	r.memory.change(p.key, func(known *remembered) {
+		switch act.verb {
+		case verbEnsure:
+			known.made = &made{service: act.service, inputs: inputsOf(act.service), ensured: true,
+				targets: p.want.latest.members, status: done.status}
+			known.madeAt, known.drift = time.Now(), nil
+		case verbRetarget:
+			changed := *known.made
+			changed.service, changed.targets, changed.ensured = act.service, p.want.latest.members, !done.missing
+			known.made, known.madeAt = &changed, time.Now()
+		case verbRemove:
+			known.made, known.drift = nil, nil
+			if p.service != nil && act.service.UID == p.service.UID {
+				known.removed = act.service.UID
+			}
+		case verbProtect, verbPublish, verbRelease:
+			known.written = done.service
+		}
+	})
+	switch act.verb {
+	case verbProtect, verbPublish, verbRelease:
+		p.service = done.service
+	case verbEnsure, verbRetarget, verbRemove:
+	}
+}
+
+// attempted notes, before the plugin is called, that there may be something in the cloud from now on.
+func (r *reconciler) attempted(p *pass, act action) {
+	r.memory.change(p.key, func(known *remembered) {
+		attempt := &made{service: act.service, inputs: inputsOf(act.service)}
+		if known.made != nil && known.made.service.UID == act.service.UID {
+			attempt.targets, attempt.status = known.made.targets, known.made.status
+		}
+		known.made = attempt
+		known.removed = ""
+	})
+}
+
+// priorityFor is how urgent an action is to the Service.
+func priorityFor(p *pass, act action) int {
+	switch {
+	case act.verb == verbRemove:
+		return priorityRemove
+	case len(act.service.Status.LoadBalancer.Ingress) == 0:
+		return priorityNew
+	case act.verb == verbRetarget:
+		return priorityRetarget
+	case p.seen.made == nil:
+		return priorityRefresh
+	case len(p.seen.drift) > 0:
+		return priorityRepair
+	default:
+		return priorityChange
+	}
+}

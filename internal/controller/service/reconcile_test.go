@@ -1,0 +1,84 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// A refusal for quota is everybody's: as long as the cloud asks, nobody else is sent to get another.
+func TestAThrottledCloudIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 2, func(e *engine) {
+			e.cloud.chance = func(operation string) (time.Duration, error) {
+				if operation == "ensure" && e.cloud.count("ensure") == 1 {
+					return 0, &provider.ThrottledError{RetryAfter: time.Minute, Err: errors.New("slow down")}
+				}
+				return time.Second, nil
+			}
+		})
+		defer e.stop()
+		synctest.Wait() // the set of nodes is known
+		const services = 6
+		for i := range services {
+			e.addService(serviceWith(named(fmt.Sprintf("s%d", i))))
+			synctest.Wait()
+		}
+		time.Sleep(50 * time.Second)
+		if n := e.cloud.count("ensure"); n != 1 {
+			t.Errorf("the cloud was called %d times although it asked for a minute", n)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := e.cloud.count("ensure"); n != services+1 {
+			t.Errorf("%d calls for %d Services after one refusal", n, services)
+		}
+		if err := e.mismatch(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A Service that goes on failing tells so the first time, when the reason changes, and now and then; its pause doubles.
+func TestFailuresAreToldSparingly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var calls []time.Duration
+		e := startEngine(t, 1, func(e *engine) {
+			e.cloud.chance = func(string) (time.Duration, error) {
+				calls = append(calls, time.Since(began))
+				// The message is another one each time, as with clouds that number their requests.
+				return 0, fmt.Errorf("request %d failed", len(calls))
+			}
+		})
+		synctest.Wait() // the set of nodes is known
+		e.addService(serviceWith())
+		time.Sleep(4 * time.Minute)
+		want := []time.Duration{0, 5, 15, 35, 75, 155}
+		for i := range want {
+			want[i] *= time.Second
+		}
+		e.stop()
+		if diff := cmp.Diff(want, calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		failed := 0
+		for range len(e.events.Events) {
+			if strings.Contains(<-e.events.Events, EventSyncFailed) {
+				failed++
+			}
+		}
+		if failed != 1 {
+			t.Errorf("%d events of the failure, want 1", failed)
+		}
+		if e.cluster.patches != 2 {
+			t.Errorf("%d writes to the Service, want the finalizer and the failure", e.cluster.patches)
+		}
+	})
+}

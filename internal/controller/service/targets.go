@@ -1,0 +1,293 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+const (
+	// DefaultTargetQuiet is how long the set of nodes must have been still before load balancers hear of a change.
+	DefaultTargetQuiet = 2 * time.Second
+	// DefaultTargetDelay is how long load balancers wait at most for the set of nodes to be still.
+	DefaultTargetDelay = 15 * time.Second
+
+	// provenFor is how long the cloud's word that a node is not one of its own is believed.
+	provenFor = 10 * time.Minute
+)
+
+// targets keeps the set of nodes that is behind every load balancer. There are two: the latest, which follows every change at
+// once, and the settled one, which follows a burst of changes when it is over. Load balancers are compared with the settled
+// one, so that a burst is one change for each of them.
+type targets struct {
+	reader    client.Reader
+	inventory *inventory.Inventory
+	rules     ownership.Rules
+	evidence  *ownership.Evidence
+	quiet     time.Duration
+	delay     time.Duration
+	// retry is the pause after the set could not be determined.
+	retry   time.Duration
+	metrics *metrics
+	// changed has room for one: something has changed since it was last received from.
+	changed chan struct{}
+
+	mu         sync.Mutex
+	generation uint64 // grows with every change that may matter
+	memo       *targetSet
+	memoOf     uint64 // the generation that memo was built from
+	settled    *targetSet
+	verdicts   map[types.UID]verdict
+}
+
+// verdict is what the cloud said of a node whose owner cannot be told by its provider ID.
+type verdict struct {
+	providerID string
+	ours       bool
+	at         time.Time
+}
+
+// errNoTargetsYet says that no set of targets has been determined so far.
+var errNoTargetsYet = errors.New("the nodes are being looked up")
+
+// note takes notice of a node that came, went or changed.
+func (t *targets) note() {
+	t.mu.Lock()
+	t.generation++
+	t.mu.Unlock()
+	select {
+	case t.changed <- struct{}{}:
+	default:
+	}
+}
+
+// matters reports whether a change of a node can change the set. Heartbeats do not.
+func (t *targets) matters(before, after *corev1.Node) bool {
+	return before.UID != after.UID || standingOf(before) != standingOf(after) || identityOf(before) != identityOf(after) ||
+		t.judge(before).Verdict != t.judge(after).Verdict
+}
+
+func (t *targets) judge(node *corev1.Node) ownership.Judgement {
+	return t.rules.Judge(node, t.evidence.Proven)
+}
+
+// sets returns the settled set and the latest one. The error is a *targetsError.
+func (t *targets) sets(ctx context.Context) (settled, latest *targetSet, err error) {
+	latest, err = t.latest(ctx)
+	t.mu.Lock()
+	settled = t.settled
+	t.mu.Unlock()
+	if err == nil && settled == nil {
+		err = errNoTargetsYet
+	}
+	if err != nil {
+		return nil, nil, &targetsError{err}
+	}
+	return settled, latest, nil
+}
+
+// latest returns the set of this moment. It is complete or an error: a set that lacks a node would take it out of every load
+// balancer.
+func (t *targets) latest(ctx context.Context) (*targetSet, error) {
+	t.mu.Lock()
+	generation, memo := t.generation, t.memo
+	fresh := memo != nil && t.memoOf == generation
+	t.mu.Unlock()
+	if fresh {
+		return memo, nil
+	}
+	var list corev1.NodeList
+	if err := t.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // the nodes are only read
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	nodes, err := t.ours(ctx, list.Items)
+	if err != nil {
+		return nil, err
+	}
+	set := targetsOf(nodes)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.memo == nil || t.memoOf <= generation {
+		t.memo, t.memoOf = set, generation
+	}
+	return set, nil
+}
+
+// ours returns the nodes that are not foreign. Those of which that cannot be told are asked for, once for each.
+func (t *targets) ours(ctx context.Context, all []corev1.Node) ([]*corev1.Node, error) {
+	var ours, unproven []*corev1.Node
+	for i := range all {
+		node := &all[i]
+		if standingOf(node) == outside {
+			continue
+		}
+		switch t.judge(node).Verdict {
+		case ownership.Ours:
+			ours = append(ours, node)
+		case ownership.Unproven:
+			unproven = append(unproven, node)
+		case ownership.Foreign:
+		}
+	}
+	if len(unproven) == 0 || t.inventory.Supported() != nil {
+		// A plugin that cannot be asked for instances gets all nodes that are not foreign for certain, as in the reference.
+		return append(ours, unproven...), nil
+	}
+	proven, err := t.prove(ctx, unproven)
+	return append(ours, proven...), err
+}
+
+// prove asks the cloud whose nodes these are, as far as it has not said so lately.
+func (t *targets) prove(ctx context.Context, nodes []*corev1.Node) ([]*corev1.Node, error) {
+	now := time.Now()
+	proven, unknown := t.recall(nodes, now)
+	var errs []error
+	t.inventory.LookupEach(ctx, unknown, provenFor, func(node *corev1.Node, seen inventory.Observation, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("whether node %q is one of this cloud's: %w", node.Name, err))
+			return
+		}
+		judgement := t.judge(node)
+		said := verdict{node.Spec.ProviderID, seen.Status == inventory.Found && judgement.ProvenBy(seen.Answered), now}
+		if said.ours {
+			proven = append(proven, node)
+			if seen.Answered == node.Spec.ProviderID {
+				t.evidence.Record(seen.Answered)
+			}
+		}
+		t.mu.Lock()
+		t.verdicts[node.UID] = said
+		t.mu.Unlock()
+	})
+	return proven, errors.Join(errs...)
+}
+
+// recall returns the nodes that the cloud has said to be its own, and those about which it has to be asked. What was said of
+// nodes that are not among these is forgotten.
+func (t *targets) recall(nodes []*corev1.Node, now time.Time) (proven, unknown []*corev1.Node) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kept := map[types.UID]verdict{}
+	for _, node := range nodes {
+		said, found := t.verdicts[node.UID]
+		if !found || said.providerID != node.Spec.ProviderID || (!said.ours && now.Sub(said.at) >= provenFor) {
+			unknown = append(unknown, node)
+			continue
+		}
+		kept[node.UID] = said
+		if said.ours {
+			proven = append(proven, node)
+		}
+	}
+	t.verdicts = kept
+	return proven, unknown
+}
+
+// settle makes the latest set the settled one.
+func (t *targets) settle(ctx context.Context) error {
+	latest, err := t.latest(ctx)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	before := t.settled
+	t.settled = latest
+	t.mu.Unlock()
+	t.metrics.targets.Set(float64(len(latest.members)))
+	if before == nil {
+		return nil
+	}
+	if added, removed := difference(before, latest); len(added)+len(removed) > 0 {
+		logf.FromContext(ctx).Info("The set of targets has changed", "targets", len(latest.members),
+			"added", len(added), "removed", len(removed), "addedNodes", shortList(added), "removedNodes", shortList(removed))
+	}
+	return nil
+}
+
+// run follows the nodes until ctx ends, and calls back whenever they have settled.
+func (t *targets) run(ctx context.Context, settled func()) {
+	failing := false
+	for {
+		err := t.settle(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failing:
+			logf.FromContext(ctx).Error(err, "Could not determine the set of targets; trying again", "interval", t.retry.String())
+		case err == nil && failing:
+			logf.FromContext(ctx).Info("The set of targets could be determined again")
+		}
+		failing = err != nil
+		if !failing {
+			settled()
+		}
+		if !t.await(ctx, failing) {
+			return
+		}
+	}
+}
+
+// await returns when it is time to settle again: after a change that was followed by a quiet time or that is old enough, and
+// when there is a question to ask again. It returns false when ctx ends.
+func (t *targets) await(ctx context.Context, failing bool) bool {
+	again := provenFor
+	if failing {
+		again = t.retry
+	}
+	select {
+	case <-t.changed:
+	case <-time.After(again):
+		t.expire()
+		return true
+	case <-ctx.Done():
+		return false
+	}
+	oldEnough := time.After(t.delay)
+	for {
+		select {
+		case <-t.changed:
+		case <-time.After(t.quiet):
+			return true
+		case <-oldEnough:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// expire has the next set built anew, with the cloud asked again about the nodes that it did not know.
+func (t *targets) expire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.generation++
+}
+
+// difference returns the names that are in one set and not in the other, and those whose identity differs in both.
+func difference(before, after *targetSet) (added, removed []string) {
+	for name, identity := range after.members {
+		if has, found := before.members[name]; !found || has != identity {
+			added = append(added, name)
+		}
+	}
+	for name, identity := range before.members {
+		if has, found := after.members[name]; !found || has != identity {
+			removed = append(removed, name)
+		}
+	}
+	slices.Sort(added)
+	slices.Sort(removed)
+	return added, removed
+}

@@ -1,0 +1,255 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+func named(name string) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Name, s.UID = name, types.UID("uid-"+name) }
+}
+
+// A burst of changes is one call for each load balancer.
+func TestABurstIsOneUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 4)
+		defer e.stop()
+		const services, nodes = 30, 200
+		for i := range services {
+			e.addService(serviceWith(named(fmt.Sprintf("s%d", i))))
+		}
+		time.Sleep(time.Minute)
+		if got := e.cloud.count("ensure"); got != services {
+			t.Errorf("%d load balancers were ensured, want %d", got, services)
+		}
+		for i := range nodes {
+			e.changeNode(fmt.Sprintf("n%d", i), nodeWith(fmt.Sprintf("n%d", i)))
+			time.Sleep(20 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		if err := e.mismatch(); err != nil {
+			t.Error(err)
+		}
+		if ensured, updated := e.cloud.count("ensure"), e.cloud.count("update"); ensured != services || updated != services {
+			t.Errorf("%d ensured and %d updated, want %d each", ensured, updated, services)
+		}
+	})
+}
+
+// Changes that never come to rest do not keep load balancers waiting for ever, and do not make each change a call.
+func TestTheDelayIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		e.addService(serviceWith())
+		time.Sleep(time.Minute)
+		began := time.Now()
+		const changes = 100
+		for i := range changes {
+			name := fmt.Sprintf("n%d", i)
+			e.changeNode(name, nodeWith(name))
+			time.Sleep(time.Second)
+			if !e.cloud.has("uid-1", "n0") && time.Since(began) > DefaultTargetDelay+time.Second {
+				t.Fatalf("the first node is no target after %s", time.Since(began))
+			}
+		}
+		time.Sleep(time.Minute)
+		most := int(time.Since(began)/DefaultTargetDelay) + 1
+		if got := e.cloud.count("update"); got > most {
+			t.Errorf("%d updates in %s, want at most %d", got, time.Since(began), most)
+		}
+		if err := e.mismatch(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Some clouds put machines behind load balancers by themselves. Where a list says that they have, nothing is updated; where a node
+// has become another machine under its name, the list of names does not tell, and all is.
+func TestWhatTheCloudHasAlreadyIsNotUpdated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const services = 5
+		lists := 0
+		e := startEngine(t, 1, func(e *engine) {
+			e.cloud.list = func(context.Context, string) ([]provider.LoadBalancer, error) {
+				lists++
+				must, _ := e.expected()
+				e.cloud.mu.Lock()
+				defer e.cloud.mu.Unlock()
+				var listed []provider.LoadBalancer
+				for uid := range e.cloud.balancer {
+					listed = append(listed, provider.LoadBalancer{ServiceUID: uid, Status: *memoryStatus(), Targets: namesIn(must)})
+				}
+				return listed, nil
+			}
+		})
+		defer e.stop()
+		for i := range services {
+			e.addService(serviceWith(named(fmt.Sprintf("s%d", i))))
+		}
+		e.changeNode("a", nodeWith("a"))
+		time.Sleep(time.Minute)
+		e.changeNode("b", nodeWith("b"))
+		time.Sleep(time.Minute)
+		if updated := e.cloud.count("update"); updated != 0 {
+			t.Errorf("%d updates although the cloud had done it all", updated)
+		}
+		if lists == 0 || lists > 2 {
+			t.Errorf("%d lists for two changes", lists)
+		}
+		e.changeNode("b", nodeWith("b", identified("sim://another")))
+		time.Sleep(time.Minute)
+		if updated := e.cloud.count("update"); updated != services {
+			t.Errorf("%d updates for another machine, want %d", updated, services)
+		}
+	})
+}
+
+func namesIn(set map[string]string) []types.NodeName {
+	names := []types.NodeName{}
+	for name := range set {
+		names = append(names, types.NodeName(name))
+	}
+	return names
+}
+
+// An update fails, though it took effect, and before it is tried again all is as it was before. The load balancer is not.
+func TestAnUpdateWhoseAnswerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		e.changeNode("a", nodeWith("a"))
+		e.addService(serviceWith())
+		time.Sleep(time.Minute)
+		e.cloud.mu.Lock()
+		e.cloud.chance = func(operation string) (time.Duration, error) {
+			if operation == "update" {
+				return 0, errLost
+			}
+			return 0, nil
+		}
+		e.cloud.mu.Unlock()
+		e.changeNode("b", nodeWith("b"))
+		time.Sleep(DefaultTargetQuiet + time.Second)
+		if !e.cloud.has("uid-1", "b") || e.cloud.count("update") != 1 {
+			t.Fatal("the update had no effect")
+		}
+		e.changeNode("b", nil)
+		time.Sleep(time.Minute)
+		if err := e.mismatch(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// errTransient is an error that a cloud returns now and then.
+var errTransient = errors.New("the cloud has hiccups")
+
+// No backend is ever missed: whatever happens to nodes and whatever the cloud fails with, in the end every load balancer has
+// exactly the nodes that the dumb model says.
+func TestNoBackendIsMissed(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		writes := rapid.IntRange(1, 3).Draw(rt, "writes")
+		seed := rapid.Uint64().Draw(rt, "seed")
+		steps := rapid.IntRange(1, 60).Draw(rt, "steps")
+		synctest.Test(t, func(t *testing.T) {
+			e := startEngine(t, writes)
+			defer e.stop()
+			heal := e.cloud.misbehave(seed)
+			chance := rand.New(rand.NewPCG(seed, 1))
+			for step := range steps {
+				e.randomStep(chance, step)
+				if chance.IntN(3) == 0 {
+					time.Sleep(time.Duration(chance.IntN(20000)) * time.Millisecond)
+				}
+			}
+			heal()
+			time.Sleep(time.Hour)
+			if err := e.mismatch(); err != nil {
+				rt.Fatal(err)
+			}
+			calls := e.cloud.count("ensure") + e.cloud.count("update")
+			time.Sleep(time.Hour)
+			if now := e.cloud.count("ensure") + e.cloud.count("update"); now != calls {
+				rt.Fatalf("%d more calls although nothing changes", now-calls)
+			}
+		})
+	})
+}
+
+// misbehave makes calls take a while and fail now and then, until they are healed.
+func (m *memoryCloud) misbehave(seed uint64) (heal func()) {
+	var mu sync.Mutex
+	failing, chance := true, rand.New(rand.NewPCG(seed, 0))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.chance = func(operation string) (time.Duration, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		took := time.Duration(chance.IntN(4000)) * time.Millisecond
+		switch {
+		case !failing || chance.IntN(5) > 0:
+			return took, nil
+		case operation == "ensure" && chance.IntN(2) == 0:
+			return took, cloudproviderapi.NewRetryError("still at it", time.Duration(1+chance.IntN(9))*time.Second)
+		case chance.IntN(2) == 0:
+			return took, errLost
+		default:
+			return took, errTransient
+		}
+	}
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		failing = false
+	}
+}
+
+// randomStep changes a node, creates a Service, or has somebody delete a load balancer in the cloud.
+func (e *engine) randomStep(chance *rand.Rand, step int) {
+	name := fmt.Sprintf("n%d", chance.IntN(6))
+	e.cluster.mu.Lock()
+	node := nodeWith(name)
+	if before := e.cluster.nodes[name]; before != nil {
+		node = before.DeepCopy()
+	}
+	e.cluster.mu.Unlock()
+	switch chance.IntN(10) {
+	case 0, 1:
+		e.changeNode(name, nodeWith(name, tainted(cloudproviderapi.TaintExternalCloudProvider)))
+	case 2:
+		e.changeNode(name, nil)
+	case 3:
+		excluded(node)
+		e.changeNode(name, node)
+	case 4:
+		tainted(taintToBeDeleted)(node)
+		e.changeNode(name, node)
+	case 5:
+		doomed(node)
+		e.changeNode(name, node)
+	case 6:
+		addressed(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.0.%d", step)})(node)
+		e.changeNode(name, node)
+	case 7:
+		node.Annotations = map[string]string{"mooring.dev/ignore": fmt.Sprint(chance.IntN(2) == 0)}
+		e.changeNode(name, node)
+	case 8:
+		e.addService(serviceWith(named(fmt.Sprintf("s%d", step))))
+	default:
+		e.changeNode(name, nodeWith(name))
+	}
+}

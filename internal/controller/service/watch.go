@@ -1,0 +1,128 @@
+package service
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// watcher turns the watches of Services and nodes into work.
+type watcher struct {
+	classes Classes
+	memory  *memory
+	targets *targets
+}
+
+// services queues what concerns us: Services that shall have or lose a load balancer, and every change of what it follows.
+func (w watcher) services() handler.TypedEventHandler[*corev1.Service, reconcile.Request] {
+	return handler.TypedFuncs[*corev1.Service, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Service], q queue) {
+			if intent := w.intent(e.Object); intent != leave {
+				add(q, keyOf(e.Object), w.priority(e.Object, intent))
+			}
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Service], q queue) {
+			if intent, matters := w.matters(e.ObjectOld, e.ObjectNew); matters {
+				add(q, keyOf(e.ObjectNew), w.priority(e.ObjectNew, intent))
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Service], q queue) {
+			if key := keyOf(e.Object); w.memory.knows(key) {
+				add(q, key, priorityRemove)
+			}
+		},
+	}
+}
+
+func (w watcher) intent(service *corev1.Service) intent {
+	known, _ := w.memory.recall(keyOf(service))
+	return intentFor(service, w.classes, known.knows(service))
+}
+
+// matters reports what a Service is for now, and whether a change of it makes a difference to us. Our own writes do not; they
+// would else cut short the pause after a failure.
+func (w watcher) matters(before, after *corev1.Service) (intent, bool) {
+	was, is := w.intent(before), w.intent(after)
+	switch {
+	case is == leave:
+		return is, was != leave
+	case was != is || before.UID != after.UID:
+		return is, true
+	case is == provide && hasFinalizer(before) && !hasFinalizer(after):
+		return is, true
+	default:
+		return is, is == provide && len(inputsOf(after).changes(inputsOf(before))) > 0
+	}
+}
+
+// priority is where in the queue a Service belongs.
+func (w watcher) priority(service *corev1.Service, intent intent) int {
+	known, _ := w.memory.recall(keyOf(service))
+	switch {
+	case intent != provide:
+		return priorityRemove
+	case len(service.Status.LoadBalancer.Ingress) == 0:
+		return priorityNew
+	case known.made == nil:
+		return priorityRefresh
+	default:
+		return priorityChange
+	}
+}
+
+// nodes takes notice of changes of the set of nodes.
+func (w watcher) nodes() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
+		CreateFunc: func(context.Context, event.TypedCreateEvent[*corev1.Node], queue) { w.targets.note() },
+		DeleteFunc: func(context.Context, event.TypedDeleteEvent[*corev1.Node], queue) { w.targets.note() },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], _ queue) {
+			if w.targets.matters(e.ObjectOld, e.ObjectNew) {
+				w.targets.note()
+			}
+		},
+	}
+}
+
+// enqueuer adds to the controller's queue from elsewhere, once there is one.
+type enqueuer struct {
+	mu    sync.Mutex
+	queue queue
+}
+
+// capture is a source of the controller, by which its queue becomes known.
+func (e *enqueuer) capture(_ context.Context, q queue) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.queue = q
+	return nil
+}
+
+func (e *enqueuer) add(key types.NamespacedName, priority int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.queue != nil {
+		add(e.queue, key, priority)
+	}
+}
+
+func add(q queue, key types.NamespacedName, priority int) {
+	request := reconcile.Request{NamespacedName: key}
+	if prioritised, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		prioritised.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+		return
+	}
+	q.Add(request)
+}
+
+func keyOf(service *corev1.Service) types.NamespacedName {
+	return types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
+}

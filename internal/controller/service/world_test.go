@@ -1,0 +1,388 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/tools/record"
+	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// cluster stands in for the API server and its cache where a test needs virtual time, which no process outside has. What the
+// real one does is tested in test/integration/service.
+type cluster struct {
+	client.Client // nil: a call that is not expected here ends the test
+
+	mu       sync.Mutex
+	version  int
+	services map[types.NamespacedName]*corev1.Service
+	nodes    map[string]*corev1.Node
+	patches  int
+}
+
+func newCluster() *cluster {
+	return &cluster{services: map[types.NamespacedName]*corev1.Service{}, nodes: map[string]*corev1.Node{}}
+}
+
+func (c *cluster) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	service, found := c.services[key]
+	if !found {
+		return apierrors.NewNotFound(corev1.Resource("services"), key.Name)
+	}
+	service.DeepCopyInto(object.(*corev1.Service))
+	return nil
+}
+
+func (c *cluster) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch list := list.(type) {
+	case *corev1.NodeList:
+		for _, node := range c.nodes {
+			list.Items = append(list.Items, *node.DeepCopy())
+		}
+	case *corev1.ServiceList:
+		for _, service := range c.services {
+			list.Items = append(list.Items, *service.DeepCopy())
+		}
+	}
+	return nil
+}
+
+func (c *cluster) Status() client.SubResourceWriter { return statusWriter{cluster: c} }
+
+type statusWriter struct {
+	client.SubResourceWriter
+	cluster *cluster
+}
+
+func (w statusWriter) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	c := w.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := client.ObjectKeyFromObject(object)
+	current, found := c.services[key]
+	if !found {
+		return apierrors.NewNotFound(corev1.Resource("services"), key.Name)
+	}
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	encoded, err := json.Marshal(current)
+	if err != nil {
+		return err
+	}
+	merged, err := strategicpatch.StrategicMergePatch(encoded, data, corev1.Service{})
+	if err != nil {
+		return err
+	}
+	updated := &corev1.Service{}
+	if err := json.Unmarshal(merged, updated); err != nil {
+		return err
+	}
+	if updated.UID != current.UID {
+		return apierrors.NewConflict(corev1.Resource("services"), key.Name, errors.New("another UID"))
+	}
+	c.patches++
+	c.version++
+	updated.ResourceVersion = strconv.Itoa(c.version)
+	c.services[key] = updated
+	if updated.DeletionTimestamp != nil && len(updated.Finalizers) == 0 {
+		delete(c.services, key)
+	}
+	updated.DeepCopyInto(object.(*corev1.Service))
+	return nil
+}
+
+// put stores a Service.
+func (c *cluster) put(service *corev1.Service) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version++
+	service.ResourceVersion = strconv.Itoa(c.version)
+	c.services[keyOf(service)] = service
+}
+
+// memoryCloud is a plugin whose cloud is a map. Its calls take time and fail as chance has it.
+type memoryCloud struct {
+	cloudprovider.Interface
+
+	mu       sync.Mutex
+	balancer map[types.UID]map[string]string
+	calls    map[string]int
+	list     func(context.Context, string) ([]provider.LoadBalancer, error)
+	// chance returns how long a call takes and its error; nil: no time and none. An errLost takes effect all the same.
+	chance func(operation string) (time.Duration, error)
+}
+
+// errLost says that the answer to a call was lost.
+var errLost = errors.New("the answer was lost")
+
+// Capabilities offers a list if there is one.
+func (m *memoryCloud) Capabilities() provider.Capabilities {
+	return provider.Capabilities{ListLoadBalancers: m.list}
+}
+
+func (m *memoryCloud) InstancesV2() (cloudprovider.InstancesV2, bool)   { return nil, false }
+func (m *memoryCloud) Instances() (cloudprovider.Instances, bool)       { return nil, false }
+func (m *memoryCloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return m, true }
+func (m *memoryCloud) ProviderName() string                             { return "sim" }
+
+func (m *memoryCloud) call(operation string) error {
+	m.mu.Lock()
+	m.calls[operation]++
+	chance := m.chance
+	m.mu.Unlock()
+	if chance == nil {
+		return nil
+	}
+	took, err := chance(operation)
+	time.Sleep(took)
+	return err
+}
+
+// change makes a call that changes something.
+func (m *memoryCloud) change(operation string, effect func() error) error {
+	err := m.call(operation)
+	if err != nil && !errors.Is(err, errLost) {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if failed := effect(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+func (m *memoryCloud) GetLoadBalancerName(_ context.Context, _ string, service *corev1.Service) string {
+	return cloudprovider.DefaultLoadBalancerName(service)
+}
+
+func (m *memoryCloud) GetLoadBalancer(_ context.Context, _ string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+	if err := m.call("get"); err != nil {
+		return nil, false, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, exists := m.balancer[service.UID]
+	return memoryStatus(), exists, nil
+}
+
+func memoryStatus() *corev1.LoadBalancerStatus {
+	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}}
+}
+
+func (m *memoryCloud) EnsureLoadBalancer(_ context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) (
+	*corev1.LoadBalancerStatus, error,
+) {
+	err := m.change("ensure", func() error {
+		m.balancer[service.UID] = targetsOf(nodes).members
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return memoryStatus(), nil
+}
+
+func (m *memoryCloud) UpdateLoadBalancer(_ context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) error {
+	return m.change("update", func() error {
+		if _, exists := m.balancer[service.UID]; !exists {
+			return errors.New("there is no such load balancer")
+		}
+		m.balancer[service.UID] = targetsOf(nodes).members
+		return nil
+	})
+}
+
+func (m *memoryCloud) EnsureLoadBalancerDeleted(_ context.Context, _ string, service *corev1.Service) error {
+	return m.change("delete", func() error {
+		delete(m.balancer, service.UID)
+		return nil
+	})
+}
+
+// count returns how often an operation was called.
+func (m *memoryCloud) count(operation string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.calls[operation]
+}
+
+// has reports whether a node is a target of a load balancer.
+func (m *memoryCloud) has(service types.UID, node string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, found := m.balancer[service][node]
+	return found
+}
+
+// engine is the controller without controller-runtime around it: queue, workers, targets and all that they call.
+type engine struct {
+	cluster *cluster
+	cloud   *memoryCloud
+	core    *Controller
+	watcher watcher
+	queue   priorityqueue.PriorityQueue[reconcile.Request]
+	events  *record.FakeRecorder
+	stop    func()
+}
+
+// startEngine starts an engine with as many workers as writes. It must be stopped before the test's bubble ends.
+func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
+	t.Helper()
+	e := &engine{cluster: newCluster(), events: record.NewFakeRecorder(100_000), cloud: &memoryCloud{
+		balancer: map[types.UID]map[string]string{}, calls: map[string]int{},
+	}}
+	for _, edit := range edits {
+		edit(e)
+	}
+	e.queue = priorityqueue.New[reconcile.Request](t.Name())
+	metrics, memory := newMetrics(nil), newMemory()
+	targets := &targets{
+		reader: e.cluster, inventory: inventory.New(inventory.Options{Cloud: e.cloud}), rules: ownership.Rules{ProviderName: "sim"},
+		evidence: &ownership.Evidence{}, quiet: DefaultTargetQuiet, delay: DefaultTargetDelay, retry: DefaultFirstRetry,
+		metrics: metrics, changed: make(chan struct{}, 1),
+	}
+	applier := &applier{balancer: e.cloud, client: e.cluster, clusterUID: func(context.Context) types.UID { return "me" }}
+	reconciler := &reconciler{
+		reader: e.cluster, recorder: e.events, classes: Classes{Default: true}, targets: targets, memory: memory, metrics: metrics,
+		backoff: backoff{first: DefaultFirstRetry, longest: DefaultLongestRetry}, applier: applier,
+	}
+	e.core = &Controller{
+		options:    Options{Cloud: e.cloud, AuditPeriod: -1, AuditCalls: DefaultAuditCalls, Client: e.cluster},
+		reconciler: reconciler, targets: targets, memory: memory, metrics: metrics, enqueuer: &enqueuer{queue: e.queue},
+	}
+	reconciler.lane = newLane(writes, e.core.wake)
+	e.watcher = watcher{classes: reconciler.classes, memory: memory, targets: targets}
+	e.run(writes + spareWorkers)
+	return e
+}
+
+func (e *engine) run(workers int) {
+	ctx, cancel := context.WithCancel(logr.NewContext(context.Background(), logr.Discard()))
+	var running sync.WaitGroup
+	e.stop = func() {
+		cancel()
+		e.queue.ShutDown()
+		running.Wait()
+	}
+	auditor := e.core.newAuditor(e.core.reconciler.applier)
+	running.Go(func() { e.core.targets.run(ctx, func() { e.core.retarget(ctx, auditor) }) })
+	for range workers {
+		running.Go(func() {
+			for {
+				request, priority, shutdown := e.queue.GetWithPriority()
+				if shutdown {
+					return
+				}
+				result, err := e.core.reconciler.Reconcile(ctx, request)
+				if err != nil {
+					panic(err)
+				}
+				if result.RequeueAfter > 0 {
+					e.queue.AddWithOpts(priorityqueue.AddOpts{After: result.RequeueAfter, Priority: &priority}, request)
+				}
+				e.queue.Done(request)
+			}
+		})
+	}
+}
+
+// addService creates a Service, as a user does.
+func (e *engine) addService(service *corev1.Service) {
+	e.cluster.put(service)
+	if intent := e.watcher.intent(service); intent != leave {
+		add(e.queue, keyOf(service), e.watcher.priority(service, intent))
+	}
+}
+
+// changeNode changes, creates or, with nil, deletes a node.
+func (e *engine) changeNode(name string, node *corev1.Node) {
+	e.cluster.mu.Lock()
+	before := e.cluster.nodes[name]
+	if node == nil {
+		delete(e.cluster.nodes, name)
+	} else {
+		e.cluster.nodes[name] = node
+	}
+	e.cluster.mu.Unlock()
+	if before == nil || node == nil || e.core.targets.matters(before, node) {
+		e.core.targets.note()
+	}
+}
+
+// expected is the dumb model: who must be a target, and who may be one besides.
+func (e *engine) expected() (must map[string]string, may []string) {
+	e.cluster.mu.Lock()
+	defer e.cluster.mu.Unlock()
+	must = map[string]string{}
+	for name, node := range e.cluster.nodes {
+		hasTaint := func(key string) bool {
+			return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+		}
+		_, excluded := node.Labels["node.kubernetes.io/exclude-from-external-load-balancers"]
+		if excluded || hasTaint(cloudproviderapi.TaintExternalCloudProvider) || node.Annotations["mooring.dev/ignore"] == "true" {
+			continue
+		}
+		if node.DeletionTimestamp != nil || hasTaint("ToBeDeletedByClusterAutoscaler") {
+			may = append(may, name)
+			continue
+		}
+		must[name] = identityOf(node)
+	}
+	return must, may
+}
+
+// mismatch compares the load balancers in the cloud with the model.
+func (e *engine) mismatch() error {
+	must, may := e.expected()
+	e.cluster.mu.Lock()
+	defer e.cluster.mu.Unlock()
+	e.cloud.mu.Lock()
+	defer e.cloud.mu.Unlock()
+	for key, service := range e.cluster.services {
+		has, exists := e.cloud.balancer[service.UID]
+		if !exists {
+			return fmt.Errorf("%s has no load balancer", key)
+		}
+		rest := maps.Clone(has)
+		for name, identity := range must {
+			if has[name] != identity {
+				return fmt.Errorf("%s misses %s as %q, has %v", key, name, identity, has)
+			}
+			delete(rest, name)
+		}
+		for name := range rest {
+			if !slices.Contains(may, name) {
+				return fmt.Errorf("%s has %s, which may not be a target", key, name)
+			}
+		}
+	}
+	return nil
+}
