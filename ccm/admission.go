@@ -1,0 +1,45 @@
+package ccm
+
+import (
+	"context"
+	"sync"
+)
+
+// admission decides who may act: nobody before it is opened, nobody new once it drains.
+type admission struct {
+	opened chan struct{}
+
+	mu       sync.Mutex
+	draining bool
+	acting   sync.WaitGroup
+}
+
+func newAdmission() *admission { return &admission{opened: make(chan struct{})} }
+
+// open lets everybody begin who waits.
+func (a *admission) open() { close(a.opened) }
+
+// begin waits until the caller may act. It returns false if it may not any more; otherwise the caller calls done when it has
+// stopped.
+func (a *admission) begin(ctx context.Context) (done func(), ok bool) {
+	select {
+	case <-a.opened:
+	case <-ctx.Done():
+		return nil, false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.draining {
+		return nil, false
+	}
+	a.acting.Add(1)
+	return a.acting.Done, true
+}
+
+// drain lets nobody begin any more, and waits until all have stopped.
+func (a *admission) drain() {
+	a.mu.Lock()
+	a.draining = true
+	a.mu.Unlock()
+	a.acting.Wait()
+}

@@ -1,0 +1,78 @@
+package ccm
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/controller-manager/pkg/clientbuilder"
+)
+
+// requestTimeout is the deadline of one request of the start-up checks.
+const requestTimeout = 10 * time.Second
+
+// identities are the clients of this process: its own, and one for each controller.
+type identities struct {
+	// kubeconfig is the manager's own.
+	kubeconfig *rest.Config
+	// client is the manager's own.
+	client kubernetes.Interface
+	// builder makes the clients of controllers and of the plugin. With --use-service-account-credentials each is a
+	// ServiceAccount of its own.
+	builder clientbuilder.ControllerClientBuilder
+	// separate says that the controllers' identities are not the manager's.
+	separate bool
+}
+
+// newIdentities returns the clients. It asks the API server for nothing.
+func newIdentities(kubeconfig *rest.Config, separate bool) (identities, error) {
+	client, err := kubernetes.NewForConfig(kubeconfig)
+	if err != nil {
+		return identities{}, fmt.Errorf("client for the API server %s: %w", kubeconfig.Host, err)
+	}
+	result := identities{
+		kubeconfig: kubeconfig,
+		client:     client,
+		builder:    clientbuilder.SimpleControllerClientBuilder{ClientConfig: kubeconfig},
+		separate:   separate,
+	}
+	if separate {
+		result.builder = clientbuilder.NewDynamicClientBuilder(rest.AnonymousClientConfig(kubeconfig), client.CoreV1(), metav1.NamespaceSystem)
+	}
+	return result, nil
+}
+
+// of returns the config of a controller's identity. With identities of their own it creates the ServiceAccount.
+func (i identities) of(clientName string) (*rest.Config, error) {
+	config, err := i.builder.Config(clientName)
+	if err != nil {
+		return nil, fmt.Errorf("credentials of ServiceAccount %s/%s: %w", metav1.NamespaceSystem, clientName, err)
+	}
+	return config, nil
+}
+
+// clientOf returns a client with a controller's identity.
+func (i identities) clientOf(clientName string) (kubernetes.Interface, error) {
+	config, err := i.of(clientName)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("client of ServiceAccount %s/%s: %w", metav1.NamespaceSystem, clientName, err)
+	}
+	return client, nil
+}
+
+// negotiated returns the config for controller-runtime. --kube-api-content-type is protobuf unless said otherwise, which
+// custom resources do not have: left to itself, controller-runtime uses it for all types that do.
+func negotiated(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	if config.ContentType == runtime.ContentTypeProtobuf {
+		config.ContentType = ""
+	}
+	return config
+}

@@ -1,0 +1,110 @@
+package ccm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/component-base/term"
+	"k8s.io/component-base/version/verflag"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
+)
+
+// Option changes what NewCommand and Main build.
+type Option func(*registry)
+
+// WithController adds a controller to those of this module. Given several times, it adds several.
+func WithController(controller Controller) Option {
+	return func(r *registry) { *r = append(*r, controller) }
+}
+
+// Main is the whole program: it runs the command with the arguments of the process and exits. SIGTERM and SIGINT end it in
+// order; a second one ends it at once. The exit code is 1 after any error, and the error is on standard error.
+func Main(options ...Option) {
+	command := NewCommand(options...)
+	logs.InitLogs()
+	err := command.ExecuteContext(signals.SetupSignalHandler())
+	logs.FlushLogs()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// NewCommand returns the command that Main runs, for programs that embed it. The command runs until its context ends, and
+// returns its error instead of printing it.
+func NewCommand(with ...Option) *cobra.Command {
+	controllers := registry(builtin())
+	for _, option := range with {
+		option(&controllers)
+	}
+	command := &cobra.Command{
+		Use: programName,
+		Long: "Ties a Kubernetes cluster to the infrastructure it runs on. It looks up nodes in the cloud that --cloud-provider\n" +
+			"names and keeps what Kubernetes knows of them up to date. It takes the flags of the reference cloud controller manager.",
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	command.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
+	options, err := newOptions(controllers)
+	if err == nil {
+		err = addFlags(command, options)
+	}
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		if err != nil {
+			return err
+		}
+		return execute(command, options)
+	}
+	return command
+}
+
+// addFlags gives the command all flags, and a help text that shows them by section.
+func addFlags(command *cobra.Command, o *options) error {
+	sections, err := o.flags()
+	if err != nil {
+		return err
+	}
+	for _, flag := range annotated(sections) {
+		command.Flags().AddFlag(flag)
+	}
+	columns, _, _ := term.TerminalSize(command.OutOrStdout())
+	cliflag.SetUsageAndHelpFunc(command, sections, columns)
+	return nil
+}
+
+// execute turns the flags into a configuration and runs it.
+func execute(command *cobra.Command, o *options) error {
+	verflag.PrintAndExitIfRequested()
+	if err := applyLogging(o); err != nil {
+		return joined("invalid flags", err)
+	}
+	cliflag.PrintFlags(command.Flags())
+	c, err := o.config()
+	if err != nil {
+		return err
+	}
+	ctx := command.Context()
+	if ctx == nil {
+		return errors.New("the command has no context: call ExecuteContext")
+	}
+	return run(log.IntoContext(ctx, klog.Background()), c)
+}
+
+// applyLogging sets up klog as the flags say, and has controller-runtime log through it.
+func applyLogging(o *options) error {
+	if err := logsapi.ValidateAndApply(o.logs, utilfeature.DefaultFeatureGate); err != nil {
+		return err
+	}
+	log.SetLogger(klog.Background())
+	return nil
+}

@@ -1,0 +1,115 @@
+package ccm
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	apiserveroptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	ccmconfig "k8s.io/cloud-provider/config"
+	"k8s.io/controller-manager/pkg/leadermigration"
+)
+
+// config is what the flags mean: plain values, from which run wires everything.
+type config struct {
+	// component is the reference's configuration object, as /configz shows it.
+	component ccmconfig.CloudControllerManagerConfiguration
+	// kubeconfig reaches the API server as the manager's own identity.
+	kubeconfig *rest.Config
+	// enabled are the controllers to run; absent are the reference's that "*" means but this build does not contain.
+	enabled []Controller
+	absent  []string
+	// migrated are those of the enabled that run under the lease of --enable-leader-migration; elsewhere are those that it
+	// leaves to another controller manager.
+	migrated  map[string]bool
+	elsewhere []string
+
+	nodeSelector            labels.Selector
+	providerIDSchemes       []string
+	cloudAPITimeout         time.Duration
+	cloudAPIMaxInFlight     int
+	gracefulShutdownTimeout time.Duration
+
+	// The secure port. Applying these options opens the port and asks the API server, so that is done by serving.go.
+	secureServing  *apiserveroptions.SecureServingOptionsWithLoopback
+	authentication *apiserveroptions.DelegatingAuthenticationOptions
+	authorization  *apiserveroptions.DelegatingAuthorizationOptions
+}
+
+// config returns what the flags mean, or all that is wrong with them.
+func (o *options) config() (*config, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	c := &config{
+		providerIDSchemes:       o.providerIDSchemes,
+		cloudAPITimeout:         o.cloudAPITimeout,
+		cloudAPIMaxInFlight:     o.cloudAPIMaxInFlight,
+		gracefulShutdownTimeout: o.gracefulShutdownTimeout,
+		secureServing:           o.SecureServing,
+		authentication:          o.Authentication,
+		authorization:           o.Authorization,
+	}
+	var err error
+	if c.nodeSelector, err = labels.Parse(o.nodeSelector); err != nil {
+		return nil, invalid("node-selector", o.nodeSelector, err.Error())
+	}
+	if err = o.applyTo(&c.component); err != nil {
+		return nil, err
+	}
+	generic := c.component.Generic
+	if lock := generic.LeaderMigration.ResourceLock; leadermigration.Enabled(&generic) && lock != resourcelock.LeasesResourceLock {
+		return nil, invalid("leader-migration-config", lock, "resourceLock must be leases: Kubernetes has no others any more")
+	}
+	if c.enabled, c.absent, err = o.registry.selected(c.component.Generic.Controllers); err != nil {
+		return nil, err
+	}
+	c.migrated, c.enabled, c.elsewhere = migrated(c.component.Generic, c.enabled)
+	var errs []error
+	for _, controller := range c.enabled {
+		if controller.Validate != nil {
+			errs = append(errs, controller.Validate()...)
+		}
+	}
+	if err = joined("invalid flags", errs...); err != nil {
+		return nil, err
+	}
+	c.kubeconfig, err = o.kubeconfig()
+	return c, err
+}
+
+// applyTo fills in the reference's configuration object, with the names of controllers in canonical form.
+func (o *options) applyTo(component *ccmconfig.CloudControllerManagerConfiguration) error {
+	component.NodeStatusUpdateFrequency = o.NodeStatusUpdateFrequency
+	return joined("invalid flags",
+		o.Generic.ApplyTo(&component.Generic, o.registry.known(), o.registry.disabledByDefault(), o.registry.aliases()),
+		o.KubeCloudShared.ApplyTo(&component.KubeCloudShared),
+		o.ServiceController.ApplyTo(&component.ServiceController),
+		o.NodeController.ApplyTo(&component.NodeController),
+		o.Webhook.ApplyTo(&component.Webhook))
+}
+
+// kubeconfig returns how to reach the API server, as in the reference: --kubeconfig, --master, or the Pod's ServiceAccount.
+func (o *options) kubeconfig() (*rest.Config, error) {
+	connection := o.Generic.ClientConnection
+	var kubeconfig *rest.Config
+	var err error
+	if connection.Kubeconfig == "" && o.Master == "" {
+		kubeconfig, err = rest.InClusterConfig()
+	} else {
+		kubeconfig, err = clientcmd.BuildConfigFromFlags(o.Master, connection.Kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("no way to the API server by --kubeconfig %q, --master %q or the ServiceAccount of a Pod: %w",
+			connection.Kubeconfig, o.Master, err)
+	}
+	kubeconfig.DisableCompression = true
+	kubeconfig.AcceptContentTypes = connection.AcceptContentTypes
+	kubeconfig.ContentType = connection.ContentType
+	kubeconfig.QPS = connection.QPS
+	kubeconfig.Burst = int(connection.Burst)
+	return rest.AddUserAgent(kubeconfig, programName), nil
+}

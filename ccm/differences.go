@@ -1,0 +1,108 @@
+package ccm
+
+import (
+	"maps"
+
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/mooring-ccm/mooring/ccm/internal/flagdoc"
+)
+
+//go:generate go run ./internal/flagdoc/generate --file ../docs/reference/flags.md
+
+// otherDefaults are the flags of the reference that have another default here. Each is a promise broken, so each needs its
+// reason; docs/reference/flags.md shows it.
+func otherDefaults() map[string]struct{ reference, reason string } {
+	return map[string]struct{ reference, reason string }{
+		"kube-api-qps": {"20", "A client that throttles itself cannot know how busy the API server is: it delays a mass join of nodes on " +
+			"an idle server, and helps nobody on a busy one. API Priority and Fairness does, per flow, at the server. A positive value " +
+			"switches the client's throttling on again, with --kube-api-burst"},
+		"concurrent-node-syncs": {"1", "One worker initialises new nodes one after the other. Here they share one snapshot of the cloud, so " +
+			"that more workers cost the cloud nothing"},
+		"concurrent-service-syncs": {"1", "How many changes of load balancers a cloud bears at once is a property of the cloud: some lose one when " +
+			"two come together. 0 means what the provider declares as LoadBalancerWrites, which is one for a provider that declares nothing. Only " +
+			"calls that change load balancers count"},
+	}
+}
+
+// additions are the flags that the reference does not have.
+func additions() map[string]string {
+	return map[string]string{
+		"node-selector": "Several cloud controller managers in one cluster: each looks after its own nodes",
+		"provider-id-schemes": "The same, where the nodes tell themselves apart by their provider IDs. It also lets a plugin that declares no " +
+			"schemes answer for IDs with a scheme other than its name",
+		"cloud-api-timeout":       "A cloud that does not answer must not hold a worker for ever",
+		"cloud-api-max-in-flight": "Quotas belong to the account, not to a controller: one bound for all of them",
+		"concurrent-route-syncs": "How many changes of routes a cloud bears at once is a property of the cloud; the reference makes 200. Half of " +
+			"--cloud-api-max-in-flight by default, so that the rest of the calls are not held up",
+		"route-reconciliation-max-period": "Comparing all routes every ten seconds costs quota, however rarely they change. Nodes are watched, so " +
+			"comparisons are for what happens in the cloud",
+		"node-deletion-confirmations": "The reference deletes a node by the first answer that denies its instance. A wrong one deletes live nodes",
+		"node-deletion-min-age":       "A cloud may not show an instance yet that it has just made",
+		"node-deletion-limit": "A cloud that denies many instances at once is more likely wrong than right. What is beyond the limit is kept, and " +
+			"says so",
+		"uninitialized-node-grace-period": "The reference deletes a node that is not initialised yet as soon as the cloud does not know its name",
+		"load-balancer-classes":           "The reference serves Services without a class, and no others",
+		"load-balancer-default-class":     "The same, for a cloud controller manager that is not the default one of its cluster",
+		"load-balancer-target-delay":      "The reference tells every load balancer of every node that comes or goes",
+		"load-balancer-audit-period":      "The reference never finds out that a load balancer was changed or deleted in the cloud",
+		"load-balancer-audit-calls":       "The same for providers that cannot list load balancers, without exhausting their quota",
+		"collect-orphans":                 "Load balancers that belong to no Service any more cost money",
+		"graceful-shutdown-timeout":       "The lease is released when the controllers have stopped; this bounds the wait",
+	}
+}
+
+// notes say how flags of the reference behave differently here.
+func notes() map[string]string {
+	return map[string]string{
+		"controllers": "Naming a controller of the reference that this build does not contain is an error at start-up. `*` does not name " +
+			"it: the log then says which ones are missing",
+		"allocate-node-cidrs": "Without --cluster-cidr it is an error at start-up; the reference leaves its route controller out, with a line in " +
+			"its log",
+		"cluster-cidr": "A value that is no CIDR is an error at start-up, whether routes are configured or not",
+		"configure-cloud-routes": "Without --cluster-cidr no routes are configured, and the log says so; it is an error at start-up if " +
+			"--controllers names the route controller",
+		"route-reconciliation-period": "The pause after a change of the routes. While nothing changes, pauses grow up to " +
+			"--route-reconciliation-max-period; changes of nodes are acted upon at once, and --route-reconciliation-period is how often while they " +
+			"keep coming",
+		"leader-elect": "The lease is released on SIGTERM and SIGINT, after the controllers have stopped. A standby hears of that by a watch, " +
+			"not at its next retry",
+		"enable-leader-migration": "Without --leader-elect it is an error at start-up; the reference then ignores it. The plugin is initialised " +
+			"once, not once per lease",
+		"leader-elect-lease-duration": "Whole seconds, because a Lease counts in seconds; the reference cuts the rest off",
+		"cloud-provider":              "An unknown name is an error that lists the names that this program has, as is `external`",
+		"authorization-always-allow-paths": "The same default, but more of it is served: besides /healthz there are /livez and /readyz, which a " +
+			"kubelet may probe without credentials. Single checks, such as /readyz/informer-sync, need credentials",
+		"concurrent-node-status-updates": "Accepted, without effect: one pass over all nodes compares them with one snapshot of the cloud, and what " +
+			"differs goes to the workers of --concurrent-node-syncs",
+		"node-monitor-period": "The pause between two passes over the nodes; the cloud is asked once in each, and only if a node is not ready",
+		"kube-api-burst":      "Without effect unless --kube-api-qps is positive",
+	}
+}
+
+// annotated returns copies of the flags that say where they belong and how they differ, for the generated reference. Copies,
+// because some of the flags belong to the whole process.
+func annotated(sections cliflag.NamedFlagSets) []*pflag.Flag {
+	defaults, added, noted := otherDefaults(), additions(), notes()
+	var flags []*pflag.Flag
+	for _, section := range sections.Order {
+		sections.FlagSets[section].VisitAll(func(original *pflag.Flag) {
+			flag := *original
+			flag.Annotations = map[string][]string{flagdoc.Section: {section}}
+			maps.Copy(flag.Annotations, original.Annotations)
+			if difference, found := defaults[flag.Name]; found {
+				flag.Annotations[flagdoc.ReferenceDefault] = []string{difference.reference}
+				flag.Annotations[flagdoc.Reason] = []string{difference.reason}
+			}
+			if reason, found := added[flag.Name]; found {
+				flag.Annotations[flagdoc.Added] = []string{reason}
+			}
+			if note, found := noted[flag.Name]; found {
+				flag.Annotations[flagdoc.Note] = []string{note}
+			}
+			flags = append(flags, &flag)
+		})
+	}
+	return flags
+}

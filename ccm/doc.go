@@ -1,0 +1,16 @@
+// Package ccm is the cloud controller manager: the command, its flags and start-up checks, leader election, serving, and the
+// wiring of controllers. A vendor builds on it. The whole program of a vendor that has a plugin is
+//
+//	package main
+//
+//	import (
+//		"github.com/mooring-ccm/mooring/ccm"
+//		_ "example.com/mycloud" // its init registers the provider
+//	)
+//
+//	func main() { ccm.Main() }
+//
+// and one that brings a controller of its own says ccm.Main(ccm.WithController(ccm.Controller{...})).
+//
+// What happens in which order is in run.go; the life of the plugin, which decides when controllers may act, in lifecycle.go.
+package ccm

@@ -1,0 +1,154 @@
+package ccm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/informers"
+	cloudprovider "k8s.io/cloud-provider"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// lifecycle is the life of the plugin on the replica that leads, and with it that of every controller: none acts before the
+// plugin is initialised, the plugin is not told to stop before all have stopped, and the lease is not released before that.
+type lifecycle struct {
+	plugin        cloudprovider.Interface
+	clients       cloudprovider.ControllerClientBuilder
+	informers     informers.SharedInformerFactory
+	allowUntagged bool
+
+	// controllers admits them once the plugin is initialised.
+	controllers *admission
+
+	mu      sync.Mutex
+	phase   phase
+	entered time.Time // when the phase began
+}
+
+// phase is how far the plugin's life has come.
+type phase int
+
+const (
+	standby phase = iota
+	initialising
+	leading
+	ended
+)
+
+// newLifecycle returns the lifecycle of a replica that does not lead.
+func newLifecycle(plugin cloudprovider.Interface, clients cloudprovider.ControllerClientBuilder, factory informers.SharedInformerFactory,
+	allowUntagged bool) *lifecycle {
+	return &lifecycle{
+		plugin: plugin, clients: clients, informers: factory, allowUntagged: allowUntagged,
+		controllers: newAdmission(),
+	}
+}
+
+// NeedLeaderElection makes the manager start the plugin on the leader only.
+func (l *lifecycle) NeedLeaderElection() bool { return true }
+
+// Start leads the plugin through its life. The manager ends ctx on shutdown, waits for Start, and releases the lease then.
+func (l *lifecycle) Start(ctx context.Context) error {
+	l.enter(initialising)
+	stop := make(chan struct{})
+	initialisation := l.initialise(ctx, stop)
+	select {
+	case <-initialisation.over:
+		if initialisation.err != nil {
+			l.enter(ended)
+			return initialisation.err
+		}
+		l.informers.Start(stop)
+		l.enter(leading)
+		l.controllers.open()
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	l.controllers.drain()
+	log.FromContext(ctx).Info("Controllers have stopped, stopping the cloud provider", "provider", l.plugin.ProviderName())
+	close(stop)
+	l.informers.Shutdown()
+	<-initialisation.over // one that still runs may still act on the cloud
+	l.enter(ended)
+	return nil
+}
+
+// initialisation are the first calls to the plugin.
+type initialisation struct {
+	// over is closed when the plugin has come back; err is set before.
+	over chan struct{}
+	err  error
+}
+
+// initialise makes the first calls to the plugin, in the order of the reference. They take no context and cannot be told to
+// give up other than by the stop channel, so they run beside.
+func (l *lifecycle) initialise(ctx context.Context, stop <-chan struct{}) *initialisation {
+	first := &initialisation{over: make(chan struct{})}
+	go func() {
+		defer close(first.over)
+		started := time.Now()
+		if first.err = l.checkClusterID(ctx); first.err != nil {
+			return
+		}
+		l.plugin.Initialize(l.clients, stop)
+		if user, ok := l.plugin.(cloudprovider.InformerUser); ok {
+			user.SetInformers(l.informers)
+		}
+		log.FromContext(ctx).Info("Initialised the cloud provider", "provider", l.plugin.ProviderName(),
+			"took", time.Since(started).Round(time.Millisecond).String())
+	}()
+	return first
+}
+
+// checkClusterID refuses a cluster that the cloud does not know as one, unless --allow-untagged-cloud says that this is fine.
+func (l *lifecycle) checkClusterID(ctx context.Context) error {
+	switch {
+	case l.plugin.HasClusterID():
+		return ctx.Err()
+	case l.allowUntagged:
+		log.FromContext(ctx).Info("The cloud provider has found no cluster ID; running without as --allow-untagged-cloud says",
+			"provider", l.plugin.ProviderName())
+		return ctx.Err()
+	default:
+		return fmt.Errorf("cloud provider %q has found no cluster ID: tag the cluster as its documentation says, or set --allow-untagged-cloud",
+			l.plugin.ProviderName())
+	}
+}
+
+// enter notes the phase.
+func (l *lifecycle) enter(next phase) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.phase, l.entered = next, time.Now()
+}
+
+// errActing keeps a lease from being released.
+var errActing = errors.New("controllers or the cloud provider have not stopped yet")
+
+// stopped returns an error while this replica may still act on the cloud.
+func (l *lifecycle) stopped() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase == initialising || l.phase == leading {
+		return errActing
+	}
+	return nil
+}
+
+// Name is the name of the health check.
+func (l *lifecycle) Name() string { return "cloud-provider" }
+
+// Check fails while the plugin is being initialised: this replica leads, and does nothing yet.
+func (l *lifecycle) Check(*http.Request) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase != initialising {
+		return nil
+	}
+	return fmt.Errorf("cloud provider %q has not returned from Initialize for %s",
+		l.plugin.ProviderName(), time.Since(l.entered).Round(time.Second))
+}

@@ -1,0 +1,110 @@
+package ccm_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mooring-ccm/mooring/ccm"
+	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/localcluster"
+)
+
+// asProgram makes the test binary the program of a vendor: a plugin, some controllers, and ccm.Main.
+const asProgram = "MOORING_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		ccm.Main(testControllers()...)
+		return
+	}
+	code := m.Run()
+	if err := stopShared(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// shared is the control plane of the tests that leave it as they found it.
+var shared struct {
+	sync.Mutex
+	cluster    *localcluster.Cluster
+	kubeconfig string
+}
+
+// controlPlane returns a running control plane with the shipped RBAC, and the kubeconfig of the shipped ServiceAccount.
+func controlPlane(t *testing.T) (cluster *localcluster.Cluster, kubeconfig string) {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.cluster == nil {
+		ctx := context.WithoutCancel(t.Context())
+		binaries, err := localcluster.Build(ctx, localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shared.cluster, err = localcluster.Start(ctx, localcluster.Options{Binaries: binaries, Audit: "Metadata"}); err != nil {
+			t.Fatal(err)
+		}
+		shared.kubeconfig = shippedIdentity(t, shared.cluster)
+	}
+	return shared.cluster, shared.kubeconfig
+}
+
+// shippedIdentity applies the shipped RBAC and returns a kubeconfig of its ServiceAccount.
+func shippedIdentity(t *testing.T, cluster *localcluster.Cluster) string {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	if err := cluster.Apply(ctx, deploy.RBAC); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := cluster.ServiceAccountKubeconfig(ctx, "kube-system", "cloud-controller-manager")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+func stopShared() error {
+	if shared.cluster == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return shared.cluster.Stop(ctx)
+}
+
+// cleanUp returns a context for clean-ups, which run after the test's own has ended.
+func cleanUp(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// deadline bounds every wait.
+const deadline = time.Minute
+
+// eventually calls check until it returns nil, and fails the test with what it last returned.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	giveUp := time.NewTimer(deadline)
+	defer giveUp.Stop()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-giveUp.C:
+			t.Fatalf("after %s it is not so that %s: %v", deadline, what, err)
+		case <-ticker.C:
+		}
+	}
+}

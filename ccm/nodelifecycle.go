@@ -1,0 +1,108 @@
+package ccm
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/cloud-provider/names"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
+)
+
+// journalSuffix makes the name of the Lease that records deletions of nodes from that of the leader election: cloud
+// controller managers that share a cluster have different ones.
+const journalSuffix = "-node-deletions"
+
+// nodeLifecycleFlags are the values of the flags that the reference does not have.
+type nodeLifecycleFlags struct {
+	settings nodelifecycle.Settings
+}
+
+// nodeLifecycleController deletes nodes whose instances are gone, and taints those whose instances are shut down. Its
+// identity is that of the reference's.
+func nodeLifecycleController() Controller {
+	flags := &nodeLifecycleFlags{settings: nodelifecycle.DefaultSettings()}
+	return Controller{
+		Name:       names.CloudNodeLifecycleController,
+		ClientName: "node-controller",
+		AddFlags:   flags.add,
+		Validate:   flags.validate,
+		Grants: []Grant{
+			{Resource: "nodes", Verbs: []string{"get", "list", "watch", "patch", "delete"}},
+			{Resource: "nodes/status", Verbs: []string{"patch"}},
+		},
+		managerGrants: flags.journalGrants,
+		New:           flags.newController,
+	}
+}
+
+func (f *nodeLifecycleFlags) add(flags *pflag.FlagSet) {
+	flags.IntVar(&f.settings.Confirmations, "node-deletion-confirmations", f.settings.Confirmations,
+		"How often, in distinct observations, the cloud has to deny a node's instance before the node is deleted.")
+	flags.DurationVar(&f.settings.MinAge, "node-deletion-min-age", f.settings.MinAge,
+		"How old a node has to be before the cloud is asked whether its instance is gone or shut down.")
+	flags.Var(&f.settings.Limit, "node-deletion-limit",
+		"How many nodes may be deleted within any "+f.settings.Window.String()+" because their instances are gone: a share of the nodes that "+
+			"this process looks after, at least 3, or a number. Nodes whose removal was announced do not count. 100% is no limit.")
+	flags.DurationVar(&f.settings.InitializationGrace, "uninitialized-node-grace-period", f.settings.InitializationGrace,
+		"How long a node without provider ID may wait for its initialisation until it is deleted if the cloud has no instance for it and its kubelet is silent.")
+}
+
+func (f *nodeLifecycleFlags) validate() []error {
+	var errs []error
+	if f.settings.Confirmations < 1 {
+		errs = append(errs, invalid("node-deletion-confirmations", f.settings.Confirmations, "must be at least 1"))
+	}
+	if f.settings.MinAge < 0 {
+		errs = append(errs, invalid("node-deletion-min-age", f.settings.MinAge.String(), "must not be negative"))
+	}
+	if f.settings.InitializationGrace < 0 {
+		errs = append(errs, invalid("uninitialized-node-grace-period", f.settings.InitializationGrace.String(), "must not be negative"))
+	}
+	return errs
+}
+
+// journalGrants are for the record of deletions, which is the manager's affair like the lease of the leader election.
+func (f *nodeLifecycleFlags) journalGrants(c *config) []Grant {
+	if f.settings.Limit.Off() {
+		return nil
+	}
+	election := c.component.Generic.LeaderElection
+	creating := Grant{Group: "coordination.k8s.io", Resource: "leases", Namespace: election.ResourceNamespace, Verbs: []string{"create"}}
+	keeping := creating
+	keeping.Name, keeping.Verbs = election.ResourceName+journalSuffix, []string{"get", "update"}
+	return []Grant{creating, keeping}
+}
+
+func (f *nodeLifecycleFlags) newController(_ context.Context, environment Environment) (manager.Runnable, error) {
+	period := environment.Settings.KubeCloudShared.NodeMonitorPeriod.Duration
+	if period <= 0 {
+		return nil, invalid("node-monitor-period", period.String(), "must be positive")
+	}
+	instances, err := environment.inventory()
+	if err != nil {
+		return nil, err
+	}
+	leases, err := coordinationv1client.NewForConfig(environment.config.kubeconfig) // the manager's own identity
+	if err != nil {
+		return nil, fmt.Errorf("client for the record of node deletions: %w", err)
+	}
+	election := environment.Settings.Generic.LeaderElection
+	return nodelifecycle.New(nodelifecycle.Options{
+		Client:    environment.Client,
+		Cache:     environment.Manager.GetCache(),
+		Recorder:  environment.Recorder,
+		Inventory: instances,
+		Ownership: rules(environment),
+		Journal: &nodelifecycle.Journal{
+			Leases: leases, Namespace: election.ResourceNamespace, Name: election.ResourceName + journalSuffix,
+		},
+		Settings:   f.settings,
+		Period:     period,
+		Registerer: environment.Registerer,
+		Logger:     environment.Logger,
+	})
+}

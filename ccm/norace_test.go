@@ -1,0 +1,5 @@
+//go:build !race
+
+package ccm_test
+
+const raceFlag = "-race=false"

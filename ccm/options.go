@@ -1,0 +1,105 @@
+package ccm
+
+import (
+	"fmt"
+	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	ccmoptions "k8s.io/cloud-provider/options"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/cli/globalflag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics/features"
+	"k8s.io/component-base/version/verflag"
+
+	"github.com/mooring-ccm/mooring/internal/cloud"
+)
+
+// The gates of logging and metrics are part of --feature-gates, as in the reference. They live in the gate of the process,
+// because that is where those libraries read them.
+func init() {
+	utilruntime.Must(features.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
+	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
+	// A process may run the command more than once, with the same logging flags: two replicas side by side.
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+}
+
+const (
+	// programName is the command's name, its user agent and the component of its own events, as in the reference.
+	programName = "cloud-controller-manager"
+
+	// defaultQPS switches the client's own throttling off.
+	defaultQPS = -1
+	// defaultNodeWorkers is how many nodes are worked on at once.
+	defaultNodeWorkers = 10
+	// defaultGracefulShutdownTimeout leaves time to exit within the 30 s that a kubelet grants a Pod.
+	defaultGracefulShutdownTimeout = 20 * time.Second
+
+	// ownSection is the heading of the flags that the reference does not have.
+	ownSection = "mooring"
+)
+
+// options are the values of all flags: those of the reference, by its own code, and ours.
+type options struct {
+	*ccmoptions.CloudControllerManagerOptions
+	logs     *logs.Options
+	registry registry
+
+	nodeSelector            string
+	providerIDSchemes       []string
+	cloudAPITimeout         time.Duration
+	cloudAPIMaxInFlight     int
+	gracefulShutdownTimeout time.Duration
+}
+
+// newOptions returns the defaults.
+func newOptions(controllers registry) (*options, error) {
+	reference, err := ccmoptions.NewCloudControllerManagerOptions()
+	if err != nil {
+		return nil, fmt.Errorf("the reference's default options: %w", err)
+	}
+	reference.Generic.ClientConnection.QPS = defaultQPS
+	reference.NodeController.ConcurrentNodeSyncs = defaultNodeWorkers
+	reference.ServiceController.ConcurrentServiceSyncs = 0 // what the provider declares
+	return &options{
+		CloudControllerManagerOptions: reference,
+		logs:                          logs.NewOptions(),
+		registry:                      controllers,
+		cloudAPITimeout:               cloud.DefaultCallTimeout,
+		cloudAPIMaxInFlight:           cloud.DefaultMaxInFlight,
+		gracefulShutdownTimeout:       defaultGracefulShutdownTimeout,
+	}, nil
+}
+
+// flags returns all flags by section. A flag that two of them define is an error: only one would be set.
+func (o *options) flags() (cliflag.NamedFlagSets, error) {
+	sections := o.CloudControllerManagerOptions.Flags(o.registry.known(), o.registry.disabledByDefault(), o.registry.aliases(), nil, nil)
+	o.addOwnFlags(&sections)
+	global := sections.FlagSet("global")
+	verflag.AddFlags(global)
+	logsapi.AddFlags(o.logs, global)
+	globalflag.AddGlobalFlags(global, programName, logs.SkipLoggingConfigurationFlags())
+	for _, controller := range o.registry {
+		if controller.AddFlags != nil {
+			controller.AddFlags(sections.FlagSet(controller.Name))
+		}
+	}
+	return sections, clashes(sections)
+}
+
+// addOwnFlags adds what the reference does not have. Each has its reason in differences.go.
+func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
+	fs := sections.FlagSet(ownSection)
+	fs.StringVar(&o.nodeSelector, "node-selector", o.nodeSelector,
+		"Label selector of the nodes that this cloud controller manager looks after. Empty: all. A node that does not match is never written and never asked for.")
+	fs.StringSliceVar(&o.providerIDSchemes, "provider-id-schemes", o.providerIDSchemes,
+		"Schemes of the provider IDs of this cloud's nodes, such as aws for aws:///zone/i-1. A node with another scheme is never written and never asked for. Empty: what the provider declares, or else its name.")
+	fs.DurationVar(&o.cloudAPITimeout, "cloud-api-timeout", o.cloudAPITimeout,
+		"Deadline of a call to the cloud that reads; of a listing, the longest time from page to page.")
+	fs.IntVar(&o.cloudAPIMaxInFlight, "cloud-api-max-in-flight", o.cloudAPIMaxInFlight,
+		"How many calls to the cloud may be under way at once, over all controllers.")
+	fs.DurationVar(&o.gracefulShutdownTimeout, "graceful-shutdown-timeout", o.gracefulShutdownTimeout,
+		"How long the controllers may take to finish what they are at after SIGTERM or SIGINT. If they take longer, the process ends without releasing the lease, which then has to expire.")
+}

@@ -1,0 +1,154 @@
+package ccm
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// apiServerRetry is how often an API server that does not answer is asked.
+	apiServerRetry = time.Second
+	// apiServerReminder is how often the log says that the start-up still waits for it.
+	apiServerReminder = 5 * time.Second
+)
+
+// waitForAPIServer blocks until the API server says that it is healthy, however long that takes: a manager that gives up
+// is started again by its kubelet, only later each time. It returns an error only when ctx ends.
+func waitForAPIServer(ctx context.Context, identity identities) error {
+	var said time.Time
+	started := time.Now()
+	return wait.PollUntilContextCancel(ctx, apiServerRetry, true, func(ctx context.Context) (bool, error) {
+		err := healthy(ctx, identity.client)
+		switch {
+		case err == nil:
+			return true, nil
+		case ctx.Err() == nil && time.Since(said) >= apiServerReminder:
+			said = time.Now()
+			log.FromContext(ctx).Info("Waiting for the API server", "url", identity.kubeconfig.Host,
+				"waited", time.Since(started).Round(time.Second).String(), "reason", err.Error())
+		}
+		return false, nil
+	})
+}
+
+// healthy asks the API server for its health.
+func healthy(ctx context.Context, client kubernetes.Interface) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	body, err := client.Discovery().RESTClient().Get().AbsPath("/healthz").Do(ctx).Raw()
+	if apierrors.IsInternalError(err) && len(body) > 0 {
+		return fmt.Errorf("%w: %s", err, body)
+	}
+	return err
+}
+
+// checkGrants ends the start-up if a right is missing that the manager or an enabled controller needs, and names all that
+// are. What is missing but not needed is logged.
+func checkGrants(ctx context.Context, identity identities, c *config) error {
+	own := managerGrants(c)
+	writes := map[string][]Grant{}
+	for _, controller := range c.enabled {
+		reading, writing := split(controller.Grants)
+		own = append(own, reading...)
+		if controller.managerGrants != nil {
+			own = append(own, controller.managerGrants(c)...)
+		}
+		writes[controller.clientName()] = append(writes[controller.clientName()], writing...)
+	}
+	clientNames := slices.Sorted(maps.Keys(writes))
+	if !identity.separate {
+		for _, clientName := range clientNames {
+			own = append(own, writes[clientName]...)
+		}
+		clientNames = nil
+	}
+	// Without its own rights the manager cannot make the other identities, so those are reported first.
+	if err := demand(ctx, identity.client, own); err != nil {
+		return err
+	}
+	var errs []error
+	for _, clientName := range clientNames {
+		client, err := identity.clientOf(clientName)
+		if err != nil {
+			return err
+		}
+		errs = append(errs, demand(ctx, client, writes[clientName]))
+	}
+	return joined(missingHeading, errs...)
+}
+
+// missingHeading says what to do about missing grants.
+const missingHeading = "missing RBAC grants (deploy/rbac.yaml holds the ClusterRole and the Roles that grant them)"
+
+// demand returns an error that names all grants that the client's identity needs and lacks.
+func demand(ctx context.Context, client kubernetes.Interface, grants []Grant) error {
+	missing, err := missingGrants(ctx, client, grants)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	said := sets.New[string]()
+	for _, lack := range missing {
+		switch text := lack.Error(); {
+		case said.Has(text):
+		case lack.grant.Without == "":
+			errs = append(errs, lack)
+			said.Insert(text)
+		default:
+			log.FromContext(ctx).Info("An RBAC grant is missing that can be done without", "missing", text, "consequence", lack.grant.Without)
+			said.Insert(text)
+		}
+	}
+	return joined(missingHeading, errs...)
+}
+
+// managerGrants are the rights that the manager itself needs, whatever controllers run.
+func managerGrants(c *config) []Grant {
+	grants := []Grant{{Resource: "events", Verbs: []string{"create", "patch"}, Without: "no events are written"}}
+	if election := c.component.Generic.LeaderElection; election.LeaderElect {
+		grants = append(grants, leaseGrants(election.ResourceNamespace, election.ResourceName)...)
+		if len(c.migrated) > 0 {
+			grants = append(grants, leaseGrants(election.ResourceNamespace, c.component.Generic.LeaderMigration.LeaderName)...)
+		}
+	}
+	if c.component.KubeCloudShared.UseServiceAccountCredentials {
+		grants = append(grants, identityGrants(c.enabled)...)
+	}
+	return grants
+}
+
+// identityGrants are the rights that it takes to act as the ServiceAccounts of controllers. They are asked for by name: who may
+// have a token of any ServiceAccount in kube-system may do whatever the most powerful one there may.
+func identityGrants(controllers []Controller) []Grant {
+	grants := []Grant{{Resource: "serviceaccounts", Namespace: metav1.NamespaceSystem, Verbs: []string{"create"}}}
+	names := sets.New[string]()
+	for _, controller := range controllers {
+		names.Insert(controller.clientName())
+	}
+	for _, name := range sets.List(names) {
+		grants = append(grants,
+			Grant{Resource: "serviceaccounts", Namespace: metav1.NamespaceSystem, Name: name, Verbs: []string{"get"}},
+			Grant{Resource: "serviceaccounts/token", Namespace: metav1.NamespaceSystem, Name: name, Verbs: []string{"create"}})
+	}
+	return grants
+}
+
+// leaseGrants are the rights that leader election by one Lease needs.
+func leaseGrants(namespace, name string) []Grant {
+	creating := Grant{Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Verbs: []string{"create"}}
+	holding, watching := creating, creating
+	holding.Name, holding.Verbs = name, []string{"get", "update"}
+	watching.Name, watching.Verbs = name, []string{"list", "watch"}
+	watching.Without = "a standby hears of a released lease only when it asks the next time, so a takeover takes seconds longer"
+	return []Grant{creating, holding, watching}
+}

@@ -1,0 +1,253 @@
+package ccm_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/mooring-ccm/mooring/ccm"
+)
+
+// The controllers that the test program brings. None of them runs unless --controllers names it.
+const (
+	beating = "beating-controller"
+	broken  = "broken-controller"
+	failing = "failing-controller"
+	needy   = "needy-controller"
+	writing = "writing-controller"
+)
+
+// beat is what the beating controller writes again and again while it runs.
+const beat = "beat"
+
+// testControllers returns the options of the test program.
+func testControllers() []ccm.Option {
+	var path string
+	inJournal := func(name string, run func(context.Context, journal, ccm.Environment) error) func(context.Context, ccm.Environment) (manager.Runnable, error) {
+		return func(_ context.Context, environment ccm.Environment) (manager.Runnable, error) {
+			written := journal(path)
+			written.write("%s built", name)
+			return manager.RunnableFunc(func(ctx context.Context) error {
+				written.write("%s started", name)
+				defer written.write("%s stopped", name)
+				return run(ctx, written, environment)
+			}), nil
+		}
+	}
+	return []ccm.Option{
+		ccm.WithController(ccm.Controller{
+			Name: beating, Aliases: []string{"beating"}, ClientName: "node-controller", DisabledByDefault: true,
+			AddFlags: func(flags *pflag.FlagSet) { flags.StringVar(&path, "journal", "", "File that controllers write to.") },
+			New:      inJournal(beating, beatUntilDone),
+		}),
+		ccm.WithController(ccm.Controller{
+			Name: broken, DisabledByDefault: true,
+			New: func(context.Context, ccm.Environment) (manager.Runnable, error) {
+				return nil, errors.New("the moon is in the wrong house")
+			},
+		}),
+		ccm.WithController(ccm.Controller{
+			Name: failing, DisabledByDefault: true,
+			New: inJournal(failing, func(context.Context, journal, ccm.Environment) error { return errors.New("lost its way") }),
+		}),
+		ccm.WithController(ccm.Controller{
+			Name: needy, DisabledByDefault: true,
+			Grants: []ccm.Grant{
+				{Resource: "secrets", Verbs: []string{"list", "watch"}},
+				{Group: "apps", Resource: "deployments/scale", Namespace: "kube-system", Name: "coredns", Verbs: []string{"update"}},
+				{Resource: "nodes", Verbs: []string{"list", "deletecollection"}},
+			},
+			New: inJournal(needy, func(context.Context, journal, ccm.Environment) error { return nil }),
+		}),
+		ccm.WithController(ccm.Controller{
+			Name: writing, ClientName: "node-controller", DisabledByDefault: true,
+			Grants: []ccm.Grant{{Resource: "nodes", Verbs: []string{"get", "list", "watch", "patch"}}},
+			New:    inJournal(writing, annotateNode),
+		}),
+	}
+}
+
+// beatUntilDone writes a beat every few milliseconds, and takes a while to stop.
+func beatUntilDone(ctx context.Context, written journal, _ ccm.Environment) error {
+	ticker := time.NewTicker(2 * time.Millisecond)
+	defer ticker.Stop()
+	last := 50
+	for last > 0 {
+		<-ticker.C
+		written.write(beat)
+		if ctx.Err() != nil {
+			last--
+		}
+	}
+	return nil
+}
+
+// annotateNode writes to a node through the cache and the controller's identity, and then does nothing more.
+func annotateNode(ctx context.Context, written journal, environment ccm.Environment) error {
+	var node corev1.Node
+	if err := environment.Client.Get(ctx, client.ObjectKey{Name: "written"}, &node); err != nil {
+		return err
+	}
+	written.write("managed fields of the cached node: %d", len(node.ManagedFields))
+	patch := client.MergeFrom(node.DeepCopy())
+	node.Annotations = map[string]string{"test.mooring.dev/written": "yes"}
+	if err := environment.Client.Patch(ctx, &node, patch); err != nil {
+		return err
+	}
+	environment.Recorder.Event(&node, corev1.EventTypeNormal, "Written", "an annotation")
+	written.write("node written")
+	<-ctx.Done()
+	return nil
+}
+
+// leaseHolder returns who holds the Lease, as the plugin sees it: "held" or "free".
+func leaseHolder(clients cloudprovider.ControllerClientBuilder) string {
+	client, err := clients.Client("journal")
+	if err != nil {
+		return err.Error()
+	}
+	lease, err := client.CoordinationV1().Leases("kube-system").Get(context.Background(), "cloud-controller-manager", metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return err.Error()
+	case ptr.Deref(lease.Spec.HolderIdentity, "") == "":
+		return "free"
+	default:
+		return "held"
+	}
+}
+
+// program is a running process of the test program.
+type program struct {
+	command *exec.Cmd
+	output  *safeBuffer
+	exited  chan struct{}
+}
+
+// safeBuffer is a buffer that is read while a process writes to it.
+type safeBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *safeBuffer) Write(data []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(data)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+// start runs the test program.
+func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run(t, self, args...)
+}
+
+// run runs a program. It is killed when the test ends, and what it said is shown if the test failed.
+func run(t *testing.T, path string, args ...string) *program {
+	t.Helper()
+	p := &program{command: exec.Command(path, args...), output: &safeBuffer{}, exited: make(chan struct{})}
+	p.command.Env = append(os.Environ(), asProgram+"=1")
+	p.command.Stdout, p.command.Stderr = p.output, p.output
+	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.command.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		_ = p.command.Process.Kill()
+		<-p.exited
+		if t.Failed() {
+			t.Logf("process %d said:\n%s", p.pid(), p.output)
+		}
+	})
+	return p
+}
+
+func (p *program) pid() int { return p.command.Process.Pid }
+
+// signal sends a signal to the process.
+func (p *program) signal(t *testing.T, signal os.Signal) {
+	t.Helper()
+	if err := p.command.Process.Signal(signal); err != nil {
+		t.Fatalf("signalling process %d: %v", p.pid(), err)
+	}
+}
+
+// wait waits for the end of the process and returns its exit code.
+func (p *program) wait(t *testing.T) int {
+	t.Helper()
+	eventually(t, "the program ends", func() error {
+		select {
+		case <-p.exited:
+			return nil
+		default:
+			return errors.New("it runs")
+		}
+	})
+	return p.command.ProcessState.ExitCode()
+}
+
+// errorLines returns what the process said as its error: the line that begins with "error: " and all after it.
+func (p *program) errorLines() string {
+	_, after, found := strings.Cut("\n"+p.output.String(), "\nerror: ")
+	if !found {
+		return ""
+	}
+	return strings.TrimSuffix(after, "\n")
+}
+
+// awaitOutput waits until the process has said something.
+func (p *program) awaitOutput(t *testing.T, want string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("the program says %q", want), func() error {
+		if !strings.Contains(p.output.String(), want) {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+}
+
+// freePort returns a port on which nobody listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}

@@ -1,0 +1,118 @@
+package ccm
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/cloud-provider/names"
+	netutils "k8s.io/utils/net"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/mooring-ccm/mooring/internal/controller/route"
+)
+
+// routeFlags are the flags of the route controller that the reference does not have.
+type routeFlags struct {
+	syncs     int
+	maxPeriod time.Duration
+}
+
+// routeController keeps the routes to the pods of nodes. Its identity is that of the reference's.
+func routeController() Controller {
+	flags := &routeFlags{syncs: route.DefaultWrites, maxPeriod: route.DefaultMaxPeriod}
+	return Controller{
+		Name:       names.NodeRouteController,
+		ClientName: "route-controller",
+		AddFlags:   flags.add,
+		Validate:   flags.validate,
+		Grants: []Grant{
+			{Resource: "nodes", Verbs: []string{"get", "list", "watch"}},
+			{Resource: "nodes/status", Verbs: []string{"patch"}},
+		},
+		New: flags.newController,
+	}
+}
+
+func (f *routeFlags) add(flags *pflag.FlagSet) {
+	flags.IntVar(&f.syncs, "concurrent-route-syncs", f.syncs,
+		"How many calls that change routes are made at once. A provider may declare less, and is then given no more.")
+	flags.DurationVar(&f.maxPeriod, "route-reconciliation-max-period", f.maxPeriod,
+		"How long the pause between two comparisons of the routes gets while nothing changes. It starts at --route-reconciliation-period; a value not above that keeps it there.")
+}
+
+func (f *routeFlags) validate() []error {
+	var errs []error
+	if f.syncs <= 0 {
+		errs = append(errs, invalid("concurrent-route-syncs", f.syncs, "must be positive"))
+	}
+	if f.maxPeriod < 0 {
+		errs = append(errs, invalid("route-reconciliation-max-period", f.maxPeriod.String(), "must not be negative"))
+	}
+	return errs
+}
+
+// newController builds the controller, or none if the flags say that there are no routes to configure. As in the reference,
+// --allocate-node-cidrs does not matter: pod CIDRs may be allocated by kube-controller-manager.
+func (f *routeFlags) newController(_ context.Context, environment Environment) (manager.Runnable, error) {
+	shared := environment.Settings.KubeCloudShared
+	named := slices.Contains(environment.Settings.Generic.Controllers, names.NodeRouteController)
+	switch {
+	case !shared.ConfigureCloudRoutes:
+		environment.Logger.Info("Routes are not configured by this process", "reason", "--configure-cloud-routes=false")
+		return nil, nil
+	case strings.TrimSpace(shared.ClusterCIDR) == "" && named:
+		return nil, field.Required(field.NewPath("--cluster-cidr"), "--controllers names "+names.NodeRouteController+", which needs it")
+	case strings.TrimSpace(shared.ClusterCIDR) == "":
+		environment.Logger.Info("Routes are not configured by this process", "reason", "there is no --cluster-cidr")
+		return nil, nil
+	case shared.RouteReconciliationPeriod.Duration <= 0:
+		return nil, invalid("route-reconciliation-period", shared.RouteReconciliationPeriod.Duration.String(), "must be positive")
+	}
+	clusterCIDRs, err := clusterCIDRs(shared.ClusterCIDR)
+	if err != nil {
+		return nil, err
+	}
+	instances, err := environment.inventory()
+	if err != nil {
+		return nil, err
+	}
+	return route.New(route.Options{
+		Client:       environment.Client,
+		Live:         environment.Manager.GetAPIReader(),
+		Cache:        environment.Manager.GetCache(),
+		Recorder:     environment.Recorder,
+		Cloud:        environment.Cloud,
+		Inventory:    instances,
+		Ownership:    rules(environment),
+		ClusterName:  environment.ClusterName,
+		ClusterCIDRs: clusterCIDRs,
+		Period:       shared.RouteReconciliationPeriod.Duration,
+		MaxPeriod:    max(f.maxPeriod, shared.RouteReconciliationPeriod.Duration),
+		Writes:       f.syncs,
+		Registerer:   environment.Registerer,
+		Logger:       environment.Logger,
+	})
+}
+
+// clusterCIDRs parses --cluster-cidr, which has been validated. Leading zeros are accepted, as everywhere in Kubernetes.
+func clusterCIDRs(text string) ([]netip.Prefix, error) {
+	parsed, err := netutils.ParseCIDRs(strings.Split(strings.TrimSpace(text), ","))
+	if err != nil {
+		return nil, invalid("cluster-cidr", text, err.Error())
+	}
+	var prefixes []netip.Prefix
+	for _, network := range parsed {
+		prefix, err := netip.ParsePrefix(network.String())
+		if err != nil {
+			return nil, fmt.Errorf("--cluster-cidr %q: %w", text, err)
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	return prefixes, nil
+}

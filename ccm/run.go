@@ -1,0 +1,148 @@
+package ccm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/informers"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/internal/cloud"
+)
+
+// run is the life of a process: start-up checks, warm caches on every replica, controllers on the one that leads. It returns
+// nil after an orderly shutdown, which begins when ctx ends.
+func run(ctx context.Context, c *config) error {
+	sayWhat(ctx, c)
+	plugin, err := newPlugin(c.component.KubeCloudShared.CloudProvider)
+	if err != nil {
+		return err
+	}
+	identity, err := newIdentities(c.kubeconfig, c.component.KubeCloudShared.UseServiceAccountCredentials)
+	if err != nil {
+		return err
+	}
+	if err := waitForAPIServer(ctx, identity); err != nil {
+		return orderly(ctx, err)
+	}
+	if err := checkGrants(ctx, identity, c); err != nil {
+		return orderly(ctx, err)
+	}
+	events := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
+	defer events.Shutdown()
+	events.StartStructuredLogging(4)
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: identity.client.CoreV1().Events("")})
+
+	registry := prometheus.NewRegistry()
+	a := &assembly{
+		config: c, identity: identity, events: events, registry: registry,
+		cloud: cloud.Decorate(plugin, cloud.Options{CallTimeout: c.cloudAPITimeout, MaxInFlight: c.cloudAPIMaxInFlight, Registerer: registry}),
+		lifecycle: newLifecycle(plugin, identity.builder,
+			informers.NewSharedInformerFactory(identity.client, resync(c.component.Generic.MinResyncPeriod.Duration)),
+			c.component.KubeCloudShared.AllowUntaggedCloud),
+	}
+	if err := a.assemble(ctx); err != nil {
+		return orderly(ctx, err)
+	}
+	return a.start(ctx)
+}
+
+// orderly is the result of a start-up that was cut short: no error if that is because it was told to end.
+func orderly(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		log.FromContext(ctx).Info("Told to end before the start-up was through", "reason", err.Error())
+		return nil
+	}
+	return err
+}
+
+// sayWhat logs which program this is, which controllers run, and which of the reference do not because this build does not
+// contain them.
+func sayWhat(ctx context.Context, c *config) {
+	enabled := make([]string, 0, len(c.enabled))
+	for _, controller := range c.enabled {
+		enabled = append(enabled, controller.Name)
+	}
+	logger := log.FromContext(ctx)
+	program, libraries := versions()
+	logger.Info("Starting", "program", program, "libraries", libraries,
+		"provider", c.component.KubeCloudShared.CloudProvider.Name, "controllers", enabled)
+	if len(c.absent) > 0 {
+		logger.Info("Controllers of the reference that this build does not contain do not run", "controllers", c.absent)
+	}
+	if len(c.elsewhere) > 0 {
+		logger.Info("Controllers that --leader-migration-config leaves to another controller manager do not run", "controllers", c.elsewhere)
+	}
+}
+
+// versions returns what this program was built from: its main module and the Kubernetes libraries, as Go recorded them.
+func versions() (program, libraries string) {
+	program, libraries = "unknown", "unknown"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return program, libraries
+	}
+	for _, module := range info.Deps {
+		if module.Path == "k8s.io/cloud-provider" {
+			libraries = module.Path + "@" + module.Version
+		}
+	}
+	return info.Main.Path + "@" + info.Main.Version, libraries
+}
+
+// resync spreads the resyncs of informers over one to two periods, as the reference does.
+func resync(period time.Duration) time.Duration {
+	return time.Duration(float64(period) * (1 + rand.Float64()))
+}
+
+// start serves the secure port and runs the manager. The port is served to the end: an operator may want to see why a
+// shutdown takes its time. After an error nothing is waited for, because another replica may lead already.
+func (a *assembly) start(ctx context.Context) error {
+	handler, err := newHandler(a.config.component, a.probes(), a.registry)
+	if err != nil {
+		return err
+	}
+	stopServing, err := serve(ctx, a.config, handler)
+	if err != nil {
+		return orderly(ctx, err)
+	}
+	if err := a.manage(ctx); err != nil {
+		stopServing(false)
+		return fmt.Errorf("stopped: %w", err)
+	}
+	stopServing(true)
+	log.FromContext(ctx).Info("Stopped in order")
+	return nil
+}
+
+// manage runs the manager until ctx ends, a lease is lost or a controller fails.
+func (a *assembly) manage(ctx context.Context) error {
+	managing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	finished := make(chan error, 1)
+	go func() { finished <- a.manager.Start(managing) }()
+	select {
+	case err := <-finished:
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) { // told to end before the caches were filled
+			return nil
+		}
+		return err
+	case <-a.migrationLost():
+		return errMigrationLost
+	}
+}
+
+// migrationLost is closed when the lease of migrated controllers is lost; without one, never.
+func (a *assembly) migrationLost() <-chan struct{} {
+	if a.migration == nil {
+		return nil
+	}
+	return a.migration.lost
+}

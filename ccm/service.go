@@ -1,0 +1,119 @@
+package ccm
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/cloud-provider/names"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/mooring-ccm/mooring/internal/controller/service"
+)
+
+// serviceFlags are the values of the service controller's flags that the reference does not have.
+type serviceFlags struct {
+	classes        service.Classes
+	targetDelay    time.Duration
+	auditPeriod    time.Duration
+	auditCalls     int
+	collectOrphans bool
+}
+
+// serviceController gives Services of type LoadBalancer their load balancers. Its identity is that of the reference's.
+func serviceController() Controller {
+	flags := &serviceFlags{
+		classes: service.Classes{Default: true}, targetDelay: service.DefaultTargetDelay,
+		auditPeriod: service.DefaultAuditPeriod, auditCalls: service.DefaultAuditCalls,
+	}
+	return Controller{
+		Name:       names.ServiceLBController,
+		ClientName: "service-controller",
+		AddFlags:   flags.add,
+		Validate:   flags.validate,
+		Grants: []Grant{
+			{Resource: "nodes", Verbs: []string{"list", "watch"}},
+			{Resource: "services", Verbs: []string{"list", "watch"}},
+			{Resource: "services/status", Verbs: []string{"patch"}},
+		},
+		New: flags.newController,
+	}
+}
+
+func (f *serviceFlags) add(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.classes.Names, "load-balancer-classes", f.classes.Names,
+		"Values of spec.loadBalancerClass of the Services that this cloud controller manager gives load balancers.")
+	flags.BoolVar(&f.classes.Default, "load-balancer-default-class", f.classes.Default,
+		"Whether it gives load balancers to Services without spec.loadBalancerClass too.")
+	flags.DurationVar(&f.targetDelay, "load-balancer-target-delay", f.targetDelay,
+		"How long load balancers wait at most for a burst of changes of the nodes to be over, so that it is one change for each of them.")
+	flags.DurationVar(&f.auditPeriod, "load-balancer-audit-period", f.auditPeriod,
+		"How often load balancers are compared with the cloud, to repair what was changed or deleted there. 0: never.")
+	flags.IntVar(&f.auditCalls, "load-balancer-audit-calls", f.auditCalls,
+		"How many calls a minute that may cost where the provider cannot list load balancers. It then takes longer where there are many.")
+	flags.BoolVar(&f.collectOrphans, "collect-orphans", f.collectOrphans,
+		"Delete load balancers that this cluster made and that belong to no Service any more. They are reported in any case. The provider has to list load balancers and mark them with the cluster's UID.")
+}
+
+func (f *serviceFlags) validate() []error {
+	var errs []error
+	path := field.NewPath("--load-balancer-classes")
+	for i, class := range f.classes.Names {
+		for _, problem := range validation.IsQualifiedName(class) {
+			errs = append(errs, field.Invalid(path.Index(i), class, problem))
+		}
+	}
+	if len(f.classes.Names) == 0 && !f.classes.Default {
+		errs = append(errs, field.Required(path, "with --load-balancer-default-class=false no Service is left; "+
+			"--controllers=*,-"+names.ServiceLBController+" switches the controller off"))
+	}
+	if f.targetDelay <= 0 {
+		errs = append(errs, invalid("load-balancer-target-delay", f.targetDelay.String(), "must be positive"))
+	}
+	if f.auditPeriod < 0 {
+		errs = append(errs, invalid("load-balancer-audit-period", f.auditPeriod.String(), "must not be negative"))
+	}
+	if f.auditCalls <= 0 {
+		errs = append(errs, invalid("load-balancer-audit-calls", f.auditCalls, "must be positive"))
+	}
+	if f.collectOrphans && f.auditPeriod == 0 {
+		errs = append(errs, invalid("load-balancer-audit-period", f.auditPeriod.String(), "--collect-orphans needs comparisons with the cloud"))
+	}
+	return errs
+}
+
+func (f *serviceFlags) newController(_ context.Context, environment Environment) (manager.Runnable, error) {
+	writes := int(environment.Settings.ServiceController.ConcurrentServiceSyncs)
+	if writes < 0 {
+		return nil, invalid("concurrent-service-syncs", writes, "must not be negative")
+	}
+	instances, err := environment.inventory()
+	if err != nil {
+		return nil, err
+	}
+	period := f.auditPeriod
+	if period == 0 {
+		period = -1 // to the controller zero is its default
+	}
+	return service.New(service.Options{
+		Client:           environment.Client,
+		LiveReader:       environment.Manager.GetAPIReader(),
+		Cache:            environment.Manager.GetCache(),
+		Recorder:         environment.Recorder,
+		Cloud:            environment.Cloud,
+		ClusterName:      environment.ClusterName,
+		Inventory:        instances,
+		Ownership:        rules(environment),
+		Classes:          f.classes,
+		Writes:           writes,
+		TargetQuiet:      min(service.DefaultTargetQuiet, f.targetDelay),
+		TargetDelay:      f.targetDelay,
+		AuditPeriod:      period,
+		AuditCalls:       f.auditCalls,
+		CollectLeftovers: f.collectOrphans,
+		Registerer:       environment.Registerer,
+		Logger:           environment.Logger,
+	})
+}

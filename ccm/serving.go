@@ -1,0 +1,137 @@
+package ccm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	goruntime "runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/server/routes"
+	"k8s.io/client-go/rest"
+	ccmconfig "k8s.io/cloud-provider/config"
+	configv1alpha1 "k8s.io/cloud-provider/config/v1alpha1"
+	componentconfig "k8s.io/component-base/config"
+	"k8s.io/component-base/configz"
+	"k8s.io/component-base/logs"
+	"k8s.io/component-base/metrics/prometheus/slis"
+	genericapp "k8s.io/controller-manager/app"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// configzName is the name of the configuration in /configz, as in the reference.
+	configzName = "cloudcontrollermanager.config.k8s.io"
+	// servingShutdownTimeout is how long requests to the secure port may take to end on shutdown.
+	servingShutdownTimeout = 2 * time.Second
+)
+
+// probes are the health checks of the secure port.
+type probes struct {
+	// live are those of /livez and, as in the reference, /healthz: if one fails, only a restart helps.
+	live []healthz.HealthChecker
+	// ready are those of /readyz: a standby is ready to take over when its caches are warm, a leader when it works.
+	ready []healthz.HealthChecker
+}
+
+// serve opens the secure port and serves it until stop is called, which may wait for the requests that are under way.
+func serve(ctx context.Context, c *config, handler http.Handler) (stop func(wait bool), err error) {
+	if c.secureServing.BindPort == 0 && c.secureServing.Listener == nil {
+		log.FromContext(ctx).Info("Serving neither health nor metrics: --secure-port is 0")
+		return func(bool) {}, nil
+	}
+	if err := c.secureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+		return nil, fmt.Errorf("self-signed certificate for the secure port: %w", err)
+	}
+	var (
+		info           *server.SecureServingInfo
+		loopback       *rest.Config
+		authentication server.AuthenticationInfo
+		authorization  server.AuthorizationInfo
+	)
+	if err := c.secureServing.ApplyTo(&info, &loopback); err != nil {
+		return nil, fmt.Errorf("secure port: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = info.Listener.Close()
+		}
+	}()
+	if err := c.authentication.ApplyTo(&authentication, info, nil); err != nil {
+		return nil, fmt.Errorf("delegated authentication of the secure port (needs the Role extension-apiserver-authentication-reader, "+
+			"or --authentication-tolerate-lookup-failure): %w", err)
+	}
+	if err := c.authorization.ApplyTo(&authorization); err != nil {
+		return nil, fmt.Errorf("delegated authorization of the secure port: %w", err)
+	}
+	server.AuthorizeClientBearerToken(loopback, &authentication, &authorization)
+
+	ended := make(chan struct{})
+	guarded := genericapp.BuildHandlerChain(handler, &authorization, &authentication)
+	stopped, listenerStopped, err := info.Serve(guarded, servingShutdownTimeout, ended)
+	if err != nil {
+		return nil, fmt.Errorf("secure port: %w", err)
+	}
+	return func(wait bool) {
+		close(ended)
+		if wait {
+			<-listenerStopped
+			<-stopped
+		}
+	}, nil
+}
+
+// newHandler returns what the secure port serves, before authentication and authorization.
+func newHandler(settings ccmconfig.CloudControllerManagerConfiguration, checks probes, metrics prometheus.Gatherer) (http.Handler, error) {
+	paths := mux.NewPathRecorderMux(programName)
+	healthz.InstallHandler(paths, checks.live...)
+	healthz.InstallLivezHandler(paths, checks.live...)
+	healthz.InstallReadyzHandler(paths, checks.ready...)
+	installDebugging(paths, settings.Generic.Debugging)
+	configuration, err := configzHandler(settings)
+	if err != nil {
+		return nil, err
+	}
+	paths.Handle(configz.DefaultConfigzPath, configuration)
+	paths.Handle("/metrics", metricsHandler(metrics))
+	slis.SLIMetricsWithReset{}.Install(paths)
+	return paths, nil
+}
+
+// installDebugging serves /debug as --profiling and --contention-profiling say.
+func installDebugging(paths *mux.PathRecorderMux, settings componentconfig.DebuggingConfiguration) {
+	if !settings.EnableProfiling {
+		return
+	}
+	routes.Profiling{}.Install(paths)
+	if settings.EnableContentionProfiling {
+		goruntime.SetBlockProfileRate(1)
+	}
+	routes.DebugFlags{}.Install(paths, "v", routes.StringFlagPutHandler(logs.GlogSetter))
+}
+
+// configzHandler serves the configuration in the form of k8s.io/component-base/configz, whose registry is one for the whole
+// process and takes a name only once.
+func configzHandler(settings ccmconfig.CloudControllerManagerConfiguration) (http.Handler, error) {
+	versioned := &configv1alpha1.CloudControllerManagerConfiguration{}
+	err := configv1alpha1.Convert_config_CloudControllerManagerConfiguration_To_v1alpha1_CloudControllerManagerConfiguration(&settings, versioned, nil)
+	if err != nil {
+		return nil, fmt.Errorf("converting the configuration for /configz: %w", err)
+	}
+	versioned.SetGroupVersionKind(configv1alpha1.SchemeGroupVersion.WithKind("CloudControllerManagerConfiguration"))
+	body, err := json.Marshal(map[string]any{configzName: versioned})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the configuration for /configz: %w", err)
+	}
+	return http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
+		response.Header().Set("Content-Type", "application/json")
+		response.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = response.Write(body)
+	}), nil
+}

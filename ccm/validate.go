@@ -1,0 +1,136 @@
+package ccm
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/leaderelection"
+	cliflag "k8s.io/component-base/cli/flag"
+	netutils "k8s.io/utils/net"
+)
+
+// schemeSyntax is that of a URI's scheme: RFC 3986, section 3.1.
+var schemeSyntax = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+
+// validate returns everything that is wrong with the flags, before anything is done with them.
+func (o *options) validate() error {
+	errs := o.registry.validate()
+	errs = append(errs, o.CloudControllerManagerOptions.Validate(
+		o.registry.known(), o.registry.disabledByDefault(), o.registry.aliases(), nil, nil))
+	errs = append(errs, o.NodeController.Validate()...)
+	errs = append(errs, validateProvider(o.KubeCloudShared.CloudProvider.Name))
+	errs = append(errs, o.validateClusterCIDR()...)
+	errs = append(errs, o.validateLeaderElection()...)
+	errs = append(errs, o.validateOwn()...)
+	return joined("invalid flags", errs...)
+}
+
+// invalid is the error for the value of one flag.
+func invalid(flag string, value any, problem string) error {
+	return field.Invalid(field.NewPath("--"+flag), value, problem)
+}
+
+// validateClusterCIDR holds the flags for routes to what their descriptions say. The reference looks at them only when it
+// starts the route controller, and then leaves that out with a line in the log.
+func (o *options) validateClusterCIDR() []error {
+	cidrs := strings.TrimSpace(o.KubeCloudShared.ClusterCIDR)
+	if cidrs == "" {
+		if o.KubeCloudShared.AllocateNodeCIDRs {
+			return []error{field.Required(field.NewPath("--cluster-cidr"), "--allocate-node-cidrs needs it")}
+		}
+		return nil
+	}
+	parsed, err := netutils.ParseCIDRs(strings.Split(cidrs, ","))
+	if err != nil {
+		return []error{invalid("cluster-cidr", cidrs, err.Error())}
+	}
+	dualStack, err := netutils.IsDualStackCIDRs(parsed)
+	if err != nil || len(parsed) > 2 || (len(parsed) == 2 && !dualStack) {
+		return []error{invalid("cluster-cidr", cidrs, "at most one range of each IP family")}
+	}
+	return nil
+}
+
+// validateLeaderElection finds the combinations that client-go's elector refuses, under the names of the flags.
+func (o *options) validateLeaderElection() []error {
+	election := o.Generic.LeaderElection
+	if !election.LeaderElect {
+		if o.Generic.LeaderMigration.Enabled {
+			return []error{invalid("enable-leader-migration", true, "needs --leader-elect")}
+		}
+		return nil
+	}
+	var errs []error
+	lease, deadline, retry := election.LeaseDuration.Duration, election.RenewDeadline.Duration, election.RetryPeriod.Duration
+	if lease < time.Second || lease%time.Second != 0 {
+		errs = append(errs, invalid("leader-elect-lease-duration", lease.String(), "a Lease counts whole seconds, at least one"))
+	}
+	if lease <= deadline {
+		errs = append(errs, invalid("leader-elect-lease-duration", lease.String(),
+			fmt.Sprintf("must be longer than --leader-elect-renew-deadline (%s)", deadline)))
+	}
+	if retry <= 0 {
+		errs = append(errs, invalid("leader-elect-retry-period", retry.String(), "must be positive"))
+	}
+	if least := time.Duration(leaderelection.JitterFactor * float64(retry)); deadline <= least {
+		errs = append(errs, invalid("leader-elect-renew-deadline", deadline.String(),
+			fmt.Sprintf("must be longer than %v times --leader-elect-retry-period (%s)", leaderelection.JitterFactor, retry)))
+	}
+	if election.ResourceName == "" {
+		errs = append(errs, field.Required(field.NewPath("--leader-elect-resource-name"), "the Lease needs a name"))
+	}
+	if election.ResourceNamespace == "" {
+		errs = append(errs, field.Required(field.NewPath("--leader-elect-resource-namespace"), "the Lease needs a namespace"))
+	}
+	return errs
+}
+
+// validateOwn checks the flags that the reference does not have, and one that it takes as it comes.
+func (o *options) validateOwn() []error {
+	var errs []error
+	if _, err := labels.Parse(o.nodeSelector); err != nil {
+		errs = append(errs, invalid("node-selector", o.nodeSelector, err.Error()))
+	}
+	for i, scheme := range o.providerIDSchemes {
+		if !schemeSyntax.MatchString(scheme) {
+			errs = append(errs, field.Invalid(field.NewPath("--provider-id-schemes").Index(i), scheme,
+				"must be the part of a provider ID before ://, such as aws"))
+		}
+	}
+	if o.cloudAPIMaxInFlight <= 0 {
+		errs = append(errs, invalid("cloud-api-max-in-flight", o.cloudAPIMaxInFlight, "must be positive"))
+	}
+	for _, period := range []struct {
+		flag  string
+		value time.Duration
+	}{
+		{"cloud-api-timeout", o.cloudAPITimeout},
+		{"graceful-shutdown-timeout", o.gracefulShutdownTimeout},
+		{"node-status-update-frequency", o.NodeStatusUpdateFrequency.Duration},
+	} {
+		if period.value <= 0 {
+			errs = append(errs, invalid(period.flag, period.value.String(), "must be positive"))
+		}
+	}
+	return errs
+}
+
+// clashes returns an error for each flag that two sections define.
+func clashes(sections cliflag.NamedFlagSets) error {
+	var errs []error
+	owners := map[string]string{}
+	for _, section := range sections.Order {
+		sections.FlagSets[section].VisitAll(func(flag *pflag.Flag) {
+			if owner, found := owners[flag.Name]; found {
+				errs = append(errs, fmt.Errorf("--%s is defined by %q and by %q", flag.Name, owner, section))
+			}
+			owners[flag.Name] = section
+		})
+	}
+	return joined("conflicting flags", errs...)
+}

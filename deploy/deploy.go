@@ -1,0 +1,10 @@
+// Package deploy holds the manifests that Mooring ships, so that tests and the demo run it with what operators apply.
+package deploy
+
+import _ "embed"
+
+// RBAC is the ServiceAccount kube-system/cloud-controller-manager with the least rights that the controllers need, as a
+// stream of YAML documents.
+//
+//go:embed rbac.yaml
+var RBAC []byte
