@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/mooring-ccm/mooring/internal/demo"
+	"github.com/mooring-ccm/mooring/internal/demo/render"
+	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+func newDemo() *cobra.Command {
+	var options demo.Options
+	var faults []string
+	var plain bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Watch nodes being initialised on a real control plane",
+		Long: `demo starts a real control plane on loopback, a simulated cloud with 12 instances in 3 zones, two replicas of
+cloud-controller-manager and 12 nodes that register as kubelets with --cloud-provider=external do. It shows each node's
+way from tainted to ready, the routes to the nodes' pods, a Service's load balancer, an instance's resize arriving in the
+labels, what becomes of nodes whose instances are off or gone or seem to be, and the standby taking over from the leader,
+checks every step and ends with a summary.
+
+It needs no privileges and leaves nothing behind. What is not built yet is built first, which takes some minutes the
+first time. On a terminal it paints a picture, on a pipe it writes lines; NO_COLOR switches colours off.
+
+Everything happens sooner than by default, so that one can watch: the replicas run with --node-status-update-frequency=2s
+instead of 5m, --node-monitor-period=1s instead of 5s, --node-deletion-min-age=1s instead of 2m,
+--route-reconciliation-period=2s instead of 10s and --load-balancer-audit-period=2s instead of 10m, and the control plane
+takes a node for unready after 5s of silence instead of 50s. When a step fails, the logs of all processes are kept, and
+the last line says where.
+
+` + exitCodes,
+		Example: `  mooring demo                  show everything and clean up
+  mooring demo --keep           leave everything running, with a KUBECONFIG to look around
+  mooring demo --cloud-fault operation=ListInstances,mode=status,status=503,count=5
+                                see what happens when the cloud fails five times`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, text := range faults {
+				fault, err := service.ParseFault(text)
+				if err != nil {
+					return usage(cmd, fmt.Errorf("--cloud-fault: %w", err))
+				}
+				options.Faults = append(options.Faults, fault)
+			}
+			if options.StepDeadline < 0 {
+				return usage(cmd, fmt.Errorf("--step-deadline: %s: must not be negative", options.StepDeadline))
+			}
+			return runDemo(cmd, options, plain)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&options.Keep, "keep", false, "leave everything running until Ctrl-C, and say what to look at")
+	flags.StringVar(&options.Daemon, "daemon", "",
+		"`path` of cloud-controller-manager (default: the one beside this program, else it is built from the checkout)")
+	flags.StringArrayVar(&faults, "cloud-fault", nil,
+		"make the simulated cloud fail, as operation=OPERATION,mode=MODE[,status=N][,skip=N][,count=N][,retry-after=DURATION]; may be repeated")
+	flags.DurationVar(&options.StepDeadline, "step-deadline", 0, "how long each step may take (default: what the step needs on a slow machine)")
+	flags.BoolVar(&plain, "plain", false, "write lines on a terminal too")
+	return cmd
+}
+
+// runDemo chooses how the story is shown.
+func runDemo(cmd *cobra.Command, options demo.Options, plain bool) error {
+	ctx, interrupt := context.WithCancel(cmd.Context())
+	defer interrupt()
+	out := cmd.OutOrStdout()
+	options.Out = out
+	options.Renderer = render.NewPlain(out)
+	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		options.Style.Colour = !render.NoColour() && os.Getenv("TERM") != "dumb"
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
+			options.Style.Columns = min(width, 120)
+		}
+		if !plain && os.Getenv("TERM") != "dumb" {
+			options.Renderer = render.NewTable(file, keyboard(), options.Style, interrupt)
+		}
+	}
+	err := demo.Run(ctx, options)
+	if err == nil && options.Keep {
+		_, _ = fmt.Fprintf(out, "Stopped at %s; nothing is left.\n", time.Now().Format(time.TimeOnly))
+	}
+	return err
+}
+
+// keyboard is the standard input if somebody can type there.
+func keyboard() io.Reader {
+	if term.IsTerminal(int(os.Stdin.Fd())) {
+		return os.Stdin
+	}
+	return nil
+}

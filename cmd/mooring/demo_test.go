@@ -1,0 +1,196 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// All of the demo on a pipe, as in a log of continuous integration.
+func TestDemo(t *testing.T) {
+	p := start(t, "demo", "--daemon", daemon(t))
+	if code := p.exit(); code != exitOK {
+		t.Fatalf("exit code %d", code)
+	}
+	text := p.text()
+	for n := 1; n <= 13; n++ {
+		// The last one is created when the cloud has numbered other things too.
+		id := map[bool]string{true: fmt.Sprintf("%08d", n), false: `\d{8}`}[n <= 12]
+		way := fmt.Sprintf(`(?s)node-%03d  tainted\n.*node-%03d  ready +after \d+\.\d+ s  sim://i-%s  sim-1[abc]  sim\.\w+  10\.0\.0\.%d  100\.64\.0\.%d`,
+			n, n, id, n+1, n+1)
+		if !regexp.MustCompile(way).MatchString(text) {
+			t.Errorf("the way of node-%03d is not told", n)
+		}
+	}
+	if ways := regexp.MustCompile(`node-0(?:1[0-2])  (?:unready|shut down|held|deleted|ready\n)`).FindAllString(text, -1); !told(ways,
+		"node-012  unready", "node-012  shut down", "node-012  ready\n") || !told(ways, "node-011  unready", "node-011  deleted") ||
+		!told(ways, "node-010  unready", "node-010  held", "node-010  ready\n") {
+		t.Errorf("what becomes of nodes is told as %q", ways)
+	}
+	_, summary, found := strings.Cut(text, "\nSummary\n")
+	if !found {
+		t.Fatal("there is no summary")
+	}
+	summary = strings.Join(strings.Fields(summary), " ") // where lines are wrapped depends on what was measured
+	for _, want := range []string{
+		`ok 12 nodes register with the taint, as kubelets do \d`,
+		`ok every node has what the cloud says of its instance, and no taint \d`,
+		`12 routes, for example to 10\.244\.\d+\.0/24 by way of node-001`,
+		`to 10\.244\.\d+\.0/24 by way of node-001, after \d+\.\d+ s; the replicas compare the routes every 2s`,
+		`\d+\.\d+\.\d+\.\d+, port 80, is there after \d+\.\d+ s, with 12 nodes behind it`,
+		`\d+\.\d+\.\d+\.\d+ is there after \d+\.\d+ s; the replicas compare load balancers every 2s`,
+		`both are gone after \d+\.\d+ s`,
+		`sim\.small became sim\.large after \d+\.\d+ s`,
+		`node-010, node-011, node-012, after \d+\.\d+ s; the control plane waits for 5s`,
+		`after \d+\.\d+ s; the replicas look at nodes every 1s`,
+		`node-012 is ready after \d+\.\d+ s`,
+		`node-011 is deleted after \d+\.\d+ s, when the cloud has denied its instance twice`,
+		`11 nodes are there; the condition CloudInstanceGone of node-010 says EveryInstanceGone`,
+		`the condition is gone after \d+\.\d+ s; 11 nodes are there`,
+		`\d+\.\d+ s after SIGTERM, ccm-b leads`,
+		`\d+\.\d+ s after SIGTERM, node-013 is initialised`,
+		`\d+\.\d+ s after SIGTERM, to 10\.244\.\d+\.0/24 by way of node-013`,
+		`ccm-a, exit code 0`,
+		`All 27 steps happened, in `,
+	} {
+		if !regexp.MustCompile(want).MatchString(summary) {
+			t.Errorf("the summary does not say %q", want)
+		}
+	}
+	if strings.Contains(text, "\x1b") {
+		t.Error("there are escape sequences on a pipe")
+	}
+	p.leavesNoProcess()
+	p.leavesNoFile()
+}
+
+// told reports whether lines hold others in their order.
+func told(lines []string, others ...string) bool {
+	for _, line := range lines {
+		if len(others) > 0 && line == others[0] {
+			others = others[1:]
+		}
+	}
+	return len(others) == 0
+}
+
+// A step that does not happen is named, the exit code is 1, and the logs are kept.
+func TestDemoFails(t *testing.T) {
+	p := start(t, "demo", "--daemon", daemon(t), "--cloud-fault", "operation=UpdateInstance,mode=status,status=500")
+	if code := p.exit(); code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
+	}
+	text := p.text()
+	for _, want := range []string{
+		`\n +\S+ s  FAIL node-001 gets another machine type`, `  FAIL node-001 gets another machine type`, `  ok   every node is ready`,
+		`  --   the old leader has ended in order +not reached`, `15 of 27 steps happened, 1 failed, 11 not reached\.`,
+		`mooring: resize/label: UpdateInstance: 500 `, `logs are in \S+`,
+	} {
+		if !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("the output does not say %q", want)
+		}
+	}
+	p.leavesNoProcess()
+	logs := regexp.MustCompile(`logs are in (\S+)`).FindStringSubmatch(text)
+	if logs == nil {
+		t.FailNow()
+	}
+	for _, name := range []string{"ccm-a.log", "ccm-b.log", "cloud.log", "kube-apiserver.log"} {
+		if info, err := os.Stat(filepath.Join(logs[1], name)); err != nil || info.Size() == 0 {
+			t.Errorf("log %s: %v", name, err)
+		}
+	}
+	kept, err := filepath.Glob(filepath.Join(p.temp, "*", "*"))
+	if err != nil || len(kept) != 1 {
+		t.Errorf("kept besides the logs: %v, %v", kept, err)
+	}
+}
+
+// A daemon that does not start is found at once, with the reason.
+func TestDemoWithADaemonThatFails(t *testing.T) {
+	broken := write(t, "#!/bin/sh\necho no such luck >&2\nexit 3\n")
+	if err := os.Chmod(broken, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "demo", "--daemon", broken)
+	if code := p.exit(); code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
+	}
+	p.await("ended by itself (exit status 3): no such luck")
+	p.leavesNoProcess()
+}
+
+// However the demo is ended, no process is left; and if it can still do anything, no file.
+func TestDemoInterrupted(t *testing.T) {
+	for name, c := range map[string]struct {
+		when   string
+		signal syscall.Signal
+		code   int
+	}{
+		"while the control plane starts": {"run on loopback", syscall.SIGINT, exitInterrupted},
+		"while nodes join":               {"node-003  tainted", syscall.SIGTERM, exitInterrupted},
+		"killed":                         {"node-002  tainted", syscall.SIGKILL, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t, "demo", "--daemon", daemon(t))
+			p.await(c.when)
+			p.signal(c.signal)
+			if code := p.exit(); code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			p.leavesNoProcess()
+			if c.signal != syscall.SIGKILL {
+				p.leavesNoFile()
+			}
+		})
+	}
+}
+
+// On a terminal the demo paints, takes Ctrl-C as a key, gives the terminal back, and with --keep waits.
+func TestDemoOnATerminal(t *testing.T) {
+	p := prepare(t, "demo", "--keep", "--daemon", daemon(t))
+	p.command.Env = append(p.command.Env, "NO_COLOR=1", "TERM=xterm-256color")
+	terminal := p.onTerminal(100, 30)
+	p.await("\x1b[?1049h") // the alternate screen
+	p.await("export KUBECONFIG=")
+	if !strings.Contains(p.text(), "\x1b[?1049l") {
+		t.Error("the terminal was not given back")
+	}
+	if colours := regexp.MustCompile(`\x1b\[(3[0-7]|9[0-7]|38;[\d;]+)m`).FindString(p.text()); colours != "" {
+		t.Errorf("there are colours (%q) in spite of NO_COLOR", colours)
+	}
+	kubeconfig := regexp.MustCompile(`KUBECONFIG=(\S+)`).FindStringSubmatch(p.text())[1]
+	if _, err := os.Stat(kubeconfig); err != nil {
+		t.Errorf("the kubeconfig: %v", err)
+	}
+	if _, err := terminal.Write([]byte{3}); err != nil { // Ctrl-C
+		t.Fatal(err)
+	}
+	if code := p.exit(); code != exitOK {
+		t.Errorf("exit code %d after Ctrl-C of a demo that was kept", code)
+	}
+	p.leavesNoProcess()
+	p.leavesNoFile()
+}
+
+func TestDemoCtrlCOnATerminal(t *testing.T) {
+	p := prepare(t, "demo", "--daemon", daemon(t))
+	p.command.Env = append(p.command.Env, "TERM=xterm-256color")
+	terminal := p.onTerminal(80, 24)
+	p.await("node-002")
+	if !regexp.MustCompile(`\x1b\[(\d+;)*3[0-7]m`).MatchString(p.text()) {
+		t.Error("there are no colours on a terminal")
+	}
+	if _, err := terminal.Write([]byte{3}); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.exit(); code != exitInterrupted {
+		t.Errorf("exit code %d, want %d", code, exitInterrupted)
+	}
+	p.leavesNoProcess()
+	p.leavesNoFile()
+}

@@ -1,0 +1,71 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/localcluster"
+	"k8s.io/client-go/kubernetes"
+)
+
+// stepDeadline is generous: the demo also runs on machines that are busy with something else.
+const stepDeadline = time.Minute
+
+// controlPlane starts Kubernetes and gives the manager the rights that are shipped.
+func controlPlane() chapter {
+	return chapter{name: "control-plane", title: "Control plane", steps: []step{
+		{name: "start", title: "etcd, kube-apiserver and kube-controller-manager run on loopback", deadline: stepDeadline, run: startControlPlane},
+		{
+			name: "rights", title: "the manager has a ServiceAccount with the shipped ClusterRole, and no other rights",
+			deadline: stepDeadline, run: grantRights,
+		},
+	}}
+}
+
+func startControlPlane(ctx context.Context, s *stage) (detail string, err error) {
+	cluster, err := startUntil(ctx, context.WithoutCancel(s.life), func(life context.Context) (*localcluster.Cluster, error) {
+		return localcluster.Start(life, localcluster.Options{
+			Binaries: s.binaries, Dir: s.path("cluster"), ControllerManager: true,
+			NodeMonitorPeriod: time.Second, NodeMonitorGracePeriod: silence,
+			ControllerManagerArgs: []string{"--allocate-node-cidrs=true", "--cluster-cidr=" + podCIDRs},
+		})
+	})
+	if err != nil {
+		return "", err
+	}
+	s.cluster = cluster
+	s.onEnd(cluster.Stop)
+	if s.kubernetes, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
+		return "", err
+	}
+	version, err := s.kubernetes.Discovery().ServerVersion()
+	if err != nil {
+		return "", err
+	}
+	s.observed = newObserver(s.tell)
+	stop, err := s.observed.start(s.life, s.kubernetes)
+	if err != nil {
+		return "", err
+	}
+	s.onEnd(stop)
+	return fmt.Sprintf("kube-apiserver %s at %s", version.GitVersion, cluster.AdminConfig().Host), nil
+}
+
+// startUntil starts something that lives as long as life, and gives up when ctx ends before it has started. Here life does not
+// end by itself: what was started stops in its turn, after those that need it.
+func startUntil[T any](ctx, life context.Context, start func(context.Context) (T, error)) (T, error) {
+	life, giveUp := context.WithCancelCause(life)
+	stop := context.AfterFunc(ctx, func() { giveUp(context.Cause(ctx)) })
+	defer stop()
+	return start(life)
+}
+
+func grantRights(ctx context.Context, s *stage) (detail string, err error) {
+	if err := s.cluster.Apply(ctx, deploy.RBAC); err != nil {
+		return "", err
+	}
+	s.kubeconfig, err = s.cluster.ServiceAccountKubeconfig(ctx, "kube-system", daemonName)
+	return "ServiceAccount kube-system/" + daemonName, err
+}

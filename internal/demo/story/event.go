@@ -1,0 +1,71 @@
+// Package story is what a demo tells, as values: events, and the model that they add up to. Whatever happens becomes an
+// event; Model.Apply is the only place that decides what it means; renderers show models. Nothing here does I/O or reads a
+// clock.
+package story
+
+import "time"
+
+// Event is something that happened. Events are applied in the order in which they are told.
+type Event interface{ event() }
+
+// Opened is the first event: all that is going to be told.
+type Opened struct {
+	At       time.Time
+	Chapters []Chapter
+}
+
+// StepBegan says that a step is under way.
+type StepBegan struct {
+	At   time.Time
+	Step string
+}
+
+// StepMoved says how far a step is.
+type StepMoved struct {
+	At     time.Time
+	Step   string
+	Detail string
+}
+
+// StepEnded says how a step ended: Err is empty when what it checks did happen.
+type StepEnded struct {
+	At     time.Time
+	Step   string
+	Detail string
+	Err    string
+}
+
+// NodeSeen is a node as the API server shows it now.
+type NodeSeen struct {
+	At   time.Time
+	Name string
+	NodeState
+}
+
+// NodeGone says that the API server has a node no more.
+type NodeGone struct {
+	At   time.Time
+	Name string
+}
+
+// ReplicaSeen is what a replica of the manager does now.
+type ReplicaSeen struct {
+	At   time.Time
+	Name string
+	PID  int
+	Role Role
+}
+
+// Tick says that time has passed.
+type Tick struct {
+	At time.Time
+}
+
+func (Opened) event()      {}
+func (StepBegan) event()   {}
+func (StepMoved) event()   {}
+func (StepEnded) event()   {}
+func (NodeSeen) event()    {}
+func (NodeGone) event()    {}
+func (ReplicaSeen) event() {}
+func (Tick) event()        {}
