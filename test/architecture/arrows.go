@@ -1,0 +1,81 @@
+// Package architecture holds the project to its map, ARCHITECTURE.md: who may import whom, and which files are pure.
+package architecture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Module is the path of the project's module.
+const Module = "github.com/mooring-ccm/mooring"
+
+// anything lets a room import every other.
+const anything = "..."
+
+// arrows says which rooms of this module a room may import, besides rooms inside itself. The longest prefix of a
+// package's path decides. It is the table of ARCHITECTURE.md.
+var arrows = map[string][]string{
+	"provider":                     {},
+	"providers/sim":                {"provider"},
+	"internal/ownership":           {"provider"},
+	"internal/cloud":               {"provider"},
+	"internal/election":            {},
+	"internal/inventory":           {"internal/ownership", "provider"},
+	"internal/controller":          {"internal/inventory", "internal/cloud", "internal/ownership", "provider"},
+	"internal/demo":                {"localcluster", "deploy", "providers/sim", "provider"},
+	"ccm":                          {"internal", "provider"},
+	"cmd/cloud-controller-manager": {"ccm", "providers"},
+	"cmd/mooring":                  {anything},
+	"deploy":                       {},
+	"localcluster":                 {"deploy"},
+	"test":                         {anything},
+}
+
+// violations returns one line for each import of a package that the arrows forbid. Paths are relative to the module.
+func violations(importer string, imports []string) []string {
+	room, allowed, found := roomOf(importer)
+	if !found {
+		return []string{fmt.Sprintf("%s is in no room of ARCHITECTURE.md: give it one there and here", importer)}
+	}
+	var broken []string
+	for _, imported := range imports {
+		switch {
+		case slices.Contains(allowed, anything):
+		case strings.HasPrefix(importer, "internal/controller/"):
+			if !sameController(importer, imported) && !within(allowed, imported) {
+				broken = append(broken, fmt.Sprintf("%s imports %s; a controller may import %v, and no other controller",
+					importer, imported, allowed))
+			}
+		case !within(append([]string{room}, allowed...), imported):
+			broken = append(broken, fmt.Sprintf("%s imports %s; %s may import %v", importer, imported, room, allowed))
+		}
+		if imported == "cmd" || strings.HasPrefix(imported, "cmd/") {
+			broken = append(broken, fmt.Sprintf("%s imports the program %s", importer, imported))
+		}
+	}
+	return broken
+}
+
+// roomOf returns the room with the longest path that holds the package.
+func roomOf(path string) (room string, allowed []string, found bool) {
+	for candidate, may := range arrows {
+		if within([]string{candidate}, path) && len(candidate) > len(room) {
+			room, allowed, found = candidate, may, true
+		}
+	}
+	return room, allowed, found
+}
+
+// sameController reports whether both packages belong to one controller's folder.
+func sameController(importer, imported string) bool {
+	first := strings.SplitN(strings.TrimPrefix(importer, "internal/controller/"), "/", 2)[0]
+	return within([]string{"internal/controller/" + first}, imported)
+}
+
+// within reports whether a path is one of the rooms or inside one.
+func within(rooms []string, path string) bool {
+	return slices.ContainsFunc(rooms, func(room string) bool {
+		return path == room || strings.HasPrefix(path, room+"/")
+	})
+}

@@ -1,0 +1,139 @@
+package kubelet_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
+)
+
+// kubeletCgroups are the names of control groups that a kubelet or its runtime makes when it is set up to run pods.
+var kubeletCgroups = []string{"kubepods", "kubepods.slice", "kubelet", "k8s.io"}
+
+// kubeletDirs are written by a kubelet whatever --root-dir says.
+var kubeletDirs = []string{"/var/lib/kubelet"}
+
+// kernelSettings are what a kubelet wants of the whole machine, and sets when it finds another value.
+var kernelSettings = map[string]string{
+	"vm/overcommit_memory":      "1",
+	"vm/panic_on_oom":           "0",
+	"kernel/panic":              "10",
+	"kernel/panic_on_oops":      "1",
+	"kernel/keys/root_maxkeys":  "1000000",
+	"kernel/keys/root_maxbytes": "25000000",
+}
+
+// machine is a node to be: a host on the segment, and what its kubelet gets as --node-ip.
+type machine struct {
+	name    string
+	v4, v6  netip.Prefix
+	nodeIPs []netip.Addr
+}
+
+// machines cover the forms of --node-ip.
+func machines() []machine {
+	all := []machine{{name: "plain"}, {name: "ipv4"}, {name: "ipv6"}, {name: "dual"}}
+	for i := range all {
+		all[i].v4 = netip.MustParsePrefix(fmt.Sprintf("10.77.0.%d/24", 11+i))
+		all[i].v6 = netip.MustParsePrefix(fmt.Sprintf("fd00:77::%d/64", 11+i))
+	}
+	all[1].nodeIPs = []netip.Addr{all[1].v4.Addr()}
+	all[2].nodeIPs = []netip.Addr{all[2].v6.Addr()}
+	all[3].nodeIPs = []netip.Addr{all[3].v4.Addr(), all[3].v6.Addr()}
+	return all
+}
+
+// nodeIP is the value of --node-ip, and of the annotation that hints it to the cloud controller manager.
+func (m machine) nodeIP() string {
+	var texts []string
+	for _, addr := range m.nodeIPs {
+		texts = append(texts, addr.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+// startContainerd starts the container runtime that all kubelets share, and returns its socket. It has a network
+// configuration, without which a node does not become ready; no pod ever uses it.
+func startContainerd(t *testing.T, dir string) (*program, string) {
+	t.Helper()
+	socket := filepath.Join(dir, "containerd.sock")
+	write(t, filepath.Join(dir, "cni", "10-none.conflist"),
+		`{"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}`)
+	write(t, filepath.Join(dir, "containerd.toml"), fmt.Sprintf(`version = 2
+root = %q
+state = %q
+disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.aufs"]
+[grpc]
+  address = %q
+[ttrpc]
+  address = %q
+[plugins."io.containerd.grpc.v1.cri".containerd]
+  snapshotter = "native"
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = %q
+  conf_dir = %q
+[plugins."io.containerd.internal.v1.opt"]
+  path = %q
+`, filepath.Join(dir, "root"), filepath.Join(dir, "state"), socket, socket+".ttrpc",
+		filepath.Join(dir, "cni"), filepath.Join(dir, "cni"), filepath.Join(dir, "opt")))
+	containerd := start(t, dir, "containerd", "containerd", "--config", filepath.Join(dir, "containerd.toml"))
+	poll(t, "containerd listens", []*program{containerd}, func(ctx context.Context) error {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	})
+	return containerd, socket
+}
+
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix://%[1]s
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}}
+authorization: {mode: Webhook}
+# No pod runs, so there is nothing to keep in control groups.
+cgroupDriver: cgroupfs
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+failCgroupV1: false
+failSwapOn: false
+# Settings of the whole machine are not to be changed.
+protectKernelDefaults: true
+# The disk of the machine that runs the test says nothing about the node.
+evictionHard: {memory.available: "0%%", nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%", imagefs.inodesFree: "0%%"}
+nodeStatusUpdateFrequency: 1s
+podLogsDir: %[2]s/pod-logs
+volumePluginDir: %[2]s/volume-plugins
+readOnlyPort: 0
+resolvConf: ""
+`
+
+// startKubelet starts a kubelet on its host, with the identity of its node.
+func startKubelet(t *testing.T, cluster *localcluster.Cluster, host *sandbox.Host, m machine, dir, socket string) *program {
+	t.Helper()
+	kubeconfig, err := cluster.UserKubeconfig("system:node:"+m.name, "system:nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "config.yaml"), fmt.Sprintf(kubeletConfig, socket, dir))
+	args := append(host.Args(), localclustertest.Build(t, localcluster.Node).Program("kubelet"),
+		"--config="+filepath.Join(dir, "config.yaml"),
+		"--kubeconfig="+kubeconfig,
+		"--root-dir="+filepath.Join(dir, "root"),
+		"--cert-dir="+filepath.Join(dir, "certs"),
+		"--hostname-override="+m.name,
+		"--cloud-provider=external",
+	)
+	if len(m.nodeIPs) > 0 {
+		args = append(args, "--node-ip="+m.nodeIP())
+	}
+	return start(t, dir, "kubelet-"+m.name, args...)
+}

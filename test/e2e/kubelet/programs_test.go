@@ -1,0 +1,112 @@
+package kubelet_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// stopGrace is how long a program may take to end before it is killed.
+const stopGrace = 5 * time.Second
+
+// program runs until the test ends. What it writes goes to NAME.log in dir.
+type program struct {
+	name string
+	log  string
+	done chan struct{}
+	err  error
+}
+
+// start starts a program.
+func start(t *testing.T, dir, name string, args ...string) *program {
+	t.Helper()
+	p := &program{name: name, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
+	log, err := os.Create(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	go func() {
+		defer close(p.done)
+		p.err = cmd.Wait()
+	}()
+	t.Cleanup(func() { p.stop(cmd) })
+	return p
+}
+
+func (p *program) stop(cmd *exec.Cmd) {
+	_ = cmd.Process.Signal(syscall.SIGTERM) // an error says that it is gone already
+	select {
+	case <-p.done:
+	case <-time.After(stopGrace):
+		_ = cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+// runs returns an error with the end of its log when the program has ended.
+func (p *program) runs() error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("%s ended by itself: %v, the end of its log:\n%s", p.name, p.err, p.tail())
+	default:
+		return nil
+	}
+}
+
+func (p *program) tail() string {
+	content, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}
+
+// poll calls check until it returns nil. The test fails with what check last returned after a deadline, or as soon as one
+// of the programs ends.
+func poll(t *testing.T, what string, programs []*program, check func(context.Context) error) {
+	t.Helper()
+	const deadline = 45 * time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		for _, program := range programs {
+			if ended := program.runs(); ended != nil {
+				t.Fatal(ended)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("after %s it is not so that %s: %v", deadline, what, err)
+		case <-ticker.C:
+		}
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,198 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/mooring-ccm/mooring/internal/controller/node"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/localcluster"
+)
+
+// eventually polls until problem returns none, and fails with the last one when that does not happen.
+func eventually(t testing.TB, what string, problem func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := problem(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, err)
+		case <-tick.C:
+		}
+	}
+}
+
+func get(t testing.TB, name string) *corev1.Node {
+	t.Helper()
+	found, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	must(t, err)
+	return found
+}
+
+// waitFor polls a node until problem returns none, and returns it.
+func waitFor(t testing.TB, name, what string, problem func(*corev1.Node) error) *corev1.Node {
+	t.Helper()
+	var found *corev1.Node
+	eventually(t, "node "+name+" "+what, func(ctx context.Context) (err error) {
+		if found, err = admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		return problem(found)
+	})
+	return found
+}
+
+// waitInitialized polls a node until it has lost the taint, and returns it.
+func waitInitialized(t testing.TB, name string) *corev1.Node {
+	t.Helper()
+	return waitFor(t, name, "is initialised", func(n *corev1.Node) error {
+		if ownership.Uninitialized(n) {
+			return fmt.Errorf("the taint is there; events: %v", eventsOf(t, name))
+		}
+		return nil
+	})
+}
+
+// waitAllInitialized polls until a number of nodes exists and none waits for its initialisation.
+func waitAllInitialized(t *testing.T, nodes int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d nodes are initialised", nodes), func(ctx context.Context) error {
+		list, err := admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return err
+		}
+		waiting := 0
+		for i := range list.Items {
+			if ownership.Uninitialized(&list.Items[i]) {
+				waiting++
+			}
+		}
+		if waiting > 0 || len(list.Items) != nodes {
+			return fmt.Errorf("of %d nodes, %d wait", len(list.Items), waiting)
+		}
+		return nil
+	})
+}
+
+// eventsOf returns the node controller's events on a node, as "Type Reason: message". Those of an earlier node of the same
+// name are left out while there is a node.
+func eventsOf(t testing.TB, name string) []string {
+	t.Helper()
+	found, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	list, err := admin.CoreV1().Events(corev1.NamespaceAll).List(t.Context(), metav1.ListOptions{
+		FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + name,
+	})
+	must(t, err)
+	var events []string
+	for _, event := range list.Items {
+		if event.Source.Component == node.Name && (found == nil || found.UID == "" || event.InvolvedObject.UID == found.UID) {
+			events = append(events, event.Type+" "+event.Reason+": "+event.Message)
+		}
+	}
+	return events
+}
+
+// waitForEvent polls until the node has an event that begins as given, and returns it.
+func waitForEvent(t testing.TB, name, beginning string) string {
+	t.Helper()
+	var found string
+	eventually(t, "node "+name+" has the event "+beginning, func(context.Context) error {
+		events := eventsOf(t, name)
+		for _, event := range events {
+			if strings.HasPrefix(event, beginning) {
+				found = event
+				return nil
+			}
+		}
+		return fmt.Errorf("the events are %q", events)
+	})
+	return found
+}
+
+// write is one write to a node.
+type write struct {
+	node, what string
+}
+
+// writesInOrder returns what a manager wrote to nodes, "patch status 200", in the order of the answers.
+func writesInOrder(t testing.TB, m *manager) []write {
+	t.Helper()
+	events, err := cluster.AuditEvents()
+	must(t, err)
+	var done []write
+	for _, event := range events[m.since:] {
+		if event.Stage != auditv1.StageResponseComplete || !localcluster.IsWrite(event) || event.User.Username != m.user ||
+			event.ObjectRef == nil || event.ObjectRef.Resource != "nodes" {
+			continue
+		}
+		what := event.Verb
+		if event.ObjectRef.Subresource != "" {
+			what += " " + event.ObjectRef.Subresource
+		}
+		done = append(done, write{event.ObjectRef.Name, fmt.Sprintf("%s %d", what, event.ResponseStatus.Code)})
+	}
+	return done
+}
+
+// writes is writesInOrder by node.
+func writes(t testing.TB, m *manager) map[string][]string {
+	t.Helper()
+	byNode := map[string][]string{}
+	for _, done := range writesInOrder(t, m) {
+		byNode[done.node] = append(byNode[done.node], done.what)
+	}
+	return byNode
+}
+
+// change changes a node as an administrator would, whatever else happens to it.
+func change(t testing.TB, name string, edit func(*corev1.Node)) {
+	t.Helper()
+	eventually(t, "changing node "+name, func(ctx context.Context) error {
+		found, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		edit(found)
+		_, err = admin.CoreV1().Nodes().Update(ctx, found, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+func label(keysAndValues ...string) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		for pair := range slices.Chunk(keysAndValues, 2) {
+			n.Labels[pair[0]] = pair[1]
+		}
+	}
+}
+
+// labelsOf returns those of a node's labels that a cloud controller manager is concerned with.
+func labelsOf(n *corev1.Node) map[string]string {
+	kept := maps.Clone(n.Labels)
+	for _, key := range []string{
+		corev1.LabelArchStable, corev1.LabelOSStable, corev1.LabelHostname, "beta.kubernetes.io/arch", "beta.kubernetes.io/os",
+	} {
+		delete(kept, key)
+	}
+	return kept
+}

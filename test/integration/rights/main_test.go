@@ -1,0 +1,47 @@
+// Package rights_test holds the shipped RBAC to what the manager really asks for: every grant is needed by a request of the
+// scenario, and none is missing. Who asks for what, and what lets it pass, is read from the API server's audit log.
+package rights_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/localcluster/gobuild"
+	"github.com/mooring-ccm/mooring/localcluster/progress"
+)
+
+// program builds the daemon as it is shipped, for the first test that needs it, and returns its path. The file's name is the
+// user agent of all its clients.
+var program = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(scratch, programName)
+	return path, gobuild.Build(context.Background(), gobuild.Options{
+		Dir: ".", Package: "github.com/mooring-ccm/mooring/cmd/cloud-controller-manager", Output: path, Display: progress.New(os.Stderr),
+	})
+})
+
+// scratch is a directory that is removed at the end.
+var scratch string
+
+func TestMain(m *testing.M) {
+	logf.SetLogger(logr.Discard())
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	if scratch, err = os.MkdirTemp("", "mooring-rights-test-"); err != nil {
+		return 1, err
+	}
+	return m.Run(), os.RemoveAll(scratch)
+}

@@ -1,0 +1,91 @@
+package rights_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/providers/sim/service"
+)
+
+// nodeFlags make the manager refresh nodes often.
+var nodeFlags = []string{"--node-status-update-frequency=500ms"}
+
+// nodeSteps are the work of the node controller.
+func nodeSteps() []step {
+	return []step{
+		{"nodes join and are initialised", func(t *testing.T, s *scenario) {
+			for n := 1; n <= initialInstances; n++ {
+				s.join(t, service.DefaultInstance(n).Name)
+			}
+		}},
+		{"an instance gets another type and another address", func(t *testing.T, s *scenario) {
+			const address = "10.1.2.3"
+			s.cloud.Change(t, "node-001", func(spec *api.InstanceSpec) {
+				spec.MachineType = service.TypeLarge
+				spec.Addresses = append(spec.Addresses, api.Address{Type: api.AddressInternalIP, Address: address})
+			})
+			s.awaitNode(t, "node-001", "shows both", func(node *corev1.Node) error {
+				shown := slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == address })
+				if got := node.Labels[corev1.LabelInstanceTypeStable]; got != service.TypeLarge || !shown {
+					return fmt.Errorf("type %q, addresses %v", got, node.Status.Addresses)
+				}
+				return nil
+			})
+		}},
+		{"a node is told the same thing twice", func(t *testing.T, s *scenario) {
+			s.register(t, "absent")
+			s.awaitEvent(t, "absent", "InstanceNotFound", 1)
+			must(t, s.cloud.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultStatus, Status: 503, Count: 1000}))
+			s.awaitEvent(t, "absent", "CloudError", 1)
+			s.cloud.Service.ClearFaults()
+			s.awaitEvent(t, "absent", "InstanceNotFound", 2)
+			spec := service.DefaultInstance(s.next())
+			spec.Name = "absent"
+			s.cloud.Create(t, spec)
+			s.awaitInitialised(t, "absent")
+		}},
+	}
+}
+
+// next numbers a new instance.
+func (s *scenario) next() int {
+	s.instances++
+	return s.instances
+}
+
+// create makes an instance, and returns its name.
+func (s *scenario) create(t *testing.T) string {
+	t.Helper()
+	return s.cloud.Create(t, service.DefaultInstance(s.next())).Name
+}
+
+// register makes a node, ready and with the taint, as a kubelet with an external cloud provider does.
+func (s *scenario) register(t *testing.T, name string) {
+	t.Helper()
+	agent, err := nodeagent.New(s.cluster.AdminConfig(), nodeagent.Options{Name: name})
+	must(t, err)
+	must(t, agent.Register(t.Context()))
+}
+
+// join registers the node of an instance and waits until it is initialised.
+func (s *scenario) join(t *testing.T, name string) {
+	t.Helper()
+	s.register(t, name)
+	s.awaitInitialised(t, name)
+}
+
+func (s *scenario) awaitInitialised(t *testing.T, name string) {
+	t.Helper()
+	s.awaitNode(t, name, "is initialised", func(node *corev1.Node) error {
+		if ownership.Uninitialized(node) {
+			return fmt.Errorf("its taints are %v", node.Spec.Taints)
+		}
+		return nil
+	})
+}

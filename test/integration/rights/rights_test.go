@@ -1,0 +1,75 @@
+package rights_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mooring-ccm/mooring/deploy"
+)
+
+// TestShippedRightsAreTheLeastThatWork plays the scenario in the ways in which a manager with these rights may run, and then
+// holds the manifest against what was asked for.
+func TestShippedRightsAreTheLeastThatWork(t *testing.T) {
+	grants, err := grantsOf(deploy.RBAC)
+	must(t, err)
+	asked := comparison{grants: grants, requests: map[request]int{}}
+	for _, way := range []struct {
+		name                string
+		args, apiServerArgs []string
+	}{
+		{name: "one identity"},
+		{name: "an identity for each controller", args: []string{"--use-service-account-credentials"}},
+		// As before Kubernetes 1.34. A newer one answers a watch with what there is at first, and is not asked for lists.
+		{name: "an API server that cannot stream lists", apiServerArgs: []string{"--feature-gates=WatchList=false"}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			s := newScenario(t, deploy.RBAC, way.apiServerArgs...)
+			s.delegate()
+			s.args = append(s.args, way.args...)
+			s.play(t, managerStarts(), servingSteps(), controllerSteps(), managerHandsOver())
+			for r, count := range s.end(t) {
+				asked.requests[r] += count
+			}
+		})
+	}
+	if t.Failed() {
+		return
+	}
+	if unused := asked.unused(); len(unused) > 0 {
+		t.Errorf("deploy/rbac.yaml grants what no request needed, or what another grant would have done for:\n%s", listed(unused))
+	}
+	if refused := asked.refused(); len(refused) > 0 {
+		t.Errorf("deploy/rbac.yaml does not grant what was asked for:\n%s", listed(refused))
+	}
+	if wide := asked.tooWide(); len(wide) > 0 {
+		t.Errorf("deploy/rbac.yaml grants more objects than were asked for:\n  %s", strings.Join(wide, "\n  "))
+	}
+	if t.Failed() || testing.Verbose() {
+		t.Logf("\n%s", asked)
+	}
+}
+
+// TestDocumentedClusterRoleSuffices plays the scenario under the ClusterRole that the Kubernetes documentation prints, with
+// leases and the status of Services added. What is refused must be what the manager has said that it does without.
+func TestDocumentedClusterRoleSuffices(t *testing.T) {
+	rights, err := os.ReadFile("testdata/documented-clusterrole.yaml")
+	must(t, err)
+	s := newScenario(t, rights)
+	s.play(t, managerStarts(), controllerSteps(), managerHandsOver())
+	asked := comparison{requests: s.end(t)}
+	for _, refused := range asked.refused() {
+		for _, replica := range s.replicas {
+			if !replica.dispensable(t)[refused.missing()] {
+				t.Errorf("refused, and not among what the manager has said that it does without: %s", refused)
+			}
+		}
+	}
+	if t.Failed() || testing.Verbose() {
+		t.Logf("\n%s", asked)
+	}
+}
+
+// listed writes one element a line.
+func listed[T fmt.Stringer](elements []T) string { return "  " + strings.Join(texts(elements), "\n  ") }

@@ -1,0 +1,125 @@
+package rights_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+)
+
+// serviceFlags make the manager look often whether load balancers are as they should be.
+var serviceFlags = []string{"--load-balancer-audit-period=500ms", "--load-balancer-target-delay=500ms"}
+
+// serviceSteps are the work of the service controller.
+func serviceSteps() []step {
+	deleted := types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "quay"}
+	demoted := types.NamespacedName{Namespace: "harbour", Name: "pier"}
+	return []step{
+		{"services get load balancers", func(t *testing.T, s *scenario) {
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: demoted.Namespace}}
+			_, err := s.admin.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
+			must(t, err)
+			s.expose(t, deleted)
+			s.expose(t, demoted)
+			s.awaitBalancers(t, "one for each service", func(found []api.LoadBalancer) bool { return len(found) == 2 })
+		}},
+		{"a load balancer is deleted in the cloud and made again", func(t *testing.T, s *scenario) {
+			lost := s.awaitBalancers(t, "one for each service", func(found []api.LoadBalancer) bool { return len(found) == 2 })[0]
+			must(t, s.cloud.Client.DeleteLoadBalancer(t.Context(), lost.Name, lost.Generation))
+			s.awaitBalancers(t, "another one of that name", func(found []api.LoadBalancer) bool {
+				return slices.ContainsFunc(found, func(one api.LoadBalancer) bool { return one.Name == lost.Name && one.ID != lost.ID })
+			})
+		}},
+		{"a service gets another port, and load balancers another node", func(t *testing.T, s *scenario) {
+			patch := []byte(`[{"op": "replace", "path": "/spec/ports/0/port", "value": 8080}]`)
+			_, err := s.admin.CoreV1().Services(demoted.Namespace).Patch(t.Context(), demoted.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
+			must(t, err)
+			name := s.create(t)
+			s.join(t, name)
+			instance, err := s.cloud.Client.GetInstanceByName(t.Context(), name)
+			must(t, err)
+			s.awaitBalancers(t, "both with the node, one with the port", func(found []api.LoadBalancer) bool {
+				with, without := 0, 0
+				for _, balancer := range found {
+					if !slices.Contains(balancer.Targets, instance.ID) {
+						without++
+					}
+					if balancer.Listeners[0].Port == 8080 {
+						with++
+					}
+				}
+				return with == 1 && without == 0
+			})
+		}},
+		{"a service is deleted, and another needs no load balancer any more", func(t *testing.T, s *scenario) {
+			must(t, s.admin.CoreV1().Services(deleted.Namespace).Delete(t.Context(), deleted.Name, metav1.DeleteOptions{}))
+			patch := []byte(`{"spec": {"type": "ClusterIP"}}`)
+			_, err := s.admin.CoreV1().Services(demoted.Namespace).Patch(t.Context(), demoted.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			must(t, err)
+			s.awaitBalancers(t, "none", func(found []api.LoadBalancer) bool { return len(found) == 0 })
+			s.awaitReleased(t, deleted, demoted)
+		}},
+	}
+}
+
+// expose creates a Service and waits until it has an address.
+func (s *scenario) expose(t *testing.T, name types.NamespacedName) {
+	t.Helper()
+	services := s.admin.CoreV1().Services(name.Namespace)
+	_, err := services.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name.Name},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	eventually(t, "service "+name.String()+" has an address", func(ctx context.Context) error {
+		service, err := services.Get(ctx, name.Name, metav1.GetOptions{})
+		if err == nil && len(service.Status.LoadBalancer.Ingress) == 0 {
+			err = fmt.Errorf("its status is %v", service.Status)
+		}
+		return err
+	})
+}
+
+// awaitBalancers waits until the cloud's load balancers are as wanted, and returns them.
+func (s *scenario) awaitBalancers(t *testing.T, what string, wanted func([]api.LoadBalancer) bool) []api.LoadBalancer {
+	t.Helper()
+	var found []api.LoadBalancer
+	eventually(t, "the cloud has these load balancers: "+what, func(ctx context.Context) error {
+		found = nil
+		err := s.cloud.Client.ListLoadBalancers(ctx, nil, func(page []api.LoadBalancer) error {
+			found = append(found, page...)
+			return nil
+		})
+		if err == nil && !wanted(found) {
+			err = fmt.Errorf("it has %+v", found)
+		}
+		return err
+	})
+	return found
+}
+
+// awaitReleased waits until nothing holds Services: those that were deleted are gone, others have no finalizer.
+func (s *scenario) awaitReleased(t *testing.T, names ...types.NamespacedName) {
+	t.Helper()
+	for _, name := range names {
+		eventually(t, "service "+name.String()+" is released", func(ctx context.Context) error {
+			service, err := s.admin.CoreV1().Services(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+			switch {
+			case apierrors.IsNotFound(err):
+				return nil
+			case err == nil && len(service.Finalizers) > 0:
+				return errors.New(fmt.Sprint("its finalizers are ", service.Finalizers))
+			default:
+				return err
+			}
+		})
+	}
+}

@@ -1,0 +1,183 @@
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/internal/controller/service"
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/sim"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+)
+
+// audited has load balancers compared with the cloud all the time.
+func audited(o *service.Options) { o.AuditPeriod = 300 * time.Millisecond }
+
+// tamper changes a load balancer in the cloud, as somebody in its console would.
+func tamper(t *testing.T, running *simtest.Cloud, name string, change func(*api.LoadBalancerSpec)) {
+	t.Helper()
+	balancer := balancers(t, running)[name]
+	spec := balancer.LoadBalancerSpec
+	change(&spec)
+	_, err := running.Client.UpdateLoadBalancer(t.Context(), spec, balancer.Generation)
+	must(t, err)
+}
+
+// audits returns how many comparisons with the cloud there have been.
+func audits(t *testing.T, m *manager) float64 {
+	return m.metric(t, "mooring_service_audits_total", "result", "success")
+}
+
+// waitAudits waits for a number of further comparisons.
+func waitAudits(t *testing.T, m *manager, count float64) {
+	t.Helper()
+	before := audits(t, m)
+	eventually(t, "comparisons with the cloud", func(context.Context) error {
+		if now := audits(t, m); now < before+count {
+			return fmt.Errorf("%v more", now-before)
+		}
+		return nil
+	})
+}
+
+// What is changed or deleted in the cloud is put right, told and counted; what is as it was is left alone.
+func TestDrift(t *testing.T) {
+	running, plugin := simulate(t, 2, api.Knobs{})
+	joinNodes(t, 1, 2)
+	m := startManager(t, cluster, plugin, audited)
+	for _, name := range []string{"drift", "still"} {
+		createService(t, name)
+		waitReady(t, name, "True Provided")
+	}
+	waitAudits(t, m, 2)
+	if n := running.Service.Counts().Received(writeOps...); n != 2 {
+		t.Fatalf("%d writes although nothing has drifted", n)
+	}
+	address := balancers(t, running)["drift"].Addresses[0]
+	nodePort := balancers(t, running)["drift"].Listeners[0].TargetPort
+
+	tamper(t, running, "drift", func(spec *api.LoadBalancerSpec) { spec.Targets = spec.Targets[1:] })
+	waitTargets(t, running, "drift", 1, 2)
+	waitAudits(t, m, 2)
+	tamper(t, running, "drift", func(spec *api.LoadBalancerSpec) { spec.Listeners[0].TargetPort = 1 })
+	eventually(t, "the listener is put right", func(context.Context) error {
+		if got := balancers(t, running)["drift"].Listeners[0].TargetPort; got != nodePort {
+			return fmt.Errorf("its target port is %d", got)
+		}
+		return nil
+	})
+	waitAudits(t, m, 2)
+	must(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)["drift"].Name, 0))
+	eventually(t, "the Service has the address of the new load balancer", func(context.Context) error {
+		balancer, found := balancers(t, running)["drift"]
+		shown := getService(t, "drift").Status.LoadBalancer.Ingress
+		if !found || balancer.Addresses[0] == address || len(shown) != 1 || shown[0].IP != balancer.Addresses[0] {
+			return fmt.Errorf("found %t, %v instead of %s, shown %v", found, balancer.Addresses, address, shown)
+		}
+		return nil
+	})
+	waitReady(t, "drift", "True Provided")
+	waitEvents(t, "drift", "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer", "Warning LoadBalancerDrifted")
+	waitEvents(t, "still", "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer")
+	drifted := func(kind string) float64 { return m.metric(t, "mooring_service_drift_total", "kind", kind) }
+	if gone, changed := drifted("gone"), drifted("changed"); gone != 1 || changed != 2 {
+		t.Errorf("%v were counted as gone and %v as changed, want 1 and 2", gone, changed)
+	}
+	if n := len(m.writesOf(t, "still")); n != 2 {
+		t.Errorf("%d writes to the Service that did not drift", n)
+	}
+}
+
+// A status that somebody else has written is put right, too. The load balancer is not touched for that.
+func TestStatusOfSomebodyElse(t *testing.T) {
+	running, plugin := simulate(t, 1, api.Knobs{})
+	joinNodes(t, 1)
+	m := startManager(t, cluster, plugin, audited)
+	const name = "overwritten"
+	createService(t, name)
+	shown := waitReady(t, name, "True Provided").Status.LoadBalancer
+	calls := running.Service.Counts().Received(api.OpGetLoadBalancer)
+	_, err := admin.CoreV1().Services(namespace).Patch(t.Context(), name, types.MergePatchType,
+		[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.77"}]},"conditions":null}}`), metav1.PatchOptions{}, "status")
+	must(t, err)
+	waitService(t, name, "shows its address again", func(s *corev1.Service) error {
+		if readiness(s) != "True Provided" || !cmp.Equal(shown, s.Status.LoadBalancer) {
+			return fmt.Errorf("it shows %+v", s.Status)
+		}
+		return nil
+	})
+	waitAudits(t, m, 2)
+	if now := running.Service.Counts().Received(api.OpGetLoadBalancer); now != calls || len(m.writesOf(t, name)) != 3 {
+		t.Errorf("%d calls for the load balancer, writes %v", now-calls, m.writesOf(t, name))
+	}
+}
+
+// A list that lags behind makes no load balancer look gone, and a list that fails or is cut short nothing at all.
+func TestListsThatLieAreNotBelieved(t *testing.T) {
+	running, plugin := simulate(t, 1, api.Knobs{})
+	joinNodes(t, 1)
+	m := startManager(t, cluster, plugin, audited)
+	createService(t, "lied-about")
+	waitReady(t, "lied-about", "True Provided")
+	must(t, running.Service.AddFault(api.Fault{Operation: api.OpListLoadBalancers, Mode: api.FaultEmpty, Count: 1}))
+	must(t, running.Service.AddFault(api.Fault{Operation: api.OpListLoadBalancers, Mode: api.FaultMalformed, Skip: 1, Count: 1}))
+	waitAudits(t, m, 4)
+	if n := running.Service.Counts().Received(writeOps...); n != 1 {
+		t.Errorf("%d writes, want the creation only", n)
+	}
+	if got := m.metric(t, "mooring_service_drift_total"); got != 0 {
+		t.Errorf("%v drifts were counted", got)
+	}
+	if got := m.metric(t, "mooring_service_audits_total", "result", "error"); got != 1 {
+		t.Errorf("%v failed comparisons were counted, want 1", got)
+	}
+}
+
+// few offers no lists of load balancers.
+type few struct{ *sim.Cloud }
+
+func (f few) Capabilities() provider.Capabilities {
+	offered := f.Cloud.Capabilities()
+	offered.ListLoadBalancers, offered.LoadBalancerWrites = nil, 0
+	return offered
+}
+
+// Where the cloud cannot list, load balancers are looked at one after the other, within a budget of calls.
+func TestDriftWithoutLists(t *testing.T) {
+	running, plugin := simulate(t, 1, api.Knobs{})
+	joinNodes(t, 1)
+	m := startManager(t, cluster, few{plugin}, audited, func(o *service.Options) { o.AuditCalls = 240 }) // four a second
+	const services = 4
+	for i := range services {
+		createService(t, fmt.Sprintf("patrol-%d", i))
+	}
+	for i := range services {
+		waitReady(t, fmt.Sprintf("patrol-%d", i), "True Provided")
+	}
+	before, began := running.Service.Counts().Received(api.OpGetLoadBalancer), time.Now()
+	waitAudits(t, m, services+2)
+	took := time.Since(began)
+	calls := running.Service.Counts().Received(api.OpGetLoadBalancer) - before
+	if most := int64(took/(250*time.Millisecond)) + 2; calls > most {
+		t.Errorf("%d calls in %s, want at most %d", calls, took, most)
+	}
+	must(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)["patrol-2"].Name, 0))
+	eventually(t, "it is made anew", func(context.Context) error {
+		if _, found := balancers(t, running)["patrol-2"]; !found {
+			return fmt.Errorf("it is not there")
+		}
+		return nil
+	})
+	waitEvents(t, "patrol-2", "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer", "Warning LoadBalancerDrifted")
+	if n := running.Service.Counts().Received(writeOps...); n != services+2 { // the deletion by hand is one
+		t.Errorf("%d writes", n)
+	}
+}

@@ -1,0 +1,217 @@
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/internal/controller/service"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+)
+
+// Who is a target: initialised, ours, not excluded, not announced to go. Ready or not makes no difference.
+func TestTargets(t *testing.T) {
+	running, plugin := simulate(t, 8, api.Knobs{})
+	member := func(number int, edits ...func(*corev1.Node)) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(number)}, Spec: corev1.NodeSpec{ProviderID: "sim://" + instanceID(number)}}
+		for _, edit := range edits {
+			edit(node)
+		}
+		createNode(t, node)
+	}
+	taint := func(key string) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+		}
+	}
+	member(1)
+	member(2, func(n *corev1.Node) {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+	})
+	member(3, taint(cloudproviderapi.TaintExternalCloudProvider))
+	member(4, func(n *corev1.Node) { n.Labels = map[string]string{corev1.LabelNodeExcludeBalancers: ""} })
+	member(5, taint("ToBeDeletedByClusterAutoscaler"))
+	member(6, func(n *corev1.Node) { n.Annotations = map[string]string{ownership.AnnotationIgnore: "true"} })
+	member(7, func(n *corev1.Node) { n.Spec.ProviderID = "aws:///z/i-7" })
+	member(8, func(n *corev1.Node) { n.Spec.ProviderID = "" }) // of no cloud, though its name is that of an instance
+	startManager(t, cluster, plugin)
+	const name = "targets"
+	createService(t, name)
+	waitReady(t, name, "True Provided")
+	waitTargets(t, running, name, 1, 2)
+
+	changeNode(t, nodeName(3), func(n *corev1.Node) { n.Spec.Taints = nil }) // initialised
+	waitTargets(t, running, name, 1, 2, 3)
+	changeNode(t, nodeName(4), func(n *corev1.Node) { n.Labels = nil })
+	waitTargets(t, running, name, 1, 2, 3, 4)
+	changeNode(t, nodeName(1), func(n *corev1.Node) { n.Labels = map[string]string{corev1.LabelNodeExcludeBalancers: "true"} })
+	waitTargets(t, running, name, 2, 3, 4)
+	changeNode(t, nodeName(5), func(n *corev1.Node) { n.Spec.Taints = nil }) // the autoscaler has changed its mind
+	waitTargets(t, running, name, 2, 3, 4, 5)
+	changeNode(t, nodeName(6), func(n *corev1.Node) { n.Annotations = nil })
+	waitTargets(t, running, name, 2, 3, 4, 5, 6)
+	// The taint alone changes nothing; the next change takes the node out.
+	changeNode(t, nodeName(5), taint("ToBeDeletedByClusterAutoscaler"))
+	deleteNode(t, nodeName(6))
+	waitTargets(t, running, name, 2, 3, 4)
+	if n := running.Service.Counts().Received(api.OpUpdateLoadBalancer); n != 6 {
+		t.Errorf("%d updates, want one for each of the six changes", n)
+	}
+	waitEvents(t, name, "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer", "Normal UpdatedLoadBalancer")
+}
+
+// Without any node that may be a target there is a load balancer, and a Service that says what it lacks.
+func TestNoTargets(t *testing.T) {
+	running, plugin := simulate(t, 1, api.Knobs{})
+	startManager(t, cluster, plugin)
+	const name = "no-targets"
+	createService(t, name)
+	found := waitReady(t, name, "False NoTargets")
+	if len(found.Status.LoadBalancer.Ingress) != 1 {
+		t.Errorf("status %+v", found.Status)
+	}
+	waitEvents(t, name, "Normal EnsuringLoadBalancer", "Warning UnAvailableLoadBalancer", "Normal EnsuredLoadBalancer")
+	joinNodes(t, 1)
+	waitReady(t, name, "True Provided")
+	waitTargets(t, running, name, 1)
+	deleteNode(t, nodeName(1))
+	waitReady(t, name, "False NoTargets")
+	waitTargets(t, running, name)
+}
+
+// A burst of 200 nodes is one update for each of 200 load balancers, however their writes are spread over the cloud.
+func TestBurst(t *testing.T) {
+	const services, nodes = 200, 200
+	running, plugin := simulate(t, nodes, api.Knobs{PageSize: 500})
+	m := startManager(t, cluster, plugin, func(o *service.Options) { o.TargetQuiet, o.Writes = 1500*time.Millisecond, 8 })
+	createServices(t, services)
+	provided := func(context.Context) error {
+		if got := m.metric(t, "mooring_service_load_balancers", "state", "provided"); got != services {
+			return fmt.Errorf("%v are provided", got)
+		}
+		return nil
+	}
+	eventually(t, "200 Services have their load balancers", provided)
+	if n := running.Service.Counts().Received(writeOps...); n != services {
+		t.Errorf("%d writes for %d Services", n, services)
+	}
+	eachOf(t, nodes, func(i int) {
+		_, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: nodeName(i + 1)}, Spec: corev1.NodeSpec{ProviderID: "sim://" + instanceID(i+1)},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { eachOf(t, nodes, func(i int) { deleteNode(t, nodeName(i+1)) }) })
+	eventually(t, "all load balancers have all nodes", func(context.Context) error {
+		for name, balancer := range balancers(t, running) {
+			if len(balancer.Targets) != nodes {
+				return fmt.Errorf("%s has %d", name, len(balancer.Targets))
+			}
+		}
+		return nil
+	})
+	eventually(t, "the change of nodes is through", func(context.Context) error {
+		if m.metric(t, "service_controller_nodesync_latency_seconds") != 1 {
+			return fmt.Errorf("it is not")
+		}
+		return nil
+	})
+	if n := running.Service.Counts().Received(api.OpUpdateLoadBalancer); n != services {
+		t.Errorf("%d updates for %d load balancers", n, services)
+	}
+	if got := m.metric(t, "service_controller_loadbalancer_sync_total"); got != services {
+		t.Errorf("%v changes of targets were counted, want %d", got, services)
+	}
+	m.stop()
+	// Two to make each, and one when it got its first target.
+	if writes := m.writesOf(t, ""); len(writes) != 3*services {
+		t.Errorf("%d writes to %d Services, want three to each", len(writes), services)
+	}
+}
+
+// createServices creates Services named many-N, and sees to it that they are gone when the test ends.
+func createServices(t *testing.T, count int) {
+	t.Helper()
+	eachOf(t, count, func(i int) {
+		_, err := admin.CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("many-%d", i)},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { eachOf(t, count, func(i int) { strip(t, fmt.Sprintf("many-%d", i)) }) })
+}
+
+// eachOf does something for each of the numbers below count, several at once.
+func eachOf(t *testing.T, count int, do func(int)) {
+	t.Helper()
+	places := make(chan struct{}, 16)
+	var wait sync.WaitGroup
+	for i := range count {
+		places <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-places }()
+			do(i)
+		})
+	}
+	wait.Wait()
+}
+
+// An update that fails is told and counted, and made good.
+func TestAFailedUpdateIsMadeGood(t *testing.T) {
+	running, plugin := simulate(t, 2, api.Knobs{})
+	joinNodes(t, 1)
+	m := startManager(t, cluster, plugin)
+	const name = "failed-update"
+	createService(t, name)
+	waitReady(t, name, "True Provided")
+	must(t, running.Service.AddFault(api.Fault{Operation: api.OpUpdateLoadBalancer, Mode: api.FaultStatus, Status: 500, Count: 2}))
+	joinNodes(t, 2)
+	waitTargets(t, running, name, 1, 2)
+	waitReady(t, name, "True Provided")
+	waitEvents(t, name, "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer", "Warning UpdateLoadBalancerFailed")
+	if got := m.metric(t, "service_controller_nodesync_error_total"); got != 1 {
+		t.Errorf("%v errors were counted, want 1", got)
+	}
+}
+
+// A load balancer whose targets cannot be changed because it is gone is made anew at once.
+func TestAnUpdateOfWhatIsGoneMakesItAnew(t *testing.T) {
+	running, plugin := simulate(t, 2, api.Knobs{})
+	joinNodes(t, 1)
+	startManager(t, cluster, plugin)
+	const name = "gone-update"
+	createService(t, name)
+	waitReady(t, name, "True Provided")
+	must(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)[name].Name, 0))
+	joinNodes(t, 2)
+	waitTargets(t, running, name, 1, 2)
+	waitReady(t, name, "True Provided")
+}
+
+// A provider that declares no schemes may well answer for IDs that do not bear its name. Its nodes are targets once it has.
+func TestUnprovenNodesAreAskedFor(t *testing.T) {
+	running, plugin := simulate(t, 2, api.Knobs{})
+	createNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(1)}, Spec: corev1.NodeSpec{ProviderID: "sim://" + instanceID(1)}})
+	createNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(2)}, Spec: corev1.NodeSpec{ProviderID: "other://2"}})
+	must(t, running.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultStatus, Status: 500, Count: 1}))
+	startManager(t, cluster, plugin, func(o *service.Options) { o.Ownership = ownership.Rules{ProviderName: "another"} })
+	const name = "unproven"
+	createService(t, name)
+	waitReady(t, name, "True Provided")
+	waitTargets(t, running, name, 1)
+	if counts := running.Service.Counts(); counts.Received(api.OpListInstances) != 2 {
+		t.Errorf("instances were listed %d times, want the one that failed and one more", counts.Received(api.OpListInstances))
+	}
+}
