@@ -108,7 +108,7 @@ func TestLostMigrationLeaseEndsTheProcess(t *testing.T) {
 		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms")
 	leader := r.lead(t)
 	r.usurp(t, "cloud-provider-extraction-migration")
-	if code := leader.wait(t); code != 1 || leader.errorLines() != "stopped: leader election for migrated controllers lost" {
-		t.Errorf("exit code %d, error %q", code, leader.errorLines())
+	if code := leader.wait(t); code != 1 || leader.errorLine() != "stopped: leader election for migrated controllers lost" {
+		t.Errorf("exit code %d, error %q", code, leader.errorLine())
 	}
 }

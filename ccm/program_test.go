@@ -226,6 +226,12 @@ func (p *program) errorLines() string {
 	return strings.TrimSuffix(after, "\n")
 }
 
+// errorLine returns the first line of that. Others may follow it that are no part of it: goroutines that are being ended log too.
+func (p *program) errorLine() string {
+	line, _, _ := strings.Cut(p.errorLines(), "\n")
+	return line
+}
+
 // awaitOutput waits until the process has said something.
 func (p *program) awaitOutput(t *testing.T, want string) {
 	t.Helper()
