@@ -26,8 +26,13 @@ type Capabilities struct {
 	// pages of one list instead of calls per node.
 	ListInstances ListInstancesFunc
 
-	// StandbySafe says that ListInstances may be called before Initialize and on a replica that does not lead, so that
-	// a standby's snapshot of the cloud is warm when it takes over.
+	// WatchInstances tells of all instances and then of each change. With it, what is known of instances that exist is current
+	// without asking. That one does not exist is still only believed of a list; a provider that has no ListInstances is listed
+	// by the beginning of a watch.
+	WatchInstances WatchInstancesFunc
+
+	// StandbySafe says that ListInstances and WatchInstances may be called before Initialize and on a replica that does not
+	// lead, so that a standby's snapshot of the cloud is warm when it takes over.
 	StandbySafe bool
 
 	// ListLoadBalancers lists every load balancer that the provider made for a cluster. With it, drift and leftovers are

@@ -21,15 +21,16 @@ const retention = 15 * time.Minute
 
 // asking asks a cloud that can only be asked for one instance at a time.
 type asking struct {
-	cloud   cloudprovider.Interface
-	bound   int
-	places  *semaphore.Weighted
-	metrics *metrics
-	gate    gate
+	cloud cloudprovider.Interface
+	// places are for calls, and crowd is for nodes that are asked for beside many others, over all users.
+	places, crowd *semaphore.Weighted
+	share         int // of the crowd
+	metrics       *metrics
+	gate          gate
 
 	mu    sync.Mutex
 	swept time.Time
-	nodes map[nodeKey]*shared[Observation]
+	nodes map[nodeKey]*record
 }
 
 // nodeKey is what the answer for a node hangs on: a node of the same name with another UID is another node, and one that has
@@ -37,49 +38,74 @@ type asking struct {
 type nodeKey struct {
 	name, providerID string
 	uid              types.UID
-	about            subject
+}
+
+// record is what was asked for one node. Each question is shared by all users, and an answer to one may serve another: see
+// existence.
+type record struct {
+	// metadata is all that the cloud knows of the instance but its state.
+	metadata shared[Observation]
+	// existence is whether there is one, and power whether it runs.
+	existence, power shared[Observation]
 }
 
 func newAsking(cloud cloudprovider.Interface, bound int, metrics *metrics) *asking {
+	share := max(1, bound/2)
 	return &asking{
-		cloud: cloud, bound: bound, places: semaphore.NewWeighted(int64(bound)), metrics: metrics,
-		swept: time.Now(), nodes: map[nodeKey]*shared[Observation]{},
+		cloud: cloud, places: semaphore.NewWeighted(int64(bound)), crowd: semaphore.NewWeighted(int64(share)), share: share,
+		metrics: metrics, swept: time.Now(), nodes: map[nodeKey]*record{},
 	}
 }
 
 func keyOf(node *corev1.Node) nodeKey {
-	return nodeKey{name: node.Name, providerID: node.Spec.ProviderID, uid: node.UID, about: aboutMetadata}
+	return nodeKey{name: node.Name, providerID: node.Spec.ProviderID, uid: node.UID}
 }
 
 func (a *asking) lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
-	return a.answer(ctx, keyOf(node), maxAge, func(ctx context.Context) (Observation, error) {
+	return a.metadataOf(ctx, node, ageOf(maxAge))
+}
+
+func (a *asking) metadataOf(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
+	return answerOf(ctx, &a.of(node).metadata, age, func(ctx context.Context) (Observation, error) {
 		return a.admitted(ctx, node, func() (Observation, error) { return a.ask(ctx, node) })
 	})
 }
 
-// answer returns an answer that is young enough, and puts the question if there is none.
-func (a *asking) answer(ctx context.Context, key nodeKey, maxAge time.Duration, put ask[Observation]) (Observation, error) {
-	asked := time.Now()
-	question := a.question(key)
-	said, err := question.get(ctx, asked.Add(-maxAge), put)
-	if err == nil && !conclusive(said.value, nil, said.at, asked) {
-		said, err = question.get(ctx, asked, put)
+// age says how old an answer may be.
+type age struct {
+	// asked is when the question was put. What is not there is only said by an answer that was sought later.
+	asked time.Time
+	// notBefore is when an answer must have been sought by which the instance is there.
+	notBefore time.Time
+}
+
+func ageOf(maxAge time.Duration) age {
+	now := time.Now()
+	return age{asked: now, notBefore: now.Add(-maxAge)}
+}
+
+// answerOf returns an answer that is young enough, and puts the question if there is none.
+func answerOf(ctx context.Context, question *shared[Observation], age age, put ask[Observation]) (Observation, error) {
+	said, err := question.get(ctx, age.notBefore, put)
+	if err == nil && !conclusive(said.value, nil, said.at, age.asked) {
+		said, err = question.get(ctx, age.asked, put)
 	}
 	said.value.At = said.at
 	return said.value, err
 }
 
-// question returns the shared call for a node.
-func (a *asking) question(key nodeKey) *shared[Observation] {
+// of returns the record of a node.
+func (a *asking) of(node *corev1.Node) *record {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sweep()
-	question, ok := a.nodes[key]
+	key := keyOf(node)
+	known, ok := a.nodes[key]
 	if !ok {
-		question = &shared[Observation]{}
-		a.nodes[key] = question
+		known = &record{}
+		a.nodes[key] = known
 	}
-	return question
+	return known
 }
 
 // sweep forgets answers that nobody has asked for in a while. The lock is held.
@@ -88,25 +114,29 @@ func (a *asking) sweep() {
 		return
 	}
 	a.swept = time.Now()
-	for key, question := range a.nodes {
-		if question.idle(a.swept.Add(-retention)) {
+	before := a.swept.Add(-retention)
+	for key, known := range a.nodes {
+		if known.metadata.idle(before) && known.existence.idle(before) && known.power.idle(before) {
 			delete(a.nodes, key)
 		}
 	}
 }
 
-// each asks for all nodes, with at most half of the places, so that whoever waits for one node never waits for all.
 func (a *asking) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
-	a.fanOut(nodes, yield, func(node *corev1.Node) (Observation, error) { return a.lookup(ctx, node, maxAge) })
+	age := ageOf(maxAge)
+	a.fanOut(ctx, nodes, yield, func(node *corev1.Node) (Observation, error) { return a.metadataOf(ctx, node, age) })
 }
 
-func (a *asking) fanOut(nodes []*corev1.Node, yield Yield, question func(*corev1.Node) (Observation, error)) {
+// fanOut puts a question for each node. All who ask for many have half of the places between them, so that whoever waits for
+// one node never waits for those. A question is put only once it has its share: nobody else can come to wait for the share by
+// joining it.
+func (a *asking) fanOut(ctx context.Context, nodes []*corev1.Node, yield Yield, question func(*corev1.Node) (Observation, error)) {
 	var group errgroup.Group
-	group.SetLimit(max(1, a.bound/2))
+	group.SetLimit(a.share)
 	var mu sync.Mutex
 	for _, node := range nodes {
 		group.Go(func() error {
-			observation, err := question(node)
+			observation, err := a.inTheCrowd(ctx, node, question)
 			mu.Lock()
 			defer mu.Unlock()
 			yield(node, observation, err)
@@ -116,14 +146,23 @@ func (a *asking) fanOut(nodes []*corev1.Node, yield Yield, question func(*corev1
 	_ = group.Wait() // its functions return no errors; each error has been yielded
 }
 
+func (a *asking) inTheCrowd(ctx context.Context, node *corev1.Node, question func(*corev1.Node) (Observation, error),
+) (Observation, error) {
+	if err := a.crowd.Acquire(ctx, 1); err != nil {
+		return Observation{}, fmt.Errorf("waiting to ask the cloud for node %q among others: %w", node.Name, err)
+	}
+	defer a.crowd.Release(1)
+	return question(node)
+}
+
 func (a *asking) peek(node *corev1.Node, notBefore time.Time) (Observation, bool) {
 	a.mu.Lock()
-	question, ok := a.nodes[keyOf(node)]
+	known, ok := a.nodes[keyOf(node)]
 	a.mu.Unlock()
 	if !ok {
 		return Observation{}, false
 	}
-	said, ok := question.newest()
+	said, ok := known.metadata.newest()
 	if !ok || said.at.Before(notBefore) {
 		return Observation{}, false
 	}
@@ -131,8 +170,8 @@ func (a *asking) peek(node *corev1.Node, notBefore time.Time) (Observation, bool
 	return said.value, true
 }
 
-// admitted puts a question for one node to the cloud when there is a place for it.
-func (a *asking) admitted(ctx context.Context, node *corev1.Node, question func() (Observation, error)) (Observation, error) {
+// admitted makes a call for one node when there is a place for it.
+func (a *asking) admitted(ctx context.Context, node *corev1.Node, call func() (Observation, error)) (Observation, error) {
 	if err := a.places.Acquire(ctx, 1); err != nil {
 		return Observation{}, fmt.Errorf("waiting to ask the cloud for node %q: %w", node.Name, err)
 	}
@@ -140,7 +179,7 @@ func (a *asking) admitted(ctx context.Context, node *corev1.Node, question func(
 	if err := a.gate.closed(); err != nil {
 		return Observation{}, err
 	}
-	observation, err := question()
+	observation, err := call()
 	a.gate.note(err)
 	if err != nil {
 		a.metrics.asked("error")

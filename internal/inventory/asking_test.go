@@ -1,7 +1,10 @@
 package inventory_test
 
 import (
+	"context"
 	"errors"
+	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -117,6 +120,74 @@ func TestARefusalForQuotaHoldsForAllNodes(t *testing.T) {
 			t.Errorf("%d calls, want 1", got)
 		}
 	})
+}
+
+// A thousand nodes that join wait for the cloud, not for each other: the tuned reference takes 1.85 s for them.
+func TestAThousandNodesJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newV2Cloud(everything)
+		cloud.callTime = 50 * time.Millisecond
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		joining, _ := nodes(1000)
+		start := time.Now()
+		var waiting sync.WaitGroup
+		for _, n := range joining {
+			waiting.Go(func() { lookup(t, inv, n, 2*time.Second) })
+		}
+		waiting.Wait()
+		if took := time.Since(start); took != 16*cloud.callTime { // 64 at a time
+			t.Errorf("took %s, want %s", took, 16*cloud.callTime)
+		}
+	})
+}
+
+func TestAJoiningNodeDoesNotWaitForRefreshes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newV2Cloud(everything)
+		inv := inventory.New(inventory.Options{Cloud: cloud, MaxInFlight: 4})
+		all, _ := nodes(40)
+		ctx, stop := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		for range 3 { // controllers, each of which asks for all nodes, from another node on
+			all = append(all[13:], all[:13]...)
+			asked := slices.Clone(all)
+			waiting.Go(func() { inv.LookupEach(ctx, asked, 0, func(*corev1.Node, inventory.Observation, error) {}) })
+		}
+		time.Sleep(1500 * time.Millisecond)
+		start := time.Now()
+		lookup(t, inv, node("new"), 0)
+		if took := time.Since(start); took != cloud.callTime {
+			t.Errorf("took %s, want the %s of its own call", took, cloud.callTime)
+		}
+		stop()
+		waiting.Wait()
+	})
+}
+
+// Nothing runs when nobody asks: no call, and no goroutine that could make one.
+func TestAnIdleInventoryDoesNothing(t *testing.T) {
+	for name, cloud := range map[string]interface {
+		cloudprovider.Interface
+		total() int
+	}{"that lists": newListingCloud("a"), "that is asked": newV2Cloud(everything)} {
+		t.Run("a cloud "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				before := runtime.NumGoroutine()
+				inv := inventory.New(inventory.Options{Cloud: cloud})
+				lookup(t, inv, node("a"), 0)
+				asked := cloud.total()
+				synctest.Wait()
+				if running := runtime.NumGoroutine(); running > before {
+					t.Errorf("%d goroutines more than before", running-before)
+				}
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if got := cloud.total(); got != asked {
+					t.Errorf("%d calls in an idle hour", got-asked)
+				}
+			})
+		})
+	}
 }
 
 // Upstream's TestGetInstanceMetadata with InstancesV2, and what its Test_syncNode says of nil metadata and of errors.

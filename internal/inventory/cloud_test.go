@@ -65,6 +65,20 @@ func (c *listingCloud) add(names ...string) {
 	}
 }
 
+func (c *listingCloud) change(providerID string, change func(*provider.Instance)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	instance := c.instances[providerID]
+	change(&instance)
+	c.instances[providerID] = instance
+}
+
+func (c *listingCloud) remove(providerID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.instances, providerID)
+}
+
 func (c *listingCloud) failWith(fail func() error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,6 +90,8 @@ func (c *listingCloud) count() int {
 	defer c.mu.Unlock()
 	return c.listings
 }
+
+func (c *listingCloud) total() int { return c.count() }
 
 func (c *listingCloud) begin() []provider.Instance {
 	c.mu.Lock()

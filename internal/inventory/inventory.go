@@ -1,7 +1,8 @@
 // Package inventory is the one place that asks the cloud about instances, on behalf of all controllers.
 //
 // A provider that can list its instances is asked for nothing but lists: any number of nodes costs the pages of one
-// listing. Any other provider is asked node by node, within a bound. Either way a question that is already on its way to the
+// listing; and if it tells of changes by a watch, only what the watch does not show is listed. Any other provider is asked
+// node by node, within a bound, and for each fact once, whoever wants to know it. Either way a question that is already on its way to the
 // cloud is shared, and an answer is used again for as long as its user allows.
 //
 // What an answer may claim depends on when it was sought. That an instance is there may be said by an answer as old as the
@@ -13,6 +14,7 @@ package inventory
 import (
 	"cmp"
 	"context"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -26,9 +28,10 @@ import (
 const (
 	// DefaultWindow is how long a listing waits for others who need one.
 	DefaultWindow = 50 * time.Millisecond
-	// DefaultMaxInFlight is how many nodes are asked for at once where the cloud cannot list.
-	DefaultMaxInFlight = 16
-	// DefaultWarmInterval is how old a standby lets its snapshot become.
+	// DefaultMaxInFlight is how many nodes are asked for at once where the cloud cannot list. A thousand nodes that join wait
+	// for a thousand answers, so this is no less than what package cloud lets through.
+	DefaultMaxInFlight = 64
+	// DefaultWarmInterval is how much time a standby spends on each page of a listing.
 	DefaultWarmInterval = time.Minute
 )
 
@@ -40,7 +43,8 @@ type Options struct {
 	Window time.Duration
 	// MaxInFlight is how many nodes are asked for at once where the cloud cannot list.
 	MaxInFlight int
-	// WarmInterval is how old a standby lets its snapshot become, where the provider allows standbys to ask.
+	// WarmInterval is how much time a standby spends on each page of a listing, where the provider allows standbys to ask:
+	// with ten pages, its snapshot becomes ten times as old as with one. So a standby costs the same however large the cloud.
 	WarmInterval time.Duration
 	// Elected is closed when this process becomes the leader, whose controllers keep the snapshot fresh as they need it. Nil:
 	// never.
@@ -56,6 +60,7 @@ type Inventory struct {
 	options Options
 	source  source
 	warm    *listing // nil unless standbys may list
+	stream  *stream  // nil unless the provider offers a watch
 	metrics *metrics
 }
 
@@ -77,12 +82,19 @@ func New(options Options) *Inventory {
 	options.WarmInterval = cmp.Or(options.WarmInterval, DefaultWarmInterval)
 	inventory := &Inventory{options: options, metrics: newMetrics(options.Registerer)}
 	capabilities := provider.CapabilitiesOf(options.Cloud)
+	if capabilities.ListInstances == nil && capabilities.WatchInstances != nil {
+		capabilities.ListInstances = listByWatch(capabilities.WatchInstances)
+	}
 	if capabilities.ListInstances == nil {
 		inventory.source = newAsking(options.Cloud, options.MaxInFlight, inventory.metrics)
 		return inventory
 	}
 	listing := newListing(capabilities.ListInstances, options.Window, inventory.metrics)
 	inventory.source = listing
+	if capabilities.WatchInstances != nil {
+		inventory.stream = newStream(capabilities.WatchInstances, listing.newest, inventory.metrics)
+		listing.stream = inventory.stream
+	}
 	if capabilities.StandbySafe {
 		inventory.warm = listing
 	}
@@ -132,34 +144,56 @@ func (i *Inventory) Peek(node *corev1.Node, maxAge time.Duration) (Observation, 
 	return i.source.peek(node, time.Now().Add(-maxAge))
 }
 
-// Start keeps the snapshot warm until this process leads or ctx ends, if the provider allows that. It never fails: a standby
-// that knows nothing asks when it leads.
+// Start follows the provider's watch until ctx ends, if there is one: from the beginning if the provider allows that on
+// standbys, and otherwise from the first question on. And it keeps a standby's snapshot warm until this process leads. It
+// never fails: a process that knows nothing asks when it leads.
 func (i *Inventory) Start(ctx context.Context) error {
-	if i.warm == nil {
-		return nil
-	}
 	ctx = logr.NewContext(ctx, i.options.Logger)
+	var running sync.WaitGroup
+	defer running.Wait()
+	if i.stream != nil {
+		running.Go(func() { i.watch(ctx) })
+	}
+	if i.warm != nil {
+		i.keepWarm(ctx)
+	}
+	return nil
+}
+
+func (i *Inventory) watch(ctx context.Context) {
+	if i.warm == nil {
+		select {
+		case <-i.stream.wanted: // who asks is the leader, whose provider is initialised
+		case <-ctx.Done():
+			return
+		}
+	}
+	i.stream.run(ctx)
+}
+
+// keepWarm lists, when no watch is current, until this process leads or ctx ends.
+func (i *Inventory) keepWarm(ctx context.Context) {
 	log := i.options.Logger
 	failing := false
 	for {
-		_, err := i.warm.shared.get(ctx, time.Now().Add(-i.options.WarmInterval), i.warm.run)
+		interval, err := i.warm.refresh(ctx, i.options.WarmInterval)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil && !failing:
-			log.Error(err, "The standby's snapshot of the cloud is getting old; trying again", "interval", i.options.WarmInterval)
+			log.Error(err, "The standby's snapshot of the cloud is getting old; trying again", "interval", interval)
 		case err == nil && failing:
 			log.Info("The standby's snapshot of the cloud is warm again")
 		}
 		failing = err != nil
-		timer := time.NewTimer(i.options.WarmInterval)
+		timer := time.NewTimer(interval)
 		select {
 		case <-timer.C:
 		case <-i.options.Elected:
 			timer.Stop()
-			return nil
+			return
 		case <-ctx.Done():
 			timer.Stop()
-			return nil
+			return
 		}
 	}
 }

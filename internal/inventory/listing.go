@@ -3,11 +3,9 @@ package inventory
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -20,12 +18,6 @@ const (
 	maxRest = 2 * time.Second
 )
 
-// snapshot is one complete listing, indexed. It is never changed once built.
-type snapshot struct {
-	byProviderID map[string]provider.Instance
-	byName       map[types.NodeName][]string
-}
-
 // listing asks a cloud that can list all of its instances.
 type listing struct {
 	list    provider.ListInstancesFunc
@@ -33,10 +25,12 @@ type listing struct {
 	metrics *metrics
 	gate    gate
 	shared  shared[*snapshot]
+	stream  *stream // nil unless the provider offers a watch
 
 	// Written by one listing and read before the next one, which the shared call orders.
 	ended time.Time
 	took  time.Duration
+	count uint64 // of listings
 }
 
 func newListing(list provider.ListInstancesFunc, window time.Duration, metrics *metrics) *listing {
@@ -57,89 +51,93 @@ func (l *listing) run(ctx context.Context) (*snapshot, error) {
 		return nil, fmt.Errorf("listing the cloud's instances, a moment ago: %w", err)
 	}
 	began := time.Now()
-	built := &snapshot{byProviderID: map[string]provider.Instance{}, byName: map[types.NodeName][]string{}}
+	pages := 0
+	assembly := l.assembly()
 	err := l.list(ctx, func(page []provider.Instance) error {
 		l.metrics.pages.Inc()
-		return built.add(page)
+		pages++
+		return assembly.add(page)
 	})
 	l.ended, l.took = time.Now(), time.Since(began)
-	l.metrics.listed(began, len(built.byProviderID), l.took, err)
+	l.metrics.listed(began, assembly.size(), l.took, err)
 	if ctx.Err() == nil {
 		l.gate.note(err) // an error after all callers have gone says nothing about the cloud
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the cloud's instances: %w", err)
 	}
-	return built, nil
+	return assembly.finish(pages), nil
 }
 
-// add takes a page over, or refuses the whole listing.
-func (s *snapshot) add(page []provider.Instance) error {
-	for _, instance := range page {
-		if instance.ProviderID == "" {
-			return &InvalidListError{Problem: fmt.Sprintf("the instance with node name %q has no provider ID", instance.NodeName)}
-		}
-		if known, twice := s.byProviderID[instance.ProviderID]; twice {
-			return &InvalidListError{Problem: fmt.Sprintf("the provider ID %q occurs twice, with the node names %q and %q",
-				instance.ProviderID, known.NodeName, instance.NodeName)}
-		}
-		instance.InstanceMetadata = cloneMetadata(instance.InstanceMetadata)
-		s.byProviderID[instance.ProviderID] = instance
-		if instance.NodeName != "" {
-			s.byName[instance.NodeName] = append(s.byName[instance.NodeName], instance.ProviderID)
-		}
+// assembly returns an empty one that knows the newest snapshot.
+func (l *listing) assembly() *assembly {
+	l.count++
+	before := newSnapshot(0)
+	if newest, ok := l.shared.newest(); ok {
+		before = newest.value
 	}
-	return nil
+	return &assembly{before: before, number: l.count, fresh: map[string]*entry{}}
 }
 
-// find returns what the listing says of a node: by its provider ID if it has one, by its name if not.
-func (s *snapshot) find(node *corev1.Node, at time.Time) (Observation, error) {
-	observation := Observation{Status: NotFound, At: at, Listed: len(s.byProviderID)}
-	providerID := node.Spec.ProviderID
-	if providerID == "" {
-		name := types.NodeName(node.Name)
-		switch candidates := s.byName[name]; len(candidates) {
-		case 0:
-			return observation, nil
-		case 1:
-			providerID = candidates[0]
-		default:
-			return Observation{}, &AmbiguousNameError{Name: name, ProviderIDs: slices.Sorted(slices.Values(candidates))}
-		}
+// refresh makes a listing unless the newest or the watch is young enough, and returns when the next is due if each page has
+// its time.
+func (l *listing) refresh(ctx context.Context, perPage time.Duration) (time.Duration, error) {
+	if l.stream.age() < perPage {
+		return perPage, nil
 	}
-	instance, ok := s.byProviderID[providerID]
-	if !ok {
-		return observation, nil
+	newest, err := l.shared.get(ctx, time.Now().Add(-perPage), l.run)
+	if err != nil {
+		return perPage, err
 	}
-	observation.Status = Found
-	observation.State = instance.State
-	observation.Metadata = instance.InstanceMetadata
-	observation.Answered = instance.ProviderID
-	return observation, nil
+	return perPage * time.Duration(max(1, newest.value.pages)), nil
 }
 
+// newest returns the snapshot of the newest listing, nil before the first.
+func (l *listing) newest() *snapshot {
+	newest, _ := l.shared.newest()
+	return newest.value
+}
+
+// lookup takes the watch's word that an instance is there. Everything else takes a listing.
 func (l *listing) lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
-	asked := time.Now()
-	listed, err := l.shared.get(ctx, asked.Add(-maxAge), l.run)
+	age := ageOf(maxAge)
+	var watched Observation
+	if l.stream.look(ctx, age.notBefore, func(known *snapshot, at time.Time) bool {
+		var err error
+		watched, err = known.find(node, at)
+		return err == nil && watched.Status == Found
+	}) {
+		return watched, nil
+	}
+	age.notBefore = l.stream.latest(age.notBefore)
+	listed, err := l.shared.get(ctx, age.notBefore, l.run)
 	if err != nil {
 		return Observation{}, err
 	}
 	observation, err := listed.value.find(node, listed.at)
-	if conclusive(observation, err, listed.at, asked) {
+	if conclusive(observation, err, listed.at, age.asked) {
 		return observation, err
 	}
-	if listed, err = l.shared.get(ctx, asked, l.run); err != nil {
+	if listed, err = l.shared.get(ctx, age.asked, l.run); err != nil {
 		return Observation{}, err
 	}
 	return listed.value.find(node, listed.at)
 }
 
-// each looks all nodes up in one listing. It makes a listing only if the newest does not answer for all of them.
+// each looks all nodes up at once: by the watch if that shows all of them, and otherwise all in one listing, so that what it
+// says is of one time and from one source. It makes a listing only if the newest does not answer for all of them.
 func (l *listing) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
-	asked := time.Now()
-	listed, err := l.shared.get(ctx, asked.Add(-maxAge), l.run)
-	if err == nil && !listed.value.answersAll(nodes, listed.at, asked) {
-		listed, err = l.shared.get(ctx, asked, l.run)
+	age := ageOf(maxAge)
+	if watched, ok := l.watched(ctx, nodes, age); ok {
+		for i, node := range nodes {
+			yield(node, watched[i], nil)
+		}
+		return
+	}
+	age.notBefore = l.stream.latest(age.notBefore)
+	listed, err := l.shared.get(ctx, age.notBefore, l.run)
+	if err == nil && !listed.value.answersAll(nodes, listed.at, age.asked) {
+		listed, err = l.shared.get(ctx, age.asked, l.run)
 	}
 	for _, node := range nodes {
 		var observation Observation
@@ -151,24 +149,27 @@ func (l *listing) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Du
 	}
 }
 
-func (s *snapshot) answersAll(nodes []*corev1.Node, at, asked time.Time) bool {
-	for _, node := range nodes {
-		observation, err := s.find(node, at)
-		if !conclusive(observation, err, at, asked) {
-			return false
+// watched returns what the watch tells of nodes, if it shows all of them.
+func (l *listing) watched(ctx context.Context, nodes []*corev1.Node, age age) ([]Observation, bool) {
+	observations := make([]Observation, len(nodes))
+	ok := l.stream.look(ctx, age.notBefore, func(known *snapshot, at time.Time) bool {
+		for i, node := range nodes {
+			observation, err := known.find(node, at)
+			if err != nil || observation.Status != Found {
+				return false
+			}
+			observations[i] = observation
 		}
-	}
-	return true
-}
-
-// conclusive reports whether an answer can stand: that an instance is there may be said by an older answer, that it is not,
-// or not by itself, only by one that was sought after the question was asked.
-func conclusive(observation Observation, err error, at, asked time.Time) bool {
-	return !at.Before(asked) || err == nil && observation.Status == Found
+		return true
+	})
+	return observations, ok
 }
 
 func (l *listing) peek(node *corev1.Node, notBefore time.Time) (Observation, bool) {
 	listed, ok := l.shared.newest()
+	if watched, at := l.stream.peek(node); at.After(listed.at) {
+		return watched, !at.Before(notBefore)
+	}
 	if !ok || listed.at.Before(notBefore) {
 		return Observation{}, false
 	}

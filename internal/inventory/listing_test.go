@@ -363,6 +363,24 @@ func TestAStandbyKeepsItsSnapshotWarmUntilItLeads(t *testing.T) {
 	})
 }
 
+func TestAStandbyCostsTheSameHoweverLargeTheCloud(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, names := nodes(100)
+		cloud := newListingCloud(names...)
+		cloud.standby, cloud.pageSize, cloud.pageTime = true, 10, time.Millisecond
+		inv := inventory.New(inventory.Options{Cloud: cloud, WarmInterval: time.Minute})
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = inv.Start(ctx) })
+		time.Sleep(time.Hour - time.Second)
+		if got := cloud.count(); got != 6 {
+			t.Errorf("%d listings of 10 pages in an hour, want 6", got)
+		}
+		stop()
+		running.Wait()
+	})
+}
+
 func TestAStandbyLeavesACloudAloneThatDoesNotAllowIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := newListingCloud("a")

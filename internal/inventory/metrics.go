@@ -1,10 +1,13 @@
 package inventory
 
 import (
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // metrics show how little the cloud is asked, and how old what we know is.
@@ -16,6 +19,9 @@ type metrics struct {
 	listedAt  prometheus.Gauge
 	calls     *prometheus.CounterVec
 	lookups   *prometheus.CounterVec
+	events    *prometheus.CounterVec
+	ends      *prometheus.CounterVec
+	markedAt  prometheus.Gauge
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
@@ -36,7 +42,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}),
 		instances: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "mooring_inventory_instances",
-			Help: "Instances in the newest complete listing.",
+			Help: "Instances in the newest complete listing, or by the watch.",
 		}),
 		listedAt: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "mooring_inventory_listing_timestamp_seconds",
@@ -50,6 +56,18 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "mooring_inventory_lookups_total",
 			Help: "Lookups of nodes by controllers, by result: found, not_found, no_statement or error. Most cost the cloud nothing.",
 		}, []string{"result"}),
+		events: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_inventory_watch_events_total",
+			Help: "What the watch of the cloud's instances told, by kind: set, deleted or mark.",
+		}, []string{"kind"}),
+		ends: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_inventory_watch_ends_total",
+			Help: "Ends of the watch of the cloud's instances, by reason: expired, silent or error. It is tried again each time.",
+		}, []string{"reason"}),
+		markedAt: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_inventory_watch_mark_timestamp_seconds",
+			Help: "When the watch of the cloud's instances last was current, in seconds since the epoch; 0 if it never was.",
+		}),
 	}
 }
 
@@ -61,8 +79,30 @@ func (m *metrics) listed(began time.Time, instances int, took time.Duration, err
 	}
 	m.listings.WithLabelValues("success").Inc()
 	m.instances.Set(float64(instances))
-	m.listedAt.Set(float64(began.UnixMilli()) / 1000)
+	m.listedAt.Set(seconds(began))
 }
+
+func (m *metrics) watched(kind provider.InstanceEventKind) {
+	m.events.WithLabelValues(kind.String()).Inc()
+}
+
+func (m *metrics) marked(at time.Time, instances int) {
+	m.instances.Set(float64(instances))
+	m.markedAt.Set(seconds(at))
+}
+
+func (m *metrics) watchEnded(err error) {
+	reason := "error"
+	switch {
+	case errors.Is(err, provider.ErrWatchExpired):
+		reason = "expired"
+	case errors.Is(err, errSilent):
+		reason = "silent"
+	}
+	m.ends.WithLabelValues(reason).Inc()
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 func (m *metrics) asked(result string) { m.calls.WithLabelValues(result).Inc() }
 

@@ -24,6 +24,10 @@ type scenario struct {
 	from, until [4]time.Duration
 	outage      [2]time.Duration
 	lists       bool
+	watches     bool
+	delay       time.Duration // of what the watch tells
+	breaks      []time.Duration
+	lag         time.Duration // of lists behind the truth
 	callTime    time.Duration
 	questions   []question
 }
@@ -38,6 +42,15 @@ func drawScenario(t *rapid.T) scenario {
 		return time.Duration(rapid.IntRange(0, most).Draw(t, label)) * time.Millisecond
 	}
 	s := scenario{lists: rapid.Bool().Draw(t, "lists"), callTime: ms("callTime", 900)}
+	if s.lists {
+		s.lag = ms("lag", 1500)
+		s.watches = rapid.Bool().Draw(t, "watches")
+	}
+	s.delay = ms("delay", 1500)
+	for at := time.Duration(0); at < 15*time.Second; {
+		at += ms("unbroken", 6000) + time.Millisecond
+		s.breaks = append(s.breaks, at)
+	}
 	for i := range s.from {
 		s.from[i] = ms("from", 8000)
 		s.until[i] = s.from[i] + ms("lifetime", 8000)
@@ -105,10 +118,10 @@ func (w *world) Capabilities() provider.Capabilities {
 	if !w.scenario.lists {
 		return provider.Capabilities{}
 	}
-	return provider.Capabilities{ListInstances: func(ctx context.Context, yield func([]provider.Instance) error) error {
+	capabilities := provider.Capabilities{ListInstances: func(ctx context.Context, yield func([]provider.Instance) error) error {
 		began, err := w.call(ctx, "everything")
 		for i := range w.scenario.from {
-			if w.exists(i, began) { // pages come before the error does
+			if w.exists(i, began.Add(-w.scenario.lag)) { // pages come before the error does
 				if err := yield([]provider.Instance{instanceFor(fmt.Sprint(i))}); err != nil {
 					return err
 				}
@@ -116,6 +129,63 @@ func (w *world) Capabilities() provider.Capabilities {
 		}
 		return err
 	}}
+	if w.scenario.watches {
+		capabilities.WatchInstances = w.watch
+	}
+	return capabilities
+}
+
+// watch tells every 100 ms what was true a delay ago, and says so by a mark, until the connection breaks. Nothing is told of a
+// change that came and went between two marks.
+func (w *world) watch(ctx context.Context, yield func(provider.InstanceEvent) error) error {
+	began := time.Since(w.start)
+	shown := map[int]bool{}
+	for {
+		for i := range w.scenario.from {
+			event := provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instanceFor(fmt.Sprint(i))}
+			exists := w.exists(i, time.Now().Add(-w.scenario.delay))
+			if exists == shown[i] {
+				continue
+			}
+			shown[i] = exists
+			if !exists {
+				event.Kind = provider.InstanceDeleted
+			}
+			if err := yield(event); err != nil {
+				return err
+			}
+			if w.broken(began) { // before the mark
+				return errScripted
+			}
+		}
+		if err := yield(provider.InstanceEvent{Kind: provider.InstancesCurrent}); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if w.broken(began) {
+			return errScripted
+		}
+	}
+}
+
+// broken reports whether the connection of a watch that began at a time has broken since.
+func (w *world) broken(began time.Duration) bool {
+	now := time.Since(w.start)
+	for _, at := range w.scenario.breaks {
+		if began < at && at <= now {
+			return true
+		}
+	}
+	return false
+}
+
+// existedWithin reports whether an instance was there at any time between two.
+func (w *world) existedWithin(instance int, from, to time.Time) bool {
+	return to.Sub(w.start) >= w.scenario.from[instance] && from.Sub(w.start) < w.scenario.until[instance]
 }
 
 type worldInstances struct {
@@ -134,6 +204,14 @@ func (i worldInstances) InstanceMetadata(ctx context.Context, n *corev1.Node) (*
 	return found("sim://" + n.Name)
 }
 
+// late is by how much what the cloud says may be behind the truth.
+func (w *world) late() time.Duration {
+	if w.scenario.watches {
+		return max(w.scenario.lag, w.scenario.delay)
+	}
+	return w.scenario.lag
+}
+
 // check holds an answer against the model.
 func (w *world) check(q question, asked time.Time, got inventory.Observation, err error) {
 	switch {
@@ -147,15 +225,15 @@ func (w *world) check(q question, asked time.Time, got inventory.Observation, er
 		if got.At.Before(asked.Add(-q.maxAge)) {
 			w.complain("%v: found by an answer %s older than allowed", q, asked.Add(-q.maxAge).Sub(got.At))
 		}
-		if !w.exists(q.instance, got.At) {
-			w.complain("%v: found, but it was not there at %s", q, got.At.Sub(w.start))
+		if late := w.late(); !w.existedWithin(q.instance, got.At.Add(-late), got.At) {
+			w.complain("%v: found, but it was not there at %s, nor %s before", q, got.At.Sub(w.start), late)
 		}
 	case got.Status == inventory.NotFound:
 		if got.At.Before(asked) {
 			w.complain("%v: not found by an answer sought %s before the question", q, asked.Sub(got.At))
 		}
-		if w.exists(q.instance, got.At) {
-			w.complain("%v: not found, but it was there at %s", q, got.At.Sub(w.start))
+		if listed := got.At.Add(-w.scenario.lag); w.exists(q.instance, listed) {
+			w.complain("%v: not found, but it was there at %s", q, listed.Sub(w.start))
 		}
 	default:
 		w.complain("%v: %s", q, got.Status)
@@ -168,7 +246,9 @@ func TestAnswersAreTrueAndYoungEnough(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w.start = time.Now()
 			inv := inventory.New(inventory.Options{Cloud: w})
-			var waiting sync.WaitGroup
+			var waiting, running sync.WaitGroup
+			ctx, stop := context.WithCancel(t.Context())
+			running.Go(func() { _ = inv.Start(ctx) })
 			for _, q := range w.scenario.questions {
 				waiting.Go(func() {
 					time.Sleep(q.at)
@@ -178,6 +258,8 @@ func TestAnswersAreTrueAndYoungEnough(t *testing.T) {
 				})
 			}
 			waiting.Wait()
+			stop()
+			running.Wait()
 		})
 		if len(w.problems) > 0 {
 			rt.Fatalf("%v", w.problems)

@@ -41,14 +41,12 @@ func (i *Inventory) statesEach(ctx context.Context, nodes []*corev1.Node, maxAge
 	})
 }
 
-// subject is what a question for one node is about. Each has answers of its own.
+// subject is what a question about state wants to know.
 type subject int
 
 const (
-	// aboutMetadata is everything that the cloud knows of the instance.
-	aboutMetadata subject = iota
 	// aboutExistence is whether the instance exists.
-	aboutExistence
+	aboutExistence subject = iota
 	// aboutState is that, and whether it runs.
 	aboutState
 )
@@ -59,46 +57,120 @@ func (l *listing) states(ctx context.Context, nodes []*corev1.Node, maxAge time.
 }
 
 func (a *asking) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
-	a.fanOut(nodes, yield, func(node *corev1.Node) (Observation, error) {
-		key := keyOf(node)
-		key.about = what
-		return a.answer(ctx, key, maxAge, func(ctx context.Context) (Observation, error) {
-			return a.admitted(ctx, node, func() (Observation, error) { return a.state(ctx, node, what) })
-		})
+	age := ageOf(maxAge)
+	a.fanOut(ctx, nodes, yield, func(node *corev1.Node) (Observation, error) {
+		there, err := a.existence(ctx, node, age)
+		if err != nil || there.Status != Found || what == aboutExistence {
+			return without(there), err
+		}
+		return a.state(ctx, node, there, age)
 	})
 }
 
-// state asks the plugin whether a node's instance exists and, if that is wanted, whether it is shut down.
-func (a *asking) state(ctx context.Context, node *corev1.Node, what subject) (Observation, error) {
-	observation := Observation{Status: NotFound, Listed: -1}
-	exists, isShutdown, err := a.questions(ctx, node)
-	if err == nil {
-		var there bool
-		if there, err = exists(); err == nil && there {
-			observation.Status = Found
+// without leaves of an answer what StateEach and ExistsEach promise, whichever question it was an answer to.
+func without(observation Observation) Observation {
+	observation.Metadata, observation.Answered = cloudprovider.InstanceMetadata{}, ""
+	return observation
+}
+
+// existence returns whether a node's instance exists. If the cloud described the instance lately, it need not be asked
+// whether it is there. The provider ID by which it was found is in the answer.
+func (a *asking) existence(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
+	known := a.of(node)
+	if said, ok := known.metadata.newest(); ok && said.value.Status == Found && !said.at.Before(age.notBefore) {
+		said.value.At = said.at
+		return said.value, nil
+	}
+	return answerOf(ctx, &known.existence, age, func(ctx context.Context) (Observation, error) {
+		return a.admitted(ctx, node, func() (Observation, error) { return a.exists(ctx, node) })
+	})
+}
+
+// state returns whether an instance runs that is there by an answer that may be an older one.
+func (a *asking) state(ctx context.Context, node *corev1.Node, there Observation, age age) (Observation, error) {
+	state, at, err := a.power(ctx, node, there.Metadata.ProviderID, age)
+	gone := errors.Is(err, provider.ErrInstanceNotFound)
+	if gone && there.At.Before(age.asked) {
+		// It went since. Who says so has to be the cloud, asked for just that.
+		there, again := a.existence(ctx, node, youngerThan(age.asked))
+		if again != nil || there.Status != Found {
+			return without(there), again
 		}
 	}
+	switch {
+	case gone: // contradicts the answer before, so that nothing is known
+		return Observation{}, err
+	case err != nil:
+		return without(there), err
+	}
+	there = without(there)
+	there.State = state
+	if at.Before(there.At) {
+		there.At = at
+	}
+	return there, nil
+}
+
+func youngerThan(asked time.Time) age { return age{asked: asked, notBefore: asked} }
+
+// power returns whether an instance runs, and when that was asked.
+func (a *asking) power(ctx context.Context, node *corev1.Node, providerID string, age age) (
+	provider.InstanceState, time.Time, error,
+) {
+	said, err := answerOf(ctx, &a.of(node).power, age, func(ctx context.Context) (Observation, error) {
+		return a.admitted(ctx, node, func() (Observation, error) {
+			state, err := a.runs(ctx, node, providerID)
+			if err != nil {
+				return Observation{}, fmt.Errorf("asking the cloud whether the instance of node %q is shut down: %w", node.Name, err)
+			}
+			return Observation{Status: Found, State: state, Listed: -1}, nil
+		})
+	})
+	return said.State, said.At, err
+}
+
+// exists asks the plugin whether a node's instance exists, in the form that the plugin offers.
+func (a *asking) exists(ctx context.Context, node *corev1.Node) (Observation, error) {
+	observation := Observation{Status: NotFound, Listed: -1}
+	exists, providerID, err := a.instanceExists(ctx, node)
 	switch {
 	case errors.Is(err, provider.ErrInstanceNotFound): // some plugins say so by the error, see kubernetes/kubernetes#141364
 		return observation, nil
 	case err != nil:
 		return Observation{}, fmt.Errorf("asking the cloud whether the instance of node %q exists: %w", node.Name, err)
-	case observation.Status == NotFound || what == aboutExistence:
-		return observation, nil
+	case exists:
+		observation.Status, observation.Metadata.ProviderID = Found, providerID
 	}
-	observation.State, err = power(isShutdown)
-	if errors.Is(err, provider.ErrInstanceNotFound) {
-		observation = Observation{} // contradicts the answer before, so that nothing is known
-	}
-	if err != nil {
-		err = fmt.Errorf("asking the cloud whether the instance of node %q is shut down: %w", node.Name, err)
-	}
-	return observation, err
+	return observation, nil
 }
 
-// power asks whether an instance is shut down. A plugin that cannot say is no error.
-func power(isShutdown func() (bool, error)) (provider.InstanceState, error) {
-	switch down, err := isShutdown(); {
+func (a *asking) instanceExists(ctx context.Context, node *corev1.Node) (exists bool, providerID string, err error) {
+	if instances, ok := a.cloud.InstancesV2(); ok && instances != nil {
+		exists, err = instances.InstanceExists(ctx, node.DeepCopy())
+		return exists, node.Spec.ProviderID, err
+	}
+	instances, ok := a.cloud.Instances()
+	if !ok || instances == nil {
+		return false, "", &UnsupportedError{Provider: a.cloud.ProviderName()}
+	}
+	if providerID, err = (legacy{cloud: a.cloud, instances: instances}).providerID(ctx, node); err != nil {
+		return false, "", err
+	}
+	if providerID == "" {
+		return false, "", errNoLegacyID
+	}
+	exists, err = instances.InstanceExistsByProviderID(ctx, providerID)
+	return exists, providerID, err
+}
+
+// errNoLegacyID says that a legacy plugin cannot be asked for a node's instance, which it only knows by a provider ID.
+var errNoLegacyID = fmt.Errorf("the node has no provider ID, and the cloud provider cannot look one up: %w",
+	cloudprovider.NotImplemented)
+
+// runs asks the plugin whether an instance that exists is shut down. A plugin that cannot say is no error.
+func (a *asking) runs(ctx context.Context, node *corev1.Node, providerID string) (provider.InstanceState, error) {
+	down, err := a.instanceShutdown(ctx, node, providerID)
+	switch {
 	case errors.Is(err, provider.ErrNotImplemented):
 		return provider.InstanceStateUnknown, nil
 	case err != nil:
@@ -110,29 +182,16 @@ func power(isShutdown func() (bool, error)) (provider.InstanceState, error) {
 	}
 }
 
-// questions returns the two calls for a node in the form that the plugin offers.
-func (a *asking) questions(ctx context.Context, node *corev1.Node) (exists, isShutdown func() (bool, error), err error) {
+func (a *asking) instanceShutdown(ctx context.Context, node *corev1.Node, providerID string) (bool, error) {
 	if instances, ok := a.cloud.InstancesV2(); ok && instances != nil {
-		return func() (bool, error) { return instances.InstanceExists(ctx, node.DeepCopy()) },
-			func() (bool, error) { return instances.InstanceShutdown(ctx, node.DeepCopy()) }, nil
+		return instances.InstanceShutdown(ctx, node.DeepCopy())
 	}
 	instances, ok := a.cloud.Instances()
 	if !ok || instances == nil {
-		return nil, nil, &UnsupportedError{Provider: a.cloud.ProviderName()}
-	}
-	return legacyQuestions(ctx, legacy{cloud: a.cloud, instances: instances}, node)
-}
-
-// legacyQuestions needs a provider ID: the node's own, or the one under which the cloud knows the node's name.
-func legacyQuestions(ctx context.Context, l legacy, node *corev1.Node) (exists, isShutdown func() (bool, error), err error) {
-	providerID, err := l.providerID(ctx, node)
-	if err != nil {
-		return nil, nil, err
+		return false, &UnsupportedError{Provider: a.cloud.ProviderName()}
 	}
 	if providerID == "" {
-		return nil, nil, fmt.Errorf("the node has no provider ID, and the cloud provider cannot look one up: %w",
-			cloudprovider.NotImplemented)
+		return false, errNoLegacyID
 	}
-	return func() (bool, error) { return l.instances.InstanceExistsByProviderID(ctx, providerID) },
-		func() (bool, error) { return l.instances.InstanceShutdownByProviderID(ctx, providerID) }, nil
+	return instances.InstanceShutdownByProviderID(ctx, providerID)
 }

@@ -53,6 +53,11 @@ func (i stateV2) InstanceExists(_ context.Context, n *corev1.Node) (bool, error)
 	return i.cloud.exists()
 }
 
+func (i stateV2) InstanceMetadata(_ context.Context, n *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	i.cloud.note("metadata " + n.Name)
+	return found("fake://" + n.Name)
+}
+
 func (i stateV2) InstanceShutdown(_ context.Context, n *corev1.Node) (bool, error) {
 	i.cloud.note("shutdown " + n.Name)
 	return i.cloud.shutdown()
@@ -188,20 +193,79 @@ func TestExistenceCostsOneCall(t *testing.T) {
 	}
 }
 
-// What is known of a node's metadata says nothing about its state, and the other way round.
-func TestQuestionsDoNotAnswerEachOther(t *testing.T) {
-	cloud := &stateCloud{exists: answers(true, nil), shutdown: answers(true, nil)}
-	inv := inventory.New(inventory.Options{Cloud: cloud})
+// Each of a node's three facts, its metadata, that it exists and whether it runs, is asked for once; and one that tells
+// another answers for it.
+func TestQuestionsAnswerEachOther(t *testing.T) {
 	ignore := func(*corev1.Node, inventory.Observation, error) {}
-	inv.ExistsEach(t.Context(), []*corev1.Node{node("a")}, time.Hour, ignore)
-	inv.StateEach(t.Context(), []*corev1.Node{node("a")}, time.Hour, ignore)
-	inv.StateEach(t.Context(), []*corev1.Node{node("a")}, time.Hour, ignore) // answered already
-	if _, known := inv.Peek(node("a"), time.Hour); known {
-		t.Error("a question about the state has left an answer about the metadata")
+	tests := []struct {
+		name  string
+		asks  func(*testing.T, *inventory.Inventory, []*corev1.Node)
+		calls []string
+	}{
+		{
+			"existence, then state", func(t *testing.T, inv *inventory.Inventory, nodes []*corev1.Node) {
+				inv.ExistsEach(t.Context(), nodes, time.Hour, ignore)
+				inv.StateEach(t.Context(), nodes, time.Hour, ignore)
+				inv.StateEach(t.Context(), nodes, time.Hour, ignore)
+				inv.ExistsEach(t.Context(), nodes, time.Hour, ignore)
+			}, []string{"exists a", "shutdown a"},
+		},
+		{
+			"metadata, then existence and state", func(t *testing.T, inv *inventory.Inventory, nodes []*corev1.Node) {
+				inv.LookupEach(t.Context(), nodes, time.Hour, ignore)
+				inv.ExistsEach(t.Context(), nodes, time.Hour, ignore)
+				inv.StateEach(t.Context(), nodes, time.Hour, ignore)
+			}, []string{"metadata a", "shutdown a"},
+		},
+		{
+			"state, then metadata, which it does not tell", func(t *testing.T, inv *inventory.Inventory, nodes []*corev1.Node) {
+				inv.StateEach(t.Context(), nodes, time.Hour, ignore)
+				if _, known := inv.Peek(nodes[0], time.Hour); known {
+					t.Error("a question about the state has left an answer about the metadata")
+				}
+				inv.LookupEach(t.Context(), nodes, time.Hour, ignore)
+			}, []string{"exists a", "shutdown a", "metadata a"},
+		},
+		{
+			"an answer that is too old", func(t *testing.T, inv *inventory.Inventory, nodes []*corev1.Node) {
+				inv.LookupEach(t.Context(), nodes, time.Hour, ignore)
+				time.Sleep(time.Second)
+				inv.ExistsEach(t.Context(), nodes, time.Second-1, ignore)
+			}, []string{"metadata a", "exists a"},
+		},
 	}
-	if diff := cmp.Diff([]string{"exists a", "exists a", "shutdown a"}, cloud.calls); diff != "" {
-		t.Errorf("calls (-want +got):\n%s", diff)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cloud := &stateCloud{exists: answers(true, nil), shutdown: answers(true, nil)}
+				test.asks(t, inventory.New(inventory.Options{Cloud: cloud}), []*corev1.Node{nodeWithID("a", "fake://a")})
+				if diff := cmp.Diff(test.calls, cloud.calls); diff != "" {
+					t.Errorf("calls (-want +got):\n%s", diff)
+				}
+			})
+		})
 	}
+}
+
+// That an instance was there a while ago does not make it there when the cloud has just said that it is not.
+func TestAnInstanceThatWentSinceIsNotFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &stateCloud{exists: answers(true, nil), shutdown: answers(false, nil)}
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		asked := []*corev1.Node{nodeWithID("a", "fake://a")}
+		inv.ExistsEach(t.Context(), asked, 0, func(*corev1.Node, inventory.Observation, error) {})
+		time.Sleep(time.Second)
+		cloud.exists, cloud.shutdown = answers(false, nil), answers(false, provider.ErrInstanceNotFound)
+		now := time.Now()
+		inv.StateEach(t.Context(), asked, time.Minute, func(_ *corev1.Node, got inventory.Observation, err error) {
+			if err != nil || got.Status != inventory.NotFound || got.At.Before(now) {
+				t.Errorf("%s at %s, error %v; want not found from %s on", got.Status, got.At, err, now)
+			}
+		})
+		if diff := cmp.Diff([]string{"exists a", "shutdown a", "exists a"}, cloud.calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestStateOfACloudThatListsComesFromOneListing(t *testing.T) {
