@@ -68,10 +68,10 @@ func (c *Cloud) Initialize(_ cloudprovider.ControllerClientBuilder, stop <-chan 
 	}()
 }
 
-// Capabilities says that the provider lists all its instances, also on a standby, and its load balancers, and that it replaces
-// routes in place.
+// Capabilities says that the provider lists all its instances, and watches them if the config says so, also on a standby; that
+// it lists its load balancers, and that it replaces routes in place.
 func (c *Cloud) Capabilities() provider.Capabilities {
-	return provider.Capabilities{
+	capabilities := provider.Capabilities{
 		ProviderIDSchemes: []string{ProviderName},
 		ListInstances:     c.listInstances,
 		StandbySafe:       true,
@@ -83,6 +83,10 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 		RouteWrites:  c.config.RouteWrites,
 		MaxRoutes:    c.config.MaxRoutes,
 	}
+	if c.config.Watch {
+		capabilities.WatchInstances = c.watchInstances
+	}
+	return capabilities
 }
 
 // LoadBalancer returns the load balancers of the cloud.

@@ -36,6 +36,7 @@ region: sim-1
 maxRoutes: 100
 routeWrites: 4
 requestTimeout: 3s
+watch: true
 `, token)))
 	if err != nil {
 		t.Fatal(err)
@@ -43,6 +44,7 @@ requestTimeout: 3s
 	want := Config{
 		APIVersion: ConfigAPIVersion, Kind: ConfigKind, Endpoint: "https://cloud.example:8443/base", TokenFile: token,
 		ClusterName: "blue", Region: "sim-1", MaxRoutes: 100, RouteWrites: 4, RequestTimeout: metav1.Duration{Duration: 3 * time.Second},
+		Watch: true,
 	}
 	if diff := cmp.Diff(want, config); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)
@@ -52,7 +54,7 @@ requestTimeout: 3s
 func TestConfigErrorsAllAtOnce(t *testing.T) {
 	empty := tempFile(t, "\n")
 	missing := filepath.Join(t.TempDir(), "missing")
-	const known = "apiVersion, caFile, clusterName, endpoint, kind, maxRoutes, region, requestTimeout, routeWrites, tokenFile"
+	const known = "apiVersion, caFile, clusterName, endpoint, kind, maxRoutes, region, requestTimeout, routeWrites, tokenFile, watch"
 	cases := map[string]struct {
 		config string
 		want   []string

@@ -83,11 +83,7 @@ func (c *Cloud) listInstances(ctx context.Context, yield func([]provider.Instanc
 	return classify(c.client.ListInstances(ctx, func(page []api.Instance) error {
 		instances := make([]provider.Instance, len(page))
 		for i, instance := range page {
-			instances[i] = provider.Instance{
-				NodeName:         types.NodeName(instance.Name),
-				State:            stateOf(instance.State),
-				InstanceMetadata: metadataOf(instance),
-			}
+			instances[i] = listed(instance)
 		}
 		return yield(instances)
 	}))

@@ -21,6 +21,7 @@ const (
 	CodeMethodNotAllowed   ErrorCode = "methodNotAllowed"   // 405
 	CodeConflict           ErrorCode = "conflict"           // 409: ExistingID says with what, if it is one resource
 	CodePageTokenExpired   ErrorCode = "pageTokenExpired"   // 410: list again from the first page
+	CodeRevisionExpired    ErrorCode = "revisionExpired"    // 410: watch again from the beginning
 	CodePreconditionFailed ErrorCode = "preconditionFailed" // 412: somebody else wrote in between
 	CodeTooLarge           ErrorCode = "tooLarge"           // 413
 	CodeThrottled          ErrorCode = "throttled"          // 429: Retry-After says how long to wait

@@ -8,6 +8,7 @@ const (
 	OpListZones          Operation = "ListZones"
 	OpListMachineTypes   Operation = "ListMachineTypes"
 	OpListInstances      Operation = "ListInstances"
+	OpWatchInstances     Operation = "WatchInstances"
 	OpGetInstance        Operation = "GetInstance"
 	OpGetInstanceByName  Operation = "GetInstanceByName"
 	OpCreateInstance     Operation = "CreateInstance"
@@ -31,7 +32,7 @@ const AnyOperation Operation = "*"
 func Operations() []Operation {
 	return []Operation{
 		OpListZones, OpListMachineTypes,
-		OpListInstances, OpGetInstance, OpGetInstanceByName, OpCreateInstance, OpUpdateInstance, OpDeleteInstance,
+		OpListInstances, OpWatchInstances, OpGetInstance, OpGetInstanceByName, OpCreateInstance, OpUpdateInstance, OpDeleteInstance,
 		OpListLoadBalancers, OpGetLoadBalancer, OpCreateLoadBalancer, OpUpdateLoadBalancer, OpDeleteLoadBalancer,
 		OpListRoutes, OpCreateRoute, OpReplaceRoute, OpDeleteRoute,
 	}

@@ -55,6 +55,9 @@ func scripted(fault api.Fault) *api.Error {
 		http.StatusRequestEntityTooLarge: api.CodeTooLarge, http.StatusTooManyRequests: api.CodeThrottled,
 		http.StatusServiceUnavailable: api.CodeUnavailable,
 	}
+	if fault.Operation == api.OpWatchInstances {
+		codes[http.StatusGone] = api.CodeRevisionExpired
+	}
 	code, ok := codes[fault.Status]
 	if !ok {
 		code = api.CodeInternal

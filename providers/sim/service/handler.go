@@ -28,6 +28,8 @@ type endpoint struct {
 	// query are the query parameters that it knows.
 	query []string
 	serve func(*request) (answer, error)
+	// stream, if there is one, answers instead of serve. Its error is a refusal from before the answer began.
+	stream func(http.ResponseWriter, *request) error
 }
 
 // answer is what an operation says when it went well.
@@ -56,6 +58,7 @@ func (s *Service) endpoints() []endpoint {
 		s.paged(api.OpListZones, api.PathZones, s.listZones),
 		s.paged(api.OpListMachineTypes, api.PathMachineTypes, s.listMachineTypes),
 		s.paged(api.OpListInstances, api.PathInstances, s.listInstances),
+		{op: api.OpWatchInstances, pattern: "GET " + api.PathInstanceChanges, query: []string{"since"}, stream: s.watchInstances},
 		one(api.OpGetInstance, "GET "+instance, s.getInstance),
 		one(api.OpGetInstanceByName, "GET "+api.PathInstanceNames+"/{name}", s.getInstanceByName),
 		one(api.OpCreateInstance, "POST "+api.PathInstances, s.createInstance),
@@ -142,7 +145,15 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request, e endpoint) {
 	}
 	if call.fault != nil {
 		s.calls.count(e.op, func(n *api.CallCount) { n.Faulted++ })
+	}
+	switch hit := call.fault; {
+	case hit != nil && (e.stream == nil || hit.Mode == api.FaultStatus || hit.Mode == api.FaultHang):
 		s.serveFaulty(w, call, e)
+		return
+	case e.stream != nil:
+		if err := e.stream(w, call); err != nil {
+			s.refuseCall(w, e.op, err)
+		}
 		return
 	}
 	result, err := e.serve(call)

@@ -131,10 +131,11 @@ func (s *Service) createInstance(r *request) (answer, error) {
 	s.meta.LastID++
 	record := newInstance(s.meta.LastID, complete(spec), zone.Region, now, settlesAt)
 	record.Fails = r.failsLater()
-	if err := s.store.commit(s.metaChange(), change{bucketInstances, record.ID, record}); err != nil {
+	if err := s.store.commit(s.nextRevision(), change{bucketInstances, record.ID, record}); err != nil {
 		return answer{}, err
 	}
 	s.instances.put(now, record.ID, record)
+	s.wasSet(record, now)
 	s.log.Info("instance created", "instance", record.ID, "name", record.Name, "zone", record.Zone, "type", record.MachineType)
 	return s.instanceAnswer(record), nil
 }
@@ -169,10 +170,12 @@ func (s *Service) updateInstance(r *request) (answer, error) {
 	zone, _ := s.zones.get(spec.Zone)
 	record.InstanceSpec, record.Region = complete(spec), zone.Region
 	record.Generation++
-	if err := s.store.commit(change{bucketInstances, id, record}); err != nil {
+	if err := s.store.commit(s.nextRevision(), change{bucketInstances, id, record}); err != nil {
 		return answer{}, err
 	}
-	s.instances.put(s.clock.Now(), id, record)
+	now := s.clock.Now()
+	s.instances.put(now, id, record)
+	s.wasSet(record, now)
 	s.log.Info("instance changed", "instance", id, "name", record.Name, "generation", record.Generation)
 	return s.instanceAnswer(record), nil
 }
@@ -192,10 +195,11 @@ func (s *Service) deleteInstance(r *request) (answer, error) {
 	if err := checkGeneration(generation, record.Generation); err != nil {
 		return answer{}, err
 	}
-	if err := s.store.commit(change{bucketInstances, id, nil}); err != nil {
+	if err := s.store.commit(s.nextRevision(), change{bucketInstances, id, nil}); err != nil {
 		return answer{}, err
 	}
 	s.instances.remove(s.clock.Now(), id)
+	s.wasDeleted(id)
 	s.log.Info("instance deleted", "instance", id, "name", record.Name)
 	return answer{body: struct{}{}}, nil
 }

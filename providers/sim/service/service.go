@@ -33,6 +33,7 @@ type Service struct {
 	instances     collection[instance]
 	loadBalancers collection[loadBalancer]
 	routes        collection[route]
+	history       history
 }
 
 // Open opens the state file and returns the cloud that it holds; a new file is seeded. The error names everything that is
@@ -56,6 +57,7 @@ func Open(options Options) (*Service, error) {
 	s := &Service{
 		options: options, clock: options.Clock, log: options.Logger, store: file,
 		calls: newCalls(), faults: newFaults(), pages: newSnapshots(options.Clock), closing: closing, close: closeNow,
+		history: newHistory(),
 	}
 	s.behaviour.set(options.Knobs)
 	if err := s.load(); err != nil {
@@ -97,6 +99,11 @@ func (s *Service) load() error {
 	}
 	if err := loadInto(s.store, bucketInstances, &s.instances); err != nil {
 		return err
+	}
+	for id, record := range s.instances.live {
+		if s.clock.Now().Before(record.SettlesAt) {
+			s.history.settling[id] = record.SettlesAt
+		}
 	}
 	if err := loadInto(s.store, bucketLoadBalancers, &s.loadBalancers); err != nil {
 		return err

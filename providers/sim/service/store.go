@@ -27,6 +27,8 @@ type meta struct {
 	SchemaVersion int `json:"schemaVersion"`
 	// LastID is the highest number that was given to a resource. It only grows, so that no ID is given twice.
 	LastID int64 `json:"lastID"`
+	// Revision counts the changes of instances. It only grows.
+	Revision int64 `json:"revision,omitempty"`
 	// LastAddress is the number of the load balancer address that was given last.
 	LastAddress int64 `json:"lastAddress"`
 }

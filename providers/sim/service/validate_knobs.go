@@ -68,7 +68,7 @@ func ValidateFault(fault api.Fault) field.ErrorList {
 	if fault.Mode == api.FaultAsync && !slices.Contains(creations, fault.Operation) {
 		errs = append(errs, field.Invalid(field.NewPath("operation"), fault.Operation, "mode async is for "+join(creations)))
 	}
-	if fault.Mode == api.FaultShortList && !fault.Operation.IsList() {
+	if fault.Mode == api.FaultShortList && !fault.Operation.IsList() && fault.Operation != api.OpWatchInstances {
 		errs = append(errs, field.Invalid(field.NewPath("operation"), fault.Operation, "mode shortList is for lists"))
 	}
 	return errs
