@@ -9,10 +9,16 @@ import (
 
 // metrics are what an operator watches of a cloud's API.
 type metrics struct {
-	calls    *prometheus.CounterVec
-	duration *prometheus.HistogramVec
-	pages    *prometheus.CounterVec
-	inFlight prometheus.Gauge
+	calls     *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+	pages     *prometheus.CounterVec
+	inFlight  prometheus.Gauge
+	queued    *prometheus.HistogramVec
+	waiting   prometheus.Gauge
+	rateLimit prometheus.Gauge
+	refusals  prometheus.Counter
+
+	breakerOpen *prometheus.GaugeVec
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
@@ -35,6 +41,27 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "mooring_cloud_calls_in_flight",
 			Help: "Calls to the cloud that are under way.",
 		}),
+		queued: factory.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "mooring_cloud_queue_duration_seconds",
+			Help:    "How long calls waited to be let in to the cloud, by priority.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9), // 1 ms to 65 s
+		}, []string{"priority"}),
+		waiting: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_cloud_calls_waiting",
+			Help: "Calls that wait to be let in to the cloud.",
+		}),
+		rateLimit: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_cloud_rate_limit",
+			Help: "Calls a second that are let in, as found from the cloud's refusals. 0: it has refused none, or not for long.",
+		}),
+		refusals: factory.NewCounter(prometheus.CounterOpts{
+			Name: "mooring_cloud_refusals_total",
+			Help: "Calls that the cloud refused for its quota.",
+		}),
+		breakerOpen: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_cloud_breaker_open",
+			Help: "1 while calls of a group are held back because the cloud fails all of them, otherwise 0.",
+		}, []string{"group"}),
 	}
 }
 

@@ -1,0 +1,260 @@
+package cloud
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// firstRate is at how many calls a second the search begins after a first refusal. What was achieved before says nothing:
+	// it came out of the quota's burst.
+	firstRate = 30.0
+	// leastRate is the least that a rate is cut to, in calls a second.
+	leastRate = 0.1
+	// mostRate is the rate from which on none is needed: the pace of an open gate is no faster.
+	mostRate = 1000.0
+	// levelCalls is how many answers in a row raise the rate while it is being searched.
+	levelCalls = 4
+	// steep and gentle are by how much: without any idea of the rate, and with a rough one.
+	steep, gentle = 1.8, 1.12
+	// levelTime is how long a rate is tried at least before it is raised.
+	levelTime = 150 * time.Millisecond
+	// agree is how far two estimates may be apart to confirm each other.
+	agree = 1.25
+	// sure is how many calls make an estimate that is taken as it is.
+	sure = 8
+	// caution is the part of the rate found that is used at first, and probe is after how long in demand all of it is. The
+	// way there is CUBIC's (RFC 9438, section 4.2): quick far from the rate, flat close to it, and quick again beyond.
+	caution = 0.95
+	probe   = time.Minute
+	// forget is how long the rate must not have held anybody up until it is dropped.
+	forget = 5 * time.Minute
+	// longestHold bounds how long a Retry-After is obeyed, so that a wrong one cannot stop the process for good.
+	longestHold = 10 * time.Minute
+	// lateTimer is how late a call may be let in without that the next one is late, too.
+	lateTimer = time.Millisecond
+	// probeTurn is how long the one call after a hold is waited for until another may try. A write may take minutes.
+	probeTurn = time.Second
+)
+
+// ticket is a call that has been let in: the how many-th, when, and when the one before it was.
+type ticket struct {
+	seq          uint64
+	at, before   time.Time
+	epoch, level int
+}
+
+// mark is a call from which on others are counted.
+type mark struct {
+	seq uint64
+	at  time.Time
+}
+
+// quota is what is known of the cloud's quota, from its refusals. The zero value knows of none, and the gate is open.
+//
+// A quota is taken to be a token bucket, as most are: a rate at which it fills, and a burst that it holds. Whenever a call is
+// refused, the bucket is empty, so that between two refusals the cloud has accepted what it filled in: their number by their
+// time is its rate. Where a pause let the bucket run over, that is too little; then what was accepted in any stretch, less
+// the burst, is what it filled in at least. The best of these is taken.
+type quota struct {
+	rate    float64 // calls a second, 0: none is known
+	found   float64 // the rate that was found, 0: it is being searched
+	grown   time.Duration
+	step    float64 // by how much a search raises the rate
+	guess   float64 // the newest estimate
+	doubted bool    // found was refused soon after
+
+	last      mark          // the newest call
+	next      time.Time     // the pace lets nobody in before
+	hold      time.Time     // nor does the cloud
+	probing   bool          // one call at a time until one is accepted
+	probed    time.Time     // when the one call was let in; zero: it may be
+	wanted    time.Time     // when the rate last held a call up
+	epoch     int           // refusals that were acted upon
+	level     int           // raises of a search
+	accepted  int           // answers at this level
+	opened    mark          // the first call since the gate is open
+	burst     uint64        // calls that were accepted before the first refusal
+	burstTook time.Duration // in which time
+	empty     mark          // the newest call that was refused
+	levels    []mark        // the first call after empty of each level
+	levelAt   time.Time     // when this level began
+	fresh     bool          // the next call is the first of a level
+}
+
+// ready returns when the next call may be let in, as far as the quota goes.
+func (q *quota) ready() time.Time {
+	at := later(q.hold, q.next)
+	if q.probing && !q.probed.IsZero() {
+		at = later(at, q.probed.Add(probeTurn))
+	}
+	return at
+}
+
+// admit lets a call in. Open is the pace where no rate is known.
+func (q *quota) admit(now time.Time, open time.Duration) ticket {
+	q.forget(now)
+	gap := open
+	if q.rate > 0 {
+		gap = time.Duration(float64(time.Second) / q.rate)
+		if now.Sub(q.next) < gap/2 { // it is the rate that calls wait for
+			q.wanted = now
+			q.grow(min(now.Sub(q.last.at), max(time.Second, gap)))
+		}
+	}
+	if now.Sub(q.next) > min(gap/8, lateTimer) {
+		q.next = now
+	}
+	q.next = q.next.Add(gap)
+	if q.probing {
+		q.probed = now
+	}
+	t := ticket{seq: q.last.seq + 1, at: now, before: q.last.at, epoch: q.epoch, level: q.level}
+	q.last = mark{seq: t.seq, at: now}
+	if q.opened.at.IsZero() {
+		q.opened = q.last
+	}
+	if q.fresh {
+		q.fresh, q.levelAt, q.levels = false, now, append(q.levels, q.last)
+	}
+	return t
+}
+
+// accept learns that a call was not refused, whatever else came of it.
+func (q *quota) accept(t ticket, now time.Time) {
+	if q.rate == 0 || t.epoch != q.epoch {
+		return
+	}
+	if q.probing {
+		q.probing, q.fresh = false, true // the pause for the one call is in no count
+	}
+	if q.found > 0 || t.level != q.level {
+		return
+	}
+	if q.accepted++; q.accepted >= levelCalls && now.Sub(q.levelAt) >= levelTime && !q.wanted.Before(t.at) {
+		q.accepted, q.fresh = 0, true
+		q.level++
+		q.rate *= q.step
+	}
+}
+
+// refuse learns that a call was refused, and returns whether that changed the rate. Calls that were under way when a refusal
+// was acted upon belong to the same event.
+func (q *quota) refuse(t ticket, retryAfter time.Duration, now time.Time) bool {
+	if retryAfter > 0 {
+		q.hold = later(q.hold, now.Add(min(retryAfter, longestHold)))
+		q.next = later(q.next, q.hold)
+		q.probing = true
+	}
+	event := t.epoch == q.epoch
+	if event {
+		q.epoch++
+		q.probed = time.Time{}
+		q.decrease(t, retryAfter > 0, now)
+	}
+	if t.seq > q.empty.seq {
+		q.empty = mark{seq: t.seq, at: t.at}
+	}
+	return event
+}
+
+// decrease sets the rate by the first refusal of an event. Asked is whether the cloud said when to come again.
+func (q *quota) decrease(t ticket, asked bool, now time.Time) {
+	accepted := t.seq - 1 - q.empty.seq
+	switch {
+	case q.rate == 0:
+		q.burst, q.burstTook = t.seq-q.opened.seq, t.at.Sub(q.opened.at)
+		q.search(firstRate, steep)
+		q.probing = true
+	case accepted == 0 && q.probing && asked: // the one call came too early, not too often
+	case accepted == 0 && q.probing:
+		q.search(q.rate/4, q.step)
+	case accepted < levelCalls && q.found > 0 && !q.doubted: // soon after the last one, whose estimate may still hold
+		q.doubted, q.grown = true, 0
+		q.found *= caution
+		q.rate = caution * q.found
+	default:
+		estimate, sound := q.estimate(t)
+		if estimate >= q.rate {
+			estimate = 0.9 * q.rate
+		}
+		if accepted < levelCalls {
+			estimate, sound = max(estimate, q.rate/2), false
+		} else {
+			sound = sound || estimate >= 0.8*q.rate || q.guess > 0 && estimate <= q.guess*agree
+			q.guess, q.doubted = estimate, false
+		}
+		if sound {
+			q.found, q.grown, q.rate = estimate, 0, caution*estimate
+			break
+		}
+		q.search(estimate, gentle)
+	}
+	q.levels, q.fresh, q.accepted = nil, true, 0
+	q.wanted = now
+	gap := time.Duration(float64(time.Second) / q.rate)
+	if asked {
+		q.next = later(q.hold, q.last.at.Add(gap))
+	} else {
+		q.next = now.Add(gap)
+	}
+}
+
+func (q *quota) search(rate, step float64) {
+	q.rate, q.step, q.found = max(rate, leastRate), step, 0
+	q.level++
+}
+
+// estimate returns the rate at which the cloud's bucket fills, by the calls up to the one that was refused, and whether the
+// bucket has filled without running over.
+func (q *quota) estimate(t ticket) (best float64, whole bool) {
+	calls, span := t.seq-1-q.empty.seq, t.at.Sub(q.empty.at)
+	best, whole = float64(calls)/max(span.Seconds(), 1e-6), calls >= sure
+	for _, first := range q.levels {
+		calls, span := float64(t.seq-first.seq), t.before.Sub(first.at).Seconds()
+		if calls < levelCalls || span <= 0 {
+			continue
+		}
+		least := (calls - float64(q.burst)) / span
+		if took := q.burstTook.Seconds(); span > 2*took { // the burst was filled up while it was used
+			least = (calls - float64(q.burst)) / (span - took)
+		}
+		if least > best {
+			best, whole = least, false
+		}
+	}
+	for _, first := range q.levels {
+		held := best*first.at.Sub(q.empty.at).Seconds() - float64(first.seq-q.empty.seq-1)
+		whole = whole && held < float64(q.burst)-best*q.burstTook.Seconds()
+	}
+	return best, whole
+}
+
+// grow moves a rate that was found along its curve, by time in which it was in demand.
+func (q *quota) grow(by time.Duration) {
+	if q.found == 0 {
+		return
+	}
+	if steps := 8 * q.grown / probe; 8*(q.grown+by)/probe != steps {
+		q.fresh = true
+	}
+	q.grown += by
+	x := q.grown.Seconds()/probe.Seconds() - 1
+	q.rate = q.found * (1 + (1-caution)*math.Pow(x, 3))
+}
+
+// forget opens the gate when the rate has not been in demand for long, or is no bound any more.
+func (q *quota) forget(now time.Time) {
+	enough := q.rate >= mostRate && q.last.seq-q.empty.seq > 4*q.burst+firstRate*levelCalls
+	if q.rate == 0 || !enough && now.Sub(q.wanted) < forget {
+		return
+	}
+	*q = quota{last: q.last, epoch: q.epoch + 1, level: q.level + 1, empty: q.last}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
