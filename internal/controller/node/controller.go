@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/priorityqueue"
 )
 
 // Name is the controller's name, as in the reference.
@@ -104,7 +105,7 @@ func newInner(reconciler *reconciler, workers int, log logr.Logger) (ctrl.Contro
 		Reconciler:              reconciler,
 		MaxConcurrentReconciles: workers,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstDelay, maxDelay),
-		UsePriorityQueue:        &yes,
+		NewQueue:                priorityqueue.New,
 		EnableWarmup:            &yes,
 		NeedLeaderElection:      &yes,
 		RecoverPanic:            &yes,

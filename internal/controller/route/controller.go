@@ -21,6 +21,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/priorityqueue"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -132,7 +133,7 @@ func newInner(reconciler *reconciler, log logr.Logger) (ctrl.Controller, error) 
 		Reconciler:              reconciler,
 		MaxConcurrentReconciles: 1,
 		RateLimiter:             reconciler.pacer,
-		UsePriorityQueue:        &yes,
+		NewQueue:                priorityqueue.New,
 		EnableWarmup:            &yes,
 		NeedLeaderElection:      &yes,
 		RecoverPanic:            &yes,

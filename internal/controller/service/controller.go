@@ -22,15 +22,23 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/priorityqueue"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
 // Name is the controller's name, as in the reference.
 const Name = "service-lb-controller"
 
-// spareWorkers are how many Services are worked on beyond those whose writes the cloud bears at once: what only reads, or
-// writes to the API server, must not wait for them.
-const spareWorkers = 7
+const (
+	// spareWorkers are for what neither calls the cloud nor has just done so, such as finding out that there is nothing to do.
+	spareWorkers = 7
+	// firstSettling bounds how long all Services wait at the start for a cloud that has to say whose some node is.
+	firstSettling = 10 * time.Second
+)
+
+// workersFor returns how many Services are worked on at once. While a Service whose load balancer was made is written to the API
+// server, another one has its place in the cloud already.
+func workersFor(writes int) int { return 2*writes + spareWorkers }
 
 // Options are what the controller works with. Client, LiveReader, Cache, Recorder, Cloud and Inventory are required.
 type Options struct {
@@ -106,7 +114,7 @@ func New(options Options) (*Controller, error) {
 	reconciler.lane = newLane(options.Writes, c.wake)
 	registerCounts(options.Registerer, memory, reconciler.lane)
 	var err error
-	if c.inner, err = newInner(reconciler, options.Writes+spareWorkers, options.Logger); err != nil {
+	if c.inner, err = newInner(reconciler, workersFor(options.Writes), options.Logger); err != nil {
 		return nil, fmt.Errorf("building the service controller: %w", err)
 	}
 	watcher := watcher{classes: options.Classes, memory: memory, targets: targets}
@@ -128,7 +136,7 @@ func newInner(reconciler *reconciler, workers int, log logr.Logger) (ctrl.Contro
 	return ctrl.NewUnmanaged(Name, ctrl.Options{
 		Reconciler:              reconciler,
 		MaxConcurrentReconciles: workers,
-		UsePriorityQueue:        &yes,
+		NewQueue:                priorityqueue.New,
 		EnableWarmup:            &yes,
 		NeedLeaderElection:      &yes,
 		RecoverPanic:            &yes,
@@ -201,9 +209,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	c.reconciler.applier = applier
 	defer c.reconciler.lane.stop()
 	auditor := c.newAuditor(applier)
-	if err := c.targets.settle(ctx); err != nil && ctx.Err() == nil {
-		c.options.Logger.Info("The set of targets is not known yet; Services wait for it", "reason", err.Error())
-	}
+	c.settleFirst(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	var others sync.WaitGroup
 	defer others.Wait()
@@ -219,12 +225,22 @@ func (c *Controller) Start(ctx context.Context) error {
 	return c.inner.Start(ctx)
 }
 
+// settleFirst determines the set of targets before the first Service is looked at, which then need not wait for it. A cloud that
+// does not answer is not waited for longer than for nodes that do not settle: deletions and new Services can do without.
+func (c *Controller) settleFirst(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, min(firstSettling, c.options.TargetDelay))
+	defer cancel()
+	if err := c.targets.settle(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		c.options.Logger.Info("The set of targets is not known yet; Services that have load balancers wait for it", "reason", err.Error())
+	}
+}
+
 func (c *Controller) newAuditor(applier *applier) *auditor {
 	return &auditor{
 		list:   provider.CapabilitiesOf(c.options.Cloud).ListLoadBalancers,
 		period: c.options.AuditPeriod, calls: c.options.AuditCalls,
 		reader: c.options.Client, applier: applier, targets: c.targets, memory: c.memory, metrics: c.metrics,
-		enqueue: c.enqueuer.add,
+		classes: c.options.Classes, enqueue: c.enqueuer.add,
 		leftovers: &collector{
 			cached: c.options.Client, live: c.options.LiveReader, applier: applier, lane: c.reconciler.lane, turn: c.leftoversTurn,
 			memory: c.memory, metrics: c.metrics, recorder: c.options.Recorder, collect: c.options.CollectLeftovers,
@@ -244,7 +260,8 @@ func (c *Controller) wake(key types.NamespacedName, priority int) {
 	}
 }
 
-// retarget queues the load balancers whose targets are not those that they shall have.
+// retarget queues the load balancers whose targets are not those that they shall have, and the Services that have waited for
+// the targets to be known.
 func (c *Controller) retarget(ctx context.Context, auditor *auditor) {
 	settled, _, err := c.targets.sets(ctx)
 	if err != nil {
@@ -252,7 +269,11 @@ func (c *Controller) retarget(ctx context.Context, auditor *auditor) {
 	}
 	var due []types.NamespacedName
 	for key, known := range c.memory.all() {
-		if known.made != nil && known.made.ensured && known.made.status != nil && !settled.servedBy(known.made.targets) {
+		switch {
+		case known.failure != nil && known.failure.reason == ReasonTargetsUnknown:
+			c.memory.change(key, func(now *remembered) { now.failure = nil })
+			c.enqueuer.add(key, priorityChange)
+		case known.made != nil && known.made.ensured && known.made.status != nil && !settled.servedBy(known.made.targets):
 			due = append(due, key)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/ownership"
+	ours "github.com/mooring-ccm/mooring/internal/priorityqueue"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -262,7 +264,8 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	for _, edit := range edits {
 		edit(e)
 	}
-	e.queue = priorityqueue.New[reconcile.Request](t.Name())
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Second)
+	e.queue = ours.New(t.Name(), limiter).(priorityqueue.PriorityQueue[reconcile.Request])
 	metrics, memory := newMetrics(nil), newMemory()
 	targets := &targets{
 		reader: e.cluster, inventory: inventory.New(inventory.Options{Cloud: e.cloud}), rules: ownership.Rules{ProviderName: "sim"},
@@ -280,7 +283,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	}
 	reconciler.lane = newLane(writes, e.core.wake)
 	e.watcher = watcher{classes: reconciler.classes, memory: memory, targets: targets}
-	e.run(writes + spareWorkers)
+	e.run(workersFor(writes))
 	return e
 }
 
