@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,7 +19,7 @@ const (
 	// DefaultAuditPeriod is how often every load balancer is compared with the cloud.
 	DefaultAuditPeriod = 10 * time.Minute
 	// DefaultAuditCalls is how many calls a minute that may cost where the cloud cannot list load balancers.
-	DefaultAuditCalls = 6
+	DefaultAuditCalls = 1
 
 	// maxRepairs is how often in a row a load balancer is repaired for the same difference. A provider that goes on showing it
 	// means it so.
@@ -37,6 +38,7 @@ type auditor struct {
 	period  time.Duration
 	calls   int
 	reader  client.Reader
+	classes Classes
 	applier *applier
 	targets *targets
 	memory  *memory
@@ -55,7 +57,7 @@ func (a *auditor) run(ctx context.Context) {
 	if a.list != nil {
 		step = a.sweep
 	}
-	failing := false
+	failing, reviewed := false, time.Now()
 	for {
 		timer := time.NewTimer(a.pause())
 		select {
@@ -64,7 +66,11 @@ func (a *auditor) run(ctx context.Context) {
 			timer.Stop()
 			return
 		}
-		err := step(ctx)
+		var err error
+		if now := time.Now(); now.Sub(reviewed) >= a.period {
+			reviewed, err = now, a.review(ctx, now)
+		}
+		err = errors.Join(err, step(ctx))
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -96,6 +102,29 @@ func (a *auditor) pause() time.Duration {
 // that is being worked on is looked at the next time.
 func (r remembered) comparable(at time.Time) bool {
 	return r.made != nil && r.made.ensured && r.made.status != nil && r.failure == nil && len(r.drift) == 0 && r.madeAt.Before(at)
+}
+
+// review queues the Services that do not show any more what was made for them: somebody has changed their status or has taken
+// their finalizer. That costs no call to the cloud, and one to the API server for each that is repaired.
+func (a *auditor) review(ctx context.Context, now time.Time) error {
+	var list corev1.ServiceList
+	if err := a.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+		return fmt.Errorf("listing services: %w", err)
+	}
+	memory := a.memory.all()
+	for i := range list.Items {
+		key := keyOf(&list.Items[i])
+		known := memory[key]
+		service := known.newest(&list.Items[i])
+		if !known.comparable(now) || known.made.service.UID != service.UID ||
+			intentFor(service, a.classes, true) != provide || shows(service, known.made, now) {
+			continue
+		}
+		logf.FromContext(ctx).Info("Somebody has changed what the Service shows of its load balancer; repairing it",
+			"service", key.String(), "finalizer", hasFinalizer(service), "status", service.Status)
+		a.enqueue(key, priorityRepair)
+	}
+	return nil
 }
 
 // sweep compares all load balancers with one listing of the cloud.

@@ -141,11 +141,16 @@ func planProvide(want desired, seen observed, now time.Time) []action {
 	if !want.settled.servedBy(seen.made.targets) && !want.latest.servedBy(seen.made.targets) && seen.made.status != nil {
 		return append(plan, action{verb: verbRetarget, service: seen.service, why: []string{"the set of nodes has changed"}})
 	}
-	shown := publicationFor(seen.service, seen.made, now)
-	if len(plan) == 0 && !shown.equal(publication{seen.service.Status.LoadBalancer.Ingress, conditionOf(seen.service)}) {
-		plan = append(plan, action{verb: verbPublish, service: seen.service, publish: shown})
+	if len(plan) == 0 && !shows(seen.service, seen.made, now) {
+		plan = append(plan, action{verb: verbPublish, service: seen.service, publish: publicationFor(seen.service, seen.made, now)})
 	}
 	return plan
+}
+
+// shows reports whether a Service that has its load balancer has the finalizer and the status that go with it.
+func shows(service *corev1.Service, made *made, now time.Time) bool {
+	return hasFinalizer(service) &&
+		publicationFor(service, made, now).equal(publication{service.Status.LoadBalancer.Ingress, conditionOf(service)})
 }
 
 // reasonsToEnsure says why the plugin has to look at the whole load balancer. None: it need not.

@@ -57,6 +57,8 @@ type pass struct {
 	service *corev1.Service // as it is now; nil if it is gone
 	want    desired
 	seen    observed
+	// provisional says that the targets are those that are known so far.
+	provisional bool
 	// announced says that the events of an ensuring are worth it: something changes for the Service.
 	announced bool
 }
@@ -128,7 +130,7 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) error
 }
 
 // look brings what is desired and what is known up to date.
-func (r *reconciler) look(ctx context.Context, p *pass) (err error) {
+func (r *reconciler) look(ctx context.Context, p *pass) error {
 	known, _ := r.memory.recall(p.key)
 	p.want.intent = intentFor(p.service, r.classes, known.knows(p.service))
 	p.seen = observed{
@@ -138,8 +140,19 @@ func (r *reconciler) look(ctx context.Context, p *pass) (err error) {
 	if p.want.intent != provide {
 		return nil
 	}
-	p.want.settled, p.want.latest, err = r.targets.sets(ctx)
-	return err
+	settled, latest, err := r.targets.sets(ctx)
+	if errors.Is(err, errNoTargetsYet) && (p.provisional || len(p.service.Status.LoadBalancer.Ingress) == 0) {
+		// A load balancer that nobody has the address of has no traffic to lose. It gets the nodes that are known, and the others
+		// when they have settled.
+		p.provisional = true
+		latest, err = r.targets.known(ctx)
+		settled = latest
+	}
+	if err != nil {
+		return err
+	}
+	p.want.settled, p.want.latest = settled, latest
+	return nil
 }
 
 // act carries out one action and remembers what it brought about.

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,9 +52,13 @@ func (s *strays) look(ctx context.Context) error {
 	if err := s.reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil { // they are only read
 		return fmt.Errorf("listing nodes: %w", err)
 	}
+	names := map[string]bool{}
+	for i := range nodes.Items {
+		names[nodes.Items[i].Name] = true
+	}
 	seen, told := map[string]bool{}, map[string]bool{}
 	for _, route := range routes {
-		if slices.ContainsFunc(nodes.Items, func(node corev1.Node) bool { return node.Name == string(route.TargetNode) }) {
+		if names[string(route.TargetNode)] {
 			continue
 		}
 		key := route.DestinationCIDR + " " + string(route.TargetNode)

@@ -49,6 +49,7 @@ type targets struct {
 	memo       *targetSet
 	memoOf     uint64 // the generation that memo was built from
 	settled    *targetSet
+	problem    error // why the nodes could not be settled the last time
 	verdicts   map[types.UID]verdict
 }
 
@@ -83,24 +84,36 @@ func (t *targets) judge(node *corev1.Node) ownership.Judgement {
 	return t.rules.Judge(node, t.evidence.Proven)
 }
 
-// sets returns the settled set and the latest one. The error is a *targetsError.
+// sets returns the settled set and the latest one. It does not wait for the cloud, which run does: a node that came after the
+// nodes were last settled, and of which the cloud has yet to say whose it is, is in neither. The error is a *targetsError.
 func (t *targets) sets(ctx context.Context) (settled, latest *targetSet, err error) {
-	latest, err = t.latest(ctx)
 	t.mu.Lock()
-	settled = t.settled
+	settled, problem := t.settled, t.problem
 	t.mu.Unlock()
-	if err == nil && settled == nil {
-		err = errNoTargetsYet
+	switch {
+	case settled == nil && problem != nil:
+		return nil, nil, &targetsError{fmt.Errorf("%w: %v", errNoTargetsYet, problem)} // whose error it is makes no difference
+	case settled == nil:
+		return nil, nil, &targetsError{errNoTargetsYet}
 	}
-	if err != nil {
+	if latest, err = t.latest(ctx, false); err != nil {
 		return nil, nil, &targetsError{err}
 	}
 	return settled, latest, nil
 }
 
-// latest returns the set of this moment. It is complete or an error: a set that lacks a node would take it out of every load
-// balancer.
-func (t *targets) latest(ctx context.Context) (*targetSet, error) {
+// known returns the set of the nodes whose owner is known, before there is one that has settled. The error is a *targetsError.
+func (t *targets) known(ctx context.Context) (*targetSet, error) {
+	set, err := t.latest(ctx, false)
+	if err != nil {
+		return nil, &targetsError{err}
+	}
+	return set, nil
+}
+
+// latest returns the set of this moment, and asks the cloud for it if need be. Then it is complete or an error: a set that lacks
+// a node would take it out of every load balancer. Without asking, it may lack nodes that the cloud has not been asked about.
+func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
 	t.mu.Lock()
 	generation, memo := t.generation, t.memo
 	fresh := memo != nil && t.memoOf == generation
@@ -112,11 +125,14 @@ func (t *targets) latest(ctx context.Context) (*targetSet, error) {
 	if err := t.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // the nodes are only read
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	nodes, err := t.ours(ctx, list.Items)
+	nodes, complete, err := t.ours(ctx, list.Items, ask)
 	if err != nil {
 		return nil, err
 	}
 	set := targetsOf(nodes)
+	if !complete {
+		return set, nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.memo == nil || t.memoOf <= generation {
@@ -125,9 +141,10 @@ func (t *targets) latest(ctx context.Context) (*targetSet, error) {
 	return set, nil
 }
 
-// ours returns the nodes that are not foreign. Those of which that cannot be told are asked for, once for each.
-func (t *targets) ours(ctx context.Context, all []corev1.Node) ([]*corev1.Node, error) {
-	var ours, unproven []*corev1.Node
+// ours returns the nodes that are not foreign, and whether these are all. Those of which that cannot be told are asked for, once
+// for each, or left out.
+func (t *targets) ours(ctx context.Context, all []corev1.Node, ask bool) (ours []*corev1.Node, complete bool, err error) {
+	var unproven []*corev1.Node
 	for i := range all {
 		node := &all[i]
 		if standingOf(node) == outside {
@@ -141,20 +158,24 @@ func (t *targets) ours(ctx context.Context, all []corev1.Node) ([]*corev1.Node, 
 		case ownership.Foreign:
 		}
 	}
-	if len(unproven) == 0 || t.inventory.Supported() != nil {
+	if t.inventory.Supported() != nil {
 		// A plugin that cannot be asked for instances gets all nodes that are not foreign for certain, as in the reference.
-		return append(ours, unproven...), nil
+		return append(ours, unproven...), true, nil
 	}
-	proven, err := t.prove(ctx, unproven)
-	return append(ours, proven...), err
+	proven, unknown := t.recall(unproven, time.Now())
+	ours = append(ours, proven...)
+	if len(unknown) == 0 || !ask {
+		return ours, len(unknown) == 0, nil
+	}
+	proven, err = t.prove(ctx, unknown)
+	return append(ours, proven...), err == nil, err
 }
 
-// prove asks the cloud whose nodes these are, as far as it has not said so lately.
-func (t *targets) prove(ctx context.Context, nodes []*corev1.Node) ([]*corev1.Node, error) {
+// prove asks the cloud whose nodes these are, and returns those that are its own.
+func (t *targets) prove(ctx context.Context, nodes []*corev1.Node) (proven []*corev1.Node, err error) {
 	now := time.Now()
-	proven, unknown := t.recall(nodes, now)
 	var errs []error
-	t.inventory.LookupEach(ctx, unknown, provenFor, func(node *corev1.Node, seen inventory.Observation, err error) {
+	t.inventory.LookupEach(ctx, nodes, provenFor, func(node *corev1.Node, seen inventory.Observation, err error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("whether node %q is one of this cloud's: %w", node.Name, err))
 			return
@@ -197,14 +218,16 @@ func (t *targets) recall(nodes []*corev1.Node, now time.Time) (proven, unknown [
 
 // settle makes the latest set the settled one.
 func (t *targets) settle(ctx context.Context) error {
-	latest, err := t.latest(ctx)
+	latest, err := t.latest(ctx, true)
+	t.mu.Lock()
+	before := t.settled
+	if t.problem = err; err == nil {
+		t.settled = latest
+	}
+	t.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	t.mu.Lock()
-	before := t.settled
-	t.settled = latest
-	t.mu.Unlock()
 	t.metrics.targets.Set(float64(len(latest.members)))
 	if before == nil {
 		return nil
@@ -242,13 +265,16 @@ func (t *targets) run(ctx context.Context, settled func()) {
 // await returns when it is time to settle again: after a change that was followed by a quiet time or that is old enough, and
 // when there is a question to ask again. It returns false when ctx ends.
 func (t *targets) await(ctx context.Context, failing bool) bool {
-	again := provenFor
-	if failing {
-		again = t.retry
+	var again <-chan time.Time // nil, so that nothing happens while nothing changes
+	switch {
+	case failing:
+		again = time.After(t.retry)
+	case t.doubts():
+		again = time.After(provenFor)
 	}
 	select {
 	case <-t.changed:
-	case <-time.After(again):
+	case <-again:
 		t.expire()
 		return true
 	case <-ctx.Done():
@@ -266,6 +292,18 @@ func (t *targets) await(ctx context.Context, failing bool) bool {
 			return false
 		}
 	}
+}
+
+// doubts reports whether there are nodes that the cloud does not know. It may get to know them.
+func (t *targets) doubts() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, said := range t.verdicts {
+		if !said.ours {
+			return true
+		}
+	}
+	return false
 }
 
 // expire has the next set built anew, with the cloud asked again about the nodes that it did not know.
