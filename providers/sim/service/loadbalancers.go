@@ -36,6 +36,19 @@ func (l loadBalancer) at(now time.Time) api.LoadBalancer {
 	return view
 }
 
+// LoadBalancers returns all load balancers in the order of their names, as the cloud itself knows them: this is not a call, is
+// not counted and never lags.
+func (s *Service) LoadBalancers() []api.LoadBalancer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	var all []api.LoadBalancer
+	for _, name := range sortedNames(s.loadBalancers.live) {
+		all = append(all, s.loadBalancers.live[name].at(now))
+	}
+	return all
+}
+
 func (s *Service) listLoadBalancers(r *request) []any {
 	upTo := s.listTime()
 	s.mu.Lock()
