@@ -3,7 +3,7 @@
 GO      ?= go
 BIN     := $(CURDIR)/bin
 # Modules besides the root's own, each checked like it.
-MODULES := localcluster/binaries examples/vendor tools
+MODULES := localcluster/binaries examples/vendor test/bench tools
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -30,6 +30,11 @@ test: preflight ## Run every test, with the race detector
 .PHONY: lint
 lint: preflight ## Check formatting, vet, staticcheck, tidiness and generated files
 	@./.ci/lint $(MODULES)
+
+.PHONY: bench
+bench: preflight ## Measure Mooring beside the reference cloud controller manager (half an hour)
+	@cd test/bench && $(GO) run github.com/mooring-ccm/mooring/localcluster/cmd/gobuild -o $(BIN) ./cmd/bench && $(BIN)/bench $(ARGS)
+	@$(if $(ARGS),,cd test/bench && $(GO) run ./cmd/report)
 
 .PHONY: generate
 generate: ## Write the generated files anew

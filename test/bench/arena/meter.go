@@ -1,0 +1,73 @@
+package arena
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mooring-ccm/mooring/test/bench/figures"
+)
+
+// Meter measures what the managers do from its begin to its end.
+type Meter struct {
+	arena *Arena
+	began time.Time
+	cpu   float64
+	calls map[string]figures.Calls
+	// seconds is the time until Lap.
+	seconds float64
+}
+
+// Measure begins to measure.
+func (a *Arena) Measure() (*Meter, error) {
+	a.done, a.of = 0, 0
+	for _, m := range a.managers {
+		if !m.runs() {
+			continue
+		}
+		if err := m.read(); err != nil {
+			return nil, err
+		}
+		if err := resetPeak(m.pid()); err != nil {
+			return nil, fmt.Errorf("reset the peak of %s: %w", m.name, err)
+		}
+		m.window = 0
+	}
+	return &Meter{arena: a, cpu: a.cpu(), calls: a.Cloud.calls(), began: time.Now()}, nil
+}
+
+// Lap notes the time. What follows is counted, and not timed.
+func (m *Meter) Lap() { m.seconds = time.Since(m.began).Seconds() }
+
+// End returns what was measured.
+func (m *Meter) End(scenario string) (figures.Result, error) {
+	a := m.arena
+	ended := time.Now()
+	result := figures.Result{
+		Scenario: scenario, Variant: a.options.Variant.Name, Seconds: m.seconds, Done: a.done, Of: a.of,
+		CPUSeconds: a.cpu() - m.cpu, Calls: since(m.calls, a.Cloud.calls()),
+	}
+	for _, manager := range a.managers {
+		result.PeakBytes = max(result.PeakBytes, manager.window)
+	}
+	events, err := a.cluster.AuditEvents()
+	if err != nil {
+		return result, err
+	}
+	result.Writes, result.LeaseWrites = writes(events, a.user, m.began, ended)
+	return result, nil
+}
+
+// since returns what was counted after some calls.
+func since(before, after map[string]figures.Calls) map[string]figures.Calls {
+	calls := map[string]figures.Calls{}
+	for op, now := range after {
+		then := before[op]
+		difference := figures.Calls{
+			Received: now.Received - then.Received, Refused: now.Refused - then.Refused, Failed: now.Failed - then.Failed,
+		}
+		if difference != (figures.Calls{}) {
+			calls[op] = difference
+		}
+	}
+	return calls
+}

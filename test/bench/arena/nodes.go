@@ -1,0 +1,223 @@
+package arena
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/providers/sim"
+	"github.com/mooring-ccm/mooring/providers/sim/service"
+)
+
+const (
+	// ClusterCIDR is what the pod CIDRs of nodes are from.
+	ClusterCIDR = "10.128.0.0/9"
+	// writers is how many requests the benchmark itself has under way at once.
+	writers = 32
+)
+
+// Join creates nodes as their kubelets do, waiting for their initialisation: those of the instances with the numbers from
+// first on.
+func (a *Arena) Join(ctx context.Context, first, count int) error {
+	return a.createNodes(ctx, first, count, waiting)
+}
+
+// Settle creates nodes as they are after their initialisation, so that there is nothing to do for them.
+func (a *Arena) Settle(ctx context.Context, count int) error {
+	return a.createNodes(ctx, 1, count, initialised)
+}
+
+// SettleUnrouted is Settle with a pod CIDR for each node, to which there is no route yet.
+func (a *Arena) SettleUnrouted(ctx context.Context, count int) error {
+	return a.createNodes(ctx, 1, count, func(node *corev1.Node, number int) {
+		initialised(node, number)
+		node.Spec.PodCIDR = fmt.Sprintf("10.%d.%d.0/24", 128+number/256, number%256)
+		node.Spec.PodCIDRs = []string{node.Spec.PodCIDR}
+	})
+}
+
+// createNodes creates the nodes of consecutive instances as fast as the API server takes them.
+func (a *Arena) createNodes(ctx context.Context, first, count int, complete func(node *corev1.Node, number int)) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for number := first; number < first+count; number++ {
+		node := registered(number)
+		complete(node, number)
+		group.Go(func() error {
+			_, err := a.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("create %d nodes: %w", count, err)
+	}
+	return nil
+}
+
+// FallSilent makes nodes unready, the first ones, as kube-controller-manager does when it hears nothing of a kubelet.
+func (a *Arena) FallSilent(ctx context.Context, count int) error {
+	now := metav1.NewTime(time.Now())
+	patch, err := json.Marshal(corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
+		Message: "Kubelet stopped posting node status.", LastHeartbeatTime: now, LastTransitionTime: now,
+	}}}})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for number := range count {
+		group.Go(func() error {
+			_, err := a.client.CoreV1().Nodes().Patch(ctx, service.DefaultInstance(number+1).Name, types.StrategicMergePatchType, patch,
+				metav1.PatchOptions{}, "status")
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("make %d nodes unready: %w", count, err)
+	}
+	return nil
+}
+
+// registered is the node of an instance, ready, as a kubelet with --cloud-provider=external reports it.
+func registered(number int) *corev1.Node {
+	name := service.DefaultInstance(number).Name
+	resources := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name,
+			Labels: map[string]string{
+				corev1.LabelHostname: name, corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: runtime.GOARCH,
+				"beta.kubernetes.io/os": runtime.GOOS, "beta.kubernetes.io/arch": runtime.GOARCH,
+			},
+			Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+		},
+		Status: corev1.NodeStatus{
+			Capacity: resources, Allocatable: resources,
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
+			NodeInfo: corev1.NodeSystemInfo{
+				KubeletVersion: localcluster.KubernetesVersion, OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,
+				OSImage: "none", KernelVersion: "none", ContainerRuntimeVersion: "none://0.0.0",
+			},
+		},
+	}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = 10250
+	now := metav1.NewTime(time.Now())
+	for _, condition := range []corev1.NodeCondition{
+		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory"},
+		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure"},
+		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID"},
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"},
+	} {
+		condition.LastHeartbeatTime, condition.LastTransitionTime = now, now
+		node.Status.Conditions = append(node.Status.Conditions, condition)
+	}
+	return node
+}
+
+// waiting adds the taint by which a node waits for its initialisation.
+func waiting(node *corev1.Node, _ int) {
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
+		Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule,
+	})
+}
+
+// initialised adds what a cloud controller manager writes to a node: provider ID, labels and addresses.
+func initialised(node *corev1.Node, number int) {
+	instance := service.DefaultInstance(number)
+	// A new cloud counts the instances of its seed from 1.
+	node.Spec.ProviderID = sim.ProviderID(fmt.Sprintf("i-%08d", number))
+	for key, value := range map[string]string{
+		corev1.LabelInstanceTypeStable: instance.MachineType, corev1.LabelInstanceType: instance.MachineType,
+		corev1.LabelTopologyZone: instance.Zone, corev1.LabelFailureDomainBetaZone: instance.Zone,
+		corev1.LabelTopologyRegion: service.DefaultRegion, corev1.LabelFailureDomainBetaRegion: service.DefaultRegion,
+	} {
+		node.Labels[key] = value
+	}
+	node.Status.Addresses = nil
+	for _, address := range instance.Addresses {
+		node.Status.Addresses = append(node.Status.Addresses,
+			corev1.NodeAddress{Type: corev1.NodeAddressType(address.Type), Address: address.Address})
+	}
+}
+
+// AwaitInitialised waits until so many nodes have lost the taint by which they waited.
+func (a *Arena) AwaitInitialised(ctx context.Context, want int) error {
+	return a.awaitNodes(ctx, want, func(node *corev1.Node) bool { return !hasTaint(node, cloudproviderapi.TaintExternalCloudProvider) })
+}
+
+// AwaitInitialisedNode waits until the node of an instance is initialised.
+func (a *Arena) AwaitInitialisedNode(ctx context.Context, number int) error {
+	name := service.DefaultInstance(number).Name
+	return a.awaitNodes(ctx, 1, func(node *corev1.Node) bool {
+		return node.Name == name && !hasTaint(node, cloudproviderapi.TaintExternalCloudProvider)
+	})
+}
+
+// AwaitRouted waits until so many nodes are known to have a route.
+func (a *Arena) AwaitRouted(ctx context.Context, want int) error {
+	return a.awaitNodes(ctx, want, func(node *corev1.Node) bool {
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeNetworkUnavailable {
+				return condition.Status == corev1.ConditionFalse
+			}
+		}
+		return false
+	})
+}
+
+// AwaitLosses waits until nodes are deleted, so many others carry the taint of a machine that is off, and no load balancer has
+// a target that is gone.
+func (a *Arena) AwaitLosses(ctx context.Context, all, gone, off int) error {
+	return a.await(ctx, gone+off+1, func() int {
+		deleted := all - a.watch.countNodes(func(*corev1.Node) bool { return true })
+		tainted := a.watch.countNodes(func(node *corev1.Node) bool { return hasTaint(node, cloudproviderapi.TaintNodeShutdown) })
+		done := min(deleted, gone) + min(tainted, off)
+		if done < gone+off {
+			return done
+		}
+		if _, stale := a.Cloud.Balancers(); stale > 0 {
+			return done
+		}
+		return done + 1
+	})
+}
+
+func (a *Arena) awaitNodes(ctx context.Context, want int, meets func(*corev1.Node) bool) error {
+	return a.await(ctx, want, func() int { return a.watch.countNodes(meets) })
+}
+
+func hasTaint(node *corev1.Node, key string) bool {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// AwaitAge waits until the youngest node is so old.
+func (a *Arena) AwaitAge(ctx context.Context, age time.Duration) error {
+	var youngest time.Time
+	a.watch.countNodes(func(node *corev1.Node) bool {
+		if created := node.CreationTimestamp.Time; created.After(youngest) {
+			youngest = created
+		}
+		return true
+	})
+	// Creation times are cut to whole seconds.
+	return a.Pause(ctx, time.Until(youngest.Add(age+time.Second)))
+}

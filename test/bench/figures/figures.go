@@ -1,0 +1,275 @@
+// Package figures is what the benchmark measures, and the arithmetic on it. It is pure: the same figures always make the
+// same report.
+package figures
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// The variants, in the order in which they run and are shown.
+const (
+	ReferenceDefault = "reference"
+	ReferenceTuned   = "reference-tuned"
+	MooringPlain     = "mooring-plain"
+	MooringBulk      = "mooring-bulk"
+)
+
+// Report is everything that one run of the benchmark measured. It is what the JSON file holds.
+type Report struct {
+	// Began is when the benchmark began, and Seconds how long it took.
+	Began   time.Time `json:"began"`
+	Seconds float64   `json:"seconds"`
+	// Machine is where it ran.
+	Machine Machine `json:"machine"`
+	// Setup is what was run, and against what.
+	Setup Setup `json:"setup"`
+	// Results has one entry for each scenario and variant that ran, in that order.
+	Results []Result `json:"results"`
+	// Lives has one entry for each stage and variant: what the manager's processes used from start to end.
+	Lives []Life `json:"lives"`
+}
+
+// Machine is the computer that everything shared: the control plane, the simulated cloud and the manager.
+type Machine struct {
+	CPU         string `json:"cpu"`
+	Cores       int    `json:"cores"`
+	MemoryBytes int64  `json:"memoryBytes"`
+	Kernel      string `json:"kernel"`
+	Go          string `json:"go"`
+}
+
+// Setup is what the variants have in common, and their flags.
+type Setup struct {
+	Kubernetes string        `json:"kubernetes"`
+	Reference  string        `json:"reference"`
+	Latency    time.Duration `json:"latency"`
+	PageSize   int           `json:"pageSize"`
+	// BalancerWrites is how many changes of load balancers the plugins declare that the cloud bears at once.
+	BalancerWrites int       `json:"balancerWrites"`
+	Size           Size      `json:"size"`
+	Variants       []Variant `json:"variants"`
+	// Common are the flags that every variant gets, without those that only say where files and ports are.
+	Common []string `json:"common"`
+}
+
+// Size is how large the scenarios are.
+type Size struct {
+	Nodes      int `json:"nodes"`
+	ManyNodes  int `json:"manyNodes"`
+	QuotaNodes int `json:"quotaNodes"`
+	Services   int `json:"services"`
+	// QuotaRate is how many calls a second the quota grants, and QuotaBurst how many at once.
+	QuotaRate  float64 `json:"quotaRate"`
+	QuotaBurst int     `json:"quotaBurst"`
+	// Idle and Steady are how long nothing happens in the scenarios of those names.
+	Idle   time.Duration `json:"idle"`
+	Steady time.Duration `json:"steady"`
+	// MinimumAge is --node-deletion-min-age of Mooring. All nodes are that old before their instances go, in every variant.
+	MinimumAge time.Duration `json:"minimumAge"`
+}
+
+// Variant is a program with flags and a plugin.
+type Variant struct {
+	Name    string   `json:"name"`
+	Title   string   `json:"title"`
+	Program string   `json:"program"`
+	Plugin  string   `json:"plugin"`
+	Flags   []string `json:"flags"`
+}
+
+// Result is what one variant did in one scenario.
+type Result struct {
+	Scenario string `json:"scenario"`
+	Variant  string `json:"variant"`
+	// Seconds is the time from the scenario's first event to its end, or to the limit that was reached before.
+	Seconds float64 `json:"seconds"`
+	// Complete says that the end was reached. Done of Of things were through.
+	Complete bool `json:"complete"`
+	Done     int  `json:"done"`
+	Of       int  `json:"of"`
+	// Calls are what the cloud was asked, by operation.
+	Calls map[string]Calls `json:"calls"`
+	// Writes are the API server's writes by verb and resource, without renewals of the election's lease.
+	Writes map[string]int `json:"writes"`
+	// LeaseWrites are the writes of the election's lease.
+	LeaseWrites int `json:"leaseWrites"`
+	// CPUSeconds is the processor time of the manager's processes, user and system.
+	CPUSeconds float64 `json:"cpuSeconds"`
+	// PeakBytes is the largest resident memory of a process of the manager during the scenario.
+	PeakBytes int64 `json:"peakBytes"`
+	// LeaseSeconds is when the next leader had the lease, in the scenarios where the leader stops.
+	LeaseSeconds float64 `json:"leaseSeconds,omitempty"`
+}
+
+// Calls is how often an operation of the cloud was called.
+type Calls struct {
+	// Received is every call, each page of a list included. Refused are those above the quota, Failed those that were answered
+	// with another error; both are part of Received.
+	Received int64 `json:"received"`
+	Refused  int64 `json:"refused,omitempty"`
+	Failed   int64 `json:"failed,omitempty"`
+}
+
+// Life is what the manager's processes of one stage and variant used from their start to their end.
+type Life struct {
+	Stage      string  `json:"stage"`
+	Variant    string  `json:"variant"`
+	CPUSeconds float64 `json:"cpuSeconds"`
+	PeakBytes  int64   `json:"peakBytes"`
+}
+
+// Received is how many calls the cloud got in all.
+func (r Result) Received() int64 {
+	return sum(r.Calls, func(c Calls) int64 { return c.Received })
+}
+
+// Refused is how many calls the cloud refused because of its quota.
+func (r Result) Refused() int64 {
+	return sum(r.Calls, func(c Calls) int64 { return c.Refused })
+}
+
+// Failed is how many calls the cloud answered with another error than that of its quota.
+func (r Result) Failed() int64 {
+	return sum(r.Calls, func(c Calls) int64 { return c.Failed })
+}
+
+// Written is how many writes the API server got, without those of the election's lease.
+func (r Result) Written() int {
+	total := 0
+	for _, count := range r.Writes {
+		total += count
+	}
+	return total
+}
+
+func sum(calls map[string]Calls, of func(Calls) int64) int64 {
+	var total int64
+	for _, count := range calls {
+		total += of(count)
+	}
+	return total
+}
+
+// Find returns the result of a scenario and a variant.
+func (r Report) Find(scenario, variant string) (Result, bool) {
+	i := slices.IndexFunc(r.Results, func(one Result) bool { return one.Scenario == scenario && one.Variant == variant })
+	if i < 0 {
+		return Result{}, false
+	}
+	return r.Results[i], true
+}
+
+// Scenarios returns the names of the scenarios that ran, in their order.
+func (r Report) Scenarios() []string {
+	var names []string
+	for _, result := range r.Results {
+		if !slices.Contains(names, result.Scenario) {
+			names = append(names, result.Scenario)
+		}
+	}
+	return names
+}
+
+// VariantNames returns the names of the variants that ran, in the order of the setup.
+func (r Report) VariantNames() []string {
+	var names []string
+	for _, variant := range r.Setup.Variants {
+		if slices.ContainsFunc(r.Results, func(one Result) bool { return one.Variant == variant.Name }) {
+			names = append(names, variant.Name)
+		}
+	}
+	return names
+}
+
+// Sum is what a variant used over all the stages that every variant ran.
+type Sum struct {
+	Variant    string
+	CPUSeconds float64
+	PeakBytes  int64
+	Calls      int64
+	Refused    int64
+	Writes     int
+}
+
+// Sums adds up each variant's figures: processor time and peak memory over the whole lives of its processes, calls and
+// writes over the scenarios that every variant ran.
+func (r Report) Sums() []Sum {
+	variants := r.VariantNames()
+	ran := map[string]int{}
+	for _, result := range r.Results {
+		ran[result.Scenario]++
+	}
+	var sums []Sum
+	for _, name := range variants {
+		total := Sum{Variant: name}
+		for _, life := range r.Lives {
+			if life.Variant == name {
+				total.CPUSeconds += life.CPUSeconds
+				total.PeakBytes = max(total.PeakBytes, life.PeakBytes)
+			}
+		}
+		for _, result := range r.Results {
+			if result.Variant == name && ran[result.Scenario] == len(variants) {
+				total.Calls += result.Received()
+				total.Refused += result.Refused()
+				total.Writes += result.Written()
+			}
+		}
+		sums = append(sums, total)
+	}
+	return sums
+}
+
+// Kinds returns what a map counts, the most frequent first and equals by name.
+func Kinds[N int | int64](counts map[string]N) []string {
+	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		switch {
+		case counts[a] > counts[b], counts[a] == counts[b] && a < b:
+			return -1
+		case a == b:
+			return 0
+		default:
+			return 1
+		}
+	})
+}
+
+// Ratio is how the time of one result compares with another's.
+type Ratio struct {
+	// Value is the one divided by the other.
+	Value float64
+	// Bound says that Value is only a bound: AtMost when the other did not end, AtLeast when the one did not.
+	Bound Bound
+}
+
+// Bound says which way the true ratio can differ from the value.
+type Bound int
+
+// The bounds of a ratio.
+const (
+	Exact Bound = iota
+	AtMost
+	AtLeast
+)
+
+// Compare divides one result's time by another's. It is false when that says nothing: neither ended, or there is no time.
+func Compare(one, other Result) (Ratio, bool) {
+	if other.Seconds == 0 || one.Seconds == 0 {
+		return Ratio{}, false
+	}
+	ratio := Ratio{Value: one.Seconds / other.Seconds}
+	switch {
+	case one.Complete && other.Complete:
+		return ratio, true
+	case one.Complete:
+		ratio.Bound = AtMost
+		return ratio, true
+	case other.Complete:
+		ratio.Bound = AtLeast
+		return ratio, true
+	default:
+		return Ratio{}, false
+	}
+}

@@ -1,0 +1,121 @@
+package figures_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/mooring-ccm/mooring/test/bench/figures"
+)
+
+func TestCompare(t *testing.T) {
+	ended := func(seconds float64) figures.Result { return figures.Result{Seconds: seconds, Complete: true} }
+	given := func(seconds float64) figures.Result { return figures.Result{Seconds: seconds} }
+	for name, test := range map[string]struct {
+		one, other figures.Result
+		want       figures.Ratio
+		known      bool
+	}{
+		"both ended":           {ended(3), ended(2), figures.Ratio{Value: 1.5}, true},
+		"the other was slower": {ended(3), given(300), figures.Ratio{Value: 0.01, Bound: figures.AtMost}, true},
+		"the one was slower":   {given(300), ended(3), figures.Ratio{Value: 100, Bound: figures.AtLeast}, true},
+		"neither ended":        {given(300), given(300), figures.Ratio{}, false},
+		"no time":              {ended(3), ended(0), figures.Ratio{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, known := figures.Compare(test.one, test.other)
+			if got != test.want || known != test.known {
+				t.Errorf("got %v %v, want %v %v", got, known, test.want, test.known)
+			}
+		})
+	}
+}
+
+func TestSumsCountOnlyWhatAllHaveRun(t *testing.T) {
+	result := func(scenario, variant string, calls int64, writes int) figures.Result {
+		return figures.Result{
+			Scenario: scenario, Variant: variant, Complete: true, Seconds: 1,
+			Calls: map[string]figures.Calls{"Get": {Received: calls, Refused: 1}}, Writes: map[string]int{"patch nodes": writes},
+		}
+	}
+	report := figures.Report{
+		Setup: figures.Setup{Variants: []figures.Variant{{Name: "a"}, {Name: "b"}, {Name: "absent"}}},
+		Results: []figures.Result{
+			result("join", "a", 10, 3), result("join", "b", 20, 4), result("steady", "b", 1000, 1000),
+		},
+		Lives: []figures.Life{
+			{Stage: "x", Variant: "a", CPUSeconds: 2, PeakBytes: 50}, {Stage: "y", Variant: "a", CPUSeconds: 3, PeakBytes: 40},
+			{Stage: "x", Variant: "b", CPUSeconds: 1, PeakBytes: 10},
+		},
+	}
+	want := []figures.Sum{
+		{Variant: "a", CPUSeconds: 5, PeakBytes: 50, Calls: 10, Refused: 1, Writes: 3},
+		{Variant: "b", CPUSeconds: 1, PeakBytes: 10, Calls: 20, Refused: 1, Writes: 4},
+	}
+	if diff := cmp.Diff(want, report.Sums()); diff != "" {
+		t.Errorf("sums (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"join", "steady"}, report.Scenarios()); diff != "" {
+		t.Errorf("scenarios (-want +got):\n%s", diff)
+	}
+}
+
+func TestChecks(t *testing.T) {
+	report := figures.Report{
+		Setup: figures.Setup{PageSize: 500, Size: figures.Size{
+			ManyNodes: 5000, QuotaNodes: 600, Services: 200, QuotaRate: 20, QuotaBurst: 20,
+		}},
+		Results: []figures.Result{
+			{Scenario: "join-1000", Variant: figures.ReferenceTuned, Seconds: 2, Complete: true},
+			{Scenario: "join-1000", Variant: figures.MooringBulk, Seconds: 3, Complete: true},
+			{Scenario: "routes-1000", Variant: figures.ReferenceTuned, Seconds: 240},
+			{Scenario: "routes-1000", Variant: figures.MooringBulk, Seconds: 24, Complete: true},
+			{
+				Scenario: "notready-1000", Variant: figures.MooringBulk, Seconds: 5, Complete: true,
+				Calls: map[string]figures.Calls{"UpdateLoadBalancer": {Received: 300}},
+			},
+			{
+				Scenario: "quota-600", Variant: figures.MooringBulk, Seconds: 34, Complete: true,
+				Calls: map[string]figures.Calls{"GetInstanceByName": {Received: 610, Refused: 10}},
+			},
+			{Scenario: "leader-sigterm", Variant: figures.MooringBulk, Seconds: 1, Complete: false},
+			{
+				Scenario: "steady-5000", Variant: figures.MooringBulk, Seconds: 300, Complete: true,
+				Calls: map[string]figures.Calls{"ListInstances": {Received: 10}},
+			},
+		},
+		Lives: []figures.Life{
+			{Stage: "join", Variant: figures.ReferenceDefault, CPUSeconds: 10, PeakBytes: 100},
+			{Stage: "join", Variant: figures.MooringBulk, CPUSeconds: 4, PeakBytes: 110},
+			{Stage: "steady", Variant: figures.MooringBulk, CPUSeconds: 400, PeakBytes: 900},
+		},
+	}
+	type outcome struct {
+		Target    string
+		Want, Got float64
+		Met       bool
+	}
+	var got []outcome
+	for _, check := range figures.Checks(report) {
+		if check.Variant != figures.MooringBulk {
+			t.Errorf("%s is checked for %s, which has not run", check.Target, check.Variant)
+		}
+		got = append(got, outcome{check.Target, check.Want, check.Got, check.Met()})
+	}
+	want := []outcome{
+		{"nodes", 1, 1.5, false}, {"routes", 0.5, 0.1, true}, {"notready-updates", 2, 1.5, true}, {"quota", 34.8, 34, true},
+		{"quota-refused", 9, 10, false}, {"sigterm", 1.5, 1, false}, {"bulk-steady", 200, 120, true},
+		{"cpu", 0.5, 0.4, true}, {"memory", 1, 1.1, false},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+}
+
+func TestKinds(t *testing.T) {
+	got := figures.Kinds(map[string]int{"b": 2, "a": 2, "c": 3})
+	if diff := cmp.Diff([]string{"c", "a", "b"}, got); diff != "" {
+		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,148 @@
+package figures
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Check compares what was reached with a target that the project has set itself.
+type Check struct {
+	// Target names the target, the same in every run, and Says what it is in words.
+	Target, Says string
+	// Variant is who has to reach it.
+	Variant string
+	// Want and Got are the bound and what was measured, in Unit.
+	Want, Got float64
+	Unit      string
+	// Bound says that Got is only a bound, because what it is compared with was given up.
+	Bound Bound
+}
+
+// Met reports whether the target was reached.
+func (c Check) Met() bool { return c.Got <= c.Want && c.Bound != AtLeast }
+
+// The units of checks.
+const (
+	UnitTimes   = "times"
+	UnitSeconds = "s"
+	UnitCalls   = "calls"
+	UnitUpdates = "updates"
+)
+
+// ours are the variants that have to reach the targets.
+var ours = []string{MooringPlain, MooringBulk}
+
+// Checks compares a report with all targets. What was not measured is left out.
+func Checks(r Report) []Check {
+	var checks []Check
+	for _, variant := range ours {
+		for _, compared := range []struct {
+			target, scenario, says string
+			most                   float64
+		}{
+			{"nodes", "join-1000", "1,000 nodes: no slower than the tuned reference", 1},
+			{"many-nodes", "join-5000", "5,000 nodes: no slower than the tuned reference", 1},
+			{"routes", "routes-1000", "Routes: half of the tuned reference's time", 0.5},
+			{"services", "services-200", "Services: no slower than the tuned reference", 1},
+			{"notready", "notready-1000", "NotReady: a tenth of the tuned reference's time", 0.1},
+		} {
+			checks = append(checks, r.comparedWithTuned(variant, compared.scenario, compared.most, Check{
+				Target: compared.target, Says: compared.says, Variant: variant,
+			})...)
+		}
+		checks = append(checks, r.absolute(variant)...)
+		checks = append(checks, r.comparedWithDefault(variant)...)
+	}
+	return checks
+}
+
+func (r Report) comparedWithTuned(variant, scenario string, most float64, check Check) []Check {
+	one, found := r.Find(scenario, variant)
+	tuned, foundTuned := r.Find(scenario, ReferenceTuned)
+	ratio, known := Compare(one, tuned)
+	if !found || !foundTuned || !known {
+		return nil
+	}
+	check.Want, check.Got, check.Bound, check.Unit = most, ratio.Value, ratio.Bound, UnitTimes
+	return []Check{check}
+}
+
+// absolute are the targets that need no other variant.
+func (r Report) absolute(variant string) []Check {
+	size := r.Setup.Size
+	var checks []Check
+	add := func(target, says string, want, got float64, unit string, complete bool) {
+		check := Check{Target: target, Says: says, Variant: variant, Want: want, Got: got, Unit: unit}
+		if !complete {
+			check.Bound = AtLeast
+		}
+		checks = append(checks, check)
+	}
+	if one, found := r.Find("notready-1000", variant); found {
+		updates := float64(one.Calls["UpdateLoadBalancer"].Received) / float64(size.Services)
+		add("notready-updates", "NotReady: at most 2 updates per balancer", 2, updates, UnitUpdates, one.Complete)
+	}
+	if one, found := r.Find("quota-600", variant); found {
+		floor := QuotaFloor(size)
+		add("quota", fmt.Sprintf("Quota: within 20 %% of the floor of %.1f s that it sets for one call a node", floor),
+			1.2*floor, one.Seconds, UnitSeconds, one.Complete)
+		add("quota-refused", "Quota: under 10 refused calls", 9, float64(one.Refused()), UnitCalls, one.Complete)
+	}
+	if one, found := r.Find("leader-sigterm", variant); found {
+		add("sigterm", "SIGTERM: under 1.5 s", 1.5, one.Seconds, UnitSeconds, one.Complete)
+	}
+	if one, found := r.Find("idle", variant); found {
+		add("idle", "Idle: at most 2 cloud calls a minute", 2, float64(one.Received())*60/one.Seconds, UnitCalls, one.Complete)
+	}
+	if variant != MooringBulk {
+		return checks
+	}
+	if one, found := r.Find("join-5000", variant); found {
+		pages := math.Ceil(float64(size.ManyNodes) / float64(r.Setup.PageSize))
+		add("bulk-calls", "Bulk plugin: 5,000 nodes with at most pages + 2 cloud calls", pages+2, float64(one.Received()), UnitCalls,
+			one.Complete)
+	}
+	if one, found := r.Find("steady-5000", variant); found {
+		hourly := float64(one.Received()) * time.Hour.Seconds() / one.Seconds
+		add("bulk-steady", "Bulk plugin: steady state at 5,000 nodes at most 200 calls an hour", 200, hourly, UnitCalls, one.Complete)
+	}
+	return checks
+}
+
+// comparedWithDefault are the targets of what a manager itself uses, over the stages that both have gone through.
+func (r Report) comparedWithDefault(variant string) []Check {
+	one, other := r.shared(variant, ReferenceDefault)
+	if one.CPUSeconds == 0 || other.CPUSeconds == 0 {
+		return nil
+	}
+	return []Check{
+		{
+			Target: "cpu", Says: "CPU over all: half of the default reference", Variant: variant,
+			Want: 0.5, Got: one.CPUSeconds / other.CPUSeconds, Unit: UnitTimes,
+		},
+		{
+			Target: "memory", Says: "Peak memory over all: no more than the default reference", Variant: variant,
+			Want: 1, Got: float64(one.PeakBytes) / float64(other.PeakBytes), Unit: UnitTimes,
+		},
+	}
+}
+
+// shared adds up what two variants used in the stages that both went through.
+func (r Report) shared(variant, other string) (one, two Life) {
+	for _, a := range r.Lives {
+		for _, b := range r.Lives {
+			if a.Stage != b.Stage || a.Variant != variant || b.Variant != other {
+				continue
+			}
+			one.CPUSeconds, two.CPUSeconds = one.CPUSeconds+a.CPUSeconds, two.CPUSeconds+b.CPUSeconds
+			one.PeakBytes, two.PeakBytes = max(one.PeakBytes, a.PeakBytes), max(two.PeakBytes, b.PeakBytes)
+		}
+	}
+	return one, two
+}
+
+// QuotaFloor is the least time, in seconds, in which a quota lets one call for each node through.
+func QuotaFloor(size Size) float64 {
+	return max(0, float64(size.QuotaNodes-size.QuotaBurst)/size.QuotaRate)
+}

@@ -1,0 +1,102 @@
+// Package report turns figures into what people read: a table on the terminal, a page of the documentation, charts. It only
+// formats; what is measured and how it compares is decided in package figures.
+package report
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/mooring-ccm/mooring/test/bench/figures"
+)
+
+// Table is all results as text with aligned columns, one block for each scenario, with the sums at its end.
+func Table(measured figures.Report) string {
+	var b strings.Builder
+	columns := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(columns, "SCENARIO\tVARIANT\tTIME\tTO TUNED\tCLOUD CALLS\tREFUSED\tAPI WRITES\tLEASE\tCPU s\tPEAK MiB\tCALLS BY KIND")
+	for _, scenario := range measured.Scenarios() {
+		tuned, hasTuned := measured.Find(scenario, figures.ReferenceTuned)
+		for _, variant := range measured.VariantNames() {
+			result, found := measured.Find(scenario, variant)
+			if !found {
+				continue
+			}
+			ratio := ""
+			if hasTuned && variant != figures.ReferenceTuned {
+				ratio = ratioText(result, tuned)
+			}
+			fmt.Fprintf(columns, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%.1f\t%d\t%s\n", scenario, variant, timeText(result), ratio,
+				result.Received(), result.Refused(), result.Written(), result.LeaseWrites, result.CPUSeconds, result.PeakBytes>>20,
+				callsText(result.Calls))
+		}
+	}
+	for _, sum := range measured.Sums() {
+		fmt.Fprintf(columns, "all\t%s\t\t\t%d\t%d\t%d\t\t%.1f\t%d\t\n", sum.Variant, sum.Calls, sum.Refused, sum.Writes, sum.CPUSeconds,
+			sum.PeakBytes>>20)
+	}
+	_ = columns.Flush() // to memory
+	return b.String()
+}
+
+// timeText is a time, or how far it was when it was given up.
+func timeText(result figures.Result) string {
+	if !result.Complete {
+		return fmt.Sprintf("> %.0f s (%s of %s)", result.Seconds, grouped(int64(result.Done)), grouped(int64(result.Of)))
+	}
+	return seconds(result.Seconds)
+}
+
+// seconds is a time with about three digits.
+func seconds(s float64) string {
+	switch {
+	case s < 10:
+		return fmt.Sprintf("%.2f s", s)
+	case s < 100:
+		return fmt.Sprintf("%.1f s", s)
+	default:
+		return fmt.Sprintf("%.0f s", s)
+	}
+}
+
+// ratioText says how many times as long one takes as the other. Empty if that cannot be said.
+func ratioText(one, other figures.Result) string {
+	ratio, known := figures.Compare(one, other)
+	if !known {
+		return ""
+	}
+	text := fmt.Sprintf("× %.2f", ratio.Value)
+	if ratio.Value < 0.1 {
+		text = fmt.Sprintf("× %.3f", ratio.Value)
+	}
+	switch ratio.Bound {
+	case figures.AtMost:
+		return "< " + text
+	case figures.AtLeast:
+		return "> " + text
+	default:
+		return text
+	}
+}
+
+// callsText lists calls by kind, the most frequent first.
+func callsText(calls map[string]figures.Calls) string {
+	received := map[string]int64{}
+	for kind, count := range calls {
+		received[kind] = count.Received
+	}
+	var parts []string
+	for _, kind := range figures.Kinds(received) {
+		parts = append(parts, fmt.Sprintf("%s %s", kind, grouped(received[kind])))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// grouped is a number with commas between thousands.
+func grouped(n int64) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}

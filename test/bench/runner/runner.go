@@ -1,0 +1,195 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/progress"
+	"github.com/mooring-ccm/mooring/test/bench/arena"
+	"github.com/mooring-ccm/mooring/test/bench/figures"
+	"github.com/mooring-ccm/mooring/test/bench/plugins"
+	"github.com/mooring-ccm/mooring/test/bench/scenario"
+)
+
+// prepareLimit bounds everything that is not measured: a start, a wait until nothing happens.
+const prepareLimit = 5 * time.Minute
+
+// errLimit says that a scenario was given up. It is a result and no failure.
+var errLimit = errors.New("the scenario's limit is reached")
+
+// Options say what to run.
+type Options struct {
+	// Size is how large the scenarios are.
+	Size figures.Size
+	// Scenarios are the names of those to run; empty means all. Variants are who takes part.
+	Scenarios []string
+	Variants  []figures.Variant
+	// Programs holds the managers, and Binaries the control plane.
+	Programs string
+	Binaries localcluster.Binaries
+	// Logs is a directory for the logs of the managers; empty keeps none.
+	Logs string
+	// Flags are further flags of Mooring.
+	Flags []string
+	// Display shows how far it is.
+	Display *progress.Display
+	// Save is called with the report after each stage, so that a run that is ended early leaves what it has.
+	Save func(figures.Report) error
+}
+
+// Run takes each variant through each stage, and returns what was measured.
+func Run(ctx context.Context, options Options) (figures.Report, error) {
+	report := figures.Report{Began: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), Setup: setup(options)}
+	wanted := map[string]bool{}
+	for _, name := range options.Scenarios {
+		wanted[name] = true
+	}
+	began := time.Now()
+	for _, stage := range scenario.Stages() {
+		for _, variant := range options.Variants {
+			for _, selected := range scenario.Select([]scenario.Stage{stage}, wanted, variant.Name) {
+				if err := runStage(ctx, options, selected, variant, &report); err != nil {
+					return report, fmt.Errorf("stage %s, %s: %w", stage.Name, variant.Title, err)
+				}
+			}
+			report.Seconds = time.Since(began).Seconds()
+			if err := options.Save(report); err != nil {
+				return report, err
+			}
+		}
+	}
+	sortResults(&report)
+	return report, options.Save(report)
+}
+
+func setup(options Options) figures.Setup {
+	return figures.Setup{
+		Kubernetes: localcluster.KubernetesVersion, Reference: referenceVersion(), Latency: arena.Latency, PageSize: arena.PageSize,
+		BalancerWrites: plugins.Writes, Size: options.Size, Variants: options.Variants, Common: common(),
+	}
+}
+
+// sortResults puts the results of a scenario together, in the order in which scenarios and variants run.
+func sortResults(report *figures.Report) {
+	scenarios, variants := scenario.Names(scenario.Stages()), Names(report.Setup.Variants)
+	place := func(one figures.Result) int {
+		return slices.Index(scenarios, one.Scenario)*len(variants) + slices.Index(variants, one.Variant)
+	}
+	slices.SortFunc(report.Results, func(a, b figures.Result) int { return place(a) - place(b) })
+}
+
+// runStage takes one variant through one stage, and adds to the report.
+func runStage(ctx context.Context, options Options, stage scenario.Stage, variant figures.Variant, report *figures.Report) (err error) {
+	show := newShow(options.Display, stage.Name, variant.Title)
+	defer show.fail()
+	a, err := prepare(ctx, options, stage, variant, show)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close(context.WithoutCancel(ctx))) }()
+	for _, one := range stage.Scenarios {
+		result, err := runScenario(ctx, a, one, options, show)
+		if err != nil {
+			return fmt.Errorf("scenario %s: %w", one.Name, err)
+		}
+		show.done("%s: %s", one.Name, summary(one, result))
+		report.Results = append(report.Results, result)
+	}
+	show.update("stopping")
+	life, err := a.Life(ctx)
+	if err != nil {
+		return err
+	}
+	report.Lives = append(report.Lives, life)
+	show.done("over: %.1f s of processor time, %d MiB at most", life.CPUSeconds, life.PeakBytes>>20)
+	return nil
+}
+
+// prepare opens an arena, builds what stands in it and starts the manager.
+func prepare(ctx context.Context, options Options, stage scenario.Stage, variant figures.Variant, show *show) (*arena.Arena, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, prepareLimit, fmt.Errorf("not prepared after %s", prepareLimit))
+	defer cancel()
+	show.update("starting a control plane")
+	a, err := arena.Open(ctx, arenaOptions(options, stage, variant, show))
+	if err != nil {
+		return nil, err
+	}
+	if stage.Prepare != nil {
+		show.update("preparing")
+		if err := stage.Prepare(ctx, a, options.Size); err != nil {
+			return nil, errors.Join(err, a.Close(context.WithoutCancel(ctx)))
+		}
+	}
+	for range stage.Replicas {
+		show.update("starting the manager")
+		if err := a.StartManager(ctx); err != nil {
+			return nil, errors.Join(err, a.Close(context.WithoutCancel(ctx)))
+		}
+	}
+	return a, nil
+}
+
+func arenaOptions(options Options, stage scenario.Stage, variant figures.Variant, show *show) arena.Options {
+	flags := common()
+	if variant.Program == mooringProgram {
+		flags = append(flags, options.Flags...)
+	}
+	logs := options.Logs
+	if logs != "" {
+		logs = filepath.Join(logs, stage.Name, variant.Name)
+	}
+	return arena.Options{
+		Stage: stage.Name, Variant: variant, Program: filepath.Join(options.Programs, variant.Program), Flags: flags,
+		Binaries: options.Binaries, Instances: stage.Instances(options.Size), Logs: logs,
+		Tell: func(done, of int) { show.update("%d of %d", done, of) },
+	}
+}
+
+// runScenario prepares a scenario, has it happen and measures it.
+func runScenario(ctx context.Context, a *arena.Arena, one scenario.Scenario, options Options, show *show) (figures.Result, error) {
+	if one.Prepare != nil {
+		show.update("preparing %s", one.Name)
+		preparing, cancel := context.WithTimeoutCause(ctx, prepareLimit, fmt.Errorf("not prepared after %s", prepareLimit))
+		defer cancel()
+		if err := one.Prepare(preparing, a, options.Size); err != nil {
+			return figures.Result{}, fmt.Errorf("prepare: %w", err)
+		}
+	}
+	show.update("%s", one.Name)
+	limited, cancel := context.WithTimeoutCause(ctx, one.Limit, errLimit)
+	defer cancel()
+	meter, err := a.Measure()
+	if err != nil {
+		return figures.Result{}, err
+	}
+	var said figures.Result
+	err = one.Act(limited, a, options.Size, &said)
+	meter.Lap()
+	complete := err == nil
+	if err != nil && !errors.Is(err, errLimit) {
+		return figures.Result{}, err
+	}
+	if one.Trail != nil && complete {
+		if err := one.Trail(limited, a); err != nil && !errors.Is(err, errLimit) {
+			return figures.Result{}, err
+		}
+	}
+	result, err := meter.End(one.Name)
+	result.Complete, result.LeaseSeconds = complete, said.LeaseSeconds
+	return result, err
+}
+
+// summary is one line about a result.
+func summary(one scenario.Scenario, result figures.Result) string {
+	took := fmt.Sprintf("%.2f s", result.Seconds)
+	if !result.Complete {
+		took = fmt.Sprintf("given up after %.0f s at %d of %d %s", result.Seconds, result.Done, result.Of, one.Counts)
+	}
+	return fmt.Sprintf("%s, %d cloud calls, %d refused, %d writes, %.1f s CPU, %d MiB", took, result.Received(), result.Refused(),
+		result.Written(), result.CPUSeconds, result.PeakBytes>>20)
+}

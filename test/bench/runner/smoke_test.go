@@ -1,0 +1,106 @@
+package runner_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/localcluster/progress"
+	"github.com/mooring-ccm/mooring/test/bench/figures"
+	"github.com/mooring-ccm/mooring/test/bench/runner"
+)
+
+// smokeLimit bounds the whole test, the builds of both managers included.
+const smokeLimit = 15 * time.Minute
+
+// TestBothManagersGoThroughTheScenarios takes a few nodes and Services through two variants. It is about the benchmark itself:
+// that everything starts, ends, is counted and cleaned up.
+func TestBothManagersGoThroughTheScenarios(t *testing.T) {
+	klog.SetLogger(logr.Discard())
+	log.SetLogger(logr.Discard())
+	ctx, cancel := context.WithTimeout(t.Context(), smokeLimit)
+	defer cancel()
+	display, programs := progress.New(os.Stderr), t.TempDir()
+	if err := runner.Build(ctx, "..", programs, display); err != nil {
+		t.Fatal(err)
+	}
+	size := runner.QuickSize()
+	variants := slices.DeleteFunc(runner.Variants(size), func(variant figures.Variant) bool {
+		return variant.Name != figures.ReferenceTuned && variant.Name != figures.MooringBulk
+	})
+	saved := 0
+	measured, err := runner.Run(ctx, runner.Options{
+		Size: size, Scenarios: []string{"join-1000", "notready-1000", "leader-sigterm"}, Variants: variants,
+		Programs: programs, Binaries: localclustertest.Build(t), Logs: t.TempDir(), Display: display,
+		Save: func(figures.Report) error { saved++; return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"join-1000", "services-200", "notready-1000", "leader-sigterm"}; !slices.Equal(measured.Scenarios(), want) {
+		t.Errorf("scenarios %q, want %q", measured.Scenarios(), want)
+	}
+	for _, result := range measured.Results {
+		requirePlausible(t, result)
+	}
+	if want := 3 * len(variants); len(measured.Lives) != want || saved < want {
+		t.Errorf("%d lives, saved %d times; want %d", len(measured.Lives), saved, want)
+	}
+	requireCounts(t, measured, size)
+	requireNothingLeft(t)
+}
+
+// requirePlausible fails if a figure is missing that every result has.
+func requirePlausible(t *testing.T, result figures.Result) {
+	t.Helper()
+	if !result.Complete {
+		t.Errorf("%s, %s: given up after %.0f s at %d of %d", result.Scenario, result.Variant, result.Seconds, result.Done, result.Of)
+	}
+	if result.Seconds <= 0 || result.Received() == 0 || result.Written() == 0 || result.PeakBytes < 1<<20 {
+		t.Errorf("%s, %s: a figure is missing: %+v", result.Scenario, result.Variant, result)
+	}
+}
+
+// requireCounts fails unless what is counted is what must have happened.
+func requireCounts(t *testing.T, measured figures.Report, size figures.Size) {
+	t.Helper()
+	for _, variant := range measured.VariantNames() {
+		lost, _ := measured.Find("notready-1000", variant)
+		if deleted := lost.Writes["delete nodes"]; deleted != size.Nodes/2 {
+			t.Errorf("%s has deleted %d nodes, want %d", variant, deleted, size.Nodes/2)
+		}
+		served, _ := measured.Find("services-200", variant)
+		if created := served.Calls["CreateLoadBalancer"].Received; created != int64(size.Services) {
+			t.Errorf("%s has created %d load balancers, want %d", variant, created, size.Services)
+		}
+		if stopped, _ := measured.Find("leader-sigterm", variant); stopped.LeaseSeconds <= 0 || stopped.LeaseSeconds > stopped.Seconds {
+			t.Errorf("%s: the lease after %f s, the node after %f s", variant, stopped.LeaseSeconds, stopped.Seconds)
+		}
+	}
+	joined, _ := measured.Find("join-1000", figures.ReferenceTuned)
+	if asked := joined.Calls["GetInstanceByName"].Received; asked < int64(size.Nodes) {
+		t.Errorf("the reference has asked for %d nodes, want at least %d", asked, size.Nodes)
+	}
+}
+
+// requireNothingLeft fails if this process has children or the arenas have left files.
+func requireNothingLeft(t *testing.T) {
+	t.Helper()
+	children, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range children {
+		if content, err := os.ReadFile(list); err == nil && len(content) > 0 {
+			t.Errorf("processes are left: %s", content)
+		}
+	}
+}

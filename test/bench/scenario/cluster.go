@@ -1,0 +1,73 @@
+package scenario
+
+import (
+	"context"
+	"time"
+
+	"github.com/mooring-ccm/mooring/test/bench/arena"
+	"github.com/mooring-ccm/mooring/test/bench/figures"
+)
+
+// still is how long load balancers must not have been changed until their changes count as over.
+const still = 5 * time.Second
+
+// cluster is the life of a cluster whose nodes are initialised: Services come, nothing happens, machines go, Services go.
+func cluster() Stage {
+	return Stage{
+		Name: "cluster", Instances: func(size figures.Size) int { return size.Nodes }, Replicas: 1,
+		Prepare: func(ctx context.Context, a *arena.Arena, size figures.Size) error { return a.Settle(ctx, size.Nodes) },
+		Scenarios: []Scenario{
+			{
+				Name: "services-200", Title: "200 Services get an address", Counts: "Services", Limit: 4 * time.Minute,
+				Act: func(ctx context.Context, a *arena.Arena, size figures.Size, _ *figures.Result) error {
+					if err := a.CreateServices(ctx, size.Services); err != nil {
+						return err
+					}
+					return a.AwaitAddresses(ctx, size.Services)
+				},
+			},
+			{
+				Name: "idle", Title: "1,000 nodes, 200 Services, nothing happens for a minute", Needs: "services-200",
+				Limit: 4 * time.Minute, Prepare: calm,
+				Act: resting(func(size figures.Size) time.Duration { return size.Idle }),
+			},
+			{
+				Name: "notready-1000", Title: "1,000 nodes fall silent: half are gone, half are off", Counts: "steps",
+				Needs: "services-200", Limit: 5 * time.Minute, Prepare: loseMachines, Act: loseNodes, Trail: balancersStill,
+			},
+			{
+				Name: "services-deleted", Title: "200 Services are deleted", Counts: "Services", Needs: "services-200",
+				Limit: 4 * time.Minute, Prepare: calm,
+				Act: func(ctx context.Context, a *arena.Arena, size figures.Size, _ *figures.Result) error {
+					if err := a.DeleteServices(ctx, size.Services); err != nil {
+						return err
+					}
+					return a.AwaitNoServices(ctx, size.Services)
+				},
+			},
+		},
+	}
+}
+
+// loseMachines changes the cloud: of the machines, half are gone and half are off. Their nodes still seem ready, so that no
+// manager asks. All nodes are old enough to be deleted.
+func loseMachines(ctx context.Context, a *arena.Arena, size figures.Size) error {
+	if err := a.AwaitAge(ctx, size.MinimumAge); err != nil {
+		return err
+	}
+	if err := a.AwaitQuiet(ctx); err != nil {
+		return err
+	}
+	return a.Cloud.Remove(ctx, size.Nodes/2, size.Nodes-size.Nodes/2)
+}
+
+func loseNodes(ctx context.Context, a *arena.Arena, size figures.Size, _ *figures.Result) error {
+	if err := a.FallSilent(ctx, size.Nodes); err != nil {
+		return err
+	}
+	return a.AwaitLosses(ctx, size.Nodes, size.Nodes/2, size.Nodes-size.Nodes/2)
+}
+
+func balancersStill(ctx context.Context, a *arena.Arena) error {
+	return a.AwaitBalancersStill(ctx, still)
+}

@@ -1,0 +1,100 @@
+package scenario
+
+import (
+	"context"
+	"time"
+
+	"github.com/mooring-ccm/mooring/test/bench/arena"
+	"github.com/mooring-ccm/mooring/test/bench/figures"
+)
+
+// join has nodes join an empty cluster, in which an idle manager leads.
+func join() Stage {
+	nodes := func(size figures.Size) int { return size.Nodes }
+	return Stage{
+		Name: "join", Instances: nodes, Replicas: 1,
+		Scenarios: []Scenario{{
+			Name: "join-1000", Title: "1,000 nodes join", Counts: "nodes", Limit: 4 * time.Minute, Act: joining(nodes),
+		}},
+	}
+}
+
+// joinMany is join with more nodes, and what they cost once they are there.
+func joinMany() Stage {
+	nodes := func(size figures.Size) int { return size.ManyNodes }
+	return Stage{
+		Name: "join-many", Instances: nodes, Replicas: 1,
+		Scenarios: []Scenario{
+			{
+				Name: "join-5000", Title: "5,000 nodes join", Counts: "nodes", Limit: 5 * time.Minute, Act: joining(nodes),
+			},
+			{
+				Name: "steady-5000", Title: "5,000 nodes, nothing happens for 5 minutes", Needs: "join-5000",
+				Only: []string{figures.MooringBulk}, Limit: 10 * time.Minute, Prepare: calm,
+				Act: resting(func(size figures.Size) time.Duration { return size.Steady }),
+			},
+		},
+	}
+}
+
+// quota has nodes join while the cloud grants few calls.
+func quota() Stage {
+	nodes := func(size figures.Size) int { return size.QuotaNodes }
+	return Stage{
+		Name: "quota", Instances: nodes, Replicas: 1,
+		Scenarios: []Scenario{{
+			Name: "quota-600", Title: "600 nodes join under a quota of 20 calls a second", Counts: "nodes", Limit: 4 * time.Minute,
+			Prepare: func(_ context.Context, a *arena.Arena, size figures.Size) error {
+				return a.Cloud.Limit(size.QuotaRate, size.QuotaBurst)
+			},
+			Act: joining(nodes),
+		}},
+	}
+}
+
+// routes has nodes appear that wait for nothing but a route.
+func routes() Stage {
+	return Stage{
+		Name: "routes", Instances: func(size figures.Size) int { return size.Nodes }, Replicas: 1,
+		Scenarios: []Scenario{{
+			Name: "routes-1000", Title: "Routes to 1,000 nodes", Counts: "nodes", Limit: 4 * time.Minute,
+			Prepare: halfWay,
+			Act: func(ctx context.Context, a *arena.Arena, size figures.Size, _ *figures.Result) error {
+				if err := a.SettleUnrouted(ctx, size.Nodes); err != nil {
+					return err
+				}
+				return a.AwaitRouted(ctx, size.Nodes)
+			},
+		}},
+	}
+}
+
+// halfWay waits until a manager that compares routes by the clock is half way to its next time, which is how long nodes wait
+// for it on average. One that does not list by the clock is not waited for for long.
+func halfWay(ctx context.Context, a *arena.Arena, _ figures.Size) error {
+	const period = 10 * time.Second // --route-reconciliation-period
+	if err := a.AwaitListedRoutes(ctx, period+period/2); err != nil {
+		return err
+	}
+	return a.Pause(ctx, period/2)
+}
+
+// joining creates nodes and waits until all are initialised.
+func joining(nodes func(figures.Size) int) func(context.Context, *arena.Arena, figures.Size, *figures.Result) error {
+	return func(ctx context.Context, a *arena.Arena, size figures.Size, _ *figures.Result) error {
+		if err := a.Join(ctx, 1, nodes(size)); err != nil {
+			return err
+		}
+		return a.AwaitInitialised(ctx, nodes(size))
+	}
+}
+
+// resting lets time pass.
+func resting(duration func(figures.Size) time.Duration) func(context.Context, *arena.Arena, figures.Size, *figures.Result) error {
+	return func(ctx context.Context, a *arena.Arena, size figures.Size, _ *figures.Result) error {
+		return a.Pause(ctx, duration(size))
+	}
+}
+
+// calm waits until the manager has nothing to do.
+func calm(ctx context.Context, a *arena.Arena, _ figures.Size) error { return a.AwaitQuiet(ctx) }

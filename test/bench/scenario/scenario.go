@@ -1,0 +1,97 @@
+// Package scenario is what the variants are measured in. Scenarios are data: what has to stand before, what happens, and when
+// it is over.
+package scenario
+
+import (
+	"context"
+	"time"
+
+	"github.com/mooring-ccm/mooring/test/bench/arena"
+	"github.com/mooring-ccm/mooring/test/bench/figures"
+)
+
+// Stage is an arena with what stands in it, and the scenarios that happen there one after the other.
+type Stage struct {
+	// Name is that of the stage.
+	Name string
+	// Instances is how many machines the cloud has.
+	Instances func(figures.Size) int
+	// Prepare builds what stands before the manager starts; nil for nothing.
+	Prepare func(ctx context.Context, a *arena.Arena, size figures.Size) error
+	// Replicas is how many processes of the manager run: one leads, the others stand by.
+	Replicas int
+	// Scenarios happen in this order.
+	Scenarios []Scenario
+}
+
+// Scenario is something that happens, and how a manager copes is measured.
+type Scenario struct {
+	// Name is what flags and the report call it, and Title says what happens.
+	Name, Title string
+	// Counts is what is counted to say how far it is: "nodes".
+	Counts string
+	// Needs is the scenario of the same stage that has to happen before; empty for none.
+	Needs string
+	// Only are the variants that take part; empty means all.
+	Only []string
+	// Limit is when it is given up.
+	Limit time.Duration
+	// Prepare is what happens before, unmeasured; nil for nothing.
+	Prepare func(ctx context.Context, a *arena.Arena, size figures.Size) error
+	// Act makes it happen and returns when it is over. This is what is timed.
+	Act func(ctx context.Context, a *arena.Arena, size figures.Size, result *figures.Result) error
+	// Trail waits for what comes after. It is not timed, but what happens meanwhile is counted. Nil for nothing.
+	Trail func(ctx context.Context, a *arena.Arena) error
+}
+
+// Stages returns all stages with their scenarios, in their order.
+func Stages() []Stage {
+	return []Stage{join(), joinMany(), routes(), cluster(), quota(), failover()}
+}
+
+// takesPart reports whether a variant takes part in a scenario.
+func (s Scenario) takesPart(variant string) bool {
+	for _, only := range s.Only {
+		if only == variant {
+			return true
+		}
+	}
+	return len(s.Only) == 0
+}
+
+// Select returns the stages with the scenarios that are wanted for a variant, and those that must happen before them. Stages
+// without any are left out. Wanting none means wanting all.
+func Select(stages []Stage, wanted map[string]bool, variant string) []Stage {
+	var selected []Stage
+	for _, stage := range stages {
+		needed := map[string]bool{}
+		for i := len(stage.Scenarios) - 1; i >= 0; i-- {
+			one := stage.Scenarios[i]
+			if one.takesPart(variant) && (len(wanted) == 0 || wanted[one.Name] || needed[one.Name]) {
+				needed[one.Name], needed[one.Needs] = true, true
+			}
+		}
+		all := stage.Scenarios
+		stage.Scenarios = nil
+		for _, one := range all {
+			if needed[one.Name] {
+				stage.Scenarios = append(stage.Scenarios, one)
+			}
+		}
+		if len(stage.Scenarios) > 0 {
+			selected = append(selected, stage)
+		}
+	}
+	return selected
+}
+
+// Names returns the names of all scenarios.
+func Names(stages []Stage) []string {
+	var names []string
+	for _, stage := range stages {
+		for _, one := range stage.Scenarios {
+			names = append(names, one.Name)
+		}
+	}
+	return names
+}
