@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/labels"
 	apiserveroptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/rest"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ccmconfig "k8s.io/cloud-provider/config"
 	"k8s.io/controller-manager/pkg/leadermigration"
+
+	"github.com/mooring-ccm/mooring/internal/cloud"
 )
 
 // config is what the flags mean: plain values, from which run wires everything.
@@ -31,6 +34,8 @@ type config struct {
 	providerIDSchemes       []string
 	cloudAPITimeout         time.Duration
 	cloudAPIMaxInFlight     int
+	cloudAPIQPS             float64
+	cloudAPIBurst           int
 	gracefulShutdownTimeout time.Duration
 
 	// The secure port. Applying these options opens the port and asks the API server, so that is done by serving.go.
@@ -48,6 +53,8 @@ func (o *options) config() (*config, error) {
 		providerIDSchemes:       o.providerIDSchemes,
 		cloudAPITimeout:         o.cloudAPITimeout,
 		cloudAPIMaxInFlight:     o.cloudAPIMaxInFlight,
+		cloudAPIQPS:             o.cloudAPIQPS,
+		cloudAPIBurst:           o.cloudAPIBurst,
 		gracefulShutdownTimeout: o.gracefulShutdownTimeout,
 		secureServing:           o.SecureServing,
 		authentication:          o.Authentication,
@@ -79,6 +86,17 @@ func (o *options) config() (*config, error) {
 	}
 	c.kubeconfig, err = o.kubeconfig()
 	return c, err
+}
+
+// cloudOptions returns how the cloud is called.
+func (c *config) cloudOptions(registerer prometheus.Registerer) cloud.Options {
+	return cloud.Options{
+		CallTimeout: c.cloudAPITimeout,
+		MaxInFlight: c.cloudAPIMaxInFlight,
+		QPS:         c.cloudAPIQPS,
+		Burst:       c.cloudAPIBurst,
+		Registerer:  registerer,
+	}
 }
 
 // applyTo fills in the reference's configuration object, with the names of controllers in canonical form.

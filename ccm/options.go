@@ -51,6 +51,8 @@ type options struct {
 	providerIDSchemes       []string
 	cloudAPITimeout         time.Duration
 	cloudAPIMaxInFlight     int
+	cloudAPIQPS             float64
+	cloudAPIBurst           int
 	gracefulShutdownTimeout time.Duration
 }
 
@@ -100,6 +102,10 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 		"Deadline of a call to the cloud that reads; of a listing, the longest time from page to page.")
 	fs.IntVar(&o.cloudAPIMaxInFlight, "cloud-api-max-in-flight", o.cloudAPIMaxInFlight,
 		"How many calls to the cloud may be under way at once, over all controllers.")
+	fs.Float64Var(&o.cloudAPIQPS, "cloud-api-qps", o.cloudAPIQPS,
+		"How many calls to the cloud are made in a second at the most, over all controllers. 0: as many as the cloud's own quota allows, which is found from its refusals.")
+	fs.IntVar(&o.cloudAPIBurst, "cloud-api-burst", o.cloudAPIBurst,
+		"How many calls to the cloud may be made at once after a pause, under --cloud-api-qps. 0: those of one second.")
 	fs.DurationVar(&o.gracefulShutdownTimeout, "graceful-shutdown-timeout", o.gracefulShutdownTimeout,
 		"How long the controllers may take to finish what they are at after SIGTERM or SIGINT. If they take longer, the process ends without releasing the lease, which then has to expire.")
 }

@@ -43,7 +43,7 @@ func run(ctx context.Context, c *config) error {
 	registry := prometheus.NewRegistry()
 	a := &assembly{
 		config: c, identity: identity, events: events, registry: registry,
-		cloud: cloud.Decorate(plugin, cloud.Options{CallTimeout: c.cloudAPITimeout, MaxInFlight: c.cloudAPIMaxInFlight, Registerer: registry}),
+		cloud: cloud.Decorate(plugin, c.cloudOptions(registry)),
 		lifecycle: newLifecycle(plugin, identity.builder,
 			informers.NewSharedInformerFactory(identity.client, resync(c.component.Generic.MinResyncPeriod.Duration)),
 			c.component.KubeCloudShared.AllowUntaggedCloud),

@@ -57,7 +57,8 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 		"an argument":     {with("start"), `unknown command "start" for "cloud-controller-manager"`},
 		"flags in conflict, all at once": {
 			with("--allocate-node-cidrs", "--leader-elect-lease-duration=5s", "--node-selector=a=!b", "--provider-id-schemes=aws,a/b",
-				"--concurrent-node-syncs=0", "--controllers=lunch", "--cloud-api-max-in-flight=0"),
+				"--concurrent-node-syncs=0", "--controllers=lunch", "--cloud-api-max-in-flight=0", "--cloud-api-qps=-1",
+				"--cloud-api-burst=-1"),
 			`invalid flags:` + "\n" +
 				`  "lunch" is not in the list of known controllers` + "\n" +
 				`  concurrent-node-syncs must be a positive number` + "\n" +
@@ -65,7 +66,12 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 				`  --leader-elect-lease-duration: Invalid value: "5s": must be longer than --leader-elect-renew-deadline (10s)` + "\n" +
 				`  --node-selector: Invalid value: "a=!b": unable to parse requirement: found '!', expected: identifier` + "\n" +
 				`  --provider-id-schemes[1]: Invalid value: "a/b": must be the part of a provider ID before ://, such as aws` + "\n" +
-				`  --cloud-api-max-in-flight: Invalid value: 0: must be positive`,
+				`  --cloud-api-max-in-flight: Invalid value: 0: must be positive` + "\n" +
+				`  --cloud-api-qps: Invalid value: -1: must be 0 or a positive number` + "\n" +
+				`  --cloud-api-burst: Invalid value: -1: must not be negative`,
+		},
+		"a burst of nothing": {
+			with("--cloud-api-burst=5"), `invalid flags: --cloud-api-burst: Invalid value: 5: needs --cloud-api-qps`,
 		},
 		"ranges of one family": {
 			with("--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/8,11.0.0.0/8"),

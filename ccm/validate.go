@@ -2,6 +2,7 @@ package ccm
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"time"
@@ -104,6 +105,15 @@ func (o *options) validateOwn() []error {
 	}
 	if o.cloudAPIMaxInFlight <= 0 {
 		errs = append(errs, invalid("cloud-api-max-in-flight", o.cloudAPIMaxInFlight, "must be positive"))
+	}
+	if o.cloudAPIQPS < 0 || math.IsNaN(o.cloudAPIQPS) || math.IsInf(o.cloudAPIQPS, 0) {
+		errs = append(errs, invalid("cloud-api-qps", o.cloudAPIQPS, "must be 0 or a positive number"))
+	}
+	if o.cloudAPIBurst < 0 {
+		errs = append(errs, invalid("cloud-api-burst", o.cloudAPIBurst, "must not be negative"))
+	}
+	if o.cloudAPIBurst > 0 && o.cloudAPIQPS == 0 {
+		errs = append(errs, invalid("cloud-api-burst", o.cloudAPIBurst, "needs --cloud-api-qps"))
 	}
 	for _, period := range []struct {
 		flag  string
