@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/mooring-ccm/mooring/internal/cloud"
 )
 
 // shared is a question to the cloud that any number of callers may ask at any time, and that is put to the cloud by one
@@ -86,10 +88,12 @@ func (s *shared[T]) join(ctx context.Context, notBefore time.Time, question ask[
 	if f == nil || f.waiting == 0 || f.began.Before(notBefore) {
 		if s.next == nil || s.next.waiting == 0 {
 			s.next = &flight[T]{ask: question, done: make(chan struct{})}
-			s.next.ctx, s.next.cancel = context.WithCancel(context.WithoutCancel(ctx))
+			own := cloud.WithPriority(context.WithoutCancel(ctx), cloud.PriorityOf(ctx))
+			s.next.ctx, s.next.cancel = context.WithCancel(own)
 		}
 		f = s.next
 	}
+	cloud.Raise(f.ctx, cloud.PriorityOf(ctx)) // the call is as urgent as the most urgent of those who wait for it
 	f.waiting++
 	if !s.running {
 		s.running = true

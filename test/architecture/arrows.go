@@ -22,7 +22,7 @@ var arrows = map[string][]string{
 	"internal/cloud":               {"provider"},
 	"internal/election":            {},
 	"internal/events":              {},
-	"internal/inventory":           {"internal/ownership", "provider"},
+	"internal/inventory":           {"internal/cloud", "internal/ownership", "provider"},
 	"internal/priorityqueue":       {},
 	"internal/controller":          {"internal/inventory", "internal/cloud", "internal/ownership", "internal/events", "internal/priorityqueue", "provider"},
 	"internal/demo":                {"localcluster", "deploy", "providers/sim", "provider"},

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/ownership"
 )
@@ -72,7 +73,7 @@ func (r *reconciler) proven(node *corev1.Node, judgement ownership.Judgement, an
 
 // initialize asks the cloud for the instance of a node that waits for its initialisation, and initialises it.
 func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgement ownership.Judgement) ending {
-	observation, err := r.inventory.Lookup(ctx, node, r.memory.fresh(node, time.Now()))
+	observation, err := r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityNewNode), node, r.memory.fresh(node, time.Now()))
 	if err == nil && observation.Status == inventory.NotFound {
 		err = &instanceNotFoundError{name: node.Name, providerID: node.Spec.ProviderID, listed: observation.Listed}
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/ownership"
 )
@@ -80,7 +81,7 @@ func (r *refresher) pass(ctx context.Context, q queue) error {
 	}
 	var first error
 	// An answer from before this pass would be one interval late.
-	r.inventory.LookupEach(ctx, nodes, 0, func(node *corev1.Node, observation inventory.Observation, err error) {
+	r.inventory.LookupEach(cloud.WithPriority(ctx, cloud.PriorityRefresh), nodes, 0, func(node *corev1.Node, observation inventory.Observation, err error) {
 		if err != nil {
 			r.metrics.refreshFailures.Inc()
 			if first == nil {

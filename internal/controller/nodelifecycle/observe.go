@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/inventory"
 )
 
@@ -49,7 +50,7 @@ func (o observer) observe(ctx context.Context, nodes []facts, objects []*corev1.
 	if len(due) == 0 {
 		return seen
 	}
-	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
+	ctx, cancel := context.WithTimeout(cloud.WithPriority(ctx, cloud.PriorityDeletion), observeTimeout)
 	defer cancel()
 	if o.inventory.Lists() {
 		o.inventory.StateEach(ctx, append(due, ready...), o.maxAge, seen.note)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/ownership"
 )
@@ -68,7 +69,7 @@ func (p *proofs) learn(ctx context.Context, nodes []*corev1.Node, now time.Time)
 			ask = append(ask, node)
 		}
 	}
-	p.inventory.LookupEach(ctx, ask, proofInterval, func(node *corev1.Node, said inventory.Observation, err error) {
+	p.inventory.LookupEach(cloud.WithPriority(ctx, cloud.PriorityDeletion), ask, proofInterval, func(node *corev1.Node, said inventory.Observation, err error) {
 		if err == nil {
 			p.prove(node, said)
 		}

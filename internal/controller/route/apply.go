@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sync/semaphore"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/internal/cloud"
 )
 
 // outcome is what became of an action.
@@ -115,7 +117,7 @@ func (a *applier) perform(ctx context.Context, action action) error {
 	}
 	defer a.places.Release(1)
 	begun := time.Now()
-	err := a.call(ctx, action)
+	err := a.call(cloud.WithPriority(ctx, priorities[action.kind]), action)
 	a.metrics.performed(action.kind, err)
 	if err != nil {
 		if ctx.Err() == nil { // it is no failure of the route that we are told to stop
@@ -138,6 +140,11 @@ func (a *applier) perform(ctx context.Context, action action) error {
 // changed are the lines of the log, by what was done.
 var changed = map[kind]string{
 	remove: "Deleted a route", replace: "Replaced a route in place", recreate: "Deleted and created a route", create: "Created a route",
+}
+
+// priorities order the calls among all that wait for the cloud. A node without a route has no traffic at all.
+var priorities = map[kind]cloud.Priority{
+	remove: cloud.PriorityDeletion, replace: cloud.PriorityUpdate, recreate: cloud.PriorityUpdate, create: cloud.PriorityNewObject,
 }
 
 // call makes the calls to the cloud that an action consists of.

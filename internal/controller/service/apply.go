@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -45,6 +46,7 @@ type result struct {
 
 // apply carries out one action. Its errors have the types by which reasonOf names them.
 func (a *applier) apply(ctx context.Context, act action, nodes []*corev1.Node) (result, error) {
+	ctx = cloud.WithPriority(ctx, urgency(act))
 	switch act.verb {
 	case verbEnsure:
 		return a.ensure(ctx, act.service, nodes)
@@ -56,6 +58,18 @@ func (a *applier) apply(ctx context.Context, act action, nodes []*corev1.Node) (
 		return a.write(ctx, act)
 	default:
 		return result{}, fmt.Errorf("there is no action %q", act.verb)
+	}
+}
+
+// urgency orders the calls of an action among all that wait for the cloud.
+func urgency(act action) cloud.Priority {
+	switch {
+	case act.verb == verbRemove:
+		return cloud.PriorityDeletion
+	case act.verb == verbEnsure && len(act.service.Status.LoadBalancer.Ingress) == 0:
+		return cloud.PriorityNewObject
+	default:
+		return cloud.PriorityUpdate
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -130,7 +131,7 @@ func (a *auditor) review(ctx context.Context, now time.Time) error {
 // sweep compares all load balancers with one listing of the cloud.
 func (a *auditor) sweep(ctx context.Context) error {
 	began := time.Now()
-	listed, err := a.list(ctx, a.applier.clusterName)
+	listed, err := a.list(cloud.WithPriority(ctx, cloud.PriorityRefresh), a.applier.clusterName)
 	a.count(err)
 	if err != nil {
 		return fmt.Errorf("listing load balancers: %w", err)
@@ -185,6 +186,7 @@ func (a *auditor) patrol(ctx context.Context) error {
 		return nil
 	}
 	a.memory.change(key, func(known *remembered) { known.seenAt = time.Now() })
+	ctx = cloud.WithPriority(ctx, cloud.PriorityRefresh)
 	status, exists, err := a.applier.balancer.GetLoadBalancer(ctx, a.applier.clusterName, known.made.service)
 	a.count(err)
 	switch {
@@ -259,7 +261,7 @@ func (a *auditor) withoutServed(ctx context.Context, keys []types.NamespacedName
 	if err != nil {
 		return keys
 	}
-	listed, err := a.list(ctx, a.applier.clusterName)
+	listed, err := a.list(cloud.WithPriority(ctx, cloud.PriorityRefresh), a.applier.clusterName)
 	a.count(err)
 	if err != nil {
 		return keys

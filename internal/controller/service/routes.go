@@ -9,6 +9,8 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/internal/cloud"
 )
 
 // strays reports routes that lead to no node. The route controller removes those within the cluster's ranges, where it runs;
@@ -44,7 +46,7 @@ func (s *strays) run(ctx context.Context) {
 
 // look reports what two looks in a row have found.
 func (s *strays) look(ctx context.Context) error {
-	routes, err := s.routes.ListRoutes(ctx, s.clusterName)
+	routes, err := s.routes.ListRoutes(cloud.WithPriority(ctx, cloud.PriorityRefresh), s.clusterName)
 	if err != nil {
 		return fmt.Errorf("listing routes: %w", err)
 	}
