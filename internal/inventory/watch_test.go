@@ -28,6 +28,7 @@ type watchCloud struct {
 	watchers []*watcher
 	refuse   error // what a new watch ends with
 	silent   bool  // no marks are made
+	mute     bool  // a new watch tells nothing at all
 }
 
 type watcher struct {
@@ -52,8 +53,12 @@ func (c *watchCloud) watch(ctx context.Context, yield func(provider.InstanceEven
 	c.watches++
 	w := &watcher{events: make(chan provider.InstanceEvent, 100), broken: make(chan error, 1)}
 	c.watchers = append(c.watchers, w)
-	refuse := c.refuse
+	refuse, mute := c.refuse, c.mute
 	c.mu.Unlock()
+	if mute {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if refuse != nil {
 		return refuse
 	}
@@ -270,6 +275,12 @@ func TestAWatchThatEndsFallsBackToListing(t *testing.T) {
 		if lookup(t, inv, node("a"), 2*time.Second); cloud.count() != before {
 			t.Error("the last word of the watch was not used")
 		}
+		start := time.Now()
+		lookup(t, inv, node("a"), 0)
+		if took := time.Since(start); took != inventory.DefaultWindow+cloud.pageTime {
+			t.Errorf("a lookup took %s, want the time of a listing: no mark is to be waited for", took)
+		}
+		before++
 		time.Sleep(3 * time.Second)
 		if got := lookup(t, inv, node("a"), 2*time.Second); got.Status != inventory.Found || cloud.count() != before+1 {
 			t.Errorf("%s after %d listings, want found by one", got.Status, cloud.count()-before)
@@ -300,6 +311,19 @@ func TestASilentWatchIsTakenForDead(t *testing.T) {
 		time.Sleep(3 * provider.WatchMarkInterval)
 		if cloud.watched() < 2 {
 			t.Error("no new watch was begun")
+		}
+	})
+}
+
+func TestAWatchThatTellsNothingIsTakenForDead(t *testing.T) {
+	cloud := newWatchCloud("a")
+	cloud.mute = true
+	watching(t, cloud, func(t *testing.T, inv *inventory.Inventory) {
+		cloud.set(func(c *watchCloud) { c.mute = false })
+		time.Sleep(3*provider.WatchMarkInterval + 5*time.Second)
+		before := cloud.count()
+		if lookup(t, inv, node("a"), 0); cloud.count() != before {
+			t.Error("the second watch is not used")
 		}
 	})
 }
