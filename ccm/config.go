@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/labels"
 	apiserveroptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ccmconfig "k8s.io/cloud-provider/config"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
 	"k8s.io/controller-manager/pkg/leadermigration"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
@@ -37,6 +39,8 @@ type config struct {
 	cloudAPIQPS             float64
 	cloudAPIBurst           int
 	gracefulShutdownTimeout time.Duration
+	// tracing is nil if nothing is traced.
+	tracing *tracingapi.TracingConfiguration
 
 	// The secure port. Applying these options opens the port and asks the API server, so that is done by serving.go.
 	secureServing  *apiserveroptions.SecureServingOptionsWithLoopback
@@ -61,6 +65,9 @@ func (o *options) config() (*config, error) {
 		authorization:           o.Authorization,
 	}
 	var err error
+	if c.tracing, err = readTracing(o.tracingConfigFile); err != nil {
+		return nil, err
+	}
 	if c.nodeSelector, err = labels.Parse(o.nodeSelector); err != nil {
 		return nil, invalid("node-selector", o.nodeSelector, err.Error())
 	}
@@ -89,13 +96,14 @@ func (o *options) config() (*config, error) {
 }
 
 // cloudOptions returns how the cloud is called.
-func (c *config) cloudOptions(registerer prometheus.Registerer) cloud.Options {
+func (c *config) cloudOptions(registerer prometheus.Registerer, spans trace.TracerProvider) cloud.Options {
 	return cloud.Options{
-		CallTimeout: c.cloudAPITimeout,
-		MaxInFlight: c.cloudAPIMaxInFlight,
-		QPS:         c.cloudAPIQPS,
-		Burst:       c.cloudAPIBurst,
-		Registerer:  registerer,
+		TracerProvider: spans,
+		CallTimeout:    c.cloudAPITimeout,
+		MaxInFlight:    c.cloudAPIMaxInFlight,
+		QPS:            c.cloudAPIQPS,
+		Burst:          c.cloudAPIBurst,
+		Registerer:     registerer,
 	}
 }
 

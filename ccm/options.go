@@ -54,6 +54,7 @@ type options struct {
 	cloudAPIQPS             float64
 	cloudAPIBurst           int
 	gracefulShutdownTimeout time.Duration
+	tracingConfigFile       string
 }
 
 // newOptions returns the defaults.
@@ -106,6 +107,8 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 		"How many calls to the cloud are made in a second at the most, over all controllers. 0: as many as the cloud's own quota allows, which is found from its refusals.")
 	fs.IntVar(&o.cloudAPIBurst, "cloud-api-burst", o.cloudAPIBurst,
 		"How many calls to the cloud may be made at once after a pause, under --cloud-api-qps. 0: those of one second.")
+	fs.StringVar(&o.tracingConfigFile, "tracing-config-file", o.tracingConfigFile,
+		"File with a TracingConfiguration, as that of kube-apiserver, by which calls to the cloud are traced. Without samplingRatePerMillion none are.")
 	fs.DurationVar(&o.gracefulShutdownTimeout, "graceful-shutdown-timeout", o.gracefulShutdownTimeout,
 		"How long the controllers may take to finish what they are at after SIGTERM or SIGINT. If they take longer, the process ends without releasing the lease, which then has to expire.")
 }

@@ -40,10 +40,16 @@ func run(ctx context.Context, c *config) error {
 	events.StartStructuredLogging(4)
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: identity.client.CoreV1().Events("")})
 
+	spans, stopTracing, err := newTracing(ctx, c.tracing)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
+
 	registry := prometheus.NewRegistry()
 	a := &assembly{
 		config: c, identity: identity, events: events, registry: registry,
-		cloud: cloud.Decorate(plugin, c.cloudOptions(registry)),
+		cloud: cloud.Decorate(plugin, c.cloudOptions(registry, spans)),
 		lifecycle: newLifecycle(plugin, identity.builder,
 			informers.NewSharedInformerFactory(identity.client, resync(c.component.Generic.MinResyncPeriod.Duration)),
 			c.component.KubeCloudShared.AllowUntaggedCloud),

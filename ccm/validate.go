@@ -115,6 +115,9 @@ func (o *options) validateOwn() []error {
 	if o.cloudAPIBurst > 0 && o.cloudAPIQPS == 0 {
 		errs = append(errs, invalid("cloud-api-burst", o.cloudAPIBurst, "needs --cloud-api-qps"))
 	}
+	if _, err := readTracing(o.tracingConfigFile); err != nil {
+		errs = append(errs, err)
+	}
 	for _, period := range []struct {
 		flag  string
 		value time.Duration

@@ -1,0 +1,48 @@
+package ccm
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	apiserveroptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/component-base/tracing"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// flushTimeout bounds how long a process that ends waits for its last spans to be taken.
+const flushTimeout = 2 * time.Second
+
+// readTracing returns what the file of --tracing-config-file says, nil without one.
+func readTracing(file string) (*tracingapi.TracingConfiguration, error) {
+	if file == "" {
+		return nil, nil
+	}
+	configuration, err := apiserveroptions.ReadTracingConfiguration(file)
+	if err != nil {
+		return nil, invalid("tracing-config-file", file, err.Error())
+	}
+	errs := tracingapi.ValidateTracingConfiguration(configuration, nil, field.NewPath("--tracing-config-file"))
+	return configuration, errs.ToAggregate()
+}
+
+// newTracing returns where spans go, and what ends that. Without a configuration they go nowhere.
+func newTracing(ctx context.Context, configuration *tracingapi.TracingConfiguration) (tracing.TracerProvider, func(), error) {
+	provider, err := tracing.NewProvider(ctx, configuration, nil, []resource.Option{
+		resource.WithAttributes(attribute.String("service.name", programName)),
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("--tracing-config-file: %w", err)
+	}
+	return provider, func() {
+		flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+		defer cancel()
+		if err := provider.Shutdown(flushing); err != nil {
+			log.FromContext(ctx).Error(err, "The last spans were lost")
+		}
+	}, nil
+}
