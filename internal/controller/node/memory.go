@@ -21,8 +21,6 @@ const (
 	terminalDelay = time.Minute
 	// maxRetryAfter bounds how long a cloud's Retry-After is obeyed.
 	maxRetryAfter = 15 * time.Minute
-	// repeatEvent is how often a node that goes on failing for the same reason says so.
-	repeatEvent = 10 * time.Minute
 	// conflictDelay is the pause after a write that came too late; it doubles with each further one.
 	conflictDelay = 20 * time.Millisecond
 	// minFresh is how old an answer of the cloud may always be by which a node is initialised.
@@ -45,9 +43,9 @@ type remembered struct {
 	since     time.Time // when the node last gave reason to be looked at
 	failures  int
 	conflicts int
-	reason    string
-	told      time.Time
 	written   string
+	// settled is the fingerprint of a node and an observation that agreed, 0 if there is none.
+	settled fingerprint
 }
 
 func newMemory() *memory { return &memory{nodes: map[string]*remembered{}} }
@@ -114,7 +112,7 @@ func (m *memory) succeeded(node *corev1.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if known := m.nodes[node.Name]; known != nil && known.uid == node.UID {
-		*known = remembered{uid: known.uid, written: known.written}
+		*known = remembered{uid: known.uid, written: known.written, settled: known.settled}
 	}
 }
 
@@ -127,20 +125,31 @@ func (m *memory) conflicted(node *corev1.Node) (time.Duration, bool) {
 	return conflictDelay << (known.conflicts - 1), known.conflicts <= maxConflicts
 }
 
-// failed counts a failure. It returns the pause before the next try, and whether the node shall say so in an event: the first
-// time, when the reason changes, and every repeatEvent.
-func (m *memory) failed(node *corev1.Node, reason string, err error, now time.Time) (delay time.Duration, tell bool) {
+// failed counts a failure. It returns the pause before the next try.
+func (m *memory) failed(node *corev1.Node, err error, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.of(node)
 	known.conflicts = 0
-	delay = delayAfter(known.failures, err)
+	delay := delayAfter(known.failures, err)
 	known.failures++
 	known.since = now
-	if known.reason != reason || now.Sub(known.told) >= repeatEvent {
-		known.reason, known.told, tell = reason, now, true
-	}
-	return delay, tell
+	return delay
+}
+
+// settle notes that a node and what the cloud said of it agree.
+func (m *memory) settle(node *corev1.Node, agreed fingerprint) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(node).settled = agreed
+}
+
+// settled reports whether a node and what the cloud said of it are as they were when they last agreed.
+func (m *memory) settled(node *corev1.Node, current fingerprint) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.nodes[node.Name]
+	return known != nil && known.uid == node.UID && known.settled == current
 }
 
 // waited counts a pass that ended without a result and without a failure. It returns the pause before the next one, and

@@ -14,18 +14,18 @@ func TestPausesGrowToAFewMinutes(t *testing.T) {
 	memory, node, now := newMemory(), newNode(), time.Unix(0, 0)
 	want := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
 	for i, expected := range want {
-		if delay, _ := memory.failed(node, ReasonCloudError, errors.New("x"), now); delay != expected {
+		if delay := memory.failed(node, errors.New("x"), now); delay != expected {
 			t.Errorf("pause after failure %d is %s, want %s", i+1, delay, expected)
 		}
 	}
 	for range 100 {
-		memory.failed(node, ReasonCloudError, errors.New("x"), now)
+		memory.failed(node, errors.New("x"), now)
 	}
-	if delay, _ := memory.failed(node, ReasonCloudError, errors.New("x"), now); delay != maxDelay {
+	if delay := memory.failed(node, errors.New("x"), now); delay != maxDelay {
 		t.Errorf("pause after many failures is %s, want %s", delay, maxDelay)
 	}
 	memory.succeeded(node)
-	if delay, _ := memory.failed(node, ReasonCloudError, errors.New("x"), now); delay != firstDelay {
+	if delay := memory.failed(node, errors.New("x"), now); delay != firstDelay {
 		t.Errorf("pause after a success and a failure is %s, want %s", delay, firstDelay)
 	}
 }
@@ -50,35 +50,10 @@ func TestPausesHeedTheError(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if delay, _ := newMemory().failed(newNode(), ReasonCloudError, test.err, time.Unix(0, 0)); delay != test.want {
+			if delay := newMemory().failed(newNode(), test.err, time.Unix(0, 0)); delay != test.want {
 				t.Errorf("pause %s, want %s", delay, test.want)
 			}
 		})
-	}
-}
-
-func TestANodeIsToldOnceThenNowAndThen(t *testing.T) {
-	memory, node, start := newMemory(), newNode(), time.Unix(0, 0)
-	tests := []struct {
-		after  time.Duration
-		reason string
-		want   bool
-	}{
-		{0, ReasonInstanceNotFound, true},
-		{time.Second, ReasonInstanceNotFound, false},
-		{2 * time.Second, ReasonCloudError, true},
-		{3 * time.Second, ReasonInstanceNotFound, true},
-		{10 * time.Minute, ReasonInstanceNotFound, false},
-		{10*time.Minute + 3*time.Second, ReasonInstanceNotFound, true},
-	}
-	for _, test := range tests {
-		if _, tell := memory.failed(node, test.reason, errors.New("x"), start.Add(test.after)); tell != test.want {
-			t.Errorf("%s after %s: told %t, want %t", test.reason, test.after, tell, test.want)
-		}
-	}
-	memory.succeeded(node)
-	if _, tell := memory.failed(node, ReasonInstanceNotFound, errors.New("x"), start.Add(11*time.Minute)); !tell {
-		t.Error("a failure after a success is not told")
 	}
 }
 
@@ -95,7 +70,7 @@ func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
 	check("at once", start, minFresh)
 	check("after a while in the queue", start.Add(20*time.Second), 20*time.Second)
 	check("after very long in the queue", start.Add(time.Hour), maxFresh)
-	memory.failed(node, ReasonCloudError, errors.New("x"), start.Add(30*time.Second))
+	memory.failed(node, errors.New("x"), start.Add(30*time.Second))
 	check("after a failure", start.Add(33*time.Second), 3*time.Second)
 	memory.waited(node, start.Add(40*time.Second))
 	check("after it was left alone", start.Add(44*time.Second), 4*time.Second)
@@ -107,15 +82,15 @@ func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
 func TestAnotherNodeOfTheSameNameStartsAfresh(t *testing.T) {
 	memory, node := newMemory(), newNode()
 	for range 5 {
-		memory.failed(node, ReasonCloudError, errors.New("x"), time.Unix(0, 0))
+		memory.failed(node, errors.New("x"), time.Unix(0, 0))
 	}
 	memory.wrote(node, "100")
 	recreated := newNode(func(n *corev1.Node) { n.UID, n.ResourceVersion = "uid-1", "50" })
 	if memory.stale(recreated) {
 		t.Error("a new node is taken for an old copy")
 	}
-	if delay, tell := memory.failed(recreated, ReasonCloudError, errors.New("x"), time.Unix(0, 0)); delay != firstDelay || !tell {
-		t.Errorf("pause %s, told %t; want those of a first failure", delay, tell)
+	if delay := memory.failed(recreated, errors.New("x"), time.Unix(0, 0)); delay != firstDelay {
+		t.Errorf("pause %s, want that after a first failure", delay)
 	}
 }
 
@@ -155,7 +130,7 @@ func TestConflictsAreRetriedSoonAndNotForEver(t *testing.T) {
 	if _, worthIt := memory.conflicted(node); worthIt {
 		t.Errorf("conflict %d does not count as a failure", maxConflicts+1)
 	}
-	memory.failed(node, ReasonWriteFailed, errors.New("x"), time.Unix(0, 0))
+	memory.failed(node, errors.New("x"), time.Unix(0, 0))
 	if _, worthIt := memory.conflicted(node); !worthIt {
 		t.Error("a first conflict after a failure counts as one")
 	}

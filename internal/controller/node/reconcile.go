@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/events"
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/ownership"
 )
@@ -25,7 +26,9 @@ type reconciler struct {
 	rules     ownership.Rules
 	evidence  *ownership.Evidence
 	memory    *memory
-	metrics   *metrics
+	// told holds back what a node was told a short while ago.
+	told    events.Limiter
+	metrics *metrics
 	// known is how old an answer may be by which an initialised node is held to what the cloud said.
 	known time.Duration
 	// led is when this process began to lead. What a standby heard before may be older than what the last leader wrote.
@@ -35,8 +38,8 @@ type reconciler struct {
 // Reconcile makes one pass over the node of a name. It only returns an error that has to do with neither the node nor the
 // cloud; all others are told to the node, and retried, by settle.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	node := &corev1.Node{}
-	if err := r.reader.Get(ctx, request.NamespacedName, node); apierrors.IsNotFound(err) {
+	node := &corev1.Node{} // shares what it holds with the cache: it is only read
+	if err := r.reader.Get(ctx, request.NamespacedName, node, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		r.memory.forget(request.Name)
 		return reconcile.Result{}, nil
 	} else if err != nil {
@@ -124,8 +127,17 @@ func (r *reconciler) planRefresh(node *corev1.Node, judgement ownership.Judgemen
 	return planFor(node, want), want, true, err
 }
 
-// differs reports whether a pass over an initialised node would have anything to do.
+// differs reports whether a pass over an initialised node would have anything to do. Where neither the node nor the cloud has
+// changed since they agreed, that is known without a plan.
 func (r *reconciler) differs(node *corev1.Node, observation inventory.Observation) bool {
+	current := fingerprintOf(node, observation)
+	if r.memory.settled(node, current) {
+		return false
+	}
 	planned, _, ours, err := r.planRefresh(node, r.judge(node), observation)
-	return ours && (len(planned.actions) > 0 || err != nil)
+	agree := len(planned.actions) == 0 && err == nil
+	if ours && agree { // of a node in doubt nothing is noted: it may yet turn out to be ours
+		r.memory.settle(node, current)
+	}
+	return ours && !agree
 }

@@ -108,19 +108,23 @@ func (r *reconciler) repeat(ctx context.Context, node *corev1.Node) reconcile.Re
 	return retry(r.tell(ctx, node, &writeError{err: errAlwaysTooLate}))
 }
 
-// tell counts, logs and remembers a failure, and tells it to the node unless it was told a short while ago. It returns the
-// pause before the next try.
+// tell counts and remembers a failure. It is logged and told to the node unless that was told the same a short while ago: a
+// cloud that is down fails for all nodes, again and again. It returns the pause before the next try.
 func (r *reconciler) tell(ctx context.Context, node *corev1.Node, err error) time.Duration {
 	if ctx.Err() != nil {
 		return firstDelay // we are being stopped, which is nobody's failure
 	}
 	reason, _ := reasonOf(err)
-	delay, tell := r.memory.failed(node, reason, err, time.Now())
+	now := time.Now()
+	delay := r.memory.failed(node, err, now)
 	r.metrics.failures.WithLabelValues(reason).Inc()
-	if tell {
+	log := logf.FromContext(ctx).WithValues("reason", reason, "retryAfter", delay)
+	if r.told.Allow(node.UID, reason, now) {
 		r.recorder.Event(node, corev1.EventTypeWarning, reason, messageOf(node, err))
+		log.Error(err, "Could not bring the node in line with the cloud")
+	} else {
+		log.V(1).Info("Could not bring the node in line with the cloud again", "error", err.Error())
 	}
-	logf.FromContext(ctx).Error(err, "Could not bring the node in line with the cloud", "reason", reason, "retryAfter", delay)
 	return delay
 }
 

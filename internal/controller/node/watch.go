@@ -81,8 +81,8 @@ func matters(before, after *corev1.Node) bool {
 	}
 	if ownership.Uninitialized(after) {
 		// What identifies the instance is the plugin's business until the node is initialised.
-		return !maps.Equal(before.Annotations, after.Annotations) || before.Status.NodeInfo != after.Status.NodeInfo ||
-			!equality.Semantic.DeepEqual(before.Spec, after.Spec)
+		return !maps.Equal(before.Annotations, after.Annotations) || !equality.Semantic.DeepEqual(&before.Spec, &after.Spec) ||
+			!equality.Semantic.DeepEqual(&before.Status.NodeInfo, &after.Status.NodeInfo)
 	}
 	for _, key := range []string{
 		cloudproviderapi.AnnotationAlphaProvidedIPAddr, ownership.AnnotationIgnore, annotationCloudLabels,

@@ -16,7 +16,9 @@ func TestHeartbeatsDoNotMatter(t *testing.T) {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.NewTime(time.Unix(100, 0))}}
 		n.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}}
 		n.Status.Allocatable = corev1.ResourceList{}
+		n.Status.NodeInfo.Swap = &corev1.NodeSwapStatus{} // a pointer of its own in every version of a node
 	}
+	withSwap := func(n *corev1.Node) { n.Status.NodeInfo.Swap = &corev1.NodeSwapStatus{} }
 	tests := []struct {
 		name        string
 		change      edit
@@ -50,11 +52,11 @@ func TestHeartbeatsDoNotMatter(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := matters(newNode(), newNode(test.change)); got != test.initialised {
+			if got := matters(newNode(withSwap), newNode(withSwap, test.change)); got != test.initialised {
 				t.Errorf("matters to an initialised node: %t, want %t", got, test.initialised)
 			}
 			waiting := withTaints(cloudTaint)
-			if got := matters(newNode(waiting), newNode(waiting, test.change)); got != test.waitingToBe {
+			if got := matters(newNode(waiting, withSwap), newNode(waiting, withSwap, test.change)); got != test.waitingToBe {
 				t.Errorf("matters to a node that waits: %t, want %t", got, test.waitingToBe)
 			}
 		})

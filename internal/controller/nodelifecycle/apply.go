@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-ccm/mooring/internal/events"
 )
 
 const (
@@ -56,6 +58,8 @@ type result struct {
 type writer struct {
 	client   client.Client
 	recorder record.EventRecorder
+	// told holds back what a node was told a short while ago.
+	told     *events.Limiter
 	settings Settings
 	journal  string
 	workers  int
@@ -126,7 +130,9 @@ func (w writer) carryOut(ctx context.Context, action action, deadline time.Time)
 // have become ready.
 func (w writer) delete(ctx context.Context, action action) error {
 	node := action.node
-	w.recorder.Event(object(node), corev1.EventTypeNormal, ReasonDeleting, deletingMessage(node, action.cause))
+	if w.told.Allow(node.uid, ReasonDeleting, time.Now()) {
+		w.recorder.Event(object(node), corev1.EventTypeNormal, ReasonDeleting, deletingMessage(node, action.cause))
+	}
 	return w.client.Delete(ctx, object(node), client.Preconditions{UID: &node.uid, ResourceVersion: &node.resourceVersion})
 }
 
@@ -167,11 +173,15 @@ func (w writer) tell(done result) {
 	switch {
 	case errors.Is(done.err, context.Canceled): // we are being stopped, which is nobody's failure
 	case done.action.kind == deleteNode && done.err != nil:
-		w.recorder.Event(object(node), corev1.EventTypeWarning, ReasonDeletingFailed,
-			short(fmt.Sprintf("Could not delete node %s: %v", node.name, done.err)))
+		if w.told.Allow(node.uid, ReasonDeletingFailed, time.Now()) {
+			w.recorder.Event(object(node), corev1.EventTypeWarning, ReasonDeletingFailed,
+				short(fmt.Sprintf("Could not delete node %s: %v", node.name, done.err)))
+		}
 	case done.action.kind == markHeld && done.outcome == written:
-		w.recorder.Event(object(node), corev1.EventTypeWarning, ReasonHeld,
-			short(string(done.action.reason)+": "+heldMessage(node, done.action.reason, w.settings, w.journal)))
+		if w.told.Allow(node.uid, ReasonHeld+" "+string(done.action.reason), time.Now()) {
+			w.recorder.Event(object(node), corev1.EventTypeWarning, ReasonHeld,
+				short(string(done.action.reason)+": "+heldMessage(node, done.action.reason, w.settings, w.journal)))
+		}
 	}
 }
 

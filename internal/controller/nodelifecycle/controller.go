@@ -8,12 +8,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/events"
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/ownership"
 )
@@ -83,11 +83,12 @@ func New(options Options) (*Controller, error) {
 		return nil, err
 	}
 	passer := &passer{
-		reader: options.Client, journal: options.Journal, settings: options.Settings, metrics: newMetrics(options.Registerer),
+		reader: options.Client, attention: newAttention(options.Ownership), journal: options.Journal, settings: options.Settings,
+		metrics:  newMetrics(options.Registerer),
 		proofs:   newProofs(options.Ownership, options.Inventory),
 		observer: observer{inventory: options.Inventory, settings: options.Settings, maxAge: options.Period},
 		writer: writer{
-			client: options.Client, recorder: options.Recorder, settings: options.Settings,
+			client: options.Client, recorder: options.Recorder, told: &events.Limiter{}, settings: options.Settings,
 			journal: options.Journal.String(), workers: options.Workers,
 		},
 		guard: guard{blind: true}, memory: newMemory(), troubles: map[string]bool{},
@@ -153,6 +154,9 @@ func (c *Controller) Start(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
+	if err := c.passer.attention.watch(ctx, c.cache); err != nil {
+		return err
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -167,12 +171,7 @@ func (c *Controller) Start(ctx context.Context) error {
 }
 
 // Warmup fills the cache of nodes before this process leads.
-func (c *Controller) Warmup(ctx context.Context) error {
-	if _, err := c.cache.GetInformer(ctx, &corev1.Node{}); err != nil {
-		return fmt.Errorf("watching nodes: %w", err)
-	}
-	return nil
-}
+func (c *Controller) Warmup(ctx context.Context) error { return c.passer.attention.watch(ctx, c.cache) }
 
 // NeedLeaderElection says that Start runs on the leader only.
 func (c *Controller) NeedLeaderElection() bool { return true }

@@ -130,9 +130,26 @@ func factsOf(node *corev1.Node, standing standing) facts {
 		return taint.Key == taintClusterAutoscaler || taint.Key == taintKarpenter || taint.Key == taintKarpenterBeta
 	})
 	confirmed := node.Annotations[AnnotationConfirmDeletion]
-	word, err := strconv.ParseBool(confirmed)
-	f.acknowledged = confirmed != "" && types.UID(confirmed) == node.UID || err == nil && word
+	if confirmed != "" {
+		word, err := strconv.ParseBool(confirmed)
+		f.acknowledged = types.UID(confirmed) == node.UID || err == nil && word
+	}
 	return f
+}
+
+// needsLook reports whether a pass could do anything about a node, whatever the cloud says. A node that is ready needs nothing but
+// to be rid of what was put on it while it was not.
+func needsLook(node *corev1.Node) bool {
+	ready := false
+	for i := range node.Status.Conditions {
+		switch condition := &node.Status.Conditions[i]; condition.Type {
+		case corev1.NodeReady:
+			ready = condition.Status == corev1.ConditionTrue
+		case ConditionInstanceGone:
+			return true
+		}
+	}
+	return !ready || slices.ContainsFunc(node.Spec.Taints, isShutdownTaint)
 }
 
 // shutdownTaint is the reference's: see cloudproviderapi.TaintNodeShutdown.

@@ -13,13 +13,14 @@ import (
 
 // passer makes passes, one after the other.
 type passer struct {
-	reader   client.Reader
-	proofs   *proofs
-	observer observer
-	writer   writer
-	journal  *Journal
-	settings Settings
-	metrics  *metrics
+	reader    client.Reader
+	attention *attention
+	proofs    *proofs
+	observer  observer
+	writer    writer
+	journal   *Journal
+	settings  Settings
+	metrics   *metrics
 
 	guard  guard
 	memory *memory
@@ -27,9 +28,14 @@ type passer struct {
 	troubles map[string]bool
 }
 
-// pass looks at all nodes once. What goes wrong is logged, and tried again by the next pass.
+// pass looks at all nodes once, if there can be anything to do about any of them. What goes wrong is logged, and tried again by
+// the next pass.
 func (p *passer) pass(ctx context.Context) {
 	began := time.Now()
+	if looks := p.attention.take(); !looks && p.atRest() {
+		p.metrics.passed(time.Since(began))
+		return
+	}
 	p.recall(ctx, began)
 	all, err := p.list(ctx)
 	if err != nil {
@@ -53,6 +59,12 @@ func (p *passer) pass(ctx context.Context) {
 	p.metrics.passed(time.Since(began))
 }
 
+// atRest reports whether nothing is left of earlier passes that the time or another pass has to change: denials that end when a
+// node is ready, deletions that count against the limit, a journal that could not be read.
+func (p *passer) atRest() bool {
+	return len(p.guard.denials) == 0 && len(p.guard.spent) == 0 && (!p.guard.blind || p.settings.Limit.Off())
+}
+
 // act decides and carries out what was decided.
 func (p *passer) act(ctx context.Context, all []*corev1.Node, said answers) plan {
 	now := time.Now()
@@ -67,6 +79,7 @@ func (p *passer) list(ctx context.Context) ([]*corev1.Node, error) {
 	err := p.reader.List(ctx, &list, client.UnsafeDisableDeepCopy)
 	p.trouble(ctx, "Could not list the nodes", err)
 	if err != nil {
+		p.attention.remind()
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	nodes, current := make([]*corev1.Node, len(list.Items)), make(map[types.UID]bool, len(list.Items))

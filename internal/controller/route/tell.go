@@ -3,10 +3,12 @@ package route
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/mooring-ccm/mooring/internal/events"
 )
 
 // The reasons of the events on a Node; all are warnings.
@@ -23,9 +25,10 @@ const (
 	ReasonPodCIDROutsideClusterCIDRs = string(outsideClusterCIDRs)
 )
 
-// teller writes events on nodes: every failure, and everything else once for as long as it holds.
+// teller writes events on nodes: failures once in a while, and everything else once for as long as it holds.
 type teller struct {
 	recorder record.EventRecorder
+	failures events.Limiter
 
 	mu   sync.Mutex
 	said map[saying]bool
@@ -42,7 +45,7 @@ func newTeller(recorder record.EventRecorder) *teller {
 
 // failed tells a node that its route could not be made. A route that could not be deleted is no node's concern any more.
 func (t *teller) failed(action action, err error) {
-	if action.want != nil {
+	if action.want != nil && t.failures.Allow(action.want.uid, ReasonFailedToCreateRoute, time.Now()) {
 		t.warn(*action.want, ReasonFailedToCreateRoute, fmt.Sprintf("Could not make the route to %s: %v", action.want.cidr, err))
 	}
 }
@@ -63,6 +66,6 @@ func (t *teller) tell(notices []notice) {
 }
 
 func (t *teller) warn(w want, reason, message string) {
-	t.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(w.node), UID: types.UID(w.uid)},
+	t.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(w.node), UID: w.uid},
 		corev1.EventTypeWarning, reason, message)
 }

@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -71,7 +72,19 @@ func (w *watcher) routable(node *corev1.Node) bool {
 // matters reports whether a change of a node can change what there is to do. Heartbeats do not, and they are nearly all of the
 // changes; neither do our own writes of the condition.
 func (w *watcher) matters(before, after *corev1.Node) bool {
+	if sameForRoutes(before, after) {
+		return false
+	}
 	was, is := w.routable(before), w.routable(after)
 	return was != is || is && (before.UID != after.UID || before.Spec.ProviderID != after.Spec.ProviderID ||
 		!slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs) || !slices.Equal(before.Status.Addresses, after.Status.Addresses))
+}
+
+// sameForRoutes reports whether two versions of a node have all in common that could matter. It costs a heartbeat little.
+func sameForRoutes(before, after *corev1.Node) bool {
+	return before.UID == after.UID && before.Spec.ProviderID == after.Spec.ProviderID &&
+		slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs) && slices.Equal(before.Status.Addresses, after.Status.Addresses) &&
+		ownership.Uninitialized(before) == ownership.Uninitialized(after) &&
+		before.Annotations[ownership.AnnotationIgnore] == after.Annotations[ownership.AnnotationIgnore] &&
+		maps.Equal(before.Labels, after.Labels) // a selector may ask for any
 }

@@ -1,0 +1,132 @@
+package nodelifecycle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+// attention knows from the watch of nodes whether there is any that a pass could do something about. In a healthy cluster there
+// is none, and passes over thousands of nodes are over before they begin.
+type attention struct {
+	rules ownership.Rules
+	// beginning is held while the watch begins, during which nodes may already be seen.
+	beginning sync.Mutex
+
+	mu sync.Mutex
+	// nodes has an entry for every node, by its name.
+	nodes map[string]seen
+	// needed counts those that need a look. changed says that the nodes are others, or need a look no more, since the last pass.
+	needed  int
+	changed bool
+	// synced reports whether the watch has delivered the nodes that were there when it began. Nil before it began.
+	synced func() bool
+}
+
+// seen is what attention knows of a node.
+type seen struct {
+	uid   types.UID
+	needs bool
+}
+
+func newAttention(rules ownership.Rules) *attention {
+	return &attention{rules: rules, nodes: map[string]seen{}}
+}
+
+// watch begins to watch the nodes, unless it has begun. The first call waits until the cache is filled, if it is started.
+func (a *attention) watch(ctx context.Context, nodes cache.Cache) error {
+	informer, err := nodes.GetInformer(ctx, &corev1.Node{})
+	if err != nil {
+		return fmt.Errorf("watching nodes: %w", err)
+	}
+	a.beginning.Lock()
+	defer a.beginning.Unlock()
+	if a.begun() {
+		return nil
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { a.see(object) },
+		UpdateFunc: func(_, object any) { a.see(object) },
+		DeleteFunc: func(object any) { a.miss(object) },
+	})
+	if err != nil {
+		return fmt.Errorf("watching nodes: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.synced = registration.HasSynced
+	return nil
+}
+
+func (a *attention) begun() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.synced != nil
+}
+
+// see takes notice of a node as it is now.
+func (a *attention) see(object any) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return
+	}
+	is := seen{node.UID, needsLook(node) && a.rules.Judge(node, nil).Verdict != ownership.Foreign}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was, known := a.nodes[node.Name]
+	if known && was == is {
+		return
+	}
+	a.count(was, is)
+	a.nodes[node.Name] = is
+}
+
+// miss takes notice of the end of a node, whose last version the watch may not have seen.
+func (a *attention) miss(object any) {
+	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count(a.nodes[node.Name], seen{})
+	delete(a.nodes, node.Name)
+}
+
+// count keeps the number of nodes that need a look. The lock is held.
+func (a *attention) count(was, is seen) {
+	if was.needs {
+		a.needed--
+	}
+	if is.needs {
+		a.needed++
+	}
+	a.changed = true
+}
+
+// take reports whether a pass has to look at the nodes: one of them needs it, or was seen to need it no more, or came or went,
+// since the last call. What happens from now on is for the next call.
+func (a *attention) take() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changed := a.changed
+	a.changed = false
+	return changed || a.needed > 0 || a.synced == nil || !a.synced()
+}
+
+// remind makes the next pass look at the nodes, because this one could not.
+func (a *attention) remind() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.changed = true
+}
