@@ -130,7 +130,8 @@ func (d *decorated) Capabilities() provider.Capabilities {
 	}
 	if list := capabilities.ListLoadBalancers; list != nil {
 		capabilities.ListLoadBalancers = func(ctx context.Context, clusterName string) ([]provider.LoadBalancer, error) {
-			return read(ctx, d.calls, subject{operation: "ListLoadBalancers", group: loadBalancerCalls}, func(ctx context.Context) ([]provider.LoadBalancer, error) {
+			about := subject{operation: "ListLoadBalancers", group: loadBalancerCalls}
+			return read(ctx, d.calls, about, func(ctx context.Context) ([]provider.LoadBalancer, error) {
 				return list(ctx, clusterName)
 			})
 		}
