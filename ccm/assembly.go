@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	runtimeconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -159,13 +158,9 @@ func (a *assembly) managerOptions(ctx context.Context) (manager.Options, error) 
 	logger := log.FromContext(ctx)
 	settings := a.config.component.Generic.LeaderElection
 	options := manager.Options{
-		Scheme: scheme,
-		Logger: withoutFalseAlarm(logger),
-		Cache: cache.Options{
-			// Nobody reads managedFields, and they are a large part of a Node in memory.
-			DefaultTransform: cache.TransformStripManagedFields(),
-			SyncPeriod:       ptr.To(resync(a.config.component.Generic.MinResyncPeriod.Duration)),
-		},
+		Scheme:                  scheme,
+		Logger:                  withoutFalseAlarm(logger),
+		Cache:                   cacheOptions(),
 		BaseContext:             func() context.Context { return log.IntoContext(context.Background(), logger) },
 		GracefulShutdownTimeout: ptr.To(a.config.gracefulShutdownTimeout),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},

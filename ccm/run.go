@@ -10,8 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/informers"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
@@ -35,10 +34,8 @@ func run(ctx context.Context, c *config) error {
 	if err := checkGrants(ctx, identity, c); err != nil {
 		return orderly(ctx, err)
 	}
-	events := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)))
+	events := newBroadcaster(ctx, identity.client.CoreV1().Events(""))
 	defer events.Shutdown()
-	events.StartStructuredLogging(4)
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: identity.client.CoreV1().Events("")})
 
 	spans, stopTracing, err := newTracing(ctx, c.tracing)
 	if err != nil {
@@ -49,10 +46,8 @@ func run(ctx context.Context, c *config) error {
 	registry := prometheus.NewRegistry()
 	a := &assembly{
 		config: c, identity: identity, events: events, registry: registry,
-		cloud: cloud.Decorate(plugin, c.cloudOptions(registry, spans)),
-		lifecycle: newLifecycle(plugin, identity.builder,
-			informers.NewSharedInformerFactory(identity.client, resync(c.component.Generic.MinResyncPeriod.Duration)),
-			c.component.KubeCloudShared.AllowUntaggedCloud),
+		cloud:     cloud.Decorate(plugin, c.cloudOptions(registry, spans)),
+		lifecycle: newLifecycle(plugin, identity.builder, pluginInformers(identity, c), c.component.KubeCloudShared.AllowUntaggedCloud),
 	}
 	if err := a.assemble(ctx); err != nil {
 		return orderly(ctx, err)
@@ -103,9 +98,12 @@ func versions() (program, libraries string) {
 	return info.Main.Path + "@" + info.Main.Version, libraries
 }
 
-// resync spreads the resyncs of informers over one to two periods, as the reference does.
-func resync(period time.Duration) time.Duration {
-	return time.Duration(float64(period) * (1 + rand.Float64()))
+// pluginInformers returns the informers for a plugin that is a cloudprovider.InformerUser. They watch nothing that the plugin has
+// not asked for, and hand out objects as they are, but for managedFields. Resyncs are spread over one to two periods, as in the
+// reference.
+func pluginInformers(identity identities, c *config) informers.SharedInformerFactory {
+	resync := time.Duration(float64(c.component.Generic.MinResyncPeriod.Duration) * (1 + rand.Float64()))
+	return informers.NewSharedInformerFactoryWithOptions(identity.client, resync, informers.WithTransform(cache.TransformStripManagedFields()))
 }
 
 // start serves the secure port and runs the manager. The port is served to the end: an operator may want to see why a

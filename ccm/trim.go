@@ -1,0 +1,41 @@
+package ccm
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// cacheOptions say what the manager's cache holds: what somebody watches or reads, without what nobody reads of it. Nothing is
+// watched before that.
+//
+// Whatever is left out here must not be lost on the server: writes are patches that name what they change, never updates of a
+// cached object.
+func cacheOptions() cache.Options {
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: trimNode}},
+		// A resync hands every object out again that has not changed. The controllers compare with the cloud on their own, by what
+		// they have observed.
+		SyncPeriod: ptr.To(time.Duration(0)),
+	}
+}
+
+// trimNode leaves out of a Node what neither controllers nor plugins are concerned with: the larger part of it, which grows with
+// what runs on the node. Annotations and labels stay, all of them, because patches test what is there.
+func trimNode(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil // the last word about an object that the watch has lost sight of
+	}
+	node.ManagedFields = nil
+	node.Status.Images = nil
+	node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil
+	node.Status.Config = nil
+	node.Status.RuntimeHandlers = nil
+	node.Status.Features, node.Status.DeclaredFeatures = nil, nil
+	return node, nil
+}
