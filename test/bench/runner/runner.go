@@ -42,7 +42,8 @@ type Options struct {
 	Save func(figures.Report) error
 }
 
-// Run takes each variant through each stage, and returns what was measured.
+// Run takes each variant through each stage, and returns what was measured. A stage that fails does not keep the others from
+// being run; the error names all that failed.
 func Run(ctx context.Context, options Options) (figures.Report, error) {
 	report := figures.Report{Began: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), Setup: setup(options)}
 	wanted := map[string]bool{}
@@ -50,21 +51,22 @@ func Run(ctx context.Context, options Options) (figures.Report, error) {
 		wanted[name] = true
 	}
 	began := time.Now()
+	var errs []error
 	for _, stage := range scenario.Stages() {
 		for _, variant := range options.Variants {
 			for _, selected := range scenario.Select([]scenario.Stage{stage}, wanted, variant.Name) {
 				if err := runStage(ctx, options, selected, variant, &report); err != nil {
-					return report, fmt.Errorf("stage %s, %s: %w", stage.Name, variant.Title, err)
+					errs = append(errs, fmt.Errorf("stage %s, %s: %w", stage.Name, variant.Title, err))
 				}
 			}
 			report.Seconds = time.Since(began).Seconds()
-			if err := options.Save(report); err != nil {
-				return report, err
+			sortResults(&report)
+			if err := options.Save(report); err != nil || ctx.Err() != nil {
+				return report, errors.Join(append(errs, err)...)
 			}
 		}
 	}
-	sortResults(&report)
-	return report, options.Save(report)
+	return report, errors.Join(errs...)
 }
 
 func setup(options Options) figures.Setup {
@@ -171,11 +173,11 @@ func runScenario(ctx context.Context, a *arena.Arena, one scenario.Scenario, opt
 	err = one.Act(limited, a, options.Size, &said)
 	meter.Lap()
 	complete := err == nil
-	if err != nil && !errors.Is(err, errLimit) {
+	if !complete && !reached(limited) {
 		return figures.Result{}, err
 	}
 	if one.Trail != nil && complete {
-		if err := one.Trail(limited, a); err != nil && !errors.Is(err, errLimit) {
+		if err := one.Trail(limited, a); err != nil && !reached(limited) {
 			return figures.Result{}, err
 		}
 	}
@@ -183,6 +185,9 @@ func runScenario(ctx context.Context, a *arena.Arena, one scenario.Scenario, opt
 	result.Complete, result.LeaseSeconds = complete, said.LeaseSeconds
 	return result, err
 }
+
+// reached reports whether a scenario was given up because of its limit.
+func reached(limited context.Context) bool { return errors.Is(context.Cause(limited), errLimit) }
 
 // summary is one line about a result.
 func summary(one scenario.Scenario, result figures.Result) string {

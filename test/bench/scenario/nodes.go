@@ -26,7 +26,7 @@ func joinMany() Stage {
 		Name: "join-many", Instances: nodes, Replicas: 1,
 		Scenarios: []Scenario{
 			{
-				Name: "join-5000", Title: "5,000 nodes join", Counts: "nodes", Limit: 5 * time.Minute, Act: joining(nodes),
+				Name: "join-5000", Title: "5,000 nodes join", Counts: "nodes", Limit: 3 * time.Minute, Act: joining(nodes),
 			},
 			{
 				Name: "steady-5000", Title: "5,000 nodes, nothing happens for 5 minutes", Needs: "join-5000",

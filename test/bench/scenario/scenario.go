@@ -46,7 +46,7 @@ type Scenario struct {
 
 // Stages returns all stages with their scenarios, in their order.
 func Stages() []Stage {
-	return []Stage{join(), joinMany(), routes(), cluster(), quota(), failover()}
+	return []Stage{join(), cluster(), routes(), quota(), failover(), joinMany()}
 }
 
 // takesPart reports whether a variant takes part in a scenario.
