@@ -133,12 +133,12 @@ func (a *assembly) admissionOf(name string) *admission {
 	return a.lifecycle.controllers
 }
 
-// newInventory returns the one place that asks the cloud about instances. It may use half of the calls in flight, so that load
-// balancers and routes do not wait for a thousand new nodes.
+// newInventory returns the one place that asks the cloud about instances. How many of its calls are under way beside those of
+// load balancers and routes is for the door to the cloud to say, by their priorities.
 func (a *assembly) newInventory(ctx context.Context) (*inventory.Inventory, error) {
 	instances := inventory.New(inventory.Options{
 		Cloud:       a.cloud,
-		MaxInFlight: max(1, a.config.cloudAPIMaxInFlight/2),
+		MaxInFlight: a.config.cloudAPIMaxInFlight,
 		Elected:     a.manager.Elected(),
 		Registerer:  a.registry,
 		Logger:      log.FromContext(ctx).WithName("inventory"),

@@ -18,8 +18,8 @@ func otherDefaults() map[string]struct{ reference, reason string } {
 		"kube-api-qps": {"20", "A client that throttles itself cannot know how busy the API server is: it delays a mass join of nodes on " +
 			"an idle server, and helps nobody on a busy one. API Priority and Fairness does, per flow, at the server. A positive value " +
 			"switches the client's throttling on again, with --kube-api-burst"},
-		"concurrent-node-syncs": {"1", "One worker initialises new nodes one after the other. Here they share one snapshot of the cloud, so " +
-			"that more workers cost the cloud nothing"},
+		"concurrent-node-syncs": {"1", "One worker initialises new nodes one after the other. Here they share one snapshot of the cloud " +
+			"or, where it has to be asked node by node, the bound of --cloud-api-max-in-flight, so that more workers cost the cloud nothing"},
 		"concurrent-service-syncs": {"1", "How many changes of load balancers a cloud bears at once is a property of the cloud: some lose one when " +
 			"two come together. 0 means what the provider declares as LoadBalancerWrites, which is one for a provider that declares nothing. Only " +
 			"calls that change load balancers count"},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-base/version/verflag"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/node"
 )
 
 // The gates of logging and metrics are part of --feature-gates, as in the reference. They live in the gate of the process,
@@ -32,8 +33,6 @@ const (
 
 	// defaultQPS switches the client's own throttling off.
 	defaultQPS = -1
-	// defaultNodeWorkers is how many nodes are worked on at once.
-	defaultNodeWorkers = 10
 	// defaultGracefulShutdownTimeout leaves time to exit within the 30 s that a kubelet grants a Pod.
 	defaultGracefulShutdownTimeout = 20 * time.Second
 
@@ -64,7 +63,7 @@ func newOptions(controllers registry) (*options, error) {
 		return nil, fmt.Errorf("the reference's default options: %w", err)
 	}
 	reference.Generic.ClientConnection.QPS = defaultQPS
-	reference.NodeController.ConcurrentNodeSyncs = defaultNodeWorkers
+	reference.NodeController.ConcurrentNodeSyncs = node.DefaultWorkers
 	reference.ServiceController.ConcurrentServiceSyncs = 0 // what the provider declares
 	return &options{
 		CloudControllerManagerOptions: reference,

@@ -52,8 +52,9 @@ type Options struct {
 const (
 	// DefaultStatusUpdateFrequency is the reference's --node-status-update-frequency.
 	DefaultStatusUpdateFrequency = 5 * time.Minute
-	// DefaultWorkers is enough for the API server to be what a mass join waits for.
-	DefaultWorkers = 16
+	// DefaultWorkers is enough for the API server, or a cloud that is asked node by node, to be what a mass join waits for: as
+	// many as calls to the cloud may be under way. Workers that have nothing to do cost nothing.
+	DefaultWorkers = 64
 )
 
 // Controller initialises and refreshes nodes. It is a controller-runtime Runnable that needs leader election and warms up
