@@ -32,6 +32,7 @@ type Cluster struct {
 	endpoint  string // host:port of kube-apiserver
 	admin     *rest.Config
 	applier   applier
+	audit     auditTrail
 
 	mu                sync.Mutex
 	etcd              *process

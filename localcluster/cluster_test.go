@@ -271,7 +271,12 @@ func testAudit(t *testing.T, cluster *localcluster.Cluster) {
 	}
 	client := kubernetes.NewForConfigOrDie(config)
 	const writes = 20
-	for range writes {
+	for done := range writes {
+		if done == writes/2 { // what comes after it is read as well, and what was before it once
+			if _, err := cluster.AuditEvents(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "s-"}}
 		if _, err := client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

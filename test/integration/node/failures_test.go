@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // failing is a failure that a node is told, and how it ends.
@@ -31,14 +32,14 @@ func TestFailuresAreToldToTheNodeAndEnd(t *testing.T) {
 		"no instance": {
 			node: named("absent"), reason: "InstanceNotFound", says: []string{`"absent"`, "mooring.dev/ignore", "--node-selector"},
 			cloud: func(t *testing.T) (cloudprovider.Interface, func()) {
-				simulated, provider := simulated(t, service.Options{Seed: service.DefaultSeed(3)})
+				simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
 				return provider, func() { simulated.Create(t, instanceNamed("absent")) }
 			},
 		},
 		"no instance at all": {
 			node: named("alone"), reason: "InstanceNotFound", says: []string{"listed no instances at all"},
 			cloud: func(t *testing.T) (cloudprovider.Interface, func()) {
-				simulated, provider := simulated(t, service.Options{Seed: service.DefaultSeed(0)})
+				simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(0)})
 				return provider, func() { simulated.Create(t, instanceNamed("alone")) }
 			},
 		},
@@ -46,7 +47,7 @@ func TestFailuresAreToldToTheNodeAndEnd(t *testing.T) {
 			node:   nodeagent.Options{Name: "node-001", NodeIPs: ips("10.9.9.9", "fd00::9")},
 			reason: "NodeIPMismatch", says: []string{"10.9.9.9,fd00::9", "InternalIP 10.0.0.2", "ExternalIP 100.64.0.2", "--node-ip"},
 			cloud: func(t *testing.T) (cloudprovider.Interface, func()) {
-				simulated, provider := simulated(t, service.Options{Seed: service.DefaultSeed(1)})
+				simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
 				return provider, func() {
 					simulated.Change(t, "node-001", func(spec *api.InstanceSpec) {
 						spec.Addresses = append(spec.Addresses, api.Address{Type: api.AddressInternalIP, Address: "10.9.9.9"},
@@ -116,7 +117,7 @@ func (f failing) run(t *testing.T) {
 		}
 	}
 	eventually(t, "the failure is counted again", func(context.Context) error {
-		if got := m.metric(t, "mooring_node_failures_total", "reason", f.reason); got < 2 {
+		if got := m.Metric(t, "mooring_node_failures_total", "reason", f.reason); got < 2 {
 			return fmt.Errorf("it is counted %v times", got)
 		}
 		return nil
@@ -124,7 +125,7 @@ func (f failing) run(t *testing.T) {
 	if done := writes(t, m)[name]; len(done) > 0 {
 		t.Errorf("the node was written: %v", done)
 	}
-	if got := m.metric(t, "mooring_node_uninitialized"); got != 1 {
+	if got := m.Metric(t, "mooring_node_uninitialized"); got != 1 {
 		t.Errorf("mooring_node_uninitialized is %v, want 1", got)
 	}
 	if events := eventsOf(t, name); len(events) != 1 {

@@ -14,6 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/ownership"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 func seconds(n float64) metav1.Duration {
@@ -44,7 +45,7 @@ func TestFaultsOfTheCloud(t *testing.T) {
 			t.Parallel()
 			pool := strings.ReplaceAll(name, " ", "-")
 			old, late := pool+"-node-005", pool+"-late"
-			simulated, provider := simulated(t, service.Options{Seed: seedOf(pool, 5), Knobs: api.Knobs{PageSize: 2}})
+			simulated, provider := harness.Simulate(t, service.Options{Seed: seedOf(pool, 5), Knobs: api.Knobs{PageSize: 2}})
 			m := start(t, options{
 				Cloud: provider, Pool: pool, Refresh: 300 * time.Millisecond, Calls: cloud.Options{CallTimeout: 500 * time.Millisecond},
 			})
@@ -57,9 +58,9 @@ func TestFaultsOfTheCloud(t *testing.T) {
 			simulated.Create(t, instanceNamed(late)) // no listing from before the fault knows it
 			join(t, inPool(pool, named(late)))
 			waitForEvent(t, late, "Warning "+test.reason)
-			listings := m.metric(t, "mooring_inventory_listings_total")
+			listings := m.Metric(t, "mooring_inventory_listings_total")
 			eventually(t, "the refresh meets the fault, too", func(context.Context) error {
-				if now := m.metric(t, "mooring_inventory_listings_total"); now < listings+1 {
+				if now := m.Metric(t, "mooring_inventory_listings_total"); now < listings+1 {
 					return fmt.Errorf("%v listings since", now-listings)
 				}
 				return nil
@@ -98,7 +99,7 @@ func touchUntilInitialized(t *testing.T, name string) {
 }
 
 func TestBadCredentialsAreNamed(t *testing.T) {
-	simulated, provider := simulated(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
 	must(t, simulated.Service.AddFault(api.Fault{Operation: api.AnyOperation, Mode: api.FaultStatus, Status: 401, Count: 1}))
 	start(t, options{Cloud: provider})
 	join(t, named("node-001"))
@@ -125,7 +126,7 @@ func TestKnobsOfTheCloud(t *testing.T) {
 			t.Parallel()
 			pool := strings.ReplaceAll(name, " ", "-")
 			old, late := pool+"-node-001", pool+"-late"
-			simulated, provider := simulated(t, service.Options{Seed: seedOf(pool, 5)})
+			simulated, provider := harness.Simulate(t, service.Options{Seed: seedOf(pool, 5)})
 			must(t, simulated.Service.SetKnobs(knobs))
 			start(t, options{Cloud: provider, Pool: pool})
 			simulated.Create(t, instanceNamed(late)) // a machine that comes up and joins at once

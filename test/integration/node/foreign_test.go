@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // declaring is a plain plugin that declares its schemes.
@@ -50,9 +51,9 @@ func TestForeignNodesAreLeftAlone(t *testing.T) {
 	for name := range foreign { // now as nodes that somebody else has initialised, with labels that would be brought in line
 		change(t, name, func(n *corev1.Node) { n.Spec.Taints = nil })
 	}
-	passes := m.metric(t, "mooring_node_refresh_duration_seconds")
+	passes := m.Metric(t, "mooring_node_refresh_duration_seconds")
 	eventually(t, "three refreshes pass", func(context.Context) error {
-		if done := m.metric(t, "mooring_node_refresh_duration_seconds") - passes; done < 3 {
+		if done := m.Metric(t, "mooring_node_refresh_duration_seconds") - passes; done < 3 {
 			return fmt.Errorf("%v have", done)
 		}
 		return nil
@@ -63,7 +64,7 @@ func TestForeignNodesAreLeftAlone(t *testing.T) {
 			t.Errorf("%s: writes %v, %d calls of the cloud, events %q; want none", name, done, asked, events)
 		}
 	}
-	if got := m.metric(t, "mooring_node_uninitialized"); got != 0 {
+	if got := m.Metric(t, "mooring_node_uninitialized"); got != 0 {
 		t.Errorf("mooring_node_uninitialized is %v, want 0", got)
 	}
 }
@@ -84,7 +85,7 @@ func createIgnored(t *testing.T, o nodeagent.Options) {
 // Two managers with different providers share a cluster. Each initialises and refreshes its own nodes, and never writes to
 // the other's.
 func TestTwoManagersShareACluster(t *testing.T) {
-	simulated, ours := simulated(t, service.Options{Seed: service.DefaultSeed(3)})
+	simulated, ours := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
 	theirs := newPlain("other", func(_ context.Context, n *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 		if !strings.HasPrefix(n.Spec.ProviderID, "other://") {
 			return nil, cloudprovider.InstanceNotFound
@@ -116,7 +117,7 @@ func TestTwoManagersShareACluster(t *testing.T) {
 	waitFor(t, "other-1", "is back in its zone", hasLabel(corev1.LabelTopologyZone, "other-1a"))
 	for _, m := range []struct {
 		who     string
-		manager *manager
+		manager *harness.Manager
 		foreign []string
 	}{
 		{"the simulated cloud's manager", mine, []string{"other-1", "node-003"}},

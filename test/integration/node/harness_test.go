@@ -4,29 +4,15 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
-	"os"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/testr"
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/node"
@@ -34,20 +20,13 @@ import (
 	"github.com/mooring-ccm/mooring/internal/ownership"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
-	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
-const (
-	// deadline bounds every wait; nothing here takes more than a few seconds.
-	deadline = time.Minute
-	// never is a refresh interval that no test lives to see.
-	never = 24 * time.Hour
-	// account is the ServiceAccount that the shipped rights are bound to.
-	account = "cloud-controller-manager"
-)
+// never is a refresh interval that no test lives to see.
+const never = 24 * time.Hour
 
 // options say how a manager under test is made. Only Cloud is required.
 type options struct {
@@ -55,77 +34,23 @@ type options struct {
 	Refresh   time.Duration   // zero: never
 	Rules     ownership.Rules // the provider's name and schemes are filled in
 	Pool      string          // not empty: only nodes of this pool are the manager's, see inPool
-	Account   string          // empty: the one that the shipped rights are bound to
+	Account   string          // empty: harness.Account
 	Transport func(http.RoundTripper) http.RoundTripper
 	Calls     cloud.Options
 	Workers   int
 	Inventory *inventory.Inventory // nil: one that has not asked the cloud anything yet
 }
 
-// manager is a cloud controller manager that runs nothing but the node controller.
-type manager struct {
-	registry *prometheus.Registry
-	user     string
-	since    int // how many requests the API server had answered when it started
-	stop     func()
-}
-
 // start runs the node controller until the test ends, with the rights that ship and nothing else.
-func start(t *testing.T, o options) *manager {
+func start(t *testing.T, o options) *harness.Manager {
 	t.Helper()
-	if o.Account == "" {
-		o.Account = account
-	}
-	before, err := cluster.AuditEvents()
-	must(t, err)
-	m := &manager{registry: prometheus.NewRegistry(), user: "system:serviceaccount:kube-system:" + o.Account, since: len(before)}
-	config := configOf(t, o.Account)
-	if o.Transport != nil {
-		config.Wrap(o.Transport)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	running := m.assemble(t, ctx, config, o)
-	ended := make(chan error, 1)
-	go func() { ended <- running.Start(ctx) }()
-	m.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the manager ended with %v", err)
-		}
+	return harness.Start(t, harness.Options{
+		Cluster: cluster, Account: o.Account, Transport: o.Transport, Component: node.Name, Build: o.build,
 	})
-	t.Cleanup(m.stop)
-	return m
 }
 
-// accounts are the client configurations of ServiceAccounts. Tests that run side by side share them.
-var accounts = struct {
-	sync.Mutex
-	configs map[string]*rest.Config
-}{configs: map[string]*rest.Config{}}
-
-// configOf returns a client configuration with the rights of a ServiceAccount in kube-system. It does not throttle.
-func configOf(t *testing.T, account string) *rest.Config {
-	t.Helper()
-	accounts.Lock()
-	defer accounts.Unlock()
-	if accounts.configs[account] == nil {
-		kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", account)
-		must(t, err)
-		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-		must(t, err)
-		config.QPS = -1
-		accounts.configs[account] = config
-	}
-	return rest.CopyConfig(accounts.configs[account])
-}
-
-func (m *manager) assemble(t *testing.T, ctx context.Context, config *rest.Config, o options) ctrl.Manager {
-	t.Helper()
-	log := testLogger(t)
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme.Scheme, Logger: log, Metrics: metricsserver.Options{BindAddress: "0"},
-	})
-	must(t, err)
+// build makes the controller.
+func (o options) build(parts harness.Parts) (manager.Runnable, error) {
 	decorated := cloud.Decorate(o.Cloud, o.Calls)
 	if o.Pool != "" {
 		o.Rules.Selector = labels.SelectorFromSet(labels.Set{"pool": o.Pool})
@@ -136,96 +61,12 @@ func (m *manager) assemble(t *testing.T, ctx context.Context, config *rest.Confi
 		o.Refresh = never
 	}
 	if o.Inventory == nil {
-		o.Inventory = inventory.New(inventory.Options{Cloud: decorated, Registerer: m.registry})
+		o.Inventory = inventory.New(inventory.Options{Cloud: decorated, Registerer: parts.Registry})
 	}
-	controller, err := node.New(node.Options{
-		Client: mgr.GetClient(), Cache: mgr.GetCache(), Recorder: recorder(t, ctx, config),
-		Inventory: o.Inventory,
-		Ownership: o.Rules, StatusUpdateFrequency: o.Refresh, Workers: o.Workers, Registerer: m.registry, Logger: log,
+	return node.New(node.Options{
+		Client: parts.GetClient(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: o.Inventory,
+		Ownership: o.Rules, StatusUpdateFrequency: o.Refresh, Workers: o.Workers, Registerer: parts.Registry, Logger: parts.Logger,
 	})
-	must(t, err)
-	must(t, mgr.Add(controller))
-	return mgr
-}
-
-// recorder writes events with the rights of the manager.
-func recorder(t *testing.T, ctx context.Context, config *rest.Config) record.EventRecorder {
-	t.Helper()
-	clients, err := kubernetes.NewForConfig(config)
-	must(t, err)
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clients.CoreV1().Events("")})
-	t.Cleanup(broadcaster.Shutdown)
-	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: node.Name})
-}
-
-// testLogger logs to the test's output with MOORING_TEST_LOGS=1, and nowhere without.
-func testLogger(t *testing.T) logr.Logger {
-	if os.Getenv("MOORING_TEST_LOGS") == "" {
-		return logr.Discard()
-	}
-	return testr.NewWithOptions(t, testr.Options{Verbosity: 1})
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// metric returns the sum of a metric over all labels that match; of a histogram, the number of observations.
-func (m *manager) metric(t testing.TB, name string, labels ...string) float64 {
-	t.Helper()
-	return sumOf(t, m.registry, name, labels...)
-}
-
-func sumOf(t testing.TB, gatherer prometheus.Gatherer, name string, labels ...string) float64 {
-	t.Helper()
-	families, err := gatherer.Gather()
-	must(t, err)
-	total := 0.0
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, metric := range family.Metric {
-			has := map[string]string{}
-			for _, label := range metric.Label {
-				has[label.GetName()] = label.GetValue()
-			}
-			if matchesAll(has, labels) {
-				total += metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + float64(metric.GetHistogram().GetSampleCount())
-			}
-		}
-	}
-	return total
-}
-
-func matchesAll(has map[string]string, keysAndValues []string) bool {
-	for pair := range slices.Chunk(keysAndValues, 2) {
-		if has[pair[0]] != pair[1] {
-			return false
-		}
-	}
-	return true
-}
-
-// simulated starts the simulated cloud and returns it with the provider that speaks to it.
-func simulated(t *testing.T, o service.Options) (*simtest.Cloud, *sim.Cloud) {
-	t.Helper()
-	running := simtest.Start(t, o)
-	file, err := os.Open(running.ConfigFile)
-	must(t, err)
-	defer file.Close()
-	config, err := sim.ReadConfig(file)
-	must(t, err)
-	provider, err := sim.New(config)
-	must(t, err)
-	stop := make(chan struct{})
-	provider.Initialize(nil, stop)
-	t.Cleanup(func() { close(stop) })
-	return running, provider
 }
 
 // join registers nodes as kubelets with an external cloud provider do, and deletes them when the test ends.
@@ -243,7 +84,7 @@ func join(t *testing.T, joining ...nodeagent.Options) {
 }
 
 func deleteNodes(t *testing.T, joined []nodeagent.Options) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), deadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(16)

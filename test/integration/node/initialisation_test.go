@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // shown is what a node shows of its instance.
@@ -43,7 +44,7 @@ func TestNodesAreInitialisedFromTheSimulatedCloud(t *testing.T) {
 		{Type: api.AddressInternalIP, Address: "10.0.0.6"}, {Type: api.AddressInternalIP, Address: "10.1.0.6"},
 		{Type: api.AddressInternalIP, Address: "fd00::6"}, {Type: api.AddressExternalIP, Address: "2001:db8::6"},
 	}
-	_, provider := simulated(t, service.Options{Seed: seed})
+	_, provider := harness.Simulate(t, service.Options{Seed: seed})
 	m := start(t, options{Cloud: provider})
 	theirs := corev1.Taint{Key: "example.com/gpu", Effect: corev1.TaintEffectNoSchedule}
 	join(t,
@@ -99,11 +100,11 @@ func TestNodesAreInitialisedFromTheSimulatedCloud(t *testing.T) {
 	for _, histogram := range []string{
 		"node_controller_cloud_provider_taint_removal_delay_seconds", "node_controller_initial_node_sync_delay_seconds",
 	} {
-		if got := m.metric(t, histogram); got != float64(len(tests)) {
+		if got := m.Metric(t, histogram); got != float64(len(tests)) {
 			t.Errorf("%s has %v observations, want one for each node", histogram, got)
 		}
 	}
-	if got := m.metric(t, "mooring_node_uninitialized"); got != 0 {
+	if got := m.Metric(t, "mooring_node_uninitialized"); got != 0 {
 		t.Errorf("mooring_node_uninitialized is %v, want 0", got)
 	}
 }
@@ -136,7 +137,7 @@ func TestLegacyPluginsInitialiseNodes(t *testing.T) {
 			}
 			change(t, name, label(corev1.LabelTopologyZone, "wrong", corev1.LabelFailureDomainBetaZone, "wrong"))
 			waitFor(t, name, "is back in its zone", hasLabel(corev1.LabelTopologyZone, "old-1a"))
-			if failed := m.metric(t, "mooring_node_failures_total"); failed != 0 {
+			if failed := m.Metric(t, "mooring_node_failures_total"); failed != 0 {
 				t.Errorf("%v failures", failed)
 			}
 		})
@@ -179,7 +180,7 @@ func TestPlainPluginsInitialiseNodes(t *testing.T) {
 func TestAPluginWithoutInstancesIsNoFailure(t *testing.T) {
 	m := start(t, options{Cloud: &plugin{name: "balancers-only"}})
 	join(t, named("untouched"))
-	m.stop() // and it ends without an error
+	m.Stop() // and it ends without an error
 	if n := get(t, "untouched"); !ownership.Uninitialized(n) || len(writes(t, m)["untouched"]) > 0 {
 		t.Error("the node was written")
 	}
@@ -200,7 +201,7 @@ func TestNilMetadataLeavesANodeAloneAndSilent(t *testing.T) {
 	join(t, named("shy-1"))
 	waitInitialized(t, "shy-1") // it is asked for again, and the second answer is one
 	waitForEvent(t, "shy-1", "Normal Synced")
-	if events := eventsOf(t, "shy-1"); len(events) != 1 || m.metric(t, "mooring_node_failures_total") != 0 {
-		t.Errorf("events %q and %v failures, want none but the success", events, m.metric(t, "mooring_node_failures_total"))
+	if events := eventsOf(t, "shy-1"); len(events) != 1 || m.Metric(t, "mooring_node_failures_total") != 0 {
+		t.Errorf("events %q and %v failures, want none but the success", events, m.Metric(t, "mooring_node_failures_total"))
 	}
 }

@@ -2,20 +2,13 @@
 package node_test
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"testing"
-	"time"
 
-	"github.com/go-logr/logr"
-	"go.uber.org/goleak"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // The control plane is shared: the tests run one after the other, each with nodes and a manager of its own.
@@ -24,50 +17,14 @@ var (
 	admin   *kubernetes.Clientset
 )
 
-func TestMain(m *testing.M) {
-	logf.SetLogger(logr.Discard()) // each manager has a logger of its test; this is for what is logged outside of all
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+// What every test of this package uses of the harness goes by its short names here.
+var (
+	must       = harness.Must
+	eventually = harness.Eventually
+)
 
-// run starts the control plane, runs the tests and leaves nothing behind, except the control plane's files if a test failed.
-func run(m *testing.M) (code int, err error) {
-	ctx := context.Background()
-	binaries, err := localcluster.Build(ctx, localcluster.BuildOptions{
-		Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr,
-	})
-	if err != nil {
-		return 1, err
-	}
-	dir, err := os.MkdirTemp("", "mooring-node-test-")
-	if err != nil {
-		return 1, err
-	}
-	cluster, err = localcluster.Start(ctx, localcluster.Options{Binaries: binaries, Dir: dir, Audit: auditv1.LevelMetadata})
-	if err != nil {
-		return 1, err
-	}
-	if err := cluster.Apply(ctx, deploy.RBAC); err != nil {
-		return 1, err
-	}
-	if admin, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
-		return 1, err
-	}
-	code = m.Run()
-	stopping, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	if err := cluster.Stop(stopping); err != nil {
-		return 1, err
-	}
-	if code != 0 {
-		return code, fmt.Errorf("logs and data of the control plane are kept in %s", dir)
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		return 1, err
-	}
-	return 0, goleak.Find()
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m, "node", func(started *localcluster.Cluster, administrator *kubernetes.Clientset) {
+		cluster, admin = started, administrator
+	}))
 }

@@ -7,37 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/mooring-ccm/mooring/internal/controller/node"
 	"github.com/mooring-ccm/mooring/internal/ownership"
-	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
-
-// eventually polls until problem returns none, and fails with the last one when that does not happen.
-func eventually(t testing.TB, what string, problem func(ctx context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := problem(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
-		case <-tick.C:
-		}
-	}
-}
 
 func get(t testing.TB, name string) *corev1.Node {
 	t.Helper()
@@ -129,37 +107,12 @@ func waitForEvent(t testing.TB, name, beginning string) string {
 	return found
 }
 
-// write is one write to a node.
-type write struct {
-	node, what string
-}
-
-// writesInOrder returns what a manager wrote to nodes, "patch status 200", in the order of the answers.
-func writesInOrder(t testing.TB, m *manager) []write {
-	t.Helper()
-	events, err := cluster.AuditEvents()
-	must(t, err)
-	var done []write
-	for _, event := range events[m.since:] {
-		if event.Stage != auditv1.StageResponseComplete || !localcluster.IsWrite(event) || event.User.Username != m.user ||
-			event.ObjectRef == nil || event.ObjectRef.Resource != "nodes" {
-			continue
-		}
-		what := event.Verb
-		if event.ObjectRef.Subresource != "" {
-			what += " " + event.ObjectRef.Subresource
-		}
-		done = append(done, write{event.ObjectRef.Name, fmt.Sprintf("%s %d", what, event.ResponseStatus.Code)})
-	}
-	return done
-}
-
-// writes is writesInOrder by node.
-func writes(t testing.TB, m *manager) map[string][]string {
+// writes returns what a manager wrote to each node, "patch status 200", in the order of the answers.
+func writes(t testing.TB, m *harness.Manager) map[string][]string {
 	t.Helper()
 	byNode := map[string][]string{}
-	for _, done := range writesInOrder(t, m) {
-		byNode[done.node] = append(byNode[done.node], done.what)
+	for _, done := range m.Writes(t, "nodes") {
+		byNode[done.Name] = append(byNode[done.Name], done.What)
 	}
 	return byNode
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 const often = 200 * time.Millisecond
@@ -27,7 +28,7 @@ const often = 200 * time.Millisecond
 func TestChangesOfTheCloudReachTheNode(t *testing.T) {
 	seed := service.DefaultSeed(2)
 	seed.Instances[0].Labels = map[string]string{"rack": "7", "example.com/tier": "gold"}
-	simulated, provider := simulated(t, service.Options{Seed: seed})
+	simulated, provider := harness.Simulate(t, service.Options{Seed: seed})
 	m := start(t, options{Cloud: provider, Refresh: often})
 	join(t, named("node-001"), named("node-002"))
 	waitInitialized(t, "node-001")
@@ -76,7 +77,7 @@ func waitToShow(t *testing.T, name string, want shown) {
 
 // Who changes a label that the cloud decides about gets it back at once, without a call of the cloud.
 func TestTheCloudsLabelsAreHeld(t *testing.T) {
-	simulated, provider := simulated(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
 	start(t, options{Cloud: provider})
 	join(t, named("node-001"))
 	waitInitialized(t, "node-001")
@@ -103,7 +104,7 @@ func TestStableLabelsFollowBetaLabels(t *testing.T) {
 // A cluster at rest: nodes send heartbeats, and nothing is written. The cloud is asked for one listing a refresh.
 func TestHeartbeatsCostNothing(t *testing.T) {
 	const nodes, pageSize = 20, 7
-	simulated, provider := simulated(t, service.Options{Seed: service.DefaultSeed(nodes), Knobs: api.Knobs{PageSize: pageSize}})
+	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(nodes), Knobs: api.Knobs{PageSize: pageSize}})
 	m := start(t, options{Cloud: provider, Refresh: time.Second})
 	var joining []nodeagent.Options
 	for i := 1; i <= nodes; i++ {
@@ -114,7 +115,7 @@ func TestHeartbeatsCostNothing(t *testing.T) {
 	join(t, joining...)
 	waitAllInitialized(t, nodes)
 	beat(t, joining)
-	refreshes := func() float64 { return m.metric(t, "mooring_node_refresh_duration_seconds") }
+	refreshes := func() float64 { return m.Metric(t, "mooring_node_refresh_duration_seconds") }
 	passed := func(n float64) {
 		eventually(t, "refreshes pass", func(context.Context) error {
 			if done := refreshes(); done < n {
@@ -144,7 +145,7 @@ func TestHeartbeatsCostNothing(t *testing.T) {
 
 // reconciles returns how many passes over nodes there were in this process.
 func reconciles(t *testing.T) float64 {
-	return sumOf(t, ctrlmetrics.Registry, "controller_runtime_reconcile_total", "controller", "cloud-node-controller")
+	return harness.Sum(t, ctrlmetrics.Registry, "controller_runtime_reconcile_total", "controller", "cloud-node-controller")
 }
 
 // beat lets nodes send heartbeats until the test ends.
@@ -226,7 +227,7 @@ func (g *gate) RoundTrip(request *http.Request) (*http.Response, error) {
 // With one worker and all nodes to be rewritten, a new node is next.
 func TestANewNodePassesTheRefresh(t *testing.T) {
 	const old = 30
-	simulated, provider := simulated(t, service.Options{Seed: service.DefaultSeed(old + 1)})
+	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(old + 1)})
 	var joining []nodeagent.Options
 	for i := 1; i <= old; i++ {
 		joining = append(joining, named(service.DefaultInstance(i).Name))
@@ -234,12 +235,12 @@ func TestANewNodePassesTheRefresh(t *testing.T) {
 	join(t, joining...)
 	first := start(t, options{Cloud: provider})
 	waitAllInitialized(t, old)
-	first.stop()
+	first.Stop()
 	for _, o := range joining {
 		simulated.Change(t, o.Name, func(spec *api.InstanceSpec) { spec.MachineType = service.TypeLarge })
 	}
 	depth := func() float64 {
-		return sumOf(t, ctrlmetrics.Registry, "workqueue_depth", "controller", "cloud-node-controller", "priority", "100")
+		return harness.Sum(t, ctrlmetrics.Registry, "workqueue_depth", "controller", "cloud-node-controller", "priority", "100")
 	}
 	held := &gate{opened: make(chan struct{}), held: make(chan string, 1)}
 	m := start(t, options{Cloud: provider, Workers: 1, Refresh: never, Transport: func(next http.RoundTripper) http.RoundTripper {
@@ -258,8 +259,8 @@ func TestANewNodePassesTheRefresh(t *testing.T) {
 	})
 	close(held.opened)
 	waitInitialized(t, newcomer.Name)
-	done := writesInOrder(t, m)
-	place := slices.Index(done, write{newcomer.Name, "patch 200"})
+	done := m.Writes(t, "nodes")
+	place := slices.Index(done, harness.Write{Name: newcomer.Name, What: "patch 200"})
 	if want := 2; place != want { // after the node that was in the worker's hands, and the new node's own addresses
 		t.Errorf("the new node's initialisation is write %d of %v, want %d", place, done, want)
 	}

@@ -12,12 +12,13 @@ import (
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // A standby listened to the cloud before the last leader wrote down a change. When it leads, its old answer must not take
 // the change back.
 func TestANewLeaderKeepsWhatTheOldOneWrote(t *testing.T) {
-	simulated, provider := simulated(t, service.Options{Seed: service.DefaultSeed(2)})
+	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
 	first := start(t, options{Cloud: provider, Refresh: often})
 	join(t, named("node-001"))
 	waitInitialized(t, "node-001")
@@ -27,14 +28,14 @@ func TestANewLeaderKeepsWhatTheOldOneWrote(t *testing.T) {
 	}
 	simulated.Change(t, "node-001", func(spec *api.InstanceSpec) { spec.MachineType = service.TypeLarge })
 	waitFor(t, "node-001", "is large", hasLabel(corev1.LabelInstanceTypeStable, service.TypeLarge))
-	first.stop()
+	first.Stop()
 
 	// The new leader's first listing takes its time, and meanwhile something makes it look at the node.
 	must(t, simulated.Service.SetKnobs(api.Knobs{Latency: metav1.Duration{Duration: 2 * time.Second}}))
 	second := start(t, options{Cloud: provider, Inventory: warm})
 	change(t, "node-001", label(corev1.LabelTopologyZone, "wrong"))
 	eventually(t, "the second leader has compared all nodes", func(context.Context) error {
-		if second.metric(t, "mooring_node_refresh_duration_seconds") == 0 {
+		if second.Metric(t, "mooring_node_refresh_duration_seconds") == 0 {
 			return errors.New("it has not")
 		}
 		return nil

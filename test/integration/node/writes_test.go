@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 func instanceOf(n *corev1.Node) *cloudprovider.InstanceMetadata {
@@ -54,7 +55,7 @@ func TestAFailedAddressWriteKeepsTheTaint(t *testing.T) {
 	if !ownership.Uninitialized(n) || n.Spec.ProviderID != "" || n.Labels[corev1.LabelTopologyZone] != "" {
 		t.Errorf("the node was written although its addresses could not be: %v", showing(n))
 	}
-	if got := m.metric(t, "mooring_node_failures_total", "reason", "WriteFailed"); got < 1 {
+	if got := m.Metric(t, "mooring_node_failures_total", "reason", "WriteFailed"); got < 1 {
 		t.Errorf("%v failures are counted", got)
 	}
 
@@ -83,7 +84,7 @@ func bind(t *testing.T, role *rbacv1.ClusterRole, account string) {
 	}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), deadline)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
 		defer cancel()
 		if err := bindings.Delete(ctx, role.Name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
@@ -117,7 +118,7 @@ spec: {policyName: keep-taint, validationActions: [Deny]}
 func TestARefusalByAdmissionIsToldToTheNode(t *testing.T) {
 	must(t, cluster.Apply(t.Context(), []byte(policy)))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), deadline)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
 		defer cancel()
 		policies := admin.AdmissionregistrationV1()
 		if err := policies.ValidatingAdmissionPolicyBindings().Delete(ctx, "keep-taint", metav1.DeleteOptions{}); err != nil {
@@ -297,8 +298,8 @@ func TestANodeThatIsDeletedInFlightIsNoFailure(t *testing.T) {
 		}
 		return nil
 	})
-	m.stop()
-	if events, failed := eventsOf(t, name), m.metric(t, "mooring_node_failures_total"); len(events) > 0 || failed > 0 {
+	m.Stop()
+	if events, failed := eventsOf(t, name), m.Metric(t, "mooring_node_failures_total"); len(events) > 0 || failed > 0 {
 		t.Errorf("events %q and %v failures, want none", events, failed)
 	}
 }
@@ -307,7 +308,7 @@ func TestANodeThatIsDeletedInFlightIsNoFailure(t *testing.T) {
 // last one because every later one would have to read its part of the audit log.
 func TestAMassJoinCostsPagesNotNodes(t *testing.T) {
 	const nodes, pageSize = 1000, 250
-	simulated, provider := simulated(t, service.Options{Seed: service.DefaultSeed(nodes), Knobs: api.Knobs{PageSize: pageSize}})
+	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(nodes), Knobs: api.Knobs{PageSize: pageSize}})
 	var joining []nodeagent.Options
 	for i := 1; i <= nodes; i++ {
 		joining = append(joining, named(service.DefaultInstance(i).Name))
@@ -319,7 +320,7 @@ func TestAMassJoinCostsPagesNotNodes(t *testing.T) {
 
 	counts := simulated.Service.Counts()
 	pages := counts.Received(api.OpListInstances)
-	listings := m.metric(t, "mooring_inventory_listings_total")
+	listings := m.Metric(t, "mooring_inventory_listings_total")
 	t.Logf("%d nodes: %v listings, %d pages", nodes, listings, pages)
 	if pages != int64(listings)*nodes/pageSize {
 		t.Errorf("%d pages in %v listings of %d instances", pages, listings, nodes)

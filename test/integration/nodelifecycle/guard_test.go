@@ -15,19 +15,19 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 const forever = 1 << 30
 
 // Every instance exists, and runs. Whatever the cloud says of that, no node goes.
 func TestFaultsOfTheCloudDeleteNothing(t *testing.T) {
-	running, provider := simulated(t, service.Options{Seed: service.DefaultSeed(6), Knobs: api.Knobs{PageSize: 2}})
+	running, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(6), Knobs: api.Knobs{PageSize: 2}})
 	notReady := join(t, corev1.ConditionUnknown, 1, 4)
 	all := append(join(t, corev1.ConditionTrue, 5, 6), notReady...)
 	m := start(t, options{Cloud: provider, Calls: cloud.Options{CallTimeout: 300 * time.Millisecond}})
@@ -98,7 +98,7 @@ func faults() map[string]api.Fault {
 
 // A list of another account is complete and well-formed, and knows none of our nodes.
 func TestTheListOfAnotherAccountDeletesNothing(t *testing.T) {
-	_, provider := simulated(t, service.Options{Seed: service.DefaultSeed(3)})
+	_, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
 	lost := join(t, corev1.ConditionUnknown, 101, 103)
 	ready := join(t, corev1.ConditionTrue, 104, 109)
 	m := start(t, options{Cloud: provider, Settings: func(s *nodelifecycle.Settings) { s.Limit = nodelifecycle.Limit{Percent: 100} }})
@@ -115,13 +115,11 @@ func TestTheListOfAnotherAccountDeletesNothing(t *testing.T) {
 }
 
 // deletions returns when the API server deleted nodes for a manager, in the order of its answers.
-func (m *manager) deletions(t *testing.T) (at []time.Time) {
+func (m manager) deletions(t *testing.T) (at []time.Time) {
 	t.Helper()
-	events, err := cluster.AuditEvents()
-	must(t, err)
-	for _, event := range events[m.earlier:] {
-		if event.Stage == auditv1.StageResponseComplete && event.Verb == "delete" && event.User.Username == m.user &&
-			event.ObjectRef != nil && event.ObjectRef.Resource == "nodes" && event.ResponseStatus.Code == http.StatusOK {
+	for _, event := range m.Requests(t) {
+		if event.Verb == "delete" && event.ObjectRef != nil && event.ObjectRef.Resource == "nodes" &&
+			event.ResponseStatus.Code == http.StatusOK {
 			at = append(at, event.StageTimestamp.Time)
 		}
 	}
@@ -186,7 +184,7 @@ func TestTheLimitHoldsNodesAndLetsThemGo(t *testing.T) {
 		t.Errorf("%v are left, want one that was found again, and the witness", got)
 	}
 	for cause, want := range map[string]float64{"gone": 6, "announced": 3, "acknowledged": 1} {
-		if got := m.metric(t, "mooring_node_lifecycle_deletions_total", "cause", cause); got != want {
+		if got := m.Metric(t, "mooring_node_lifecycle_deletions_total", "cause", cause); got != want {
 			t.Errorf("%v deletions for the cause %s, want %v", got, cause, want)
 		}
 	}
@@ -240,7 +238,7 @@ func TestTheLimitHoldsOverCrashes(t *testing.T) {
 				return nil
 			})
 			crashing.crashed.Store(true)
-			first.stop()
+			first.Stop()
 
 			second := resume(t, options{Cloud: plugin, Settings: limited(limit, test.window)})
 			survivors := present(t, lost...)
@@ -291,18 +289,18 @@ func TestAThousandNodes(t *testing.T) {
 	for i := range seed.Instances {
 		seed.Instances[i].Power = api.PowerOff
 	}
-	running, provider := simulated(t, service.Options{Seed: seed, Knobs: api.Knobs{PageSize: 500 / pages}})
+	running, provider := harness.Simulate(t, service.Options{Seed: seed, Knobs: api.Knobs{PageSize: 500 / pages}})
 	off := join(t, corev1.ConditionUnknown, 1, 500)
 	lost := join(t, corev1.ConditionUnknown, 501, 1000)
 	m := start(t, options{Cloud: provider, Settings: func(s *nodelifecycle.Settings) { s.Limit = nodelifecycle.Limit{Percent: 100} }})
 	waitGone(t, lost...)
 	eventually(t, "all nodes whose instances are off are tainted", func(context.Context) error {
-		if got := m.metric(t, "mooring_node_lifecycle_taints_total"); got != 500 {
+		if got := m.Metric(t, "mooring_node_lifecycle_taints_total"); got != 500 {
 			return fmt.Errorf("%v are", got)
 		}
 		return nil
 	})
-	m.stop()
+	m.Stop()
 	counts := running.Service.Counts()
 	if got, most := counts.Received(), int64(pages*(m.passes(t)+1)); got > most || got != counts.Received(api.OpListInstances) {
 		t.Errorf("%d calls to the cloud (%v) in %d passes, want the %d pages of one listing in each", got, counts.Operations, m.passes(t), pages)

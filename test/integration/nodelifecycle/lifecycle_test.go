@@ -16,6 +16,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 func withID(scheme string) edit {
@@ -23,7 +24,7 @@ func withID(scheme string) edit {
 }
 
 func TestNodesFollowTheirInstances(t *testing.T) {
-	running, provider := simulated(t, service.Options{Seed: service.DefaultSeed(6)})
+	running, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(6)})
 	names := join(t, corev1.ConditionTrue, 1, 6, tainted("example.com/gpu", ""))
 	lost, off, silent, alsoLost := names[0], names[1], names[2], names[3]
 	running.Delete(t, lost)
@@ -63,7 +64,7 @@ func TestNodesFollowTheirInstances(t *testing.T) {
 		"mooring_node_lifecycle_deletions_total": 2, "mooring_node_lifecycle_taints_total": 4, "mooring_node_lifecycle_held_nodes": 0,
 		"mooring_node_lifecycle_deletions_in_window": 2, "mooring_node_lifecycle_deletion_limit": 3, "mooring_node_lifecycle_write_failures_total": 0,
 	} {
-		if got := m.metric(t, metric); got != want {
+		if got := m.Metric(t, metric); got != want {
 			t.Errorf("%s is %v, want %v", metric, got, want)
 		}
 	}
@@ -81,7 +82,7 @@ func only(writes map[string][]string, names []string) map[string][]string {
 }
 
 func TestNothingIsAskedWhileAllNodesAreReady(t *testing.T) {
-	running, provider := simulated(t, service.Options{Seed: service.DefaultSeed(5)})
+	running, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(5)})
 	names := join(t, corev1.ConditionTrue, 1, 5)
 	create(t, corev1.ConditionUnknown, []string{"stranger"}, withID("aws"))
 	create(t, corev1.ConditionUnknown, []string{"of-no-cloud"})
@@ -113,9 +114,9 @@ func TestPlainPluginsAreAskedOncePerNodeAndPeriod(t *testing.T) {
 			waitGone(t, "lost")
 			waitTainted(t, "off", true)
 			m.waitPasses(t, 5)
-			m.stop()
+			m.Stop()
 
-			passes := int(m.metric(t, "mooring_node_lifecycle_questions_total")) / 3 // at least three nodes are asked for in each
+			passes := int(m.Metric(t, "mooring_node_lifecycle_questions_total")) / 3 // at least three nodes are asked for in each
 			counts := plugin.counts()
 			for _, name := range notReady {
 				for _, method := range []string{"exists", "shutdown"} {
@@ -159,7 +160,7 @@ func TestAPluginThatKnowsNoInstanceIsNotBelieved(t *testing.T) {
 }
 
 func TestNodesWithoutProviderID(t *testing.T) {
-	running, provider := simulated(t, service.Options{Seed: service.DefaultSeed(3)})
+	running, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
 	join(t, corev1.ConditionTrue, 1, 1)
 	running.Change(t, nodeName(2), func(spec *api.InstanceSpec) { spec.Power = api.PowerOff })
 	create(t, corev1.ConditionUnknown, []string{"never-was", nodeName(2)}, uninitialized)
@@ -250,7 +251,7 @@ func TestOnlyTheNodeThatWasJudgedIsDeleted(t *testing.T) {
 			if failed := strings.Join(eventsOf(t, "lost"), "\n"); strings.Contains(failed, "DeletingNodeFailed") {
 				t.Errorf("a change under our hands is told as a failure:\n%s", failed)
 			}
-			if got := m.metric(t, "mooring_node_lifecycle_deletions_in_window"); got != 0 {
+			if got := m.Metric(t, "mooring_node_lifecycle_deletions_in_window"); got != 0 {
 				t.Errorf("%v deletions count against the limit, want none: nothing was deleted", got)
 			}
 		})
@@ -258,7 +259,7 @@ func TestOnlyTheNodeThatWasJudgedIsDeleted(t *testing.T) {
 }
 
 func TestTwoManagersLeaveEachOthersNodesAlone(t *testing.T) {
-	running, provider := simulated(t, service.Options{Seed: service.DefaultSeed(3)})
+	running, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
 	rack := newPlugin("rack", map[string]string{"r1": runs, "r2": isOff})
 	clouds := join(t, corev1.ConditionTrue, 1, 3)
 	create(t, corev1.ConditionTrue, []string{"r1", "r2", "r3"}, withID("rack"))

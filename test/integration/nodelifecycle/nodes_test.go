@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 type edit = func(*corev1.Node)
@@ -63,7 +64,7 @@ func create(t *testing.T, ready corev1.ConditionStatus, names []string, edits ..
 // each does the same for many nodes, several at a time.
 func each(t *testing.T, names []string, do func(ctx context.Context, name string) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), deadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(16)
@@ -259,10 +260,10 @@ func forgetDeletions(t *testing.T) {
 func otherAccount(t *testing.T) string {
 	t.Helper()
 	const name = "rack-controller-manager"
-	manifest := strings.NewReplacer(lease, "rack-node-deletions", account, name).Replace(string(deploy.RBAC))
+	manifest := strings.NewReplacer(lease, "rack-node-deletions", harness.Account, name).Replace(string(deploy.RBAC))
 	must(t, cluster.Apply(t.Context(), []byte(manifest)))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), deadline)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
 		defer cancel()
 		if err := admin.CoordinationV1().Leases("kube-system").Delete(ctx, "rack-node-deletions", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)

@@ -15,14 +15,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
-const (
-	// deadline bounds every wait; nothing here takes more than a few seconds on an idle machine.
-	deadline = time.Minute
-	// pollInterval is how often a condition is looked at.
-	pollInterval = 20 * time.Millisecond
+// What every test of this package uses of the harness goes by its short names here.
+var (
+	must       = harness.Must
+	eventually = harness.Eventually
 )
 
 // daemon is a process of the manager.
@@ -161,31 +161,4 @@ func freePort(t *testing.T) string {
 	must(t, err)
 	must(t, listener.Close())
 	return port
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// eventually polls until problem returns none, and fails with the last one when that does not happen.
-func eventually(t testing.TB, what string, problem func(ctx context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		err := problem(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("after %s it is not so that %s: %v", deadline, what, err)
-		case <-tick.C:
-		}
-	}
 }

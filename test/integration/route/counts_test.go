@@ -15,12 +15,13 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // A comparison that finds nothing to do costs one listing and no request to the API server. How rare comparisons become is
 // tested in virtual time: with the default period they are two in the first minute, and one in five minutes later.
 func TestAnIdleComparisonCostsOneListing(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(2)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
 	nodes := []*corev1.Node{machine(1, podCIDRs(1)...), machine(2, podCIDRs(2)...)}
 	join(t, nodes...)
 	m := start(t, options{Cloud: provider})
@@ -30,7 +31,7 @@ func TestAnIdleComparisonCostsOneListing(t *testing.T) {
 	before, since := m.passes(t), mark(t)
 	m.settled(t)
 	m.settled(t)
-	m.stop()
+	m.Stop()
 	passes := int64(m.passes(t) - before)
 	counts := cloud.Service.Counts()
 	if got := counts.Received(api.OpListRoutes); got > passes+1 || got < passes-1 {
@@ -45,22 +46,22 @@ func TestAnIdleComparisonCostsOneListing(t *testing.T) {
 }
 
 func TestRestartingCostsOneListing(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(2)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
 	nodes := []*corev1.Node{machine(1, podCIDRs(1)...), machine(2, podCIDRs(2)...)}
 	join(t, nodes...)
 	first := start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
 	waitForCondition(t, routed, nodes...)
-	first.stop()
+	first.Stop()
 	cloud.Service.ResetCounts()
 	since := mark(t)
 	second := start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
 	eventually(t, "the first comparison", func(context.Context) error {
-		if got := second.metric(t, "mooring_cloud_calls_total", "operation", "ListRoutes"); got == 0 {
+		if got := second.Metric(t, "mooring_cloud_calls_total", "operation", "ListRoutes"); got == 0 {
 			return fmt.Errorf("there has been none")
 		}
 		return nil
 	})
-	second.stop()
+	second.Stop()
 	want := map[api.Operation]api.CallCount{api.OpListRoutes: {Received: 1}}
 	if diff := cmp.Diff(want, cloud.Service.Counts().Operations); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
@@ -74,7 +75,7 @@ func TestRestartingCostsOneListing(t *testing.T) {
 // routes, and one write each.
 func TestABurstOfNodes(t *testing.T) {
 	const nodes, bound = 200, 8
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(nodes)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(nodes)})
 	since := mark(t)
 	m := start(t, options{Cloud: provider, Period: 10 * time.Second, MaxPeriod: never, Writes: bound})
 	var burst []*corev1.Node
@@ -93,7 +94,7 @@ func TestABurstOfNodes(t *testing.T) {
 	if counts.MaxInFlight > bound {
 		t.Errorf("%d calls at once, want %d at most", counts.MaxInFlight, bound)
 	}
-	listings := func() float64 { return m.metric(t, "mooring_cloud_calls_total", "operation", "ListRoutes") }
+	listings := func() float64 { return m.Metric(t, "mooring_cloud_calls_total", "operation", "ListRoutes") }
 	joining := listings()
 	if joining > handful() {
 		t.Errorf("%v listings while nodes joined, want %v at most", joining, handful())
@@ -120,7 +121,7 @@ func TestABurstOfNodes(t *testing.T) {
 // The provider may bear less than the operator allows.
 func TestTheProvidersBoundIsKept(t *testing.T) {
 	knobs := api.Knobs{Latency: metav1.Duration{Duration: 10 * time.Millisecond}}
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(20), Knobs: knobs},
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(20), Knobs: knobs},
 		func(config *sim.Config) { config.RouteWrites = 1 })
 	var nodes []*corev1.Node
 	for n := 1; n <= 20; n++ {
@@ -136,7 +137,7 @@ func TestTheProvidersBoundIsKept(t *testing.T) {
 
 // A process whose plugin has no routes writes no condition, and neither reads nor changes anything in the cloud.
 func TestWithoutRoutesNothingIsWritten(t *testing.T) {
-	cloud, simulation := simulated(t, service.Options{Seed: service.DefaultSeed(1)})
+	cloud, simulation := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
 	provider := &limited{Cloud: simulation, withoutRoutes: true, asked: make(chan struct{})}
 	since := mark(t)
 	join(t, machine(1, podCIDRs(1)...))
@@ -144,7 +145,7 @@ func TestWithoutRoutesNothingIsWritten(t *testing.T) {
 	<-provider.asked
 	status(t, "node-001", func(n *corev1.Node) { n.Status.Addresses[0].Address = "10.0.0.98" })
 	leave(t, t.Context(), machine(1))
-	m.stop()
+	m.Stop()
 	if got := writes(t, since); len(got) > 0 {
 		t.Errorf("writes to nodes: %v", got)
 	}
@@ -156,7 +157,7 @@ func TestWithoutRoutesNothingIsWritten(t *testing.T) {
 // Whoever else writes conditions keeps what he wrote, and a network plugin that says that the network is there is corrected
 // once.
 func TestConditionsOfOthersStay(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(1)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
 	node := machine(1, "10.244.1.0/24")
 	node.Status.Conditions = []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"},
@@ -182,7 +183,7 @@ func TestConditionsOfOthersStay(t *testing.T) {
 
 // Only what the shipped role allows has been used: the API server has refused nothing to the manager in any test.
 func TestShippedRightsSuffice(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(2)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
 	addRoute(t, cloud, simtest.ClusterName, "10.244.2.0/24", "node-002")
 	node := machine(1, "10.244.1.0/24")
 	join(t, node)

@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // refusal makes the next calls of an operation fail.
@@ -26,7 +27,7 @@ func refusal(operation api.Operation, status, count int) api.Fault {
 
 // A creation that fails is told to the node, tried again by itself, and does not hold up the other node.
 func TestAFailedCreationIsTriedAgain(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(1)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
 	missing, present := machine(2, "10.244.2.0/24"), machine(1, "10.244.1.0/24")
 	join(t, missing, present)
 	start(t, options{Cloud: provider, Period: time.Second, MaxPeriod: never}) // of node-002 there is no instance yet
@@ -46,7 +47,7 @@ func TestAFailedCreationIsTriedAgain(t *testing.T) {
 
 // The pauses between tries are tested in virtual time; here it counts that there are pauses, and no more tries than failures.
 func TestScriptedFailuresCostOneCallEach(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(2)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
 	must(t, cloud.Service.AddFault(refusal(api.OpCreateRoute, http.StatusInternalServerError, 3)))
 	nodes := []*corev1.Node{machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")}
 	join(t, nodes...)
@@ -56,14 +57,14 @@ func TestScriptedFailuresCostOneCallEach(t *testing.T) {
 	if got := cloud.Service.Counts().Operations[api.OpCreateRoute]; got.Received != 5 || got.Faulted != 3 {
 		t.Errorf("%d creations, %d failed; want 3 that fail and 2 that do not", got.Received, got.Faulted)
 	}
-	if got := m.metric(t, "mooring_route_operations_total", "operation", "create", "result", "error"); got != 3 {
+	if got := m.Metric(t, "mooring_route_operations_total", "operation", "create", "result", "error"); got != 3 {
 		t.Errorf("mooring_route_operations_total counts %v errors, want 3", got)
 	}
 }
 
 // A removal that fails is tried again, and the creation that it is in the way of waits for it.
 func TestAFailedRemovalIsTriedAgain(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(2)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
 	addRoute(t, cloud, simtest.ClusterName, "10.244.1.0/25", "node-002")
 	must(t, cloud.Service.AddFault(refusal(api.OpDeleteRoute, http.StatusInternalServerError, 1)))
 	node, other := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")
@@ -91,7 +92,7 @@ func TestNothingFollowsFromAFailedList(t *testing.T) {
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(3), Knobs: api.Knobs{PageSize: 1}})
+			cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3), Knobs: api.Knobs{PageSize: 1}})
 			addRoute(t, cloud, simtest.ClusterName, "10.244.1.0/24", "node-001")
 			addRoute(t, cloud, simtest.ClusterName, "10.244.2.0/24", "node-002")
 			cloud.Service.ResetCounts()
@@ -101,7 +102,7 @@ func TestNothingFollowsFromAFailedList(t *testing.T) {
 			m := start(t, options{Cloud: provider})
 			eventually(t, "a failed comparison", func(context.Context) error {
 				const calls = "mooring_cloud_calls_total"
-				if m.metric(t, calls, "operation", "ListRoutes") == m.metric(t, calls, "operation", "ListRoutes", "outcome", "ok") {
+				if m.Metric(t, calls, "operation", "ListRoutes") == m.Metric(t, calls, "operation", "ListRoutes", "outcome", "ok") {
 					return fmt.Errorf("no listing has failed")
 				}
 				return nil
@@ -121,7 +122,7 @@ func TestNothingFollowsFromAFailedList(t *testing.T) {
 func TestNothingFollowsFromACacheThatLagsBehind(t *testing.T) {
 	for name, seen := range map[string]string{"shows no nodes": "none", "misses a node": "some"} {
 		t.Run(name, func(t *testing.T) {
-			cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(2)})
+			cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
 			hidden, shown := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")
 			shown.Labels = map[string]string{"shown": "some"}
 			join(t, hidden, shown)
@@ -145,7 +146,7 @@ func TestNothingFollowsFromACacheThatLagsBehind(t *testing.T) {
 
 // A call that hangs holds up neither another node nor a route that has to go.
 func TestACallThatHangsHoldsUpNobody(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(3)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
 	must(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultHang, Count: 1}))
 	first, second, third := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")
 	join(t, first)
@@ -166,7 +167,7 @@ func TestACallThatHangsHoldsUpNobody(t *testing.T) {
 // What the cloud does not list yet is not made twice.
 func TestAListThatLagsCostsNothing(t *testing.T) {
 	knobs := api.Knobs{ListLag: metav1.Duration{Duration: time.Hour}}
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(2), Knobs: knobs})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2), Knobs: knobs})
 	first, second := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")
 	join(t, first)
 	m := start(t, options{Cloud: provider, Period: never, MaxPeriod: never}) // so a list is believed after five seconds
@@ -184,7 +185,7 @@ func TestAListThatLagsCostsNothing(t *testing.T) {
 }
 
 func TestARouteThatExistsAlreadyIsNoFailure(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(1)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
 	must(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultTruncate, Count: 1}))
 	node := machine(1, "10.244.1.0/24")
 	join(t, node)

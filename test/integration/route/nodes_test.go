@@ -16,6 +16,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // machine is the n-th node of a test, as the node controller leaves it: on the n-th instance of the simulated cloud, with the
@@ -44,7 +45,7 @@ func podCIDRs(n int) []string {
 func join(t *testing.T, nodes ...*corev1.Node) {
 	t.Helper()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), deadline)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
 		defer cancel()
 		leave(t, ctx, nodes...)
 	})

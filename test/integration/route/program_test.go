@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 const dualStack = "10.244.0.0/16,fd00:10:244::/56"
@@ -57,7 +58,7 @@ func TestTheProgramMakesRoutesForNodesThatJoin(t *testing.T) {
 		o.ControllerManagerArgs = []string{"--allocate-node-cidrs=true", "--cluster-cidr=" + dualStack}
 	})
 	must(t, plane.Apply(t.Context(), deploy.RBAC))
-	kubeconfig, err := plane.ServiceAccountKubeconfig(t.Context(), "kube-system", account)
+	kubeconfig, err := plane.ServiceAccountKubeconfig(t.Context(), "kube-system", harness.Account)
 	must(t, err)
 	client, err := kubernetes.NewForConfig(plane.AdminConfig())
 	must(t, err)
@@ -110,7 +111,7 @@ func TestTheProgramMakesRoutesForNodesThatJoin(t *testing.T) {
 }
 
 func TestTheProgramRefusesWhatCannotWork(t *testing.T) {
-	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", account)
+	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", harness.Account)
 	must(t, err)
 	cloud := simtest.Start(t, service.Options{})
 	for name, test := range map[string]struct {

@@ -16,10 +16,11 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 func TestEveryPodCIDRGetsARoute(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(3)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
 	since := mark(t)
 	nodes := []*corev1.Node{machine(1, podCIDRs(1)...), machine(2, podCIDRs(2)...), machine(3)}
 	join(t, nodes...)
@@ -39,13 +40,13 @@ func TestEveryPodCIDRGetsARoute(t *testing.T) {
 	if creates, replacements, deletes := changes(cloud); creates != 4 || replacements+deletes != 0 {
 		t.Errorf("%d routes created, %d replaced, %d deleted; want 4 created", creates, replacements, deletes)
 	}
-	if got := m.metric(t, "mooring_route_operations_total", "operation", "create", "result", "success"); got != 4 {
+	if got := m.Metric(t, "mooring_route_operations_total", "operation", "create", "result", "success"); got != 4 {
 		t.Errorf("mooring_route_operations_total counts %v creations, want 4", got)
 	}
 }
 
 func TestADeletedNodesRoutesGo(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(2)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
 	nodes := []*corev1.Node{machine(1, podCIDRs(1)...), machine(2, podCIDRs(2)...)}
 	join(t, nodes...)
 	start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
@@ -62,7 +63,7 @@ func TestADeletedNodesRoutesGo(t *testing.T) {
 
 // What others have made stays, wherever it is; what is stale within the cluster's CIDRs goes.
 func TestDriftIsRepaired(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(4)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(4)})
 	node := machine(1, podCIDRs(1)...)
 	join(t, node)
 	start(t, options{Cloud: provider})
@@ -101,7 +102,7 @@ func deleteRoute(t testing.TB, cloud *simtest.Cloud, cidr string) {
 }
 
 func TestAnInstanceThatWasReplacedGetsTheRoute(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(1)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
 	node := machine(1, podCIDRs(1)...)
 	join(t, node)
 	start(t, options{Cloud: provider})
@@ -126,7 +127,7 @@ func TestAPodCIDRThatIsUsedAgain(t *testing.T) {
 		{"where it does not", false, 2, 0, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			cloud, simulation := simulated(t, service.Options{Seed: service.DefaultSeed(2)})
+			cloud, simulation := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
 			before, after := machine(1, "10.244.1.0/24"), machine(2, "10.244.1.0/24")
 			join(t, before)
 			start(t, options{Cloud: &limited{Cloud: simulation, cannotReplace: !test.replaces}, Period: never, MaxPeriod: never})
@@ -149,7 +150,7 @@ func TestAPodCIDRThatIsUsedAgain(t *testing.T) {
 func TestANodesNewAddressesReachItsRoute(t *testing.T) {
 	for _, replaces := range []bool{true, false} {
 		t.Run(fmt.Sprintf("replaces=%t", replaces), func(t *testing.T) {
-			cloud, simulation := simulated(t, service.Options{Seed: service.DefaultSeed(1)})
+			cloud, simulation := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
 			provider := &limited{Cloud: simulation, cannotReplace: !replaces, addressed: true}
 			node := machine(1, "10.244.1.0/24")
 			join(t, node)
@@ -175,7 +176,7 @@ func TestANodesNewAddressesReachItsRoute(t *testing.T) {
 }
 
 func TestNodesThatAreNotOursAreLeftAlone(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(5)})
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(5)})
 	since := mark(t)
 	ours, ignored, foreign := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")
 	ignored.Annotations = map[string]string{ownership.AnnotationIgnore: "true"}
@@ -208,7 +209,7 @@ func TestNodesThatAreNotOursAreLeftAlone(t *testing.T) {
 }
 
 func TestTheLimitIsKeptAndTold(t *testing.T) {
-	cloud, provider := simulated(t, service.Options{Seed: service.DefaultSeed(4), Knobs: api.Knobs{MaxRoutes: 3}},
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(4), Knobs: api.Knobs{MaxRoutes: 3}},
 		func(config *sim.Config) { config.MaxRoutes = 3 })
 	addRoute(t, cloud, simtest.ClusterName, "10.244.9.0/24", "node-004") // stale: makes room when it goes
 	addRoute(t, cloud, simtest.ClusterName, "192.168.0.0/24", "node-004")

@@ -29,6 +29,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // asProcess makes the test binary a cloud controller manager with nothing but the service controller. Its value is the path of
@@ -57,7 +58,8 @@ func process() int {
 	if err != nil {
 		return fail(err)
 	}
-	running, _, err := assemble(context.Background(), connection, plugin, prometheus.NewRegistry(), logr.Discard())
+	running, _, err := harness.Assemble(context.Background(), connection, prometheus.NewRegistry(), logr.Discard(),
+		harness.Options{Component: service.Name, Build: builder(plugin)})
 	if err != nil {
 		return fail(err)
 	}
@@ -254,7 +256,7 @@ func TestStoriesAreComplete(t *testing.T) {
 			before := running.Service.Counts().Received(writeOps...)
 			told.act(t, running, "whole-"+name)
 			told.await(t, running, "whole-"+name)
-			m.stop()
+			m.Stop()
 			got := int(running.Service.Counts().Received(writeOps...)-before) + len(m.writesOf(t, "whole-"+name))
 			if got != told.writes {
 				t.Errorf("%d writes, the story says %d", got, told.writes)
@@ -272,7 +274,7 @@ func (s story) prepare(t *testing.T, name string) (*simtest.Cloud, *sim.Cloud) {
 		m := startManager(t, cluster, plugin)
 		createService(t, name)
 		waitReady(t, name, "True Provided")
-		m.stop()
+		m.Stop()
 	}
 	return running, plugin
 }

@@ -32,12 +32,12 @@ func tamper(t *testing.T, running *simtest.Cloud, name string, change func(*api.
 }
 
 // audits returns how many comparisons with the cloud there have been.
-func audits(t *testing.T, m *manager) float64 {
-	return m.metric(t, "mooring_service_audits_total", "result", "success")
+func audits(t *testing.T, m manager) float64 {
+	return m.Metric(t, "mooring_service_audits_total", "result", "success")
 }
 
 // waitAudits waits for a number of further comparisons.
-func waitAudits(t *testing.T, m *manager, count float64) {
+func waitAudits(t *testing.T, m manager, count float64) {
 	t.Helper()
 	before := audits(t, m)
 	eventually(t, "comparisons with the cloud", func(context.Context) error {
@@ -87,7 +87,7 @@ func TestDrift(t *testing.T) {
 	waitReady(t, "drift", "True Provided")
 	waitEvents(t, "drift", "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer", "Warning LoadBalancerDrifted")
 	waitEvents(t, "still", "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer")
-	drifted := func(kind string) float64 { return m.metric(t, "mooring_service_drift_total", "kind", kind) }
+	drifted := func(kind string) float64 { return m.Metric(t, "mooring_service_drift_total", "kind", kind) }
 	if gone, changed := drifted("gone"), drifted("changed"); gone != 1 || changed != 2 {
 		t.Errorf("%v were counted as gone and %v as changed, want 1 and 2", gone, changed)
 	}
@@ -133,10 +133,10 @@ func TestListsThatLieAreNotBelieved(t *testing.T) {
 	if n := running.Service.Counts().Received(writeOps...); n != 1 {
 		t.Errorf("%d writes, want the creation only", n)
 	}
-	if got := m.metric(t, "mooring_service_drift_total"); got != 0 {
+	if got := m.Metric(t, "mooring_service_drift_total"); got != 0 {
 		t.Errorf("%v drifts were counted", got)
 	}
-	if got := m.metric(t, "mooring_service_audits_total", "result", "error"); got != 1 {
+	if got := m.Metric(t, "mooring_service_audits_total", "result", "error"); got != 1 {
 		t.Errorf("%v failed comparisons were counted, want 1", got)
 	}
 }

@@ -53,7 +53,7 @@ func TestFaults(t *testing.T) {
 			if n := len(balancers(t, running)); n != 1 {
 				t.Errorf("%d load balancers", n)
 			}
-			if got := m.metric(t, "mooring_service_failures_total", "reason", test.reason); got != 1 {
+			if got := m.Metric(t, "mooring_service_failures_total", "reason", test.reason); got != 1 {
 				t.Errorf("%v failures were counted", got)
 			}
 			if writes := m.writesOf(t, name); len(writes) != 3 {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // plant makes a load balancer for a Service that does not exist.
@@ -30,8 +32,9 @@ func plant(t *testing.T, plugin *sim.Cloud, name string, clusterUID types.UID) {
 		ctx = provider.WithClusterUID(ctx, clusterUID)
 	}
 	lb, _ := plugin.LoadBalancer()
+	serviceUIDs[name] = uuid.NewUUID()
 	_, err := lb.EnsureLoadBalancer(ctx, "", &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-" + name)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: serviceUIDs[name]},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80, NodePort: 30080}},
 		},
@@ -65,7 +68,7 @@ func TestLeftovers(t *testing.T) {
 	count := func(owner string, want float64) {
 		t.Helper()
 		eventually(t, "leftovers are counted", func(context.Context) error {
-			if got := m.metric(t, "mooring_service_leftovers", "owner", owner); got != want {
+			if got := m.Metric(t, "mooring_service_leftovers", "owner", owner); got != want {
 				return fmt.Errorf("%v of %s", got, owner)
 			}
 			return nil
@@ -79,7 +82,7 @@ func TestLeftovers(t *testing.T) {
 	if n := running.Service.Counts().Received(api.OpDeleteLoadBalancer); n != 0 || len(balancers(t, running)) != 4 {
 		t.Errorf("%d deletions although none are wished", n)
 	}
-	m.stop()
+	m.Stop()
 
 	m = startManager(t, cluster, plugin, audited, func(o *service.Options) { o.CollectLeftovers = true })
 	eventually(t, "what is ours is collected", func(context.Context) error {
@@ -117,7 +120,7 @@ func TestStrayRoutes(t *testing.T) {
 	count := func(want float64) {
 		t.Helper()
 		eventually(t, "stray routes are counted", func(context.Context) error {
-			if got := m.metric(t, "mooring_service_stray_routes"); got != want {
+			if got := m.Metric(t, "mooring_service_stray_routes"); got != want {
 				return fmt.Errorf("%v are", got)
 			}
 			return nil
@@ -182,7 +185,7 @@ func TestTwoClustersOfOneName(t *testing.T) {
 	}
 	collecting := func(o *service.Options) { o.CollectLeftovers = true }
 	first := startManager(t, cluster, plugin, audited, collecting)
-	away := startManager(t, second, providerOf(t, running.ConfigFile), audited, collecting)
+	away := startManager(t, second, harness.Provider(t, running.ConfigFile), audited, collecting)
 
 	createService(t, "shared-name")
 	waitReady(t, "shared-name", "True Provided")
@@ -217,8 +220,8 @@ func TestTwoClustersOfOneName(t *testing.T) {
 	if found := byUID(); len(found) != 1 || found[mine].Name == "" || len(found[mine].Targets) != 1 {
 		t.Errorf("left in the cloud: %v, want that of %s", found, mine)
 	}
-	for name, m := range map[string]*manager{"first": first, "second": away} {
-		if got := m.metric(t, "mooring_service_leftovers"); got != 0 {
+	for name, m := range map[string]manager{"first": first, "second": away} {
+		if got := m.Metric(t, "mooring_service_leftovers"); got != 0 {
 			t.Errorf("the %s cluster sees %v leftovers", name, got)
 		}
 	}

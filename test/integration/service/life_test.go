@@ -69,7 +69,7 @@ func TestLife(t *testing.T) {
 	if n := running.Service.Counts().Received(writeOps...); n != 3 {
 		t.Errorf("%d writes to the cloud, want the creation, the change and the deletion", n)
 	}
-	if got := m.metric(t, "mooring_service_time_to_address_seconds"); got != 1 {
+	if got := m.Metric(t, "mooring_service_time_to_address_seconds"); got != 1 {
 		t.Errorf("%v first addresses were timed, want 1", got)
 	}
 }
@@ -156,7 +156,7 @@ func TestClasses(t *testing.T) {
 	m := startManager(t, cluster, plugin, func(o *service.Options) { o.Classes = service.Classes{Names: []string{ours}} })
 	waitReady(t, "class-ours", "True Provided")
 	deleteService(t, "class-other")
-	m.stop()
+	m.Stop()
 	if got := balancers(t, running); len(got) != 1 || len(m.writesOf(t, "class-none"))+len(m.writesOf(t, "class-other")) > 0 {
 		t.Errorf("load balancers %v, writes to others %v", got, m.writesOf(t, ""))
 	}
@@ -164,7 +164,7 @@ func TestClasses(t *testing.T) {
 	waitReady(t, "class-none", "True Provided")
 	deleteService(t, "class-ours") // taken on by the one before, and not lost
 	waitGone(t, "class-ours")
-	m.stop()
+	m.Stop()
 	if got := balancers(t, running); len(got) != 1 || len(m.writesOf(t, "class-other")) > 0 {
 		t.Errorf("load balancers %v, writes to others %v", got, m.writesOf(t, "class-other"))
 	}
@@ -210,16 +210,16 @@ func TestARestartWritesNothing(t *testing.T) {
 		waitReady(t, name, "True Provided")
 		waitEvents(t, name, "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer")
 	}
-	m.stop()
+	m.Stop()
 	before := running.Service.Counts()
 	m = startManager(t, cluster, plugin)
 	eventually(t, "all have been looked after", func(context.Context) error {
-		if got := m.metric(t, "mooring_service_load_balancers", "state", "provided"); got != services {
+		if got := m.Metric(t, "mooring_service_load_balancers", "state", "provided"); got != services {
 			return fmt.Errorf("%v have", got)
 		}
 		return nil
 	})
-	m.stop()
+	m.Stop()
 	after := running.Service.Counts()
 	if n := after.Received(writeOps...) - before.Received(writeOps...); n != 0 {
 		t.Errorf("%d writes to the cloud", n)

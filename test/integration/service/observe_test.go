@@ -7,39 +7,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/mooring-ccm/mooring/internal/controller/service"
-	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
-
-// eventually polls until problem returns none, and fails with the last one when that does not happen.
-func eventually(t testing.TB, what string, problem func(ctx context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	tick := time.NewTicker(25 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := problem(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
-		case <-tick.C:
-		}
-	}
-}
 
 // waitService polls a Service until problem returns none, and returns it.
 func waitService(t testing.TB, name, what string, problem func(*corev1.Service) error) *corev1.Service {
@@ -123,15 +101,15 @@ func waitTargets(t testing.TB, running *simtest.Cloud, name string, numbers ...i
 // writeOps are the operations of the cloud that change load balancers.
 var writeOps = []api.Operation{api.OpCreateLoadBalancer, api.OpUpdateLoadBalancer, api.OpDeleteLoadBalancer}
 
-// eventsOf returns the controller's events on the Service of a name as "Type Reason", each once, in the order in which they
-// came first. Events of an earlier Service of the name are left out while there is one.
+// eventsOf returns the controller's events on the Service that a test has made last under a name, as "Type Reason", each
+// once, in the order in which they came first.
 func eventsOf(t testing.TB, name string) []string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), deadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
 	defer cancel()
-	found, err := admin.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
+	uid, known := serviceUIDs[name]
+	if !known {
+		t.Fatalf("no test has made service %s", name)
 	}
 	list, err := admin.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: "involvedObject.kind=Service,involvedObject.name=" + name,
@@ -142,7 +120,7 @@ func eventsOf(t testing.TB, name string) []string {
 	})
 	var events []string
 	for _, event := range list.Items {
-		if event.Source.Component != service.Name || (found != nil && found.UID != "" && event.InvolvedObject.UID != found.UID) {
+		if event.Source.Component != service.Name || event.InvolvedObject.UID != uid {
 			continue
 		}
 		if what := event.Type + " " + event.Reason; !slices.Contains(events, what) {
@@ -163,25 +141,21 @@ func waitEvents(t testing.TB, name string, want ...string) {
 	})
 }
 
-// writesOf returns what the manager wrote to a Service, as "patch status 200", in the order of the answers.
-func (m *manager) writesOf(t testing.TB, name string) []string {
+// writesOf returns what the manager wrote to a Service, or with an empty name to all, as "patch status 200", in the order of
+// the answers.
+func (m manager) writesOf(t testing.TB, name string) []string {
 	t.Helper()
 	return m.writesTo(t, "services", name)
 }
 
 // writesTo returns what the manager wrote to an object, or with an empty name to all, of a resource.
-func (m *manager) writesTo(t testing.TB, resource, name string) []string {
+func (m manager) writesTo(t testing.TB, resource, name string) []string {
 	t.Helper()
-	events, err := m.cluster.AuditEvents()
-	must(t, err)
 	writes := []string{}
-	for _, event := range events[m.since:] {
-		if event.Stage != auditv1.StageResponseComplete || !localcluster.IsWrite(event) || event.ObjectRef == nil ||
-			event.User.Username != "system:serviceaccount:kube-system:cloud-controller-manager" ||
-			event.ObjectRef.Resource != resource || (name != "" && event.ObjectRef.Name != name) {
-			continue
+	for _, done := range m.Writes(t, resource) {
+		if name == "" || done.Name == name {
+			writes = append(writes, done.What)
 		}
-		writes = append(writes, fmt.Sprintf("%s %s %d", event.Verb, event.ObjectRef.Subresource, event.ResponseStatus.Code))
 	}
 	return writes
 }

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +20,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // plugin is a cloud provider as it might have been written for the reference: nothing but the interface. Its cloud is a map.
@@ -119,6 +124,7 @@ func TestWrites(t *testing.T) {
 	for name, test := range map[string]struct{ declared, flag, want int }{
 		"nobody says":       {0, 0, 1},
 		"the provider says": {3, 0, 3},
+		"it says many":      {8, 0, 8}, // as many as the door lets in before the cloud has answered any call
 		"the operator says": {3, 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,9 +147,13 @@ func TestWrites(t *testing.T) {
 				}
 			}
 			startManager(t, cluster, declaring{plain}, func(o *service.Options) { o.Writes = test.flag })
-			const services = 12
+			services := test.want + 10
 			createServices(t, services)
-			<-full
+			select {
+			case <-full:
+			case <-time.After(harness.Deadline):
+				t.Errorf("there never were %d writes at once", test.want)
+			}
 			close(release)
 			for i := range services {
 				waitReady(t, fmt.Sprintf("many-%d", i), "False NoTargets")
@@ -157,6 +167,60 @@ func TestWrites(t *testing.T) {
 	}
 }
 
+// publications holds back what is written to Services once their load balancers are made, and lets everything else through.
+type publications struct {
+	http.RoundTripper
+	release <-chan struct{}
+}
+
+func (p publications) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodPatch && request.GetBody != nil && strings.Contains(request.URL.Path, "/services/") {
+		body, err := request.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		content, err := io.ReadAll(body)
+		if err != nil {
+			return nil, err
+		}
+		if strings.Contains(string(content), service.ReasonNoTargets) {
+			select {
+			case <-p.release:
+			case <-request.Context().Done():
+				return nil, request.Context().Err()
+			}
+		}
+	}
+	return p.RoundTripper.RoundTrip(request)
+}
+
+// While what was made is written to the API server, the cloud is kept busy: its places are for calls to the cloud only.
+func TestASlowAPIServerLeavesNoPlaceEmpty(t *testing.T) {
+	plain := newPlugin()
+	const writes = 10
+	plain.writes = writes
+	release := make(chan struct{})
+	m := manager{harness.Start(t, harness.Options{
+		Cluster: cluster, Component: service.Name, Build: builder(declaring{plain}),
+		Transport: func(next http.RoundTripper) http.RoundTripper { return publications{next, release} },
+	})}
+	createServices(t, 2*writes)
+	eventually(t, "all load balancers are made", func(context.Context) error {
+		if got := len(plain.said()); got != 2*writes {
+			return fmt.Errorf("%d are", got)
+		}
+		return nil
+	})
+	close(release)
+	for i := range 2 * writes {
+		waitReady(t, fmt.Sprintf("many-%d", i), "False NoTargets")
+	}
+	m.Stop()
+	if got := len(m.writesOf(t, "")); got != 2*2*writes {
+		t.Errorf("%d writes to %d Services, want two to each", got, 2*writes)
+	}
+}
+
 // Whoever waits for something comes first: a deletion and a new Service pass those that are merely looked after.
 func TestPriorities(t *testing.T) {
 	first := newPlugin()
@@ -166,7 +230,7 @@ func TestPriorities(t *testing.T) {
 	for i := range services {
 		waitReady(t, fmt.Sprintf("many-%d", i), "False NoTargets")
 	}
-	m.stop()
+	m.Stop()
 
 	plain := newPlugin() // a new leader, which looks after all of them, one at a time
 	began, release := make(chan struct{}), make(chan struct{})
@@ -180,7 +244,11 @@ func TestPriorities(t *testing.T) {
 	}
 	m = startManager(t, cluster, declaring{plain})
 	<-began
-	deleteService(t, "many-7")
+	doomed := "many-7"
+	if plain.said()[0] == "ensure "+doomed { // whose pass is under way cannot pass it
+		doomed = "many-8"
+	}
+	deleteService(t, doomed)
 	createService(t, "a-new-one") // so that whoever has heard of this has heard of the deletion
 	waitService(t, "a-new-one", "is taken on", func(s *corev1.Service) error {
 		if readiness(s) != "False Ensuring" {
@@ -189,23 +257,23 @@ func TestPriorities(t *testing.T) {
 		return nil
 	})
 	eventually(t, "all but one wait", func(context.Context) error {
-		if got := m.metric(t, "mooring_service_writes_waiting"); got != services {
+		if got := m.Metric(t, "mooring_service_writes_waiting"); got != services {
 			return fmt.Errorf("%v do", got)
 		}
 		return nil
 	})
 	close(release)
-	waitGone(t, "many-7")
+	waitGone(t, doomed)
 	waitReady(t, "a-new-one", "False NoTargets")
 	eventually(t, "all are looked after", func(context.Context) error {
-		if got := m.metric(t, "mooring_service_load_balancers", "state", "provided"); got != services {
+		if got := m.Metric(t, "mooring_service_load_balancers", "state", "provided"); got != services {
 			return fmt.Errorf("%v are", got)
 		}
 		return nil
 	})
 	said := plain.said()
 	// The one that was under way when they came, then these two.
-	if diff := cmp.Diff([]string{"delete many-7", "ensure a-new-one"}, said[1:3]); diff != "" {
+	if diff := cmp.Diff([]string{"delete " + doomed, "ensure a-new-one"}, said[1:3]); diff != "" {
 		t.Errorf("calls (-want +got):\n%s\nall: %q", diff, said)
 	}
 }
@@ -224,7 +292,7 @@ func TestImplementedElsewhere(t *testing.T) {
 	}
 	createNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "any"}, Spec: corev1.NodeSpec{ProviderID: "plain://1"}})
 	eventually(t, "the node is known", func(context.Context) error {
-		if got := m.metric(t, "mooring_service_targets"); got != 1 {
+		if got := m.Metric(t, "mooring_service_targets"); got != 1 {
 			return fmt.Errorf("%v targets", got)
 		}
 		return nil
@@ -283,7 +351,7 @@ func TestPluginsThatOfferNothing(t *testing.T) {
 	m := startManager(t, cluster, without)
 	createService(t, "nothing")
 	createService(t, "nothing-else", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
-	m.stop()
+	m.Stop()
 	if writes := m.writesOf(t, ""); len(writes) != 0 || len(without.said()) != 0 {
 		t.Errorf("writes %v, calls %q", writes, without.said())
 	}

@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -93,7 +94,7 @@ func TestBurst(t *testing.T) {
 	m := startManager(t, cluster, plugin, func(o *service.Options) { o.TargetQuiet, o.Writes = 1500*time.Millisecond, 8 })
 	createServices(t, services)
 	provided := func(context.Context) error {
-		if got := m.metric(t, "mooring_service_load_balancers", "state", "provided"); got != services {
+		if got := m.Metric(t, "mooring_service_load_balancers", "state", "provided"); got != services {
 			return fmt.Errorf("%v are provided", got)
 		}
 		return nil
@@ -102,14 +103,7 @@ func TestBurst(t *testing.T) {
 	if n := running.Service.Counts().Received(writeOps...); n != services {
 		t.Errorf("%d writes for %d Services", n, services)
 	}
-	eachOf(t, nodes, func(i int) {
-		_, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: nodeName(i + 1)}, Spec: corev1.NodeSpec{ProviderID: "sim://" + instanceID(i+1)},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Error(err)
-		}
-	})
+	eachOf(t, nodes, func(i int) { newNode(t, i+1) })
 	t.Cleanup(func() { eachOf(t, nodes, func(i int) { deleteNode(t, nodeName(i+1)) }) })
 	eventually(t, "all load balancers have all nodes", func(context.Context) error {
 		for name, balancer := range balancers(t, running) {
@@ -120,7 +114,7 @@ func TestBurst(t *testing.T) {
 		return nil
 	})
 	eventually(t, "the change of nodes is through", func(context.Context) error {
-		if m.metric(t, "service_controller_nodesync_latency_seconds") != 1 {
+		if m.Metric(t, "service_controller_nodesync_latency_seconds") != 1 {
 			return fmt.Errorf("it is not")
 		}
 		return nil
@@ -128,13 +122,82 @@ func TestBurst(t *testing.T) {
 	if n := running.Service.Counts().Received(api.OpUpdateLoadBalancer); n != services {
 		t.Errorf("%d updates for %d load balancers", n, services)
 	}
-	if got := m.metric(t, "service_controller_loadbalancer_sync_total"); got != services {
+	if got := m.Metric(t, "service_controller_loadbalancer_sync_total"); got != services {
 		t.Errorf("%v changes of targets were counted, want %d", got, services)
 	}
-	m.stop()
+	m.Stop()
 	// Two to make each, and one when it got its first target.
 	if writes := m.writesOf(t, ""); len(writes) != 3*services {
 		t.Errorf("%d writes to %d Services, want three to each", len(writes), services)
+	}
+}
+
+// Nodes that fail are targets as long as they exist, and those that are deleted for it are taken out together: whatever a burst
+// does to nodes, a load balancer hears of it once, twice at the most. Heartbeats are no news.
+func TestABurstOfFailures(t *testing.T) {
+	const services, nodes, failing, gone = 30, 60, 30, 15
+	running, plugin := simulate(t, nodes, api.Knobs{PageSize: 500})
+	t.Cleanup(func() { eachOf(t, nodes, func(i int) { deleteNode(t, nodeName(i+1)) }) })
+	eachOf(t, nodes, func(i int) { newNode(t, i+1) })
+	m := startManager(t, cluster, plugin)
+	createServices(t, services)
+	eventually(t, "all Services have their load balancers", func(context.Context) error {
+		if got := m.Metric(t, "mooring_service_load_balancers", "state", "provided"); got != services {
+			return fmt.Errorf("%v are provided", got)
+		}
+		return nil
+	})
+	eachOf(t, nodes, func(i int) {
+		status := corev1.ConditionTrue
+		if i < failing {
+			status = corev1.ConditionUnknown
+		}
+		beat(t, i+1, status)
+	})
+	eachOf(t, gone, func(i int) { deleteNode(t, nodeName(i+1)) })
+	eventually(t, "all load balancers have the nodes that are left", func(context.Context) error {
+		for name, balancer := range balancers(t, running) {
+			if len(balancer.Targets) != nodes-gone {
+				return fmt.Errorf("%s has %d targets", name, len(balancer.Targets))
+			}
+		}
+		return nil
+	})
+	// A further change, which is through, shows that nothing was on its way any more.
+	deleteNode(t, nodeName(nodes))
+	eventually(t, "the last change is through", func(context.Context) error {
+		for name, balancer := range balancers(t, running) {
+			if len(balancer.Targets) != nodes-gone-1 {
+				return fmt.Errorf("%s has %d targets", name, len(balancer.Targets))
+			}
+		}
+		return nil
+	})
+	if n := running.Service.Counts().Received(api.OpUpdateLoadBalancer); n > (2+1)*services {
+		t.Errorf("%d updates for %d load balancers, want at most two for the burst and one for the last change", n, services)
+	}
+	m.Stop()
+	if writes := m.writesOf(t, ""); len(writes) != 2*services {
+		t.Errorf("%d writes to %d Services, want the two that made each", len(writes), services)
+	}
+}
+
+// newNode creates the initialised node of an instance.
+func newNode(t *testing.T, number int) {
+	_, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName(number)}, Spec: corev1.NodeSpec{ProviderID: "sim://" + instanceID(number)},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// beat writes the condition Ready of a node, as its kubelet does, or whoever misses it.
+func beat(t *testing.T, number int, ready corev1.ConditionStatus) {
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"lastHeartbeatTime":%q}]}}`, ready, time.Now().Format(time.RFC3339))
+	_, err := admin.CoreV1().Nodes().PatchStatus(t.Context(), nodeName(number), []byte(patch))
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -181,7 +244,7 @@ func TestAFailedUpdateIsMadeGood(t *testing.T) {
 	waitTargets(t, running, name, 1, 2)
 	waitReady(t, name, "True Provided")
 	waitEvents(t, name, "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer", "Warning UpdateLoadBalancerFailed")
-	if got := m.metric(t, "service_controller_nodesync_error_total"); got != 1 {
+	if got := m.Metric(t, "service_controller_nodesync_error_total"); got != 1 {
 		t.Errorf("%v errors were counted, want 1", got)
 	}
 }
@@ -214,4 +277,40 @@ func TestUnprovenNodesAreAskedFor(t *testing.T) {
 	if counts := running.Service.Counts(); counts.Received(api.OpListInstances) != 2 {
 		t.Errorf("instances were listed %d times, want the one that failed and one more", counts.Received(api.OpListInstances))
 	}
+}
+
+// A cloud that does not say whose a node is holds up nobody who can do without. New Services get the nodes that are known, and
+// those that are deleted go. A load balancer that has its address keeps its targets, since the set of them is not known; it says
+// so, and gets them all when the cloud answers.
+func TestACloudThatHangsAtTheStart(t *testing.T) {
+	running, plugin := simulate(t, 2, api.Knobs{})
+	joinNodes(t, 1)
+	createNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(2)}, Spec: corev1.NodeSpec{ProviderID: "other://2"}})
+	undeclared := func(o *service.Options) { o.Ownership = ownership.Rules{ProviderName: "sim"} }
+	first := startManager(t, cluster, plugin, undeclared)
+	for _, name := range []string{"hang-old", "hang-deleted"} {
+		createService(t, name)
+		waitReady(t, name, "True Provided")
+	}
+	first.Stop()
+
+	must(t, running.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultHang, Count: 1000}))
+	before := running.Service.Counts().Received(api.OpUpdateLoadBalancer)
+	startManager(t, cluster, plugin, undeclared, func(o *service.Options) { o.TargetDelay = 500 * time.Millisecond })
+	deleteService(t, "hang-deleted")
+	waitGone(t, "hang-deleted")
+	createService(t, "hang-new")
+	waitReady(t, "hang-new", "True Provided")
+	waitTargets(t, running, "hang-new", 1)
+	if said := message(waitReady(t, "hang-old", "False TargetsUnknown")); !strings.Contains(said, "not known yet which nodes may be targets") {
+		t.Errorf("the condition says %q", said)
+	}
+	waitTargets(t, running, "hang-old", 1)
+	if now := running.Service.Counts().Received(api.OpUpdateLoadBalancer); now != before {
+		t.Errorf("%d updates while nobody knows the targets", now-before)
+	}
+	running.Service.ClearFaults()
+	waitReady(t, "hang-old", "True Provided")
+	waitReady(t, "hang-new", "True Provided")
+	waitTargets(t, running, "hang-old", 1)
 }

@@ -1,0 +1,36 @@
+package harness
+
+import (
+	"os"
+	"testing"
+
+	"github.com/mooring-ccm/mooring/providers/sim"
+	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+)
+
+// Simulate starts the simulated cloud and returns it with the provider that speaks to it.
+func Simulate(t testing.TB, o service.Options, edits ...func(*sim.Config)) (*simtest.Cloud, *sim.Cloud) {
+	t.Helper()
+	running := simtest.Start(t, o)
+	return running, Provider(t, running.ConfigFile, edits...)
+}
+
+// Provider builds the provider for a cloud config.
+func Provider(t testing.TB, configFile string, edits ...func(*sim.Config)) *sim.Cloud {
+	t.Helper()
+	file, err := os.Open(configFile)
+	Must(t, err)
+	defer file.Close()
+	config, err := sim.ReadConfig(file)
+	Must(t, err)
+	for _, edit := range edits {
+		edit(&config)
+	}
+	built, err := sim.New(config)
+	Must(t, err)
+	stop := make(chan struct{})
+	built.Initialize(nil, stop)
+	t.Cleanup(func() { close(stop) })
+	return built
+}
