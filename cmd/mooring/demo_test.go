@@ -10,8 +10,11 @@ import (
 	"testing"
 )
 
+// Each demo has a control plane, a cloud and files of its own, and waits most of the time: they run side by side.
+
 // All of the demo on a pipe, as in a log of continuous integration.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	p := start(t, "demo", "--daemon", daemon(t))
 	if code := p.exit(); code != exitOK {
 		t.Fatalf("exit code %d", code)
@@ -80,6 +83,7 @@ func told(lines []string, others ...string) bool {
 
 // A step that does not happen is named, the exit code is 1, and the logs are kept.
 func TestDemoFails(t *testing.T) {
+	t.Parallel()
 	p := start(t, "demo", "--daemon", daemon(t), "--cloud-fault", "operation=UpdateInstance,mode=status,status=500")
 	if code := p.exit(); code != exitFailed {
 		t.Errorf("exit code %d, want %d", code, exitFailed)
@@ -112,6 +116,7 @@ func TestDemoFails(t *testing.T) {
 
 // A daemon that does not start is found at once, with the reason.
 func TestDemoWithADaemonThatFails(t *testing.T) {
+	t.Parallel()
 	broken := write(t, "#!/bin/sh\necho no such luck >&2\nexit 3\n")
 	if err := os.Chmod(broken, 0o700); err != nil {
 		t.Fatal(err)
@@ -136,6 +141,7 @@ func TestDemoInterrupted(t *testing.T) {
 		"killed":                         {"node-002  tainted", syscall.SIGKILL, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := start(t, "demo", "--daemon", daemon(t))
 			p.await(c.when)
 			p.signal(c.signal)
@@ -152,6 +158,7 @@ func TestDemoInterrupted(t *testing.T) {
 
 // On a terminal the demo paints, takes Ctrl-C as a key, gives the terminal back, and with --keep waits.
 func TestDemoOnATerminal(t *testing.T) {
+	t.Parallel()
 	p := prepare(t, "demo", "--keep", "--daemon", daemon(t))
 	p.command.Env = append(p.command.Env, "NO_COLOR=1", "TERM=xterm-256color")
 	terminal := p.onTerminal(100, 30)
@@ -178,6 +185,7 @@ func TestDemoOnATerminal(t *testing.T) {
 }
 
 func TestDemoCtrlCOnATerminal(t *testing.T) {
+	t.Parallel()
 	p := prepare(t, "demo", "--daemon", daemon(t))
 	p.command.Env = append(p.command.Env, "TERM=xterm-256color")
 	terminal := p.onTerminal(80, 24)

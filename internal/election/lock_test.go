@@ -103,9 +103,16 @@ func replica(t *testing.T, config *rest.Config, name, lease string, happened *hi
 
 func TestLock(t *testing.T) {
 	cluster := localclustertest.Start(t)
-	t.Run("a leader that hears nothing of the API server stops before another begins", func(t *testing.T) { partition(t, cluster) })
-	t.Run("a lease that may not be released is left to expire", func(t *testing.T) { keptLease(t, cluster) })
-	t.Run("a standby that is told to end does", func(t *testing.T) { endedStandby(t, cluster) })
+	for name, test := range map[string]func(*testing.T, *localcluster.Cluster){
+		"a leader that hears nothing of the API server stops before another begins": partition,
+		"a lease that may not be released is left to expire":                        keptLease,
+		"a standby that is told to end does":                                        endedStandby,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits for a lease of its own to expire
+			test(t, cluster)
+		})
+	}
 }
 
 func partition(t *testing.T, cluster *localcluster.Cluster) {

@@ -27,6 +27,7 @@ var uninitialized = corev1.Taint{Key: cloudproviderapi.TaintExternalCloudProvide
 
 // TestAgentUnderControllerManager follows nodes as kube-controller-manager sees them, with the rights of kubelets.
 func TestAgentUnderControllerManager(t *testing.T) {
+	t.Parallel()
 	cluster := localclustertest.Start(t, localclustertest.WithControllerManager, func(options *localcluster.Options) {
 		options.NodeMonitorGracePeriod = 4 * time.Second
 	})
@@ -92,6 +93,7 @@ func testLease(t *testing.T, cluster *localcluster.Cluster, client kubernetes.In
 
 // TestAgentKeepsTheCloudsWork restarts the agent of a node that was initialised in between.
 func TestAgentKeepsTheCloudsWork(t *testing.T) {
+	t.Parallel()
 	cluster := localclustertest.Start(t)
 	client := kubernetes.NewForConfigOrDie(cluster.AdminConfig())
 	options := nodeagent.Options{Name: "kept", NodeIPs: addrs("10.1.0.8")}
@@ -119,6 +121,7 @@ func TestAgentKeepsTheCloudsWork(t *testing.T) {
 }
 
 func TestRegisterMany(t *testing.T) {
+	t.Parallel()
 	const count = 200
 	cluster := localclustertest.Start(t)
 	client := kubernetes.NewForConfigOrDie(cluster.AdminConfig())
