@@ -17,6 +17,7 @@ const anything = "..."
 // package's path decides. It is the table of ARCHITECTURE.md.
 var arrows = map[string][]string{
 	"provider":                     {},
+	"provider/conformance":         {"provider"},
 	"providers/sim":                {"provider"},
 	"internal/ownership":           {"provider"},
 	"internal/cloud":               {"provider"},

@@ -1,0 +1,216 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/mooring-ccm/mooring/provider"
+	"k8s.io/apimachinery/pkg/types"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+)
+
+// grace is how much later than its context a call may end, and how long one may take whose context has ended already.
+const grace = 5 * time.Second
+
+// trial is one rule being tried on a subject. It remembers what was seen and what has to be removed.
+type trial struct {
+	*Subject
+	options Options
+	rule    string
+
+	findings []string
+	removals []removal
+	// created and services count what was made, for names.
+	created, services int
+}
+
+// removal removes one thing that the trial made.
+type removal struct {
+	what   string
+	remove func(ctx context.Context) error
+}
+
+func newTrial(subject *Subject, options Options, rule string) *trial {
+	return &trial{Subject: subject, options: options, rule: rule}
+}
+
+// unavailableError says that the subject turned out not to offer what the rule needs.
+type unavailableError struct{ reason string }
+
+// Error returns what is not offered.
+func (e *unavailableError) Error() string { return e.reason }
+
+func unavailable(format string, args ...any) error {
+	return &unavailableError{reason: fmt.Sprintf(format, args...)}
+}
+
+// hookError says that a hook failed, which says nothing about the provider.
+type hookError struct {
+	hook string
+	err  error
+}
+
+// Error says which hook failed, and why.
+func (e *hookError) Error() string { return fmt.Sprintf("the factory's hook %s: %v", e.hook, e.err) }
+
+// Unwrap returns why the hook failed.
+func (e *hookError) Unwrap() error { return e.err }
+
+// sawf notes something that breaks the rule.
+func (t *trial) sawf(format string, args ...any) {
+	t.findings = append(t.findings, fmt.Sprintf(format, args...))
+}
+
+// uid returns a UID that no other run has.
+func (t *trial) uid(of string) types.UID {
+	return types.UID(uuid.NewSHA1(uuid.NameSpaceOID, []byte(t.options.RunID+"/"+t.rule+"/"+of)).String())
+}
+
+// withCluster returns a context that carries the UID of the cluster, as the manager's does.
+func (t *trial) withCluster(ctx context.Context) context.Context {
+	return provider.WithClusterUID(ctx, t.clusterUID())
+}
+
+func (t *trial) clusterUID() types.UID { return t.uid("cluster") }
+
+// removeLater has something removed when the trial has ended. It is called before the thing is made.
+func (t *trial) removeLater(what string, remove func(ctx context.Context) error) {
+	t.removals = append(t.removals, removal{what, remove})
+}
+
+// cleanUp removes what was made, the newest first, also after an interrupt. It returns what could not be removed.
+func (t *trial) cleanUp(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(t.withCluster(context.WithoutCancel(ctx)), t.options.RuleTimeout)
+	defer cancel()
+	var left []string
+	for _, r := range slices.Backward(t.removals) {
+		err := guarded(func() error { return t.eventually(ctx, r.remove) })
+		if err != nil {
+			left = append(left, fmt.Sprintf("%s: %v", r.what, err))
+		}
+	}
+	return left
+}
+
+// eventually repeats a look until it returns nil, for as long as the cloud may take to show a change. It returns the last error.
+func (t *trial) eventually(ctx context.Context, look func(ctx context.Context) error) error {
+	return t.repeat(ctx, look, func(err error) bool {
+		var unavailable *unavailableError
+		var hook *hookError
+		return !errors.As(err, &unavailable) && !errors.As(err, &hook)
+	})
+}
+
+// settled repeats a call for as long as its error asks for it by an api.RetryError of k8s.io/cloud-provider.
+func (t *trial) settled(ctx context.Context, call func(ctx context.Context) error) error {
+	return t.repeat(ctx, call, func(err error) bool {
+		var retry *cloudproviderapi.RetryError
+		return errors.As(err, &retry)
+	})
+}
+
+// repeat repeats a call while its error is worth it and there is time.
+func (t *trial) repeat(ctx context.Context, call func(ctx context.Context) error, worth func(error) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, t.options.Settle)
+	defer cancel()
+	tick := time.NewTicker(min(max(t.options.Settle/100, 10*time.Millisecond), 5*time.Second))
+	defer tick.Stop()
+	var last error
+	for {
+		err := call(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() == nil || last == nil:
+			last = err // An answer to a call that had its time says more than that the time is over.
+		}
+		if !worth(err) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("still after %s: %w", t.options.Settle, last)
+		}
+	}
+}
+
+// promptly makes a call whose context ends, or has ended, and returns its error. A call that does not return is left behind
+// and seen as such.
+func (t *trial) promptly(ctx context.Context, name string, call func(ctx context.Context) error) (err error, returned bool) {
+	done := make(chan error, 1)
+	go func() { done <- guarded(func() error { return call(ctx) }) }()
+	late := time.NewTimer(untilEnd(ctx) + grace)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err, true
+	case <-late.C:
+		t.sawf("%s had not returned %s after its context ended", name, grace)
+		return nil, false
+	}
+}
+
+func untilEnd(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	return max(time.Until(deadline), 0)
+}
+
+// faulty makes the cloud fail while work is done.
+func (t *trial) faulty(ctx context.Context, fault Fault, work func()) error {
+	end, err := t.Hooks.InjectFault(ctx, fault)
+	if err != nil {
+		return &hookError{"InjectFault", err}
+	}
+	defer end()
+	work()
+	return nil
+}
+
+// named is a call with its name, for rules that hold for many.
+type named struct {
+	name string
+	call func(ctx context.Context) error
+}
+
+// endWithContext tries that each call returns an error when its context has ended already.
+func (t *trial) endWithContext(ctx context.Context, calls []named) {
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	for _, c := range calls {
+		if err, returned := t.promptly(ended, c.name, c.call); returned && err == nil {
+			t.sawf("%s returned no error although its context had been cancelled before the call", c.name)
+		}
+	}
+}
+
+// endWithDeadline tries that each call returns an error by its deadline when the cloud does not answer.
+func (t *trial) endWithDeadline(ctx context.Context, calls []named) error {
+	return t.faulty(ctx, FaultHang, func() {
+		for _, c := range calls {
+			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			if err, returned := t.promptly(short, c.name, c.call); returned && err == nil {
+				t.sawf("%s returned no error although the cloud did not answer", c.name)
+			}
+			cancel()
+		}
+	})
+}
+
+// failWithCloud tries that each call returns an error when the cloud fails.
+func (t *trial) failWithCloud(ctx context.Context, fault Fault, calls []named) error {
+	return t.faulty(ctx, fault, func() {
+		for _, c := range calls {
+			if err := c.call(ctx); err == nil {
+				t.sawf("%s returned no error although the cloud failed", c.name)
+			}
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+func (t *trial) routes() cloudprovider.Routes {
+	routes, _ := t.Cloud.Routes()
+	return routes
+}
+
+// route is a route to create.
+func (t *trial) route(target Instance, destination string) *cloudprovider.Route {
+	return &cloudprovider.Route{TargetNode: target.NodeName, DestinationCIDR: destination}
+}
+
+// hint is a hint for the name of a trial's n-th route, unique as the route controller's are.
+func (t *trial) hint(n int) string { return string(t.uid(fmt.Sprintf("route-%d", n))) }
+
+// willHaveRoute has the cluster's route to a destination removed when the trial has ended.
+func (t *trial) willHaveRoute(destination string) {
+	what := "route to " + destination
+	if slices.ContainsFunc(t.removals, func(r removal) bool { return r.what == what }) {
+		return
+	}
+	t.removeLater(what, func(ctx context.Context) error {
+		left, err := t.listRoutes(ctx)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, route := range left {
+			if route.DestinationCIDR != destination {
+				continue
+			}
+			if err := t.routes().DeleteRoute(ctx, t.options.ClusterName, route); err != nil {
+				errs = append(errs, fmt.Errorf("DeleteRoute: %w", err))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// createRoute creates a route that is removed when the trial has ended.
+func (t *trial) createRoute(ctx context.Context, target Instance, destination string) error {
+	t.willHaveRoute(destination)
+	return t.routes().CreateRoute(ctx, t.options.ClusterName, t.hint(len(t.removals)), t.route(target, destination))
+}
+
+// newRoutes creates routes to an instance and waits until they are listed.
+func (t *trial) newRoutes(ctx context.Context, destinations ...string) (Instance, error) {
+	target, err := t.instance(ctx)
+	if err != nil {
+		return target, err
+	}
+	for _, destination := range destinations {
+		if err := t.createRoute(ctx, target, destination); err != nil {
+			return target, fmt.Errorf("CreateRoute to %s: %w", destination, err)
+		}
+	}
+	return target, t.routesTo(ctx, target, destinations...)
+}
+
+// listRoutes lists the cluster's routes.
+func (t *trial) listRoutes(ctx context.Context) ([]*cloudprovider.Route, error) {
+	all, err := t.routes().ListRoutes(ctx, t.options.ClusterName)
+	if err != nil {
+		return nil, fmt.Errorf("ListRoutes: %w", err)
+	}
+	if slices.Contains(all, nil) {
+		return nil, errors.New("ListRoutes returned a route that is nil")
+	}
+	return all, nil
+}
+
+// routeTo returns the cluster's route to a destination.
+func (t *trial) routeTo(ctx context.Context, destination string) (*cloudprovider.Route, error) {
+	all, err := t.listRoutes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, route := range all {
+		if route.DestinationCIDR == destination {
+			return route, nil
+		}
+	}
+	return nil, fmt.Errorf("ListRoutes does not list the route to %s any more", destination)
+}
+
+// routesTo tries that of the suite's destinations these have one route each, to this instance, and the others none.
+func (t *trial) routesTo(ctx context.Context, target Instance, destinations ...string) error {
+	return t.eventually(ctx, func(ctx context.Context) error {
+		all, err := t.listRoutes(ctx)
+		if err != nil {
+			return err
+		}
+		times := map[string]int{}
+		var wrong []error
+		for _, route := range all {
+			if !ofSuite(route.DestinationCIDR) {
+				continue
+			}
+			times[route.DestinationCIDR]++
+			if route.TargetNode != target.NodeName || route.Blackhole {
+				wrong = append(wrong, fmt.Errorf("ListRoutes lists %s to node %q, black hole %t; its node is %q",
+					route.DestinationCIDR, route.TargetNode, route.Blackhole, target.NodeName))
+			}
+			if !slices.Contains(destinations, route.DestinationCIDR) {
+				wrong = append(wrong, fmt.Errorf("ListRoutes lists a route to %s, which should not be there", route.DestinationCIDR))
+			}
+		}
+		for _, destination := range destinations {
+			if times[destination] != 1 {
+				wrong = append(wrong, fmt.Errorf("ListRoutes lists %d routes to %s", times[destination], destination))
+			}
+		}
+		return errors.Join(wrong...)
+	})
+}
+
+// ofSuite reports whether a destination is one that the suite makes routes to.
+func ofSuite(destination string) bool {
+	if destination == routePrefixIPv6 {
+		return true
+	}
+	for n := range mostAtOnce {
+		if destination == cidr(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// other returns the provider of another cluster.
+func (t *trial) other(ctx context.Context) (cloudprovider.Interface, string, error) {
+	cloud, name, err := t.Hooks.OtherCluster(ctx)
+	if err == nil && cloud == nil {
+		err = errors.New("it returned no provider, and no error")
+	}
+	if err != nil {
+		return nil, "", &hookError{"OtherCluster", err}
+	}
+	return cloud, name, nil
+}
