@@ -163,23 +163,6 @@ func (a *Arena) AwaitQuiet(ctx context.Context) error {
 	}
 }
 
-// AwaitBalancersStill waits until the cloud has not been asked to change a load balancer for a time.
-func (a *Arena) AwaitBalancersStill(ctx context.Context, still time.Duration) error {
-	changes := func() int64 {
-		return a.Cloud.received(api.OpCreateLoadBalancer, api.OpUpdateLoadBalancer, api.OpDeleteLoadBalancer)
-	}
-	for last := changes(); ; {
-		if err := a.Pause(ctx, still); err != nil {
-			return err
-		}
-		now := changes()
-		if now == last {
-			return nil
-		}
-		last = now
-	}
-}
-
 // AwaitListedRoutes waits until the routes are listed the next time, at most for some time.
 func (a *Arena) AwaitListedRoutes(ctx context.Context, most time.Duration) error {
 	before, end := a.Cloud.received(api.OpListRoutes), time.Now().Add(most)

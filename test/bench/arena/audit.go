@@ -8,12 +8,12 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster"
 )
 
-// writes counts the writes of one user that the API server answered within a span of time, by verb and resource. Those of the
+// writes counts the writes of one user that the API server received within a span of time, by verb and resource. Those of the
 // election's lease are counted apart.
 func writes(events []auditv1.Event, user string, began, ended time.Time) (counts map[string]int, lease int) {
 	counts = map[string]int{}
 	for _, event := range events {
-		at := event.StageTimestamp.Time
+		at := event.RequestReceivedTimestamp.Time
 		if event.User.Username != user || !localcluster.IsWrite(event) || at.Before(began) || at.After(ended) || event.ObjectRef == nil {
 			continue
 		}

@@ -14,7 +14,7 @@ func TestWrites(t *testing.T) {
 	began := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	event := func(user, verb, resource, subresource, name string, after time.Duration) auditv1.Event {
 		return auditv1.Event{
-			User: authnv1.UserInfo{Username: user}, Verb: verb, StageTimestamp: metav1.NewMicroTime(began.Add(after)),
+			User: authnv1.UserInfo{Username: user}, Verb: verb, RequestReceivedTimestamp: metav1.NewMicroTime(began.Add(after)),
 			ObjectRef: &auditv1.ObjectReference{Resource: resource, Subresource: subresource, Name: name},
 		}
 	}

@@ -1,6 +1,7 @@
 package arena
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -35,11 +36,14 @@ func (a *Arena) Measure() (*Meter, error) {
 	return &Meter{arena: a, cpu: a.cpu(), calls: a.Cloud.calls(), began: time.Now()}, nil
 }
 
+// auditLag is how long the API server may take to note a request that it has answered, or that a watch has shown the effect of.
+const auditLag = time.Second
+
 // Lap notes the time. What follows is counted, and not timed.
 func (m *Meter) Lap() { m.seconds = time.Since(m.began).Seconds() }
 
 // End returns what was measured.
-func (m *Meter) End(scenario string) (figures.Result, error) {
+func (m *Meter) End(ctx context.Context, scenario string) (figures.Result, error) {
 	a := m.arena
 	ended := time.Now()
 	result := figures.Result{
@@ -48,6 +52,9 @@ func (m *Meter) End(scenario string) (figures.Result, error) {
 	}
 	for _, manager := range a.managers {
 		result.PeakBytes = max(result.PeakBytes, manager.window)
+	}
+	if err := a.Pause(ctx, auditLag); err != nil {
+		return result, err
 	}
 	events, err := a.cluster.AuditEvents()
 	if err != nil {

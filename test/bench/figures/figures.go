@@ -46,6 +46,8 @@ type Setup struct {
 	Reference  string        `json:"reference"`
 	Latency    time.Duration `json:"latency"`
 	PageSize   int           `json:"pageSize"`
+	// Trail is how long at most, after the end of a scenario, what the manager still does is counted.
+	Trail time.Duration `json:"trail"`
 	// BalancerWrites is how many changes of load balancers the plugins declare that the cloud bears at once.
 	BalancerWrites int       `json:"balancerWrites"`
 	Size           Size      `json:"size"`

@@ -72,7 +72,7 @@ func Run(ctx context.Context, options Options) (figures.Report, error) {
 func setup(options Options) figures.Setup {
 	return figures.Setup{
 		Kubernetes: localcluster.KubernetesVersion, Reference: referenceVersion(), Latency: arena.Latency, PageSize: arena.PageSize,
-		BalancerWrites: plugins.Writes, Size: options.Size, Variants: options.Variants, Common: common(),
+		BalancerWrites: plugins.Writes, Trail: scenario.TrailLimit, Size: options.Size, Variants: options.Variants, Common: common(),
 	}
 }
 
@@ -176,14 +176,26 @@ func runScenario(ctx context.Context, a *arena.Arena, one scenario.Scenario, opt
 	if !complete && !reached(limited) {
 		return figures.Result{}, err
 	}
-	if one.Trail != nil && complete {
-		if err := one.Trail(limited, a); err != nil && !reached(limited) {
+	if complete && !one.Rests {
+		if err := trail(ctx, a); err != nil {
 			return figures.Result{}, err
 		}
 	}
-	result, err := meter.End(one.Name)
+	result, err := meter.End(ctx, one.Name)
 	result.Complete, result.LeaseSeconds = complete, said.LeaseSeconds
 	return result, err
+}
+
+// trail waits until the managers are through with what a scenario has left them to do: events, updates of load balancers. One
+// that goes on for ever is cut off.
+func trail(ctx context.Context, a *arena.Arena) error {
+	trailing, cancel := context.WithTimeoutCause(ctx, scenario.TrailLimit, errLimit)
+	defer cancel()
+	err := a.AwaitQuiet(trailing)
+	if reached(trailing) {
+		return nil
+	}
+	return err
 }
 
 // reached reports whether a scenario was given up because of its limit.

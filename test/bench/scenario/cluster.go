@@ -8,9 +8,6 @@ import (
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 )
 
-// still is how long load balancers must not have been changed until their changes count as over.
-const still = 5 * time.Second
-
 // cluster is the life of a cluster whose nodes are initialised: Services come, nothing happens, machines go, Services go.
 func cluster() Stage {
 	return Stage{
@@ -28,12 +25,12 @@ func cluster() Stage {
 			},
 			{
 				Name: "idle", Title: "1,000 nodes, 200 Services, nothing happens for a minute", Needs: "services-200",
-				Limit: 4 * time.Minute, Prepare: calm,
+				Limit: 4 * time.Minute, Prepare: calm, Rests: true,
 				Act: resting(func(size figures.Size) time.Duration { return size.Idle }),
 			},
 			{
 				Name: "notready-1000", Title: "1,000 nodes fall silent: half are gone, half are off", Counts: "steps",
-				Needs: "services-200", Limit: 5 * time.Minute, Prepare: loseMachines, Act: loseNodes, Trail: balancersStill,
+				Needs: "services-200", Limit: 5 * time.Minute, Prepare: loseMachines, Act: loseNodes,
 			},
 			{
 				Name: "services-deleted", Title: "200 Services are deleted", Counts: "Services", Needs: "services-200",
@@ -66,8 +63,4 @@ func loseNodes(ctx context.Context, a *arena.Arena, size figures.Size, _ *figure
 		return err
 	}
 	return a.AwaitLosses(ctx, size.Nodes, size.Nodes/2, size.Nodes-size.Nodes/2)
-}
-
-func balancersStill(ctx context.Context, a *arena.Arena) error {
-	return a.AwaitBalancersStill(ctx, still)
 }

@@ -30,7 +30,7 @@ func joinMany() Stage {
 			},
 			{
 				Name: "steady-5000", Title: "5,000 nodes, nothing happens for 5 minutes", Needs: "join-5000",
-				Only: []string{figures.MooringBulk}, Limit: 10 * time.Minute, Prepare: calm,
+				Only: []string{figures.MooringBulk}, Limit: 10 * time.Minute, Prepare: calm, Rests: true,
 				Act: resting(func(size figures.Size) time.Duration { return size.Steady }),
 			},
 		},

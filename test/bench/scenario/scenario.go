@@ -10,6 +10,9 @@ import (
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 )
 
+// TrailLimit is how long, after the end of a scenario, what the manager still does because of it is counted.
+const TrailLimit = 30 * time.Second
+
 // Stage is an arena with what stands in it, and the scenarios that happen there one after the other.
 type Stage struct {
 	// Name is that of the stage.
@@ -40,8 +43,8 @@ type Scenario struct {
 	Prepare func(ctx context.Context, a *arena.Arena, size figures.Size) error
 	// Act makes it happen and returns when it is over. This is what is timed.
 	Act func(ctx context.Context, a *arena.Arena, size figures.Size, result *figures.Result) error
-	// Trail waits for what comes after. It is not timed, but what happens meanwhile is counted. Nil for nothing.
-	Trail func(ctx context.Context, a *arena.Arena) error
+	// Rests says that nothing happens, so that nothing can be left to do.
+	Rests bool
 }
 
 // Stages returns all stages with their scenarios, in their order.
