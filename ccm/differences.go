@@ -80,7 +80,8 @@ func notes() map[string]string {
 			"kubelet may probe without credentials. Single checks, such as /readyz/informer-sync, need credentials",
 		"concurrent-node-status-updates": "Accepted, without effect: one pass over all nodes compares them with one snapshot of the cloud, and what " +
 			"differs goes to the workers of --concurrent-node-syncs",
-		"node-monitor-period": "The pause between two passes over the nodes; the cloud is asked once in each, and only if a node is not ready",
+		"node-monitor-period": "The longest pause between two passes over the nodes: the next one comes after two seconds if a node has become not " +
+			"ready or a denial waits for its confirmation. The cloud is asked once in each, and only if a node is not ready",
 		"kube-api-burst": "Without effect unless --kube-api-qps is positive. The two bound each client, as in the reference: every controller has one " +
 			"for each kind of object, events and the leader election have their own",
 		"min-resync-period": "For the informers that a plugin asks for. The manager's own cache has no resyncs: they would hand out every object that " +

@@ -50,7 +50,7 @@ type record struct {
 }
 
 func newAsking(cloud cloudprovider.Interface, bound int, metrics *metrics) *asking {
-	share := max(1, bound/2)
+	share := max(1, bound-bound/4)
 	return &asking{
 		cloud: cloud, places: semaphore.NewWeighted(int64(bound)), crowd: semaphore.NewWeighted(int64(share)), share: share,
 		metrics: metrics, swept: time.Now(), nodes: map[nodeKey]*record{},
@@ -127,7 +127,7 @@ func (a *asking) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Dur
 	a.fanOut(ctx, nodes, yield, func(node *corev1.Node) (Observation, error) { return a.metadataOf(ctx, node, age) })
 }
 
-// fanOut puts a question for each node. All who ask for many have half of the places between them, so that whoever waits for
+// fanOut puts a question for each node. All who ask for many have three quarters of the places between them, so that whoever waits for
 // one node never waits for those. A question is put only once it has its share: nobody else can come to wait for the share by
 // joining it.
 func (a *asking) fanOut(ctx context.Context, nodes []*corev1.Node, yield Yield, question func(*corev1.Node) (Observation, error)) {

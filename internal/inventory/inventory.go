@@ -127,7 +127,7 @@ func (i *Inventory) Lookup(ctx context.Context, node *corev1.Node, maxAge time.D
 
 // LookupEach looks many nodes up at once and hands each answer to yield, one at a time and in no particular order. The rules
 // are those of Lookup, and the question counts as asked when LookupEach is called. Where the cloud can list, all nodes
-// together cost one listing at most; where not, they take at most half of the calls in flight.
+// together cost one listing at most; where not, they take at most three quarters of the calls in flight.
 func (i *Inventory) LookupEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
 	if len(nodes) == 0 {
 		return

@@ -17,6 +17,8 @@ import (
 // is none, and passes over thousands of nodes are over before they begin.
 type attention struct {
 	rules ownership.Rules
+	// due has room for one: a node has come to need a look since it was last received from.
+	due chan struct{}
 	// beginning is held while the watch begins, during which nodes may already be seen.
 	beginning sync.Mutex
 
@@ -37,7 +39,7 @@ type seen struct {
 }
 
 func newAttention(rules ownership.Rules) *attention {
-	return &attention{rules: rules, nodes: map[string]seen{}}
+	return &attention{rules: rules, due: make(chan struct{}, 1), nodes: map[string]seen{}}
 }
 
 // watch begins to watch the nodes, unless it has begun. The first call waits until the cache is filled, if it is started.
@@ -110,6 +112,10 @@ func (a *attention) count(was, is seen) {
 	}
 	if is.needs {
 		a.needed++
+		select {
+		case a.due <- struct{}{}:
+		default:
+		}
 	}
 	a.changed = true
 }

@@ -27,7 +27,7 @@ const (
 	// DefaultWindow is the time over which deletions are counted.
 	DefaultWindow = 10 * time.Minute
 	// DefaultWorkers is how many nodes are written to at once.
-	DefaultWorkers = 16
+	DefaultWorkers = 32
 )
 
 // DefaultSettings are those of the flags.
@@ -57,7 +57,7 @@ type Options struct {
 	Journal *Journal
 	// Settings are what the operator decides. Confirmations must be positive. Window is DefaultWindow if it is zero.
 	Settings Settings
-	// Period is the time between two passes over all nodes. Zero: DefaultPeriod.
+	// Period is the longest time between two passes over all nodes. Zero: DefaultPeriod.
 	Period time.Duration
 	// Workers is how many nodes are written to at once. Zero: DefaultWorkers.
 	Workers int
@@ -157,17 +157,12 @@ func (c *Controller) Start(ctx context.Context) error {
 	if err := c.passer.attention.watch(ctx, c.cache); err != nil {
 		return err
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-			c.passer.pass(ctx)
-			timer.Reset(c.period) // from the end of the pass: a slow cloud is not asked without pause
-		}
+	cadence := cadence{period: c.period, due: c.passer.attention.due}
+	for ctx.Err() == nil {
+		unconfirmed := c.passer.pass(ctx)
+		cadence.await(ctx, unconfirmed) // from the end of the pass: a slow cloud is not asked without pause
 	}
+	return nil
 }
 
 // Warmup fills the cache of nodes before this process leads.

@@ -29,17 +29,17 @@ type passer struct {
 }
 
 // pass looks at all nodes once, if there can be anything to do about any of them. What goes wrong is logged, and tried again by
-// the next pass.
-func (p *passer) pass(ctx context.Context) {
+// the next pass. It reports whether nodes wait for another observation to confirm this one.
+func (p *passer) pass(ctx context.Context) (unconfirmed bool) {
 	began := time.Now()
 	if looks := p.attention.take(); !looks && p.atRest() {
 		p.metrics.passed(time.Since(began))
-		return
+		return false
 	}
 	p.recall(ctx, began)
 	all, err := p.list(ctx)
 	if err != nil {
-		return
+		return false
 	}
 	p.act(ctx, all, nil) // for nodes that are ready again: a cloud that takes its time does not matter to them
 	p.proofs.learn(ctx, all, began)
@@ -47,16 +47,18 @@ func (p *passer) pass(ctx context.Context) {
 	p.metrics.asked.Add(float64(seen.asked))
 	p.metrics.unanswered.Add(float64(seen.failed))
 	if ctx.Err() != nil {
-		return
+		return false
 	}
 	p.trouble(ctx, "Could not learn from the cloud about nodes that are not ready", seen.err)
 
 	// Meanwhile a node may have become ready, or its object another.
 	if all, err = p.list(ctx); err != nil {
-		return
+		return false
 	}
-	p.metrics.planned(p.act(ctx, all, seen.said))
+	planned := p.act(ctx, all, seen.said)
+	p.metrics.planned(planned)
 	p.metrics.passed(time.Since(began))
+	return planned.unconfirmed > 0
 }
 
 // atRest reports whether nothing is left of earlier passes that the time or another pass has to change: denials that end when a

@@ -85,8 +85,10 @@ type action struct {
 // plan is what is to be done after an observation.
 type plan struct {
 	actions []action
-	// held counts the nodes that are kept although the cloud denies their instances.
-	held map[HoldReason]int
+	// held counts the nodes that are kept although the cloud denies their instances, unconfirmed those that wait for further
+	// observations before anything is decided about them.
+	held        map[HoldReason]int
+	unconfirmed int
 	// limit is how many nodes may be deleted within the window, and spent how many were or are about to be.
 	limit, spent int
 }
@@ -127,6 +129,7 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 		case verdict.cause != "":
 			planned.actions = append(planned.actions, action{kind: deleteNode, node: node, cause: verdict.cause})
 		default:
+			planned.unconfirmed++
 			planned.stillHeld(node)
 		}
 	}

@@ -1,6 +1,7 @@
 package nodelifecycle_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -37,6 +38,7 @@ type options struct {
 	Lease     string // empty: the one that the shipped rights are for
 	Account   string // empty: harness.Account
 	Crashes   bool   // the manager is made to end with an error
+	Period    time.Duration
 }
 
 // manager is a cloud controller manager that runs nothing but the node lifecycle controller.
@@ -84,7 +86,7 @@ func (o options) build(parts harness.Parts) (ctrl.Runnable, error) {
 	return nodelifecycle.New(nodelifecycle.Options{
 		Client: parts.GetClient(), Cache: parts.GetCache(), Recorder: parts.Recorder,
 		Inventory: inventory.New(inventory.Options{Cloud: cloud.Decorate(o.Cloud, o.Calls), Registerer: parts.Registry}),
-		Ownership: o.Rules, Settings: settings(o.Settings), Period: period, Registerer: parts.Registry, Logger: parts.Logger,
+		Ownership: o.Rules, Settings: settings(o.Settings), Period: cmp.Or(o.Period, period), Registerer: parts.Registry, Logger: parts.Logger,
 		Journal: &nodelifecycle.Journal{Leases: parts.Clients.CoordinationV1(), Namespace: "kube-system", Name: o.Lease},
 	})
 }

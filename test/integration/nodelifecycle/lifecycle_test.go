@@ -2,6 +2,7 @@ package nodelifecycle_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -68,6 +69,25 @@ func TestNodesFollowTheirInstances(t *testing.T) {
 			t.Errorf("%s is %v, want %v", metric, got, want)
 		}
 	}
+}
+
+// TestNobodyWaitsForThePeriod when a node has become silent, or when the cloud has to confirm that an instance is gone.
+func TestNobodyWaitsForThePeriod(t *testing.T) {
+	running, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
+	names := join(t, corev1.ConditionTrue, 1, 3)
+	lost, off := names[0], names[1]
+	m := start(t, options{Cloud: provider, Period: time.Hour})
+	eventually(t, "the first pass", func(context.Context) error {
+		if m.passes(t) == 0 {
+			return errors.New("it is not over")
+		}
+		return nil
+	})
+	running.Delete(t, lost)
+	running.Change(t, off, func(spec *api.InstanceSpec) { spec.Power = api.PowerOff })
+	become(t, corev1.ConditionUnknown, lost, off)
+	waitGone(t, lost)
+	waitTainted(t, off, true)
 }
 
 // only returns the writes to some nodes.

@@ -1,0 +1,56 @@
+package nodelifecycle
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// quiet is for how long no further node must have come to need a look before a pass begins ahead of its time, so that a rack
+	// that loses its power is one pass. gathering bounds the wait for that.
+	quiet     = 500 * time.Millisecond
+	gathering = 2 * time.Second
+	// shortPause is the pause between two passes where something waits for the next one: nodes that came to need a look, and
+	// denials that lack a confirmation. Two observations are two whatever their distance; the whole period would keep the Pods
+	// of a node that is gone waiting for nothing.
+	shortPause = 2 * time.Second
+)
+
+// cadence says when passes begin: a period after the last one ended, and sooner where something waits for it.
+type cadence struct {
+	period time.Duration
+	// due receives when a node has come to need a look.
+	due <-chan struct{}
+}
+
+// await waits for the time of the next pass, given whether the last one left denials unconfirmed. It returns false when ctx ends.
+func (c cadence) await(ctx context.Context, unconfirmed bool) bool {
+	soonest := time.Now().Add(min(c.period, shortPause))
+	pause := c.period
+	if unconfirmed {
+		pause = min(c.period, shortPause)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-c.due:
+	}
+	latest := time.NewTimer(max(time.Until(soonest), 0) + gathering)
+	defer latest.Stop()
+	for wait := max(time.Until(soonest), quiet); ; wait = quiet {
+		timer.Reset(wait)
+		select {
+		case <-c.due:
+		case <-timer.C:
+			return true
+		case <-latest.C:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
