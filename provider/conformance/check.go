@@ -20,7 +20,8 @@ const (
 	Failed Outcome = "failed"
 	// NotRun means that the rule was not tried: the subject does not offer what it needs, or it was left out.
 	NotRun Outcome = "not run"
-	// Broken means that it is not known whether the rule holds: the factory or a hook failed, or the run was interrupted.
+	// Broken means that it is not known whether the rule holds: the factory or a hook failed, what the rule makes was there
+	// already, or the run was interrupted.
 	Broken Outcome = "broken"
 )
 
@@ -129,14 +130,14 @@ func tryOn(ctx context.Context, subject *Subject, options Options, result *Resul
 	result.Leftovers = t.cleanUp(ctx)
 
 	var unavailable *unavailableError
-	var hook *hookError
+	var broken *brokenError
 	switch {
 	case ctx.Err() != nil:
 		result.Outcome, result.Reason = Broken, "the run was interrupted"
 		return
 	case errors.As(err, &unavailable):
 		result.Outcome, result.Reason = NotRun, err.Error()
-	case errors.As(err, &hook):
+	case errors.As(err, &broken):
 		result.Outcome, result.Reason = Broken, err.Error()
 	case err != nil:
 		t.sawf("%v", err)

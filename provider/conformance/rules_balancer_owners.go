@@ -135,7 +135,7 @@ func checkOtherClustersBalancer(ctx context.Context, t *trial) error {
 	}
 	balancers, ok := other.LoadBalancer()
 	if !ok {
-		return &hookError{"OtherCluster", errors.New("its provider offers no load balancers")}
+		return hookFailed("OtherCluster", errors.New("its provider offers no load balancers"))
 	}
 	// Whether this is an error is the provider's affair: it is asked to delete what is not its own.
 	refused := balancers.EnsureLoadBalancerDeleted(others, otherName, service)

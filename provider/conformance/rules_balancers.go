@@ -28,7 +28,10 @@ func balancerRules() []Rule {
 				"returning nil if the load balancer specified either didn't exist or was successfully deleted"},
 			Needs: []Need{NeedLoadBalancer},
 			check: func(ctx context.Context, t *trial) error {
-				return t.balancers().EnsureLoadBalancerDeleted(ctx, t.options.ClusterName, t.service())
+				if err := t.balancers().EnsureLoadBalancerDeleted(ctx, t.options.ClusterName, t.service()); err != nil {
+					return fmt.Errorf("EnsureLoadBalancerDeleted of what does not exist: %w", err)
+				}
+				return nil
 			},
 		},
 		{

@@ -110,7 +110,10 @@ func checkSeveralRoutes(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	if err := t.createRoute(ctx, target, routePrefixIPv6); err != nil {
+	var broken *brokenError
+	if err := t.createRoute(ctx, target, routePrefixIPv6); errors.As(err, &broken) {
+		return err
+	} else if err != nil {
 		return t.routesTo(ctx, target, cidr(0), cidr(1))
 	}
 	return t.routesTo(ctx, target, cidr(0), cidr(1), routePrefixIPv6)
@@ -137,7 +140,9 @@ func checkRouteName(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	t.willHaveRoute(cidr(1))
+	if err := t.willHaveRoute(ctx, cidr(1)); err != nil {
+		return err
+	}
 	second := t.route(target, cidr(1))
 	second.Name = first.Name
 	if err := t.routes().CreateRoute(ctx, t.options.ClusterName, t.hint(1), second); err != nil {
@@ -218,7 +223,9 @@ func checkRoutesConcurrent(ctx context.Context, t *trial) error {
 	var destinations []string
 	for i := range min(writes, mostAtOnce) {
 		destinations = append(destinations, cidr(i))
-		t.willHaveRoute(cidr(i))
+		if err := t.willHaveRoute(ctx, cidr(i)); err != nil {
+			return err
+		}
 	}
 	err = atOnce(len(destinations), func(i int) error {
 		return t.routes().CreateRoute(ctx, t.options.ClusterName, t.hint(i), t.route(target, destinations[i]))
@@ -239,7 +246,7 @@ func checkOtherClustersRoutes(ctx context.Context, t *trial) error {
 	}
 	routes, ok := other.Routes()
 	if !ok {
-		return &hookError{"OtherCluster", errors.New("its provider offers no routes")}
+		return hookFailed("OtherCluster", errors.New("its provider offers no routes"))
 	}
 	listed, err := routes.ListRoutes(ctx, otherName)
 	if err != nil {
@@ -310,7 +317,9 @@ func (t *trial) routeCalls(ctx context.Context) ([]named, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.willHaveRoute(cidr(1))
+	if err := t.willHaveRoute(ctx, cidr(1)); err != nil {
+		return nil, err
+	}
 	routes, cluster := t.routes(), t.options.ClusterName
 	return []named{
 		{"ListRoutes", func(ctx context.Context) error { _, err := routes.ListRoutes(ctx, cluster); return err }},

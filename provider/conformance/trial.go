@@ -48,17 +48,21 @@ func unavailable(format string, args ...any) error {
 	return &unavailableError{reason: fmt.Sprintf(format, args...)}
 }
 
-// hookError says that a hook failed, which says nothing about the provider.
-type hookError struct {
-	hook string
+// brokenError says that a rule could not be tried for a reason that says nothing about the provider.
+type brokenError struct {
+	what string
 	err  error
 }
 
-// Error says which hook failed, and why.
-func (e *hookError) Error() string { return fmt.Sprintf("the factory's hook %s: %v", e.hook, e.err) }
+// Error says what broke, and why.
+func (e *brokenError) Error() string { return e.what + ": " + e.err.Error() }
 
-// Unwrap returns why the hook failed.
-func (e *hookError) Unwrap() error { return e.err }
+// Unwrap returns why it broke.
+func (e *brokenError) Unwrap() error { return e.err }
+
+func hookFailed(hook string, err error) error {
+	return &brokenError{"the factory's hook " + hook, err}
+}
 
 // sawf notes something that breaks the rule.
 func (t *trial) sawf(format string, args ...any) {
@@ -100,8 +104,8 @@ func (t *trial) cleanUp(ctx context.Context) []string {
 func (t *trial) eventually(ctx context.Context, look func(ctx context.Context) error) error {
 	return t.repeat(ctx, look, func(err error) bool {
 		var unavailable *unavailableError
-		var hook *hookError
-		return !errors.As(err, &unavailable) && !errors.As(err, &hook)
+		var broken *brokenError
+		return !errors.As(err, &unavailable) && !errors.As(err, &broken)
 	})
 }
 
@@ -113,28 +117,24 @@ func (t *trial) settled(ctx context.Context, call func(ctx context.Context) erro
 	})
 }
 
-// repeat repeats a call while its error is worth it and there is time.
+// repeat repeats a call while its error is worth it and there is time. The time to settle ends the repetition, and not a call that
+// is under way: an answer says more than that the time was over.
 func (t *trial) repeat(ctx context.Context, call func(ctx context.Context) error, worth func(error) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, t.options.Settle)
-	defer cancel()
+	over := time.NewTimer(t.options.Settle)
+	defer over.Stop()
 	tick := time.NewTicker(min(max(t.options.Settle/100, 10*time.Millisecond), 5*time.Second))
 	defer tick.Stop()
-	var last error
 	for {
 		err := call(ctx)
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() == nil || last == nil:
-			last = err // An answer to a call that had its time says more than that the time is over.
-		}
-		if !worth(err) {
+		if err == nil || !worth(err) {
 			return err
 		}
 		select {
 		case <-tick.C:
+		case <-over.C:
+			return fmt.Errorf("still after %s: %w", t.options.Settle, err)
 		case <-ctx.Done():
-			return fmt.Errorf("still after %s: %w", t.options.Settle, last)
+			return fmt.Errorf("still when the time for the rule was over: %w", err)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func untilEnd(ctx context.Context) time.Duration {
 func (t *trial) faulty(ctx context.Context, fault Fault, work func()) error {
 	end, err := t.Hooks.InjectFault(ctx, fault)
 	if err != nil {
-		return &hookError{"InjectFault", err}
+		return hookFailed("InjectFault", err)
 	}
 	defer end()
 	work()

@@ -132,7 +132,7 @@ func (t *trial) inspect(ctx context.Context, service *v1.Service) (*LoadBalancer
 			err = errors.New("it returned nothing, and no error")
 		}
 		if err != nil {
-			return nil, &hookError{"InspectLoadBalancer", err}
+			return nil, hookFailed("InspectLoadBalancer", err)
 		}
 		return view, nil
 	}

@@ -52,7 +52,7 @@ func (t *trial) createInstance(ctx context.Context) (Instance, error) {
 	name := fmt.Sprintf("conformance-%s-%s-%d", t.options.RunID, t.rule, t.created)
 	created, err := t.Hooks.CreateInstance(ctx, name)
 	if err != nil {
-		return Instance{}, &hookError{"CreateInstance", err}
+		return Instance{}, hookFailed("CreateInstance", err)
 	}
 	t.removeLater("instance "+name, func(ctx context.Context) error { return t.Hooks.DeleteInstance(ctx, created) })
 	return created, nil
@@ -61,7 +61,7 @@ func (t *trial) createInstance(ctx context.Context) (Instance, error) {
 // stop stops an instance that the trial created.
 func (t *trial) stop(ctx context.Context, instance Instance) error {
 	if err := t.Hooks.StopInstance(ctx, instance); err != nil {
-		return &hookError{"StopInstance", err}
+		return hookFailed("StopInstance", err)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (t *trial) stop(ctx context.Context, instance Instance) error {
 // delete deletes an instance that the trial created.
 func (t *trial) delete(ctx context.Context, instance Instance) error {
 	if err := t.Hooks.DeleteInstance(ctx, instance); err != nil {
-		return &hookError{"DeleteInstance", err}
+		return hookFailed("DeleteInstance", err)
 	}
 	t.removals = slices.DeleteFunc(t.removals, func(r removal) bool { return r.what == "instance "+string(instance.NodeName) })
 	return nil

@@ -22,33 +22,55 @@ func (t *trial) route(target Instance, destination string) *cloudprovider.Route 
 // hint is a hint for the name of a trial's n-th route, unique as the route controller's are.
 func (t *trial) hint(n int) string { return string(t.uid(fmt.Sprintf("route-%d", n))) }
 
-// willHaveRoute has the cluster's route to a destination removed when the trial has ended.
-func (t *trial) willHaveRoute(destination string) {
-	what := "route to " + destination
-	if slices.ContainsFunc(t.removals, func(r removal) bool { return r.what == what }) {
-		return
+// willHaveRoute has the cluster's route to a destination removed when the trial has ended. It is called before the first call
+// that may create it: a route that is there already is somebody else's, and is neither used nor removed.
+func (t *trial) willHaveRoute(ctx context.Context, destination string) error {
+	if t.removesRoute(destination) {
+		return nil
 	}
-	t.removeLater(what, func(ctx context.Context) error {
-		left, err := t.listRoutes(ctx)
-		if err != nil {
-			return err
+	before, err := t.listRoutes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, route := range before {
+		if ofSuite(route.DestinationCIDR) && !t.removesRoute(route.DestinationCIDR) {
+			return &brokenError{"route to " + route.DestinationCIDR,
+				fmt.Errorf("cluster %s has it already; delete it if an earlier run left it behind", t.options.ClusterName)}
 		}
-		var errs []error
-		for _, route := range left {
-			if route.DestinationCIDR != destination {
-				continue
-			}
-			if err := t.routes().DeleteRoute(ctx, t.options.ClusterName, route); err != nil {
-				errs = append(errs, fmt.Errorf("DeleteRoute: %w", err))
-			}
+	}
+	t.removeLater("route to "+destination, func(ctx context.Context) error { return t.deleteRoutes(ctx, destination) })
+	return nil
+}
+
+// removesRoute reports whether the trial will remove the route to a destination.
+func (t *trial) removesRoute(destination string) bool {
+	return slices.ContainsFunc(t.removals, func(r removal) bool { return r.what == "route to "+destination })
+}
+
+// deleteRoutes deletes the cluster's routes to a destination.
+func (t *trial) deleteRoutes(ctx context.Context, destination string) error {
+	left, err := t.listRoutes(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, route := range left {
+		if route.DestinationCIDR != destination {
+			continue
 		}
-		return errors.Join(errs...)
-	})
+		errs = append(errs, fmt.Errorf("ListRoutes lists route %s", route.Name))
+		if err := t.routes().DeleteRoute(ctx, t.options.ClusterName, route); err != nil {
+			errs = append(errs, fmt.Errorf("DeleteRoute: %w", err))
+		}
+	}
+	return errors.Join(errs...) // The next look finds it gone.
 }
 
 // createRoute creates a route that is removed when the trial has ended.
 func (t *trial) createRoute(ctx context.Context, target Instance, destination string) error {
-	t.willHaveRoute(destination)
+	if err := t.willHaveRoute(ctx, destination); err != nil {
+		return err
+	}
 	return t.routes().CreateRoute(ctx, t.options.ClusterName, t.hint(len(t.removals)), t.route(target, destination))
 }
 
@@ -143,7 +165,7 @@ func (t *trial) other(ctx context.Context) (cloudprovider.Interface, string, err
 		err = errors.New("it returned no provider, and no error")
 	}
 	if err != nil {
-		return nil, "", &hookError{"OtherCluster", err}
+		return nil, "", hookFailed("OtherCluster", err)
 	}
 	return cloud, name, nil
 }
