@@ -38,8 +38,8 @@ func additions() map[string]string {
 			"many calls are too many",
 		"cloud-api-burst":     "Belongs to --cloud-api-qps",
 		"tracing-config-file": "Calls to the cloud take most of the time that anything here takes",
-		"concurrent-route-syncs": "How many changes of routes a cloud bears at once is a property of the cloud; the reference makes 200. Half of " +
-			"--cloud-api-max-in-flight by default, so that the rest of the calls are not held up",
+		"concurrent-route-syncs": "How many changes of routes a cloud bears at once is a property of the cloud; the reference makes 200. Three quarters " +
+			"of --cloud-api-max-in-flight by default, so that the rest of the calls are not held up",
 		"route-reconciliation-max-period": "Comparing all routes every ten seconds costs quota, however rarely they change. Nodes are watched, so " +
 			"comparisons are for what happens in the cloud",
 		"node-deletion-confirmations": "The reference deletes a node by the first answer that denies its instance. A wrong one deletes live nodes",

@@ -43,9 +43,9 @@ type applier struct {
 }
 
 // apply carries out the removals, then the rest. An action is not tried while a route that should be gone is in its way. It
-// returns what became of those that were tried and have ended.
-func (a *applier) apply(ctx context.Context, admitted admission) []outcome {
-	removed := a.stage(ctx, admitted.removals)
+// returns what became of those that were tried and have ended, and calls ended with each when it does, one at a time.
+func (a *applier) apply(ctx context.Context, admitted admission, ended func(context.Context, outcome)) []outcome {
+	removed := a.stage(ctx, admitted.removals, ended)
 	blocked := unfinished(admitted.removals, removed)
 	free := make([]action, 0, len(admitted.makes))
 	for _, making := range admitted.makes {
@@ -55,7 +55,7 @@ func (a *applier) apply(ctx context.Context, admitted admission) []outcome {
 		}
 		free = append(free, making)
 	}
-	return append(removed, a.stage(ctx, free)...)
+	return append(removed, a.stage(ctx, free, ended)...)
 }
 
 // unfinished returns the destinations of the actions that have not succeeded.
@@ -75,7 +75,7 @@ func unfinished(actions []action, outcomes []outcome) []destination {
 
 // stage begins actions and waits until they have ended. Those that are still under way when patience is at its end go on
 // without it.
-func (a *applier) stage(ctx context.Context, actions []action) (outcomes []outcome) {
+func (a *applier) stage(ctx context.Context, actions []action, tell func(context.Context, outcome)) (outcomes []outcome) {
 	ended := make(chan outcome, len(actions))
 	for _, action := range actions {
 		a.memory.begin(action)
@@ -94,6 +94,7 @@ func (a *applier) stage(ctx context.Context, actions []action) (outcomes []outco
 		select {
 		case one := <-ended:
 			outcomes = append(outcomes, one)
+			tell(ctx, one)
 			patience.Reset(a.patience)
 			continue
 		case <-patience.C:

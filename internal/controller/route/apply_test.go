@@ -93,7 +93,7 @@ func newApplying(places int) *applying {
 // run plans for nodes and routes, and applies the plan.
 func (a *applying) run(t *testing.T, nodes []member, routes []*cloudprovider.Route, can abilities) []outcome {
 	planned := makePlan(desire(nodes, clusterCIDRs), routes, can)
-	return a.apply(t.Context(), a.memory.admit(planned, a.memory.underWay(), time.Now()))
+	return a.apply(t.Context(), a.memory.admit(planned, a.memory.underWay(), time.Now()), func(context.Context, outcome) {})
 }
 
 func failed(outcomes []outcome) (failures []string) {
@@ -237,7 +237,7 @@ func TestApplyStopsWhenItIsTold(t *testing.T) {
 		time.AfterFunc(3*time.Second, cancel)
 		planned := makePlan(desire([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}, clusterCIDRs), nil, abilities{})
 		begun := time.Now()
-		a.apply(ctx, a.memory.admit(planned, nil, time.Now()))
+		a.apply(ctx, a.memory.admit(planned, nil, time.Now()), func(context.Context, outcome) {})
 		if took := time.Since(begun); took != 3*time.Second {
 			t.Errorf("stopped after %s, want 3s", took)
 		}

@@ -29,8 +29,8 @@ const (
 	fieldManager = "node-route-controller"
 	// requestTimeout is the deadline of one request to the API server.
 	requestTimeout = 30 * time.Second
-	// conditionWrites is how many nodes are written at once.
-	conditionWrites = 16
+	// conditionWrites is how many nodes are written at once: enough for the API server to be what a mass join waits for.
+	conditionWrites = 64
 )
 
 // conditions writes the condition NetworkUnavailable of nodes, where it is not what it should be.
@@ -69,12 +69,20 @@ func (c *conditions) write(ctx context.Context, nodes []judgedNode, now time.Tim
 			continue
 		}
 		group.Go(func() error {
-			errs[i] = c.patch(ctx, judged, now)
+			errs[i] = c.bring(ctx, judged, now)
 			return nil
 		})
 	}
 	_ = group.Wait() // the errors are in errs: all of them, not only the first
 	return errors.Join(errs...)
+}
+
+// bring brings the condition of one node up to date.
+func (c *conditions) bring(ctx context.Context, judged judgedNode, now time.Time) error {
+	if c.says(judged) {
+		return nil
+	}
+	return c.patch(ctx, judged, now)
 }
 
 // says reports whether the node's condition is what it should be already. As in the reference, the reason counts: a network

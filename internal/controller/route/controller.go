@@ -33,8 +33,8 @@ const (
 	DefaultPeriod = 10 * time.Second
 	// DefaultMaxPeriod is how long drift of an otherwise idle cluster may go unnoticed.
 	DefaultMaxPeriod = 5 * time.Minute
-	// DefaultWrites is how many calls that change routes are made at once. It leaves half of the calls in flight to others.
-	DefaultWrites = 16
+	// DefaultWrites is how many calls that change routes are made at once. It leaves a quarter of the calls in flight to others.
+	DefaultWrites = 48
 	// DefaultPatience is how long a pass waits for operations when none of them ends.
 	DefaultPatience = 30 * time.Second
 )

@@ -72,10 +72,12 @@ func (r *reconciler) pass(ctx context.Context) ([]outcome, result) {
 	admitted := r.memory.admit(planned, busy, time.Now())
 	held, unconfirmed := r.confirmer.doubtful(ctx, wanted.targets, slices.Concat(admitted.removals, admitted.makes))
 	admitted = admitted.without(held)
-	outcomes := r.applier.apply(ctx, admitted)
+	herald := newHerald(r.conditions, members, unmet(planned, admitted, nil))
+	outcomes := r.applier.apply(ctx, admitted, herald.hear)
+	told := herald.done()
 	judged, missing := judge(members, wanted, planned, unmet(planned, admitted, outcomes))
 	r.metrics.missing.Set(float64(missing))
-	return outcomes, result{partial: errors.Join(unclear, unconfirmed, r.conditions.write(ctx, judged, time.Now()))}
+	return outcomes, result{partial: errors.Join(unclear, unconfirmed, told, r.conditions.write(ctx, judged, time.Now()))}
 }
 
 // list asks the cloud for all routes of the cluster.

@@ -164,6 +164,29 @@ func TestACallThatHangsHoldsUpNobody(t *testing.T) {
 	waitForTable(t, cloud, "10.244.1.0/24 by node-001", "10.244.2.0/24 by node-002")
 }
 
+// A node hears that its routes are there when they are, and not when those of all nodes are.
+func TestNobodyWaitsForTheRoutesOfOthers(t *testing.T) {
+	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
+	must(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultHang, Count: 1}))
+	first, second, third := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")
+	join(t, first, second, third)
+	start(t, options{Cloud: provider, MaxPeriod: never, Patience: never})
+	eventually(t, "two nodes with routes", func(context.Context) error {
+		with := 0
+		for _, node := range []string{first.Name, second.Name, third.Name} {
+			if condition(t, node) == routed {
+				with++
+			}
+		}
+		if with != 2 {
+			return fmt.Errorf("%d have some", with)
+		}
+		return nil
+	})
+	cloud.Service.ClearFaults()
+	waitForCondition(t, routed, first, second, third)
+}
+
 // What the cloud does not list yet is not made twice.
 func TestAListThatLagsCostsNothing(t *testing.T) {
 	knobs := api.Knobs{ListLag: metav1.Duration{Duration: time.Hour}}
