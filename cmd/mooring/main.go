@@ -1,4 +1,4 @@
-// Command mooring is the tool for people: it shows Mooring at work and serves the simulated cloud.
+// Command mooring is the tool for people: it shows Mooring at work, serves the simulated cloud and checks providers.
 package main
 
 import (

@@ -48,7 +48,7 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(usage)
-	root.AddCommand(newDemo(), newSim())
+	root.AddCommand(newDemo(), newSim(), newConformance())
 	return root
 }
 

@@ -38,6 +38,12 @@ type Options struct {
 	Progress func(Result)
 }
 
+// Validate returns everything that is wrong with the options.
+func (o Options) Validate() error {
+	_, err := o.complete()
+	return err
+}
+
 // complete returns the options with their defaults, or everything that is wrong with them.
 func (o Options) complete() (Options, error) {
 	var wrong []error
