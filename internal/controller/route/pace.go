@@ -15,11 +15,11 @@ const (
 	// settle is how long nodes have to be quiet before a pass, so that a burst of changes is one pass.
 	settle = 500 * time.Millisecond
 	// maxSettle is how long a pass is put off at most while they are not.
-	maxSettle = 5 * time.Second
+	maxSettle = time.Second
 	// firstIdle is the shortest time from a pass that found nothing to do to the next one: two a minute.
 	firstIdle = 30 * time.Second
 	// burst is how many passes may follow each other without regard to the period.
-	burst = 5
+	burst = 10
 )
 
 // pacer says when the next pass is due. It knows the time only from its callers.
