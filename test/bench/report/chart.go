@@ -39,7 +39,7 @@ type Bar struct {
 const (
 	chartWidth  = 900
 	labelWidth  = 230
-	textWidth   = 150
+	textWidth   = 180
 	barHeight   = 13
 	barGap      = 2
 	groupGap    = 14

@@ -108,10 +108,7 @@ func reached(check figures.Check) string {
 func amount(value float64, unit string) string {
 	switch unit {
 	case figures.UnitTimes:
-		if value < 0.1 {
-			return fmt.Sprintf("× %.3f", value)
-		}
-		return fmt.Sprintf("× %.2f", value)
+		return times(value)
 	case figures.UnitSeconds:
 		return seconds(value)
 	default:

@@ -84,7 +84,7 @@ func TestChartIsLogarithmic(t *testing.T) {
 	svg := report.Chart{Legend: []string{"a"}, Groups: []report.Group{{Label: "g", Bars: []report.Bar{
 		{Value: 0.1, Text: "least"}, {Value: 1, Text: "middle"}, {Value: 10, Text: "most"}, {Value: 0, Text: "nothing"},
 	}}}}.SVG()
-	for _, want := range []string{`width="1.0"`, `width="260.0"`, `width="520.0"`, `width="0.0"`} {
+	for _, want := range []string{`width="1.0"`, `width="245.0"`, `width="490.0"`, `width="0.0"`} {
 		if !strings.Contains(svg, want) {
 			t.Errorf("no bar has %s:\n%s", want, svg)
 		}

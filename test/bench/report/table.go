@@ -65,10 +65,7 @@ func ratioText(one, other figures.Result) string {
 	if !known {
 		return ""
 	}
-	text := fmt.Sprintf("× %.2f", ratio.Value)
-	if ratio.Value < 0.1 {
-		text = fmt.Sprintf("× %.3f", ratio.Value)
-	}
+	text := times(ratio.Value)
 	switch ratio.Bound {
 	case figures.AtMost:
 		return "< " + text
@@ -77,6 +74,14 @@ func ratioText(one, other figures.Result) string {
 	default:
 		return text
 	}
+}
+
+// times is a ratio, with a third digit where the targets are small.
+func times(ratio float64) string {
+	if ratio < 0.2 {
+		return fmt.Sprintf("× %.3f", ratio)
+	}
+	return fmt.Sprintf("× %.2f", ratio)
 }
 
 // callsText lists calls by kind, the most frequent first.
