@@ -3,7 +3,7 @@
 GO      ?= go
 BIN     := $(CURDIR)/bin
 # Modules besides the root's own, each checked like it.
-MODULES := localcluster/binaries examples/vendor test/bench tools
+MODULES := localcluster/binaries examples/provider examples/vendor test/bench tools
 
 .DEFAULT_GOAL := help
 .PHONY: help

@@ -7,6 +7,8 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
+//go:generate go run ./internal/ruledoc --file ../../docs/reference/conformance.md
+
 // Rule is one thing that holds for a provider that is right.
 type Rule struct {
 	// ID names the rule: what it is about, then what it asks, such as "instances-stopped-exist". It never changes.

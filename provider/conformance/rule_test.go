@@ -62,6 +62,15 @@ func comments(t *testing.T, module, files string) string {
 	return strings.Join(all, " ")
 }
 
+// TestReferenceIsUpToDate looks that docs/reference/conformance.md shows the rules as they are.
+func TestReferenceIsUpToDate(t *testing.T) {
+	const file = "../../docs/reference/conformance.md"
+	command := exec.CommandContext(t.Context(), "go", "run", "./internal/ruledoc", "--check", "--file", file)
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, output)
+	}
+}
+
 // TestRulesAreComplete looks that every rule has all its parts, and an ID of its own.
 func TestRulesAreComplete(t *testing.T) {
 	seen := map[string]bool{}
