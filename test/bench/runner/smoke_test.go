@@ -21,7 +21,7 @@ import (
 // smokeLimit bounds the whole test, the builds of both managers included.
 const smokeLimit = 15 * time.Minute
 
-// TestBothManagersGoThroughTheScenarios takes a few nodes and Services through two variants. It is about the benchmark itself:
+// TestBothManagersGoThroughTheScenarios takes a few nodes and Services through the variants. It is about the benchmark itself:
 // that everything starts, ends, is counted and cleaned up.
 func TestBothManagersGoThroughTheScenarios(t *testing.T) {
 	klog.SetLogger(logr.Discard())
@@ -32,30 +32,45 @@ func TestBothManagersGoThroughTheScenarios(t *testing.T) {
 	if err := runner.Build(ctx, "..", programs, display); err != nil {
 		t.Fatal(err)
 	}
-	size := runner.QuickSize()
-	variants := slices.DeleteFunc(runner.Variants(size), func(variant figures.Variant) bool {
-		return variant.Name != figures.ReferenceTuned && variant.Name != figures.MooringBulk
-	})
+	options := runner.Options{Size: runner.QuickSize(), Programs: programs, Binaries: localclustertest.Build(t), Display: display}
+
+	measured := run(ctx, t, options, []string{"join-1000", "notready-1000"}, figures.ReferenceTuned, figures.MooringBulk)
+	if want := []string{"join-1000", "services-200", "notready-1000"}; !slices.Equal(measured.Scenarios(), want) {
+		t.Errorf("scenarios %q, want %q", measured.Scenarios(), want)
+	}
+	requireCounts(t, measured, options.Size)
+
+	// A standby takes 20 s, but for one of Mooring whose leader is asked to stop.
+	stopped := run(ctx, t, options, []string{"leader-sigterm"}, figures.MooringPlain)
+	for _, one := range stopped.Results {
+		if one.LeaseSeconds <= 0 || one.LeaseSeconds > one.Seconds {
+			t.Errorf("%s: the lease after %f s, the node after %f s", one.Scenario, one.LeaseSeconds, one.Seconds)
+		}
+	}
+	requireNothingLeft(t)
+}
+
+// run takes variants through scenarios, and fails unless every figure is there.
+func run(ctx context.Context, t *testing.T, options runner.Options, scenarios []string, variants ...string) figures.Report {
+	t.Helper()
 	saved := 0
-	measured, err := runner.Run(ctx, runner.Options{
-		Size: size, Scenarios: []string{"join-1000", "notready-1000", "leader-sigterm"}, Variants: variants,
-		Programs: programs, Binaries: localclustertest.Build(t), Logs: t.TempDir(), Display: display,
-		Save: func(figures.Report) error { saved++; return nil },
-	})
+	options.Scenarios, options.Save = scenarios, func(figures.Report) error { saved++; return nil }
+	for _, variant := range runner.Variants(options.Size) {
+		if slices.Contains(variants, variant.Name) {
+			options.Variants = append(options.Variants, variant)
+		}
+	}
+	measured, err := runner.Run(ctx, options)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if want := []string{"join-1000", "services-200", "notready-1000", "leader-sigterm"}; !slices.Equal(measured.Scenarios(), want) {
-		t.Errorf("scenarios %q, want %q", measured.Scenarios(), want)
 	}
 	for _, result := range measured.Results {
 		requirePlausible(t, result)
 	}
-	if want := 3 * len(variants); len(measured.Lives) != want || saved < want {
-		t.Errorf("%d lives, saved %d times; want %d", len(measured.Lives), saved, want)
+	if len(measured.Lives) == 0 || saved < len(measured.Lives) {
+		t.Errorf("%d lives, saved %d times", len(measured.Lives), saved)
 	}
-	requireCounts(t, measured, size)
-	requireNothingLeft(t)
+	return measured
 }
 
 // requirePlausible fails if a figure is missing that every result has.
@@ -80,9 +95,6 @@ func requireCounts(t *testing.T, measured figures.Report, size figures.Size) {
 		served, _ := measured.Find("services-200", variant)
 		if created := served.Calls["CreateLoadBalancer"].Received; created != int64(size.Services) {
 			t.Errorf("%s has created %d load balancers, want %d", variant, created, size.Services)
-		}
-		if stopped, _ := measured.Find("leader-sigterm", variant); stopped.LeaseSeconds <= 0 || stopped.LeaseSeconds > stopped.Seconds {
-			t.Errorf("%s: the lease after %f s, the node after %f s", variant, stopped.LeaseSeconds, stopped.Seconds)
 		}
 	}
 	joined, _ := measured.Find("join-1000", figures.ReferenceTuned)
