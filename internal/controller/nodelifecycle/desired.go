@@ -194,7 +194,8 @@ type answer struct {
 type answers map[types.UID]answer
 
 // witnesses returns the nodes to ask for where the cloud cannot list, when all that it said was that instances are gone: a
-// few that are ready, and so must exist; always the same ones, whatever the order of the nodes.
+// few that are ready, and so must exist; always the same ones, whatever the order of the nodes. They are spread over the names:
+// neighbours are often of one rack or group, which may have gone as a whole while their nodes still seem to be ready.
 func witnesses(nodes []facts, said answers) []facts {
 	if len(said) == 0 {
 		return nil
@@ -211,7 +212,14 @@ func witnesses(nodes []facts, said answers) []facts {
 		}
 	}
 	slices.SortFunc(chosen, func(a, b facts) int { return strings.Compare(a.name, b.name) })
-	return chosen[:min(len(chosen), maxWitnesses)]
+	if len(chosen) <= maxWitnesses {
+		return chosen
+	}
+	spread := make([]facts, maxWitnesses)
+	for i := range spread {
+		spread[i] = chosen[i*(len(chosen)-1)/(maxWitnesses-1)]
+	}
+	return spread
 }
 
 // existence is whether a node has an instance.

@@ -121,7 +121,7 @@ func TestWitnesses(t *testing.T) {
 		{"nothing was denied", []facts{lost, ready("w")}, nil, nil},
 		{"another instance is known", []facts{lost, ready("w")}, saidAt(today, gone("lost"), there(provider.InstanceRunning, "x")), nil},
 		{"all that was asked for is denied", []facts{lost, ready("w")}, saidAt(today, gone("lost")), []string{"w"}},
-		{"a few are enough", []facts{ready("w4"), lost, ready("w1"), ready("w3"), ready("w2")}, saidAt(today, gone("lost")), []string{"w1", "w2", "w3"}},
+		{"a few are enough", []facts{ready("w4"), lost, ready("w1"), ready("w3"), ready("w2")}, saidAt(today, gone("lost")), []string{"w1", "w2", "w4"}},
 		{"not one that is leaving", []facts{leaving, lost, ready("w")}, saidAt(today, gone("lost")), []string{"w"}},
 		{"not a foreign one", []facts{factsOf(node("f", corev1.ConditionTrue), foreign), lost}, saidAt(today, gone("lost")), nil},
 	}
