@@ -56,7 +56,10 @@ func TestWhatIsNotOfferedIsNotRun(t *testing.T) {
 		"routes-black-hole":               "the factory has no hook CreateInstance",
 	}
 	found := 0
-	for _, result := range check(t, m, conformance.Options{}).Results {
+	for _, result := range check(t, m, conformance.Options{Settle: conformance.DefaultSettle}).Results {
+		if !result.OK() {
+			t.Errorf("%s: %s %q %q", result.Rule.ID, result.Outcome, result.Reason, result.Findings)
+		}
 		reason, ok := want[result.Rule.ID]
 		if !ok {
 			continue
@@ -72,6 +75,46 @@ func TestWhatIsNotOfferedIsNotRun(t *testing.T) {
 	}
 	if found != len(want) {
 		t.Errorf("%d of %d rules were reported", found, len(want))
+	}
+}
+
+// olderInterfaces is a provider that has Instances and Zones only.
+type olderInterfaces struct{ cloudprovider.Interface }
+
+func (olderInterfaces) InstancesV2() (cloudprovider.InstancesV2, bool) { return nil, false }
+
+// A provider of the older interfaces keeps to all that is about them, load balancers and routes.
+func TestOlderInterfaces(t *testing.T) {
+	m, simulated := newMutant(t)
+	m.subject.Cloud = olderInterfaces{m.Cloud}
+	report := check(t, m, conformance.Options{Settle: conformance.DefaultSettle})
+	passed := map[string]bool{}
+	for _, result := range report.Results {
+		if !result.OK() {
+			t.Errorf("%s: %s %q %q", result.Rule.ID, result.Outcome, result.Reason, result.Findings)
+		}
+		passed[result.Rule.ID] = result.Outcome == conformance.Passed
+	}
+	for _, id := range []string{"legacy-id", "legacy-deleted", "zones-ways-agree", "balancer-update-targets", "routes-several"} {
+		if !passed[id] {
+			t.Errorf("%s has not passed", id)
+		}
+	}
+	if passed["instances-missing"] || passed["legacy-agrees-with-v2"] {
+		t.Error("rules about InstancesV2 have passed")
+	}
+	if left := leftIn(t, simulated); left != "1 instances, 0 load balancers, 0 routes" {
+		t.Errorf("afterwards the cloud holds %s", left)
+	}
+}
+
+// Answers that a provider knows without its cloud are right while the cloud fails.
+func TestCachedAnswersAreRight(t *testing.T) {
+	m, _ := newMutant(t)
+	m.v2.exists = func(context.Context, right2, *v1.Node) (bool, error) { return true, nil }
+	rules := []string{"instances-context", "instances-failure-is-no-absence", "instances-throttled", "instances-deadline"}
+	if report := check(t, m, conformance.Options{Rules: rules}); report.Count(conformance.Passed) != len(rules) {
+		t.Errorf("%s: %+v", report.Summary(), report.Results)
 	}
 }
 

@@ -90,10 +90,7 @@ func instanceMutations() []mutation {
 				}
 				return metadata, err
 			})},
-		{"instances-context", "the context is ignored",
-			denied(func(ctx context.Context, right right2, node *v1.Node) (bool, error) {
-				return right.InstanceExists(context.WithoutCancel(ctx), node)
-			})},
+		{"instances-context", "the end of the context is told as absence", denied(failureIsAbsence)},
 		{"instances-deadline", "the deadline is ignored",
 			denied(func(ctx context.Context, right right2, node *v1.Node) (bool, error) {
 				return right.InstanceExists(context.WithoutCancel(ctx), node)
@@ -126,6 +123,12 @@ func legacyMutations() []mutation {
 			}
 		}},
 		{"legacy-failure-is-no-absence", "a failure is told as absence", func(m *mutant) {
+			m.legacy.exists = func(ctx context.Context, right right1, providerID string) (bool, error) {
+				exists, err := right.InstanceExistsByProviderID(ctx, providerID)
+				return exists && err == nil, nil
+			}
+		}},
+		{"legacy-context", "the end of the context is told as absence", func(m *mutant) {
 			m.legacy.exists = func(ctx context.Context, right right1, providerID string) (bool, error) {
 				exists, err := right.InstanceExistsByProviderID(ctx, providerID)
 				return exists && err == nil, nil
@@ -201,9 +204,12 @@ func listMutations() []mutation {
 				_ = right(ctx, yield)
 				return nil
 			})},
-		{"list-context", "the context is ignored",
+		{"list-context", "the end of the context ends the list as if it were whole",
 			listing(func(ctx context.Context, right provider.ListInstancesFunc, yield func([]provider.Instance) error) error {
-				return right(context.WithoutCancel(ctx), yield)
+				if err := right(ctx, yield); ctx.Err() == nil {
+					return err
+				}
+				return nil
 			})},
 	}
 }

@@ -10,7 +10,7 @@ func balancerFailureRules() []Rule {
 	return []Rule{
 		{
 			ID:   "balancer-failure-is-no-absence",
-			Text: "When the cloud fails, GetLoadBalancer is an error: never that the load balancer does not exist.",
+			Text: "When the cloud fails, a load balancer that exists is never said not to.",
 			Source: Source{"cloudprovider.LoadBalancer.GetLoadBalancer",
 				"GetLoadBalancer returns whether the specified load balancer exists"},
 			Needs: []Need{NeedLoadBalancer, NeedInstance, NeedFault},
@@ -40,7 +40,7 @@ func balancerFailureRules() []Rule {
 		},
 		{
 			ID:     "balancer-list-failure",
-			Text:   "When the cloud fails, a list of load balancers is an error.",
+			Text:   "When the cloud fails, a list of load balancers is an error or whole, never short.",
 			Source: Source{"provider.Capabilities.ListLoadBalancers", "Like every list it is complete or an error."},
 			Needs:  []Need{NeedLoadBalancer, NeedListLoadBalancers, NeedInstance, NeedFault},
 			check: func(ctx context.Context, t *trial) error {
@@ -49,14 +49,14 @@ func balancerFailureRules() []Rule {
 					return err
 				}
 				return t.failWithCloud(ctx, FaultError, []named{{"ListLoadBalancers", func(ctx context.Context) error {
-					_, err := t.listedBalancer(ctx, t.options.ClusterName, service)
-					return err
+					listed, err := t.listedBalancer(ctx, t.options.ClusterName, service)
+					return answered(listed != nil, err)
 				}}})
 			},
 		},
 		{
 			ID:     "balancer-context",
-			Text:   "A call whose context has been cancelled returns an error, and soon.",
+			Text:   "A call whose context has been cancelled returns soon, with an error or the right answer.",
 			Source: contexts,
 			Needs:  []Need{NeedLoadBalancer, NeedInstance},
 			check: func(ctx context.Context, t *trial) error {
@@ -70,7 +70,7 @@ func balancerFailureRules() []Rule {
 		},
 		{
 			ID:     "balancer-deadline",
-			Text:   "A call that the cloud does not answer returns an error by the deadline of its context.",
+			Text:   "A call that the cloud does not answer returns by its deadline, with an error or the right answer.",
 			Source: contexts,
 			Needs:  []Need{NeedLoadBalancer, NeedInstance, NeedFault},
 			check: func(ctx context.Context, t *trial) error {
@@ -84,7 +84,7 @@ func balancerFailureRules() []Rule {
 	}
 }
 
-// balancerCalls are calls for a load balancer that exists, of a kind that cannot be answered without the cloud.
+// balancerCalls are calls for a load balancer that exists, of which the writes and deletes cannot be answered without the cloud.
 type balancerCalls struct {
 	reads, writes, deletes []named
 	service                *v1.Service
@@ -106,8 +106,8 @@ func (t *trial) balancerCalls(ctx context.Context) (balancerCalls, error) {
 	return balancerCalls{
 		service: service, status: status,
 		reads: []named{{"GetLoadBalancer", func(ctx context.Context) error {
-			_, _, err := balancers.GetLoadBalancer(ctx, cluster, service)
-			return err
+			_, exists, err := balancers.GetLoadBalancer(ctx, cluster, service)
+			return answered(exists, err)
 		}}},
 		writes: []named{
 			{"EnsureLoadBalancer of a new service", func(ctx context.Context) error {

@@ -14,7 +14,7 @@ var deletes = Source{"cloudprovider.Instances.InstanceExistsByProviderID",
 	"If false is returned with no error, the instance will be immediately deleted by the cloud controller manager."}
 
 // contexts is why a call ends with its context.
-var contexts = Source{"package provider", "A call ends when its context does, with an error."}
+var contexts = Source{"package provider", "A call ends when its context does, with an error, unless it has the answer already."}
 
 func instanceFailureRules() []Rule {
 	return []Rule{
@@ -27,7 +27,7 @@ func instanceFailureRules() []Rule {
 		},
 		{
 			ID:     "instances-failure-is-no-absence",
-			Text:   "When the cloud fails, that is an error: never that the instance does not exist, nor InstanceNotFound.",
+			Text:   "When the cloud fails, an instance that exists is never said not to, nor is the error InstanceNotFound.",
 			Source: deletes,
 			Needs:  []Need{NeedInstancesV2, NeedInstance, NeedFault},
 			check: func(ctx context.Context, t *trial) error {
@@ -43,7 +43,7 @@ func instanceFailureRules() []Rule {
 		},
 		{
 			ID:     "instances-context",
-			Text:   "A call whose context has been cancelled returns an error, and soon.",
+			Text:   "A call whose context has been cancelled returns soon, with an error or the right answer.",
 			Source: contexts,
 			Needs:  []Need{NeedInstancesV2, NeedInstance},
 			check: func(ctx context.Context, t *trial) error {
@@ -57,7 +57,7 @@ func instanceFailureRules() []Rule {
 		},
 		{
 			ID:     "instances-deadline",
-			Text:   "A call that the cloud does not answer returns an error by the deadline of its context.",
+			Text:   "A call that the cloud does not answer returns by its deadline, with an error or the right answer.",
 			Source: contexts,
 			Needs:  []Need{NeedInstancesV2, NeedInstance, NeedFault},
 			check: func(ctx context.Context, t *trial) error {
@@ -81,8 +81,14 @@ func (t *trial) instanceCalls(ctx context.Context) ([]named, error) {
 	node := namedNode(instance.NodeName)
 	node.Spec.ProviderID = instance.ProviderID
 	return []named{
-		{"InstanceExists", func(ctx context.Context) error { _, err := t.v2().InstanceExists(ctx, node); return err }},
-		{"InstanceMetadata", func(ctx context.Context) error { _, err := t.v2().InstanceMetadata(ctx, node); return err }},
+		{"InstanceExists", func(ctx context.Context) error {
+			exists, err := t.v2().InstanceExists(ctx, node)
+			return answered(exists, err)
+		}},
+		{"InstanceMetadata", func(ctx context.Context) error {
+			metadata, err := t.v2().InstanceMetadata(ctx, node)
+			return answered(metadata != nil && metadata.ProviderID == instance.ProviderID, err)
+		}},
 	}, nil
 }
 
@@ -104,12 +110,12 @@ func checkNoAbsence(ctx context.Context, t *trial, fault Fault) error {
 	byID.Spec.ProviderID = instance.ProviderID
 	return t.faulty(ctx, fault, func() {
 		for _, node := range []*v1.Node{byID, namedNode(instance.NodeName)} {
-			if exists, err := t.v2().InstanceExists(ctx, node); err == nil {
+			if exists, err := t.v2().InstanceExists(ctx, node); err == nil && !exists {
 				t.sawf("InstanceExists by %s: %t, and no error", askedBy(node), exists)
 			}
-			_, err := t.v2().InstanceMetadata(ctx, node)
-			if err == nil || errors.Is(err, provider.ErrInstanceNotFound) {
-				t.sawf("InstanceMetadata by %s: %v", askedBy(node), err)
+			metadata, err := t.v2().InstanceMetadata(ctx, node)
+			if err == nil && metadata == nil || errors.Is(err, provider.ErrInstanceNotFound) {
+				t.sawf("InstanceMetadata by %s: %v, %v", askedBy(node), metadata, err)
 			}
 		}
 	})
@@ -127,6 +133,9 @@ func checkThrottled(ctx context.Context, t *trial) error {
 		for _, c := range calls {
 			err := c.call(ctx)
 			var throttled *provider.ThrottledError
+			if errors.Is(err, errAnswered) {
+				continue
+			}
 			if err == nil || !errors.As(err, &throttled) && !saysThrottled.MatchString(err.Error()) {
 				t.sawf("%s when the cloud throttles: %v", c.name, err)
 			}

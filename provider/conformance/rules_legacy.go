@@ -58,10 +58,17 @@ func legacyRules() []Rule {
 		},
 		{
 			ID:     "legacy-failure-is-no-absence",
-			Text:   "When the cloud fails, that is an error: never that the instance does not exist, nor InstanceNotFound.",
+			Text:   "When the cloud fails, an instance that exists is never said not to, nor is the error InstanceNotFound.",
 			Source: deletes,
 			Needs:  []Need{NeedInstances, NeedInstance, NeedFault},
 			check:  checkLegacyFailure,
+		},
+		{
+			ID:     "legacy-context",
+			Text:   "A call whose context has been cancelled returns soon, with an error or the right answer.",
+			Source: contexts,
+			Needs:  []Need{NeedInstances, NeedInstance},
+			check:  checkLegacyContext,
 		},
 		{
 			ID:     "legacy-agrees-with-v2",
@@ -165,14 +172,36 @@ func checkLegacyFailure(ctx context.Context, t *trial) error {
 		return err
 	}
 	return t.faulty(ctx, FaultError, func() {
-		if exists, err := t.legacy().InstanceExistsByProviderID(ctx, instance.ProviderID); err == nil {
+		if exists, err := t.legacy().InstanceExistsByProviderID(ctx, instance.ProviderID); err == nil && !exists {
 			t.sawf("InstanceExistsByProviderID: %t, and no error", exists)
 		}
 		id, err := t.legacy().InstanceID(ctx, instance.NodeName)
-		if err == nil || errors.Is(err, cloudprovider.InstanceNotFound) {
+		if err == nil && id == "" || errors.Is(err, cloudprovider.InstanceNotFound) {
 			t.sawf("InstanceID: %q, %v", id, err)
 		}
 	})
+}
+
+func checkLegacyContext(ctx context.Context, t *trial) error {
+	instance, err := t.instance(ctx)
+	if err != nil {
+		return err
+	}
+	t.endWithContext(ctx, []named{
+		{"InstanceExistsByProviderID", func(ctx context.Context) error {
+			exists, err := t.legacy().InstanceExistsByProviderID(ctx, instance.ProviderID)
+			return answered(exists, err)
+		}},
+		{"InstanceID", func(ctx context.Context) error {
+			id, err := t.legacy().InstanceID(ctx, instance.NodeName)
+			return answered(id != "", err)
+		}},
+		{"NodeAddressesByProviderID", func(ctx context.Context) error {
+			addresses, err := t.legacy().NodeAddressesByProviderID(ctx, instance.ProviderID)
+			return answered(len(addresses) > 0, err)
+		}},
+	})
+	return nil
 }
 
 func checkLegacyAgreesWithV2(ctx context.Context, t *trial) error {

@@ -174,42 +174,57 @@ func (t *trial) faulty(ctx context.Context, fault Fault, work func()) error {
 	return nil
 }
 
-// named is a call with its name, for rules that hold for many.
+// errAnswered stands for a call that returned the right answer, and no error: a provider may know it without its cloud.
+var errAnswered = errors.New("the right answer")
+
+// untold is what a call returns that should have returned an error.
+const untold = "no error, and not the right answer"
+
+// named is a call with its name, for rules that hold for many. The call returns errAnswered if what it returned is right, and nil
+// for a wrong answer without an error.
 type named struct {
 	name string
 	call func(ctx context.Context) error
 }
 
-// endWithContext tries that each call returns an error when its context has ended already.
+// answered returns errAnswered for a right answer, and the error of the call otherwise.
+func answered(right bool, err error) error {
+	if err == nil && right {
+		return errAnswered
+	}
+	return err
+}
+
+// endWithContext tries that each call returns, with an error or the right answer, when its context has ended already.
 func (t *trial) endWithContext(ctx context.Context, calls []named) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	for _, c := range calls {
 		if err, returned := t.promptly(ended, c.name, c.call); returned && err == nil {
-			t.sawf("%s returned no error although its context had been cancelled before the call", c.name)
+			t.sawf("%s: %s, although its context had been cancelled before the call", c.name, untold)
 		}
 	}
 }
 
-// endWithDeadline tries that each call returns an error by its deadline when the cloud does not answer.
+// endWithDeadline tries that each call returns by its deadline, with an error or the right answer, when the cloud does not answer.
 func (t *trial) endWithDeadline(ctx context.Context, calls []named) error {
 	return t.faulty(ctx, FaultHang, func() {
 		for _, c := range calls {
 			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			if err, returned := t.promptly(short, c.name, c.call); returned && err == nil {
-				t.sawf("%s returned no error although the cloud did not answer", c.name)
+				t.sawf("%s: %s, although the cloud did not answer", c.name, untold)
 			}
 			cancel()
 		}
 	})
 }
 
-// failWithCloud tries that each call returns an error when the cloud fails.
+// failWithCloud tries that each call returns an error or the right answer when the cloud fails.
 func (t *trial) failWithCloud(ctx context.Context, fault Fault, calls []named) error {
 	return t.faulty(ctx, fault, func() {
 		for _, c := range calls {
 			if err := c.call(ctx); err == nil {
-				t.sawf("%s returned no error although the cloud failed", c.name)
+				t.sawf("%s: %s, although the cloud failed", c.name, untold)
 			}
 		}
 	})

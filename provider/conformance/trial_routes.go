@@ -100,7 +100,10 @@ func (t *trial) listRoutes(ctx context.Context) ([]*cloudprovider.Route, error) 
 	return all, nil
 }
 
-// routeTo returns the cluster's route to a destination.
+// errNotListed says that a route is not in the list.
+var errNotListed = errors.New("it is not in the list")
+
+// routeTo returns the cluster's route to a destination; errNotListed if there is none.
 func (t *trial) routeTo(ctx context.Context, destination string) (*cloudprovider.Route, error) {
 	all, err := t.listRoutes(ctx)
 	if err != nil {
@@ -111,7 +114,7 @@ func (t *trial) routeTo(ctx context.Context, destination string) (*cloudprovider
 			return route, nil
 		}
 	}
-	return nil, fmt.Errorf("ListRoutes does not list the route to %s any more", destination)
+	return nil, fmt.Errorf("ListRoutes, of the route to %s: %w any more", destination, errNotListed)
 }
 
 // routesTo tries that of the suite's destinations these have one route each, to this instance, and the others none.
