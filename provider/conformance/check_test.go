@@ -141,9 +141,11 @@ func TestImplementedElsewhere(t *testing.T) {
 	m.balancer.ensure = func(context.Context, rightLB, string, *v1.Service, []*v1.Node) (*v1.LoadBalancerStatus, error) {
 		return nil, cloudprovider.ImplementedElsewhere
 	}
-	result := check(t, m, conformance.Options{Rules: []string{"balancer-ensured-exists"}}).Results[0]
-	if result.Outcome != conformance.NotRun || !strings.Contains(result.Reason, "implemented elsewhere") {
-		t.Errorf("%s %q %q", result.Outcome, result.Reason, result.Findings)
+	for _, rule := range []string{"balancer-ensured-exists", "balancer-concurrent", "balancer-protocols", "balancer-families"} {
+		result := check(t, m, conformance.Options{Rules: []string{rule}}).Results[0]
+		if result.Outcome != conformance.NotRun || !strings.Contains(result.Reason, "implemented elsewhere") {
+			t.Errorf("%s: %s %q %q", rule, result.Outcome, result.Reason, result.Findings)
+		}
 	}
 }
 

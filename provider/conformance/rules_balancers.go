@@ -255,14 +255,12 @@ func checkBalancersConcurrent(ctx context.Context, t *trial) error {
 		t.willHave(services[i])
 	}
 	statuses := make([]*v1.LoadBalancerStatus, len(services))
-	err = atOnce(len(services), func(i int) error {
-		return t.settled(ctx, func(ctx context.Context) (err error) {
-			statuses[i], err = t.balancers().EnsureLoadBalancer(ctx, t.options.ClusterName, services[i], nodes)
-			return err
-		})
+	err = atOnce(len(services), func(i int) (err error) {
+		statuses[i], err = t.ensure(ctx, services[i], nodes)
+		return err
 	})
 	if err != nil {
-		return fmt.Errorf("EnsureLoadBalancer, %d at once: %w", len(services), err)
+		return fmt.Errorf("%d at once: %w", len(services), err)
 	}
 	if err := atOnce(len(services), func(i int) error { return t.update(ctx, services[i], nil) }); err != nil {
 		return fmt.Errorf("%d at once: %w", len(services), err)
