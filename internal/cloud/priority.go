@@ -20,9 +20,6 @@ const (
 	PriorityDeletion
 	// PriorityNewNode is for nodes that join. Nothing runs on them until the cloud has answered.
 	PriorityNewNode
-
-	lowestPriority  = PriorityRefresh
-	highestPriority = PriorityNewNode
 )
 
 // String returns the priority as the label of a metric.
