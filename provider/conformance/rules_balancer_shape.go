@@ -252,15 +252,16 @@ func checkFamilies(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// familiesOf returns the families of a status, IPv4 first, nil if host names hide them.
+// familiesOf returns the families of a status, IPv4 first, nil if host names hide them or an address is none.
 func familiesOf(status *v1.LoadBalancerStatus) []v1.IPFamily {
 	families := []v1.IPFamily{}
 	for _, ingress := range status.Ingress {
-		if ingress.IP == "" {
+		address, err := netip.ParseAddr(ingress.IP)
+		if err != nil {
 			return nil
 		}
 		family := v1.IPv6Protocol
-		if address, err := netip.ParseAddr(ingress.IP); err == nil && address.Unmap().Is4() {
+		if address.Unmap().Is4() {
 			family = v1.IPv4Protocol
 		}
 		families = append(families, family)
