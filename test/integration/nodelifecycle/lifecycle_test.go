@@ -169,7 +169,7 @@ func TestAPluginThatKnowsNoInstanceIsNotBelieved(t *testing.T) {
 	m := start(t, options{Cloud: plugin})
 	waitHeld(t, "lost", nodelifecycle.HoldEveryInstanceGone)
 	m.waitPasses(t, 5)
-	if counts := plugin.counts(); counts["exists w1"] == 0 || counts["exists w4"] != 0 || counts["shutdown w1"] != 0 {
+	if counts := plugin.counts(); counts["exists w1"] == 0 || counts["exists w3"] != 0 || counts["shutdown w1"] != 0 {
 		t.Errorf("calls %v: want up to three witnesses to be asked, and only whether they exist", counts)
 	}
 	find()
