@@ -138,6 +138,15 @@ func (i *Inventory) LookupEach(ctx context.Context, nodes []*corev1.Node, maxAge
 	})
 }
 
+// ListingTime returns how long the last listing took: a measure of what it costs to be told of everything again. It is zero where
+// the cloud cannot list, and before the first listing.
+func (i *Inventory) ListingTime() time.Duration {
+	if listing, lists := i.source.(*listing); lists {
+		return time.Duration(listing.takes.Load())
+	}
+	return 0
+}
+
 // Peek returns what is known of a node without asking the cloud, and whether anything no older than maxAge is known. Of an
 // instance that Peek does not report as found, nothing follows: it may be younger than the answer.
 func (i *Inventory) Peek(node *corev1.Node, maxAge time.Duration) (Observation, bool) {

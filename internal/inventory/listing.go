@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,9 @@ type listing struct {
 	ended time.Time
 	took  time.Duration
 	count uint64 // of listings
+
+	// takes is took, for everybody.
+	takes atomic.Int64
 }
 
 func newListing(list provider.ListInstancesFunc, window time.Duration, metrics *metrics) *listing {
@@ -59,6 +63,7 @@ func (l *listing) run(ctx context.Context) (*snapshot, error) {
 		return assembly.add(page)
 	})
 	l.ended, l.took = time.Now(), time.Since(began)
+	l.takes.Store(int64(l.took))
 	l.metrics.listed(began, assembly.size(), l.took, err)
 	if ctx.Err() == nil {
 		l.gate.note(err) // an error after all callers have gone says nothing about the cloud

@@ -122,6 +122,9 @@ func TestListingsRestAsLongAsTheyTook(t *testing.T) {
 		if took := time.Since(start); took != want {
 			t.Errorf("3 listings of 1s took %s, want %s", took, want)
 		}
+		if took := inv.ListingTime(); took != time.Second {
+			t.Errorf("a listing is said to take %s, want 1s", took)
+		}
 	})
 }
 

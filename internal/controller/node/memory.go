@@ -27,6 +27,10 @@ const (
 	minFresh = 2 * time.Second
 	// maxFresh bounds how old it may be for a node that has been waiting for its turn.
 	maxFresh = time.Minute
+	// worth is for how many times the time that it took a listing is good for nodes that have just appeared, up to maxWorth. The
+	// listing of a large cloud costs many calls, and its nodes take longer to appear.
+	worth    = 20
+	maxWorth = 15 * time.Second
 	// maxConflicts is how many writes in a row may come too late before that counts as a failure.
 	maxConflicts = 6
 )
@@ -41,6 +45,7 @@ type memory struct {
 type remembered struct {
 	uid       types.UID
 	since     time.Time // when the node last gave reason to be looked at
+	news      bool      // that reason was the node itself: it appeared or changed
 	failures  int
 	conflicts int
 	written   string
@@ -71,20 +76,25 @@ func (m *memory) forget(name string) {
 func (m *memory) changed(node *corev1.Node, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(node).since = now
+	known := m.of(node)
+	known.since, known.news = now, true
 }
 
-// fresh returns how old an answer of the cloud may be by which a node is initialised. One that was sought after the node
-// gave reason to be looked at will do, however long its turn took to come: a thousand nodes that join together are
-// initialised from one listing. A failure is such a reason, so that no answer makes a node fail twice.
-func (m *memory) fresh(node *corev1.Node, now time.Time) time.Duration {
+// fresh returns how old an answer of the cloud may be by which a node is initialised, where a listing takes a given time. One
+// that was sought after the node gave reason to be looked at will do, however long its turn took to come: a thousand nodes that
+// join together are initialised from one listing. A failure is such a reason, so that no answer makes a node fail twice.
+func (m *memory) fresh(node *corev1.Node, listing time.Duration, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.nodes[node.Name]
 	if known == nil || known.uid != node.UID || known.since.IsZero() {
 		return minFresh
 	}
-	return min(max(now.Sub(known.since), minFresh), maxFresh)
+	least := minFresh
+	if known.news {
+		least = min(max(worth*listing, minFresh), maxWorth)
+	}
+	return min(max(now.Sub(known.since), least), maxFresh)
 }
 
 // wrote notes the version of a node that our own write made. Until the cache shows it, the node is not looked at: what a
@@ -133,7 +143,7 @@ func (m *memory) failed(node *corev1.Node, err error, now time.Time) time.Durati
 	known.conflicts = 0
 	delay := delayAfter(known.failures, err)
 	known.failures++
-	known.since = now
+	known.since, known.news = now, false
 	return delay
 }
 
@@ -160,7 +170,7 @@ func (m *memory) waited(node *corev1.Node, now time.Time) (delay time.Duration, 
 	known := m.of(node)
 	delay, first = delayAfter(known.failures, nil), known.failures == 0
 	known.failures++
-	known.since = now
+	known.since, known.news = now, false
 	return delay, first
 }
 

@@ -59,22 +59,29 @@ func TestPausesHeedTheError(t *testing.T) {
 
 func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
 	memory, node, start := newMemory(), newNode(), time.Unix(1000, 0)
+	var listing time.Duration
 	check := func(when string, now time.Time, want time.Duration) {
 		t.Helper()
-		if got := memory.fresh(node, now); got != want {
+		if got := memory.fresh(node, listing, now); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
 	check("unknown", start, minFresh)
 	memory.changed(node, start)
 	check("at once", start, minFresh)
+	listing = 500 * time.Millisecond
+	check("at once, by a listing that is dear", start, 10*time.Second)
+	listing = time.Minute
+	check("at once, by a listing that is too dear", start, maxWorth)
 	check("after a while in the queue", start.Add(20*time.Second), 20*time.Second)
 	check("after very long in the queue", start.Add(time.Hour), maxFresh)
 	memory.failed(node, errors.New("x"), start.Add(30*time.Second))
 	check("after a failure", start.Add(33*time.Second), 3*time.Second)
 	memory.waited(node, start.Add(40*time.Second))
 	check("after it was left alone", start.Add(44*time.Second), 4*time.Second)
-	if got := memory.fresh(newNode(func(n *corev1.Node) { n.UID = "uid-1" }), start.Add(time.Hour)); got != minFresh {
+	memory.changed(node, start.Add(50*time.Second))
+	check("after it has changed", start.Add(51*time.Second), maxWorth)
+	if got := memory.fresh(newNode(func(n *corev1.Node) { n.UID = "uid-1" }), listing, start.Add(time.Hour)); got != minFresh {
 		t.Errorf("another node of the same name: %s, want %s", got, minFresh)
 	}
 }

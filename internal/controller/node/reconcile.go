@@ -76,7 +76,8 @@ func (r *reconciler) proven(node *corev1.Node, judgement ownership.Judgement, an
 
 // initialize asks the cloud for the instance of a node that waits for its initialisation, and initialises it.
 func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgement ownership.Judgement) ending {
-	observation, err := r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityNewNode), node, r.memory.fresh(node, time.Now()))
+	fresh := r.memory.fresh(node, r.inventory.ListingTime(), time.Now())
+	observation, err := r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityNewNode), node, fresh)
 	if err == nil && observation.Status == inventory.NotFound {
 		err = &instanceNotFoundError{name: node.Name, providerID: node.Spec.ProviderID, listed: observation.Listed}
 	}
