@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -34,7 +33,7 @@ import (
 type assembly struct {
 	config    *config
 	identity  identities
-	events    record.EventBroadcaster
+	events    *events
 	registry  *prometheus.Registry
 	cloud     cloudprovider.Interface
 	lifecycle *lifecycle
@@ -228,7 +227,7 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 
 // recorder returns a recorder of events from the given component.
 func (a *assembly) recorder(component string) record.EventRecorder {
-	return a.events.NewRecorder(clientgoscheme.Scheme, corev1.EventSource{Component: component})
+	return a.events.recorder(component)
 }
 
 // probes returns the health checks: each controller, the lease, the plugin and the caches under a name of its own.

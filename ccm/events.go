@@ -2,23 +2,111 @@ package ccm
 
 import (
 	"context"
+	"fmt"
 
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 )
 
-// rememberedEvents is of how many events client-go remembers that they were written, to count another of the kind instead of
-// writing a new one. It must be more than there are nodes in a large cluster: a memory that is too small for an outage that all
-// nodes tell of remembers none of them. It takes no room before it is used.
-const rememberedEvents = 16384
+const (
+	// rememberedEvents is of how many events client-go remembers that they were written, to count another of the kind instead of
+	// writing a new one. It must be more than there are nodes in a large cluster: a memory that is too small for an outage that
+	// all nodes tell of remembers none of them. It takes no room before it is used.
+	rememberedEvents = 16384
+	// newsRate is how many events a second are written that say that all went well, after the first newsBurst. A thousand nodes
+	// that join need two writes each to become usable; the event of each must not make these wait.
+	newsRate, newsBurst = 25, 50
+)
 
-// newBroadcaster returns what writes the events of all components, one after the other and apart from the controllers, which
-// never wait for it: an event for which there is no room any more is dropped. Alike events are merged, and an object gets at
-// most 25 from one component and then one in five minutes, as in the reference.
-func newBroadcaster(ctx context.Context, events typedcorev1.EventInterface) record.EventBroadcaster {
-	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx)),
+// events writes the events of all components, one after the other and apart from the controllers, which never wait for it: an
+// event for which there is no room any more is dropped. Alike events are merged, and an object gets at most 25 from one component
+// and then one in five minutes, as in the reference. What goes wrong waits for nothing that went well.
+type events struct {
+	ctx            context.Context
+	stop           context.CancelFunc
+	news, warnings record.EventBroadcaster
+}
+
+// newEvents returns what writes events until it is shut down, whatever becomes of ctx.
+func newEvents(ctx context.Context, sink record.EventSink) *events {
+	e := &events{}
+	e.ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	e.news = e.broadcaster(paced{EventSink: sink, ctx: e.ctx, limiter: rate.NewLimiter(newsRate, newsBurst)})
+	e.warnings = e.broadcaster(sink)
+	return e
+}
+
+// eventSink returns the API server's.
+func eventSink(client typedcorev1.EventsGetter) record.EventSink {
+	return &typedcorev1.EventSinkImpl{Interface: client.Events("")}
+}
+
+func (e *events) broadcaster(sink record.EventSink) record.EventBroadcaster {
+	broadcaster := record.NewBroadcaster(record.WithContext(e.ctx),
 		record.WithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: rememberedEvents}))
 	broadcaster.StartStructuredLogging(4)
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: events})
+	broadcaster.StartRecordingToSink(sink)
 	return broadcaster
+}
+
+// shutdown ends the writing. What has not been written is lost, as in the reference.
+func (e *events) shutdown() {
+	e.stop()
+	e.news.Shutdown()
+	e.warnings.Shutdown()
+}
+
+// recorder returns a recorder of events from the given component.
+func (e *events) recorder(component string) record.EventRecorder {
+	source := corev1.EventSource{Component: component}
+	return recorder{news: e.news.NewRecorder(clientgoscheme.Scheme, source), warnings: e.warnings.NewRecorder(clientgoscheme.Scheme, source)}
+}
+
+// recorder is a record.EventRecorder that keeps warnings apart.
+type recorder struct{ news, warnings record.EventRecorder }
+
+func (r recorder) of(eventtype string) record.EventRecorder {
+	if eventtype == corev1.EventTypeNormal {
+		return r.news
+	}
+	return r.warnings
+}
+
+func (r recorder) Event(object runtime.Object, eventtype, reason, message string) {
+	r.of(eventtype).Event(object, eventtype, reason, message)
+}
+
+func (r recorder) Eventf(object runtime.Object, eventtype, reason, format string, args ...any) {
+	r.of(eventtype).Eventf(object, eventtype, reason, format, args...)
+}
+
+func (r recorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason, format string, args ...any) {
+	r.of(eventtype).AnnotatedEventf(object, annotations, eventtype, reason, format, args...)
+}
+
+// paced is an event sink that is used no faster than its limiter allows.
+type paced struct {
+	record.EventSink
+	ctx     context.Context
+	limiter *rate.Limiter
+}
+
+// Create waits for its turn and writes an event.
+func (p paced) Create(event *corev1.Event) (*corev1.Event, error) {
+	if err := p.limiter.Wait(p.ctx); err != nil {
+		return nil, fmt.Errorf("waiting to write an event: %w", err)
+	}
+	return p.EventSink.Create(event)
+}
+
+// Patch waits for its turn and counts an event that was written before.
+func (p paced) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
+	if err := p.limiter.Wait(p.ctx); err != nil {
+		return nil, fmt.Errorf("waiting to count an event: %w", err)
+	}
+	return p.EventSink.Patch(event, data)
 }

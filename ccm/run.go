@@ -34,8 +34,8 @@ func run(ctx context.Context, c *config) error {
 	if err := checkGrants(ctx, identity, c); err != nil {
 		return orderly(ctx, err)
 	}
-	events := newBroadcaster(ctx, identity.client.CoreV1().Events(""))
-	defer events.Shutdown()
+	events := newEvents(ctx, eventSink(identity.client.CoreV1()))
+	defer events.shutdown()
 
 	spans, stopTracing, err := newTracing(ctx, c.tracing)
 	if err != nil {
