@@ -17,14 +17,44 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
+	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 const often = 200 * time.Millisecond
+
+// With a watch what changes in the cloud reaches the nodes, and nothing is listed for it.
+func TestAWatchSparesListings(t *testing.T) {
+	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)}, func(c *sim.Config) { c.Watch = true })
+	instances := inventory.New(inventory.Options{Cloud: cloud.Decorate(provider, cloud.Options{})})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var watching sync.WaitGroup
+	watching.Go(func() { _ = instances.Start(ctx) })
+	t.Cleanup(func() { cancel(); watching.Wait() })
+	start(t, options{Cloud: provider, Refresh: often, Inventory: instances})
+	join(t, named("node-001"), named("node-002"))
+	waitInitialized(t, "node-001")
+	waitInitialized(t, "node-002")
+
+	simulated.Service.ResetCounts()
+	for _, rack := range []string{"1", "2", "3"} {
+		simulated.Change(t, "node-001", func(spec *api.InstanceSpec) { spec.Labels = map[string]string{"rack": rack} })
+		waitFor(t, "node-001", "has the rack "+rack, func(n *corev1.Node) error {
+			if n.Labels["rack"] != rack {
+				return fmt.Errorf("it is %q", n.Labels["rack"])
+			}
+			return nil
+		})
+	}
+	if listed := simulated.Service.Counts().Received(api.OpListInstances); listed != 0 {
+		t.Errorf("%d pages were listed for three changes, want none", listed)
+	}
+}
 
 func TestChangesOfTheCloudReachTheNode(t *testing.T) {
 	seed := service.DefaultSeed(2)
