@@ -29,8 +29,8 @@ const (
 	maxFresh = time.Minute
 	// worth is for how many times the time that it took a listing is good for nodes that have just appeared, up to maxWorth. The
 	// listing of a large cloud costs many calls, and its nodes take longer to appear.
-	worth    = 20
-	maxWorth = 15 * time.Second
+	worth    = 40
+	maxWorth = 30 * time.Second
 	// maxConflicts is how many writes in a row may come too late before that counts as a failure.
 	maxConflicts = 6
 )
@@ -95,6 +95,18 @@ func (m *memory) fresh(node *corev1.Node, listing time.Duration, now time.Time) 
 		least = min(max(worth*listing, minFresh), maxWorth)
 	}
 	return min(max(now.Sub(known.since), least), maxFresh)
+}
+
+// sinceReason returns how long it is since the node gave reason to be looked at, up to maxFresh: how old an answer may be that must not
+// be from before.
+func (m *memory) sinceReason(node *corev1.Node, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.nodes[node.Name]
+	if known == nil || known.uid != node.UID || known.since.IsZero() {
+		return 0
+	}
+	return min(now.Sub(known.since), maxFresh)
 }
 
 // wrote notes the version of a node that our own write made. Until the cache shows it, the node is not looked at: what a

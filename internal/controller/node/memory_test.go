@@ -70,10 +70,10 @@ func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
 	memory.changed(node, start)
 	check("at once", start, minFresh)
 	listing = 500 * time.Millisecond
-	check("at once, by a listing that is dear", start, 10*time.Second)
+	check("at once, by a listing that is dear", start, 20*time.Second)
 	listing = time.Minute
 	check("at once, by a listing that is too dear", start, maxWorth)
-	check("after a while in the queue", start.Add(20*time.Second), 20*time.Second)
+	check("after a while in the queue", start.Add(40*time.Second), 40*time.Second)
 	check("after very long in the queue", start.Add(time.Hour), maxFresh)
 	memory.failed(node, errors.New("x"), start.Add(30*time.Second))
 	check("after a failure", start.Add(33*time.Second), 3*time.Second)

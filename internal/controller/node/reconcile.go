@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/events"
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // reconciler makes one pass over a node: it observes, lets desired.go and plan.go decide, and has the plan carried out.
@@ -76,8 +77,7 @@ func (r *reconciler) proven(node *corev1.Node, judgement ownership.Judgement, an
 
 // initialize asks the cloud for the instance of a node that waits for its initialisation, and initialises it.
 func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgement ownership.Judgement) ending {
-	fresh := r.memory.fresh(node, r.inventory.ListingTime(), time.Now())
-	observation, err := r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityNewNode), node, fresh)
+	observation, err := r.lookUp(cloud.WithPriority(ctx, cloud.PriorityNewNode), node)
 	if err == nil && observation.Status == inventory.NotFound {
 		err = &instanceNotFoundError{name: node.Name, providerID: node.Spec.ProviderID, listed: observation.Listed}
 	}
@@ -99,6 +99,21 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgemen
 	}
 	planned := planFor(node, want)
 	return endingOf(r.writer.apply(ctx, node, planned), ending{kind: initialized, plan: planned, want: want})
+}
+
+// lookUp asks for the instance of a node that waits for its initialisation. An answer that an instance is not up has to be
+// from after the node appeared: a kubelet runs there now.
+func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node) (inventory.Observation, error) {
+	observation, err := r.inventory.Lookup(ctx, node, r.memory.fresh(node, r.inventory.ListingTime(), time.Now()))
+	if err == nil && observation.Status == inventory.Found && !up(observation) {
+		return r.inventory.Lookup(ctx, node, r.memory.sinceReason(node, time.Now()))
+	}
+	return observation, err
+}
+
+// up reports whether an instance looks like one whose kubelet may run.
+func up(seen inventory.Observation) bool {
+	return seen.State != provider.InstanceStopped && len(seen.Metadata.NodeAddresses) > 0
 }
 
 // refresh holds an initialised node to what the cloud has said of it. It never asks: that is the refresher's part.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -54,6 +55,28 @@ func TestAWatchSparesListings(t *testing.T) {
 	if listed := simulated.Service.Counts().Received(api.OpListInstances); listed != 0 {
 		t.Errorf("%d pages were listed for three changes, want none", listed)
 	}
+}
+
+// A listing from before an instance was up is not what its node is initialised from, however good it is for other nodes.
+func TestAnInstanceThatWasNotUpIsLookedAtAgain(t *testing.T) {
+	knobs := api.Knobs{Latency: metav1.Duration{Duration: 300 * time.Millisecond}}
+	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2), Knobs: knobs})
+	var addresses []api.Address
+	simulated.Change(t, "node-001", func(spec *api.InstanceSpec) { addresses, spec.Addresses = spec.Addresses, nil })
+	start(t, options{Cloud: provider})
+	join(t, named("node-002"))
+	waitInitialized(t, "node-002")
+	simulated.Change(t, "node-001", func(spec *api.InstanceSpec) { spec.Addresses = addresses })
+	join(t, named("node-001"))
+	waitInitialized(t, "node-001")
+	waitFor(t, "node-001", "has its addresses with its initialisation", func(n *corev1.Node) error {
+		for _, address := range n.Status.Addresses {
+			if address.Type == corev1.NodeInternalIP {
+				return nil
+			}
+		}
+		return fmt.Errorf("it has %v", n.Status.Addresses)
+	})
 }
 
 func TestChangesOfTheCloudReachTheNode(t *testing.T) {
