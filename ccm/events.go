@@ -2,7 +2,6 @@ package ccm
 
 import (
 	"context"
-	"fmt"
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -26,18 +25,17 @@ const (
 // event for which there is no room any more is dropped. Alike events are merged, and an object gets at most 25 from one component
 // and then one in five minutes, as in the reference. What goes wrong waits for nothing that went well.
 type events struct {
-	ctx            context.Context
-	stop           context.CancelFunc
 	news, warnings record.EventBroadcaster
+	// hurry ends the pacing.
+	hurry context.CancelFunc
 }
 
 // newEvents returns what writes events until it is shut down, whatever becomes of ctx.
 func newEvents(ctx context.Context, sink record.EventSink) *events {
-	e := &events{}
-	e.ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
-	e.news = e.broadcaster(paced{EventSink: sink, ctx: e.ctx, limiter: rate.NewLimiter(newsRate, newsBurst)})
-	e.warnings = e.broadcaster(sink)
-	return e
+	ctx = context.WithoutCancel(ctx)
+	pacing, hurry := context.WithCancel(ctx)
+	good := paced{EventSink: sink, ctx: pacing, limiter: rate.NewLimiter(newsRate, newsBurst)}
+	return &events{news: newBroadcaster(ctx, good), warnings: newBroadcaster(ctx, sink), hurry: hurry}
 }
 
 // eventSink returns the API server's.
@@ -45,17 +43,18 @@ func eventSink(client typedcorev1.EventsGetter) record.EventSink {
 	return &typedcorev1.EventSinkImpl{Interface: client.Events("")}
 }
 
-func (e *events) broadcaster(sink record.EventSink) record.EventBroadcaster {
-	broadcaster := record.NewBroadcaster(record.WithContext(e.ctx),
+func newBroadcaster(ctx context.Context, sink record.EventSink) record.EventBroadcaster {
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx),
 		record.WithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: rememberedEvents}))
 	broadcaster.StartStructuredLogging(4)
 	broadcaster.StartRecordingToSink(sink)
 	return broadcaster
 }
 
-// shutdown ends the writing. What has not been written is lost, as in the reference.
+// shutdown takes no more events. Those that are left are written as fast as they can be while the process ends; what has not been
+// written by then is lost, as in the reference.
 func (e *events) shutdown() {
-	e.stop()
+	e.hurry()
 	e.news.Shutdown()
 	e.warnings.Shutdown()
 }
@@ -88,7 +87,7 @@ func (r recorder) AnnotatedEventf(object runtime.Object, annotations map[string]
 	r.of(eventtype).AnnotatedEventf(object, annotations, eventtype, reason, format, args...)
 }
 
-// paced is an event sink that is used no faster than its limiter allows.
+// paced is an event sink that is used no faster than its limiter allows, until ctx ends.
 type paced struct {
 	record.EventSink
 	ctx     context.Context
@@ -97,16 +96,12 @@ type paced struct {
 
 // Create waits for its turn and writes an event.
 func (p paced) Create(event *corev1.Event) (*corev1.Event, error) {
-	if err := p.limiter.Wait(p.ctx); err != nil {
-		return nil, fmt.Errorf("waiting to write an event: %w", err)
-	}
+	_ = p.limiter.Wait(p.ctx) // an error says that nobody has to wait any more
 	return p.EventSink.Create(event)
 }
 
 // Patch waits for its turn and counts an event that was written before.
 func (p paced) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
-	if err := p.limiter.Wait(p.ctx); err != nil {
-		return nil, fmt.Errorf("waiting to count an event: %w", err)
-	}
+	_ = p.limiter.Wait(p.ctx)
 	return p.EventSink.Patch(event, data)
 }

@@ -62,7 +62,7 @@ func TestGoodNewsIsPacedAndWarningsAreNot(t *testing.T) {
 	})
 }
 
-func TestEventsEndWhenTheyWait(t *testing.T) {
+func TestEventsThatWaitAreWrittenInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &written{types: map[string]int{}}
 		events := newEvents(t.Context(), sink)
@@ -76,6 +76,9 @@ func TestEventsEndWhenTheyWait(t *testing.T) {
 		events.shutdown()
 		if took := time.Since(start); took != 0 {
 			t.Errorf("the end took %s", took)
+		}
+		if synctest.Wait(); sink.count(corev1.EventTypeNormal) != newsBurst+10 {
+			t.Errorf("%d events are written, want all", sink.count(corev1.EventTypeNormal))
 		}
 	}) // which fails if a goroutine is left
 }
