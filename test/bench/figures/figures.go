@@ -21,6 +21,8 @@ type Report struct {
 	// Began is when the benchmark began, and Seconds how long it took.
 	Began   time.Time `json:"began"`
 	Seconds float64   `json:"seconds"`
+	// Remark says what is particular about these figures, for example that some were measured again. Empty: nothing.
+	Remark string `json:"remark,omitempty"`
 	// Machine is where it ran.
 	Machine Machine `json:"machine"`
 	// Setup is what was run, and against what.

@@ -25,7 +25,7 @@ func Page(measured figures.Report, titles map[string]string) (string, error) {
 	}
 	var b strings.Builder
 	err := page.Execute(&b, map[string]any{
-		"Setup": measured.Setup, "Machine": measured.Machine, "Date": measured.Began.Format("2006-01-02"),
+		"Setup": measured.Setup, "Remark": measured.Remark, "Machine": measured.Machine, "Date": measured.Began.Format("2006-01-02"),
 		"Memory": measured.Machine.MemoryBytes >> 30, "Minutes": fmt.Sprintf("%.0f", measured.Seconds/60),
 		"TimeTable": timeTable(measured, titles), "TargetTable": targetTable(measured), "Reasons": reasonsFor(figures.Checks(measured)),
 		"SumTable": sumTable(measured), "Details": all,
