@@ -1,0 +1,4 @@
+package config
+
+// BGP is the speaker.
+type BGP struct{}

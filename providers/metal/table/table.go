@@ -1,0 +1,65 @@
+// Package table is what the parts of the bare-metal provider say to each other about reachability: which destinations the
+// cluster wants the network to know, and by which next hops.
+//
+// Package announce derives a Table from Kubernetes objects and from what the prober sees; package bgp tells routers; package
+// l2 answers for the addresses on its own segment.
+package table
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// Kind says what a destination belongs to.
+type Kind int
+
+const (
+	// PodCIDR is a range of pod addresses of one node.
+	PodCIDR Kind = iota + 1
+	// ServiceAddress is the address of a load balancer, as a host route.
+	ServiceAddress
+)
+
+// String returns the kind as in logs and metrics.
+func (k Kind) String() string {
+	switch k {
+	case PodCIDR:
+		return "pod-cidr"
+	case ServiceAddress:
+		return "service-address"
+	default:
+		return "unknown"
+	}
+}
+
+// Route is one destination with its next hops, all of one address family.
+type Route struct {
+	// Prefix is the destination, masked. A load balancer's address is a /32 or /128.
+	Prefix netip.Prefix
+	// NextHops are the addresses that traffic is sent to, sorted and distinct. Empty is never announced; such a Route is not in a Table.
+	NextHops []netip.Addr
+	// Kind says what the destination belongs to.
+	Kind Kind
+	// Pool is the name of the pool of a load balancer's address; empty for a pod CIDR.
+	Pool string
+}
+
+// Equal reports whether the network would be told the same of both.
+func (r Route) Equal(other Route) bool {
+	return r.Prefix == other.Prefix && r.Kind == other.Kind && r.Pool == other.Pool && slices.Equal(r.NextHops, other.NextHops)
+}
+
+// Table is everything that is to be announced, by destination. A Table that was handed on is not changed any more.
+type Table map[netip.Prefix]Route
+
+// Sorted returns the routes in the order of their destinations.
+func (t Table) Sorted() []Route {
+	return slices.SortedFunc(maps.Values(t), func(a, b Route) int {
+		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))
+	})
+}
+
+// Equal reports whether both announce the same.
+func (t Table) Equal(other Table) bool { return maps.EqualFunc(t, other, Route.Equal) }
