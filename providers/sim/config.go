@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/mooring-ccm/mooring/providers/sim/internal/strict"
+	"github.com/mooring-ccm/mooring/providers/internal/strict"
 	"github.com/mooring-ccm/mooring/providers/sim/internal/tokenfile"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"

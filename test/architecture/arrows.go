@@ -18,7 +18,9 @@ const anything = "..."
 var arrows = map[string][]string{
 	"provider":                     {},
 	"provider/conformance":         {"provider"},
-	"providers/sim":                {"provider"},
+	"providers/internal":           {},
+	"providers/sim":                {"provider", "providers/internal"},
+	"providers/metal":              {"provider", "providers/internal"},
 	"internal/ownership":           {"provider"},
 	"internal/cloud":               {"provider"},
 	"internal/election":            {},

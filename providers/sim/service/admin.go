@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/internal/strict"
+	"github.com/mooring-ccm/mooring/providers/internal/strict"
 )
 
 // adminEndpoints is the admin API. Its calls have no latency, no quota, no faults and are not counted.

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/internal/strict"
+	"github.com/mooring-ccm/mooring/providers/internal/strict"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/internal/strict"
+	"github.com/mooring-ccm/mooring/providers/internal/strict"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
