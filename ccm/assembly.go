@@ -37,6 +37,8 @@ type assembly struct {
 	registry  *prometheus.Registry
 	cloud     cloudprovider.Interface
 	lifecycle *lifecycle
+	// everywhere is nil if the provider runs nothing on every replica.
+	everywhere *everywhere
 	// lock is nil without leader election.
 	lock    *election.Lock
 	manager manager.Manager

@@ -7,12 +7,16 @@ import (
 	"slices"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 const (
@@ -54,8 +58,8 @@ func healthy(ctx context.Context, client kubernetes.Interface) error {
 
 // checkGrants ends the start-up if a right is missing that the manager or an enabled controller needs, and names all that
 // are. What is missing but not needed is logged.
-func checkGrants(ctx context.Context, identity identities, c *config) error {
-	own := managerGrants(c)
+func checkGrants(ctx context.Context, identity identities, c *config, plugin cloudprovider.Interface) error {
+	own := append(managerGrants(c), grantsOf(provider.CapabilitiesOf(plugin).Rules)...)
 	writes := map[string][]Grant{}
 	for _, controller := range c.enabled {
 		reading, writing := split(controller.Grants)
@@ -110,6 +114,19 @@ func demand(ctx context.Context, client kubernetes.Interface, grants []Grant) er
 		}
 	}
 	return joined(missingHeading, errs...)
+}
+
+// grantsOf returns the rights that the provider asks for itself.
+func grantsOf(rules []rbacv1.PolicyRule) []Grant {
+	var grants []Grant
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				grants = append(grants, Grant{Group: group, Resource: resource, Verbs: rule.Verbs})
+			}
+		}
+	}
+	return grants
 }
 
 // managerGrants are the rights that the manager itself needs, whatever controllers run.

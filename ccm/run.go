@@ -31,7 +31,7 @@ func run(ctx context.Context, c *config) error {
 	if err := waitForAPIServer(ctx, identity); err != nil {
 		return orderly(ctx, err)
 	}
-	if err := checkGrants(ctx, identity, c); err != nil {
+	if err := checkGrants(ctx, identity, c, plugin); err != nil {
 		return orderly(ctx, err)
 	}
 	events := newEvents(ctx, eventSink(identity.client.CoreV1()))
@@ -49,6 +49,10 @@ func run(ctx context.Context, c *config) error {
 		cloud:     cloud.Decorate(plugin, c.cloudOptions(registry, spans)),
 		lifecycle: newLifecycle(plugin, identity.builder, pluginInformers(identity, c), c.component.KubeCloudShared.AllowUntaggedCloud),
 	}
+	if a.everywhere, err = a.startEverywhere(ctx, plugin); err != nil {
+		return err
+	}
+	defer a.everywhere.stop(ctx)
 	if err := a.assemble(ctx); err != nil {
 		return orderly(ctx, err)
 	}
@@ -118,9 +122,11 @@ func (a *assembly) start(ctx context.Context) error {
 		return orderly(ctx, err)
 	}
 	if err := a.manage(ctx); err != nil {
+		a.outlast(ctx, err)
 		stopServing(false)
 		return fmt.Errorf("stopped: %w", err)
 	}
+	a.everywhere.stop(ctx)
 	stopServing(true)
 	log.FromContext(ctx).Info("Stopped in order")
 	return nil
@@ -140,6 +146,8 @@ func (a *assembly) manage(ctx context.Context) error {
 		return err
 	case <-a.migrationLost():
 		return errMigrationLost
+	case <-a.everywhere.failed():
+		return a.everywhere.failure()
 	}
 }
 

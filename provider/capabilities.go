@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	cloudprovider "k8s.io/cloud-provider"
 )
 
@@ -53,6 +54,14 @@ type Capabilities struct {
 
 	// MaxRoutes is how many routes the cloud's route table takes for this cluster. Zero means unknown.
 	MaxRoutes int
+
+	// RunOnEveryReplica is the part of the provider that runs on standbys as on the leader. Nil: there is none.
+	RunOnEveryReplica RunOnEveryReplicaFunc
+
+	// Rules are the rights on the API server that the provider itself needs, beyond those of the manager and its controllers.
+	// The start-up ends with their names if some are missing. ResourceNames are not
+	// looked at.
+	Rules []rbacv1.PolicyRule
 }
 
 // ListInstancesFunc lists all instances and hands them to yield, a page at a time, in any order.

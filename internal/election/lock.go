@@ -49,7 +49,7 @@ type Lock struct {
 	acquired time.Time
 	// renewed is when the API server last took a write of this replica as the holder.
 	renewed time.Time
-	// released says that the lease was given up.
+	// released says that the lease was given up or renounced.
 	released bool
 }
 
@@ -175,6 +175,13 @@ var errOverdue = errors.New("the lease was not renewed in time and is taken for 
 
 // errRenewal is what Check finds.
 var errRenewal = errors.New("the lease is held but not renewed")
+
+// Renounce says that this replica does not act as the leader any more, although it could not release the lease.
+func (l *Lock) Renounce() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.released = true
+}
 
 // Check fails when this replica believes to lead and could not renew the lease for much longer than its duration. The elector
 // should have ended the process by then.

@@ -1,0 +1,128 @@
+package ccm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	cloudprovider "k8s.io/cloud-provider"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// everywhere is the part of the provider that runs on every replica, see provider.Capabilities.RunOnEveryReplica. Its methods
+// do nothing on nil, which is a provider without such a part.
+type everywhere struct {
+	cancel context.CancelFunc
+	// over is closed when the part has ended; err is set before.
+	over chan struct{}
+	err  error
+	// patience is how long it may take to end.
+	patience time.Duration
+}
+
+// startEverywhere starts the part. It outlives ctx, whose end begins the shutdown in which it is the last.
+func (a *assembly) startEverywhere(ctx context.Context, plugin cloudprovider.Interface) (*everywhere, error) {
+	run := provider.CapabilitiesOf(plugin).RunOnEveryReplica
+	if run == nil {
+		return nil, nil
+	}
+	// A client of its own: what this part asks for must not wait for the controllers, nor they for it.
+	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(a.identity.kubeconfig), "every-replica"))
+	if err != nil {
+		return nil, fmt.Errorf("client for what the provider runs on every replica: %w", err)
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	running = log.IntoContext(running, log.FromContext(ctx).WithName(plugin.ProviderName()))
+	part := &everywhere{cancel: cancel, over: make(chan struct{}), patience: a.config.gracefulShutdownTimeout}
+	replica := provider.Replica{
+		Client: client,
+		Informers: informers.NewSharedInformerFactoryWithOptions(client, 0,
+			informers.WithTransform(cache.TransformStripManagedFields())),
+		Registerer: a.registry,
+	}
+	go func() {
+		defer close(part.over)
+		if err := run(running, replica); err != nil && running.Err() == nil {
+			part.err = fmt.Errorf("what provider %q runs on every replica: %w", plugin.ProviderName(), err)
+		}
+	}()
+	return part, nil
+}
+
+// failed is closed when the part has ended by itself; without a part, never.
+func (e *everywhere) failed() <-chan struct{} {
+	if e == nil {
+		return nil
+	}
+	return e.over
+}
+
+// errEndedEarly is a part that returned although nobody had told it to.
+var errEndedEarly = errors.New("what the provider runs on every replica has returned before it was told to")
+
+// failure is why failed was closed.
+func (e *everywhere) failure() error {
+	if e.err == nil {
+		return errEndedEarly
+	}
+	return e.err
+}
+
+// stop ends the part and waits for it, within bounds.
+func (e *everywhere) stop(ctx context.Context) {
+	if e == nil {
+		return
+	}
+	e.cancel()
+	timer := time.NewTimer(e.patience)
+	defer timer.Stop()
+	select {
+	case <-e.over:
+	case <-timer.C:
+		log.FromContext(ctx).Info("What the provider runs on every replica has not ended; ending without it", "waited", e.patience.String())
+	}
+}
+
+const (
+	// lostLease is the error of a manager whose lease was not renewed in time. controller-runtime gives it no type.
+	lostLease = "leader election lost"
+	// leadershipEnds is how long the controllers may take to end when the lease is lost and the process is to go on.
+	leadershipEnds = 5 * time.Second
+)
+
+// outlast keeps a process alive that has lost its lease, for the part of the provider that runs on every replica: as long as
+// the API server does not answer nothing can start in its place. Everything that a leader does has ended by then, or the
+// process ends at once.
+func (a *assembly) outlast(ctx context.Context, reason error) {
+	if a.everywhere == nil || a.lock == nil || reason.Error() != lostLease {
+		return
+	}
+	logger := log.FromContext(ctx)
+	ending, cancel := context.WithTimeout(ctx, leadershipEnds)
+	defer cancel()
+	err := wait.PollUntilContextCancel(ending, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		return a.lifecycle.stopped() == nil, nil
+	})
+	if err != nil {
+		return
+	}
+	a.lock.Renounce()
+	logger.Info("The lease is lost and the controllers have stopped. What the provider runs on every replica goes on until the "+
+		"API server answers; then this process ends, to begin anew", "reason", reason.Error())
+	answered := make(chan error, 1)
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { answered <- waitForAPIServer(watching, a.identity) }()
+	select {
+	case <-answered:
+	case <-a.everywhere.failed():
+	}
+}

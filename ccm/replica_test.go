@@ -1,0 +1,159 @@
+package ccm_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// announcingProvider is the journal plugin with a part that runs on every replica; announcingNeedsProvider needs rights that
+// nobody has besides.
+const (
+	announcingProvider      = "announcing"
+	announcingNeedsProvider = "announcing-needs"
+)
+
+func init() {
+	for _, name := range []string{announcingProvider, announcingNeedsProvider} {
+		cloudprovider.RegisterCloudProvider(name, func(config io.Reader) (cloudprovider.Interface, error) {
+			plugin, err := newJournalCloud(config)
+			if err != nil {
+				return nil, err
+			}
+			return &announcingCloud{plugin.(*journalCloud), name}, nil
+		})
+	}
+}
+
+// announcingCloud writes when its part begins and ends.
+type announcingCloud struct {
+	*journalCloud
+	name string
+}
+
+func (c *announcingCloud) ProviderName() string { return c.name }
+
+func (c *announcingCloud) Capabilities() provider.Capabilities {
+	capabilities := provider.Capabilities{RunOnEveryReplica: c.announce}
+	if c.name == announcingNeedsProvider {
+		capabilities.Rules = []rbacv1.PolicyRule{
+			{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"list", "watch"}},
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}},
+		}
+	}
+	return capabilities
+}
+
+const (
+	announces = "announces"
+	withdraws = "withdraws"
+)
+
+func (c *announcingCloud) announce(ctx context.Context, replica provider.Replica) error {
+	replica.Informers.Core().V1().Nodes().Informer()
+	replica.Informers.Start(ctx.Done())
+	defer replica.Informers.Shutdown()
+	replica.Informers.WaitForCacheSync(ctx.Done())
+	c.journal.write(announces)
+	<-ctx.Done()
+	c.journal.write(withdraws)
+	return nil
+}
+
+// announcing makes the replicas run the announcing plugin.
+func (r *replicas) announcing() *replicas {
+	r.args[0] = "--cloud-provider=" + announcingProvider
+	return r
+}
+
+func TestEveryReplicaRunsItsPartToTheEnd(t *testing.T) {
+	cluster, kubeconfig := controlPlane(t)
+	r := newReplicas(t, cluster, kubeconfig).announcing()
+	leader, standby := r.lead(t), r.stand(t)
+	r.journal.awaitEntry(t, leader.pid(), announces)
+	r.journal.awaitEntry(t, standby.pid(), announces)
+
+	leader.signal(t, syscall.SIGTERM)
+	if code := leader.wait(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	life := r.journal.of(t, leader.pid())
+	if last := life[len(life)-1]; last != withdraws {
+		t.Errorf("the leader's life ends with %q: %q", last, life)
+	}
+	r.journal.awaitEntry(t, standby.pid(), beating+" started")
+	if slices.Contains(r.journal.of(t, standby.pid()), withdraws) {
+		t.Error("the standby stopped announcing when it took over")
+	}
+}
+
+func TestRightsOfTheProviderItself(t *testing.T) {
+	_, kubeconfig := controlPlane(t)
+	config, _ := cloudConfig(t, nil)
+	p := start(t, "--cloud-provider="+announcingNeedsProvider, "--cloud-config="+config, "--kubeconfig="+kubeconfig, "--secure-port=0",
+		"--controllers=failing-controller")
+	if code := p.wait(t); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	for _, want := range []string{"may not list endpointslices.discovery.k8s.io", "may not list secrets"} {
+		if got := p.errorLines(); !strings.Contains(got, want) {
+			t.Errorf("the error does not say %q:\n%s", want, got)
+		}
+	}
+}
+
+// TestPartOutlastsTheLease cuts the leader off. It may not lead any more, and announces all the same.
+func TestPartOutlastsTheLease(t *testing.T) {
+	binaries, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.WithoutCancel(t.Context())
+	cluster, err := localcluster.Start(ctx, localcluster.Options{Binaries: binaries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cluster.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	r := newReplicas(t, cluster, shippedIdentity(t, cluster), "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2s",
+		"--leader-elect-retry-period=500ms").announcing()
+	leader := r.lead(t)
+	if err := cluster.StopAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	leader.awaitOutput(t, "The lease is lost and the controllers have stopped")
+	life := r.journal.of(t, leader.pid())
+	for _, want := range []string{beating + " stopped", "stop channel closed"} {
+		if !slices.Contains(life, want) {
+			t.Errorf("the replica goes on without %q: %q", want, life)
+		}
+	}
+	if slices.Contains(life, withdraws) {
+		t.Errorf("the part ended with the lease: %q", life)
+	}
+	if err := cluster.StartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if code := leader.wait(t); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	if got := leader.errorLine(); got != "stopped: leader election lost" {
+		t.Errorf("error %q", got)
+	}
+	if life := r.journal.of(t, leader.pid()); !slices.Contains(life, withdraws) {
+		t.Errorf("the part did not end in order: %q", life)
+	}
+}

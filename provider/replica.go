@@ -1,0 +1,28 @@
+package provider
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Replica is what the part of a provider that runs on every replica is given.
+type Replica struct {
+	// Client talks to the API server as the manager does. On a replica that does not lead it is for reading only.
+	Client kubernetes.Interface
+	// Informers are this part's own: nobody else asks them for anything, and whoever runs on every replica starts them.
+	Informers informers.SharedInformerFactory
+	// Registerer takes metrics that the secure port serves.
+	Registerer prometheus.Registerer
+}
+
+// RunOnEveryReplicaFunc does what a provider does whether or not its replica leads, until ctx ends: announcing addresses to
+// routers, for example. It writes nothing to Kubernetes and changes nothing for which two replicas would compete.
+//
+// It is called once in the life of a process, as soon as the API server has answered, and is the last to end: ctx ends after
+// the controllers, the plugin and the lease. A replica that loses its lease because it is cut off from the API server stops
+// its controllers and goes on with this until the API server answers again; only then does the process end, to begin anew. An
+// error before ctx ends ends the process as that of a controller does.
+type RunOnEveryReplicaFunc func(ctx context.Context, replica Replica) error
