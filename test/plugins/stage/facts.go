@@ -1,0 +1,131 @@
+package stage
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// objects are what Kubernetes has.
+type objects struct {
+	nodes    []corev1.Node
+	services []corev1.Service
+	events   []corev1.Event
+}
+
+// factsOf returns what is true of Kubernetes and of the cloud. The calls are those of this step.
+func factsOf(kubernetes objects, cloud Observation, calls []Call) facts {
+	all := facts{}
+	for _, node := range kubernetes.nodes {
+		all.addNode(node)
+	}
+	for _, service := range kubernetes.services {
+		all.addService(service)
+	}
+	all.addEvents(kubernetes.events)
+	for key, value := range cloud.State {
+		all["cloud/"+key] = value
+	}
+	var changes []string
+	for _, call := range calls {
+		if call.Change != "" {
+			changes = append(changes, strings.TrimSpace(fmt.Sprintf("%s %s %s", call.Action, call.Change, call.Error)))
+		}
+	}
+	if len(changes) > 0 {
+		all["changes of the cloud"] = strings.Join(changes, "\n")
+	}
+	return all
+}
+
+func (f facts) addNode(node corev1.Node) {
+	at := "node/" + node.Name + "/"
+	f.addMeta(at, node.ObjectMeta)
+	f[at+"providerID"] = node.Spec.ProviderID
+	f[at+"unschedulable"] = fmt.Sprint(node.Spec.Unschedulable)
+	for _, taint := range node.Spec.Taints {
+		f[at+"taint/"+taint.Key+":"+string(taint.Effect)] = taint.Value
+	}
+	var addresses []string
+	for _, address := range node.Status.Addresses {
+		addresses = append(addresses, string(address.Type)+" "+address.Address)
+	}
+	f[at+"addresses"] = strings.Join(addresses, "\n")
+	for _, condition := range node.Status.Conditions {
+		f[at+"condition/"+string(condition.Type)] = strings.Join([]string{string(condition.Status), condition.Reason, condition.Message}, " ")
+	}
+}
+
+func (f facts) addService(service corev1.Service) {
+	at := "service/" + service.Namespace + "/" + service.Name + "/"
+	f.addMeta(at, service.ObjectMeta)
+	f[at+"ingress"] = asJSON(service.Status.LoadBalancer.Ingress)
+	spec := service.Spec
+	spec.ClusterIP, spec.ClusterIPs = "", nil // random
+	f[at+"spec"] = asJSON(spec)
+	for _, condition := range service.Status.Conditions {
+		f[at+"condition/"+condition.Type] = strings.Join([]string{string(condition.Status), condition.Reason, condition.Message}, " ")
+	}
+}
+
+func (f facts) addMeta(at string, meta metav1.ObjectMeta) {
+	for key, value := range meta.Labels {
+		f[at+"label/"+key] = value
+	}
+	for key, value := range meta.Annotations {
+		f[at+"annotation/"+key] = value
+	}
+	for _, finalizer := range meta.Finalizers {
+		f[at+"finalizer/"+finalizer] = ""
+	}
+	if meta.DeletionTimestamp != nil {
+		f[at+"deleted"] = ""
+	}
+}
+
+// addEvents adds the distinct messages of each reason. How often one was said is a matter of when.
+func (f facts) addEvents(events []corev1.Event) {
+	said := map[string]map[string]bool{}
+	for _, event := range events {
+		about := event.InvolvedObject
+		at := "event/" + strings.ToLower(about.Kind) + "/"
+		if about.Namespace != "" {
+			at += about.Namespace + "/"
+		}
+		at += about.Name + "/" + event.Type + "/" + event.Reason
+		if said[at] == nil {
+			said[at] = map[string]bool{}
+		}
+		component := event.Source.Component
+		if component == "" {
+			component = event.ReportingController
+		}
+		said[at][component+": "+event.Message] = true
+	}
+	for at, messages := range said {
+		f[at] = strings.Join(slices.Sorted(maps.Keys(messages)), "\n")
+	}
+}
+
+// normalised returns the facts with every key and value replaced.
+func (f facts) normalised(replace func(string) string) facts {
+	clean := make(facts, len(f))
+	for key, value := range f {
+		clean[replace(key)] = replace(value)
+	}
+	return clean
+}
+
+// asJSON writes a value of the Kubernetes API, which always can be written.
+func asJSON(value any) string {
+	data, err := json.MarshalIndent(value, "", " ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
