@@ -1,17 +1,178 @@
 package config
 
-import "k8s.io/apimachinery/pkg/util/validation/field"
+import (
+	"cmp"
+	"fmt"
+	"time"
 
-// Announcement says which next hops an address gets.
-type Announcement struct{}
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+)
 
-func (a *Announcement) setDefaults() {}
+// Announcement says which nodes are the next hops of an address.
+type Announcement struct {
+	// NodeSelector selects the nodes that may be next hops of load balancers. Default: all. Whatever it says, a node labelled
+	// node.kubernetes.io/exclude-from-external-load-balancers is none. Routes to pods are not subject to either.
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	// ClusterNextHops is how many nodes take the traffic of an address of a Service with externalTrafficPolicy Cluster, 1 to 255.
+	// More spread the load wider; fewer spare the routers. Default: 8.
+	ClusterNextHops int `json:"clusterNextHops,omitempty"`
+	// LocalNextHops is how many nodes at most take the traffic of an address of a Service with externalTrafficPolicy Local, 1 to
+	// 255. Of more nodes with ready endpoints as many are chosen. Few routers use more than the default: 64.
+	LocalNextHops int `json:"localNextHops,omitempty"`
+	// DrainWait is how long a node that is being removed goes on as a next hop of addresses that have no other. It leaves all others
+	// at once. After this time it gets no traffic any more. At most 1h. Default: 30s.
+	DrainWait *metav1.Duration `json:"drainWait,omitempty"`
+	// PodRoutes says whether the ranges of pod addresses of the nodes are announced. Default: true.
+	PodRoutes *bool `json:"podRoutes,omitempty"`
+	// Health says how a node that does not work is noticed.
+	Health Health `json:"health,omitzero"`
+}
 
-func (a *Announcement) validate(*field.Path) field.ErrorList { return nil }
+// Health says how nodes are probed: kube-proxy of each node that may be a next hop, and the health-check node port of each
+// Service with externalTrafficPolicy Local on the nodes that have endpoints of it. The time until a node that died without a word
+// is taken out is at most Failures times the greater of Interval and Timeout, plus one Interval: 1.5s by default.
+type Health struct {
+	// Interval is the time between two probes of one port, 100ms to 1m. Default: 500ms.
+	Interval metav1.Duration `json:"interval,omitzero"`
+	// Timeout is how long an answer is waited for, 50ms to 1m. Default: 500ms.
+	Timeout metav1.Duration `json:"timeout,omitzero"`
+	// Failures is how many probes in a row have to fail before a next hop is taken out, 1 to 100. Default: 2.
+	Failures int `json:"failures,omitempty"`
+	// Successes is how many probes in a row have to succeed before a next hop is taken in, 1 to 100. More than one, because
+	// kube-proxy says that it is well a little before it has written its first rules. Default: 3.
+	Successes int `json:"successes,omitempty"`
+	// KubeProxyPort is where kube-proxy serves /healthz and /livez; its --healthz-bind-address. Default: 10256.
+	KubeProxyPort int32 `json:"kubeProxyPort,omitempty"`
+}
 
-// L2 answers ARP and neighbour solicitations.
-type L2 struct{}
+// L2 answers ARP and neighbour solicitations for addresses of load balancers: for clusters without a router that speaks BGP.
+type L2 struct {
+	// Interfaces are the names of the interfaces on which to answer. Default: those on whose networks there are nodes.
+	Interfaces []string `json:"interfaces,omitempty"`
+	// Pools are the names of the pools whose addresses are answered for. Default: all.
+	Pools []string `json:"pools,omitempty"`
+}
+
+// The defaults of the section announcement, and its bounds.
+const (
+	defaultClusterNextHops = 8
+	defaultLocalNextHops   = 64
+	defaultDrainWait       = 30 * time.Second
+	defaultProbeInterval   = 500 * time.Millisecond
+	defaultProbeTimeout    = 500 * time.Millisecond
+	defaultFailures        = 2
+	defaultSuccesses       = 3
+	kubeProxyPort          = 10256
+	maxDrainWait           = time.Hour
+	maxInterfaceName       = 15 // IFNAMSIZ without the zero at the end
+)
+
+func (a *Announcement) setDefaults() {
+	a.ClusterNextHops = cmp.Or(a.ClusterNextHops, defaultClusterNextHops)
+	a.LocalNextHops = cmp.Or(a.LocalNextHops, defaultLocalNextHops)
+	if a.DrainWait == nil {
+		a.DrainWait = &metav1.Duration{Duration: defaultDrainWait}
+	}
+	if a.PodRoutes == nil {
+		a.PodRoutes = ptr.To(true)
+	}
+	a.Health.setDefaults()
+}
+
+func (h *Health) setDefaults() {
+	h.Interval.Duration = cmp.Or(h.Interval.Duration, defaultProbeInterval)
+	h.Timeout.Duration = cmp.Or(h.Timeout.Duration, defaultProbeTimeout)
+	h.Failures = cmp.Or(h.Failures, defaultFailures)
+	h.Successes = cmp.Or(h.Successes, defaultSuccesses)
+	h.KubeProxyPort = cmp.Or(h.KubeProxyPort, kubeProxyPort)
+}
 
 func (l *L2) setDefaults() {}
 
-func (l *L2) validate(*field.Path) field.ErrorList { return nil }
+// WithDefaults returns the section with what it leaves out filled in.
+func (a Announcement) WithDefaults() Announcement {
+	a.setDefaults()
+	return a
+}
+
+// Selector returns what NodeSelector selects. It selects everything if there is none, and nothing if it is invalid, which no
+// config that was loaded is.
+func (a *Announcement) Selector() labels.Selector {
+	if a.NodeSelector == nil {
+		return labels.Everything()
+	}
+	selector, err := metav1.LabelSelectorAsSelector(a.NodeSelector)
+	if err != nil {
+		return labels.Nothing()
+	}
+	return selector
+}
+
+func (a *Announcement) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if a.NodeSelector != nil {
+		if _, err := metav1.LabelSelectorAsSelector(a.NodeSelector); err != nil {
+			errs = append(errs, field.Invalid(path.Child("nodeSelector"), a.NodeSelector, err.Error()))
+		}
+	}
+	errs = append(errs, validateRange(path.Child("clusterNextHops"), a.ClusterNextHops, 1, 255)...)
+	errs = append(errs, validateRange(path.Child("localNextHops"), a.LocalNextHops, 1, 255)...)
+	if a.DrainWait != nil {
+		errs = append(errs, validateDuration(path.Child("drainWait"), a.DrainWait.Duration, 0, maxDrainWait)...)
+	}
+	return append(errs, a.Health.validate(path.Child("health"))...)
+}
+
+func (h *Health) validate(path *field.Path) field.ErrorList {
+	errs := validateDuration(path.Child("interval"), h.Interval.Duration, 100*time.Millisecond, time.Minute)
+	errs = append(errs, validateDuration(path.Child("timeout"), h.Timeout.Duration, 50*time.Millisecond, time.Minute)...)
+	errs = append(errs, validateRange(path.Child("failures"), h.Failures, 1, 100)...)
+	errs = append(errs, validateRange(path.Child("successes"), h.Successes, 1, 100)...)
+	return append(errs, validateRange(path.Child("kubeProxyPort"), int(h.KubeProxyPort), 1, 65535)...)
+}
+
+func (l *L2) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, name := range l.Interfaces {
+		at := path.Child("interfaces").Index(i)
+		switch {
+		case name == "" || len(name) > maxInterfaceName:
+			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("must be the name of an interface, 1 to %d characters", maxInterfaceName)))
+		case seen[name]:
+			errs = append(errs, field.Duplicate(at, name))
+		}
+		seen[name] = true
+	}
+	seen = map[string]bool{}
+	for i, name := range l.Pools {
+		at := path.Child("pools").Index(i)
+		switch {
+		case name == "":
+			errs = append(errs, field.Required(at, "must be the name of a pool"))
+		case seen[name]:
+			errs = append(errs, field.Duplicate(at, name))
+		}
+		seen[name] = true
+	}
+	return errs
+}
+
+// validateRange says what is wrong with a number that has to be within bounds.
+func validateRange(path *field.Path, value, least, most int) field.ErrorList {
+	if value < least || value > most {
+		return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be %d to %d", least, most))}
+	}
+	return nil
+}
+
+// validateDuration says what is wrong with a time that has to be within bounds.
+func validateDuration(path *field.Path, value, least, most time.Duration) field.ErrorList {
+	if value < least || value > most {
+		return field.ErrorList{field.Invalid(path, value.String(), fmt.Sprintf("must be %s to %s", least, most))}
+	}
+	return nil
+}

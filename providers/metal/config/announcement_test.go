@@ -1,0 +1,63 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func TestAnnouncementDefaultsAreValid(t *testing.T) {
+	announcement := Announcement{}.WithDefaults()
+	if errs := announcement.validate(field.NewPath("announcement")); errs != nil {
+		t.Fatal(errs.ToAggregate())
+	}
+	if !announcement.Selector().Matches(labels.Set{}) {
+		t.Error("by default not all nodes are selected")
+	}
+	// The promise is 3 s until the network is told, routers included.
+	health := announcement.Health
+	if notice := time.Duration(health.Failures)*max(health.Interval.Duration, health.Timeout.Duration) + health.Interval.Duration; notice > 2*time.Second {
+		t.Errorf("by default it takes %s to notice that a node is dead", notice)
+	}
+}
+
+func TestAnnouncementZeroDrainWaitIsKept(t *testing.T) {
+	announcement := Announcement{DrainWait: &metav1.Duration{}}.WithDefaults()
+	if announcement.DrainWait.Duration != 0 {
+		t.Errorf("drainWait 0s became %s", announcement.DrainWait.Duration)
+	}
+}
+
+func TestAnnouncementErrorsNameTheirFields(t *testing.T) {
+	announcement := Announcement{
+		NodeSelector:    &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "rack", Operator: "Near"}}},
+		ClusterNextHops: 256, LocalNextHops: -1, DrainWait: &metav1.Duration{Duration: -time.Second},
+		Health: Health{Interval: metav1.Duration{Duration: time.Millisecond}, Timeout: metav1.Duration{Duration: time.Hour},
+			Failures: 101, Successes: -1, KubeProxyPort: 70000},
+	}
+	said := announcement.validate(field.NewPath("announcement")).ToAggregate().Error()
+	for _, want := range []string{"announcement.nodeSelector", "Near", "announcement.clusterNextHops", "256", "announcement.localNextHops",
+		"announcement.drainWait", "-1s", "announcement.health.interval", "1ms", "announcement.health.timeout", "announcement.health.failures",
+		"announcement.health.successes", "announcement.health.kubeProxyPort", "70000"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not in: %s", want, said)
+		}
+	}
+}
+
+func TestL2ErrorsNameTheirFields(t *testing.T) {
+	l2 := L2{Interfaces: []string{"eth0", "eth0", "a-name-that-is-too-long"}, Pools: []string{"", "a", "a"}}
+	said := l2.validate(field.NewPath("l2")).ToAggregate().Error()
+	for _, want := range []string{"l2.interfaces[1]", "l2.interfaces[2]", "l2.pools[0]", "l2.pools[2]"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is not in: %s", want, said)
+		}
+	}
+	if errs := (&L2{}).validate(field.NewPath("l2")); errs != nil {
+		t.Error(errs.ToAggregate())
+	}
+}
