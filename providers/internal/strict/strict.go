@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// UnknownField is how the detail of an error about a field begins that does not exist.
+const UnknownField = "unknown field"
+
 // document is the path of what is wrong with the document as a whole.
 var document = field.NewPath("(document)")
 
@@ -226,7 +229,7 @@ func fitStruct(n node, t reflect.Type, path *field.Path) (any, field.ErrorList) 
 		at := child(path, m.name)
 		fieldType, ok := known[m.name]
 		if !ok {
-			errs = append(errs, field.Invalid(at, show(m.value), "unknown field; known here: "+names(known)))
+			errs = append(errs, field.Invalid(at, show(m.value), UnknownField+"; known here: "+names(known)))
 			continue
 		}
 		if seen[m.name] {

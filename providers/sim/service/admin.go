@@ -4,8 +4,8 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/internal/strict"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // adminEndpoints is the admin API. Its calls have no latency, no quota, no faults and are not counted.

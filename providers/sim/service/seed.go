@@ -3,8 +3,8 @@ package service
 import (
 	"fmt"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/internal/strict"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 

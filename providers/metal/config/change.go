@@ -1,0 +1,35 @@
+package config
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validateChange returns why a config that is right by itself must not follow another one in a running process: what would cost
+// nodes by mistake.
+//
+// The inventory does not vanish. And a machine whose provider ID was made of its name does not get another one by the mere
+// mention of its system UUID: its node has the old one, would belong to no machine, and be deleted. A machine that got a new
+// mainboard, on the other hand, is a new one.
+func validateChange(before, after *CloudConfig) field.ErrorList {
+	var errs field.ErrorList
+	if before.Inventory.Enabled() && !after.Inventory.Enabled() {
+		errs = append(errs, field.Required(field.NewPath("inventory"), "every node would be without a machine; restart to go on without an inventory"))
+	}
+	known := map[string]*Machine{}
+	for i := range before.Inventory.Machines {
+		known[before.Inventory.Machines[i].Name] = &before.Inventory.Machines[i]
+	}
+	for i := range after.Inventory.Machines {
+		machine := &after.Inventory.Machines[i]
+		was, ok := known[machine.Name]
+		if !ok || was.ID == machine.ID || was.IDFrom == machine.IDFrom {
+			continue
+		}
+		errs = append(errs, field.Invalid(field.NewPath(machine.Origin), field.OmitValueType{}, fmt.Sprintf(
+			"the provider ID of %s would change from %s to %s: set its id to %q to keep it, or take the machine out first",
+			machine.Name, was.ProviderID(), machine.ProviderID(), was.ID)))
+	}
+	return errs
+}

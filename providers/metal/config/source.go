@@ -1,0 +1,194 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/go-logr/logr"
+)
+
+const (
+	// pollInterval is how often files are read again whatever the file system told: not every one tells.
+	pollInterval = 30 * time.Second
+	// settleTime is how long a folder has to be quiet before it is read: several files are written one after the other.
+	settleTime = 200 * time.Millisecond
+)
+
+// Source is a cloud config that follows its files. A change that does not load, or that may not be made to a running process, is
+// not taken: what was there before stays. It is safe for concurrent use.
+type Source struct {
+	origin origin
+	// reloading is held during a reload, so that subscribers hear of changes in their order.
+	reloading sync.Mutex
+
+	mu      sync.Mutex
+	current *CloudConfig
+	// failure is why the files as they are now were not taken, and digest stands for what they were when they were last read.
+	failure     error
+	digest      string
+	folders     []string
+	subscribers []*subscriber
+	metrics     sourceMetrics
+}
+
+type subscriber struct{ changed func(*CloudConfig) }
+
+// Open loads the cloud config that a provider's factory is given. A reader with a name, as an *os.File has, is a file, and
+// followed by Run; of another one only the lists that it names are. The error is that of Load.
+func Open(from io.Reader) (*Source, error) {
+	if from == nil {
+		return nil, errors.New("provider metal: a cloud config is required: set --cloud-config")
+	}
+	if file, ok := from.(interface{ Name() string }); ok {
+		return OpenFile(file.Name())
+	}
+	data, err := io.ReadAll(from)
+	if err != nil {
+		return nil, fmt.Errorf("reading the cloud config: %w", err)
+	}
+	return open(origin{data: data, dir: "."})
+}
+
+// OpenFile loads the cloud config at path, as Open does with a file.
+func OpenFile(path string) (*Source, error) {
+	origin, err := fileOrigin(path)
+	if err != nil {
+		return nil, err
+	}
+	return open(origin)
+}
+
+func open(origin origin) (*Source, error) {
+	loaded := origin.load()
+	if loaded.err != nil {
+		return nil, loaded.err
+	}
+	source := &Source{origin: origin, current: loaded.config, digest: loaded.digest, folders: loaded.folders}
+	source.metrics.applied(time.Now())
+	return source, nil
+}
+
+// Current returns the config as it is in force. It must not be changed.
+func (s *Source) Current() *CloudConfig {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
+}
+
+// Failure says why the files as they are now are not in force; nil if they are.
+func (s *Source) Failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure
+}
+
+// Subscribe has a function called after each change of what Current returns, with the new config, one change at a time, until
+// cancel is called. It holds up what follows, so it has to be quick. A change that was on its way when cancel was called may
+// still be told.
+func (s *Source) Subscribe(changed func(*CloudConfig)) (cancel func()) {
+	added := &subscriber{changed}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.subscribers = append(s.subscribers, added)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.subscribers = slices.DeleteFunc(slices.Clone(s.subscribers), func(other *subscriber) bool { return other == added })
+	}
+}
+
+// Run follows the files until ctx ends. It looks at the folders that they are in, so that files which are replaced by others or
+// by other symbolic links, as the kubelet does it with a ConfigMap or Secret, are followed too. It is called once.
+func (s *Source) Run(ctx context.Context) error {
+	log := logr.FromContextOrDiscard(ctx)
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watching the folders of the cloud config: %w", err)
+	}
+	defer func() { _ = watcher.Close() }()
+	s.watch(watcher)
+	s.Reload(ctx) // what changed before the watch began
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	settle := time.NewTimer(settleTime)
+	defer settle.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case _, open := <-watcher.Events:
+			if !open {
+				return errors.New("watching the folders of the cloud config: the watch ended")
+			}
+			settle.Reset(settleTime)
+		case err := <-watcher.Errors:
+			log.Error(err, "Watching the folders of the cloud config; it is read again in any case", "interval", pollInterval)
+			settle.Reset(settleTime)
+		case <-poll.C:
+			s.Reload(ctx)
+			s.watch(watcher)
+		case <-settle.C:
+			s.Reload(ctx)
+			s.watch(watcher)
+		}
+	}
+}
+
+// watch looks at the folders of what was last read. Folders that were replaced by others of their name are watched anew; one that
+// is not there is tried again later.
+func (s *Source) watch(watcher *fsnotify.Watcher) {
+	s.mu.Lock()
+	folders := s.folders
+	s.mu.Unlock()
+	for _, watched := range watcher.WatchList() {
+		if !slices.Contains(folders, watched) {
+			_ = watcher.Remove(watched)
+		}
+	}
+	for _, folder := range folders {
+		_ = watcher.Add(folder)
+	}
+}
+
+// Reload reads the files at once and takes them if they are right and different. It returns Failure. It must not be called by a
+// subscriber.
+func (s *Source) Reload(ctx context.Context) error {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	log := logr.FromContextOrDiscard(ctx)
+	loaded := s.origin.load()
+	s.mu.Lock()
+	if loaded.digest == s.digest {
+		defer s.mu.Unlock()
+		return s.failure
+	}
+	s.digest, s.folders = loaded.digest, loaded.folders
+	s.failure = loaded.err
+	if s.failure == nil {
+		if errs := validateChange(s.current, loaded.config); len(errs) > 0 {
+			s.failure = fmt.Errorf("change of the cloud config that a running process does not take: %w", errs.ToAggregate())
+		}
+	}
+	failure, subscribers := s.failure, s.subscribers
+	if failure == nil {
+		s.current = loaded.config
+	}
+	s.mu.Unlock()
+	if failure != nil {
+		s.metrics.failed()
+		log.Error(failure, "The cloud config has changed and is not taken; the one before stays in force", "file", s.origin.path)
+		return failure
+	}
+	s.metrics.applied(time.Now())
+	log.Info("The cloud config has changed", "file", s.origin.path, "machines", len(loaded.config.Inventory.Machines))
+	for _, subscriber := range subscribers {
+		subscriber.changed(loaded.config)
+	}
+	return nil
+}
