@@ -63,7 +63,7 @@ func listStale(ctx context.Context, options Options) (map[string]bool, error) {
 	step := options.Display.Begin("resolving modules of " + options.Package)
 	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, options.Flags...)
 	downloads := 0
-	output, err := run(ctx, options, append(args, options.Package), func(line string) bool {
+	output, err := Run(ctx, options, append(args, options.Package), func(line string) bool {
 		module, isDownload := strings.CutPrefix(line, "go: downloading ")
 		if isDownload {
 			downloads++
@@ -93,7 +93,7 @@ func compile(ctx context.Context, options Options, stale map[string]bool) error 
 	if len(stale) <= 1 {
 		step.Update("linking")
 	}
-	_, err := run(ctx, options, append(args, options.Package), func(line string) bool {
+	_, err := Run(ctx, options, append(args, options.Package), func(line string) bool {
 		if !stale[line] {
 			return false
 		}
@@ -113,9 +113,10 @@ func compile(ctx context.Context, options Options, stale map[string]bool) error 
 	return nil
 }
 
-// run runs the go tool and returns its standard output. Each line of its standard error goes to consume; the lines that
-// consume does not take become part of the error.
-func run(ctx context.Context, options Options, args []string, consume func(line string) bool) (string, error) {
+// Run runs the go tool with other arguments than those of a build, in options.Dir and with options.Env, and returns its
+// standard output. Each line of its standard error goes to consume; the lines that consume does not take become part of the
+// error, which holds a *CommandError when the go tool ran and failed. When ctx ends, so do the processes that it started.
+func Run(ctx context.Context, options Options, args []string, consume func(line string) bool) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = options.Dir
 	cmd.Env = append(os.Environ(), options.Env...)
@@ -142,22 +143,43 @@ func run(ctx context.Context, options Options, args []string, consume func(line 
 	return stdout.String(), nil
 }
 
-// maxMessages bounds how much of the go tool's output an error quotes.
-const maxMessages = 30
+// Bounds of what an error holds of the go tool's output, and of what it quotes from the end of that, in lines.
+const (
+	maxMessages = 1000
+	maxQuoted   = 30
+)
 
 func collect(reader io.Reader, consume func(line string) bool) []string {
 	var rest []string
 	scanner := bufio.NewScanner(reader)
 	scanner.Buffer(nil, 1<<20)
 	for scanner.Scan() {
-		if line := scanner.Text(); !consume(line) {
+		if line := scanner.Text(); !consume(line) && len(rest) < maxMessages {
 			rest = append(rest, line)
 		}
 	}
 	// A line beyond the scanner's buffer must not leave the go tool blocked on a full pipe.
 	_, _ = io.Copy(io.Discard, reader)
-	return rest[max(0, len(rest)-maxMessages):]
+	return rest
 }
+
+// CommandError says that the go tool ran and failed.
+type CommandError struct {
+	// Verb is its command, for example "build".
+	Verb string
+	// Messages are the lines of its standard error that are no progress, from the first.
+	Messages []string
+	// Err is how it ended.
+	Err error
+}
+
+// Error quotes the last lines.
+func (e *CommandError) Error() string {
+	return fmt.Sprintf("go %s: %v\n%s", e.Verb, e.Err, strings.Join(e.Messages[max(0, len(e.Messages)-maxQuoted):], "\n"))
+}
+
+// Unwrap returns how the go tool ended.
+func (e *CommandError) Unwrap() error { return e.Err }
 
 // NetworkError says that the go tool could not download a module.
 type NetworkError struct {
@@ -195,7 +217,7 @@ func explain(verb string, err error, messages []string) error {
 	if !errors.As(err, &exit) {
 		return fmt.Errorf("run go %s: %w", verb, err)
 	}
-	failure := fmt.Errorf("go %s: %w\n%s", verb, err, text)
+	failure := &CommandError{Verb: verb, Messages: messages, Err: err}
 	switch {
 	case containsAny(text, "no space left on device", "disk quota exceeded"):
 		return &DiskError{Err: failure}

@@ -25,6 +25,7 @@ var arrows = map[string][]string{
 	"internal/cloud":               {"provider"},
 	"internal/election":            {},
 	"internal/events":              {},
+	"internal/image":               {},
 	"internal/inventory":           {"internal/cloud", "internal/ownership", "provider"},
 	"internal/priorityqueue":       {},
 	"internal/controller":          {"internal/inventory", "internal/cloud", "internal/ownership", "internal/events", "internal/priorityqueue", "provider"},
@@ -33,8 +34,10 @@ var arrows = map[string][]string{
 	"cmd/cloud-controller-manager": {"ccm", "providers"},
 	"cmd/mooring":                  {anything},
 	"deploy":                       {},
+	"internal/vendorbuild":         {"internal/image", "localcluster"},
 	"localcluster":                 {"deploy"},
 	"test":                         {anything},
+	"tool":                         {"provider"},
 }
 
 // violations returns one line for each import of a package that the arrows forbid. Paths are relative to the module.

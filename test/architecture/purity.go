@@ -21,6 +21,7 @@ var pureImports = []string{
 	"k8s.io/cloud-provider/api",          // well-known annotations and taints
 	"k8s.io/cloud-provider/node/helpers", // of which GetNodeAddressesFromNodeIP is a function over values
 	Module + "/provider",
+	Module + "/providers/metal/announce/model", Module + "/providers/metal/rendezvous", Module + "/providers/metal/table",
 }
 
 // impureCalls are functions of pure packages that read the clock or wait.

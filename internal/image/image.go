@@ -1,0 +1,153 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// User is the numeric user and group that the program runs as. Kubernetes accepts no name for runAsNonRoot.
+const User = 65532
+
+// Where things are in the image. Go looks for certificates at certificatesPath on every Linux (crypto/x509).
+const (
+	programDir       = "/usr/local/bin"
+	certificatesPath = "/etc/ssl/certs/ca-certificates.crt"
+	sbomDir          = "/usr/share/sbom"
+)
+
+// Program is a program that was built for a platform.
+type Program struct {
+	// Platform is what it runs on. The OS must be "linux".
+	Platform v1.Platform
+	// File is where it is. It must be linked statically.
+	File string
+}
+
+// Options say what the image is made of. Name and Programs are required.
+type Options struct {
+	// Name is the program's name in the image, and the last part of the entrypoint.
+	Name string
+	// Programs are the same program for one or more platforms. Several make an index, from which engines choose.
+	Programs []Program
+	// Certificates are the PEM root certificates that the program trusts. Without any, it can call no cloud by HTTPS.
+	Certificates []byte
+	// SBOM is the list of the program's parts as SPDX JSON, which is put into the image. Empty puts none.
+	SBOM []byte
+	// Labels are the labels of the image's configuration, and the annotations of its manifest.
+	Labels map[string]string
+	// Reference is the name and tag under which engines load the image, for example "registry.example/ccm:v1". It may be empty.
+	Reference string
+	// Created is the time of the image and of all files in it. The zero value is the beginning of 1970.
+	Created time.Time
+}
+
+func (o Options) validate() error {
+	var wrong []error
+	if o.Name == "" || path.Base(o.Name) != o.Name {
+		wrong = append(wrong, fmt.Errorf("name %q: must be the name of a file", o.Name))
+	}
+	if len(o.Programs) == 0 {
+		wrong = append(wrong, errors.New("no program"))
+	}
+	seen := map[string]bool{}
+	for _, program := range o.Programs {
+		platform := program.Platform.String()
+		if program.Platform.OS != "linux" {
+			wrong = append(wrong, fmt.Errorf("platform %s: an image is for linux", platform))
+		}
+		if seen[platform] {
+			wrong = append(wrong, fmt.Errorf("platform %s: given twice", platform))
+		}
+		seen[platform] = true
+	}
+	return errors.Join(wrong...)
+}
+
+func (o Options) created() time.Time {
+	if o.Created.IsZero() {
+		return time.Unix(0, 0).UTC()
+	}
+	return o.Created.UTC()
+}
+
+// imageOf returns the image for one platform. What all platforms share is in layers of its own, which a registry keeps once.
+func (o Options) imageOf(program Program, shared []v1.Layer) (v1.Image, error) {
+	own, err := o.programLayer(program)
+	if err != nil {
+		return nil, err
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	created := v1.Time{Time: o.created()}
+	image, err := mutate.ConfigFile(base, &v1.ConfigFile{
+		OS: program.Platform.OS, Architecture: program.Platform.Architecture, Variant: program.Platform.Variant,
+		Created: created,
+		Config: v1.Config{
+			Entrypoint: []string{path.Join(programDir, o.Name)},
+			User:       fmt.Sprintf("%d:%d", User, User),
+			WorkingDir: "/",
+			Env:        []string{"PATH=" + programDir, "SSL_CERT_FILE=" + certificatesPath},
+			Labels:     o.Labels,
+		},
+		RootFS: v1.RootFS{Type: "layers"},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("image configuration: %w", err)
+	}
+	var additions []mutate.Addendum
+	for _, layer := range append(shared, own) {
+		additions = append(additions, mutate.Addendum{
+			Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: created, CreatedBy: "mooring build"},
+		})
+	}
+	if image, err = mutate.Append(image, additions...); err != nil {
+		return nil, fmt.Errorf("image layers: %w", err)
+	}
+	return mutate.Annotations(image, o.Labels).(v1.Image), nil
+}
+
+// content returns what the layout's index points to: the image, or the index of the images of several platforms.
+func (o Options) content() (mutate.Appendable, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	shared, err := o.sharedLayers()
+	if err != nil {
+		return nil, err
+	}
+	var additions []mutate.IndexAddendum
+	for _, program := range o.Programs {
+		image, err := o.imageOf(program, shared)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", program.Platform, err)
+		}
+		if len(o.Programs) == 1 {
+			return image, nil
+		}
+		additions = append(additions, mutate.IndexAddendum{
+			Add: image, Descriptor: v1.Descriptor{Platform: &program.Platform, MediaType: types.OCIManifestSchema1},
+		})
+	}
+	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), additions...)
+	return mutate.Annotations(index, o.Labels).(v1.ImageIndex), nil
+}
+
+// referenceAnnotations are how engines learn the name of an image in a layout. The specification has a key for the tag alone;
+// containerd, and with it Docker, reads the whole name from a key of its own.
+func (o Options) referenceAnnotations() map[string]string {
+	if o.Reference == "" {
+		return nil
+	}
+	annotations := map[string]string{"io.containerd.image.name": o.Reference}
+	if slash, colon := strings.LastIndex(o.Reference, "/"), strings.LastIndex(o.Reference, ":"); colon > slash {
+		annotations["org.opencontainers.image.ref.name"] = o.Reference[colon+1:]
+	}
+	return annotations
+}
