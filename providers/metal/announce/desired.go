@@ -1,0 +1,364 @@
+package announce
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
+	"github.com/mooring-ccm/mooring/providers/metal/rendezvous"
+	"github.com/mooring-ccm/mooring/providers/metal/table"
+)
+
+// Settings are what of the config decides.
+type Settings struct {
+	// Selector selects the nodes that may be next hops of load balancers.
+	Selector labels.Selector
+	// ClusterNextHops and LocalNextHops are how many next hops an address gets at most, by externalTrafficPolicy.
+	ClusterNextHops, LocalNextHops int
+	// DrainWait is how long a node that is being removed stays a next hop of addresses that have no other.
+	DrainWait time.Duration
+	// PodRoutes says whether routes to pods are announced.
+	PodRoutes bool
+}
+
+// Input is everything that decides.
+type Input struct {
+	Now       time.Time
+	Settings  Settings
+	Nodes     map[string]model.Node
+	Services  map[types.NamespacedName]model.Service
+	Endpoints map[types.NamespacedName]model.ByFamily
+	Health    map[model.Probe]model.Health
+	// Blind says that no probe of any node is answered. Then probes say nothing: what has no verdict yet is taken to be well.
+	Blind bool
+	// PoolOf returns the name of the pool that an address is of; empty if it is of none any more.
+	PoolOf func(netip.Addr) string
+	// Draining is the Draining of the previous Output: since when nodes have been seen to be removed.
+	Draining map[types.UID]time.Time
+}
+
+// Output is what follows.
+type Output struct {
+	// Table is what is to be announced.
+	Table table.Table
+	// Services says of each Service what is announced, or why it is not.
+	Services map[types.NamespacedName]model.ServiceState
+	// Nodes says of each node whether it is a next hop, or why not.
+	Nodes map[string]model.NodeState
+	// Draining is since when nodes have been seen to be removed.
+	Draining map[types.UID]time.Time
+	// Next is when time alone changes the outcome; zero if it does not.
+	Next time.Time
+}
+
+// Desired derives what is to be announced. It depends on nothing but its input: replicas that see the same announce the same.
+func Desired(in Input) Output {
+	out := Output{
+		Table:    table.Table{},
+		Services: make(map[types.NamespacedName]model.ServiceState, len(in.Services)),
+		Nodes:    make(map[string]model.NodeState, len(in.Nodes)),
+		Draining: map[types.UID]time.Time{},
+	}
+	for name, node := range in.Nodes {
+		out.Nodes[name] = in.judge(node, &out)
+	}
+	if in.Settings.PodRoutes {
+		in.routePods(&out)
+	}
+	in.announceServices(&out)
+	return out
+}
+
+// judge says what a node is to load balancers. Whether it is Ready does not matter: that is the word of its kubelet, 40 s old
+// when it matters, and Unknown for all nodes when the API server has lost sight of them. Probes say whether traffic gets through.
+func (in Input) judge(node model.Node, out *Output) model.NodeState {
+	state := model.NodeState{Standing: model.Out}
+	health := in.Health[model.Probe{Node: node.Name}]
+	removal := node.Removal
+	if removal == "" && health == model.HealthLeaving {
+		removal = model.RemovalSaidByKubeProxy
+	}
+	if removal != "" {
+		since, known := in.Draining[node.UID]
+		if !known {
+			since = in.Now
+		}
+		out.Draining[node.UID] = since
+		state.Since, state.Removal = since, removal
+	}
+	switch {
+	case node.Uninitialized:
+		state.Reason = model.NodeUninitialized
+	case node.Excluded:
+		state.Reason = model.NodeExcluded
+	case !in.Settings.Selector.Matches(labels.Set(node.Labels)):
+		state.Reason = model.NodeNotSelected
+	case len(node.Addresses) == 0:
+		state.Reason = model.NodeWithoutAddress
+	case health == model.Unhealthy:
+		state.Reason = model.NodeNotAnswering
+	case health == model.HealthUnknown && !in.Blind:
+		state.Reason = model.NodeNotProbed
+	case removal != "" && !in.Now.Before(state.Since.Add(in.Settings.DrainWait)):
+		state.Reason = model.NodeDrained
+	case removal != "":
+		state.Standing, state.Reason = model.Draining, model.NodeDraining
+		if end := state.Since.Add(in.Settings.DrainWait); out.Next.IsZero() || end.Before(out.Next) {
+			out.Next = end
+		}
+	default:
+		state.Standing = model.In
+	}
+	return state
+}
+
+// routePods adds the routes to the pods of each node. They follow the Node object alone: a node that does not answer may have
+// pods that do, and no other node has them. Of nodes that claim the same range the one that was there first has it.
+func (in Input) routePods(out *Output) {
+	owners := map[netip.Prefix]string{}
+	seniority := func(a, b model.Node) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name)) }
+	for _, node := range slices.SortedFunc(maps.Values(in.Nodes), seniority) {
+		state := out.Nodes[node.Name]
+		for _, cidr := range node.PodCIDRs {
+			cidr = cidr.Masked()
+			hop := node.Address(model.FamilyOf(cidr.Addr()))
+			owner, taken := owners[cidr]
+			switch {
+			case taken && owner != node.Name:
+				state.PodProblems = append(state.PodProblems, model.PodProblem{CIDR: cidr, Owner: owner})
+			case !hop.IsValid():
+				state.PodProblems = append(state.PodProblems, model.PodProblem{CIDR: cidr})
+			default:
+				owners[cidr] = node.Name
+				out.Table[cidr] = table.Route{Prefix: cidr, NextHops: []netip.Addr{hop}, Kind: table.PodCIDR}
+				state.PodCIDRs = append(state.PodCIDRs, cidr)
+			}
+		}
+		out.Nodes[node.Name] = state
+	}
+}
+
+// announceServices adds the routes to load balancers, and says of each Service what became of it.
+func (in Input) announceServices(out *Output) {
+	hops := in.hops(out.Nodes)
+	sharing := map[netip.Addr][]model.Service{}
+	for _, service := range in.Services {
+		for _, addr := range service.Addresses {
+			sharing[addr.Unmap()] = append(sharing[addr.Unmap()], service)
+		}
+	}
+	states := make(map[netip.Addr]model.AddressState, len(sharing))
+	for addr, services := range sharing {
+		state := in.announce(addr, services, &hops[model.FamilyOf(addr)])
+		if in.PoolOf != nil {
+			state.Pool = in.PoolOf(addr)
+		}
+		state.Blind = in.Blind
+		states[addr] = state
+		if len(state.NextHops) > 0 {
+			prefix := netip.PrefixFrom(addr, addr.BitLen())
+			out.Table[prefix] = table.Route{Prefix: prefix, NextHops: state.NextHops, Kind: table.ServiceAddress, Pool: state.Pool}
+		}
+	}
+	for key, service := range in.Services {
+		state := model.ServiceState{UID: service.UID, Addresses: make([]model.AddressState, 0, len(service.Addresses))}
+		for _, addr := range service.Addresses {
+			state.Addresses = append(state.Addresses, states[addr.Unmap()])
+		}
+		out.Services[key] = state
+	}
+}
+
+// hop is a node that may be a next hop of addresses of one family.
+type hop struct {
+	node     string
+	addr     netip.Addr
+	draining bool
+}
+
+// candidates are hops of which some are to be chosen, with the hashes by which that is done.
+type candidates struct {
+	hops   []hop
+	hashes []uint64
+}
+
+func (c *candidates) add(hop hop) {
+	c.hops, c.hashes = append(c.hops, hop), append(c.hashes, rendezvous.Hash(hop.node))
+}
+
+// hops are the nodes that may be next hops of one family.
+type hops struct {
+	in, draining candidates
+	byName       map[string]hop
+	// why says why another node is none, and out counts these reasons.
+	why map[string]model.Reason
+	out map[model.Reason]int
+}
+
+func (in Input) hops(states map[string]model.NodeState) [model.Families]hops {
+	var result [model.Families]hops
+	for family := range model.Families {
+		of := hops{byName: map[string]hop{}, why: map[string]model.Reason{}, out: map[model.Reason]int{}}
+		for name, node := range in.Nodes {
+			state := states[name]
+			candidate := hop{node: name, addr: node.Address(family), draining: state.Standing == model.Draining}
+			reason := state.Reason
+			if state.Standing != model.Out && !candidate.addr.IsValid() {
+				reason = model.NodeWithoutFamily
+			}
+			switch {
+			case state.Standing == model.Out || !candidate.addr.IsValid():
+				of.why[name] = reason
+				of.out[reason]++
+				continue
+			case candidate.draining:
+				of.draining.add(candidate)
+			default:
+				of.in.add(candidate)
+			}
+			of.byName[name] = candidate
+		}
+		result[family] = of
+	}
+	return result
+}
+
+// announce chooses the next hops of an address that these Services have.
+func (in Input) announce(addr netip.Addr, services []model.Service, hops *hops) model.AddressState {
+	slices.SortFunc(services, func(a, b model.Service) int {
+		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
+	})
+	family, limit := model.FamilyOf(addr), in.Settings.ClusterNextHops
+	state := model.AddressState{Addr: addr}
+	var sets []candidates
+	for _, service := range services {
+		endpoints := in.Endpoints[service.Key][family]
+		var set candidates
+		var one model.AddressState
+		if service.Local {
+			limit = in.Settings.LocalNextHops
+			set, one = in.localHops(service, endpoints, hops)
+		} else {
+			set, one = clusterHops(endpoints, hops)
+		}
+		if len(set.hops) > 0 {
+			sets = append(sets, set)
+		}
+		if state.Reason == "" || len(set.hops) > 0 && len(sets) == 1 {
+			state.Reason, state.Out = one.Reason, one.Out
+		}
+	}
+	common := common(sets)
+	for _, i := range rendezvous.Choose(rendezvous.Hash(addr.String()), common.hashes, limit) {
+		state.NextHops = append(state.NextHops, common.hops[i].addr)
+	}
+	slices.SortFunc(state.NextHops, netip.Addr.Compare)
+	state.NextHops = slices.Compact(state.NextHops) // two Node objects of one machine
+	return state
+}
+
+// clusterHops returns the nodes that take traffic of a Service with policy Cluster: all that work, as kube-proxy passes on what
+// it has no endpoint for. Without any endpoint nothing is announced, so that another cluster with the same address gets it all.
+func clusterHops(endpoints model.Endpoints, hops *hops) (candidates, model.AddressState) {
+	switch {
+	case !endpoints.Any:
+		return candidates{}, model.AddressState{Reason: model.NoEndpoints}
+	case len(hops.in.hops) > 0:
+		return hops.in, model.AddressState{Reason: model.Announced}
+	case len(hops.draining.hops) > 0:
+		return hops.draining, model.AddressState{Reason: model.AnnouncedDraining}
+	default:
+		return candidates{}, model.AddressState{Reason: model.NoNextHop, Out: hops.out}
+	}
+}
+
+// localHops returns the nodes that take traffic of a Service with policy Local: those with ready endpoints that kube-proxy knows
+// of. If there are none, those with endpoints that end but serve, to which kube-proxy sends traffic while its health check
+// already says no (KEP-1669).
+func (in Input) localHops(service model.Service, endpoints model.Endpoints, hops *hops) (candidates, model.AddressState) {
+	if !endpoints.Any {
+		return candidates{}, model.AddressState{Reason: model.NoEndpoints}
+	}
+	tiers := [3]candidates{}
+	reasons := [3]model.Reason{model.Announced, model.AnnouncedDraining, model.AnnouncedTerminating}
+	why := map[model.Reason]int{}
+	add := func(node string, ending bool) {
+		switch hop, may := hops.byName[node]; {
+		case !may:
+			why[cmp.Or(hops.why[node], model.NodeUnknown)]++
+		case ending:
+			tiers[2].add(hop)
+		case !in.portOpen(node, service.HealthCheckNodePort):
+			why[model.NodePortClosed]++
+		case hop.draining:
+			tiers[1].add(hop)
+		default:
+			tiers[0].add(hop)
+		}
+	}
+	for node := range endpoints.Ready {
+		add(node, false)
+	}
+	for node := range endpoints.Terminating {
+		if !endpoints.Ready[node] {
+			add(node, true)
+		}
+	}
+	for i, set := range tiers {
+		if len(set.hops) > 0 {
+			return set, model.AddressState{Reason: reasons[i]}
+		}
+	}
+	return candidates{}, model.AddressState{Reason: model.NoNextHop, Out: why}
+}
+
+// portOpen reports whether the health-check node port lets traffic in.
+func (in Input) portOpen(node string, port int32) bool {
+	if port == 0 {
+		return true
+	}
+	switch in.Health[model.Probe{Node: node, Port: port}] {
+	case model.Healthy:
+		return true
+	case model.HealthUnknown:
+		return in.Blind
+	default:
+		return false
+	}
+}
+
+// common returns what all sets have in common, or all of them together if that is nothing: Services that share an address share
+// its next hops too.
+func common(sets []candidates) candidates {
+	switch len(sets) {
+	case 0:
+		return candidates{}
+	case 1:
+		return sets[0]
+	}
+	count := map[string]int{}
+	byName := map[string]hop{}
+	for _, set := range sets {
+		for _, hop := range set.hops {
+			count[hop.node]++
+			byName[hop.node] = hop
+		}
+	}
+	var shared, all candidates
+	for name, hop := range byName {
+		all.add(hop)
+		if count[name] == len(sets) {
+			shared.add(hop)
+		}
+	}
+	if len(shared.hops) > 0 {
+		return shared
+	}
+	return all
+}

@@ -1,0 +1,147 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Announced reports whether all addresses of the Service are announced; one without an address is not.
+func (s ServiceState) Announced() bool { return s.failing() == nil && len(s.Addresses) > 0 }
+
+// failing returns the first address that is not announced, nil if there is none.
+func (s ServiceState) failing() *AddressState {
+	for i := range s.Addresses {
+		if len(s.Addresses[i].NextHops) == 0 {
+			return &s.Addresses[i]
+		}
+	}
+	return nil
+}
+
+// NoAddress is the reason of a Service that has no address yet.
+const NoAddress Reason = "NoAddress"
+
+// ProbesFail is the reason of a Service that is announced although no probe is answered.
+const ProbesFail Reason = "ProbesFail"
+
+// Reason returns the reason that matters most: that of the first address that is not announced, or else the first that is not
+// simply Announced.
+func (s ServiceState) Reason() Reason {
+	if len(s.Addresses) == 0 {
+		return NoAddress
+	}
+	if failing := s.failing(); failing != nil {
+		return failing.Reason
+	}
+	if s.Addresses[0].Blind {
+		return ProbesFail
+	}
+	for _, address := range s.Addresses {
+		if address.Reason != Announced {
+			return address.Reason
+		}
+	}
+	return Announced
+}
+
+// Message says in a sentence for each address what is announced, or why it is not and what to look at.
+func (s ServiceState) Message() string {
+	if len(s.Addresses) == 0 {
+		return "The Service has no address yet"
+	}
+	messages := make([]string, len(s.Addresses))
+	for i, address := range s.Addresses {
+		messages[i] = address.message()
+	}
+	return strings.Join(messages, "; ")
+}
+
+func (a AddressState) message() string {
+	name := a.Addr.String()
+	if a.Pool == "" {
+		name += " (of no pool any more)"
+	}
+	switch a.Reason {
+	case NoEndpoints:
+		return name + " is not announced: the Service has no endpoint of this family that is ready"
+	case NoNextHop:
+		return name + " is not announced: " + a.census()
+	}
+	result := fmt.Sprintf("%s is announced with %s", name, counted(len(a.NextHops), "next hop", "next hops"))
+	switch a.Reason {
+	case AnnouncedDraining:
+		result += ", all on nodes that are being removed"
+	case AnnouncedTerminating:
+		result += ", all with endpoints that are terminating"
+	}
+	if a.Blind {
+		result += "; no probe of any node is answered, so the last verdicts are kept: look at the network of this replica"
+	}
+	return result
+}
+
+// census says why none of the nodes is a next hop, the most frequent reason first.
+func (a AddressState) census() string {
+	if len(a.Out) == 0 {
+		return "there is no node"
+	}
+	order := func(x, y Reason) int { return cmp.Or(cmp.Compare(a.Out[y], a.Out[x]), cmp.Compare(x, y)) }
+	var parts []string
+	for _, reason := range slices.SortedFunc(maps.Keys(a.Out), order) {
+		parts = append(parts, fmt.Sprintf("%s %s", counted(a.Out[reason], "node", "nodes"), reason.explanation(a.Addr.Is6())))
+	}
+	return "no node may be a next hop: " + strings.Join(parts, ", ")
+}
+
+// explanation continues "so many nodes".
+func (r Reason) explanation(is6 bool) string {
+	switch r {
+	case NodeUninitialized:
+		return "not initialised by a cloud provider yet"
+	case NodeExcluded:
+		return "labelled node.kubernetes.io/exclude-from-external-load-balancers"
+	case NodeNotSelected:
+		return "not selected by announcement.nodeSelector"
+	case NodeWithoutAddress:
+		return "without an InternalIP"
+	case NodeWithoutFamily:
+		if is6 {
+			return "without an IPv6 InternalIP"
+		}
+		return "without an IPv4 InternalIP"
+	case NodeNotAnswering:
+		return "whose kube-proxy does not answer its health check"
+	case NodeNotProbed:
+		return "whose kube-proxy has not answered often enough yet"
+	case NodeDraining, NodeDrained:
+		return "being removed"
+	case NodePortClosed:
+		return "with endpoints, whose kube-proxy does not confirm it on the health-check node port"
+	case NodeUnknown:
+		return "with endpoints that this provider does not know"
+	default:
+		return string(r)
+	}
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// String returns the standing as in status and metrics.
+func (s Standing) String() string {
+	switch s {
+	case In:
+		return "in"
+	case Draining:
+		return "draining"
+	default:
+		return "out"
+	}
+}

@@ -1,0 +1,90 @@
+package model
+
+import (
+	"net/netip"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Reason says in one word why something is as it is; see the constants.
+type Reason string
+
+// The reasons of addresses. Those with the first three are announced.
+const (
+	Announced            Reason = "Announced"
+	AnnouncedDraining    Reason = "OnlyDrainingNodes"
+	AnnouncedTerminating Reason = "OnlyTerminatingEndpoints"
+	NoEndpoints          Reason = "NoEndpoints"
+	NoNextHop            Reason = "NoNextHop"
+)
+
+// The reasons of nodes that are not next hops, or not for long.
+const (
+	NodeUninitialized  Reason = "Uninitialized"
+	NodeExcluded       Reason = "Excluded"
+	NodeNotSelected    Reason = "NotSelected"
+	NodeWithoutAddress Reason = "NoInternalIP"
+	NodeWithoutFamily  Reason = "NoInternalIPOfFamily"
+	NodeNotAnswering   Reason = "NotAnswering"
+	NodeNotProbed      Reason = "NotProbedYet"
+	NodeDraining       Reason = "Draining"
+	NodeDrained        Reason = "Drained"
+	NodePortClosed     Reason = "HealthCheckNodePortClosed"
+	NodeUnknown        Reason = "NoSuchNode"
+)
+
+// RemovalSaidByKubeProxy is the removal of which only the node's kube-proxy knows.
+const RemovalSaidByKubeProxy = "kube-proxy says so"
+
+// Standing is what a node is to load balancers.
+type Standing int
+
+const (
+	// Out nodes get no traffic.
+	Out Standing = iota
+	// Draining nodes get traffic of addresses that have no other next hop.
+	Draining
+	// In nodes may be chosen.
+	In
+)
+
+// NodeState is what became of a node.
+type NodeState struct {
+	Standing Standing
+	// Reason is empty for nodes that are in.
+	Reason Reason
+	// Removal says by what the node is known to be about to go, and Since from when; empty if it is not.
+	Removal string
+	Since   time.Time
+	// PodCIDRs are those that are announced, PodProblems those that are not.
+	PodCIDRs    []netip.Prefix
+	PodProblems []PodProblem
+}
+
+// PodProblem is a range of pod addresses that is not announced.
+type PodProblem struct {
+	CIDR netip.Prefix
+	// Owner is the node that has the same range and came first. Empty: the node has no InternalIP of the family.
+	Owner string
+}
+
+// AddressState is what became of an address.
+type AddressState struct {
+	Addr netip.Addr
+	Pool string
+	// NextHops are sorted. None: the address is not announced.
+	NextHops []netip.Addr
+	Reason   Reason
+	// Out counts the nodes that could be next hops by why they are none. It is there if there is no next hop.
+	Out map[Reason]int
+	// Blind says that no probe is answered, and the verdicts are those from before.
+	Blind bool
+}
+
+// ServiceState is what became of a Service.
+type ServiceState struct {
+	UID types.UID
+	// Addresses are those of the Service's status, in their order.
+	Addresses []AddressState
+}
