@@ -1,10 +1,356 @@
 package config
 
-import "k8s.io/apimachinery/pkg/util/validation/field"
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"time"
 
-// BGP is the speaker.
-type BGP struct{}
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+)
 
-func (b *BGP) setDefaults() {}
+// BGPMode says which replicas announce, and what a router keeps when one of them goes.
+type BGPMode string
 
-func (b *BGP) validate(*field.Path) field.ErrorList { return nil }
+const (
+	// ActiveActive has every replica announce, each over sessions of its own. A router keeps a destination for as long as one of
+	// them announces it, so nothing has to be remembered of one that is gone.
+	ActiveActive BGPMode = "ActiveActive"
+	// GracefulRestart has the leader alone announce, and routers keep what it said for RestartTime while it is away (RFC 4724).
+	GracefulRestart BGPMode = "GracefulRestart"
+)
+
+// AddressFamily is an address family that a session carries.
+type AddressFamily string
+
+const (
+	// IPv4 is unicast IPv4.
+	IPv4 AddressFamily = "IPv4"
+	// IPv6 is unicast IPv6.
+	IPv6 AddressFamily = "IPv6"
+)
+
+// BGP is the speaker: it tells routers which nodes lead to pods and to load balancers. It learns nothing from them.
+type BGP struct {
+	// ASN is the autonomous system of the speaker, 1 to 4294967295. A peer with the same one is internal (iBGP).
+	ASN uint32 `json:"asn"`
+	// RouterID is the BGP identifier, an IPv4 address that no other speaker or router has. Empty derives it on each replica from
+	// the address from which the first peer is reached. With several replicas it has to be empty, as they read the same file.
+	RouterID string `json:"routerID,omitempty"`
+	// ListenPort is the TCP port on which peers may connect to the speaker, or -1 for none. Default: -1, the speaker dials.
+	ListenPort int32 `json:"listenPort,omitempty"`
+	// Mode says which replicas announce. Default: ActiveActive.
+	Mode BGPMode `json:"mode,omitempty"`
+	// RestartTime is how long routers keep the routes of a leader that is away, in whole seconds, 1s to 4095s. Default: 120s. It
+	// goes with mode GracefulRestart only.
+	RestartTime metav1.Duration `json:"restartTime,omitzero"`
+	// BGPAttributes go with whatever is announced.
+	BGPAttributes `json:",inline"`
+	// Pools say what goes with the addresses of single pools instead.
+	Pools []BGPPool `json:"pools,omitempty"`
+	// Peers are the routers. Their addresses are distinct.
+	Peers []BGPPeer `json:"peers"`
+}
+
+// BGPAttributes are path attributes that a router's policy decides on.
+type BGPAttributes struct {
+	// Communities are standard ones (RFC 1997) as "65000:100", large ones (RFC 8092) as "65000:1:2", or no-export, no-advertise,
+	// no-export-subconfed, no-peer, graceful-shutdown or blackhole.
+	Communities []string `json:"communities,omitempty"`
+	// LocalPreference is what internal peers compare first; the higher wins. External peers never see it. Default: 100.
+	LocalPreference *uint32 `json:"localPreference,omitempty"`
+}
+
+// BGPPool says what goes with the addresses of one pool. What it sets stands in the place of what the section sets.
+type BGPPool struct {
+	// Name is the name of the pool.
+	Name string `json:"name"`
+	// BGPAttributes go with addresses of the pool.
+	BGPAttributes `json:",inline"`
+}
+
+// BGPPeer is one router. One session carries all its families.
+type BGPPeer struct {
+	// Name names the router in status, logs and metrics. Default: its address.
+	Name string `json:"name,omitempty"`
+	// Address is where the router listens, IPv4 or IPv6, without a zone.
+	Address string `json:"address"`
+	// ASN is the autonomous system of the router.
+	ASN uint32 `json:"asn"`
+	// Port is its TCP port. Default: 179.
+	Port int32 `json:"port,omitempty"`
+	// PasswordFile is a file with the password of TCP MD5 signatures (RFC 2385), at most 80 bytes; a newline at its end does not
+	// count. It is read again while the speaker runs; another password resets the session. Empty means no signatures.
+	PasswordFile string `json:"passwordFile,omitempty"`
+	// HoldTime is after what silence both sides give the session up, in whole seconds, at least 3s. Until then a router uses
+	// what a replica said that died without a word. Another one holds from the next session on. Default: 9s.
+	HoldTime metav1.Duration `json:"holdTime,omitzero"`
+	// KeepaliveTime is how often the speaker says that it is alive, in whole seconds, less than HoldTime. Default: a third of it.
+	KeepaliveTime metav1.Duration `json:"keepaliveTime,omitzero"`
+	// ConnectRetry is how long the speaker waits between two attempts to connect, in whole seconds, at least 2s. Default: 5s.
+	ConnectRetry metav1.Duration `json:"connectRetry,omitzero"`
+	// EBGPMultihop is the TTL of packets to an external router, 2 to 255, for one that is not on a network of the speaker. Zero
+	// means that it is. Internal routers may be anywhere.
+	EBGPMultihop int32 `json:"ebgpMultihop,omitempty"`
+	// SourceAddress is the speaker's own address of the session, of the same family as Address. Empty leaves it to the kernel.
+	// With several replicas it has to be empty, as they read the same file.
+	SourceAddress string `json:"sourceAddress,omitempty"`
+	// Families are what the session carries. Default: IPv4 and IPv6.
+	Families []AddressFamily `json:"families,omitempty"`
+	// BFD has the session given up when the router is silent for less than a second (RFC 5881, single hop). Nil means no BFD. It
+	// goes with mode ActiveActive only.
+	BFD *BFD `json:"bfd,omitempty"`
+	// Communities go to this router besides those of the section or of the pool.
+	// LocalPreference stands in the place of both.
+	BGPAttributes `json:",inline"`
+}
+
+// BFD is how a router's silence is noticed (RFC 5880).
+type BFD struct {
+	// TransmitInterval is how often the speaker sends at most, in whole microseconds, at least 50ms. Default: 300ms.
+	TransmitInterval metav1.Duration `json:"transmitInterval,omitzero"`
+	// ReceiveInterval is how often the speaker can be sent to, in whole microseconds, at least 50ms. Default: 300ms.
+	ReceiveInterval metav1.Duration `json:"receiveInterval,omitzero"`
+	// Multiplier is how many packets have to be lost, 2 to 255. Default: 3.
+	Multiplier int32 `json:"multiplier,omitempty"`
+}
+
+const (
+	defaultRestartTime  = 120 * time.Second
+	defaultHoldTime     = 9 * time.Second
+	defaultConnectRetry = 5 * time.Second
+	defaultBFDInterval  = 300 * time.Millisecond
+	defaultMultiplier   = 3
+	bgpPort             = 179
+	// maxRestartTime is what twelve bits hold (RFC 4724 section 3).
+	maxRestartTime = 4095 * time.Second
+	// maxSeconds is what the hold time's sixteen bits hold (RFC 4271 section 4.2).
+	maxSeconds = 65535 * time.Second
+)
+
+func (b *BGP) setDefaults() {
+	b.ListenPort = cmp.Or(b.ListenPort, -1)
+	b.Mode = cmp.Or(b.Mode, ActiveActive)
+	if b.Mode == GracefulRestart {
+		setDuration(&b.RestartTime, defaultRestartTime)
+	}
+	for i := range b.Peers {
+		b.Peers[i].setDefaults()
+	}
+}
+
+func (p *BGPPeer) setDefaults() {
+	p.Name = cmp.Or(p.Name, p.Address)
+	p.Port = cmp.Or(p.Port, bgpPort)
+	setDuration(&p.HoldTime, defaultHoldTime)
+	setDuration(&p.KeepaliveTime, max(time.Second, (p.HoldTime.Duration/3).Truncate(time.Second)))
+	setDuration(&p.ConnectRetry, defaultConnectRetry)
+	if len(p.Families) == 0 {
+		p.Families = []AddressFamily{IPv4, IPv6}
+	}
+	if p.BFD != nil {
+		setDuration(&p.BFD.TransmitInterval, defaultBFDInterval)
+		setDuration(&p.BFD.ReceiveInterval, defaultBFDInterval)
+		p.BFD.Multiplier = cmp.Or(p.BFD.Multiplier, defaultMultiplier)
+	}
+}
+
+func setDuration(duration *metav1.Duration, value time.Duration) {
+	duration.Duration = cmp.Or(duration.Duration, value)
+}
+
+// RouterAddr returns the BGP identifier, or an address that is not valid when it is to be derived.
+func (b *BGP) RouterAddr() netip.Addr {
+	addr, _ := netip.ParseAddr(b.RouterID)
+	return addr
+}
+
+// Attributes returns what goes with the addresses of a pool, or with pod CIDRs when the pool's name is empty.
+func (b *BGP) Attributes(pool string) BGPAttributes {
+	merged := b.BGPAttributes
+	for _, override := range b.Pools {
+		if override.Name != pool {
+			continue
+		}
+		if override.Communities != nil {
+			merged.Communities = override.Communities
+		}
+		merged.LocalPreference = cmp.Or(override.LocalPreference, merged.LocalPreference)
+	}
+	if merged.LocalPreference == nil {
+		merged.LocalPreference = ptr.To(uint32(100))
+	}
+	return merged
+}
+
+// Addr returns the router's address.
+func (p *BGPPeer) Addr() netip.Addr {
+	addr, _ := netip.ParseAddr(p.Address)
+	return addr
+}
+
+// SourceAddr returns the speaker's address of the session, or one that is not valid when the kernel is to choose.
+func (p *BGPPeer) SourceAddr() netip.Addr {
+	addr, _ := netip.ParseAddr(p.SourceAddress)
+	return addr
+}
+
+// validatePoolNames says which pools that the section names do not exist.
+func (b *BGP) validatePoolNames(path *field.Path, pools []Pool) field.ErrorList {
+	var errs field.ErrorList
+	known := map[string]bool{}
+	for _, pool := range pools {
+		known[pool.Name] = true
+	}
+	for i, override := range b.Pools {
+		if !known[override.Name] {
+			errs = append(errs, field.NotFound(path.Child("pools").Index(i).Child("name"), override.Name))
+		}
+	}
+	return errs
+}
+
+// validate says what is wrong with a section that has its defaults.
+func (b *BGP) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if b.ASN == 0 {
+		errs = append(errs, field.Required(path.Child("asn"), "the autonomous system of the speaker, for example 64512"))
+	}
+	if addr := b.RouterAddr(); b.RouterID != "" && (!addr.Is4() || addr.IsUnspecified()) {
+		errs = append(errs, field.Invalid(path.Child("routerID"), b.RouterID, "must be an IPv4 address other than 0.0.0.0"))
+	}
+	if b.ListenPort != -1 && (b.ListenPort < 1 || b.ListenPort > 65535) {
+		errs = append(errs, field.Invalid(path.Child("listenPort"), b.ListenPort, "must be 1 to 65535, or -1 for none"))
+	}
+	errs = append(errs, b.validateMode(path)...)
+	errs = append(errs, b.BGPAttributes.validate(path)...)
+	pools := map[string]bool{}
+	for i, pool := range b.Pools {
+		at := path.Child("pools").Index(i)
+		if pools[pool.Name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), pool.Name))
+		}
+		pools[pool.Name] = true
+		errs = append(errs, pool.BGPAttributes.validate(at)...)
+	}
+	return append(errs, b.validatePeers(path.Child("peers"))...)
+}
+
+func (b *BGP) validateMode(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch b.Mode {
+	case ActiveActive:
+		if b.RestartTime.Duration != 0 {
+			errs = append(errs, field.Invalid(path.Child("restartTime"), b.RestartTime.Duration.String(),
+				"goes with mode GracefulRestart only: with several speakers, what a router keeps of one that is gone hides what the others withdraw"))
+		}
+	case GracefulRestart:
+		errs = append(errs, validateSeconds(path.Child("restartTime"), b.RestartTime, time.Second, maxRestartTime)...)
+	default:
+		errs = append(errs, field.NotSupported(path.Child("mode"), b.Mode, []BGPMode{ActiveActive, GracefulRestart}))
+	}
+	return errs
+}
+
+func (b *BGP) validatePeers(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(b.Peers) == 0 {
+		errs = append(errs, field.Required(path, "at least one router"))
+	}
+	addresses, names := map[netip.Addr]bool{}, map[string]bool{}
+	for i := range b.Peers {
+		peer, at := &b.Peers[i], path.Index(i)
+		addr := peer.Addr()
+		if addr.IsValid() && addresses[addr] {
+			errs = append(errs, field.Duplicate(at.Child("address"), peer.Address))
+		}
+		if names[peer.Name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), peer.Name))
+		}
+		addresses[addr], names[peer.Name] = true, true
+		errs = append(errs, peer.validate(at, b.ASN)...)
+		if peer.BFD != nil && b.Mode == GracefulRestart {
+			errs = append(errs, field.Invalid(at.Child("bfd"), "set",
+				"does not go with mode GracefulRestart: BFD ends with the process, and a router would not wait for its return"))
+		}
+	}
+	return errs
+}
+
+func (p *BGPPeer) validate(path *field.Path, ownASN uint32) field.ErrorList {
+	var errs field.ErrorList
+	addr := p.Addr()
+	if !addr.IsValid() || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast() || addr.Is4In6() {
+		errs = append(errs, field.Invalid(path.Child("address"), p.Address, "must be an IPv4 or IPv6 address of a router, without a zone"))
+	}
+	if p.ASN == 0 {
+		errs = append(errs, field.Required(path.Child("asn"), "the autonomous system of the router"))
+	}
+	if p.Port < 1 || p.Port > 65535 {
+		errs = append(errs, field.Invalid(path.Child("port"), p.Port, "must be 1 to 65535"))
+	}
+	if source := p.SourceAddr(); p.SourceAddress != "" && (!source.IsValid() || source.Is4() != addr.Is4()) {
+		errs = append(errs, field.Invalid(path.Child("sourceAddress"), p.SourceAddress, "must be an address of the same family as the router's"))
+	}
+	errs = append(errs, p.validateTimers(path)...)
+	errs = append(errs, p.validateMultihop(path, ownASN)...)
+	seen := map[AddressFamily]bool{}
+	for i, family := range p.Families {
+		at := path.Child("families").Index(i)
+		if family != IPv4 && family != IPv6 {
+			errs = append(errs, field.NotSupported(at, family, []AddressFamily{IPv4, IPv6}))
+		} else if seen[family] {
+			errs = append(errs, field.Duplicate(at, family))
+		}
+		seen[family] = true
+	}
+	return append(errs, p.BGPAttributes.validate(path)...)
+}
+
+func (p *BGPPeer) validateTimers(path *field.Path) field.ErrorList {
+	errs := validateSeconds(path.Child("holdTime"), p.HoldTime, 3*time.Second, maxSeconds)
+	errs = append(errs, validateSeconds(path.Child("keepaliveTime"), p.KeepaliveTime, time.Second, maxSeconds)...)
+	errs = append(errs, validateSeconds(path.Child("connectRetry"), p.ConnectRetry, 2*time.Second, maxSeconds)...)
+	if p.KeepaliveTime.Duration >= p.HoldTime.Duration {
+		errs = append(errs, field.Invalid(path.Child("keepaliveTime"), p.KeepaliveTime.Duration.String(),
+			fmt.Sprintf("must be less than holdTime, which is %s", p.HoldTime.Duration)))
+	}
+	if p.BFD == nil {
+		return errs
+	}
+	at := path.Child("bfd")
+	for name, interval := range map[string]metav1.Duration{"transmitInterval": p.BFD.TransmitInterval, "receiveInterval": p.BFD.ReceiveInterval} {
+		if interval.Duration < 50*time.Millisecond || interval.Duration > time.Minute || interval.Duration%time.Microsecond != 0 {
+			errs = append(errs, field.Invalid(at.Child(name), interval.Duration.String(), "must be 50ms to 1m, in whole microseconds"))
+		}
+	}
+	if p.BFD.Multiplier < 2 || p.BFD.Multiplier > 255 {
+		errs = append(errs, field.Invalid(at.Child("multiplier"), p.BFD.Multiplier, "must be 2 to 255"))
+	}
+	return errs
+}
+
+func (p *BGPPeer) validateMultihop(path *field.Path, ownASN uint32) field.ErrorList {
+	var errs field.ErrorList
+	at := path.Child("ebgpMultihop")
+	switch {
+	case p.EBGPMultihop == 0:
+	case p.EBGPMultihop < 2 || p.EBGPMultihop > 255:
+		errs = append(errs, field.Invalid(at, p.EBGPMultihop, "must be 2 to 255, or absent for a router on the same network"))
+	case p.ASN == ownASN:
+		errs = append(errs, field.Invalid(at, p.EBGPMultihop, "is for external routers; this one is internal and may be anywhere"))
+	case p.BFD != nil:
+		errs = append(errs, field.Invalid(path.Child("bfd"), "set", "is of a single hop, and ebgpMultihop says that the router is further away"))
+	}
+	return errs
+}
+
+// validateSeconds says what is wrong with a duration that the wire has in seconds.
+func validateSeconds(path *field.Path, duration metav1.Duration, least, most time.Duration) field.ErrorList {
+	if duration.Duration < least || duration.Duration > most || duration.Duration%time.Second != 0 {
+		return field.ErrorList{field.Invalid(path, duration.Duration.String(), fmt.Sprintf("must be %s to %s, in whole seconds", least, most))}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package bgp
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+)
+
+// encoder makes the library's paths. Those of one pool share their attributes.
+type encoder struct {
+	settings *settings
+	shared   map[string][]bgp.PathAttributeInterface
+	now      time.Time
+}
+
+func newEncoder(s *settings) *encoder {
+	return &encoder{settings: s, shared: map[string][]bgp.PathAttributeInterface{}, now: time.Now()}
+}
+
+// encode returns paths to announce, or to withdraw.
+func (e *encoder) encode(paths []path, withdrawal bool) ([]*apiutil.Path, error) {
+	encoded := make([]*apiutil.Path, 0, len(paths))
+	for _, p := range paths {
+		one, err := e.path(p, withdrawal)
+		if err != nil {
+			return nil, fmt.Errorf("encode the path to %s by %s: %w", p.prefix, p.hop.addr, err)
+		}
+		encoded = append(encoded, one)
+	}
+	return encoded, nil
+}
+
+func (e *encoder) path(p path, withdrawal bool) (*apiutil.Path, error) {
+	nlri, err := bgp.NewIPAddrPrefix(p.prefix)
+	if err != nil {
+		return nil, err
+	}
+	nextHop, err := nextHopAttribute(nlri, p)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := e.attributes(p.pool)
+	if err != nil {
+		return nil, err
+	}
+	return &apiutil.Path{
+		Family:     familyOf(p.prefix.Addr()),
+		Nlri:       nlri,
+		RemoteID:   p.hop.id,
+		Age:        e.now.Unix(),
+		Withdrawal: withdrawal,
+		Attrs:      append(shared[:len(shared):len(shared)], nextHop),
+	}, nil
+}
+
+// nextHopAttribute says where traffic goes: for IPv4 the attribute of its own (RFC 4271), for IPv6 within MP_REACH_NLRI
+// (RFC 4760).
+func nextHopAttribute(nlri *bgp.IPAddrPrefix, p path) (bgp.PathAttributeInterface, error) {
+	if p.prefix.Addr().Is4() {
+		return bgp.NewPathAttributeNextHop(p.hop.addr)
+	}
+	return bgp.NewPathAttributeMpReachNLRI(bgp.RF_IPv6_UC, []bgp.PathNLRI{{NLRI: nlri, ID: p.hop.id}}, p.hop.addr)
+}
+
+// attributes returns what all paths of a pool have.
+func (e *encoder) attributes(pool string) ([]bgp.PathAttributeInterface, error) {
+	if shared, found := e.shared[pool]; found {
+		return shared, nil
+	}
+	attributes := e.settings.config.Attributes(pool)
+	standard, large, err := attributes.ParseCommunities()
+	if err != nil {
+		return nil, err
+	}
+	shared := []bgp.PathAttributeInterface{
+		bgp.NewPathAttributeOrigin(bgp.BGP_ORIGIN_ATTR_TYPE_IGP),
+		bgp.NewPathAttributeLocalPref(*attributes.LocalPreference),
+	}
+	if len(standard) > 0 {
+		shared = append(shared, bgp.NewPathAttributeCommunities(standard))
+	}
+	if len(large) > 0 {
+		shared = append(shared, bgp.NewPathAttributeLargeCommunities(encodeLarge(large)))
+	}
+	e.shared[pool] = shared
+	return shared, nil
+}
+
+func encodeLarge(communities []config.LargeCommunity) []*bgp.LargeCommunity {
+	encoded := make([]*bgp.LargeCommunity, len(communities))
+	for i, community := range communities {
+		encoded[i] = bgp.NewLargeCommunity(community.Global, community.Local1, community.Local2)
+	}
+	return encoded
+}
+
+func familyOf(addr netip.Addr) bgp.Family {
+	if addr.Is4() {
+		return bgp.RF_IPv4_UC
+	}
+	return bgp.RF_IPv6_UC
+}

@@ -1,0 +1,206 @@
+package bgp
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/mooring-ccm/mooring/providers/metal/table"
+)
+
+const (
+	// maxNextHops is how many paths of one destination are announced. ADD-PATH lets the library send 255 (it counts in eight
+	// bits), and while all next hops move, the old and the new ones are announced together.
+	maxNextHops = 127
+	// stepDestinations bounds how many destinations change between two looks at whether the speaker is to end, and how long the
+	// library is busy with it.
+	stepDestinations = 256
+)
+
+// hop is a next hop of a destination as it is announced.
+type hop struct {
+	addr netip.Addr
+	// id tells the paths of one destination from each other (RFC 7911 section 3). It stays with the next hop.
+	id uint32
+}
+
+// destination is what is announced of one prefix.
+type destination struct {
+	// hops are sorted by address.
+	hops []hop
+	// pool decides which attributes go with the paths, and attributes is what these are, as something to compare.
+	pool, attributes string
+	// leftOut is how many next hops are not announced because there are too many.
+	leftOut int
+}
+
+// path is one path to announce or to withdraw.
+type path struct {
+	prefix netip.Prefix
+	hop    hop
+	// pool decides on the attributes.
+	pool string
+}
+
+// step is a part of a change. Its additions come before its withdrawals, so that no destination is without a path between.
+type step struct {
+	add, withdraw []path
+	// after is what is announced of the destinations of the step when it is done. One without next hops is not announced.
+	after map[netip.Prefix]destination
+}
+
+// planRoutes returns how to get from what is announced to a table, with attributes as they are now, by pool. Destinations that
+// lose a next hop come first, because what is sent there may be lost; else the order is that of the addresses.
+func planRoutes(announced map[netip.Prefix]destination, want table.Table, attributes func(pool string) string) []step {
+	var losing, gaining []netip.Prefix
+	changed := map[netip.Prefix]destination{}
+	for prefix, route := range want {
+		before, found := announced[prefix]
+		after := successor(before, route, attributes(route.Pool))
+		if found && same(before, after) {
+			continue
+		}
+		changed[prefix] = after
+		if loses(before, after) {
+			losing = append(losing, prefix)
+		} else {
+			gaining = append(gaining, prefix)
+		}
+	}
+	for prefix := range announced {
+		if _, wanted := want[prefix]; !wanted {
+			changed[prefix] = destination{}
+			losing = append(losing, prefix)
+		}
+	}
+	slices.SortFunc(losing, netip.Prefix.Compare)
+	slices.SortFunc(gaining, netip.Prefix.Compare)
+	var steps []step
+	for prefixes := range slices.Chunk(append(losing, gaining...), stepDestinations) {
+		steps = append(steps, planStep(prefixes, announced, changed))
+	}
+	return steps
+}
+
+func planStep(prefixes []netip.Prefix, announced, changed map[netip.Prefix]destination) step {
+	s := step{after: make(map[netip.Prefix]destination, len(prefixes))}
+	for _, prefix := range prefixes {
+		before, after := announced[prefix], changed[prefix]
+		s.after[prefix] = after
+		for _, hop := range after.hops {
+			if !slices.Contains(before.hops, hop) || before.attributes != after.attributes {
+				s.add = append(s.add, path{prefix: prefix, hop: hop, pool: after.pool})
+			}
+		}
+		for _, hop := range before.hops {
+			if !slices.Contains(after.hops, hop) {
+				s.withdraw = append(s.withdraw, path{prefix: prefix, hop: hop, pool: before.pool})
+			}
+		}
+	}
+	return s
+}
+
+// successor returns what is to be announced of a route. A next hop keeps its number; a new one gets the lowest that nobody has
+// had before it, so that the path which it adds does not take the place of one that is yet to be withdrawn.
+func successor(before destination, route table.Route, attributes string) destination {
+	kept := route.NextHops[:min(len(route.NextHops), maxNextHops)]
+	after := destination{
+		hops: make([]hop, 0, len(kept)), pool: route.Pool, attributes: attributes, leftOut: len(route.NextHops) - len(kept),
+	}
+	taken := make(map[uint32]bool, len(before.hops))
+	for _, hop := range before.hops {
+		taken[hop.id] = true
+	}
+	next := uint32(1)
+	for _, addr := range kept {
+		if i := slices.IndexFunc(before.hops, func(h hop) bool { return h.addr == addr }); i >= 0 {
+			after.hops = append(after.hops, before.hops[i])
+			continue
+		}
+		for taken[next] {
+			next++
+		}
+		taken[next] = true
+		after.hops = append(after.hops, hop{addr: addr, id: next})
+	}
+	return after
+}
+
+func same(a, b destination) bool {
+	return a.pool == b.pool && a.attributes == b.attributes && a.leftOut == b.leftOut && slices.Equal(a.hops, b.hops)
+}
+
+// loses reports whether a next hop goes.
+func loses(before, after destination) bool {
+	return slices.ContainsFunc(before.hops, func(h hop) bool { return !slices.Contains(after.hops, h) })
+}
+
+// neighbor is a router as the speaker knows it: what is configured of it, with its password.
+type neighbor struct {
+	name string
+	addr netip.Addr
+	// session is what both sides agree on when the session begins: a change ends it.
+	session session
+	// timers change while the session goes on.
+	timers timers
+	// attributes is what goes with every path to this router, as something to compare.
+	attributes string
+}
+
+type session struct {
+	asn        uint32
+	port       int32
+	password   string
+	multihop   int32
+	source     netip.Addr
+	ipv4, ipv6 bool
+}
+
+// timers are in seconds, but for those of BFD, which are in microseconds. The hold time is agreed on when a session begins, so
+// another one waits for the next session.
+type timers struct {
+	hold, keepalive, connectRetry          uint64
+	bfd                                    bool
+	bfdTransmit, bfdReceive, bfdMultiplier uint32
+}
+
+// neighborPlan is how to get from the routers that there are to those that are wanted.
+type neighborPlan struct {
+	// remove and add end and begin sessions; a router that is in both gets a new one.
+	remove, add []neighbor
+	// update changes what does not need another session.
+	update []neighbor
+	// resend are the routers that have to be told everything again, in the same session, with other attributes.
+	resend []neighbor
+	// policy says that the attributes of some router changed.
+	policy bool
+}
+
+// planNeighbors compares the routers that there are with those that are wanted, by address. The plan is in the order of these.
+func planNeighbors(have, want map[netip.Addr]neighbor) neighborPlan {
+	var plan neighborPlan
+	all := maps.Clone(want)
+	maps.Copy(all, have)
+	for _, addr := range slices.SortedFunc(maps.Keys(all), netip.Addr.Compare) {
+		before, had := have[addr]
+		after, wanted := want[addr]
+		plan.policy = plan.policy || before.attributes != after.attributes
+		switch {
+		case !wanted:
+			plan.remove = append(plan.remove, before)
+		case !had:
+			plan.add = append(plan.add, after)
+		case before.session != after.session:
+			plan.remove, plan.add = append(plan.remove, before), append(plan.add, after)
+		default:
+			if before.timers != after.timers {
+				plan.update = append(plan.update, after)
+			}
+			if before.attributes != after.attributes {
+				plan.resend = append(plan.resend, after)
+			}
+		}
+	}
+	return plan
+}

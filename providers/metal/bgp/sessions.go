@@ -1,0 +1,276 @@
+package bgp
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/osrg/gobgp/v4/api"
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+)
+
+// sessions remember what the library says about the sessions. Their lock is held for moments only, so that status and metrics
+// do not wait for the library.
+type sessions struct {
+	mu    sync.Mutex
+	peers map[netip.Addr]*peerState
+	tally tally
+	// changed has room for one notice.
+	changed chan struct{}
+	now     func() time.Time
+}
+
+// peerState is what is remembered of one router.
+type peerState struct {
+	neighbor neighbor
+	state    bgp.FSMState
+	since    time.Time
+	flaps    uint64
+	lastErr  string
+	errAt    time.Time
+	// missing says why there is no session.
+	missing string
+	// negotiated holds the families that both sides take, and whether with several paths.
+	negotiated map[config.AddressFamily]bool
+}
+
+func newSessions(now func() time.Time) *sessions {
+	return &sessions{
+		peers: map[netip.Addr]*peerState{}, tally: tally{families: map[config.AddressFamily]count{}},
+		changed: make(chan struct{}, 1), now: now,
+	}
+}
+
+// notify says that something is different. Callers hold the lock.
+func (s *sessions) notify() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // somebody is going to look anyway
+	}
+}
+
+// expect sets which routers there are.
+func (s *sessions) expect(settings settings) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	peers := make(map[netip.Addr]*peerState, len(settings.config.Peers))
+	for i := range settings.config.Peers {
+		configured := &settings.config.Peers[i]
+		addr := configured.Addr()
+		peer, known := s.peers[addr]
+		if !known {
+			peer = &peerState{state: bgp.BGP_FSM_IDLE, since: s.now()}
+		}
+		peer.neighbor = newNeighbor(configured, addr)
+		if missing := settings.missing[addr]; missing != "" && missing != peer.missing {
+			peer.lastErr, peer.errAt = missing, s.now()
+		}
+		peer.missing = settings.missing[addr]
+		peers[addr] = peer
+	}
+	s.peers = peers
+	s.notify()
+}
+
+// ended forgets the state of sessions that are over, because the library is.
+func (s *sessions) ended() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, peer := range s.peers {
+		if peer.state == bgp.BGP_FSM_ESTABLISHED {
+			peer.since = s.now()
+			peer.flaps++
+		}
+		peer.state, peer.negotiated = bgp.BGP_FSM_IDLE, nil
+	}
+	s.tally = tally{families: map[config.AddressFamily]count{}}
+	s.notify()
+}
+
+// counted sets how much is announced after some destinations have changed.
+func (s *sessions) counted(change func(*tally)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.tally)
+	s.notify()
+}
+
+// explain remembers why a session is not up.
+func (s *sessions) explain(addr netip.Addr, words string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if peer, known := s.peers[addr]; known {
+		changed := peer.lastErr != words
+		peer.lastErr, peer.errAt = words, s.now()
+		if changed {
+			s.notify()
+		}
+	}
+}
+
+// observe remembers the state of a session.
+func (s *sessions) observe(event *apiutil.WatchEventMessage_PeerEvent, _ time.Time) {
+	state := event.Peer.State
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	peer, known := s.peers[state.NeighborAddress]
+	if !known || peer.state == state.SessionState {
+		return
+	}
+	was, is := peer.state == bgp.BGP_FSM_ESTABLISHED, state.SessionState == bgp.BGP_FSM_ESTABLISHED
+	peer.state = state.SessionState
+	switch {
+	case is:
+		peer.since, peer.negotiated = s.now(), negotiated(state.RemoteCap)
+	case was:
+		peer.since, peer.negotiated = s.now(), nil
+		peer.flaps++
+		if words := endWords(state); words != "" {
+			peer.lastErr, peer.errAt = words, s.now()
+		}
+	}
+	s.notify()
+}
+
+// endWords says why a session ended, where the library's log has not said it better.
+func endWords(state apiutil.PeerState) string {
+	switch state.DisconnectReason {
+	case api.PeerState_DISCONNECT_REASON_NOTIFICATION_SENT, api.PeerState_DISCONNECT_REASON_NOTIFICATION_RECEIVED,
+		api.PeerState_DISCONNECT_REASON_HOLD_TIMER_EXPIRED, api.PeerState_DISCONNECT_REASON_DECONFIGURED:
+		return ""
+	case api.PeerState_DISCONNECT_REASON_READ_FAILED, api.PeerState_DISCONNECT_REASON_WRITE_FAILED,
+		api.PeerState_DISCONNECT_REASON_GRACEFUL_RESTART:
+		return "the connection broke: the router, or what is between, went away (" + state.DisconnectMessage + ")"
+	}
+	return "the session ended (" + state.DisconnectMessage + ")"
+}
+
+// negotiated returns the families that a router takes, and whether with several paths. One that names none takes IPv4.
+func negotiated(capabilities []bgp.ParameterCapabilityInterface) map[config.AddressFamily]bool {
+	families := map[config.AddressFamily]bool{}
+	paths := map[config.AddressFamily]bool{}
+	for _, capability := range capabilities {
+		switch capability := capability.(type) {
+		case *bgp.CapMultiProtocol:
+			if family, ours := familyName(capability.CapValue); ours {
+				families[family] = false
+			}
+		case *bgp.CapAddPath:
+			for _, tuple := range capability.Tuples {
+				if family, ours := familyName(tuple.Family); ours && tuple.Mode&bgp.BGP_ADD_PATH_RECEIVE != 0 {
+					paths[family] = true
+				}
+			}
+		}
+	}
+	if len(families) == 0 {
+		families[config.IPv4] = false
+	}
+	for family := range families {
+		families[family] = paths[family]
+	}
+	return families
+}
+
+func familyName(family bgp.Family) (config.AddressFamily, bool) {
+	switch family {
+	case bgp.RF_IPv4_UC:
+		return config.IPv4, true
+	case bgp.RF_IPv6_UC:
+		return config.IPv6, true
+	}
+	return "", false
+}
+
+// status returns how it stands with all routers, in the order of their addresses.
+func (s *sessions) status(updates map[netip.Addr]uint64) []PeerStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	statuses := make([]PeerStatus, 0, len(s.peers))
+	for _, addr := range slices.SortedFunc(maps.Keys(s.peers), netip.Addr.Compare) {
+		peer := s.peers[addr]
+		status := PeerStatus{
+			Name: peer.neighbor.name, Address: addr, ASN: peer.neighbor.session.asn, State: stateName(peer.state), Since: peer.since,
+			Flaps: peer.flaps, UpdatesSent: updates[addr], LastError: peer.lastErr, LastErrorAt: peer.errAt,
+		}
+		if peer.missing != "" {
+			status.Problems = append(status.Problems, peer.missing)
+		}
+		for _, family := range peer.families() {
+			status.Families = append(status.Families, s.family(peer, family))
+		}
+		if status.Up() {
+			status.Problems = append(status.Problems, familyProblems(status.Families)...)
+		}
+		statuses = append(statuses, status)
+	}
+	return statuses
+}
+
+func (p *peerState) families() (families []config.AddressFamily) {
+	if p.neighbor.session.ipv4 {
+		families = append(families, config.IPv4)
+	}
+	if p.neighbor.session.ipv6 {
+		families = append(families, config.IPv6)
+	}
+	return families
+}
+
+func (s *sessions) family(peer *peerState, family config.AddressFamily) FamilyStatus {
+	status := FamilyStatus{Family: family}
+	status.AddPath, status.Negotiated = peer.negotiated[family]
+	if !status.Negotiated {
+		return status
+	}
+	announced := s.tally.families[family]
+	status.Prefixes, status.Paths = announced.prefixes, announced.paths
+	if !status.AddPath {
+		status.Paths = announced.prefixes
+	}
+	return status
+}
+
+// familyProblems says what a router was not told for want of a capability.
+func familyProblems(families []FamilyStatus) (problems []string) {
+	for _, family := range families {
+		switch {
+		case !family.Negotiated:
+			problems = append(problems, fmt.Sprintf("the router does not take %s over this session: it is told nothing of that family", family.Family))
+		case !family.AddPath:
+			problems = append(problems, fmt.Sprintf("the router does not take several paths to one %s destination (ADD-PATH receive, RFC 7911): "+
+				"it gets one next hop of each", family.Family))
+		}
+	}
+	return problems
+}
+
+// leftOut returns how many next hops are not announced because one destination has too many.
+func (s *sessions) leftOut() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tally.leftOut
+}
+
+func stateName(state bgp.FSMState) string {
+	switch state {
+	case bgp.BGP_FSM_CONNECT:
+		return "Connect"
+	case bgp.BGP_FSM_ACTIVE:
+		return "Active"
+	case bgp.BGP_FSM_OPENSENT:
+		return "OpenSent"
+	case bgp.BGP_FSM_OPENCONFIRM:
+		return "OpenConfirm"
+	case bgp.BGP_FSM_ESTABLISHED:
+		return Established
+	default:
+		return "Idle"
+	}
+}

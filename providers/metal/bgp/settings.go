@@ -1,0 +1,153 @@
+package bgp
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+)
+
+// maxPassword is how long the kernel lets a password be (TCP_MD5SIG_MAXKEYLEN).
+const maxPassword = 80
+
+// identity is what every session of a speaker has in common. Another one is another speaker.
+type identity struct {
+	asn        uint32
+	routerID   netip.Addr
+	listenPort int32
+	mode       config.BGPMode
+	restart    time.Duration
+}
+
+// settings is a section of the configuration with what it refers to.
+type settings struct {
+	config    config.BGP
+	identity  identity
+	neighbors map[netip.Addr]neighbor
+	// missing says of a router why there is no session with it.
+	missing map[netip.Addr]string
+	// pools holds the attributes of the pools that were asked for.
+	pools map[string]config.BGPAttributes
+}
+
+// newSettings reads what a section refers to. The password of a router that cannot be read stays what it was; one that was
+// never read leaves the router out, since a session without it would be another than the one that is asked for.
+func newSettings(section config.BGP, before settings) (settings, error) {
+	s := settings{
+		config:    section,
+		identity:  identity{section.ASN, section.RouterAddr(), section.ListenPort, section.Mode, section.RestartTime.Duration},
+		neighbors: make(map[netip.Addr]neighbor, len(section.Peers)),
+		missing:   map[netip.Addr]string{},
+		pools:     map[string]config.BGPAttributes{},
+	}
+	for i := range section.Peers {
+		peer := &section.Peers[i]
+		addr := peer.Addr()
+		if !addr.IsValid() {
+			return s, fmt.Errorf("peer %s: %q is not an address", peer.Name, peer.Address)
+		}
+		if _, twice := s.neighbors[addr]; twice {
+			return s, fmt.Errorf("peer %s: there is another one with the address %s", peer.Name, addr)
+		}
+		n := newNeighbor(peer, addr)
+		var err error
+		if n.session.password, err = readPassword(peer.PasswordFile); err != nil {
+			s.missing[addr] = "its password cannot be read: " + err.Error()
+			known, found := before.neighbors[addr]
+			if !found || known.session.password == "" {
+				continue
+			}
+			n.session.password = known.session.password
+		}
+		s.neighbors[addr] = n
+	}
+	return s, nil
+}
+
+func newNeighbor(peer *config.BGPPeer, addr netip.Addr) neighbor {
+	n := neighbor{
+		name: peer.Name,
+		addr: addr,
+		session: session{
+			asn: peer.ASN, port: peer.Port, multihop: peer.EBGPMultihop, source: peer.SourceAddr(),
+			ipv4: slices.Contains(peer.Families, config.IPv4), ipv6: slices.Contains(peer.Families, config.IPv6),
+		},
+		timers: timers{
+			hold:         uint64(peer.HoldTime.Seconds()),
+			keepalive:    uint64(peer.KeepaliveTime.Seconds()),
+			connectRetry: uint64(peer.ConnectRetry.Seconds()),
+		},
+		attributes: key(peer.BGPAttributes),
+	}
+	if peer.BFD != nil {
+		n.timers.bfd = true
+		n.timers.bfdTransmit = uint32(peer.BFD.TransmitInterval.Microseconds())
+		n.timers.bfdReceive = uint32(peer.BFD.ReceiveInterval.Microseconds())
+		n.timers.bfdMultiplier = uint32(peer.BFD.Multiplier)
+	}
+	return n
+}
+
+// attributes returns what goes with the addresses of a pool, as something to compare.
+func (s *settings) attributes(pool string) string {
+	attributes, found := s.pools[pool]
+	if !found {
+		attributes = s.config.Attributes(pool)
+		s.pools[pool] = attributes
+	}
+	return key(attributes)
+}
+
+// key returns attributes as something to compare. It is empty for none.
+func key(attributes config.BGPAttributes) string {
+	var text strings.Builder
+	text.WriteString(strings.Join(attributes.Communities, ","))
+	if attributes.LocalPreference != nil {
+		fmt.Fprintf(&text, "|%d", *attributes.LocalPreference)
+	}
+	return text.String()
+}
+
+func readPassword(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	password := bytes.TrimRight(content, "\r\n")
+	switch {
+	case len(password) == 0:
+		return "", fmt.Errorf("%s is empty", file)
+	case len(password) > maxPassword:
+		return "", fmt.Errorf("%s has %d bytes, and a password has at most %d", file, len(password), maxPassword)
+	}
+	return string(password), nil
+}
+
+// errNoRouterID says that there is nothing to derive a BGP identifier from.
+var errNoRouterID = errors.New("no router ID: this machine reaches no peer and has no address; set routerID")
+
+// speaks returns the settings' identity with a router ID.
+func (s *settings) speaks(derive func([]netip.Addr) netip.Addr) (identity, error) {
+	id := s.identity
+	if id.routerID.IsValid() {
+		return id, nil
+	}
+	peers := make([]netip.Addr, 0, len(s.config.Peers))
+	for i := range s.config.Peers {
+		peers = append(peers, cmp.Or(s.config.Peers[i].SourceAddr(), s.config.Peers[i].Addr()))
+	}
+	if id.routerID = derive(peers); !id.routerID.IsValid() {
+		return id, errNoRouterID
+	}
+	return id, nil
+}

@@ -1,0 +1,344 @@
+// Package bgp tells routers which nodes lead to pods and to load balancers, with BGP-4 (RFC 4271) for IPv4 and IPv6 (RFC 4760).
+//
+// The speaker is not a router: it forwards nothing and learns nothing. What it announces has the nodes as next hops, several
+// for one destination by ADD-PATH (RFC 7911), and the routers spread traffic over them. The protocol is the library GoBGP's;
+// here is what to tell it, in which order, and what became of it.
+package bgp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/table"
+)
+
+const (
+	// firstTableWait is how long sessions wait for the first table in mode ActiveActive.
+	firstTableWait = 30 * time.Second
+	// lookAgain is how often passwords are read again, and what failed is tried again.
+	lookAgain = 10 * time.Second
+)
+
+// Ending is how a speaker takes leave of its routers.
+type Ending int
+
+const (
+	// Withdraw has the routers drop at once what this speaker announced.
+	Withdraw Ending = iota + 1
+	// Graceful has them keep it until this speaker is back or the restart time is over, in mode GracefulRestart. In mode
+	// ActiveActive it is the same as Withdraw: the other replicas' announcements stay.
+	Graceful
+)
+
+// Options are what a speaker is made of.
+type Options struct {
+	// Config is the section of the configuration, with its defaults and valid.
+	Config config.BGP
+	// Registerer gets the metrics; nil for none.
+	Registerer prometheus.Registerer
+	// LookAgain is how often password files are read again. Default: 10s.
+	LookAgain time.Duration
+	// FirstTable is how long sessions wait for the first table. Default: 30s in mode ActiveActive; the restart time in mode
+	// GracefulRestart, in which an End-of-RIB marker (RFC 4724) without the routes before it would have routers drop them.
+	FirstTable time.Duration
+}
+
+// Speaker is one BGP speaker. A process runs one at a time: GoBGP keeps part of its configuration in variables of a package.
+type Speaker struct {
+	options  Options
+	sessions *sessions
+	metrics  *metrics
+	// running is nil unless there is a server. It is for reading without the lock.
+	running atomic.Pointer[library]
+	// first is closed when there is a table, stopping when the speaker is to end, and stopped when it has.
+	first, stopping, stopped chan struct{}
+	firstOnce, stopOnce      sync.Once
+	ending                   Ending
+
+	// mu guards what follows. It is held while the library is told, so changes come one after the other.
+	mu       sync.Mutex
+	settings settings
+	log      logr.Logger
+	// begun says that there is to be a server, also when the last one could not be started.
+	begun bool
+	// restarting says that routers which are added now may still have what an earlier process announced.
+	restarting bool
+	// announced and neighbors are what the library knows.
+	announced map[netip.Prefix]destination
+	neighbors map[netip.Addr]neighbor
+	// wanted is the table that was asked for last, to be announced again when not all of it could be.
+	wanted table.Table
+}
+
+// New returns a speaker that does nothing until Run.
+func New(options Options) (*Speaker, error) {
+	settings, err := newSettings(options.Config, settings{})
+	if err != nil {
+		return nil, fmt.Errorf("BGP: %w", err)
+	}
+	s := &Speaker{
+		options: options, sessions: newSessions(time.Now), settings: settings, log: logr.Discard(),
+		first: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
+		announced: map[netip.Prefix]destination{}, neighbors: map[netip.Addr]neighbor{},
+	}
+	if s.options.LookAgain == 0 {
+		s.options.LookAgain = lookAgain
+	}
+	s.sessions.expect(settings)
+	s.metrics = newMetrics(s)
+	if options.Registerer != nil {
+		if err := options.Registerer.Register(s.metrics); err != nil {
+			return nil, fmt.Errorf("BGP: register metrics: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Run speaks until ctx ends or Stop is called. It begins no session before there is a table, or before it has waited long
+// enough for one. When ctx ends, it takes leave in the way that its mode is for: Graceful with GracefulRestart, otherwise
+// Withdraw. It returns an error when it cannot begin, or cannot end its sessions. It runs once.
+func (s *Speaker) Run(ctx context.Context) error {
+	defer close(s.stopped)
+	if !s.waitForTable(ctx) {
+		return nil
+	}
+	s.mu.Lock()
+	s.log = logr.FromContextOrDiscard(ctx).WithName("bgp")
+	err := s.begin(ctx, true)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	ticker := time.NewTicker(s.options.LookAgain)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.refresh(ctx)
+		case <-s.stopping:
+			return s.end(s.ending)
+		case <-ctx.Done():
+			return s.end(Graceful)
+		}
+	}
+}
+
+// waitForTable reports whether sessions are to begin.
+func (s *Speaker) waitForTable(ctx context.Context) bool {
+	patience := s.options.FirstTable
+	if patience == 0 {
+		patience = firstTableWait
+		if s.options.Config.Mode == config.GracefulRestart {
+			patience = s.options.Config.RestartTime.Duration
+		}
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-s.first:
+		return true
+	case <-timer.C:
+		return true
+	case <-s.stopping:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// begin starts the library and tells it the whole table before any router: one that comes first would be told that there is
+// nothing. It fails only where there is no speaker without. Callers hold the lock.
+func (s *Speaker) begin(ctx context.Context, restarting bool) error {
+	id, err := s.settings.speaks(deriveRouterID)
+	if err != nil {
+		return fmt.Errorf("BGP: %w", err)
+	}
+	library, err := startLibrary(ctx, id, s.settings.config, &bridge{to: s.log, explain: s.sessions.explain}, s.sessions)
+	if err != nil {
+		return fmt.Errorf("BGP: %w", err)
+	}
+	s.running.Store(library)
+	s.begun, s.restarting = true, restarting
+	s.log.Info("BGP speaker started", "asn", id.asn, "routerID", id.routerID, "mode", id.mode)
+	if err := errors.Join(s.tell(ctx, s.wanted), s.adjust(ctx)); err != nil {
+		s.log.Error(err, "BGP speaker could not tell everything to everybody; trying again", "after", s.options.LookAgain)
+	}
+	s.restarting = false
+	return nil
+}
+
+// end takes leave of the routers.
+func (s *Speaker) end(how Ending) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun = false
+	return s.halt(how == Graceful && s.settings.identity.mode == config.GracefulRestart)
+}
+
+// halt stops the library. Callers hold the lock.
+func (s *Speaker) halt(graceful bool) error {
+	library := s.running.Swap(nil)
+	if library == nil {
+		return nil
+	}
+	clear(s.announced)
+	clear(s.neighbors)
+	defer s.sessions.ended()
+	return library.stop(graceful)
+}
+
+// Stop ends Run with the given leave, and returns when it has ended or ctx has. It is for a speaker that runs.
+func (s *Speaker) Stop(ctx context.Context, how Ending) error {
+	s.stopOnce.Do(func() {
+		s.ending = how
+		close(s.stopping)
+	})
+	select {
+	case <-s.stopped:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("BGP: wait for the sessions' end: %w", context.Cause(ctx))
+	}
+}
+
+// Announce makes the table what is announced, and returns when the library has it: routers are told only what is different.
+// Before Run has begun its sessions, it returns at once and they begin with the table. After an error, part of the table may
+// be announced, and the rest is tried again.
+func (s *Speaker) Announce(ctx context.Context, t table.Table) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted = t
+	s.firstOnce.Do(func() { close(s.first) })
+	if s.running.Load() == nil {
+		return nil
+	}
+	return s.tell(ctx, t)
+}
+
+// tell announces a table step by step, and remembers what was done. Callers hold the lock.
+func (s *Speaker) tell(ctx context.Context, t table.Table) error {
+	steps := planRoutes(s.announced, t, s.settings.attributes)
+	encoder := newEncoder(&s.settings)
+	library := s.running.Load()
+	for i, step := range steps {
+		if ctx.Err() != nil {
+			return fmt.Errorf("BGP: announce the rest of a table, from step %d of %d: %w", i+1, len(steps), context.Cause(ctx))
+		}
+		if err := library.apply(step, encoder); err != nil {
+			return fmt.Errorf("BGP: %w", err)
+		}
+		s.record(step)
+	}
+	return nil
+}
+
+// record remembers what a step has changed. Callers hold the lock.
+func (s *Speaker) record(done step) {
+	s.sessions.counted(func(t *tally) {
+		for prefix, after := range done.after {
+			t.change(prefix, s.announced[prefix], after)
+		}
+	})
+	for prefix, after := range done.after {
+		if len(after.hops) == 0 {
+			delete(s.announced, prefix)
+		} else {
+			s.announced[prefix] = after
+		}
+	}
+}
+
+// Reconfigure takes another section of the configuration, with its defaults and valid. Only what has to be ends sessions: of a
+// router whose AS, port, password, source address, families or TTL changed; of all when the speaker's own AS, router ID, port or
+// mode did. After an error the sessions that could be changed are.
+func (s *Speaker) Reconfigure(ctx context.Context, section config.BGP) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	after, err := newSettings(section, s.settings)
+	if err != nil {
+		return fmt.Errorf("BGP: %w", err)
+	}
+	return s.become(ctx, after)
+}
+
+// refresh reads passwords again, and tries again what failed.
+func (s *Speaker) refresh(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	after, err := newSettings(s.settings.config, s.settings)
+	if err == nil {
+		err = s.become(ctx, after)
+	}
+	if err != nil {
+		s.log.Error(err, "BGP speaker could not bring its sessions up to date; trying again", "after", s.options.LookAgain)
+	}
+}
+
+// become changes the settings. Callers hold the lock.
+func (s *Speaker) become(ctx context.Context, after settings) error {
+	another := s.settings.identity != after.identity
+	s.settings = after
+	s.sessions.expect(after)
+	if !s.begun {
+		return nil
+	}
+	if another || s.running.Load() == nil {
+		if err := s.halt(false); err != nil {
+			return fmt.Errorf("BGP: end the sessions of the speaker as it was: %w", err)
+		}
+		return s.begin(ctx, false)
+	}
+	return errors.Join(s.tell(ctx, s.wanted), s.adjust(ctx))
+}
+
+// adjust makes the routers that the library knows those of the settings. Callers hold the lock.
+func (s *Speaker) adjust(ctx context.Context) error {
+	library := s.running.Load()
+	plan := planNeighbors(s.neighbors, s.settings.neighbors)
+	if plan.policy {
+		policies, err := policies(s.settings.config)
+		if err == nil {
+			err = library.setPolicies(ctx, policies)
+		}
+		if err != nil {
+			return fmt.Errorf("BGP: %w", err)
+		}
+	}
+	var errs []error
+	each := func(neighbors []neighbor, apply func(neighbor) error, then func(neighbor)) {
+		for _, n := range neighbors {
+			if err := apply(n); err != nil {
+				errs = append(errs, fmt.Errorf("BGP: %w", err))
+				continue
+			}
+			then(n)
+		}
+	}
+	remember := func(n neighbor) { s.neighbors[n.addr] = n }
+	each(plan.remove, func(n neighbor) error { return library.remove(ctx, n) }, func(n neighbor) { delete(s.neighbors, n.addr) })
+	each(plan.add, func(n neighbor) error { return library.add(ctx, n, s.restarting) }, remember)
+	each(plan.update, func(n neighbor) error { return library.update(ctx, n) }, remember)
+	each(plan.resend, func(n neighbor) error { return library.resend(ctx, n) }, remember)
+	return errors.Join(errs...)
+}
+
+// Peers returns how it stands with the routers, in the order of their addresses.
+func (s *Speaker) Peers() []PeerStatus {
+	var updates map[netip.Addr]uint64
+	if library := s.running.Load(); library != nil {
+		updates = library.updates()
+	}
+	return s.sessions.status(updates)
+}
+
+// Changed returns a channel that has something to receive after Peers has changed. It is for one receiver.
+func (s *Speaker) Changed() <-chan struct{} { return s.sessions.changed }
