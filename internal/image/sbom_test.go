@@ -1,0 +1,80 @@
+package image
+
+import (
+	"bytes"
+	"debug/buildinfo"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// The list of a program's parts holds what the linker wrote into it.
+func TestSBOM(t *testing.T) {
+	self := filepath.Join(t.TempDir(), "program")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", self, "../../localcluster/cmd/gobuild")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building a program: %v\n%s", err, output)
+	}
+	programs := []Program{
+		{Platform: v1.Platform{OS: "linux", Architecture: "amd64"}, File: self},
+		{Platform: v1.Platform{OS: "linux", Architecture: "arm64"}, File: self},
+	}
+	content, err := SBOM("tested", "v1.2.3+x", time.Unix(0, 0), programs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := SBOM("tested", "v1.2.3+x", time.Unix(0, 0), programs)
+	if err != nil || !bytes.Equal(content, again) {
+		t.Errorf("the same programs give other bytes, %v", err)
+	}
+	var document spdxDocument
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&document); err != nil {
+		t.Fatal(err)
+	}
+	if document.CreationInfo.Created != "1970-01-01T00:00:00Z" || document.Version != "SPDX-2.3" || document.DataLicense != "CC0-1.0" ||
+		!strings.HasPrefix(document.Namespace, spdxNamespace+"tested-") {
+		t.Errorf("document: %+v", document)
+	}
+	known := map[string]bool{spdxDocumentID: true}
+	for _, found := range document.Packages {
+		if known[found.ID] {
+			t.Errorf("%s is listed twice", found.ID)
+		}
+		known[found.ID] = true
+	}
+	for _, relationship := range document.Relationships {
+		if !known[relationship.Element] || !known[relationship.Related] {
+			t.Errorf("relationship with what is not listed: %+v", relationship)
+		}
+	}
+	info, err := buildinfo.ReadFile(self)
+	if err != nil || len(info.Deps) == 0 {
+		t.Fatalf("the program has no modules: %v", err)
+	}
+	if want := 2 + 1 + len(info.Deps); len(document.Packages) != want { // two programs, the standard library, the modules
+		t.Errorf("%d packages, want %d", len(document.Packages), want)
+	}
+	for _, module := range info.Deps {
+		want := `"referenceLocator": "pkg:golang/` + module.Path + "@" + module.Version + `"`
+		if !bytes.Contains(content, []byte(want)) || !bytes.Contains(content, []byte("go.sum "+module.Sum)) {
+			t.Errorf("%s %s %s is not listed", module.Path, module.Version, module.Sum)
+		}
+	}
+}
+
+func TestModulePackageOfADirectory(t *testing.T) {
+	if found := modulePackage("example.com/x", "(devel)", ""); found.References != nil || found.SourceInfo != "" {
+		t.Errorf("%+v names a version or a sum that a directory does not have", found)
+	}
+	found := modulePackage("example.com/x", "v1.0.0+incompatible", "h1:x")
+	if found.References[0].Locator != "pkg:golang/example.com/x@v1.0.0%2Bincompatible" {
+		t.Errorf("package URL %q", found.References[0].Locator)
+	}
+}
