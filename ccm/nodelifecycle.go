@@ -78,9 +78,9 @@ func (f *nodeLifecycleFlags) journalGrants(c *config) []Grant {
 }
 
 func (f *nodeLifecycleFlags) newController(_ context.Context, environment Environment) (manager.Runnable, error) {
-	period := environment.Settings.KubeCloudShared.NodeMonitorPeriod.Duration
+	period := environment.config.nodeMonitorPeriod
 	if period <= 0 {
-		return nil, invalid("node-monitor-period", period.String(), "must be positive")
+		return nil, invalid(nodeMonitorPeriodFlag, period.String(), "must be positive")
 	}
 	instances, err := environment.inventory()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/pflag"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	ccmoptions "k8s.io/cloud-provider/options"
@@ -36,6 +37,8 @@ const (
 	// defaultGracefulShutdownTimeout leaves time to exit within the 30 s that a kubelet grants a Pod.
 	defaultGracefulShutdownTimeout = 20 * time.Second
 
+	nodeMonitorPeriodFlag = "node-monitor-period"
+
 	// ownSection is the heading of the flags that the reference does not have.
 	ownSection = "mooring"
 )
@@ -54,6 +57,10 @@ type options struct {
 	cloudAPIBurst           int
 	gracefulShutdownTimeout time.Duration
 	tracingConfigFile       string
+
+	// nodeMonitorPeriod is the reference's flag, once flags was called. Its value has no place that all versions of the
+	// reference's options agree on: v0.37 moved it.
+	nodeMonitorPeriod *pflag.Flag
 }
 
 // newOptions returns the defaults.
@@ -88,7 +95,20 @@ func (o *options) flags() (cliflag.NamedFlagSets, error) {
 			controller.AddFlags(sections.FlagSet(controller.Name))
 		}
 	}
+	if o.nodeMonitorPeriod = lookup(sections, nodeMonitorPeriodFlag); o.nodeMonitorPeriod == nil {
+		return sections, fmt.Errorf("the reference's options have no --%s", nodeMonitorPeriodFlag)
+	}
 	return sections, clashes(sections)
+}
+
+// lookup returns a flag, whatever section it is in, or nil.
+func lookup(sections cliflag.NamedFlagSets, name string) *pflag.Flag {
+	for _, section := range sections.FlagSets {
+		if flag := section.Lookup(name); flag != nil {
+			return flag
+		}
+	}
+	return nil
 }
 
 // addOwnFlags adds what the reference does not have. Each has its reason in differences.go.
