@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	cloudprovider "k8s.io/cloud-provider"
 )
 
@@ -63,4 +64,46 @@ func RetryAfter(err error) (time.Duration, bool) {
 func IsTerminal(err error) bool {
 	var terminal *TerminalError
 	return errors.As(err, &terminal)
+}
+
+// Throttled returns an error as one by which the cloud refused for its quota, and asks to wait before the call is repeated; zero
+// if it does not say how long. Nil stays nil.
+func Throttled(retryAfter time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ThrottledError{RetryAfter: retryAfter, Err: err}
+}
+
+// IsThrottled reports whether the cloud refused the call that returned err for its quota.
+func IsThrottled(err error) bool {
+	var throttled *ThrottledError
+	return errors.As(err, &throttled)
+}
+
+// Terminal returns an error as one that repeating the call cannot help. Nil stays nil.
+func Terminal(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &TerminalError{Err: err}
+}
+
+// NotFound returns an error as the cloud's word that there is no such instance, an ErrInstanceNotFound that keeps what was
+// answered. Nil stays nil. It is for the answer that denies just this instance: a node of an instance that is not there is
+// deleted, so that an outage, a wrong region or missing rights must never become a NotFound.
+func NotFound(err error) error {
+	if err == nil || errors.Is(err, ErrInstanceNotFound) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrInstanceNotFound, err)
+}
+
+// IsNotFound reports whether an error says that what was asked for does not exist, in one of the ways in which plugins do:
+// as ErrInstanceNotFound, which some return for load balancers and routes too, or as a 404 of the Kubernetes API, by those
+// whose cloud is one. Words are not looked at: a text that says "not found" may be about the region, the account or the host.
+//
+// It is for questions whose wrong answer costs a call. Whether a node's instance is gone is decided by ErrInstanceNotFound alone.
+func IsNotFound(err error) bool {
+	return errors.Is(err, ErrInstanceNotFound) || apierrors.IsNotFound(err)
 }

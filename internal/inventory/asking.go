@@ -210,20 +210,10 @@ func (a *asking) ask(ctx context.Context, node *corev1.Node) (Observation, error
 func (a *asking) metadata(ctx context.Context, node *corev1.Node) (
 	metadata *cloudprovider.InstanceMetadata, answered string, err error,
 ) {
-	if instances, ok := a.cloud.InstancesV2(); ok && instances != nil {
-		return metadataV2(ctx, instances, node)
+	instances, err := a.instances()
+	if err != nil {
+		return nil, "", err
 	}
-	instances, ok := a.cloud.Instances()
-	if !ok || instances == nil {
-		return nil, "", &UnsupportedError{Provider: a.cloud.ProviderName()}
-	}
-	legacy := legacy{cloud: a.cloud, instances: instances}
-	return legacy.metadata(ctx, node)
-}
-
-func metadataV2(ctx context.Context, instances cloudprovider.InstancesV2, node *corev1.Node) (
-	*cloudprovider.InstanceMetadata, string, error,
-) {
 	said, err := instances.InstanceMetadata(ctx, node.DeepCopy())
 	if err != nil {
 		return nil, "", fmt.Errorf("asking the cloud for the instance of node %q: %w", node.Name, err)
@@ -231,12 +221,21 @@ func metadataV2(ctx context.Context, instances cloudprovider.InstancesV2, node *
 	if said == nil {
 		return nil, "", nil
 	}
-	metadata := *said
-	if metadata.ProviderID == "" {
-		if node.Spec.ProviderID == "" {
-			return nil, "", &ProviderIDMissingError{Name: node.Name}
-		}
-		metadata.ProviderID = node.Spec.ProviderID
+	known := *said
+	if known.ProviderID == "" {
+		known.ProviderID = node.Spec.ProviderID
 	}
-	return &metadata, said.ProviderID, nil
+	// Older plugins may know no provider IDs at all, and are served without, as in the reference.
+	if _, v2 := a.cloud.InstancesV2(); known.ProviderID == "" && v2 {
+		return nil, "", &ProviderIDMissingError{Name: node.Name}
+	}
+	return &known, said.ProviderID, nil
+}
+
+// instances returns how the plugin is asked; an *UnsupportedError if it cannot be.
+func (a *asking) instances() (cloudprovider.InstancesV2, error) {
+	if instances, ok := provider.InstancesV2(a.cloud); ok {
+		return instances, nil
+	}
+	return nil, &UnsupportedError{Provider: a.cloud.ProviderName()}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/provider"
@@ -144,28 +145,33 @@ func (a *asking) exists(ctx context.Context, node *corev1.Node) (Observation, er
 	return observation, nil
 }
 
+// instanceExists returns the provider ID too by which it asked, so that the question whether the instance runs need not find it out
+// again.
 func (a *asking) instanceExists(ctx context.Context, node *corev1.Node) (exists bool, providerID string, err error) {
-	if instances, ok := a.cloud.InstancesV2(); ok && instances != nil {
-		exists, err = instances.InstanceExists(ctx, node.DeepCopy())
-		return exists, node.Spec.ProviderID, err
-	}
-	instances, ok := a.cloud.Instances()
-	if !ok || instances == nil {
-		return false, "", &UnsupportedError{Provider: a.cloud.ProviderName()}
-	}
-	if providerID, err = (legacy{cloud: a.cloud, instances: instances}).providerID(ctx, node); err != nil {
+	instances, err := a.instances()
+	if err != nil {
 		return false, "", err
 	}
-	if providerID == "" {
-		return false, "", errNoLegacyID
+	if node, err = a.withID(ctx, node); err != nil {
+		return false, "", err
 	}
-	exists, err = instances.InstanceExistsByProviderID(ctx, providerID)
-	return exists, providerID, err
+	exists, err = instances.InstanceExists(ctx, node)
+	return exists, node.Spec.ProviderID, err
 }
 
-// errNoLegacyID says that a legacy plugin cannot be asked for a node's instance, which it only knows by a provider ID.
-var errNoLegacyID = fmt.Errorf("the node has no provider ID, and the cloud provider cannot look one up: %w",
-	cloudprovider.NotImplemented)
+// withID returns a copy of a node, with the provider ID that an older plugin knows for its name if it has none.
+func (a *asking) withID(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+	node = node.DeepCopy()
+	if _, v2 := a.cloud.InstancesV2(); v2 || node.Spec.ProviderID != "" {
+		return node, nil
+	}
+	providerID, err := cloudprovider.GetInstanceProviderID(ctx, a.cloud, types.NodeName(node.Name))
+	if err != nil {
+		return nil, fmt.Errorf("its provider ID by the name %q: %w", node.Name, err)
+	}
+	node.Spec.ProviderID = providerID
+	return node, nil
+}
 
 // runs asks the plugin whether an instance that exists is shut down. A plugin that cannot say is no error.
 func (a *asking) runs(ctx context.Context, node *corev1.Node, providerID string) (provider.InstanceState, error) {
@@ -183,15 +189,13 @@ func (a *asking) runs(ctx context.Context, node *corev1.Node, providerID string)
 }
 
 func (a *asking) instanceShutdown(ctx context.Context, node *corev1.Node, providerID string) (bool, error) {
-	if instances, ok := a.cloud.InstancesV2(); ok && instances != nil {
-		return instances.InstanceShutdown(ctx, node.DeepCopy())
+	instances, err := a.instances()
+	if err != nil {
+		return false, err
 	}
-	instances, ok := a.cloud.Instances()
-	if !ok || instances == nil {
-		return false, &UnsupportedError{Provider: a.cloud.ProviderName()}
+	node = node.DeepCopy()
+	if node.Spec.ProviderID == "" {
+		node.Spec.ProviderID = providerID
 	}
-	if providerID == "" {
-		return false, errNoLegacyID
-	}
-	return instances.InstanceShutdownByProviderID(ctx, providerID)
+	return instances.InstanceShutdown(ctx, node)
 }
