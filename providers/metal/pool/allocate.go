@@ -1,0 +1,276 @@
+package pool
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Request is what a Service asks for, and what it has.
+type Request struct {
+	Holder
+	// Families are those of which the Service shall have an address each, in its order. Policy says whether it must.
+	Families []corev1.IPFamily
+	Policy   corev1.IPFamilyPolicy
+	// Asked are addresses that the Service asks for, at most one of each family; a family without one gets what is free.
+	Asked []netip.Addr
+	// Pool is the pool that the Service asks for; empty: any that assigns addresses by itself.
+	Pool string
+	// Labels are those of the Service, NamespaceLabels those of its namespace.
+	Labels, NamespaceLabels labels.Set
+	// Held are the addresses that the Service has.
+	Held []netip.Addr
+}
+
+// Grant is what a Service gets.
+type Grant struct {
+	// Addresses are in the order of the Service's families.
+	Addresses []netip.Addr
+	// Notes are what the Service's owner should know.
+	Notes []Note
+}
+
+// NoteReason says what a note is about.
+type NoteReason string
+
+const (
+	// Degraded says that a Service that prefers two families got one.
+	Degraded NoteReason = "DualStackDegraded"
+	// Stranded says that a Service keeps an address that it would not get any more: the pools have changed.
+	Stranded NoteReason = "AddressOutsidePools"
+)
+
+// Note is something that somebody should know although the request is met.
+type Note struct {
+	Reason NoteReason
+	// Message is a sentence without its full stop.
+	Message string
+}
+
+// StrandedNote says that a Service keeps an address that is in no pool.
+func StrandedNote(addr netip.Addr) Note {
+	return Note{Stranded, fmt.Sprintf("The Service keeps %s, which is in no pool any more", addr)}
+}
+
+// Allocate decides which addresses a Service gets. A Service keeps what it has, whatever became of the pools, unless it asks for
+// something else or an older Service has the same address. The error is a *RefusedError; then the Service gets nothing new, and
+// what it has is as it was.
+func Allocate(s *State, r Request) (Grant, error) {
+	if err := r.validate(); err != nil {
+		return Grant{}, err
+	}
+	var grant Grant
+	var refused []*RefusedError
+	for _, family := range r.Families {
+		addr, notes, refusal := s.choose(r, family)
+		if refusal != nil {
+			refused = append(refused, refusal)
+			continue
+		}
+		grant.Addresses = append(grant.Addresses, addr)
+		grant.Notes = append(grant.Notes, notes...)
+	}
+	switch {
+	case len(refused) == 0:
+		return grant, nil
+	case len(grant.Addresses) > 0 && r.doesWithout(refused[0]):
+		grant.Notes = append(grant.Notes, Note{Degraded, fmt.Sprintf("The Service prefers dual stack and has no %s address: %s",
+			refused[0].Family, refused[0].Message)})
+		return grant, nil
+	default:
+		return Grant{}, joined(refused)
+	}
+}
+
+// validate returns how a request contradicts itself.
+func (r Request) validate() error {
+	if len(r.Families) == 0 {
+		return refuse(Invalid, "", "the Service has no IP family")
+	}
+	asked := map[corev1.IPFamily]netip.Addr{}
+	for _, addr := range r.Asked {
+		family := FamilyOf(addr)
+		if !slices.Contains(r.Families, family) {
+			return refuse(FamilyMissing, family, "the Service asks for %s, and its ipFamilies have no %s", addr, family)
+		}
+		if other, twice := asked[family]; twice && other != addr {
+			return refuse(Invalid, family, "the Service asks for %s and %s, and can have one %s address", other, addr, family)
+		}
+		asked[family] = addr
+	}
+	return nil
+}
+
+// doesWithout reports whether a Service makes do without the family that was refused: it says so, and did not ask for an address
+// of that family by itself.
+func (r Request) doesWithout(refusal *RefusedError) bool {
+	return r.Policy == corev1.IPFamilyPolicyPreferDualStack && !ofFamily(r.Asked, refusal.Family).IsValid() && refusal.Reason != Conflict
+}
+
+// joined makes one error of those of the families.
+func joined(refused []*RefusedError) error {
+	if len(refused) == 1 {
+		return refused[0]
+	}
+	messages := make([]string, len(refused))
+	for i, one := range refused {
+		messages[i] = one.Message
+	}
+	return &RefusedError{Reason: refused[0].Reason, Message: strings.Join(slices.Compact(messages), "; ")}
+}
+
+// ofFamily returns the first address of a family, the zero one if there is none.
+func ofFamily(addrs []netip.Addr, family corev1.IPFamily) netip.Addr {
+	for _, addr := range addrs {
+		if FamilyOf(addr) == family {
+			return addr
+		}
+	}
+	return netip.Addr{}
+}
+
+// choose decides about one family.
+func (s *State) choose(r Request, family corev1.IPFamily) (netip.Addr, []Note, *RefusedError) {
+	held := ofFamily(r.Held, family)
+	asked := ofFamily(r.Asked, family)
+	switch {
+	case asked.IsValid() && slices.Contains(r.Held, asked):
+		return s.keep(r, asked)
+	case asked.IsValid():
+		return asked, nil, s.refusesAsked(r, asked)
+	case held.IsValid() && !s.leaves(r, held):
+		return s.keep(r, held)
+	default:
+		addr, refusal := s.assign(r, family)
+		return addr, nil, refusal
+	}
+}
+
+// leaves reports whether a Service gives up an address because it asks for another pool. A pool that there is no more is no
+// reason, nor is an address that is in none: it may have been that pool's when the Service got it.
+func (s *State) leaves(r Request, held netip.Addr) bool {
+	from := s.pools.of(held)
+	return from != nil && s.pools.byName[r.Pool] != nil && from.Name != r.Pool
+}
+
+// keep leaves a Service the address that it has.
+func (s *State) keep(r Request, addr netip.Addr) (netip.Addr, []Note, *RefusedError) {
+	if lost := s.loses(addr, &r.Holder); lost != nil {
+		return addr, nil, refuse(Conflict, FamilyOf(addr), "%s is also the address of the Service %s, which is older and keeps it: %s",
+			addr, lost.Winner.Service, lost.Obstacle)
+	}
+	pool := s.pools.of(addr)
+	switch {
+	case pool == nil:
+		return addr, []Note{StrandedNote(addr)}, nil
+	case !pool.allows(r):
+		return addr, []Note{{Stranded, fmt.Sprintf("The Service keeps %s, although pool %s is not for it any more", addr, pool.Name)}}, nil
+	default:
+		return addr, nil, nil
+	}
+}
+
+// refusesAsked returns why a Service does not get the address that it asks for, nil if it does.
+func (s *State) refusesAsked(r Request, addr netip.Addr) *RefusedError {
+	pool, family := s.pools.of(addr), FamilyOf(addr)
+	switch {
+	case pool == nil:
+		return refuse(OutsidePools, family, "%s is in no pool", addr)
+	case r.Pool != "" && r.Pool != pool.Name:
+		return refuse(OutsidePools, family, "%s is in pool %s, and the Service asks for pool %s", addr, pool.Name, r.Pool)
+	case !pool.allows(r):
+		return forbidden(r, pool, family)
+	}
+	if other, obstacle := s.bars(addr, &r.Holder); other != nil {
+		return refuse(Conflict, family, "%s is held by the Service %s: %s", addr, other.Service, obstacle)
+	}
+	return nil
+}
+
+func forbidden(r Request, pool *compiled, family corev1.IPFamily) *RefusedError {
+	return refuse(Forbidden, family, "pool %s is not for the Service %s by its namespaces or its serviceSelector", pool.Name, r.Service)
+}
+
+// assign finds an address for a Service that asks for none: one that Services with its sharing key have, or else the lowest
+// that is free.
+func (s *State) assign(r Request, family corev1.IPFamily) (netip.Addr, *RefusedError) {
+	pools, refusal := s.candidates(r, family)
+	if refusal != nil {
+		return netip.Addr{}, refusal
+	}
+	if addr := s.shared(r, family, pools); addr.IsValid() {
+		return addr, nil
+	}
+	for _, pool := range pools {
+		if addr, found := s.free[pool.Name][family].lowest(); found {
+			return addr, nil
+		}
+	}
+	taken := make([]string, len(pools))
+	for i, pool := range pools {
+		taken[i] = fmt.Sprintf("all %.0f of pool %s", s.free[pool.Name][family].size, pool.Name)
+	}
+	return netip.Addr{}, refuse(Exhausted, family, "no %s address is free: %s are taken", family, strings.Join(taken, " and "))
+}
+
+// candidates returns the pools from which a Service may get an address of a family without asking for it, in order.
+func (s *State) candidates(r Request, family corev1.IPFamily) ([]*compiled, *RefusedError) {
+	if r.Pool != "" {
+		pool := s.pools.byName[r.Pool]
+		switch {
+		case pool == nil:
+			return nil, refuse(UnknownPool, family, "there is no pool %s", r.Pool)
+		case !pool.allows(r):
+			return nil, forbidden(r, pool, family)
+		case len(pool.ranges[family]) == 0:
+			return nil, refuse(FamilyMissing, family, "pool %s has no %s addresses", r.Pool, family)
+		}
+		return []*compiled{pool}, nil
+	}
+	var candidates []*compiled
+	var barred *compiled
+	for _, pool := range s.pools.ordered {
+		switch {
+		case !pool.AutoAssigns() || len(pool.ranges[family]) == 0:
+		case pool.allows(r):
+			candidates = append(candidates, pool)
+		case barred == nil:
+			barred = pool
+		}
+	}
+	switch {
+	case len(candidates) > 0:
+		return candidates, nil
+	case barred != nil:
+		return nil, forbidden(r, barred, family)
+	default:
+		return nil, refuse(FamilyMissing, family, "no pool that assigns addresses by itself has %s addresses", family)
+	}
+}
+
+// shared returns the lowest address that a Service can share in the first pool that has one, the zero one if none has.
+func (s *State) shared(r Request, family corev1.IPFamily, pools []*compiled) netip.Addr {
+	inPool := map[*compiled]netip.Addr{}
+	for addr := range s.byKey[r.SharingKey] {
+		pool := s.pools.of(addr)
+		if pool == nil || FamilyOf(addr) != family || !slices.Contains(pools, pool) {
+			continue
+		}
+		if best, found := inPool[pool]; found && best.Less(addr) {
+			continue
+		}
+		if other, _ := s.bars(addr, &r.Holder); other == nil {
+			inPool[pool] = addr
+		}
+	}
+	for _, pool := range pools {
+		if addr, found := inPool[pool]; found {
+			return addr
+		}
+	}
+	return netip.Addr{}
+}

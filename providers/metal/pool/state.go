@@ -1,0 +1,205 @@
+package pool
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Port is a port on which a Service is reached.
+type Port struct {
+	Protocol corev1.Protocol
+	Port     int32
+}
+
+// String returns the port as people write it: TCP/80.
+func (p Port) String() string { return fmt.Sprintf("%s/%d", p.Protocol, p.Port) }
+
+// Holder is a Service, as far as it matters to others that hold the same address.
+type Holder struct {
+	// UID identifies the Service, Service names it, and Created is when it was.
+	UID     types.UID
+	Service types.NamespacedName
+	Created time.Time
+	// SharingKey is what Services have in common that may share addresses; empty shares with nobody.
+	SharingKey string
+	// Backend is where traffic to an address may be delivered: empty for every node, or else what selects the pods whose nodes
+	// may get it (externalTrafficPolicy Local). An address is announced by nodes as a whole, so that those who share it agree.
+	Backend string
+	// Ports are those on which the Service is reached.
+	Ports []Port
+}
+
+// compare orders Services by which one keeps an address that both claim: the older one.
+func (h *Holder) compare(other *Holder) int {
+	return cmp.Or(h.Created.Compare(other.Created), strings.Compare(string(h.UID), string(other.UID)))
+}
+
+// obstacle says why two Services cannot share an address, empty if they can.
+func (h *Holder) obstacle(other *Holder) string {
+	switch {
+	case h.SharingKey == "" || other.SharingKey == "":
+		return "it does not share"
+	case h.SharingKey != other.SharingKey:
+		return "its sharing key is another"
+	case h.Backend != other.Backend:
+		return "its external traffic policy is another, or Local with another selector"
+	}
+	for _, port := range h.Ports {
+		if slices.Contains(other.Ports, port) {
+			return "it has the port " + port.String() + " too"
+		}
+	}
+	return ""
+}
+
+// holding is what is known of one Service.
+type holding struct {
+	Holder
+	// claimed are the addresses that the Service has, and shown those that others may think it has.
+	claimed, shown []netip.Addr
+}
+
+// holds returns all addresses that the Service keeps others from.
+func (h *holding) holds() []netip.Addr {
+	all := slices.Concat(h.claimed, h.shown)
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}
+
+// State is which Services hold which addresses. It is not safe for concurrent use.
+type State struct {
+	pools *Pools
+	// services are by UID, and those of an address too.
+	services map[types.UID]*holding
+	byAddr   map[netip.Addr]map[types.UID]*holding
+	// byKey are the addresses held by Services with a sharing key, and by how many.
+	byKey map[string]map[netip.Addr]int
+	// free are the free addresses of each pool, by name and family.
+	free map[string]map[corev1.IPFamily]*free
+}
+
+// NewState returns the state in which nobody holds an address.
+func NewState(pools *Pools) *State {
+	s := &State{
+		pools: pools, services: map[types.UID]*holding{}, byAddr: map[netip.Addr]map[types.UID]*holding{},
+		byKey: map[string]map[netip.Addr]int{}, free: map[string]map[corev1.IPFamily]*free{},
+	}
+	for _, pool := range pools.ordered {
+		s.free[pool.Name] = map[corev1.IPFamily]*free{}
+		for family, ranges := range pool.ranges {
+			s.free[pool.Name][family] = newFree()
+			for _, r := range ranges {
+				s.free[pool.Name][family].add(r)
+			}
+		}
+	}
+	return s
+}
+
+// WithPools returns the same Services holding the same addresses, with other pools.
+func (s *State) WithPools(pools *Pools) *State {
+	next := NewState(pools)
+	for _, one := range s.services {
+		next.Set(one.Holder, one.claimed, one.shown)
+	}
+	return next
+}
+
+// Pools returns the pools of the state.
+func (s *State) Pools() *Pools { return s.pools }
+
+// Set replaces what is known of a Service. Claimed are the addresses that it has: those it was granted, or shows if nobody
+// knows better. Shown are further ones, which it may still be reached by and which are therefore nobody else's, such as one
+// that it has just given up. Without any the Service is forgotten.
+func (s *State) Set(holder Holder, claimed, shown []netip.Addr) {
+	s.Remove(holder.UID)
+	if len(claimed)+len(shown) == 0 {
+		return
+	}
+	one := &holding{holder, claimed, shown}
+	s.services[holder.UID] = one
+	for _, addr := range one.holds() {
+		if s.byAddr[addr] == nil {
+			s.byAddr[addr] = map[types.UID]*holding{}
+			s.freeOf(addr, (*free).take)
+		}
+		s.byAddr[addr][holder.UID] = one
+		if holder.SharingKey == "" {
+			continue
+		}
+		if s.byKey[holder.SharingKey] == nil {
+			s.byKey[holder.SharingKey] = map[netip.Addr]int{}
+		}
+		s.byKey[holder.SharingKey][addr]++
+	}
+}
+
+// Remove forgets a Service.
+func (s *State) Remove(uid types.UID) {
+	one, found := s.services[uid]
+	if !found {
+		return
+	}
+	delete(s.services, uid)
+	for _, addr := range one.holds() {
+		delete(s.byAddr[addr], uid)
+		if len(s.byAddr[addr]) == 0 {
+			delete(s.byAddr, addr)
+			s.freeOf(addr, (*free).give)
+		}
+		if keyed := s.byKey[one.SharingKey]; keyed != nil {
+			if keyed[addr]--; keyed[addr] == 0 {
+				delete(keyed, addr)
+			}
+			if len(keyed) == 0 {
+				delete(s.byKey, one.SharingKey)
+			}
+		}
+	}
+}
+
+// freeOf does something with an address to the pool that has it.
+func (s *State) freeOf(addr netip.Addr, do func(*free, netip.Addr)) {
+	if pool := s.pools.of(addr); pool != nil {
+		do(s.free[pool.Name][FamilyOf(addr)], addr)
+	}
+}
+
+// Usage is how many addresses of one family a pool has.
+type Usage struct {
+	Pool   string
+	Family corev1.IPFamily
+	// Size is how many there are, and Taken how many of them are held.
+	Size, Taken float64
+}
+
+// Usage returns how much of each pool is held, in the order of preference, IPv4 first.
+func (s *State) Usage() []Usage {
+	var usage []Usage
+	for _, pool := range s.pools.ordered {
+		for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
+			if f := s.free[pool.Name][family]; f != nil {
+				usage = append(usage, Usage{pool.Name, family, f.size, float64(f.taken)})
+			}
+		}
+	}
+	return usage
+}
+
+// Outside returns how many addresses are held that belong to no pool.
+func (s *State) Outside() int {
+	count := 0
+	for addr := range s.byAddr {
+		if s.pools.of(addr) == nil {
+			count++
+		}
+	}
+	return count
+}
