@@ -245,6 +245,27 @@ func TestClaimsAreUnique(t *testing.T) {
 	}
 }
 
+// A provider ID stays when the name, the addresses and what else is known of a machine change, but for one that has only a name.
+func TestProviderIDsSurviveRenames(t *testing.T) {
+	for identity, want := range map[string]string{
+		`id: one`: "metal://one",
+		`systemUUID: 00112233-4455-6677-8899-AABBCCDDEEFF`:                                          "metal://00112233-4455-6677-8899-aabbccddeeff",
+		`systemUUID: 00112233-4455-6677-8899-AABBCCDDEEFF, macAddresses: [ac-1f-6b-00-00-0A]`:       "metal://00112233-4455-6677-8899-aabbccddeeff",
+		`macAddresses: [ac-1f-6b-00-00-0A, "ac:1f:6b:00:00:01"]`:                                    "metal://ac-1f-6b-00-00-0a",
+		`id: one, systemUUID: 00112233-4455-6677-8899-AABBCCDDEEFF, macAddresses: [AC1F.6B00.000A]`: "metal://one",
+	} {
+		for _, name := range []string{"n1", "n2"} {
+			config, err := Read(strings.NewReader(fleet(name+" "+identity)), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := config.Inventory.Machines[0].ProviderID(); got != want {
+				t.Errorf("%s named %s has provider ID %s, want %s", identity, name, got, want)
+			}
+		}
+	}
+}
+
 func TestOpenNeedsAFile(t *testing.T) {
 	if _, err := Open(nil); err == nil || !strings.Contains(err.Error(), "--cloud-config") {
 		t.Errorf("error is %v, want one that names the flag", err)

@@ -1,0 +1,23 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+)
+
+const prefix = config.ProviderIDScheme + "://"
+
+// ParseProviderID returns the ID of the machine that a provider ID stands for. An error is a provider.TerminalError: a provider ID
+// that is not understood says nothing about whether a machine exists.
+func ParseProviderID(providerID string) (id string, err error) {
+	id, ok := strings.CutPrefix(providerID, prefix)
+	if !ok || id == "" || strings.ContainsAny(id, "/?# ") {
+		return "", &provider.TerminalError{
+			Err: fmt.Errorf("provider ID %q is none of a machine: it must look like %s4c4c4544-0051-3510-8052-b4c04f4e3532", providerID, prefix),
+		}
+	}
+	return id, nil
+}
