@@ -3,7 +3,7 @@
 GO      ?= go
 BIN     := $(CURDIR)/bin
 # Modules besides the root's own, each checked like it.
-MODULES := localcluster/binaries examples/provider examples/vendor test/bench tools
+MODULES := localcluster/binaries examples/provider examples/vendor test/bench test/chart tools
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -39,6 +39,7 @@ bench: preflight ## Measure Mooring beside the reference cloud controller manage
 .PHONY: generate
 generate: ## Write the generated files anew
 	$(GO) generate ./...
+	cd test/chart && $(GO) run ./cmd/render
 
 .PHONY: clean
 clean: ## Remove what was built in this checkout (the cached control plane stays)

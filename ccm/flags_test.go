@@ -122,9 +122,14 @@ func countFlags(flags *pflag.FlagSet) (count int) {
 	return count
 }
 
-func TestFlagReferenceIsUpToDate(t *testing.T) {
-	command := exec.CommandContext(t.Context(), "go", "run", "./internal/flagdoc/generate", "--check", "--file", "../docs/reference/flags.md")
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, output)
+func TestReferencesAreUpToDate(t *testing.T) {
+	for _, args := range [][]string{
+		{"./internal/flagdoc/generate", "--check", "--file", "../docs/reference/flags.md"},
+		{"./internal/metricdoc", "--check", "--root", "..", "--file", "../docs/reference/metrics.md"},
+	} {
+		command := exec.CommandContext(t.Context(), "go", append([]string{"run"}, args...)...)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, output)
+		}
 	}
 }

@@ -1,0 +1,48 @@
+// Command metricdoc writes docs/reference/metrics.md from the source that declares the metrics, or with --check says whether
+// it is up to date. It fails on a metric whose name is not written out where it is declared: nobody could search for it.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+)
+
+func main() {
+	check := flag.Bool("check", false, "write nothing, and fail if the file is not what would be written")
+	root := flag.String("root", ".", "the project's folder")
+	file := flag.String("file", "docs/reference/metrics.md", "the file to write")
+	flag.Parse()
+	if err := generate(*root, *file, *check); err != nil {
+		fmt.Fprintf(os.Stderr, "error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func generate(root, file string, check bool) error {
+	var groups []group
+	for _, room := range rooms {
+		found, err := declaredIn(root, room.folder)
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			return fmt.Errorf("%s declares no metric: its name in this command is out of date", room.folder)
+		}
+		groups = append(groups, group{room, found})
+	}
+	text := render(groups)
+	if !check {
+		return os.WriteFile(file, text, 0o644)
+	}
+	written, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if !bytes.Equal(written, text) {
+		return fmt.Errorf("%s is not what the source says: run go generate ./ccm", file)
+	}
+	return nil
+}

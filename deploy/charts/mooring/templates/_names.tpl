@@ -1,0 +1,33 @@
+{{- define "mooring.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 63 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "mooring.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "mooring.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{ include "mooring.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: cloud-controller-manager
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "mooring.image" -}}
+{{- if .Values.image.digest }}{{ printf "%s@%s" .Values.image.repository .Values.image.digest }}{{ else }}{{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}{{ end }}
+{{- end }}
+
+{{- define "mooring.hasConfig" -}}
+{{- with .Values.provider.config }}{{ if or .inline .existingSecret .existingConfigMap }}yes{{ end }}{{ end }}
+{{- end }}
+
+{{- define "mooring.checks" -}}
+{{- $sources := 0 }}
+{{- range list .Values.provider.config.inline .Values.provider.config.existingSecret .Values.provider.config.existingConfigMap }}{{ if . }}{{ $sources = add1 $sources }}{{ end }}{{ end }}
+{{- if gt (int $sources) 1 }}{{ fail "provider.config: give one of inline, existingSecret and existingConfigMap, not several" }}{{ end }}
+{{- if and .Values.configureCloudRoutes (not .Values.clusterCIDR) }}{{ fail "clusterCIDR: required with configureCloudRoutes: only routes within it are removed" }}{{ end }}
+{{- if and .Values.configureCloudRoutes (not .Values.allocateNodeCIDRs) }}{{ fail "allocateNodeCIDRs: the route controller runs only with it; set it, or configureCloudRoutes to false" }}{{ end }}
+{{- if ne (empty .Values.apiServer.host) (empty .Values.apiServer.port) }}{{ fail "apiServer: host and port go together" }}{{ end }}
+{{- end }}

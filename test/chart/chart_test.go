@@ -1,0 +1,247 @@
+package chart_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/lint"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-ccm/mooring/test/chart/render"
+)
+
+const (
+	root   = "../.."
+	folder = root + "/deploy/charts/mooring"
+)
+
+// load reads the chart.
+func load(t *testing.T) *chart.Chart {
+	t.Helper()
+	loaded, err := render.Load(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded
+}
+
+// parse reads values as they stand in a file.
+func parse(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// everything turns on all that is off by default.
+const everything = `
+provider:
+  name: metal
+  config: {inline: "a: b\nc: d\n", kind: ConfigMap, restartOnChange: false}
+  secrets: [bgp, bmc]
+controllers: ["*", "-service"]
+clusterCIDR: 10.0.0.0/8
+allocateNodeCIDRs: true
+configureCloudRoutes: true
+extraArgs: ["--v=2"]
+extraEnv: [{name: A, value: b}]
+extraVolumes: [{name: extra, emptyDir: {}}]
+extraVolumeMounts: [{name: extra, mountPath: /extra}]
+apiServer: {host: 192.0.2.1, port: 6443}
+image: {digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000", pullSecrets: [pull]}
+rbac: {separateIdentities: true, extraRules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]}
+podLabels: {team: infra}
+podAnnotations: {note: x}
+serviceAccount: {annotations: {role: x}}
+serviceMonitor: {enabled: true, labels: {release: prometheus}}
+prometheusRule: {enabled: true}
+dashboard: {enabled: true}
+`
+
+func TestLint(t *testing.T) {
+	for name, values := range map[string]string{
+		"deployment":      "provider: {name: sim}",
+		"daemonset":       "kind: DaemonSet\nprovider: {name: sim}",
+		"with everything": everything,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, message := range lint.All(folder, parse(t, values), render.Namespace, true).Messages {
+				if !strings.Contains(message.Error(), "icon is recommended") {
+					t.Error(message)
+				}
+			}
+		})
+	}
+}
+
+func TestBadValuesAreNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		values string
+		wants  []string
+	}{
+		"no provider":              {"replicas: 3", []string{"/provider/name"}},
+		"all at once":              {"kind: StatefulSet\nreplicas: 0\nprovider: {name: sim}\nsecurePort: 70000", []string{"/kind", "/replicas", "/securePort"}},
+		"a name that is not known": {"provider: {name: sim}\nreplica: 3", []string{"replica"}},
+		"an argument that is none": {"provider: {name: sim}\nextraArgs: [v=2]", []string{"/extraArgs/0"}},
+		"two sources of config": {
+			"provider: {name: sim, config: {inline: a, existingSecret: b}}", []string{"give one of inline, existingSecret and existingConfigMap"},
+		},
+		"routes of no range":      {"provider: {name: sim}\nconfigureCloudRoutes: true", []string{"clusterCIDR: required with configureCloudRoutes"}},
+		"half of an address":      {"provider: {name: sim}\napiServer: {host: 192.0.2.1}", []string{"apiServer: host and port go together"}},
+		"routes nobody allocates": {"provider: {name: sim}\nconfigureCloudRoutes: true\nclusterCIDR: 10.0.0.0/8", []string{"allocateNodeCIDRs"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := render.Objects(load(t), parse(t, test.values))
+			if err == nil {
+				t.Fatal("it renders")
+			}
+			for _, want := range test.wants {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not name %s: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestManifestsAreCurrent(t *testing.T) {
+	loaded := load(t)
+	for _, manifest := range render.Manifests {
+		want, err := manifest.Text(loaded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := os.ReadFile(filepath.Join(root, "deploy", manifest.File))
+		if err != nil {
+			t.Error(err)
+		}
+		if string(have) != want {
+			t.Errorf("deploy/%s is not what the chart renders: run make generate", manifest.File)
+		}
+	}
+}
+
+// expressions returns every PromQL expression that ships, by where it stands.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, alert := range alerts(t) {
+		found["alert "+alert.Alert] = alert.Expr
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "files", "dashboard.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatalf("dashboard: %v", err)
+	}
+	for _, panel := range dashboard.Panels {
+		for i, target := range panel.Targets {
+			found[fmt.Sprintf("panel %q, %d", panel.Title, i)] = target.Expr
+		}
+	}
+	return found
+}
+
+// alert is one of the shipped rules.
+type alert struct {
+	Alert, Expr string
+	Annotations map[string]string
+	Labels      map[string]string
+}
+
+func alerts(t *testing.T) []alert {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "files", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules struct {
+		Groups []struct{ Rules []alert }
+	}
+	if err := yaml.Unmarshal(text, &rules); err != nil {
+		t.Fatalf("alerts: %v", err)
+	}
+	var all []alert
+	for _, group := range rules.Groups {
+		all = append(all, group.Rules...)
+	}
+	return all
+}
+
+// TestMetricsThatAreAskedForExist holds alerts and dashboard against the page of all metrics, which is itself checked against the
+// program.
+func TestMetricsThatAreAskedForExist(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "reference", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for _, name := range regexp.MustCompile("`([a-z][a-z0-9_]+)`").FindAllStringSubmatch(string(page), -1) {
+		documented[name[1]] = true
+	}
+	shipped := expressions(t)
+	if len(shipped) < 20 {
+		t.Fatalf("found %d expressions: this test looks in the wrong place", len(shipped))
+	}
+	promQL := parser.NewParser(parser.Options{})
+	for _, where := range slices.Sorted(maps.Keys(shipped)) {
+		expression, err := promQL.ParseExpr(shipped[where])
+		if err != nil {
+			t.Errorf("%s: %v", where, err)
+			continue
+		}
+		parser.Inspect(expression, func(node parser.Node, _ []parser.Node) error {
+			if selector, ok := node.(*parser.VectorSelector); ok {
+				name := strings.TrimSuffix(selector.Name, "_bucket")
+				if !documented[name] {
+					t.Errorf("%s asks for %s, which docs/reference/metrics.md does not know", where, selector.Name)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func TestEveryAlertHasARunbook(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "runbooks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	headings := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(string(text), -1) {
+		headings[heading[1]] = true
+	}
+	for _, alert := range alerts(t) {
+		if !headings[alert.Alert] {
+			t.Errorf("docs/how-to/runbooks.md has no section %s", alert.Alert)
+		}
+		if want := "RUNBOOKS#" + strings.ToLower(alert.Alert); alert.Annotations["runbook_url"] != want {
+			t.Errorf("%s: runbook_url is %q, want %q", alert.Alert, alert.Annotations["runbook_url"], want)
+		}
+		if alert.Annotations["summary"] == "" || alert.Annotations["description"] == "" || alert.Labels["severity"] == "" {
+			t.Errorf("%s lacks a summary, a description or a severity", alert.Alert)
+		}
+		delete(headings, alert.Alert)
+	}
+	for left := range headings {
+		t.Errorf("docs/how-to/runbooks.md has a section %s, for which there is no alert", left)
+	}
+}

@@ -1,0 +1,230 @@
+package chart_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/chart/render"
+)
+
+// deadline bounds every wait.
+const deadline = 30 * time.Second
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startCluster starts a control plane that ends with the test.
+func startCluster(t *testing.T) *localcluster.Cluster {
+	t.Helper()
+	binaries, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
+	must(t, err)
+	cluster, err := localcluster.Start(t.Context(), localcluster.Options{Binaries: binaries})
+	must(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), deadline)
+		defer cancel()
+		if err := cluster.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster
+}
+
+// build builds the shipped daemon.
+func build(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "cloud-controller-manager")
+	command := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/cloud-controller-manager")
+	command.Dir = root
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("building the daemon: %v\n%s", err, output)
+	}
+	return program
+}
+
+// withoutOperator leaves out what needs the custom resources of the Prometheus operator.
+func withoutOperator(objects map[string]string) []byte {
+	var all []string
+	for _, text := range objects {
+		for document := range strings.SplitSeq(text, "\n---\n") {
+			if !strings.Contains(document, "monitoring.coreos.com/") {
+				all = append(all, document)
+			}
+		}
+	}
+	return []byte(strings.Join(all, "\n---\n"))
+}
+
+// TestRenderedObjectsRun applies what the chart renders to a real API server, and runs the daemon as a kubelet would: with the
+// arguments, the files and the rights that the Deployment says, and nothing else.
+func TestRenderedObjectsRun(t *testing.T) {
+	cluster := startCluster(t)
+	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
+	must(t, err)
+	cloud := simtest.Start(t, service.Options{})
+	config, err := os.ReadFile(cloud.ConfigFile)
+	must(t, err)
+	_, err = cloud.Client.CreateInstance(t.Context(), api.InstanceSpec{
+		Name: "rendered", Zone: service.DefaultZones()[0], MachineType: service.TypeSmall,
+		Addresses: []api.Address{{Type: api.AddressInternalIP, Address: "10.0.0.1"}},
+	})
+	must(t, err)
+
+	values := parse(t, everything)
+	values["provider"] = map[string]any{"name": "sim", "config": map[string]any{"inline": string(config)}}
+	values["controllers"], values["rbac"] = nil, nil
+	delete(values, "controllers")
+	delete(values, "rbac")
+	objects, err := render.Objects(load(t), values)
+	must(t, err)
+	must(t, cluster.Apply(t.Context(), withoutOperator(objects)))
+
+	run(t, cluster, client)
+	_, err = client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "rendered"},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	eventually(t, "the node is initialised", func(ctx context.Context) error {
+		node, err := client.CoreV1().Nodes().Get(ctx, "rendered", metav1.GetOptions{})
+		switch {
+		case err != nil:
+			return err
+		case node.Spec.ProviderID == "" || len(node.Spec.Taints) > 0 && node.Spec.Taints[0].Key == cloudproviderapi.TaintExternalCloudProvider:
+			return fmt.Errorf("provider ID %q, taints %v", node.Spec.ProviderID, node.Spec.Taints)
+		}
+		return nil
+	})
+}
+
+// run starts the container of the Deployment as a process. What differs from a kubelet's start is where the files are, the
+// port, and that the ServiceAccount's token comes by a kubeconfig.
+func run(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interface) {
+	t.Helper()
+	deployment, err := client.AppsV1().Deployments(render.Namespace).Get(t.Context(), render.Release, metav1.GetOptions{})
+	must(t, err)
+	mounts := mount(t, client, deployment)
+	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), render.Namespace, deployment.Spec.Template.Spec.ServiceAccountName)
+	must(t, err)
+	args := []string{"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig}
+	for _, arg := range deployment.Spec.Template.Spec.Containers[0].Args {
+		for path, folder := range mounts {
+			arg = strings.ReplaceAll(arg, path, folder)
+		}
+		if strings.HasPrefix(arg, "--secure-port=") {
+			arg = "--secure-port=" + freePort(t)
+		}
+		args = append(args, arg)
+	}
+	// The node of the test is no control-plane node, whose API server address the chart may put into the environment.
+	command := exec.CommandContext(t.Context(), build(t), args...)
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = deadline
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	must(t, command.Start())
+	t.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGTERM)
+		if err := command.Wait(); err != nil || t.Failed() {
+			t.Errorf("the daemon ended with %v:\n%s", err, output.String())
+		}
+	})
+}
+
+// mount writes what the volumes of the Deployment hold into folders, and returns them by the path of their mount.
+func mount(t *testing.T, client kubernetes.Interface, deployment *appsv1.Deployment) map[string]string {
+	t.Helper()
+	mounts := map[string]string{}
+	for _, volume := range deployment.Spec.Template.Spec.Volumes {
+		if volume.Secret == nil {
+			continue
+		}
+		secret, err := client.CoreV1().Secrets(render.Namespace).Get(t.Context(), volume.Secret.SecretName, metav1.GetOptions{})
+		must(t, err)
+		folder := t.TempDir()
+		for name, content := range secret.Data {
+			must(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
+		}
+		for _, mounted := range deployment.Spec.Template.Spec.Containers[0].VolumeMounts {
+			if mounted.Name == volume.Name {
+				mounts[mounted.MountPath] = folder
+			}
+		}
+	}
+	return mounts
+}
+
+// TestShippedManifestsApply puts the plain manifests on a real API server, as kubectl apply does.
+func TestShippedManifestsApply(t *testing.T) {
+	cluster := startCluster(t)
+	for _, manifest := range render.Manifests {
+		text, err := os.ReadFile(filepath.Join(root, "deploy", manifest.File))
+		must(t, err)
+		if err := cluster.Apply(t.Context(), text); err != nil {
+			t.Errorf("deploy/%s: %v", manifest.File, err)
+		}
+	}
+	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), render.Namespace, "cloud-controller-manager")
+	must(t, err)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	must(t, err)
+	shipped, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	if _, err := shipped.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("the shipped ServiceAccount may not list nodes: %v", err)
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	must(t, err)
+	return port
+}
+
+// eventually polls until check returns nil.
+func eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("it is not so that %s: %v", what, err)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,136 @@
+// Package render renders the chart as Helm does, and the plain manifests from it.
+package render
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"sigs.k8s.io/yaml"
+)
+
+// Release is the name and namespace under which the plain manifests are rendered.
+const (
+	Release   = "mooring"
+	Namespace = "kube-system"
+)
+
+// Load reads the chart in a folder.
+func Load(folder string) (*chart.Chart, error) {
+	loaded, err := loader.LoadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("chart %s: %w", folder, err)
+	}
+	return loaded, nil
+}
+
+// Objects renders the chart with values on top of its own, checked against its schema, and returns the YAML documents by
+// template, in the order of their names. Notes are left out.
+func Objects(loaded *chart.Chart, values map[string]any) (map[string]string, error) {
+	options := chartutil.ReleaseOptions{Name: Release, Namespace: Namespace, IsInstall: true, Revision: 1}
+	full, err := chartutil.ToRenderValues(loaded, values, options, chartutil.DefaultCapabilities.Copy())
+	if err != nil {
+		return nil, fmt.Errorf("values: %w", err)
+	}
+	files, err := engine.Render(loaded, full)
+	if err != nil {
+		return nil, err
+	}
+	objects := map[string]string{}
+	for name, text := range files {
+		if base := path.Base(name); strings.HasSuffix(base, ".yaml") && strings.TrimSpace(text) != "" {
+			objects[base] = text
+		}
+	}
+	return objects, nil
+}
+
+// Manifest is a file of plain manifests that is made from the chart.
+type Manifest struct {
+	// File is its path below deploy.
+	File string
+	// Head is a comment at its beginning.
+	Head string
+	// Values are those of the chart, as YAML.
+	Values string
+	// Templates are those that go into it; none means all.
+	Templates []string
+}
+
+// Manifests are all that ship.
+var Manifests = []Manifest{
+	{
+		File: "rbac.yaml",
+		Head: "What the cloud-controller-manager may do. With --use-service-account-credentials each controller acts as a ServiceAccount of\n" +
+			"its own, which Kubernetes binds to roles at start-up; the rules for serviceaccounts below are what that option needs.",
+		Values:    "provider: {name: sim}",
+		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
+	},
+	{
+		File:   "manifests/deployment.yaml",
+		Head:   "Two replicas on control-plane nodes. Put the name of your provider and the Secret of its configuration in place of those here.",
+		Values: "provider: {name: sim, config: {existingSecret: cloud-config}}",
+	},
+	{
+		File:   "manifests/daemonset.yaml",
+		Head:   "One replica on each control-plane node. Put the name of your provider and the Secret of its configuration in place of those here.",
+		Values: "kind: DaemonSet\nprovider: {name: sim, config: {existingSecret: cloud-config}}",
+	},
+}
+
+// Text renders a manifest. What only Helm has a use for is left out.
+func (m Manifest) Text(loaded *chart.Chart) (string, error) {
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(m.Values), &values); err != nil {
+		return "", fmt.Errorf("values of %s: %w", m.File, err)
+	}
+	objects, err := Objects(loaded, values)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", m.File, err)
+	}
+	templates := m.Templates
+	if templates == nil {
+		for name := range objects {
+			templates = append(templates, name)
+		}
+		slices.SortFunc(templates, func(a, b string) int { return rank(a) - rank(b) })
+	}
+	var text strings.Builder
+	for line := range strings.SplitSeq("Rendered from deploy/charts/mooring by `make generate`.\n"+m.Head, "\n") {
+		text.WriteString("# " + line + "\n")
+	}
+	for i, name := range templates {
+		if i > 0 {
+			text.WriteString("---\n")
+		}
+		text.WriteString(withoutHelm(objects[name]))
+	}
+	return text.String(), nil
+}
+
+// rank orders templates as they are to be applied: identities and rights before what uses them.
+func rank(template string) int {
+	order := []string{"serviceaccount.yaml", "rbac.yaml", "config.yaml", "workload.yaml", "poddisruptionbudget.yaml", "monitoring.yaml"}
+	if at := slices.Index(order, template); at >= 0 {
+		return at
+	}
+	return len(order)
+}
+
+// withoutHelm drops the labels by which Helm knows its own, and blank lines that templates leave behind.
+func withoutHelm(text string) string {
+	var kept []string
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		trimmed := strings.TrimSpace(line)
+		if trimmed == "" || strings.HasPrefix(trimmed, "helm.sh/chart:") || strings.HasPrefix(trimmed, "app.kubernetes.io/managed-by:") {
+			continue
+		}
+		kept = append(kept, strings.TrimRight(line, " "))
+	}
+	return strings.Join(kept, "\n") + "\n"
+}
