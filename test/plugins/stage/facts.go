@@ -11,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// changesOfCloud is the fact that says what changed in the cloud in a step, a line for each change.
+const changesOfCloud = "changes of the cloud"
+
 // objects are what Kubernetes has.
 type objects struct {
 	nodes    []corev1.Node
@@ -38,7 +41,7 @@ func factsOf(kubernetes objects, cloud Observation, calls []Call) facts {
 		}
 	}
 	if len(changes) > 0 {
-		all["changes of the cloud"] = strings.Join(changes, "\n")
+		all[changesOfCloud] = strings.Join(changes, "\n")
 	}
 	return all
 }
@@ -119,6 +122,14 @@ func (f facts) normalised(replace func(string) string) facts {
 		clean[replace(key)] = replace(value)
 	}
 	return clean
+}
+
+// ordered returns the facts with the changes of the cloud in their order, or sorted if that order says nothing.
+func (f facts) ordered(matters bool) facts {
+	if changes, found := f[changesOfCloud]; found && !matters {
+		f[changesOfCloud] = strings.Join(slices.Sorted(strings.SplitSeq(changes, "\n")), "\n")
+	}
+	return f
 }
 
 // asJSON writes a value of the Kubernetes API, which always can be written.

@@ -38,6 +38,9 @@ type Story[C Cloud] struct {
 	Rights []byte
 	// Normalise replaces what is random in a text, besides UIDs of Nodes and Services. Nil replaces nothing.
 	Normalise func(string) string
+	// Parallel says that the plugin changes the cloud from several goroutines, so that the order of the changes within a step
+	// says nothing.
+	Parallel bool
 	// Steps are played in their order, each in both worlds at once. The first one that fails ends the story.
 	Steps []Step[C]
 	// Intended are the differences that there shall be. One that does not show is an error.
@@ -129,13 +132,14 @@ func (p *performance[C]) agree(t *testing.T, step string) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	var before pair
+	var differences []difference
 	since := time.Now()
 	for {
 		now, err := p.observe(ctx)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%v; reference (-) and Mooring (+) differed before:\n%s", err, show(differences))
 		}
-		differences := p.judge.compare(step, now)
+		differences = p.judge.compare(step, now)
 		if len(differences) > 0 || !now.equal(before) {
 			since = time.Now()
 		}

@@ -148,7 +148,7 @@ func (w *World[C]) observe(ctx context.Context) (snapshot, error) {
 			text = w.story.Normalise(text)
 		}
 		return text
-	})}, nil
+	}).ordered(!w.story.Parallel)}, nil
 }
 
 // objects lists what Kubernetes has.
