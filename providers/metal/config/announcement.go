@@ -39,7 +39,8 @@ type Health struct {
 	Interval metav1.Duration `json:"interval,omitzero"`
 	// Timeout is how long an answer is waited for, 50ms to 1m. Default: 500ms.
 	Timeout metav1.Duration `json:"timeout,omitzero"`
-	// Failures is how many probes in a row have to fail before a next hop is taken out, 1 to 100. Default: 2.
+	// Failures is how many probes in a row have to fail before a next hop is taken out, 1 to 100. One that is simply silent is
+	// believed from the second on, and once a probe of another node has been answered meanwhile. Default: 2.
 	Failures int `json:"failures,omitempty"`
 	// Successes is how many probes in a row have to succeed before a next hop is taken in, 1 to 100. More than one, because
 	// kube-proxy says that it is well a little before it has written its first rules. Default: 3.

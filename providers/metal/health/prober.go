@@ -1,0 +1,280 @@
+// Package health probes the nodes that may be next hops: kube-proxy's own health, and the health-check node ports of Services
+// with externalTrafficPolicy Local. One probe serves all Services: what is probed grows with nodes and ports.
+//
+// state.go makes verdicts of the outcomes for one port, and board.go those that need a look at all ports; both are functions of
+// what was seen. prober.go asks at the right times, and http.go is how.
+package health
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+)
+
+// locality tells whether an address is one of this machine.
+type locality func(netip.Addr) bool
+
+// asker asks a port once. It returns within the timeout.
+type asker interface {
+	ask(ctx context.Context, at netip.AddrPort, kubeProxy bool, timeout time.Duration) answer
+	close()
+}
+
+// Snapshot is what is known at a moment.
+type Snapshot struct {
+	// Health are the verdicts.
+	Health map[model.Probe]model.Health
+	// Blind says that no port elsewhere is answering: the verdicts are those from before.
+	Blind bool
+	// Ready says that the first round over the first targets is over, or has taken as long as it may.
+	Ready bool
+}
+
+// Prober probes what it is told to. It is safe for concurrent use.
+type Prober struct {
+	asker   asker
+	local   func() (locality, error)
+	metrics *metrics
+	changed chan struct{}
+
+	mu       sync.Mutex
+	settings config.Health
+	board    *board
+	targets  map[model.Probe]*target
+	// assigned is when targets were first given; zero before.
+	assigned time.Time
+	ready    bool
+	blind    bool
+	running  context.Context // nil while Run does not
+	loops    sync.WaitGroup
+}
+
+// target is one port that is probed.
+type target struct {
+	addr netip.Addr
+	stop context.CancelFunc // nil while nothing runs
+}
+
+// New returns a prober that probes nothing yet. The settings have their defaults.
+func New(settings config.Health, registerer prometheus.Registerer) *Prober {
+	return newProber(settings, registerer, newHTTPAsker(), ownAddresses)
+}
+
+func newProber(settings config.Health, registerer prometheus.Registerer, asker asker, local func() (locality, error)) *Prober {
+	p := &Prober{
+		asker: asker, local: local, changed: make(chan struct{}, 1),
+		settings: settings, board: newBoard(limitsOf(settings)), targets: map[model.Probe]*target{},
+	}
+	p.metrics = newMetrics(registerer, p)
+	return p
+}
+
+func limitsOf(settings config.Health) limits {
+	return limits{settings.Failures, settings.Successes, settings.Interval.Duration / 5}
+}
+
+// Run probes until ctx ends, and returns when nothing runs any more. It is called once.
+func (p *Prober) Run(ctx context.Context) {
+	p.mu.Lock()
+	p.running = ctx
+	for probe, target := range p.targets {
+		p.start(probe, target)
+	}
+	p.mu.Unlock()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(p.Settings().Interval.Duration / 5):
+			p.look()
+		}
+	}
+	p.mu.Lock()
+	p.running = nil
+	for _, target := range p.targets {
+		target.stop()
+	}
+	p.mu.Unlock()
+	p.loops.Wait()
+	p.asker.close()
+}
+
+// Settings returns the settings in force.
+func (p *Prober) Settings() config.Health {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settings
+}
+
+// Configure puts other settings in force, from each port's next probe on. Verdicts stay.
+func (p *Prober) Configure(settings config.Health) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settings, p.board.limits = settings, limitsOf(settings)
+}
+
+// SetTargets says what is to be probed, and at which addresses. What stays keeps its verdict; one with another address begins anew.
+func (p *Prober) SetTargets(targets map[model.Probe]netip.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.assigned.IsZero() {
+		p.assigned = time.Now()
+	}
+	for probe, known := range p.targets {
+		if addr, wanted := targets[probe]; wanted && addr == known.addr {
+			continue
+		}
+		if known.stop != nil {
+			known.stop()
+		}
+		delete(p.targets, probe)
+		p.board.remove(probe)
+	}
+	var isLocal locality
+	for probe, addr := range targets {
+		if _, known := p.targets[probe]; known {
+			continue
+		}
+		if isLocal == nil {
+			isLocal = p.locality()
+		}
+		added := &target{addr: addr}
+		p.targets[probe] = added
+		p.board.add(probe, isLocal(addr))
+		if p.running != nil {
+			p.start(probe, added)
+		}
+	}
+}
+
+// locality returns what tells the machine's own addresses. If that cannot be found out, none is taken for its own.
+func (p *Prober) locality() locality {
+	isLocal, err := p.local()
+	if err != nil {
+		return func(netip.Addr) bool { return false }
+	}
+	return isLocal
+}
+
+// Snapshot returns what is known now.
+func (p *Prober) Snapshot() Snapshot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	result := Snapshot{Health: make(map[model.Probe]model.Health, len(p.board.ports)), Blind: p.blind, Ready: p.ready}
+	for probe, port := range p.board.ports {
+		result.Health[probe] = port.verdict
+	}
+	return result
+}
+
+// Changed returns a channel that says that the next Snapshot differs. It has room for one.
+func (p *Prober) Changed() <-chan struct{} { return p.changed }
+
+// start begins to probe a target. The lock is held.
+func (p *Prober) start(probe model.Probe, target *target) {
+	ctx, stop := context.WithCancel(p.running)
+	target.stop = stop
+	p.loops.Go(func() { p.follow(ctx, probe, target) })
+}
+
+// follow probes one target until ctx ends. It begins within an interval at random, so that probes are spread in time.
+func (p *Prober) follow(ctx context.Context, probe model.Probe, target *target) {
+	timer := time.NewTimer(rand.N(p.Settings().Interval.Duration))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		settings, witness := p.begin(probe)
+		began := time.Now()
+		at := netip.AddrPortFrom(target.addr, uint16(probe.Port))
+		if probe.Port == 0 {
+			at = netip.AddrPortFrom(target.addr, uint16(settings.KubeProxyPort))
+		}
+		said := p.asker.ask(ctx, at, probe.Port == 0, settings.Timeout.Duration)
+		if ctx.Err() != nil {
+			return
+		}
+		p.metrics.asked(said)
+		p.note(probe, target, outcome{said, began, witness})
+		timer.Reset(max(0, settings.Interval.Duration-time.Since(began)))
+	}
+}
+
+// begin returns with what a probe begins: the settings, and what witness there is that the prober works.
+func (p *Prober) begin(probe model.Probe) (config.Health, time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settings, p.board.witness(probe)
+}
+
+// note takes an outcome to the board, unless the target has been replaced meanwhile.
+func (p *Prober) note(probe model.Probe, target *target, seen outcome) {
+	p.mu.Lock()
+	changed := p.targets[probe] == target && p.board.observe(probe, seen)
+	p.mu.Unlock()
+	if changed {
+		p.signal()
+	}
+}
+
+// look sees to what follows from the passing of time.
+func (p *Prober) look() {
+	p.mu.Lock()
+	now, patience := time.Now(), patienceOf(p.settings)
+	ready := p.ready || !p.assigned.IsZero() && (len(p.targets) == 0 || p.board.judged() || now.Sub(p.assigned) >= patience)
+	blind := ready && p.board.blind(now.Add(-patience))
+	changed := ready != p.ready || blind != p.blind
+	p.ready, p.blind = ready, blind
+	p.mu.Unlock()
+	if changed {
+		p.signal()
+	}
+}
+
+// patienceOf is the time in which any port's verdict is reached that is ever reached.
+func patienceOf(settings config.Health) time.Duration {
+	step := max(settings.Interval.Duration, settings.Timeout.Duration)
+	return time.Duration(max(settings.Failures, settings.Successes)+1) * step
+}
+
+func (p *Prober) signal() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// ownAddresses returns what tells the addresses of this machine, or of the network namespace that it is.
+func ownAddresses() (locality, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	own := map[netip.Addr]bool{}
+	for _, addr := range addrs {
+		if prefix, err := netip.ParsePrefix(addr.String()); err == nil {
+			own[prefix.Addr().Unmap()] = true
+		}
+	}
+	return func(addr netip.Addr) bool { return own[addr] }, nil
+}
+
+// counts returns how many ports there are by verdict.
+func (p *Prober) counts() map[model.Health]int {
+	counts := map[model.Health]int{}
+	for health := range maps.Values(p.Snapshot().Health) {
+		counts[health]++
+	}
+	return counts
+}
