@@ -44,9 +44,19 @@ type Capabilities struct {
 	// Zero means one: some clouds lose a change when two reach them together.
 	LoadBalancerWrites int
 
+	// ChangeTargets changes the targets of a Service's load balancer by a difference. With it, a node that comes or goes is
+	// told to each load balancer by itself, instead of with all the others.
+	ChangeTargets ChangeTargetsFunc
+
 	// ReplaceRoute changes the target of a route in place, without a moment in which the destination has no route. Both
 	// routes have the same DestinationCIDR; old is as ListRoutes returned it.
 	ReplaceRoute func(ctx context.Context, clusterName string, old, replacement *cloudprovider.Route) error
+
+	// ChangeRoutes makes many changes of routes by one call. With it, CreateRoute, DeleteRoute and ReplaceRoute are not called.
+	ChangeRoutes ChangeRoutesFunc
+
+	// RouteBatch is how many changes one call of ChangeRoutes takes at the most. Zero means one.
+	RouteBatch int
 
 	// RouteWrites is how many calls that change routes the provider bears at once. Zero means that it does not say, and
 	// the manager's own bound holds, as in the reference.
@@ -54,6 +64,9 @@ type Capabilities struct {
 
 	// MaxRoutes is how many routes the cloud's route table takes for this cluster. Zero means unknown.
 	MaxRoutes int
+
+	// Limits are what the account bears of calls, if the provider knows. They hold where the operator says nothing.
+	Limits Limits
 
 	// RunOnEveryReplica is the part of the provider that runs on standbys as on the leader. Nil: there is none.
 	RunOnEveryReplica RunOnEveryReplicaFunc

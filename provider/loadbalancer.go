@@ -1,6 +1,8 @@
 package provider
 
 import (
+	"context"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -24,3 +26,12 @@ type LoadBalancer struct {
 	// Targets are the nodes that traffic goes to. Nil means that the list does not say; empty means none.
 	Targets []types.NodeName
 }
+
+// ChangeTargetsFunc adds nodes to the targets of a Service's load balancer, and takes others out; all other targets stay. Neither
+// order nor repetition matters: what is there already is not added again, what is not there is not missed, and no node, provider ID
+// or address is in both lists. Of nodes that do not exist any more, remove has the last that was known.
+//
+// A load balancer that does not exist is an error, as is one whose targets cannot be changed now; after an error the load
+// balancer is ensured with all its nodes, as after one of UpdateLoadBalancer. And as with UpdateLoadBalancer, nothing else of it
+// changes.
+type ChangeTargetsFunc func(ctx context.Context, clusterName string, service *v1.Service, add, remove []*v1.Node) error

@@ -39,10 +39,11 @@ type Options struct {
 	CallTimeout time.Duration
 	// WriteTimeout is the deadline of each call that changes something in the cloud.
 	WriteTimeout time.Duration
-	// MaxInFlight is how many calls may be under way at once, over all controllers.
+	// MaxInFlight is how many calls may be under way at once, over all controllers. Zero: what the provider declares, or else
+	// DefaultMaxInFlight.
 	MaxInFlight int
 	// QPS is how many calls a second are made at the most, over all controllers, and Burst how many of them at once after a
-	// pause. Zero: no limit but the cloud's own, and a burst of one second's calls.
+	// pause. Zero: what the provider declares, or else no limit but the cloud's own, and a burst of one second's calls.
 	QPS   float64
 	Burst int
 	// TracerProvider records a span for each call. Nil: none are.
@@ -55,6 +56,7 @@ type Options struct {
 // does not offer is not offered, and provider.CapabilitiesOf the result is that of the plugin, with the same bounds.
 func Decorate(plugin cloudprovider.Interface, options Options) cloudprovider.Interface {
 	metrics := newMetrics(options.Registerer)
+	options = options.within(provider.CapabilitiesOf(plugin).Limits)
 	burst := cmp.Or(options.Burst, max(1, int(options.QPS)))
 	calls := &caller{
 		readTimeout:  cmp.Or(options.CallTimeout, DefaultCallTimeout),
@@ -65,6 +67,17 @@ func Decorate(plugin cloudprovider.Interface, options Options) cloudprovider.Int
 		metrics:      metrics,
 	}
 	return &decorated{Interface: plugin, calls: calls}
+}
+
+// within fills in what the provider declares where the operator has said nothing.
+func (o Options) within(limits provider.Limits) Options {
+	if o.QPS == 0 && limits.CallsPerSecond > 0 {
+		o.QPS, o.Burst = limits.CallsPerSecond, max(limits.Burst, 0)
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = max(limits.InFlight, 0)
+	}
+	return o
 }
 
 // decorated replaces what leaves the process; the rest is the plugin's own.
@@ -142,6 +155,12 @@ func (d *decorated) Capabilities() provider.Capabilities {
 				return replace(ctx, clusterName, old, replacement)
 			})
 		}
+	}
+	if change := capabilities.ChangeRoutes; change != nil {
+		capabilities.ChangeRoutes = d.calls.changeRoutes(change)
+	}
+	if change := capabilities.ChangeTargets; change != nil {
+		capabilities.ChangeTargets = d.calls.changeTargets(change)
 	}
 	return capabilities
 }

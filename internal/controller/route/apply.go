@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // outcome is what became of an action.
@@ -25,8 +26,11 @@ type replaceFunc func(ctx context.Context, clusterName string, old, replacement 
 
 // applier carries out actions in the cloud.
 type applier struct {
-	routes      cloudprovider.Routes
-	replace     replaceFunc
+	routes  cloudprovider.Routes
+	replace replaceFunc
+	// change makes up to batch changes by one call; nil: each is made by calls of its own.
+	change      provider.ChangeRoutesFunc
+	batch       int
 	clusterName string
 	// places bounds the calls under way.
 	places *semaphore.Weighted
@@ -77,12 +81,16 @@ func unfinished(actions []action, outcomes []outcome) []destination {
 // without it.
 func (a *applier) stage(ctx context.Context, actions []action, tell func(context.Context, outcome)) (outcomes []outcome) {
 	ended := make(chan outcome, len(actions))
-	for _, action := range actions {
-		a.memory.begin(action)
+	for _, batch := range a.batches(actions) {
+		for _, action := range batch {
+			a.memory.begin(action)
+		}
 		a.running.Go(func() {
-			err := a.perform(ctx, action)
-			late := a.memory.end(action, err, time.Now())
-			ended <- outcome{action, err}
+			late := false
+			for i, err := range a.perform(ctx, batch) {
+				late = a.memory.end(batch[i], err, time.Now()) || late
+				ended <- outcome{batch[i], err}
+			}
 			if late {
 				a.late()
 			}
@@ -111,31 +119,48 @@ func (a *applier) stage(ctx context.Context, actions []action, tell func(context
 	return outcomes
 }
 
-// perform carries out one action, and says so.
-func (a *applier) perform(ctx context.Context, action action) error {
+// perform carries out the actions of a batch, and says so. It returns what became of each.
+func (a *applier) perform(ctx context.Context, batch []action) []error {
 	if err := a.places.Acquire(ctx, 1); err != nil {
-		return fmt.Errorf("waiting to %s the route to %s: %w", action.kind, action.destination(), err)
+		return each(batch, func(action action) error {
+			return fmt.Errorf("waiting to %s the route to %s: %w", action.kind, action.destination(), err)
+		})
 	}
 	defer a.places.Release(1)
 	begun := time.Now()
-	err := a.call(cloud.WithPriority(ctx, priorities[action.kind]), action)
-	a.metrics.performed(action.kind, err)
-	if err != nil {
-		if ctx.Err() == nil { // it is no failure of the route that we are told to stop
-			a.teller.failed(action, err)
-		}
-		return err
-	}
+	errs := a.call(cloud.WithPriority(ctx, urgency(batch)), batch)
 	took := time.Since(begun).Round(time.Millisecond).String()
-	keys := []any{"destination", action.destination().String(), "why", action.why, "took", took}
-	if action.old != nil {
-		keys = append(keys, "route", action.old.Name, "oldNode", string(action.old.TargetNode))
+	for i, action := range batch {
+		a.metrics.performed(action.kind, errs[i])
+		switch {
+		case errs[i] == nil:
+			log.FromContext(ctx).Info(changed[action.kind], action.keys("took", took)...)
+		case ctx.Err() == nil: // it is no failure of the route that we are told to stop
+			a.teller.failed(action, errs[i])
+		}
 	}
-	if action.want != nil {
-		keys = append(keys, "node", string(action.want.node))
+	return errs
+}
+
+// each returns an error for each action.
+func each(batch []action, about func(action) error) []error {
+	errs := make([]error, len(batch))
+	for i, action := range batch {
+		errs[i] = about(action)
 	}
-	log.FromContext(ctx).Info(changed[action.kind], keys...)
-	return nil
+	return errs
+}
+
+// keys are what the log says of an action that was carried out.
+func (a action) keys(more ...any) []any {
+	keys := append([]any{"destination", a.destination().String(), "why", a.why}, more...)
+	if a.old != nil {
+		keys = append(keys, "route", a.old.Name, "oldNode", string(a.old.TargetNode))
+	}
+	if a.want != nil {
+		keys = append(keys, "node", string(a.want.node))
+	}
+	return keys
 }
 
 // changed are the lines of the log, by what was done.
@@ -148,31 +173,54 @@ var priorities = map[kind]cloud.Priority{
 	remove: cloud.PriorityDeletion, replace: cloud.PriorityUpdate, recreate: cloud.PriorityUpdate, create: cloud.PriorityNewObject,
 }
 
-// call makes the calls to the cloud that an action consists of.
-func (a *applier) call(ctx context.Context, action action) error {
+// call makes the calls to the cloud that a batch consists of.
+func (a *applier) call(ctx context.Context, batch []action) []error {
+	if a.change != nil {
+		return a.together(ctx, batch)
+	}
+	return each(batch, func(action action) error { return a.alone(ctx, action) })
+}
+
+// alone carries out one action by calls of its own.
+func (a *applier) alone(ctx context.Context, action action) error {
 	switch action.kind {
 	case remove:
 		return a.delete(ctx, action)
 	case replace:
-		if err := a.replace(ctx, a.clusterName, action.old, action.wanted()); err != nil {
-			return fmt.Errorf("replacing the route %s to %s by one by node %s: %w", action.old.Name, action.want.cidr, action.want.node, err)
-		}
-		return nil
+		return replacing(action, a.replace(ctx, a.clusterName, action.old, action.wanted()))
 	case recreate:
 		if err := a.delete(ctx, action); err != nil {
 			return err
 		}
 	}
-	// The name hint is the node's UID, as in the reference: plugins make the route's name of it.
-	if err := a.routes.CreateRoute(ctx, a.clusterName, string(action.want.uid), action.wanted()); err != nil {
-		return fmt.Errorf("creating the route to %s by node %s: %w", action.want.cidr, action.want.node, err)
-	}
-	return nil
+	return creating(action, a.routes.CreateRoute(ctx, a.clusterName, action.nameHint(), action.wanted()))
 }
 
 func (a *applier) delete(ctx context.Context, action action) error {
-	if err := a.routes.DeleteRoute(ctx, a.clusterName, action.old); err != nil {
-		return fmt.Errorf("deleting the route %s to %s by %q: %w", action.old.Name, action.old.DestinationCIDR, action.old.TargetNode, err)
+	return deleting(action, a.routes.DeleteRoute(ctx, a.clusterName, action.old))
+}
+
+// nameHint is the UID of the node, as in the reference: plugins make the name of the route to it of that.
+func (a action) nameHint() string { return string(a.want.uid) }
+
+// deleting, replacing and creating say what an error is about; nil stays nil.
+func deleting(a action, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("deleting the route %s to %s by %q: %w", a.old.Name, a.old.DestinationCIDR, a.old.TargetNode, err)
+}
+
+func replacing(a action, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("replacing the route %s to %s by one by node %s: %w", a.old.Name, a.want.cidr, a.want.node, err)
+}
+
+func creating(a action, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("creating the route to %s by node %s: %w", a.want.cidr, a.want.node, err)
 }

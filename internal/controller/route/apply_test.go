@@ -24,8 +24,11 @@ type scripted struct {
 	// takes is how long a call takes; fails and hangs say which do, by a part of their line.
 	takes        time.Duration
 	fails, hangs string
-	released     chan struct{}
-	now, most    int
+	// spoils is what a call fails with as a whole that has a change whose line has spoiled in it.
+	spoils    error
+	spoiled   string
+	released  chan struct{}
+	now, most int
 }
 
 func (s *scripted) ListRoutes(context.Context, string) ([]*cloudprovider.Route, error) {

@@ -119,8 +119,9 @@ func newReconciler(options Options, watcher *watcher) *reconciler {
 		standings: newStandings(options.Ownership, options.Inventory, options.MaxPeriod),
 		confirmer: confirmer{live: options.Live}, memory: memory, pacer: watcher.pacer,
 		applier: &applier{
-			replace: capabilities.ReplaceRoute, clusterName: options.ClusterName, places: semaphore.NewWeighted(int64(writes)),
-			patience: options.Patience, memory: memory, metrics: metrics, teller: teller, late: watcher.poke,
+			replace: capabilities.ReplaceRoute, change: capabilities.ChangeRoutes, batch: capabilities.RouteBatch,
+			clusterName: options.ClusterName, places: semaphore.NewWeighted(int64(writes)), patience: options.Patience,
+			memory: memory, metrics: metrics, teller: teller, late: watcher.poke,
 		},
 		conditions: newConditions(options.Client), teller: teller, metrics: metrics,
 	}

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -41,6 +43,8 @@ type attempt struct {
 	done      time.Time
 	failures  int
 	notBefore time.Time
+	// together is how many times in a row the operation failed because the call failed that it shared with others.
+	together int
 }
 
 func newMemory(fresh, maxDelay time.Duration) *memory {
@@ -180,12 +184,26 @@ func (m *memory) end(a action, err error, now time.Time) (late bool) {
 	known := m.attempts[a.operation()]
 	known.underWay = false
 	if err == nil {
-		known.done, known.failures, known.notBefore = now, 0, time.Time{}
-	} else {
-		known.done, known.notBefore = time.Time{}, now.Add(delayAfter(known.failures, m.maxDelay, err))
-		known.failures++
+		known.done, known.failures, known.notBefore, known.together = now, 0, time.Time{}, 0
+		return known.abandoned
+	}
+	known.done, known.notBefore = time.Time{}, now.Add(delayAfter(known.failures, m.maxDelay, err))
+	known.failures++
+	// A refusal for quota, or a call that was never made, says that there are too many calls: not that there are too few.
+	if !blames(err) && !provider.IsThrottled(err) && !errors.Is(err, cloud.ErrUnavailable) {
+		known.together++
 	}
 	return known.abandoned
+}
+
+// failedTogether returns how many times in a row an operation failed because the call failed that it shared with others.
+func (m *memory) failedTogether(a action) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.attempts[a.operation()]; known != nil {
+		return known.together
+	}
+	return 0
 }
 
 // abandon marks those of the actions that are still under way, and returns how many they are.
@@ -215,10 +233,10 @@ func (m *memory) next(now time.Time) time.Time {
 }
 
 // delayAfter returns the pause after a failure that others preceded: twice as long each time, and the longest after an error
-// that repeating cannot help. A cloud that says how long to wait is obeyed.
+// that repeating cannot help, if it is not another operation's. A cloud that says how long to wait is obeyed.
 func delayAfter(before int, longest time.Duration, err error) time.Duration {
 	delay := longest
-	if before < 30 && !provider.IsTerminal(err) { // 30 doublings are far past the longest pause, and still fit
+	if before < 30 && !(provider.IsTerminal(err) && blames(err)) { // 30 doublings are far past the longest pause, and still fit
 		delay = min(firstDelay<<before, longest)
 	}
 	if wait, ok := provider.RetryAfter(err); ok {
