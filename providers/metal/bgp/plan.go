@@ -56,10 +56,11 @@ func planRoutes(announced map[netip.Prefix]destination, want table.Table, attrib
 	changed := map[netip.Prefix]destination{}
 	for prefix, route := range want {
 		before, found := announced[prefix]
-		after := successor(before, route, attributes(route.Pool))
-		if found && same(before, after) {
+		with := attributes(route.Pool)
+		if found && asWanted(before, route, with) {
 			continue
 		}
+		after := successor(before, route, with)
 		changed[prefix] = after
 		if loses(before, after) {
 			losing = append(losing, prefix)
@@ -127,8 +128,10 @@ func successor(before destination, route table.Route, attributes string) destina
 	return after
 }
 
-func same(a, b destination) bool {
-	return a.pool == b.pool && a.attributes == b.attributes && a.leftOut == b.leftOut && slices.Equal(a.hops, b.hops)
+// asWanted reports whether nothing is to be done for a route.
+func asWanted(d destination, route table.Route, attributes string) bool {
+	return d.pool == route.Pool && d.attributes == attributes && d.leftOut == max(0, len(route.NextHops)-maxNextHops) &&
+		slices.EqualFunc(d.hops, route.NextHops[:min(len(route.NextHops), maxNextHops)], func(h hop, addr netip.Addr) bool { return h.addr == addr })
 }
 
 // loses reports whether a next hop goes.

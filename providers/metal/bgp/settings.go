@@ -33,8 +33,8 @@ type settings struct {
 	neighbors map[netip.Addr]neighbor
 	// missing says of a router why there is no session with it.
 	missing map[netip.Addr]string
-	// pools holds the attributes of the pools that were asked for.
-	pools map[string]config.BGPAttributes
+	// pools holds the attributes of the pools that were asked for, as something to compare.
+	pools map[string]string
 }
 
 // newSettings reads what a section refers to. The password of a router that cannot be read stays what it was; one that was
@@ -45,7 +45,7 @@ func newSettings(section config.BGP, before settings) (settings, error) {
 		identity:  identity{section.ASN, section.RouterAddr(), section.ListenPort, section.Mode, section.RestartTime.Duration},
 		neighbors: make(map[netip.Addr]neighbor, len(section.Peers)),
 		missing:   map[netip.Addr]string{},
-		pools:     map[string]config.BGPAttributes{},
+		pools:     map[string]string{},
 	}
 	for i := range section.Peers {
 		peer := &section.Peers[i]
@@ -99,10 +99,10 @@ func newNeighbor(peer *config.BGPPeer, addr netip.Addr) neighbor {
 func (s *settings) attributes(pool string) string {
 	attributes, found := s.pools[pool]
 	if !found {
-		attributes = s.config.Attributes(pool)
+		attributes = key(s.config.Attributes(pool))
 		s.pools[pool] = attributes
 	}
-	return key(attributes)
+	return attributes
 }
 
 // key returns attributes as something to compare. It is empty for none.

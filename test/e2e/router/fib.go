@@ -1,0 +1,137 @@
+package router
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
+)
+
+// FIB is what a router has put into its kernel: the next hops of each destination, sorted.
+type FIB map[netip.Prefix][]netip.Addr
+
+// protocols are what the kernel says of whose a route is, by name and by number.
+var protocols = []string{"bgp", "186", "bird", "12", "zebra", "11"}
+
+// FIB returns the routes in the kernel that the router learned.
+func (r *Router) FIB(t *testing.T) FIB {
+	t.Helper()
+	fib := FIB{}
+	for _, family := range []string{"-4", "-6"} {
+		output := sandbox.Command(t, append(r.Host.Args(), "ip", "-j", family, "route", "show")...)
+		if err := fib.read(output); err != nil {
+			t.Fatalf("router %s: read its routes: %v", r.Host.Name, err)
+		}
+	}
+	return fib
+}
+
+func (f FIB) read(routes string) error {
+	var listed []struct {
+		Dst, Protocol, Gateway string
+		NextHops               []struct{ Gateway string }
+	}
+	if err := json.Unmarshal([]byte(routes), &listed); err != nil {
+		return err
+	}
+	for _, route := range listed {
+		if !slices.Contains(protocols, route.Protocol) {
+			continue
+		}
+		prefix, err := parsePrefix(route.Dst)
+		if err != nil {
+			return err
+		}
+		gateways := []string{route.Gateway}
+		if len(route.NextHops) > 0 {
+			gateways = gateways[:0]
+			for _, hop := range route.NextHops {
+				gateways = append(gateways, hop.Gateway)
+			}
+		}
+		for _, gateway := range gateways {
+			addr, err := netip.ParseAddr(gateway)
+			if err != nil {
+				return fmt.Errorf("next hop of %s: %w", prefix, err)
+			}
+			f[prefix] = append(f[prefix], addr)
+		}
+		slices.SortFunc(f[prefix], netip.Addr.Compare)
+	}
+	return nil
+}
+
+// parsePrefix reads a destination; a host has no length.
+func parsePrefix(text string) (netip.Prefix, error) {
+	if strings.Contains(text, "/") {
+		return netip.ParsePrefix(text)
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return netip.PrefixFrom(addr, addr.BitLen()), nil
+}
+
+// Equal reports whether both have the same next hops for the same destinations.
+func (f FIB) Equal(other FIB) bool { return maps.EqualFunc(f, other, slices.Equal[[]netip.Addr]) }
+
+// Monitor notes what changes in a kernel's routes.
+type Monitor struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// Monitor notes, from now until the test ends, what changes in the kernel's routes.
+func (r *Router) Monitor(t *testing.T) *Monitor {
+	t.Helper()
+	args := append(r.Host.Args(), "stdbuf", "-oL", "ip", "monitor", "route")
+	cmd := exec.Command(args[0], args[1:]...)
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m := &Monitor{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for lines := bufio.NewScanner(output); lines.Scan(); {
+			m.mu.Lock()
+			m.lines = append(m.lines, lines.Text())
+			m.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-done
+		_ = cmd.Wait()
+	})
+	return m
+}
+
+// Events returns what has changed so far that contains one of the texts, or everything without texts.
+func (m *Monitor) Events(texts ...string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(texts) == 0 {
+		return slices.Clone(m.lines)
+	}
+	var found []string
+	for _, line := range m.lines {
+		if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) }) {
+			found = append(found, line)
+		}
+	}
+	return found
+}

@@ -1,0 +1,204 @@
+// Package router runs real routers in the hosts of a sandbox: FRR and BIRD, with the BGP sessions that a test wants, and shows
+// what they put into the kernel.
+package router
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/template"
+	"time"
+
+	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
+)
+
+// Kind is a routing suite.
+type Kind string
+
+const (
+	// FRR is FRRouting: zebra, bgpd and bfdd.
+	FRR Kind = "FRR"
+	// BIRD is the BIRD Internet Routing Daemon 2.
+	BIRD Kind = "BIRD"
+)
+
+// Programs are what a machine needs to run a kind of router, for sandbox.Require.
+func (k Kind) Programs() []string {
+	if k == FRR {
+		return []string{"ip", "nsenter", "vtysh", frrDaemons + "bgpd"}
+	}
+	return []string{"ip", "nsenter", "bird", "birdc"}
+}
+
+// startTimeout bounds how long a router may take to answer.
+const startTimeout = 20 * time.Second
+
+// Config is what a router does besides putting routes into its kernel.
+type Config struct {
+	// ASN is its autonomous system.
+	ASN uint32
+	// RouterID is its BGP identifier, an IPv4 address.
+	RouterID netip.Addr
+	// Neighbors are whom it speaks to. It waits for them to connect, and announces nothing to them.
+	Neighbors []Neighbor
+}
+
+// Neighbor is one BGP session of a router, for IPv4 and IPv6.
+type Neighbor struct {
+	// Address is the neighbour's.
+	Address netip.Addr
+	// ASN is the neighbour's.
+	ASN uint32
+	// Password is that of TCP MD5 signatures; empty for none.
+	Password string
+	// Multihop is how many hops an external neighbour is away at most; zero for one on the same network.
+	Multihop int
+	// NoAddPath refuses several paths to one destination.
+	NoAddPath bool
+	// BFD watches the neighbour, every 100 ms.
+	BFD bool
+	// Announce tells the neighbour of the router's own networks. Otherwise it is told nothing.
+	Announce bool
+}
+
+// Router is a router that runs until its test ends.
+type Router struct {
+	// Host is where it runs.
+	Host *sandbox.Host
+	// Kind is what it is.
+	Kind Kind
+
+	dir      string
+	programs []*program
+	commands []command
+}
+
+// command is a program to start.
+type command struct {
+	name string
+	args []string
+}
+
+// Start starts a router on a host, which forwards from then on, and waits until it answers. Its files go below dir.
+func Start(t *testing.T, kind Kind, host *sandbox.Host, dir string, config Config) *Router {
+	t.Helper()
+	r := &Router{Host: host, Kind: kind, dir: filepath.Join(dir, "router-"+host.Name)}
+	if err := os.MkdirAll(r.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, setting := range []string{
+		"net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
+		// Spread by addresses and ports.
+		"net.ipv4.fib_multipath_hash_policy=1", "net.ipv6.fib_multipath_hash_policy=1",
+	} {
+		sandbox.Command(t, append(host.Args(), "sysctl", "-q", "-w", setting)...)
+	}
+	r.Configure(t, config)
+	t.Cleanup(r.Close)
+	r.run(t)
+	return r
+}
+
+// Configure writes another configuration, which holds from the next Restart on.
+func (r *Router) Configure(t *testing.T, config Config) {
+	t.Helper()
+	if r.Kind == FRR {
+		r.commands = r.configureFRR(t, config)
+	} else {
+		r.commands = r.configureBIRD(t, config)
+	}
+}
+
+func (r *Router) run(t *testing.T) {
+	t.Helper()
+	for _, command := range r.commands {
+		r.programs = append(r.programs, r.start(t, command))
+	}
+	var err error
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if _, err = r.query("show version", "show status"); err == nil {
+			return
+		}
+		for _, p := range r.programs {
+			if ended := p.runs(); ended != nil {
+				t.Fatalf("router %s: %v", r.Host.Name, ended)
+			}
+		}
+	}
+	t.Fatalf("router %s does not answer: %v", r.Host.Name, err)
+}
+
+// Close ends the router at once. Its routes stay in the kernel, as after a crash.
+func (r *Router) Close() {
+	for _, p := range r.programs {
+		p.kill()
+	}
+	r.programs = nil
+}
+
+// Restart ends the router as a crash does, and starts it again.
+func (r *Router) Restart(t *testing.T) {
+	t.Helper()
+	r.Close()
+	r.run(t)
+}
+
+// Show returns what the router says to a command of its own command line: vtysh's of FRR, birdc's of BIRD.
+func (r *Router) Show(t *testing.T, command string) string {
+	t.Helper()
+	output, err := r.query(command, command)
+	if err != nil {
+		t.Fatalf("router %s: %s: %v", r.Host.Name, command, err)
+	}
+	return output
+}
+
+// query asks the command line of the router's kind.
+func (r *Router) query(frr, bird string) (string, error) {
+	args := []string{"birdc", "-s", r.socket(), bird}
+	if r.Kind == FRR {
+		args = []string{"vtysh", "-N", r.Host.Name, "-c", frr}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	command := exec.CommandContext(ctx, args[0], args[1:]...)
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w: %s%s", strings.Join(args, " "), err, stdout.String(), stderr.String())
+	}
+	if r.Kind == FRR && strings.Contains(stdout.String(), "failed to connect") {
+		return "", fmt.Errorf("%s: %s", strings.Join(args, " "), stdout.String())
+	}
+	return stdout.String(), nil
+}
+
+// Log returns what the router logged.
+func (r *Router) Log() string {
+	files, _ := filepath.Glob(filepath.Join(r.dir, "*.log"))
+	var all strings.Builder
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		fmt.Fprintf(&all, "%s: %v\n%s\n", filepath.Base(file), err, content)
+	}
+	return all.String()
+}
+
+func (r *Router) write(t *testing.T, name string, text *template.Template, values any) string {
+	t.Helper()
+	var content bytes.Buffer
+	if err := text.Execute(&content, values); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(r.dir, name)
+	if err := os.WriteFile(path, content.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
