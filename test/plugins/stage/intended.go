@@ -1,0 +1,20 @@
+package stage
+
+// OfServices are the differences that every story with load balancers shows.
+func OfServices() []Intended {
+	return []Intended{
+		{
+			Name:      "who says what was done for a Service",
+			Reason:    "Mooring's events come from the controller by the name that --controllers knows it by; their reasons are the reference's",
+			Fact:      `event/service/.*/Normal/(Ensuring|Ensured|Updated|Deleting|Deleted)LoadBalancer`,
+			Reference: `service-controller: .*`,
+			Mooring:   `service-lb-controller: .*`,
+		},
+		{
+			Name:      "a condition on Services",
+			Reason:    "Mooring says on the Service itself whether its load balancer is as it asks",
+			Fact:      `service/.*/condition/LoadBalancerReady`,
+			Reference: absent,
+		},
+	}
+}
