@@ -18,3 +18,14 @@ func OfServices() []Intended {
 		},
 	}
 }
+
+// OfLostNodes are the differences that every story shows in which an instance ends.
+func OfLostNodes() []Intended {
+	return []Intended{{
+		Name:      "why a node is deleted",
+		Reason:    "Mooring names the provider ID under which the cloud denied the instance",
+		Fact:      `event/node/.*/Normal/DeletingNode`,
+		Reference: `cloud-node-lifecycle-controller: Deleting node .* because it does not exist in the cloud provider`,
+		Mooring:   `cloud-node-lifecycle-controller: Deleting node .*: the cloud has no instance for it under its provider ID ".*"`,
+	}}
+}
