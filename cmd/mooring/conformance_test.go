@@ -12,6 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/tool"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -50,7 +51,7 @@ func TestConformance(t *testing.T) {
 	junit := filepath.Join(t.TempDir(), "report.xml")
 	code, stdout, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile, "--settle=5s",
 		"--other-cloud-config="+otherConfig(t, simulated), "--junit="+junit, "--skip=legacy-missing=nobody asks")
-	if code != exitOK {
+	if code != tool.ExitOK {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	for _, want := range []string{
@@ -78,7 +79,7 @@ func TestConformanceFails(t *testing.T) {
 	}
 	code, stdout, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile,
 		"--rule=routes-deleted", "--node=node-001", "--settle=5s")
-	if code != exitFailed || !strings.Contains(stderr, "provider sim does not conform: 0 rules passed, 1 failed") {
+	if code != tool.ExitFailed || !strings.Contains(stderr, "provider sim does not conform: 0 rules passed, 1 failed") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	if !strings.Contains(stdout, "source: cloudprovider.Routes.DeleteRoute") || !strings.Contains(stdout, "seen: DeleteRoute: ") {
@@ -99,7 +100,7 @@ func TestConformanceInterrupted(t *testing.T) {
 		return simulated.Service.Counts().Received(api.OpCreateLoadBalancer) > 0
 	})
 	p.signal(syscall.SIGTERM)
-	if code := p.exit(); code != exitInterrupted {
+	if code := p.exit(); code != tool.ExitInterrupted {
 		t.Errorf("exit code %d", code)
 	}
 	p.await("interrupted")
@@ -108,7 +109,7 @@ func TestConformanceInterrupted(t *testing.T) {
 
 func TestConformanceLists(t *testing.T) {
 	code, stdout, _ := call(t, "conformance", "--list")
-	if code != exitOK || !strings.Contains(stdout, "routes-name-ignored\n") ||
+	if code != tool.ExitOK || !strings.Contains(stdout, "routes-name-ignored\n") ||
 		!strings.Contains(stdout, `"route.Name will be ignored"`) {
 		t.Errorf("exit code %d:\n%s", code, stdout)
 	}
@@ -131,8 +132,8 @@ func TestConformanceCommandLinesThatAreWrong(t *testing.T) {
 		},
 	} {
 		code, _, stderr := call(t, append([]string{"conformance"}, c.args...)...)
-		if code != exitUsage {
-			t.Errorf("%s: exit code %d, want %d", name, code, exitUsage)
+		if code != tool.ExitUsage {
+			t.Errorf("%s: exit code %d, want %d", name, code, tool.ExitUsage)
 		}
 		for _, want := range c.want {
 			if !strings.Contains(stderr, want) {
@@ -140,7 +141,7 @@ func TestConformanceCommandLinesThatAreWrong(t *testing.T) {
 			}
 		}
 	}
-	if code, _, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+config); code != exitFailed ||
+	if code, _, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+config); code != tool.ExitFailed ||
 		!strings.Contains(stderr, `cloud provider "sim"`) {
 		t.Errorf("a config that is no config: exit code %d: %s", code, stderr)
 	}

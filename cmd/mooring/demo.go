@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/demo"
 	"github.com/mooring-ccm/mooring/internal/demo/render"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/tool"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -36,22 +38,22 @@ instead of 5m, --node-monitor-period=1s instead of 5s, --node-deletion-min-age=1
 takes a node for unready after 5s of silence instead of 50s. When a step fails, the logs of all processes are kept, and
 the last line says where.
 
-` + exitCodes,
+` + tool.ExitCodes,
 		Example: `  mooring demo                  show everything and clean up
   mooring demo --keep           leave everything running, with a KUBECONFIG to look around
   mooring demo --cloud-fault operation=ListInstances,mode=status,status=503,count=5
                                 see what happens when the cloud fails five times`,
-		Args: noArguments,
+		Args: tool.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, text := range faults {
 				fault, err := service.ParseFault(text)
 				if err != nil {
-					return usage(cmd, fmt.Errorf("--cloud-fault: %w", err))
+					return tool.Usage(cmd, fmt.Errorf("--cloud-fault: %w", err))
 				}
 				options.Faults = append(options.Faults, fault)
 			}
 			if options.StepDeadline < 0 {
-				return usage(cmd, fmt.Errorf("--step-deadline: %s: must not be negative", options.StepDeadline))
+				return tool.Usage(cmd, fmt.Errorf("--step-deadline: %s: must not be negative", options.StepDeadline))
 			}
 			return runDemo(cmd, options, plain)
 		},
@@ -84,6 +86,9 @@ func runDemo(cmd *cobra.Command, options demo.Options, plain bool) error {
 		}
 	}
 	err := demo.Run(ctx, options)
+	if errors.Is(err, demo.ErrInterrupted) {
+		return tool.Interrupted(err)
+	}
 	if err == nil && options.Keep {
 		_, _ = fmt.Fprintf(out, "Stopped at %s; nothing is left.\n", time.Now().Format(time.TimeOnly))
 	}

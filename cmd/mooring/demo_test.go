@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/mooring-ccm/mooring/tool"
 )
 
 // Each demo has a control plane, a cloud and files of its own, and waits most of the time: they run side by side.
@@ -16,7 +18,7 @@ import (
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	p := start(t, "demo", "--daemon", daemon(t))
-	if code := p.exit(); code != exitOK {
+	if code := p.exit(); code != tool.ExitOK {
 		t.Fatalf("exit code %d", code)
 	}
 	text := p.text()
@@ -85,8 +87,8 @@ func told(lines []string, others ...string) bool {
 func TestDemoFails(t *testing.T) {
 	t.Parallel()
 	p := start(t, "demo", "--daemon", daemon(t), "--cloud-fault", "operation=UpdateInstance,mode=status,status=500")
-	if code := p.exit(); code != exitFailed {
-		t.Errorf("exit code %d, want %d", code, exitFailed)
+	if code := p.exit(); code != tool.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, tool.ExitFailed)
 	}
 	text := p.text()
 	for _, want := range []string{
@@ -122,8 +124,8 @@ func TestDemoWithADaemonThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, "demo", "--daemon", broken)
-	if code := p.exit(); code != exitFailed {
-		t.Errorf("exit code %d, want %d", code, exitFailed)
+	if code := p.exit(); code != tool.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, tool.ExitFailed)
 	}
 	p.await("ended by itself (exit status 3): no such luck")
 	p.leavesNoProcess()
@@ -136,8 +138,8 @@ func TestDemoInterrupted(t *testing.T) {
 		signal syscall.Signal
 		code   int
 	}{
-		"while the control plane starts": {"run on loopback", syscall.SIGINT, exitInterrupted},
-		"while nodes join":               {"node-003  tainted", syscall.SIGTERM, exitInterrupted},
+		"while the control plane starts": {"run on loopback", syscall.SIGINT, tool.ExitInterrupted},
+		"while nodes join":               {"node-003  tainted", syscall.SIGTERM, tool.ExitInterrupted},
 		"killed":                         {"node-002  tainted", syscall.SIGKILL, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +179,7 @@ func TestDemoOnATerminal(t *testing.T) {
 	if _, err := terminal.Write([]byte{3}); err != nil { // Ctrl-C
 		t.Fatal(err)
 	}
-	if code := p.exit(); code != exitOK {
+	if code := p.exit(); code != tool.ExitOK {
 		t.Errorf("exit code %d after Ctrl-C of a demo that was kept", code)
 	}
 	p.leavesNoProcess()
@@ -196,8 +198,8 @@ func TestDemoCtrlCOnATerminal(t *testing.T) {
 	if _, err := terminal.Write([]byte{3}); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.exit(); code != exitInterrupted {
-		t.Errorf("exit code %d, want %d", code, exitInterrupted)
+	if code := p.exit(); code != tool.ExitInterrupted {
+		t.Errorf("exit code %d, want %d", code, tool.ExitInterrupted)
 	}
 	p.leavesNoProcess()
 	p.leavesNoFile()

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mooring-ccm/mooring/tool"
 )
 
 // selfEnv makes this test binary be the program that it tests.
@@ -214,6 +216,6 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(io.Discard)
-	code = execute(t.Context(), root, &errs)
+	code = tool.Execute(t.Context(), root, &errs)
 	return code, out.String(), errs.String()
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/mooring-ccm/mooring/tool"
 )
 
 func TestCommandLinesThatAreWrong(t *testing.T) {
@@ -34,8 +36,8 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr := call(t, c.args...)
-			if code != exitUsage {
-				t.Errorf("exit code %d, want %d", code, exitUsage)
+			if code != tool.ExitUsage {
+				t.Errorf("exit code %d, want %d", code, tool.ExitUsage)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(stderr, want) {
@@ -49,11 +51,11 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{{}, {"--help"}, {"demo", "--help"}, {"sim"}, {"sim", "serve", "--help"}, {"conformance", "--help"}} {
 		code, stdout, _ := call(t, args...)
-		if code != exitOK || !strings.Contains(stdout, "Usage:") || !strings.Contains(stdout, "Exit codes:") {
+		if code != tool.ExitOK || !strings.Contains(stdout, "Usage:") || !strings.Contains(stdout, "Exit codes:") {
 			t.Errorf("mooring %s: exit code %d, help:\n%s", strings.Join(args, " "), code, stdout)
 		}
 	}
-	if code, stdout, _ := call(t, "completion", "bash"); code != exitOK || !strings.Contains(stdout, "mooring") {
+	if code, stdout, _ := call(t, "completion", "bash"); code != tool.ExitOK || !strings.Contains(stdout, "mooring") {
 		t.Errorf("completion: exit code %d", code)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/tool"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -20,8 +21,8 @@ func newSim() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "The simulated cloud",
-		Long:  "sim is the simulated cloud that the provider \"sim\" of cloud-controller-manager speaks to.\n\n" + exitCodes,
-		Args:  noArguments,
+		Long:  "sim is the simulated cloud that the provider \"sim\" of cloud-controller-manager speaks to.\n\n" + tool.ExitCodes,
+		Args:  tool.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSimServe())
@@ -52,11 +53,11 @@ func newSimServe() *cobra.Command {
 docs/reference/sim-api.md describes it. What it holds is in the state file and survives any end of the process; the
 knobs are of the process, and can be changed while it runs by the admin API.
 
-` + exitCodes,
+` + tool.ExitCodes,
 		Example: `  head -c 16 /dev/urandom | base64 > token
   mooring sim serve --state-file cloud.db --token-file token --instances 12
   mooring sim serve --state-file cloud.db --token-file token --quota-rate 10 --quota-burst 20 --latency 50ms`,
-		Args: noArguments,
+		Args: tool.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
 	}
 	flags := cmd.Flags()
@@ -86,7 +87,7 @@ knobs are of the process, and can be changed while it runs by the admin API.
 func (f *simFlags) serve(cmd *cobra.Command) error {
 	options, certificate, faults, err := f.options(cmd)
 	if err != nil {
-		return usage(cmd, err)
+		return tool.Usage(cmd, err)
 	}
 	cloud, err := service.Open(options)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/tool"
 )
 
 func write(t *testing.T, content string) string {
@@ -54,7 +55,7 @@ func TestSimServe(t *testing.T) {
 		t.Errorf("above the quota: %v", err)
 	}
 	p.signal(syscall.SIGTERM)
-	if code := p.exit(); code != exitOK {
+	if code := p.exit(); code != tool.ExitOK {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
 
@@ -66,7 +67,7 @@ func TestSimServe(t *testing.T) {
 		t.Errorf("%d instances after a restart, %v; want 6", found, err)
 	}
 	second := start(t, args...)
-	if code := second.exit(); code != exitFailed {
+	if code := second.exit(); code != tool.ExitFailed {
 		t.Errorf("exit code %d for a state file in use", code)
 	}
 	second.await("another process has it open")

@@ -5,6 +5,7 @@ package gobuild
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ type Options struct {
 	Dir string
 	// Package is the main package to build, for example "./cmd/mooring".
 	Package string
+	// Name is what progress and errors call what is built. Empty means Package.
+	Name string
 	// Output is the file to write. It is written when the build succeeds, never in part by a failed one.
 	Output string
 	// Flags are further flags of go build, for example "-trimpath". They apply to the listing of packages too, so that
@@ -44,15 +47,16 @@ func Build(ctx context.Context, options Options) error {
 	if options.Display == nil {
 		options.Display = progress.New(nil)
 	}
+	options.Name = cmp.Or(options.Name, options.Package)
 	if _, err := exec.LookPath("go"); err != nil {
-		return fmt.Errorf("build %s: the go tool is not in PATH; install Go from https://go.dev/dl: %w", options.Package, err)
+		return fmt.Errorf("build %s: the go tool is not in PATH; install Go from https://go.dev/dl: %w", options.Name, err)
 	}
 	stale, err := listStale(ctx, options)
 	if err != nil {
-		return fmt.Errorf("build %s: list its packages: %w", options.Package, err)
+		return fmt.Errorf("build %s: list its packages: %w", options.Name, err)
 	}
 	if err := compile(ctx, options, stale); err != nil {
-		return fmt.Errorf("build %s: %w", options.Package, err)
+		return fmt.Errorf("build %s: %w", options.Name, err)
 	}
 	return nil
 }
@@ -60,7 +64,7 @@ func Build(ctx context.Context, options Options) error {
 // listStale returns the import paths that the build has to compile. Listing them downloads the modules that are needed
 // and no others.
 func listStale(ctx context.Context, options Options) (map[string]bool, error) {
-	step := options.Display.Begin("resolving modules of " + options.Package)
+	step := options.Display.Begin("resolving modules of " + options.Name)
 	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, options.Flags...)
 	downloads := 0
 	output, err := Run(ctx, options, append(args, options.Package), func(line string) bool {
@@ -87,7 +91,7 @@ func listStale(ctx context.Context, options Options) (map[string]bool, error) {
 
 // compile runs go build and counts the packages that it names.
 func compile(ctx context.Context, options Options, stale map[string]bool) error {
-	step := options.Display.Begin("building " + options.Package)
+	step := options.Display.Begin("building " + options.Name)
 	args := append([]string{"build", "-v", "-o", options.Output}, options.Flags...)
 	compiled := 0
 	if len(stale) <= 1 {

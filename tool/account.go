@@ -1,4 +1,4 @@
-package main
+package tool
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/provider/conformance"
-	_ "github.com/mooring-ccm/mooring/providers/sim" // Registers the provider "sim".
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"

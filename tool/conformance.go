@@ -1,4 +1,4 @@
-package main
+package tool
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-ccm/mooring/internal/demo"
 	"github.com/mooring-ccm/mooring/provider/conformance"
 	"github.com/spf13/cobra"
 	cloudprovider "k8s.io/cloud-provider"
@@ -29,7 +28,8 @@ type conformanceFlags struct {
 	list      bool
 }
 
-func newConformance() *cobra.Command {
+// NewConformance returns the command that holds the providers of the program to the rules.
+func NewConformance() *cobra.Command {
 	f := &conformanceFlags{}
 	cmd := &cobra.Command{
 		Use:   "conformance",
@@ -42,12 +42,12 @@ rule, also when it is interrupted. Routes go to 203.0.113.0/26 and 2001:db8:113:
 instance: the rules that need that, or faults of the cloud, are reported as not run. A provider's own tests run them with
 the package provider/conformance.
 
-` + exitCodes,
+` + ExitCodes,
 		Example: `  mooring conformance --list
   mooring conformance --cloud-provider=sim --cloud-config=cloud.yaml --junit=report.xml
   mooring conformance --cloud-provider=sim --cloud-config=cloud.yaml --node=node-001 --node=node-002 \
     --skip=balancer-families='the account has no IPv6'`,
-		Args: noArguments,
+		Args: NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -77,7 +77,7 @@ func (f *conformanceFlags) run(cmd *cobra.Command) error {
 		return listRules(out)
 	}
 	if err := f.complete(); err != nil {
-		return usage(cmd, err)
+		return Usage(cmd, err)
 	}
 	ctx := cmd.Context()
 	stop := make(chan struct{})
@@ -97,7 +97,7 @@ func (f *conformanceFlags) run(cmd *cobra.Command) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("%s: %w", report.Summary(), demo.ErrInterrupted)
+		return Interrupted(fmt.Errorf("%s: interrupted", report.Summary()))
 	case len(report.Leftovers()) > 0:
 		return fmt.Errorf("%s; left behind in the account: %s", report.Summary(), strings.Join(report.Leftovers(), "; "))
 	case report.Count(conformance.Passed)+report.Count(conformance.Failed)+report.Count(conformance.Broken) == 0:
@@ -160,5 +160,5 @@ func known(name string) error {
 	if cloudprovider.IsCloudProvider(name) {
 		return nil
 	}
-	return fmt.Errorf("--cloud-provider: %q: not in this program; a provider's own test can run the rules", name)
+	return fmt.Errorf("--cloud-provider: %q: not in this program; mooring build --tool builds one with it, and a provider's own test can run the rules", name)
 }
