@@ -27,7 +27,9 @@ var errNoStatus = errors.New("the cloud provider's EnsureLoadBalancer returned n
 
 // applier carries actions out. It is built on the leader, once the plugin is initialised.
 type applier struct {
-	balancer    cloudprovider.LoadBalancer
+	balancer cloudprovider.LoadBalancer
+	// change changes targets by a difference; nil: the provider cannot.
+	change      provider.ChangeTargetsFunc
 	client      client.Client
 	clusterName string
 	// clusterUID returns the cluster's UID, empty while it is not known.
@@ -51,7 +53,7 @@ func (a *applier) apply(ctx context.Context, act action, nodes []*corev1.Node) (
 	case verbEnsure:
 		return a.ensure(ctx, act.service, nodes)
 	case verbRetarget:
-		return a.retarget(ctx, act.service, nodes)
+		return a.retarget(ctx, act, nodes)
 	case verbRemove:
 		return result{}, a.remove(ctx, act.service)
 	case verbProtect, verbPublish, verbRelease:
@@ -92,15 +94,22 @@ func (a *applier) ensure(ctx context.Context, service *corev1.Service, nodes []*
 	}
 }
 
-func (a *applier) retarget(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (result, error) {
-	err := a.balancer.UpdateLoadBalancer(a.marked(ctx), a.clusterName, service, nodes)
+func (a *applier) retarget(ctx context.Context, act action, nodes []*corev1.Node) (result, error) {
+	err := a.setTargets(a.marked(ctx), act, nodes)
 	if err == nil || errors.Is(err, cloudprovider.ImplementedElsewhere) {
 		return result{}, nil
 	}
-	if exists, asked := a.exists(ctx, service); asked == nil && !exists {
+	if exists, asked := a.exists(ctx, act.service); asked == nil && !exists {
 		return result{missing: true}, nil
 	}
 	return result{}, &retargetError{nodes: namesOf(nodes), err: err}
+}
+
+func (a *applier) setTargets(ctx context.Context, act action, nodes []*corev1.Node) error {
+	if act.change == nil {
+		return a.balancer.UpdateLoadBalancer(ctx, a.clusterName, act.service, nodes)
+	}
+	return a.change(ctx, a.clusterName, act.service, act.change.add, act.change.remove)
 }
 
 // remove deletes a load balancer. The plugin is told to do so whether or not there is one to be seen: most consist of parts, of
@@ -123,7 +132,7 @@ func (a *applier) remove(ctx context.Context, service *corev1.Service) error {
 // exists asks whether a Service has a load balancer. It changes nothing, and so waits for nobody.
 func (a *applier) exists(ctx context.Context, service *corev1.Service) (bool, error) {
 	_, exists, err := a.balancer.GetLoadBalancer(ctx, a.clusterName, service)
-	if errors.Is(err, cloudprovider.ImplementedElsewhere) || errors.Is(err, cloudprovider.InstanceNotFound) || apierrors.IsNotFound(err) {
+	if errors.Is(err, cloudprovider.ImplementedElsewhere) || provider.IsNotFound(err) {
 		return false, nil // how some plugins say that there is none
 	}
 	return exists, err

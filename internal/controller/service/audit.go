@@ -300,7 +300,7 @@ func (a *auditor) served(key types.NamespacedName, set *targetSet, listed map[ty
 	a.memory.change(key, func(now *remembered) {
 		if served = now.made == known.made; served {
 			changed := *now.made
-			changed.targets = written
+			changed.targets, changed.written = written, nil // by name: what the cloud has behind a name is open
 			now.made = &changed
 		}
 	})

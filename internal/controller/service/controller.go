@@ -204,7 +204,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	ctx = logf.IntoContext(ctx, c.options.Logger)
 	applier := &applier{
-		balancer: balancer, client: c.options.Client, clusterName: c.options.ClusterName, clusterUID: clusterUID(c.options.Client),
+		balancer: balancer, change: provider.CapabilitiesOf(c.options.Cloud).ChangeTargets,
+		client: c.options.Client, clusterName: c.options.ClusterName, clusterUID: clusterUID(c.options.Client),
 	}
 	c.reconciler.applier = applier
 	defer c.reconciler.lane.stop()

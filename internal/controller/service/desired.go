@@ -191,14 +191,19 @@ func standingOf(node *corev1.Node) standing {
 
 // identityOf is what a plugin may know a target by. When it changes, load balancers have to hear of it.
 func identityOf(node *corev1.Node) string {
-	parts := []string{}
+	return strings.Join(append([]string{node.Spec.ProviderID}, ipsOf(node)...), " ")
+}
+
+// ipsOf are a node's internal and external addresses in an order of their own.
+func ipsOf(node *corev1.Node) []string {
+	ips := []string{}
 	for _, address := range node.Status.Addresses {
 		if address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP {
-			parts = append(parts, address.Address)
+			ips = append(ips, address.Address)
 		}
 	}
-	slices.Sort(parts)
-	return strings.Join(append([]string{node.Spec.ProviderID}, parts...), " ")
+	slices.Sort(ips)
+	return ips
 }
 
 // targetSet is the set of nodes behind every load balancer. It is not changed once it is built.
@@ -209,23 +214,63 @@ type targetSet struct {
 	members map[string]string
 	// leaving are the names of those that may stay until the next change.
 	leaving map[string]bool
+	// marks are the provider IDs and addresses of the members.
+	marks map[string]bool
 }
 
 // targetsOf builds the set from all nodes that are not foreign.
 func targetsOf(nodes []*corev1.Node) *targetSet {
-	set := &targetSet{members: map[string]string{}, leaving: map[string]bool{}}
+	set := &targetSet{members: map[string]string{}, leaving: map[string]bool{}, marks: map[string]bool{}}
 	for _, node := range nodes {
 		switch standingOf(node) {
 		case member:
 			set.nodes = append(set.nodes, node)
 			set.members[node.Name] = identityOf(node)
+			for _, mark := range append(ipsOf(node), node.Spec.ProviderID) {
+				set.marks[mark] = true
+			}
 		case leaving:
 			set.leaving[node.Name] = true
 		case outside:
 		}
 	}
+	delete(set.marks, "") // the provider ID of a node that has none
 	slices.SortFunc(set.nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	return set
+}
+
+// targetChange is by which nodes a set differs from one that was written.
+type targetChange struct {
+	add, remove []*corev1.Node
+}
+
+// changeFrom returns the change that makes of the targets that were written those of the set. Nil: the whole set is to be written,
+// because that is less, or because a cloud might take a node that goes for one that stays or comes: a node that has changed, and one
+// that has left its provider ID or address to another.
+func (t *targetSet) changeFrom(written *targetSet) *targetChange {
+	change := &targetChange{}
+	for _, node := range t.nodes {
+		identity, there := written.members[node.Name]
+		if there && identity != t.members[node.Name] {
+			return nil
+		}
+		if !there {
+			change.add = append(change.add, node)
+		}
+	}
+	for _, node := range written.nodes {
+		if _, stays := t.members[node.Name]; stays {
+			continue
+		}
+		if slices.ContainsFunc(append(ipsOf(node), node.Spec.ProviderID), func(mark string) bool { return t.marks[mark] }) {
+			return nil
+		}
+		change.remove = append(change.remove, node)
+	}
+	if len(change.add)+len(change.remove) >= len(t.nodes) {
+		return nil
+	}
+	return change
 }
 
 // servedBy reports whether a load balancer with the written targets, identities by name, needs no change: no member is

@@ -35,7 +35,13 @@ type desired struct {
 	// settled is the set of targets that all load balancers shall have; latest is that of this moment, which may be on its way
 	// to become it. Both are nil unless the intent is provide.
 	settled, latest *targetSet
+	// byDifference says that the provider changes targets by a difference.
+	byDifference bool
 }
+
+// wholeFor is for how long targets are changed by differences until they are written as a whole again, so that what was changed
+// in the cloud does not stay for good where nothing shows it.
+const wholeFor = time.Hour
 
 // made is what this process knows that it made in the cloud for a Service.
 type made struct {
@@ -46,6 +52,10 @@ type made struct {
 	ensured bool
 	// targets are the identities, by name, of the nodes that the plugin got last.
 	targets map[string]string
+	// written is the set that they were members of, nil unless it is certain that the load balancer has just these; wholeAt is
+	// when the plugin got it, or one before it, as a whole.
+	written *targetSet
+	wholeAt time.Time
 	// status is what the plugin returned. Nil if the load balancer is implemented elsewhere.
 	status *corev1.LoadBalancerStatus
 }
@@ -89,6 +99,8 @@ type action struct {
 	why []string
 	// publish is the Service's new status, for the verbs that write to the Service.
 	publish publication
+	// change is what verbRetarget changes; nil: it writes all targets.
+	change *targetChange
 }
 
 // changesCloud reports whether the plugin is called for a change.
@@ -139,12 +151,21 @@ func planProvide(want desired, seen observed, now time.Time) []action {
 		return append(plan, action{verb: verbEnsure, service: seen.service, why: why})
 	}
 	if !want.settled.servedBy(seen.made.targets) && !want.latest.servedBy(seen.made.targets) && seen.made.status != nil {
-		return append(plan, action{verb: verbRetarget, service: seen.service, why: []string{"the set of nodes has changed"}})
+		return append(plan, action{verb: verbRetarget, service: seen.service, why: []string{"the set of nodes has changed"},
+			change: differenceFor(want, seen.made, now)})
 	}
 	if len(plan) == 0 && !shows(seen.service, seen.made, now) {
 		plan = append(plan, action{verb: verbPublish, service: seen.service, publish: publicationFor(seen.service, seen.made, now)})
 	}
 	return plan
+}
+
+// differenceFor returns by what the targets of a load balancer are changed; nil: by all of them.
+func differenceFor(want desired, made *made, now time.Time) *targetChange {
+	if !want.byDifference || made.written == nil || now.Sub(made.wholeAt) >= wholeFor {
+		return nil
+	}
+	return want.latest.changeFrom(made.written)
 }
 
 // shows reports whether a Service that has its load balancer has the finalizer and the status that go with it.

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -31,7 +32,15 @@ func (w *world) apply(t *rapid.T, act action, targets *targetSet, elsewhere bool
 			w.seen.made.status = nil
 		}
 	case verbRetarget:
-		w.seen.made.targets = targets.members
+		written := targets.members
+		if act.change != nil {
+			written = maps.Clone(w.seen.made.written.members)
+			for _, node := range act.change.remove {
+				delete(written, node.Name)
+			}
+			maps.Copy(written, targetsOf(act.change.add).members)
+		}
+		w.seen.made.targets, w.seen.made.written = written, targets
 	case verbPublish:
 		w.write(act, func(*corev1.Service) {})
 	case verbRemove:
@@ -63,12 +72,17 @@ func TestPlanHasAFixedPoint(t *testing.T) {
 		service := serviceWith(pick("finalizer", protected), pick("type", ofType(corev1.ServiceTypeClusterIP)), pick("deleted", deleted),
 			pick("class", ofClass("theirs"), ofClass("ours")), pick("status", reached("192.0.2.7")), pick("condition", conditioned),
 			func(s *corev1.Service) { s.Finalizers = append(s.Finalizers, "other/finalizer") })
-		sets := []*targetSet{targetsOf(nil), targetsOf([]*corev1.Node{nodeWith("a")}), targetsOf([]*corev1.Node{nodeWith("a", doomed), nodeWith("b")})}
+		sets := []*targetSet{targetsOf(nil), targetsOf([]*corev1.Node{nodeWith("a")}), targetsOf([]*corev1.Node{nodeWith("a", doomed), nodeWith("b")}),
+			targetsOf([]*corev1.Node{nodeWith("a"), nodeWith("b"), nodeWith("c")}), targetsOf([]*corev1.Node{nodeWith("a"), nodeWith("b")})}
 		w := &world{seen: observed{service: service}, balancers: map[types.UID]bool{}}
 		if rapid.Bool().Draw(t, "made") {
 			old := service.DeepCopy()
 			old.UID = rapid.SampledFrom([]types.UID{service.UID, "uid-0"}).Draw(t, "made for")
-			w.seen.made = madeFor(old, rapid.SampledFrom(sets).Draw(t, "made with"), at("192.0.2.1"))
+			with := rapid.SampledFrom(sets).Draw(t, "made with")
+			w.seen.made = madeFor(old, with, at("192.0.2.1"))
+			if rapid.Bool().Draw(t, "certain") {
+				w.seen.made.written, w.seen.made.wholeAt = with, noon
+			}
 			w.seen.made.ensured = rapid.Bool().Draw(t, "ensured")
 			w.balancers[old.UID] = true
 		}
@@ -78,6 +92,7 @@ func TestPlanHasAFixedPoint(t *testing.T) {
 		foreign := w.seen.made == nil && w.seen.service != nil && service.Spec.LoadBalancerClass != nil && *service.Spec.LoadBalancerClass == "theirs" &&
 			conditionOf(service) == nil
 		classes := Classes{Names: []string{"ours"}, Default: true}
+		byDifference := rapid.Bool().Draw(t, "by difference")
 		targets, elsewhere := rapid.SampledFrom(sets).Draw(t, "targets"), rapid.Bool().Draw(t, "elsewhere")
 		for round := 0; ; round++ {
 			known := remembered{made: w.seen.made}
@@ -85,7 +100,7 @@ func TestPlanHasAFixedPoint(t *testing.T) {
 				known.removed = service.UID
 			}
 			intent := intentFor(w.seen.service, classes, known.knows(w.seen.service))
-			want := desired{intent: intent, settled: targets, latest: targets}
+			want := desired{intent: intent, settled: targets, latest: targets, byDifference: byDifference}
 			if w.seen.service != nil {
 				want.inputs = inputsOf(w.seen.service)
 			}

@@ -151,7 +151,7 @@ func (r *reconciler) look(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	p.want.settled, p.want.latest = settled, latest
+	p.want.settled, p.want.latest, p.want.byDifference = settled, latest, r.applier.change != nil
 	return nil
 }
 
@@ -185,11 +185,15 @@ func (r *reconciler) remember(p *pass, act action, done result) {
 		switch act.verb {
 		case verbEnsure:
 			known.made = &made{service: act.service, inputs: inputsOf(act.service), ensured: true,
-				targets: p.want.latest.members, status: done.status}
+				targets: p.want.latest.members, written: p.want.latest, wholeAt: time.Now(), status: done.status}
 			known.madeAt, known.drift = time.Now(), nil
 		case verbRetarget:
 			changed := *known.made
 			changed.service, changed.targets, changed.ensured = act.service, p.want.latest.members, !done.missing
+			changed.written = p.want.latest
+			if act.change == nil {
+				changed.wholeAt = time.Now()
+			}
 			known.made, known.madeAt = &changed, time.Now()
 		case verbRemove:
 			known.made, known.drift = nil, nil

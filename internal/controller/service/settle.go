@@ -103,7 +103,7 @@ func (r *reconciler) afterRetarget(ctx context.Context, p *pass, act action, don
 		r.metrics.nodeSyncErrors.Inc()
 		r.memory.change(p.key, func(known *remembered) { // what the targets are now is open
 			changed := *known.made
-			changed.ensured = false
+			changed.ensured, changed.written = false, nil
 			known.made = &changed
 		})
 	case err != nil:
@@ -114,7 +114,7 @@ func (r *reconciler) afterRetarget(ctx context.Context, p *pass, act action, don
 	default:
 		r.recorder.Event(act.service, corev1.EventTypeNormal, EventUpdated, "Updated the targets of the load balancer")
 		logf.FromContext(ctx).V(1).Info("Updated the targets of the load balancer", "targets", len(p.want.latest.nodes),
-			"took", took.Round(time.Millisecond).String())
+			"byDifference", act.change != nil, "took", took.Round(time.Millisecond).String())
 	}
 }
 

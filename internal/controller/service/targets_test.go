@@ -163,10 +163,11 @@ var errTransient = errors.New("the cloud has hiccups")
 func TestNoBackendIsMissed(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		writes := rapid.IntRange(1, 3).Draw(rt, "writes")
+		byDifference := rapid.Bool().Draw(rt, "by difference")
 		seed := rapid.Uint64().Draw(rt, "seed")
 		steps := rapid.IntRange(1, 60).Draw(rt, "steps")
 		synctest.Test(t, func(t *testing.T) {
-			e := startEngine(t, writes)
+			e := startEngine(t, writes, func(e *engine) { e.cloud.byDifference = byDifference })
 			defer e.stop()
 			heal := e.cloud.misbehave(seed)
 			chance := rand.New(rand.NewPCG(seed, 1))
@@ -181,9 +182,9 @@ func TestNoBackendIsMissed(t *testing.T) {
 			if err := e.mismatch(); err != nil {
 				rt.Fatal(err)
 			}
-			calls := e.cloud.count("ensure") + e.cloud.count("update")
+			calls := e.cloud.count("ensure") + e.cloud.count("update") + e.cloud.count("change")
 			time.Sleep(time.Hour)
-			if now := e.cloud.count("ensure") + e.cloud.count("update"); now != calls {
+			if now := e.cloud.count("ensure") + e.cloud.count("update") + e.cloud.count("change"); now != calls {
 				rt.Fatalf("%d more calls although nothing changes", now-calls)
 			}
 		})

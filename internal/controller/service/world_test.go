@@ -137,6 +137,8 @@ type memoryCloud struct {
 	balancer map[types.UID]map[string]string
 	calls    map[string]int
 	list     func(context.Context, string) ([]provider.LoadBalancer, error)
+	// byDifference says that its targets can be changed by a difference.
+	byDifference bool
 	// chance returns how long a call takes and its error; nil: no time and none. An errLost takes effect all the same.
 	chance func(operation string) (time.Duration, error)
 }
@@ -144,9 +146,36 @@ type memoryCloud struct {
 // errLost says that the answer to a call was lost.
 var errLost = errors.New("the answer was lost")
 
-// Capabilities offers a list if there is one.
+// Capabilities offers a list if there is one, and changes of targets if it shall.
 func (m *memoryCloud) Capabilities() provider.Capabilities {
-	return provider.Capabilities{ListLoadBalancers: m.list}
+	capabilities := provider.Capabilities{ListLoadBalancers: m.list}
+	if m.byDifference {
+		capabilities.ChangeTargets = m.changeTargets
+	}
+	return capabilities
+}
+
+// setChance has calls go as chance says from now on.
+func (m *memoryCloud) setChance(chance func(operation string) (time.Duration, error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.chance = chance
+}
+
+func (m *memoryCloud) changeTargets(_ context.Context, _ string, service *corev1.Service, add, remove []*corev1.Node) error {
+	return m.change("change", func() error {
+		has, exists := m.balancer[service.UID]
+		if !exists {
+			return errors.New("there is no such load balancer")
+		}
+		has = maps.Clone(has)
+		for _, node := range remove {
+			delete(has, node.Name)
+		}
+		maps.Copy(has, targetsOf(add).members)
+		m.balancer[service.UID] = has
+		return nil
+	})
 }
 
 func (m *memoryCloud) InstancesV2() (cloudprovider.InstancesV2, bool)   { return nil, false }
@@ -272,7 +301,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 		evidence: &ownership.Evidence{}, quiet: DefaultTargetQuiet, delay: DefaultTargetDelay, retry: DefaultFirstRetry,
 		metrics: metrics, changed: make(chan struct{}, 1),
 	}
-	applier := &applier{balancer: e.cloud, client: e.cluster, clusterUID: func(context.Context) types.UID { return "me" }}
+	applier := &applier{balancer: e.cloud, change: e.cloud.Capabilities().ChangeTargets, client: e.cluster, clusterUID: func(context.Context) types.UID { return "me" }}
 	reconciler := &reconciler{
 		reader: e.cluster, recorder: e.events, classes: Classes{Default: true}, targets: targets, memory: memory, metrics: metrics,
 		backoff: backoff{first: DefaultFirstRetry, longest: DefaultLongestRetry}, applier: applier,
