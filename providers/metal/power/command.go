@@ -1,0 +1,105 @@
+package power
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+	v1 "k8s.io/api/core/v1"
+)
+
+// maxOutput is how much of what a command prints is kept.
+const maxOutput = 4 << 10
+
+// command asks by running a program.
+type command struct {
+	config config.Command
+	env    []string
+}
+
+func newCommand(c config.Command, machine *config.Machine) *command {
+	env := []string{
+		"PATH=" + os.Getenv("PATH"), "MACHINE_NAME=" + machine.Name, "MACHINE_ID=" + machine.ID,
+		"MACHINE_PROVIDER_ID=" + machine.ProviderID(), "MACHINE_SYSTEM_UUID=" + machine.SystemUUID,
+	}
+	for _, address := range machine.Addresses {
+		if address.Type == v1.NodeInternalIP {
+			env = append(env, "MACHINE_ADDRESS="+address.Address)
+			break
+		}
+	}
+	return &command{config: c, env: env}
+}
+
+// Read runs the program. Whatever it started is killed when it ends or its time is over.
+func (c *command) Read(ctx context.Context) (State, error) {
+	if c.config.Timeout.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.config.Timeout.Duration)
+		defer cancel()
+	}
+	var output, complaint limited
+	run := exec.CommandContext(ctx, c.config.Argv[0], c.config.Argv[1:]...)
+	run.Env, run.Stdout, run.Stderr = c.env, &output, &complaint
+	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	run.Cancel = func() error { return killGroup(run.Process) }
+	run.WaitDelay = 100 * time.Millisecond // what it started may hold the pipes
+	err := run.Run()
+	if run.Process != nil {
+		_ = killGroup(run.Process)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return Unknown, fmt.Errorf("running %s: killed: %w", c.config.Argv[0], context.Cause(ctx))
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
+		return Unknown, fmt.Errorf("running %s: %w%s", c.config.Argv[0], err, complaint.lastLine())
+	}
+	switch said := strings.TrimSpace(output.String()); said {
+	case "on":
+		return On, nil
+	case "off":
+		return Off, nil
+	case "unknown":
+		return Unknown, nil
+	default:
+		return Unknown, fmt.Errorf("running %s: it printed %.40q, want on, off or unknown", c.config.Argv[0], said)
+	}
+}
+
+// Close does nothing: nothing is kept between runs.
+func (c *command) Close(context.Context) error { return nil }
+
+// killGroup kills a process and what it started.
+func killGroup(process *os.Process) error {
+	err := syscall.Kill(-process.Pid, syscall.SIGKILL)
+	if errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// limited keeps the beginning of what is written to it.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(data []byte) (int, error) {
+	if room := maxOutput - l.Len(); room > 0 {
+		l.Buffer.Write(data[:min(room, len(data))])
+	}
+	return len(data), nil
+}
+
+// lastLine returns the last line for an error message, or nothing.
+func (l *limited) lastLine() string {
+	lines := strings.Split(strings.TrimSpace(l.String()), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		return fmt.Sprintf(": %.200q", last)
+	}
+	return ""
+}

@@ -1,0 +1,313 @@
+package power
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+)
+
+const (
+	// systemsPath is the collection of systems (DSP0266, 6.3).
+	systemsPath = "/redfish/v1/Systems"
+	// sessionsPath is the collection of sessions, which is where logins go (DSP0266, 13.3.4.4).
+	sessionsPath = "/redfish/v1/SessionService/Sessions"
+	// maxBody is how much of an answer is read, and maxPages how many pages of a collection.
+	maxBody, maxPages = 1 << 20, 50
+)
+
+// redfish asks by Redfish (DSP0266).
+type redfish struct {
+	config      config.Redfish
+	credentials *config.Credentials
+	systemUUID  string
+	http        tlsClient
+	// system is the path of the machine's system, empty as long as it is not known.
+	system  string
+	session session
+}
+
+// session is a login that the service remembers.
+type session struct {
+	// token is what requests show; empty if there is no session.
+	token string
+	// path is what is deleted to end it, and login who it is for.
+	path  string
+	login login
+}
+
+func newRedfish(c config.Redfish, credentials *config.Credentials, systemUUID string) *redfish {
+	c.Endpoint = strings.TrimRight(c.Endpoint, "/")
+	return &redfish{config: c, credentials: credentials, systemUUID: systemUUID, http: tlsClient{config: c}}
+}
+
+// Read asks for the PowerState of the machine's system (DSP0268, ComputerSystem).
+func (r *redfish) Read(ctx context.Context) (State, error) {
+	state, err := r.read(ctx)
+	if err != nil {
+		return Unknown, fmt.Errorf("Redfish of %s: %w", r.config.Endpoint, err)
+	}
+	return state, nil
+}
+
+func (r *redfish) read(ctx context.Context) (State, error) {
+	if r.system == "" {
+		found, err := r.find(ctx)
+		if err != nil {
+			return Unknown, err
+		}
+		r.system = found
+	}
+	system, err := r.getSystem(ctx, r.system)
+	var answered *statusError
+	if errors.As(err, &answered) && answered.code == http.StatusNotFound {
+		r.system = "" // it may have another ID after an update of the firmware
+	}
+	if err != nil {
+		return Unknown, err
+	}
+	switch system.PowerState {
+	case "On", "PoweringOn", "PoweringOff", "Paused": // none of them is off yet
+		return On, nil
+	case "Off":
+		return Off, nil
+	default:
+		return Unknown, nil
+	}
+}
+
+// Close ends the session.
+func (r *redfish) Close(ctx context.Context) error {
+	defer r.http.close()
+	if err := r.logout(ctx); err != nil {
+		return fmt.Errorf("Redfish of %s: ending the session: %w", r.config.Endpoint, err)
+	}
+	return nil
+}
+
+// system is what matters of a ComputerSystem.
+type system struct {
+	ID         string `json:"Id"`
+	UUID       string `json:"UUID"`
+	PowerState string `json:"PowerState"`
+}
+
+func (r *redfish) getSystem(ctx context.Context, at string) (system, error) {
+	var found system
+	if err := r.get(ctx, at, &found); err != nil {
+		return system{}, fmt.Errorf("reading the system: %w", err)
+	}
+	return found, nil
+}
+
+// find returns the path of the machine's system: the one that the config names, that has the machine's UUID, or that is alone.
+func (r *redfish) find(ctx context.Context) (string, error) {
+	if r.config.SystemID != "" {
+		return systemsPath + "/" + url.PathEscape(r.config.SystemID), nil
+	}
+	members, err := r.members(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case len(members) == 0:
+		return "", errors.New("the service has no system")
+	case len(members) == 1:
+		return members[0], nil
+	}
+	wanted, known := config.CanonicalUUID(r.systemUUID)
+	var ids []string
+	for _, member := range members {
+		found, err := r.getSystem(ctx, member)
+		if err != nil {
+			return "", err
+		}
+		if canonical, ok := config.CanonicalUUID(found.UUID); ok && known && canonical == wanted {
+			return member, nil
+		}
+		ids = append(ids, found.ID)
+	}
+	if !known {
+		return "", fmt.Errorf("the service has the systems %q: set systemID, or the machine's systemUUID", ids)
+	}
+	return "", fmt.Errorf("none of the systems %q has the UUID %s: set systemID", ids, r.systemUUID)
+}
+
+// members returns the paths of all systems.
+func (r *redfish) members(ctx context.Context) ([]string, error) {
+	var all []string
+	next := systemsPath
+	for range maxPages {
+		var page struct {
+			Members []struct {
+				ID string `json:"@odata.id"`
+			} `json:"Members"`
+			Next string `json:"Members@odata.nextLink"`
+		}
+		if err := r.get(ctx, next, &page); err != nil {
+			return nil, fmt.Errorf("listing the systems: %w", err)
+		}
+		for _, member := range page.Members {
+			all = append(all, member.ID)
+		}
+		if page.Next == "" {
+			return all, nil
+		}
+		next = page.Next
+	}
+	return nil, fmt.Errorf("listing the systems: there are more than %d pages", maxPages)
+}
+
+// get reads a resource. A session that the service has forgotten is replaced once.
+func (r *redfish) get(ctx context.Context, at string, into any) error {
+	login, err := readLogin(r.credentials)
+	if err != nil {
+		return err
+	}
+	if r.config.Auth == config.RedfishBasic {
+		_, err := r.do(ctx, http.MethodGet, at, nil, into, func(request *http.Request) {
+			request.SetBasicAuth(login.username, login.password)
+		})
+		return err
+	}
+	for fresh := false; ; fresh = true {
+		if r.session.token != "" && r.session.login != login {
+			_ = r.logout(ctx) // the service ends it by itself later
+		}
+		if r.session.token == "" {
+			fresh = true
+			if err := r.loginAs(ctx, login); err != nil {
+				return err
+			}
+		}
+		_, err := r.do(ctx, http.MethodGet, at, nil, into, r.session.show)
+		if errors.Is(err, errCredentials) {
+			r.session = session{}
+			if !fresh {
+				continue
+			}
+		}
+		return err
+	}
+}
+
+// loginAs begins a session.
+func (r *redfish) loginAs(ctx context.Context, login login) error {
+	body := map[string]string{"UserName": login.username, "Password": login.password}
+	header, err := r.do(ctx, http.MethodPost, sessionsPath, body, nil, func(*http.Request) {})
+	var answered *statusError
+	switch {
+	case errors.As(err, &answered) && answered.missing():
+		return fmt.Errorf("beginning a session: %w; without sessions, set auth to Basic", err)
+	case err != nil:
+		return fmt.Errorf("beginning a session: %w", err)
+	case header.Get("X-Auth-Token") == "":
+		return errors.New("beginning a session: the service gave no token; set auth to Basic")
+	}
+	r.session = session{token: header.Get("X-Auth-Token"), path: header.Get("Location"), login: login}
+	return nil
+}
+
+// logout ends the session, if there is one.
+func (r *redfish) logout(ctx context.Context) error {
+	ended := r.session
+	r.session = session{}
+	if ended.token == "" || ended.path == "" {
+		return nil
+	}
+	_, err := r.do(ctx, http.MethodDelete, ended.path, nil, nil, ended.show)
+	return err
+}
+
+func (s session) show(request *http.Request) { request.Header.Set("X-Auth-Token", s.token) }
+
+// do makes one request and decodes its answer. Its error holds nothing of what the service wrote, which may repeat what it was sent.
+func (r *redfish) do(
+	ctx context.Context, method, at string, body, into any, authenticate func(*http.Request),
+) (http.Header, error) {
+	target, err := r.resolve(at)
+	if err != nil {
+		return nil, err
+	}
+	var encoded []byte
+	if body != nil {
+		if encoded, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(encoded))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("OData-Version", "4.0")
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	authenticate(request)
+	client, err := r.http.get()
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
+	switch {
+	case response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden:
+		return nil, fmt.Errorf("%s %s: %s: %w", method, at, response.Status, errCredentials)
+	case response.StatusCode < 200 || response.StatusCode > 299:
+		return nil, &statusError{method, at, response.StatusCode}
+	case err != nil:
+		return nil, fmt.Errorf("%s %s: reading the answer: %w", method, at, err)
+	}
+	if into != nil {
+		if err := json.Unmarshal(data, into); err != nil {
+			return nil, fmt.Errorf("%s %s: the answer is not the JSON that was expected", method, at)
+		}
+	}
+	return response.Header, nil
+}
+
+// resolve makes a URL of what the service calls a resource. It never leaves the service: a token goes nowhere else.
+func (r *redfish) resolve(at string) (string, error) {
+	base, err := url.Parse(r.config.Endpoint)
+	if err != nil {
+		return "", err
+	}
+	reference, err := url.Parse(at)
+	if err != nil || reference.Host != "" && reference.Host != base.Host || !strings.HasPrefix(reference.Path, "/") {
+		return "", fmt.Errorf("the service names a resource that is not its own: %.100q", at)
+	}
+	resolved := *base
+	resolved.Path, resolved.RawPath, resolved.RawQuery = reference.Path, reference.RawPath, reference.RawQuery
+	if base.Path != "" && !strings.HasPrefix(reference.Path, base.Path+"/") {
+		resolved.Path, resolved.RawPath = path.Join(base.Path, reference.Path), ""
+	}
+	return resolved.String(), nil
+}
+
+// statusError is an answer of the service that says that it did not work.
+type statusError struct {
+	method, path string
+	code         int
+}
+
+// Error returns what was asked and what the service answered.
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%s %s: %d %s", e.method, e.path, e.code, http.StatusText(e.code))
+}
+
+// missing reports whether the service has no such thing.
+func (e *statusError) missing() bool {
+	return e.code == http.StatusNotFound || e.code == http.StatusMethodNotAllowed || e.code == http.StatusNotImplemented
+}

@@ -1,0 +1,65 @@
+package power
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+)
+
+// tlsClient is an HTTP client for one Redfish service. It is made anew when the file of certificates changes.
+type tlsClient struct {
+	config config.Redfish
+	client *http.Client
+	ca     []byte
+}
+
+// get returns the client, by the certificates as they are now.
+func (t *tlsClient) get() (*http.Client, error) {
+	var ca []byte
+	if t.config.CAFile != "" {
+		var err error
+		if ca, err = os.ReadFile(t.config.CAFile); err != nil {
+			return nil, fmt.Errorf("the certificates that the service's is verified with: %w", err)
+		}
+	}
+	if t.client != nil && bytes.Equal(ca, t.ca) {
+		return t.client, nil
+	}
+	verify := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: t.config.InsecureSkipVerify}
+	if t.config.CAFile != "" {
+		verify.RootCAs = x509.NewCertPool()
+		if !verify.RootCAs.AppendCertsFromPEM(ca) {
+			return nil, fmt.Errorf("%s holds no PEM certificate", t.config.CAFile)
+		}
+	}
+	t.close()
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil // management networks are not reached by the proxy that a pod may have for the Internet
+	transport.TLSClientConfig = verify
+	transport.MaxIdleConns = 1
+	t.client, t.ca = &http.Client{Transport: transport, CheckRedirect: stayThere}, ca
+	return t.client, nil
+}
+
+// stayThere follows redirects within a service only, for example from a path to the same with a slash: requests carry a token, and
+// the next host is not the one that was verified.
+func stayThere(request *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	if len(via) > 3 || request.URL.Host != first.Host || request.URL.Scheme != first.Scheme {
+		return errors.New("the service redirects to another one, or too often")
+	}
+	return nil
+}
+
+// close closes connections that nobody uses.
+func (t *tlsClient) close() {
+	if t.client != nil {
+		t.client.CloseIdleConnections()
+	}
+}
