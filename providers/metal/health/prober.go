@@ -54,8 +54,10 @@ type Prober struct {
 	assigned time.Time
 	ready    bool
 	blind    bool
-	running  context.Context // nil while Run does not
-	loops    sync.WaitGroup
+	// blindAt is when nothing was answered the last time that was looked at.
+	blindAt time.Time
+	running context.Context // nil while Run does not
+	loops   sync.WaitGroup
 }
 
 // target is one port that is probed.
@@ -233,7 +235,11 @@ func (p *Prober) look() {
 	p.mu.Lock()
 	now, patience := time.Now(), patienceOf(p.settings)
 	ready := p.ready || !p.assigned.IsZero() && (len(p.targets) == 0 || p.board.judged() || now.Sub(p.assigned) >= patience)
-	blind := ready && p.board.blind(now.Add(-patience))
+	if p.board.blind(now.Add(-patience)) {
+		p.blindAt = now
+	}
+	// It ends when all that answers again has had the time for a verdict.
+	blind := ready && !p.blindAt.IsZero() && now.Sub(p.blindAt) < patience && (p.blind || p.blindAt.Equal(now))
 	changed := ready != p.ready || blind != p.blind
 	p.ready, p.blind = ready, blind
 	p.mu.Unlock()

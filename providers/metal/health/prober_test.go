@@ -198,12 +198,36 @@ func TestProbersOwnFaultChangesNoVerdict(t *testing.T) {
 				network.set(silent, 7) // dies while nobody can see it
 				network.setCut(false)
 				until(t, func() bool { return prober.verdict(7) == model.Unhealthy })
-				if snapshot := prober.Snapshot(); snapshot.Blind || snapshot.Health[nodeOf(8)] != model.Healthy {
+				until(t, func() bool { return !prober.Snapshot().Blind })
+				if snapshot := prober.Snapshot(); snapshot.Health[nodeOf(8)] != model.Healthy {
 					t.Errorf("afterwards: %+v", snapshot)
 				}
 			})
 		})
 	}
+}
+
+// TestBlindFromTheBeginning is a replica that is restarted while its network is down: it must not take all nodes out when that
+// ends, because none has had the time for a verdict.
+func TestBlindFromTheBeginning(t *testing.T) {
+	inNetwork(t, 5, func(t *testing.T, network *network, prober *Prober) {
+		network.setCut(true)
+		if took := until(t, func() bool { return prober.Snapshot().Ready }); took > 2200*time.Millisecond {
+			t.Errorf("ready after %s", took)
+		}
+		until(t, func() bool { return prober.Snapshot().Blind })
+		time.Sleep(10 * time.Second)
+		network.setCut(false)
+		until(t, func() bool {
+			snapshot := prober.Snapshot()
+			for i := 1; i <= 5; i++ {
+				if verdict := snapshot.Health[nodeOf(i)]; verdict == model.Unhealthy || verdict == model.HealthUnknown && !snapshot.Blind {
+					t.Fatalf("node %d is %v, blind %t", i, verdict, snapshot.Blind)
+				}
+			}
+			return !snapshot.Blind
+		})
+	})
 }
 
 // TestOfTwoNodesOneDies is the smallest cluster, with the prober on one of the nodes: its own node is the only witness.
@@ -278,7 +302,7 @@ type event struct {
 // time now and then. A probe is lost if the network fails in any of the time from its beginning to its answer.
 func TestCutsTakeNothingOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const interval, timeout, trip, horizon = 500, 500, 20, 20_000
+		const interval, timeout, trip, horizon = 500, 500, 90, 20_000
 		limits := limits{rapid.IntRange(1, 3).Draw(t, "failures"), 1, 100 * time.Millisecond}
 		nodes := rapid.IntRange(2, 6).Draw(t, "nodes")
 		dead := rapid.IntRange(0, 1).Draw(t, "dead")

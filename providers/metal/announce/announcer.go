@@ -1,0 +1,279 @@
+package announce
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/health"
+	"github.com/mooring-ccm/mooring/providers/metal/table"
+)
+
+// coalesce is how long further changes are waited for after one: what belongs together arrives together.
+const coalesce = 20 * time.Millisecond
+
+// Sink announces a table, in the place of the one that it was given before. It is not called again before it returns; after an
+// error it is given the table again, or a newer one.
+type Sink interface {
+	Announce(ctx context.Context, announced table.Table) error
+}
+
+// Prober says which nodes work. It is what health.Prober does.
+type Prober interface {
+	Run(ctx context.Context)
+	Configure(settings config.Health)
+	SetTargets(targets map[model.Probe]netip.Addr)
+	Snapshot() health.Snapshot
+	Changed() <-chan struct{}
+}
+
+// Options are what an Announcer needs.
+type Options struct {
+	// Informers are not started yet, and are started by the caller after New. They get a transform that drops what takes room and
+	// decides nothing, so they are for announcing only.
+	Informers informers.SharedInformerFactory
+	Prober    Prober
+	// Sinks get each table, by name.
+	Sinks map[string]Sink
+	// Config has its defaults.
+	Config config.Announcement
+	// PoolOf returns the name of the pool of an address, empty if it is of none.
+	PoolOf func(netip.Addr) string
+	// OwnsService reports whether the addresses in the status of a Service are of ours. Nil means TakenOn.
+	OwnsService func(*corev1.Service) bool
+	// OwnsNode reports whether a node is a machine of ours. Nil means that all are.
+	OwnsNode   func(*corev1.Node) bool
+	Registerer prometheus.Registerer
+}
+
+// Announcer keeps the sinks up to date. It is safe for concurrent use.
+type Announcer struct {
+	world   *world
+	prober  Prober
+	sinks   map[string]*delivery
+	metrics *metrics
+	// reconfigured has room for one.
+	reconfigured chan struct{}
+
+	mu       sync.Mutex
+	config   config.Announcement
+	poolOf   func(netip.Addr) string
+	current  Snapshot
+	draining map[types.UID]time.Time
+	targets  map[model.Probe]netip.Addr
+	watchers map[chan struct{}]bool
+}
+
+// Snapshot is what is announced at a moment, and why. It is not to be changed.
+type Snapshot struct {
+	// Complete says that a table has been handed on; before, the rest is empty.
+	Complete bool
+	Table    table.Table
+	Services map[types.NamespacedName]model.ServiceState
+	Nodes    map[string]model.NodeState
+	// Blind says that no probe is answered, and the last verdicts are kept.
+	Blind bool
+}
+
+// New returns an Announcer whose informers can be started.
+func New(options Options) (*Announcer, error) {
+	if options.OwnsService == nil {
+		options.OwnsService = TakenOn
+	}
+	if options.OwnsNode == nil {
+		options.OwnsNode = func(*corev1.Node) bool { return true }
+	}
+	world, err := watch(options.Informers, options.OwnsNode, options.OwnsService)
+	if err != nil {
+		return nil, err
+	}
+	metrics := newMetrics(options.Registerer)
+	sinks := map[string]*delivery{}
+	for name, sink := range options.Sinks {
+		sinks[name] = &delivery{name: name, sink: sink, newer: make(chan table.Table, 1), failures: metrics.failures.WithLabelValues(name)}
+	}
+	return &Announcer{
+		world: world, prober: options.Prober, sinks: sinks, metrics: metrics, reconfigured: make(chan struct{}, 1),
+		config: options.Config, poolOf: options.PoolOf, watchers: map[chan struct{}]bool{},
+	}, nil
+}
+
+// Reconfigure puts another config, with its defaults, and other pools in force.
+func (a *Announcer) Reconfigure(announcement config.Announcement, poolOf func(netip.Addr) string) {
+	a.mu.Lock()
+	a.config, a.poolOf = announcement, poolOf
+	a.mu.Unlock()
+	a.prober.Configure(announcement.Health)
+	select {
+	case a.reconfigured <- struct{}{}:
+	default:
+	}
+}
+
+// Snapshot returns what is announced now.
+func (a *Announcer) Snapshot() Snapshot {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.current
+}
+
+// Subscribe returns a channel that says that the Snapshot has changed, and has room for one, until cancel is called.
+func (a *Announcer) Subscribe() (changed <-chan struct{}, cancel func()) {
+	channel := make(chan struct{}, 1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.watchers[channel] = true
+	return channel, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.watchers, channel)
+	}
+}
+
+// Run announces until ctx ends; it withdraws nothing at the end. Nothing is handed on before everything was listed and the first
+// round of probes is over: a replica that is restarted must not begin with less than it ended with. When the API server is away
+// later, what it last said stays in force, and probes go on.
+func (a *Announcer) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	log := logr.FromContextOrDiscard(ctx).WithName("announce")
+	if !cache.WaitForCacheSync(ctx.Done(), a.world.synced...) {
+		return nil
+	}
+	a.retarget()
+	running.Go(func() { a.prober.Run(ctx) })
+	for _, sink := range a.sinks {
+		running.Go(func() { sink.run(ctx, log) })
+	}
+	for next := time.Duration(0); ; {
+		timer := time.NewTimer(next)
+		if next == 0 {
+			timer.Stop() // nothing is due
+		}
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-a.world.changed:
+		case <-a.prober.Changed():
+		case <-a.reconfigured:
+		case <-timer.C:
+		}
+		timer.Stop()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(coalesce):
+		}
+		a.retarget()
+		next = a.announce(log)
+	}
+}
+
+// input gathers what decides.
+func (a *Announcer) input() Input {
+	a.mu.Lock()
+	in := Input{Now: time.Now(), PoolOf: a.poolOf, Draining: a.draining, Settings: settingsOf(a.config)}
+	a.mu.Unlock()
+	a.world.fill(&in)
+	return in
+}
+
+func settingsOf(announcement config.Announcement) Settings {
+	return Settings{
+		Selector:        announcement.Selector(),
+		ClusterNextHops: announcement.ClusterNextHops,
+		LocalNextHops:   announcement.LocalNextHops,
+		DrainWait:       announcement.DrainWait.Duration,
+		PodRoutes:       *announcement.PodRoutes,
+	}
+}
+
+// retarget tells the prober what to probe.
+func (a *Announcer) retarget() {
+	targets := targetsOf(a.input())
+	a.mu.Lock()
+	same := a.targets != nil && maps.Equal(a.targets, targets)
+	a.targets = targets
+	a.mu.Unlock()
+	if !same {
+		a.prober.SetTargets(targets)
+	}
+}
+
+// announce decides, hands the table on if it differs from the last one, and returns after what time alone it has to decide again,
+// zero if it has not.
+func (a *Announcer) announce(log logr.Logger) time.Duration {
+	seen := a.prober.Snapshot()
+	if !seen.Ready {
+		return 0 // the prober says when it is
+	}
+	in := a.input()
+	in.Health, in.Blind = seen.Health, seen.Blind
+	out := Desired(in)
+	next := Snapshot{Complete: true, Table: out.Table, Services: out.Services, Nodes: out.Nodes, Blind: seen.Blind}
+
+	a.mu.Lock()
+	before := a.current
+	a.current, a.draining = next, out.Draining
+	watchers := maps.Clone(a.watchers)
+	a.mu.Unlock()
+
+	a.metrics.record(next)
+	logChanges(log, before, next)
+	if !before.Complete || !before.Table.Equal(next.Table) {
+		for _, sink := range a.sinks {
+			sink.give(next.Table)
+		}
+	}
+	for watcher := range watchers {
+		select {
+		case watcher <- struct{}{}:
+		default:
+		}
+	}
+	if out.Next.IsZero() {
+		return 0
+	}
+	return max(time.Millisecond, out.Next.Sub(in.Now))
+}
+
+// logChanges says what has become of nodes, and whether the prober can be trusted.
+func logChanges(log logr.Logger, before, after Snapshot) {
+	const most = 10
+	said := 0
+	for name, state := range after.Nodes {
+		if known, found := before.Nodes[name]; found && known.Standing == state.Standing && known.Reason == state.Reason {
+			continue
+		}
+		if said++; said <= most {
+			log.Info("A node's part in load balancing has changed", "node", name, "standing", state.Standing.String(),
+				"reason", string(state.Reason), "removal", state.Removal)
+		}
+	}
+	if said > most {
+		log.Info("Further nodes have changed", "count", said-most)
+	}
+	switch {
+	case after.Blind && !before.Blind:
+		log.Error(nil, "No probe of any node is answered; the last verdicts are kept. Look at the network of this replica")
+	case before.Blind && !after.Blind:
+		log.Info("Probes are answered again")
+	}
+	if !before.Complete || len(before.Table) != len(after.Table) {
+		log.Info("Announcing", "destinations", len(after.Table), "before", len(before.Table))
+	}
+}

@@ -1,0 +1,351 @@
+package announce
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/health"
+	"github.com/mooring-ccm/mooring/providers/metal/table"
+)
+
+// oracle is a prober whose verdicts the test makes.
+type oracle struct {
+	mu      sync.Mutex
+	seen    health.Snapshot
+	targets map[model.Probe]netip.Addr
+	asked   int
+	changed chan struct{}
+}
+
+func newOracle() *oracle {
+	return &oracle{seen: health.Snapshot{Health: map[model.Probe]model.Health{}, Ready: true}, changed: make(chan struct{}, 1)}
+}
+
+func (o *oracle) Run(ctx context.Context)  { <-ctx.Done() }
+func (o *oracle) Configure(config.Health)  {}
+func (o *oracle) Changed() <-chan struct{} { return o.changed }
+func (o *oracle) Snapshot() health.Snapshot {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked++
+	copied := o.seen
+	copied.Health = map[model.Probe]model.Health{}
+	for probe := range o.targets {
+		copied.Health[probe] = model.Healthy
+	}
+	for probe, verdict := range o.seen.Health {
+		copied.Health[probe] = verdict
+	}
+	return copied
+}
+
+// SetTargets takes all new targets for healthy, unless the test has said otherwise.
+func (o *oracle) SetTargets(targets map[model.Probe]netip.Addr) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.targets = targets
+	o.signal()
+}
+
+func (o *oracle) signal() {
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (o *oracle) say(change func(*health.Snapshot)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	change(&o.seen)
+	o.signal()
+}
+
+// network is a sink that remembers what it was told.
+type network struct {
+	mu     sync.Mutex
+	tables []table.Table
+	err    error
+	calls  int
+}
+
+func (n *network) Announce(_ context.Context, announced table.Table) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls++
+	if n.err != nil {
+		return n.err
+	}
+	n.tables = append(n.tables, announced)
+	return nil
+}
+
+func (n *network) hops(addr string) []netip.Addr {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.tables) == 0 {
+		return nil
+	}
+	parsed := netip.MustParseAddr(addr)
+	return n.tables[len(n.tables)-1][netip.PrefixFrom(parsed, parsed.BitLen())].NextHops
+}
+
+// rig is an Announcer on a fake API server.
+type rig struct {
+	*Announcer
+	client    *fake.Clientset
+	oracle    *oracle
+	network   *network
+	informers informers.SharedInformerFactory
+	registry  *prometheus.Registry
+}
+
+func newRig(t *testing.T, objects ...runtime.Object) *rig {
+	t.Helper()
+	t.Parallel() // these wait more than they work
+	r := &rig{client: fake.NewClientset(objects...), oracle: newOracle(), network: &network{}, registry: prometheus.NewRegistry()}
+	r.informers = informers.NewSharedInformerFactory(r.client, 0)
+	var err error
+	r.Announcer, err = New(Options{
+		Informers: r.informers, Prober: r.oracle, Sinks: map[string]Sink{"network": r.network},
+		Config: config.Announcement{}.WithDefaults(), PoolOf: func(netip.Addr) string { return "public" }, Registerer: r.registry,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *rig) run(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	r.informers.Start(ctx.Done())
+	go func() { ended <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		r.informers.Shutdown()
+	})
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+func (r *rig) awaitHops(t *testing.T, addr string, want ...string) {
+	t.Helper()
+	eventually(t, "next hops of "+addr, func() bool {
+		got := r.network.hops(addr)
+		if len(got) != len(want) {
+			return false
+		}
+		for i := range want {
+			if got[i].String() != want[i] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func nodeObject(name, addr string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: addr}}},
+	}
+}
+
+func serviceObject(name, addr string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+			HealthCheckNodePort: checkPort},
+		Status: corev1.ServiceStatus{
+			LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: addr}}},
+			Conditions:   []metav1.Condition{{Type: "LoadBalancerReady", Status: metav1.ConditionTrue, Reason: "Provided"}},
+		},
+	}
+}
+
+func sliceObject(service string, nodes ...string) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: service + "-1", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}
+	for _, node := range nodes {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.244.0.1"}, NodeName: &node,
+			Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}})
+	}
+	return slice
+}
+
+const vip = "192.0.2.1"
+
+func TestAnnouncerFollows(t *testing.T) {
+	r := newRig(t, nodeObject("a", "10.0.0.1"), nodeObject("b", "10.0.0.2"), serviceObject("web", vip), sliceObject("web", "a"))
+	r.run(t)
+	r.awaitHops(t, vip, "10.0.0.1")
+
+	ctx := t.Context()
+	if _, err := r.client.DiscoveryV1().EndpointSlices("default").Update(ctx, sliceObject("web", "a", "b"), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
+	r.oracle.say(func(s *health.Snapshot) { s.Health[model.Probe{Node: "a"}] = model.Unhealthy })
+	r.awaitHops(t, vip, "10.0.0.2")
+	r.oracle.say(func(s *health.Snapshot) { s.Health[model.Probe{Node: "a"}] = model.Healthy })
+	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
+
+	drained := nodeObject("b", "10.0.0.2")
+	drained.Annotations = map[string]string{AnnotationDrain: ""}
+	if _, err := r.client.CoreV1().Nodes().Update(ctx, drained, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitHops(t, vip, "10.0.0.1")
+	if state := r.Snapshot().Nodes["b"]; state.Standing != model.Draining {
+		t.Errorf("the drained node is %+v", state)
+	}
+	if err := r.client.CoreV1().Services("default").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitHops(t, vip)
+	if problems, err := testutil.GatherAndLint(r.registry); err != nil || len(problems) > 0 {
+		t.Errorf("metrics: %v, %v", problems, err)
+	}
+}
+
+func TestNothingIsHandedOnBeforeTheFirstRound(t *testing.T) {
+	r := newRig(t, nodeObject("a", "10.0.0.1"), serviceObject("web", vip), sliceObject("web", "a"))
+	r.oracle.say(func(s *health.Snapshot) { s.Ready = false })
+	r.run(t)
+	eventually(t, "both ports are probed", func() bool {
+		r.oracle.mu.Lock()
+		defer r.oracle.mu.Unlock()
+		return len(r.oracle.targets) == 2
+	})
+	eventually(t, "some passes that must not hand anything on", func() bool {
+		r.oracle.say(func(*health.Snapshot) {})
+		r.oracle.mu.Lock()
+		defer r.oracle.mu.Unlock()
+		return r.oracle.asked > 5
+	})
+	if r.network.calls != 0 || r.Snapshot().Complete {
+		t.Fatalf("%d tables were handed on", r.network.calls)
+	}
+	r.oracle.say(func(s *health.Snapshot) { s.Ready = true })
+	r.awaitHops(t, vip, "10.0.0.1")
+}
+
+// TestApiServerIsAway has watches end and everything fail from a moment on: what is known stays, and probes go on to decide.
+func TestApiServerIsAway(t *testing.T) {
+	var mu sync.Mutex
+	var watches []*apiwatch.RaceFreeFakeWatcher
+	away := false
+	r := newRig(t, nodeObject("a", "10.0.0.1"), nodeObject("b", "10.0.0.2"), serviceObject("web", vip), sliceObject("web", "a", "b"))
+	r.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return away, nil, errors.New("connection refused")
+	})
+	r.client.PrependWatchReactor("*", func(clienttesting.Action) (bool, apiwatch.Interface, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if away {
+			return true, nil, errors.New("connection refused")
+		}
+		watcher := apiwatch.NewRaceFreeFake()
+		watches = append(watches, watcher)
+		return true, watcher, nil
+	})
+	r.run(t)
+	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
+
+	mu.Lock()
+	away = true
+	for _, watcher := range watches {
+		watcher.Stop()
+	}
+	mu.Unlock()
+	r.oracle.say(func(s *health.Snapshot) { s.Health[model.Probe{Node: "a"}] = model.Unhealthy })
+	r.awaitHops(t, vip, "10.0.0.2")
+	r.oracle.say(func(s *health.Snapshot) { s.Health[model.Probe{Node: "a"}] = model.Healthy })
+	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
+	r.oracle.say(func(s *health.Snapshot) { s.Blind = true })
+	eventually(t, "it is said", func() bool { return r.Snapshot().Blind })
+	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
+}
+
+func TestSinkThatFailsIsGivenTheTableAgain(t *testing.T) {
+	r := newRig(t, nodeObject("a", "10.0.0.1"), serviceObject("web", vip), sliceObject("web", "a"))
+	r.network.err = errors.New("no route to host")
+	r.run(t)
+	eventually(t, "it fails", func() bool {
+		r.network.mu.Lock()
+		defer r.network.mu.Unlock()
+		return r.network.calls > 0
+	})
+	r.network.mu.Lock()
+	r.network.err = nil
+	r.network.mu.Unlock()
+	r.awaitHops(t, vip, "10.0.0.1")
+}
+
+func TestForeignServicesAreLeftAlone(t *testing.T) {
+	foreign := serviceObject("foreign", "192.0.2.7")
+	foreign.Status.Conditions = nil
+	elsewhere := serviceObject("elsewhere", "192.0.2.8")
+	elsewhere.Status.Conditions[0].Status = metav1.ConditionUnknown
+	r := newRig(t, nodeObject("a", "10.0.0.1"), foreign, elsewhere, serviceObject("web", vip),
+		sliceObject("web", "a"), sliceObject("foreign", "a"), sliceObject("elsewhere", "a"))
+	r.run(t)
+	r.awaitHops(t, vip, "10.0.0.1")
+	if got := r.Snapshot(); len(got.Table) != 1 || len(got.Services) != 1 {
+		t.Errorf("announced: %v", got.Table)
+	}
+}
+
+func TestReconfigure(t *testing.T) {
+	labelled := nodeObject("b", "10.0.0.2")
+	labelled.Labels = map[string]string{"edge": "yes"}
+	r := newRig(t, nodeObject("a", "10.0.0.1"), labelled, serviceObject("web", vip), sliceObject("web", "a", "b"))
+	r.run(t)
+	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
+	changed := config.Announcement{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"edge": "yes"}}}.WithDefaults()
+	r.Reconfigure(changed, func(netip.Addr) string { return "edge" })
+	r.awaitHops(t, vip, "10.0.0.2")
+	if route := r.Snapshot().Table[netip.MustParsePrefix(vip+"/32")]; route.Pool != "edge" {
+		t.Errorf("%+v", route)
+	}
+	eventually(t, "what is no candidate is not probed", func() bool {
+		r.oracle.mu.Lock()
+		defer r.oracle.mu.Unlock()
+		return len(r.oracle.targets) == 2
+	})
+}

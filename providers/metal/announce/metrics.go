@@ -1,0 +1,63 @@
+package announce
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
+	"github.com/mooring-ccm/mooring/providers/metal/table"
+)
+
+type metrics struct {
+	nextHops, services, destinations *prometheus.GaugeVec
+	failures                         *prometheus.CounterVec
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	factory := promauto.With(registerer)
+	return &metrics{
+		nextHops: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_metal_next_hops",
+			Help: "Nodes by what they are to load balancers: in, draining, or out.",
+		}, []string{"state"}),
+		services: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_metal_services",
+			Help: "Services with a load balancer of this provider, by whether all their addresses are announced.",
+		}, []string{"announced"}),
+		destinations: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_metal_destinations",
+			Help: "Destinations that are announced, by kind (pod-cidr, service-address).",
+		}, []string{"kind"}),
+		failures: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_metal_announce_failures_total",
+			Help: "Tables that could not be announced, by sink.",
+		}, []string{"sink"}),
+	}
+}
+
+// record counts what is announced.
+func (m *metrics) record(snapshot Snapshot) {
+	standings := map[model.Standing]int{}
+	for _, state := range snapshot.Nodes {
+		standings[state.Standing]++
+	}
+	for _, standing := range []model.Standing{model.In, model.Draining, model.Out} {
+		m.nextHops.WithLabelValues(standing.String()).Set(float64(standings[standing]))
+	}
+	announced := map[bool]int{}
+	for _, state := range snapshot.Services {
+		announced[state.Announced()]++
+	}
+	for _, is := range []bool{true, false} {
+		m.services.WithLabelValues(strconv.FormatBool(is)).Set(float64(announced[is]))
+	}
+	kinds := map[table.Kind]int{}
+	for _, route := range snapshot.Table {
+		kinds[route.Kind]++
+	}
+	for _, kind := range []table.Kind{table.PodCIDR, table.ServiceAddress} {
+		m.destinations.WithLabelValues(kind.String()).Set(float64(kinds[kind]))
+	}
+}
