@@ -182,7 +182,7 @@ func (l *library) peer(n neighbor, restarting bool) *api.Peer {
 	graceful := l.mode == config.GracefulRestart
 	peer := &api.Peer{
 		Conf: &api.PeerConf{
-			NeighborAddress: n.addr.String(), PeerAsn: n.session.asn, AuthPassword: n.session.password, Description: n.name,
+			NeighborAddress: n.addr.String(), PeerAsn: n.session.asn, AuthPassword: n.session.password,
 		},
 		Transport: &api.Transport{RemotePort: uint32(n.session.port)},
 		Timers: &api.Timers{Config: &api.TimersConfig{

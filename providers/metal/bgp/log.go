@@ -143,6 +143,9 @@ func notificationWords(value func(string) slog.Value) string {
 	if code.Kind() != slog.KindInt64 || subcode.Kind() != slog.KindInt64 {
 		return "for a reason that is not known"
 	}
+	if code.Int64() == bgp.BGP_ERROR_OPEN_MESSAGE_ERROR && subcode.Int64() == bgp.BGP_ERROR_SUB_BAD_PEER_AS {
+		return "the AS of the router is not what the speaker has for it, or the other way round (OPEN message error, bad peer AS)"
+	}
 	words := bgp.NewNotificationErrorCode(uint8(code.Int64()), uint8(subcode.Int64())).String()
 	if said := value("Communicated-Reason"); said.Kind() == slog.KindString && said.String() != "" {
 		words += fmt.Sprintf(" (%q)", said.String())

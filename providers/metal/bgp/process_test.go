@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -23,6 +24,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/test/e2e/router"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
@@ -36,6 +38,21 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	// The tests wait for routers much more than they compute.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	// Sandboxes that run at the same time must not take their mount points from each other.
+	for _, dir := range router.Dirs() {
+		if !sandbox.Inside() && os.Mkdir(dir, 0o755) == nil {
+			goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+				_ = os.Remove(dir)
+				os.Exit(code)
+			}))
+			return
+		}
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -65,7 +82,7 @@ func serve(in io.Reader, out io.Writer) error {
 	requests, answers := json.NewDecoder(in), json.NewEncoder(out)
 	logger := funcr.New(func(prefix, args string) {
 		fmt.Fprintln(os.Stderr, time.Now().Format(time.StampMicro), prefix, args)
-	}, funcr.Options{Verbosity: 6})
+	}, funcr.Options{Verbosity: 2})
 	ctx, cancel := context.WithCancel(logr.NewContext(context.Background(), logger))
 	defer cancel()
 	var speaker *bgp.Speaker
@@ -100,6 +117,9 @@ func serve(in io.Reader, out io.Writer) error {
 			said.Error = err.Error()
 		}
 		said.Took = time.Since(begun)
+		if asked.Peers {
+			runtime.GC() // so that what is in use is what is needed
+		}
 		var memory runtime.MemStats
 		runtime.ReadMemStats(&memory)
 		said.Heap = memory.HeapInuse

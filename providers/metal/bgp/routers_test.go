@@ -98,8 +98,9 @@ type lab struct {
 func enter(t *testing.T, change func(*router.Neighbor)) *lab {
 	t.Helper()
 	if !sandbox.Inside() {
+		t.Parallel()
 		sandbox.Require(t, append(router.FRR.Programs(), router.BIRD.Programs()...)...)
-		sandbox.Run(t, sandbox.Options{Timeout: 4 * time.Minute})
+		sandbox.Run(t, sandbox.Options{Timeout: 4 * time.Minute, Dirs: router.Dirs()})
 		return nil
 	}
 	l := &lab{dir: sandbox.Furnish(t)}
@@ -168,6 +169,8 @@ func TestRoutes(t *testing.T) {
 	if l == nil {
 		return
 	}
+	// FRR tells the speaker of a network of its own. BIRD would hear of it, did the speaker learn anything.
+	sandbox.Command(t, append(l.frr.Host.Args(), "ip", "address", "add", "203.0.113.1/32", "dev", "lo")...)
 	wanted := services(0, 1, 2)
 	p := startSpeaker(t, l.speaker, l.dir, section(frrPeer, birdPeer))
 	p.announce(t, wanted)

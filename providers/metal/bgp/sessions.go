@@ -124,6 +124,7 @@ func (s *sessions) observe(event *apiutil.WatchEventMessage_PeerEvent, _ time.Ti
 		return
 	}
 	was, is := peer.state == bgp.BGP_FSM_ESTABLISHED, state.SessionState == bgp.BGP_FSM_ESTABLISHED
+	refused := peer.state == bgp.BGP_FSM_OPENCONFIRM && state.SessionState == bgp.BGP_FSM_IDLE
 	peer.state = state.SessionState
 	switch {
 	case is:
@@ -134,6 +135,10 @@ func (s *sessions) observe(event *apiutil.WatchEventMessage_PeerEvent, _ time.Ti
 		if words := endWords(state); words != "" {
 			peer.lastErr, peer.errAt = words, s.now()
 		}
+	case refused:
+		// What the router said against it the library keeps for itself.
+		peer.lastErr, peer.errAt = fmt.Sprintf("the router refused the speaker's OPEN message (%s): does it expect another AS of this speaker?",
+			state.DisconnectMessage), s.now()
 	}
 	s.notify()
 }

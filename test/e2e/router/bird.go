@@ -19,6 +19,7 @@ protocol bgp neighbor{{$i}} {
 	local as {{$asn}};
 	neighbor {{.Address}} as {{.ASN}};
 	passive yes;
+	error wait time 1, 5;
 {{- if .Password}}
 	password "{{.Password}}";
 {{- end}}

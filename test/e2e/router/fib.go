@@ -135,3 +135,13 @@ func (m *Monitor) Events(texts ...string) []string {
 	}
 	return found
 }
+
+// Route returns what the kernel says of one destination.
+func (r *Router) Route(t *testing.T, prefix netip.Prefix) string {
+	t.Helper()
+	family := "-6"
+	if prefix.Addr().Is4() {
+		family = "-4"
+	}
+	return sandbox.Command(t, append(r.Host.Args(), "ip", family, "route", "show", prefix.String())...)
+}

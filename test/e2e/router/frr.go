@@ -97,5 +97,11 @@ func (r *Router) writeFRR(t *testing.T, name string, text *template.Template, va
 
 // frrDaemon runs in the foreground, with the sockets of its host.
 func (r *Router) frrDaemon(name, config string) command {
-	return command{name: name, args: []string{frrDaemons + name, "-N", r.Host.Name, "-f", config, "-P", "0"}}
+	socket := name + ".vty"
+	if name == "zebra" {
+		socket = "zserv.api"
+	}
+	return command{
+		name: name, args: []string{frrDaemons + name, "-N", r.Host.Name, "-f", config, "-P", "0"}, socket: filepath.Join(r.frrDir(), socket),
+	}
 }

@@ -36,6 +36,9 @@ func (k Kind) Programs() []string {
 	return []string{"ip", "nsenter", "bird", "birdc"}
 }
 
+// Dirs are the directories of this machine that routers write to whatever they are told, for the options of a sandbox.
+func Dirs() []string { return []string{"/var/tmp/frr"} }
+
 // startTimeout bounds how long a router may take to answer.
 const startTimeout = 20 * time.Second
 
@@ -83,6 +86,8 @@ type Router struct {
 type command struct {
 	name string
 	args []string
+	// socket is what it makes when others may connect to it; empty if none do.
+	socket string
 }
 
 // Start starts a router on a host, which forwards from then on, and waits until it answers. Its files go below dir.
@@ -118,11 +123,30 @@ func (r *Router) Configure(t *testing.T, config Config) {
 func (r *Router) run(t *testing.T) {
 	t.Helper()
 	for _, command := range r.commands {
+		if command.socket != "" {
+			_ = os.Remove(command.socket) // one that a killed daemon left
+		}
 		r.programs = append(r.programs, r.start(t, command))
+		if command.socket != "" {
+			// A daemon that finds nobody there tries again after ten seconds only.
+			r.wait(t, command.name+" listens", func() error {
+				_, err := os.Stat(command.socket)
+				return err
+			})
+		}
 	}
+	r.wait(t, "it answers", func() error {
+		_, err := r.query("show version", "show status")
+		return err
+	})
+}
+
+// wait waits until check returns nil, or one of the daemons has ended.
+func (r *Router) wait(t *testing.T, what string, check func() error) {
+	t.Helper()
 	var err error
-	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if _, err = r.query("show version", "show status"); err == nil {
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if err = check(); err == nil {
 			return
 		}
 		for _, p := range r.programs {
@@ -131,7 +155,7 @@ func (r *Router) run(t *testing.T) {
 			}
 		}
 	}
-	t.Fatalf("router %s does not answer: %v", r.Host.Name, err)
+	t.Fatalf("router %s: after %s it is not so that %s: %v", r.Host.Name, startTimeout, what, err)
 }
 
 // Close ends the router at once. Its routes stay in the kernel, as after a crash.
