@@ -69,7 +69,8 @@ func (c *Cloud) Initialize(_ cloudprovider.ControllerClientBuilder, stop <-chan 
 }
 
 // Capabilities says that the provider lists all its instances, and watches them if the config says so, also on a standby; that
-// it lists its load balancers, and that it replaces routes in place.
+// it lists its load balancers, and that it replaces routes in place; and, if the config says so, that it changes routes by the
+// batch and targets by a difference.
 func (c *Cloud) Capabilities() provider.Capabilities {
 	capabilities := provider.Capabilities{
 		ProviderIDSchemes: []string{ProviderName},
@@ -85,6 +86,12 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 	}
 	if c.config.Watch {
 		capabilities.WatchInstances = c.watchInstances
+	}
+	if c.config.RouteBatch > 0 {
+		capabilities.ChangeRoutes, capabilities.RouteBatch = routes{c}.change, c.config.RouteBatch
+	}
+	if c.config.ChangeTargets {
+		capabilities.ChangeTargets = loadBalancers{c}.changeTargets
 	}
 	return capabilities
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/providers/internal/strict"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/internal/tokenfile"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -49,6 +50,10 @@ type Config struct {
 	MaxRoutes int `json:"maxRoutes,omitempty"`
 	// RouteWrites is how many calls that change routes may be made at once; zero means as many as the manager likes.
 	RouteWrites int `json:"routeWrites,omitempty"`
+	// RouteBatch is how many changes of routes are made by one call, up to api.MaxRouteChanges; zero means that each is a call.
+	RouteBatch int `json:"routeBatch,omitempty"`
+	// ChangeTargets says that targets of load balancers are changed by a difference.
+	ChangeTargets bool `json:"changeTargets,omitempty"`
 	// RequestTimeout is the deadline of each call of the cloud; zero means DefaultRequestTimeout.
 	RequestTimeout metav1.Duration `json:"requestTimeout,omitzero"`
 }
@@ -102,6 +107,9 @@ func validateConfig(config Config) field.ErrorList {
 	}
 	if config.RouteWrites < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("routeWrites"), config.RouteWrites, "must not be negative"))
+	}
+	if config.RouteBatch < 0 || config.RouteBatch > api.MaxRouteChanges {
+		errs = append(errs, field.Invalid(field.NewPath("routeBatch"), config.RouteBatch, fmt.Sprintf("must be 0 to %d", api.MaxRouteChanges)))
 	}
 	if d := config.RequestTimeout.Duration; d < 0 || d > maxRequestTimeout {
 		errs = append(errs, field.Invalid(field.NewPath("requestTimeout"), d.String(), "must be between 0s and "+maxRequestTimeout.String()))

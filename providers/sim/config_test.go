@@ -37,6 +37,8 @@ maxRoutes: 100
 routeWrites: 4
 requestTimeout: 3s
 watch: true
+routeBatch: 50
+changeTargets: true
 `, token)))
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +46,7 @@ watch: true
 	want := Config{
 		APIVersion: ConfigAPIVersion, Kind: ConfigKind, Endpoint: "https://cloud.example:8443/base", TokenFile: token,
 		ClusterName: "blue", Region: "sim-1", MaxRoutes: 100, RouteWrites: 4, RequestTimeout: metav1.Duration{Duration: 3 * time.Second},
-		Watch: true,
+		Watch: true, RouteBatch: 50, ChangeTargets: true,
 	}
 	if diff := cmp.Diff(want, config); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)
@@ -54,7 +56,8 @@ watch: true
 func TestConfigErrorsAllAtOnce(t *testing.T) {
 	empty := tempFile(t, "\n")
 	missing := filepath.Join(t.TempDir(), "missing")
-	const known = "apiVersion, caFile, clusterName, endpoint, kind, maxRoutes, region, requestTimeout, routeWrites, tokenFile, watch"
+	const known = "apiVersion, caFile, changeTargets, clusterName, endpoint, kind, maxRoutes, region, requestTimeout, routeBatch, routeWrites, " +
+		"tokenFile, watch"
 	cases := map[string]struct {
 		config string
 		want   []string
@@ -83,12 +86,13 @@ func TestConfigErrorsAllAtOnce(t *testing.T) {
 			},
 		},
 		"values": {
-			fmt.Sprintf("apiVersion: %s\nkind: %s\nendpoint: https://user:secret@x\ntokenFile: %s\nregion: r\nrequestTimeout: 1h\n",
+			fmt.Sprintf("apiVersion: %s\nkind: %s\nendpoint: https://user:secret@x\ntokenFile: %s\nregion: r\nrequestTimeout: 1h\nrouteBatch: 101\n",
 				ConfigAPIVersion, ConfigKind, empty),
 			[]string{
 				`endpoint: Invalid value: "https://user:xxxxx@x": must not contain credentials: use tokenFile`,
 				fmt.Sprintf(`tokenFile: Invalid value: %q: token file %s: is empty`, empty, empty),
 				`requestTimeout: Invalid value: "1h0m0s": must be between 0s and 5m0s`,
+				`routeBatch: Invalid value: 101: must be 0 to 100`,
 			},
 		},
 	}

@@ -40,9 +40,11 @@ func classify(err error) error {
 }
 
 func onlyTargets(fields []api.FieldError) bool {
-	return len(fields) > 0 && !slices.ContainsFunc(fields, func(f api.FieldError) bool {
-		return !strings.HasPrefix(f.Field, "targets[") && f.Field != "targetInstance"
-	})
+	aboutTarget := func(f api.FieldError) bool {
+		return strings.HasPrefix(f.Field, "targets[") || strings.HasPrefix(f.Field, "add[") ||
+			f.Field == "targetInstance" || f.Field == "targetName"
+	}
+	return len(fields) > 0 && !slices.ContainsFunc(fields, func(f api.FieldError) bool { return !aboutTarget(f) })
 }
 
 // isNotFound reports whether the cloud itself said that what was asked for does not exist. A 404 of something between here

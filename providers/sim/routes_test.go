@@ -104,7 +104,8 @@ func TestDeclaredRouteLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := provider.CapabilitiesOf(cloud); got.MaxRoutes != 50 || got.RouteWrites != 2 {
-		t.Errorf("declared: %d routes, %d writes; want 50 and 2, as configured", got.MaxRoutes, got.RouteWrites)
+	if got := provider.CapabilitiesOf(cloud); got.MaxRoutes != 50 || got.RouteWrites != 2 || got.ChangeRoutes != nil || got.ChangeTargets != nil {
+		t.Errorf("declared: %d routes, %d writes, batches %t, differences %t; want 50 and 2, as configured",
+			got.MaxRoutes, got.RouteWrites, got.ChangeRoutes != nil, got.ChangeTargets != nil)
 	}
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 )
@@ -15,6 +16,7 @@ const (
 	PathInstanceNames = "/v1/instancenames"
 	PathLoadBalancers = "/v1/loadbalancers"
 	PathRoutes        = "/v1/routes"
+	PathRouteChanges  = "/v1/routechanges"
 	PathAdminKnobs    = "/v1/admin/knobs"
 	PathAdminFaults   = "/v1/admin/faults"
 	PathAdminCounts   = "/v1/admin/counts"
@@ -107,6 +109,13 @@ func (c *Client) DeleteLoadBalancer(ctx context.Context, name string, generation
 	return c.do(ctx, call{op: OpDeleteLoadBalancer, method: http.MethodDelete, path: path, generation: generation})
 }
 
+// ChangeTargets adds targets to the load balancer of that name and removes others; CodeNotFound if there is none,
+// CodePreconditionFailed if it has not the change's tags, and CodeConflict if it is not active.
+func (c *Client) ChangeTargets(ctx context.Context, name string, change TargetsChange) (*LoadBalancer, error) {
+	path := PathLoadBalancers + "/" + url.PathEscape(name) + "/targets"
+	return c.loadBalancer(ctx, call{op: OpChangeTargets, method: http.MethodPost, path: path, in: change})
+}
+
 func (c *Client) loadBalancer(ctx context.Context, call call) (*LoadBalancer, error) {
 	var answer LoadBalancer
 	call.out = &answer
@@ -155,6 +164,31 @@ func (c *Client) route(ctx context.Context, call call) (*Route, error) {
 // DeleteRoute deletes a route; CodeNotFound if there is none with that ID.
 func (c *Client) DeleteRoute(ctx context.Context, id string) error {
 	return c.do(ctx, call{op: OpDeleteRoute, method: http.MethodDelete, path: PathRoutes + "/" + url.PathEscape(id)})
+}
+
+// ChangeRoutes makes up to MaxRouteChanges changes of routes, and returns what became of each: nil, or an *Error as the change would
+// have had as a call of its own.
+func (c *Client) ChangeRoutes(ctx context.Context, changes []RouteChange) ([]error, error) {
+	var answer RouteResults
+	err := c.do(ctx, call{op: OpChangeRoutes, method: http.MethodPost, path: PathRouteChanges, in: RouteChanges{changes}, out: &answer})
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.Results) != len(changes) {
+		err := fmt.Errorf("%d results for %d changes", len(answer.Results), len(changes))
+		return nil, &AnswerError{Operation: OpChangeRoutes, Err: err}
+	}
+	errs := make([]error, len(changes))
+	for i, result := range answer.Results {
+		switch {
+		case result.Error != nil:
+			result.Error.Operation, result.Error.Status = OpChangeRoutes, result.Status
+			errs[i] = result.Error
+		case result.Status != http.StatusOK:
+			return nil, &AnswerError{Operation: OpChangeRoutes, Err: fmt.Errorf("a result with status %d and no error", result.Status)}
+		}
+	}
+	return errs, nil
 }
 
 // Knobs returns the current knobs.

@@ -19,10 +19,12 @@ const (
 	OpCreateLoadBalancer Operation = "CreateLoadBalancer"
 	OpUpdateLoadBalancer Operation = "UpdateLoadBalancer"
 	OpDeleteLoadBalancer Operation = "DeleteLoadBalancer"
+	OpChangeTargets      Operation = "ChangeTargets"
 	OpListRoutes         Operation = "ListRoutes"
 	OpCreateRoute        Operation = "CreateRoute"
 	OpReplaceRoute       Operation = "ReplaceRoute"
 	OpDeleteRoute        Operation = "DeleteRoute"
+	OpChangeRoutes       Operation = "ChangeRoutes"
 )
 
 // AnyOperation stands for every operation in a Fault.
@@ -34,7 +36,8 @@ func Operations() []Operation {
 		OpListZones, OpListMachineTypes,
 		OpListInstances, OpWatchInstances, OpGetInstance, OpGetInstanceByName, OpCreateInstance, OpUpdateInstance, OpDeleteInstance,
 		OpListLoadBalancers, OpGetLoadBalancer, OpCreateLoadBalancer, OpUpdateLoadBalancer, OpDeleteLoadBalancer,
-		OpListRoutes, OpCreateRoute, OpReplaceRoute, OpDeleteRoute,
+		OpChangeTargets,
+		OpListRoutes, OpCreateRoute, OpReplaceRoute, OpDeleteRoute, OpChangeRoutes,
 	}
 }
 

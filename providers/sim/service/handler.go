@@ -69,10 +69,12 @@ func (s *Service) endpoints() []endpoint {
 		one(api.OpCreateLoadBalancer, "POST "+api.PathLoadBalancers, s.createLoadBalancer),
 		one(api.OpUpdateLoadBalancer, "PUT "+loadBalancer, s.updateLoadBalancer),
 		one(api.OpDeleteLoadBalancer, "DELETE "+loadBalancer, s.deleteLoadBalancer),
+		one(api.OpChangeTargets, "POST "+loadBalancer+"/targets", s.changeTargets),
 		s.paged(api.OpListRoutes, api.PathRoutes, s.listRoutes, "cluster"),
 		one(api.OpCreateRoute, "POST "+api.PathRoutes, s.createRoute),
 		one(api.OpReplaceRoute, "PUT "+api.PathRoutes+"/{id}", s.replaceRoute),
 		one(api.OpDeleteRoute, "DELETE "+api.PathRoutes+"/{id}", s.deleteRoute),
+		one(api.OpChangeRoutes, "POST "+api.PathRouteChanges, s.changeRoutes),
 	}
 }
 

@@ -46,29 +46,37 @@ func (s *Service) createRoute(r *request) (answer, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := valid(misfits, validateRoute(spec, s.hasInstance)); err != nil {
-		return answer{}, err
+	record, isNew, err := s.newRoute(spec, misfits)
+	if err != nil || !isNew {
+		return answer{body: s.routeView(record)}, err
 	}
-	if existing, ok := s.routeTo(spec.Cluster, spec.DestinationCIDR); ok {
-		if existing.TargetInstance != spec.TargetInstance {
-			return answer{}, conflict(existing.ID, "cluster %q has a route to %s already, by instance %s",
-				spec.Cluster, spec.DestinationCIDR, existing.TargetInstance)
-		}
-		return answer{body: s.routeView(existing)}, nil
-	}
-	if most := s.behaviour.get().MaxRoutes; most > 0 && s.routesOf(spec.Cluster) >= most {
-		return answer{}, conflict("", "cluster %q has %d routes already, which is the limit", spec.Cluster, most)
-	}
-	now := s.clock.Now()
-	s.meta.LastID++
-	record := route{api.Route{RouteSpec: spec, ID: fmt.Sprintf("r-%08d", s.meta.LastID), CreatedAt: now.UTC()}}
 	if err := s.store.commit(s.metaChange(), change{bucketRoutes, record.ID, record}); err != nil {
 		return answer{}, err
 	}
-	s.routes.put(now, record.ID, record)
+	s.routes.put(s.clock.Now(), record.ID, record)
 	s.log.Info("route created", "route", record.ID, "cluster", spec.Cluster, "destination", spec.DestinationCIDR,
 		"instance", spec.TargetInstance)
 	return answer{body: s.routeView(record)}, nil
+}
+
+// newRoute returns the route that a spec asks for, and whether there is none like it yet. Called with mu held.
+func (s *Service) newRoute(spec api.RouteSpec, misfits field.ErrorList) (record route, isNew bool, err error) {
+	if err := valid(misfits, validateRoute(spec, s.hasInstance)); err != nil {
+		return route{}, false, err
+	}
+	if existing, ok := s.routeTo(spec.Cluster, spec.DestinationCIDR); ok {
+		if existing.TargetInstance != spec.TargetInstance {
+			return route{}, false, conflict(existing.ID, "cluster %q has a route to %s already, by instance %s",
+				spec.Cluster, spec.DestinationCIDR, existing.TargetInstance)
+		}
+		return existing, false, nil
+	}
+	if most := s.behaviour.get().MaxRoutes; most > 0 && s.routesOf(spec.Cluster) >= most {
+		return route{}, false, conflict("", "cluster %q has %d routes already, which is the limit", spec.Cluster, most)
+	}
+	s.meta.LastID++
+	id := fmt.Sprintf("r-%08d", s.meta.LastID)
+	return route{api.Route{RouteSpec: spec, ID: id, CreatedAt: s.clock.Now().UTC()}}, true, nil
 }
 
 func (s *Service) replaceRoute(r *request) (answer, error) {
@@ -80,9 +88,25 @@ func (s *Service) replaceRoute(r *request) (answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := r.PathValue("id")
+	record, err := s.replacedRoute(id, spec, misfits)
+	if err != nil {
+		return answer{}, err
+	}
+	before := s.routes.live[id].TargetInstance
+	if err := s.store.commit(change{bucketRoutes, id, record}); err != nil {
+		return answer{}, err
+	}
+	s.routes.put(s.clock.Now(), id, record)
+	s.log.Info("route replaced", "route", id, "cluster", spec.Cluster, "destination", spec.DestinationCIDR,
+		"from", before, "instance", spec.TargetInstance)
+	return answer{body: s.routeView(record)}, nil
+}
+
+// replacedRoute returns what a route is when its spec is another. Called with mu held.
+func (s *Service) replacedRoute(id string, spec api.RouteSpec, misfits field.ErrorList) (route, error) {
 	record, ok := s.routes.get(id)
 	if !ok {
-		return answer{}, notFound("route", id)
+		return route{}, notFound("route", id)
 	}
 	errs := validateRoute(spec, s.hasInstance)
 	if spec.Cluster != record.Cluster {
@@ -91,18 +115,8 @@ func (s *Service) replaceRoute(r *request) (answer, error) {
 	if spec.DestinationCIDR != record.DestinationCIDR {
 		errs = append(errs, field.Invalid(field.NewPath("destinationCIDR"), spec.DestinationCIDR, "cannot be changed from "+record.DestinationCIDR))
 	}
-	if err := valid(misfits, errs); err != nil {
-		return answer{}, err
-	}
-	before := record.TargetInstance
 	record.RouteSpec = spec
-	if err := s.store.commit(change{bucketRoutes, id, record}); err != nil {
-		return answer{}, err
-	}
-	s.routes.put(s.clock.Now(), id, record)
-	s.log.Info("route replaced", "route", id, "cluster", spec.Cluster, "destination", spec.DestinationCIDR,
-		"from", before, "instance", spec.TargetInstance)
-	return answer{body: s.routeView(record)}, nil
+	return record, valid(misfits, errs)
 }
 
 // routesOf counts the routes of a cluster. Called with mu held.
