@@ -1,0 +1,341 @@
+package balancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/pool"
+)
+
+const (
+	// servicesPerPage is how many Services a page of the API server's list has.
+	servicesPerPage = 500
+	// retryRead is the pause after the Services could not be read from the API server.
+	retryRead = time.Second
+	// sweepPeriod is how often the API server is asked about Services that the watch does not show.
+	sweepPeriod = time.Minute
+)
+
+// Options are what a Balancer works with. Client, Services and Recorder are required.
+type Options struct {
+	// Client reads Services from the API server itself, and a Service's namespace where a pool selects namespaces by label. It
+	// needs the rights to list Services and, for such a pool, to get namespaces.
+	Client kubernetes.Interface
+	// Services watches the Services of all namespaces. It is started by whoever made it.
+	Services cache.SharedIndexInformer
+	// Recorder records events on Services.
+	Recorder record.EventRecorder
+	// Pools are those of a config that is valid.
+	Pools []config.Pool
+	// Retry is called with a Service that was refused and would get an address now, so that it is looked at again at once. It
+	// must not block. Nil: such Services wait for whoever tries again.
+	Retry func(types.NamespacedName)
+	// Registerer takes the metrics. Nil: they are not exported.
+	Registerer prometheus.Registerer
+}
+
+// Balancer assigns addresses. It implements cloudprovider.LoadBalancer and answers on the leader only, while Run does.
+type Balancer struct {
+	options Options
+	// dirty has room for one: something has changed by which a Service may get an address that was refused.
+	dirty chan struct{}
+
+	mu    sync.Mutex
+	pools *pool.Pools
+	// ledger is nil unless Run is running, and ready is closed once it is complete. Why it is not yet, problem says.
+	ledger  *ledger
+	ready   chan struct{}
+	problem error
+	// waiting are the requests that were refused last.
+	waiting map[types.UID]pool.Request
+}
+
+// New returns a Balancer that does not run yet. It fails if an option is missing or the pools are not valid.
+func New(options Options) (*Balancer, error) {
+	var wrong []error
+	for _, required := range []struct {
+		name   string
+		absent bool
+	}{
+		{"Client", options.Client == nil},
+		{"Services", options.Services == nil},
+		{"Recorder", options.Recorder == nil},
+	} {
+		if required.absent {
+			wrong = append(wrong, fmt.Errorf("the option %s of the load balancers is required", required.name))
+		}
+	}
+	pools, err := pool.New(options.Pools)
+	if err := errors.Join(append(wrong, err)...); err != nil {
+		return nil, err
+	}
+	b := &Balancer{
+		options: options, pools: pools, dirty: make(chan struct{}, 1), ready: make(chan struct{}), waiting: map[types.UID]pool.Request{},
+	}
+	if options.Registerer != nil {
+		if err := options.Registerer.Register(collector{b}); err != nil {
+			return nil, fmt.Errorf("registering the metrics of the pools: %w", err)
+		}
+	}
+	return b, nil
+}
+
+// Run keeps the record of addresses until ctx ends. It may be called again then: the record begins anew, for somebody else may
+// have led in between. It returns an error only if the watch cannot be followed.
+func (b *Balancer) Run(ctx context.Context) error {
+	r := b.open()
+	defer b.end()
+	handler, err := b.options.Services.AddEventHandler(b.handler(r))
+	if err != nil {
+		return fmt.Errorf("following the watch of services: %w", err)
+	}
+	defer func() {
+		if err := b.options.Services.RemoveEventHandler(handler); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "Could not end following the watch of services")
+		}
+	}()
+	if !b.begin(ctx, r) {
+		return nil
+	}
+	ticker := time.NewTicker(sweepPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-b.dirty:
+			b.settle()
+		case <-ticker.C:
+			b.sweep(ctx, r)
+		}
+	}
+}
+
+// open begins a ledger, which is not complete yet.
+func (b *Balancer) open() *ledger {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ledger, b.waiting = newLedger(b.pools), map[types.UID]pool.Request{}
+	return b.ledger
+}
+
+// begin reads all Services from the API server, which knows what the leader before this one has written. It goes on trying until
+// ctx ends, and then returns false.
+func (b *Balancer) begin(ctx context.Context, r *ledger) bool {
+	for {
+		err := b.eachService(ctx, func(service *corev1.Service) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			r.observe(service, false)
+		})
+		if ctx.Err() != nil {
+			return false
+		}
+		b.mu.Lock()
+		b.problem = err
+		if err == nil {
+			close(b.ready)
+		}
+		b.mu.Unlock()
+		if err == nil {
+			b.touch()
+			return true
+		}
+		logr.FromContextOrDiscard(ctx).Error(err, "Could not read which Services have which addresses; trying again")
+		pause := time.NewTimer(retryRead)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return false
+		}
+	}
+}
+
+// end has every call wait for the next Run.
+func (b *Balancer) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ledger, b.ready = nil, make(chan struct{})
+}
+
+// handler tells the record what the watch shows.
+func (b *Balancer) handler(r *ledger) cache.ResourceEventHandler {
+	see := func(object any) {
+		if service, ok := object.(*corev1.Service); ok {
+			b.mu.Lock()
+			r.observe(service, true)
+			b.mu.Unlock()
+			b.touch()
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    see,
+		UpdateFunc: func(_, object any) { see(object) },
+		DeleteFunc: func(object any) {
+			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			if service, ok := object.(*corev1.Service); ok {
+				b.mu.Lock()
+				r.forget(service.UID)
+				delete(b.waiting, service.UID)
+				b.mu.Unlock()
+				b.touch()
+			}
+		},
+	}
+}
+
+// SetPools replaces the pools. Services keep the addresses that they have; those whose address is in no pool any more are told,
+// and those that were refused may get one now. It fails if the pools are not valid, and then the old ones stay.
+func (b *Balancer) SetPools(pools []config.Pool) error {
+	compiled, err := pool.New(pools)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.pools = compiled
+	if b.ledger != nil {
+		b.ledger.change(compiled)
+	}
+	b.mu.Unlock()
+	b.touch()
+	return nil
+}
+
+// touch has Run look for what follows from a change.
+func (b *Balancer) touch() {
+	select {
+	case b.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// lock waits until the record is complete and returns it, with the lock held. The error says why it is not.
+func (b *Balancer) lock(ctx context.Context) (*ledger, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for {
+		b.mu.Lock()
+		ready := b.ready
+		select {
+		case <-ready:
+			return b.ledger, nil
+		default:
+		}
+		b.mu.Unlock()
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			b.mu.Lock()
+			problem := b.problem
+			b.mu.Unlock()
+			if problem == nil {
+				problem = errors.New("the provider is starting, or does not lead")
+			}
+			return nil, fmt.Errorf("it is not known yet which Services have which addresses (%w): %w", ctx.Err(), problem)
+		}
+	}
+}
+
+// eachService reads all Services from the API server, and not from a cache of it.
+func (b *Balancer) eachService(ctx context.Context, yield func(*corev1.Service)) error {
+	options := metav1.ListOptions{Limit: servicesPerPage} // without a resource version: as of now
+	for {
+		page, err := b.options.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("listing services: %w", err)
+		}
+		for i := range page.Items {
+			yield(&page.Items[i])
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// live reads one Service from the API server. It is nil if that Service, and not merely one of its name, is gone. A list by name
+// takes no right that the watch does not take.
+func (b *Balancer) live(ctx context.Context, key types.NamespacedName, uid types.UID) (*corev1.Service, error) {
+	page, err := b.options.Client.CoreV1().Services(key.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading service %s: %w", key, err)
+	}
+	for i := range page.Items {
+		if page.Items[i].UID == uid {
+			return &page.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// labelsOf returns the labels of a namespace, if any pool selects namespaces by them.
+func (b *Balancer) labelsOf(ctx context.Context, namespace string) (labels.Set, error) {
+	b.mu.Lock()
+	needed := b.pools.SelectsNamespaces()
+	b.mu.Unlock()
+	if !needed {
+		return nil, nil
+	}
+	found, err := b.options.Client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the labels of namespace %s, by which a pool is chosen: %w", namespace, err)
+	}
+	return found.Labels, nil
+}
+
+// refresh brings what is known of a Service up to date with the API server.
+func (b *Balancer) refresh(ctx context.Context, r *ledger, key types.NamespacedName, uid types.UID) error {
+	service, err := b.live(ctx, key, uid)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if service == nil {
+		r.forget(uid)
+		delete(b.waiting, uid)
+	} else {
+		r.observe(service, false)
+	}
+	return nil
+}
+
+// sweep asks the API server about the Services that the watch has not shown. Most are about to be; one that was gone before the
+// watch could see it is never, and would keep its address.
+func (b *Balancer) sweep(ctx context.Context, r *ledger) {
+	b.mu.Lock()
+	hidden := map[types.UID]types.NamespacedName{}
+	for uid, e := range r.entries {
+		if !e.watched {
+			hidden[uid] = e.holder.Service
+		}
+	}
+	b.mu.Unlock()
+	for uid, key := range hidden {
+		if err := b.refresh(ctx, r, key, uid); err != nil && ctx.Err() == nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "Could not find out whether a Service still exists", "service", key.String())
+		}
+	}
+	b.touch()
+}

@@ -1,0 +1,241 @@
+package balancer
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/pool"
+)
+
+// generations are the pools that the config has in the course of a run. They are small, so that they run out.
+var generations = [][]config.Pool{
+	{{Name: "a", Addresses: []string{"192.0.2.0/30", "2001:db8::/127"}}, {Name: "b", Addresses: []string{"198.51.100.0/31"}}},
+	{{Name: "a", Addresses: []string{"192.0.2.2-192.0.2.5", "2001:db8::/126"}}, {Name: "b", Addresses: []string{"192.0.2.0/31"}}},
+	{{Name: "b", Addresses: []string{"198.51.100.0/30", "2001:db8::1"}, Priority: 1}},
+}
+
+var names = []string{"s0", "s1", "s2", "s3", "s4", "s5"}
+
+// world is a cluster in which anything may happen at any time.
+type world struct {
+	api   *apiServer
+	pools []config.Pool
+	*leader
+}
+
+func (w *world) takeOver(t *rapid.T) {
+	last := len(w.api.versions) - 1
+	lag := func(what string) int { return rapid.IntRange(max(last-8, 0), last).Draw(t, what) }
+	var err error
+	if w.leader, err = lead(w.api, w.pools, lag("watch"), lag("cache")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wishes draws what a Service asks for.
+func wishes(t *rapid.T, service *corev1.Service) {
+	service.Annotations = maps.Clone(service.Annotations)
+	delete(service.Annotations, AnnotationAddresses)
+	delete(service.Annotations, AnnotationPool)
+	switch rapid.IntRange(0, 5).Draw(t, "wish") {
+	case 0:
+		service.Annotations[AnnotationAddresses] = rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.3", "198.51.100.0"}).Draw(t, "address")
+	case 1:
+		service.Annotations[AnnotationPool] = rapid.SampledFrom([]string{"a", "b", "none"}).Draw(t, "pool")
+	}
+	both := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	service.Spec.IPFamilies = rapid.SampledFrom([][]corev1.IPFamily{both[:1], both[:1], both}).Draw(t, "families")
+	policy := rapid.SampledFrom([]corev1.IPFamilyPolicy{corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack}).Draw(t, "policy")
+	service.Spec.IPFamilyPolicy = &policy
+}
+
+// actions are what can happen.
+func (w *world) actions() map[string]func(*rapid.T) {
+	name := func(t *rapid.T) string { return rapid.SampledFrom(names).Draw(t, "service") }
+	return map[string]func(*rapid.T){
+		"create": func(t *rapid.T) {
+			one := name(t)
+			if w.api.now[one] != nil {
+				return
+			}
+			sharing, port := rapid.SampledFrom([]string{"", "", "k"}).Draw(t, "sharing"), rapid.Int32Range(80, 82).Draw(t, "port")
+			w.api.create(one, func(s *corev1.Service) {
+				s.Annotations[AnnotationSharing], s.Spec.Ports[0].Port = sharing, port
+				wishes(t, s)
+			})
+		},
+		"change": func(t *rapid.T) { w.api.change(name(t), func(s *corev1.Service) { wishes(t, s) }) },
+		"retype": func(t *rapid.T) {
+			w.api.change(name(t), func(s *corev1.Service) {
+				if s.DeletionTimestamp.IsZero() {
+					s.Spec.Type = rapid.SampledFrom([]corev1.ServiceType{corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeClusterIP}).Draw(t, "type")
+				}
+			})
+		},
+		"delete": func(t *rapid.T) { w.api.delete(name(t)) },
+		"strip": func(t *rapid.T) { // somebody takes the finalizer away by force
+			one := name(t)
+			if service := w.api.now[one]; service != nil && !service.DeletionTimestamp.IsZero() {
+				w.api.write(one, nil)
+			}
+		},
+		"step":   func(t *rapid.T) { w.stepAndCheck(t, name(t)) },
+		"step 2": func(t *rapid.T) { w.stepAndCheck(t, name(t)) },
+		"step 3": func(t *rapid.T) { w.stepAndCheck(t, name(t)) },
+		"watch":  func(*rapid.T) { w.watch.follow(w.watch.at + 1) },
+		"cache":  func(*rapid.T) { w.cache.follow(w.cache.at + 1) },
+		"relist": func(t *rapid.T) {
+			rapid.SampledFrom([]*reader{w.watch, w.cache}).Draw(t, "of").follow(len(w.api.versions) - 1)
+		},
+		"settle": func(*rapid.T) { w.settle() },
+		"sweep":  func(t *rapid.T) { w.sweep(t.Context(), w.ledger) },
+		"crash":  w.takeOver,
+		"pools": func(t *rapid.T) {
+			w.pools = rapid.SampledFrom(generations).Draw(t, "pools")
+			if err := w.SetPools(w.pools); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"": w.check,
+	}
+}
+
+// stepAndCheck lets the controller go on, and sees that a Service keeps the addresses that it shows unless it asked for others.
+func (w *world) stepAndCheck(t *rapid.T, name string) {
+	before := w.api.now[name]
+	if _, err := w.step(name); err != nil && Refusal(err) == nil {
+		t.Fatalf("a step for %s: %v", name, err)
+	}
+	after, made := w.api.now[name], w.made[name]
+	if before == nil || after == nil || before.UID != after.UID || made == nil || made.service.UID != after.UID {
+		return
+	}
+	shown := shownBy(after)
+	if len(shown) == 0 || slices.Equal(shown, shownBy(before)) {
+		return
+	}
+	for _, addr := range shownBy(before) {
+		if !slices.Contains(shown, addr) && !w.everAskedToLeave(name, after, addr) {
+			t.Fatalf("%s had %s and has %s, and asked for none of that: %v", name, addr, shown, made.service.Annotations)
+		}
+	}
+}
+
+// everAskedToLeave reports whether a Service asks for something else than an address, or ever did: caches lag behind.
+func (w *world) everAskedToLeave(name string, service *corev1.Service, addr netip.Addr) bool {
+	return slices.ContainsFunc(w.api.versions, func(at map[string]*corev1.Service) bool {
+		return at[name] != nil && at[name].UID == service.UID && askedToLeave(at[name], addr)
+	})
+}
+
+// askedToLeave reports whether a Service asks for something else than an address.
+func askedToLeave(service *corev1.Service, addr netip.Addr) bool {
+	family := pool.FamilyOf(addr)
+	if !slices.Contains(service.Spec.IPFamilies, family) || service.Annotations[AnnotationPool] != "" {
+		return true
+	}
+	asked, _ := askedOf(service)
+	return slices.ContainsFunc(asked, func(other netip.Addr) bool { return other != addr && pool.FamilyOf(other) == family })
+}
+
+// check sees that no two Services show one address that do not share it.
+func (w *world) check(t *rapid.T) {
+	holders := map[netip.Addr][]*corev1.Service{}
+	for _, service := range w.api.now {
+		for _, addr := range shownBy(service) {
+			for _, other := range holders[addr] {
+				a, b := holderOf(service), holderOf(other)
+				if a.SharingKey == "" || a.SharingKey != b.SharingKey || a.Ports[0] == b.Ports[0] {
+					t.Fatalf("%s is the address of %s and of %s", addr, service.UID, other.UID)
+				}
+			}
+			holders[addr] = append(holders[addr], service)
+		}
+	}
+}
+
+// catchUp delivers everything and lets the controller finish.
+func (w *world) catchUp(t *rapid.T) {
+	for range 1000 {
+		w.watch.follow(len(w.api.versions) - 1)
+		w.cache.follow(len(w.api.versions) - 1)
+		busy := false
+		for _, name := range names {
+			did, err := w.step(name)
+			if err != nil && Refusal(err) == nil {
+				t.Fatal(err)
+			}
+			busy = busy || (did && err == nil)
+			w.check(t)
+		}
+		w.settle()
+		if !busy && len(w.retried) == 0 {
+			return
+		}
+		w.retried = nil
+	}
+	t.Fatal("the controller does not come to an end")
+}
+
+// complete sees that, when all is quiet, the ledger says what the API server does, and that nobody is refused for nothing.
+func (w *world) complete(t *rapid.T) {
+	w.sweep(t.Context(), w.ledger)
+	w.catchUp(t)
+	for _, service := range w.api.now {
+		e := w.ledger.entries[service.UID]
+		if made := w.made[service.Name]; e != nil && made != nil && made.status == nil {
+			continue // it was refused, and keeps what it was granted before, which may not have been written
+		}
+		if e == nil || !slices.Equal(e.claimed(), shownBy(service)) || !slices.Equal(e.shown, e.claimed()) {
+			t.Fatalf("%s shows %v; the ledger has %+v", service.UID, shownBy(service), e)
+		}
+	}
+	if len(w.ledger.entries) != len(w.api.now) {
+		t.Fatalf("%d Services in the ledger, %d on the API server", len(w.ledger.entries), len(w.api.now))
+	}
+	for _, addr := range slices.Collect(maps.Keys(w.ledger.suspects)) {
+		if losers := w.ledger.state.Losers(addr); len(losers) > 0 {
+			t.Fatalf("conflicts about %s: %+v", addr, losers)
+		}
+	}
+}
+
+// Services come, change and go, pools change, caches lag behind and jump, processes end at any step and others take over: no
+// address is ever given twice, none changes without being asked to, and in the end nothing is left behind.
+func TestNoAddressIsDoubledChangedOrLost(t *testing.T) {
+	for range 5 { // the number of runs is rapid's flag, which holds for all properties of a package
+		rapid.Check(t, runWorld)
+	}
+}
+
+// runWorld is one run.
+func runWorld(t *rapid.T) {
+	w := &world{api: newAPIServer(), pools: generations[0]}
+	w.takeOver(t)
+	t.Repeat(w.actions())
+	w.catchUp(t)
+	w.complete(t)
+	for _, name := range names {
+		w.api.delete(name)
+	}
+	w.catchUp(t)
+	w.sweep(t.Context(), w.ledger)
+	if len(w.api.now) > 0 {
+		t.Fatalf("%d Services are left", len(w.api.now))
+	}
+	for _, usage := range w.ledger.state.Usage() {
+		if usage.Taken != 0 {
+			t.Fatalf("left behind: %+v of %+v", usage, w.ledger.entries)
+		}
+	}
+	if left := fmt.Sprint(len(w.ledger.entries), len(w.waiting)); left != "0 0" {
+		t.Fatalf("entries and refusals left behind: %s", left)
+	}
+}

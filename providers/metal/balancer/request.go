@@ -1,0 +1,124 @@
+package balancer
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/providers/metal/pool"
+)
+
+const (
+	// AnnotationAddresses asks for addresses: one, or one of each family, separated by a comma.
+	AnnotationAddresses = "metal.mooring.dev/load-balancer-ips"
+	// AnnotationPool asks for addresses of the pool of that name.
+	AnnotationPool = "metal.mooring.dev/address-pool"
+	// AnnotationSharing lets Services that have the same value share addresses, as long as their ports differ.
+	AnnotationSharing = "metal.mooring.dev/allow-shared-ip"
+)
+
+// The names that the same wishes have elsewhere, in the order in which they are looked for. Services that move to Mooring keep
+// their addresses by them; ours comes first.
+var (
+	namesOfAddresses = []string{AnnotationAddresses, "metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs"}
+	namesOfPool      = []string{AnnotationPool, "metallb.io/address-pool", "metallb.universe.tf/address-pool"}
+	namesOfSharing   = []string{AnnotationSharing, "metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip"}
+)
+
+// annotated returns the value of the first annotation that is there, and its name.
+func annotated(service *corev1.Service, names []string) (value, name string) {
+	for _, name := range names {
+		if value := strings.TrimSpace(service.Annotations[name]); value != "" {
+			return value, name
+		}
+	}
+	return "", names[0]
+}
+
+// requestOf returns what a Service asks for. An error is a *pool.RefusedError that says what cannot be understood.
+func requestOf(service *corev1.Service, namespaceLabels labels.Set) (pool.Request, error) {
+	asked, err := askedOf(service)
+	if err != nil {
+		return pool.Request{}, &pool.RefusedError{Reason: pool.Invalid, Message: err.Error()}
+	}
+	wanted, _ := annotated(service, namesOfPool)
+	request := pool.Request{
+		Holder: holderOf(service), Families: service.Spec.IPFamilies, Asked: asked, Pool: wanted,
+		Labels: service.Labels, NamespaceLabels: namespaceLabels,
+	}
+	if policy := service.Spec.IPFamilyPolicy; policy != nil {
+		request.Policy = *policy
+	}
+	return request, nil
+}
+
+// askedOf returns the addresses that a Service asks for, by its annotation and by spec.loadBalancerIP. It may use both, as long
+// as they agree.
+func askedOf(service *corev1.Service) ([]netip.Addr, error) {
+	var asked []netip.Addr
+	var wrong []error
+	add := func(text, where string) {
+		addr, err := netip.ParseAddr(strings.TrimSpace(text))
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %q is no address", where, text))
+			return
+		}
+		asked = append(asked, addr.Unmap())
+	}
+	if text, name := annotated(service, namesOfAddresses); text != "" {
+		for part := range strings.SplitSeq(text, ",") {
+			add(part, "annotation "+name)
+		}
+	}
+	if service.Spec.LoadBalancerIP != "" {
+		add(service.Spec.LoadBalancerIP, "spec.loadBalancerIP")
+	}
+	return asked, errors.Join(wrong...)
+}
+
+// holderOf returns a Service as those see it who have the same address.
+func holderOf(service *corev1.Service) pool.Holder {
+	holder := pool.Holder{
+		UID: service.UID, Service: types.NamespacedName{Namespace: service.Namespace, Name: service.Name},
+		Created: service.CreationTimestamp.Time,
+	}
+	holder.SharingKey, _ = annotated(service, namesOfSharing)
+	if service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+		// The same selector selects other pods in another namespace.
+		holder.Backend = service.Namespace + "/" + labels.Set(service.Spec.Selector).String()
+	}
+	for _, port := range service.Spec.Ports {
+		holder.Ports = append(holder.Ports, pool.Port{Protocol: port.Protocol, Port: port.Port})
+	}
+	return holder
+}
+
+// shownBy returns the addresses in a Service's status. Host names are none.
+func shownBy(service *corev1.Service) []netip.Addr {
+	var shown []netip.Addr
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		if addr, err := netip.ParseAddr(ingress.IP); err == nil {
+			shown = append(shown, addr.Unmap())
+		}
+	}
+	return shown
+}
+
+// statusOf returns the status of a Service that has addresses.
+func statusOf(addresses []netip.Addr, ports []corev1.ServicePort) *corev1.LoadBalancerStatus {
+	status := &corev1.LoadBalancerStatus{}
+	for _, addr := range addresses {
+		mode := corev1.LoadBalancerIPModeVIP // kube-proxy may deliver what comes from inside by itself (KEP-1860)
+		ingress := corev1.LoadBalancerIngress{IP: addr.String(), IPMode: &mode}
+		for _, port := range ports {
+			ingress.Ports = append(ingress.Ports, corev1.PortStatus{Port: port.Port, Protocol: port.Protocol})
+		}
+		status.Ingress = append(status.Ingress, ingress)
+	}
+	return status
+}
