@@ -63,6 +63,8 @@ type builder struct {
 	options Options
 	display *progress.Display
 	env     []string
+	// raised says which version of the plugins' contract was picked instead of which, if it is not the one that Mooring requires.
+	raised string
 	// workspace is the directory of the module, elsewhere an empty one outside any module, scratch for what is built.
 	workspace, elsewhere, scratch string
 }

@@ -14,7 +14,7 @@ import (
 var (
 	conflictMessage = regexp.MustCompile(`^go: (\S+)(?: \(matching [^)]*\))? (?:indirectly )?requires (\S+)@(\S+), not (\S+)@(\S+)`)
 	packageMessage  = regexp.MustCompile(`module (\S+?)@(\S+) found(?: \((\S+)[^)]*\))?, but does not contain package (\S+)`)
-	replaceMessage  = regexp.MustCompile(`(\S+@v\S+) requires\s+(\S+@v0\.0\.0):? `)
+	replaceMessage  = regexp.MustCompile(`(\S+)(?: requires| imports)\s+(?:\S+: )?([^\s:]+@v0\.0\.0): `)
 	goMessage       = regexp.MustCompile(`requires go >= (\S+) \(running go ([^;\s)]+)`)
 	queryMessage    = regexp.MustCompile(`^(?:\S+\.go:\d+:\d+: |go: )(?:module )?([A-Za-z0-9.-]+\.[^\s:]+): `)
 	missingMessage  = regexp.MustCompile(`(?:cannot find module providing package|no required module provides package) ([^\s:;]+)`)
@@ -35,11 +35,12 @@ func explain(err error, w Workspace, picked Picked) error {
 	}
 	for _, line := range failed.Messages {
 		if m := conflictMessage.FindStringSubmatch(line); m != nil {
-			return &VersionConflictError{Module: m[2], RequiredBy: m[1], Required: m[3], Asked: m[5], Err: err}
+			by := strings.TrimSuffix(m[1], "@"+directoryVersion) // A directory's version is made up.
+			return &VersionConflictError{Module: m[2], RequiredBy: by, Required: m[3], Asked: m[5], Err: err}
 		}
 	}
 	if m := replaceMessage.FindStringSubmatch(text); m != nil {
-		return &LostReplacementError{Module: m[1], Missing: m[2], Err: err}
+		return &LostReplacementError{Module: asked(m[1], w), Missing: m[2], Err: err}
 	}
 	if m := packageMessage.FindStringSubmatch(text); m != nil {
 		version := m[2]
@@ -82,6 +83,16 @@ func queryIn(messages []string, w Workspace) string {
 		return m[1]
 	}
 	return ""
+}
+
+// asked returns the query that a package was asked for by, or the package itself if it is not one of those.
+func asked(path string, w Workspace) string {
+	for _, query := range w.Get {
+		if strings.HasPrefix(query, path+"@") || query == path {
+			return query
+		}
+	}
+	return path
 }
 
 // prefixes are the modules that could hold a package: the go tool looks for all of them and takes the longest that does.

@@ -89,7 +89,7 @@ func (b *builder) localPackage(ctx context.Context, dir string) (LocalPackage, e
 	}
 	output, err := b.goTool(ctx, absolute, "", "list", "-find", "-mod=readonly", "-json=ImportPath,Name,Module", ".")
 	if err != nil {
-		return LocalPackage{}, err
+		return LocalPackage{}, explain(err, Workspace{}, Picked{})
 	}
 	var listed struct {
 		ImportPath, Name string
@@ -123,7 +123,11 @@ func findCheckout(dir string) (string, error) {
 			return "", fmt.Errorf("looking for a checkout of Mooring: %w", err)
 		}
 		for line := range strings.Lines(string(content)) {
-			if fields := strings.Fields(line); len(fields) == 2 && fields[0] == "module" && fields[1] == Module {
+			fields := strings.Fields(line)
+			if len(fields) != 2 || fields[0] != "module" || fields[1] != Module {
+				continue
+			}
+			if info, err := os.Stat(filepath.Join(dir, "ccm")); err == nil && info.IsDir() { // More than a stray go.mod.
 				return dir, nil
 			}
 		}

@@ -218,7 +218,7 @@ func mainText(tool bool, imports []string) string {
 	if tool {
 		library, name, what = Module+"/tool", "tool", "the tool with which the providers that it imports are tried"
 	}
-	return "// This program is " + what + ". \"mooring build\" wrote it.\npackage main\n\nimport (\n\t" + strconv.Quote(library) + "\n" +
+	return "// This program is " + what + ". \"mooring build\" wrote it.\npackage main\n\nimport (\n\t" + strconv.Quote(library) + "\n\n" +
 		blankImports(imports) + ")\n\nfunc main() { " + name + ".Main() }\n"
 }
 
@@ -240,6 +240,7 @@ import (
 	_ "unsafe" // for go:linkname
 
 	cloudprovider "k8s.io/cloud-provider"
+
 ` + blankImports(imports) + `)
 
 //go:linkname providers k8s.io/cloud-provider.providers
@@ -258,7 +259,7 @@ func main() {
 
 func blankImports(imports []string) string {
 	text := ""
-	for _, path := range imports {
+	for _, path := range slices.Sorted(slices.Values(imports)) {
 		text += "\t_ " + strconv.Quote(path) + "\n"
 	}
 	return text

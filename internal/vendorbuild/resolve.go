@@ -2,6 +2,7 @@ package vendorbuild
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,6 +54,9 @@ func (b *builder) write(w Workspace) error {
 func (b *builder) resolve(ctx context.Context, request Request, found Found, w Workspace) (Picked, error) {
 	if _, err := b.goTool(ctx, b.workspace, "resolving modules", append([]string{"get"}, w.Get...)...); err != nil {
 		return Picked{}, b.withReplacements(ctx, explain(err, w, Picked{}))
+	}
+	if b.raised != "" {
+		b.note("k8s.io/cloud-provider %s, which Mooring is tested with: a package asks for the newer one", b.raised)
 	}
 	picked, err := b.picked(ctx, w)
 	if err != nil {
@@ -122,19 +126,19 @@ func (b *builder) withReplacements(ctx context.Context, err error) error {
 		return err
 	}
 	// Without the go.mod the error says less, and is still right.
-	output, failed := b.goTool(ctx, b.elsewhere, "", "mod", "download", "-json", lost.Module)
-	if failed != nil {
-		return err
+	path, version, _ := strings.Cut(lost.Module, "@")
+	for _, module := range prefixes(path) {
+		output, failed := b.goTool(ctx, b.elsewhere, "", "mod", "download", "-json", module+"@"+cmp.Or(version, "latest"))
+		var downloaded struct{ Version, GoMod string }
+		if failed != nil || json.Unmarshal([]byte(output), &downloaded) != nil || downloaded.GoMod == "" {
+			continue
+		}
+		lost.Module = module + "@" + downloaded.Version
+		if output, failed = b.goTool(ctx, b.elsewhere, "", "mod", "edit", "-json", downloaded.GoMod); failed == nil {
+			lost.Flags = replaceFlags(output)
+		}
+		break
 	}
-	var downloaded struct{ GoMod string }
-	if json.Unmarshal([]byte(output), &downloaded) != nil || downloaded.GoMod == "" {
-		return err
-	}
-	output, failed = b.goTool(ctx, b.elsewhere, "", "mod", "edit", "-json", downloaded.GoMod)
-	if failed != nil {
-		return err
-	}
-	lost.Flags = replaceFlags(output)
 	return err
 }
 
@@ -180,6 +184,10 @@ func (b *builder) goTool(ctx context.Context, dir, step string, args ...string) 
 		module, download := strings.CutPrefix(line, "go: downloading ")
 		if download {
 			downloading(module)
+		}
+		if versions, found := strings.CutPrefix(line, "go: upgraded k8s.io/cloud-provider "); found {
+			before, after, _ := strings.Cut(versions, " => ")
+			b.raised = after + " instead of " + before
 		}
 		return download || strings.HasPrefix(line, "go: added ") || strings.HasPrefix(line, "go: upgraded ") ||
 			strings.HasPrefix(line, "go: finding module ") || strings.HasPrefix(line, "go: found ")

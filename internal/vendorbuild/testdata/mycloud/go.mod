@@ -1,0 +1,8 @@
+module example.com/mycloud
+
+go 1.26.0
+
+// The directive of a checkout: it counts for nobody who imports this module.
+replace k8s.io/cloud-provider => ../cloud-provider
+
+require k8s.io/cloud-provider v0.36.3

@@ -1,0 +1,2 @@
+// Package plain registers nothing.
+package plain
