@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,7 +97,7 @@ func (w *World[C]) startManager(ctx context.Context) error {
 	return err
 }
 
-// await polls a condition until it returns nil, the manager ends or the context does.
+// await polls a condition until it returns nil, there is a problem, or the context ends.
 func (w *World[C]) await(ctx context.Context, condition func(context.Context, *World[C]) error) error {
 	if condition == nil {
 		return nil
@@ -108,8 +109,8 @@ func (w *World[C]) await(ctx context.Context, condition func(context.Context, *W
 		if err == nil {
 			return nil
 		}
-		if ended := w.manager.ended(); ended != nil {
-			return ended
+		if problem := w.problem(ctx); problem != nil {
+			return problem
 		}
 		select {
 		case <-ctx.Done():
@@ -119,9 +120,21 @@ func (w *World[C]) await(ctx context.Context, condition func(context.Context, *W
 	}
 }
 
+// problem returns an error if nothing that comes can prove anything: the manager has ended, or the stand-in is at its end.
+func (w *World[C]) problem(ctx context.Context) error {
+	if err := w.manager.ended(); err != nil {
+		return err
+	}
+	cloud, err := w.Cloud.Observe(ctx)
+	if err == nil && len(cloud.Problems) > 0 {
+		err = fmt.Errorf("the cloud's stand-in cannot do what it is asked for:\n%s", strings.Join(cloud.Problems, "\n"))
+	}
+	return err
+}
+
 // observe looks at everything once.
 func (w *World[C]) observe(ctx context.Context) (snapshot, error) {
-	if err := w.manager.ended(); err != nil {
+	if err := w.problem(ctx); err != nil {
 		return snapshot{}, err
 	}
 	kubernetes, err := w.objects(ctx)
@@ -131,9 +144,6 @@ func (w *World[C]) observe(ctx context.Context) (snapshot, error) {
 	cloud, err := w.Cloud.Observe(ctx)
 	if err != nil {
 		return snapshot{}, fmt.Errorf("observe the cloud: %w", err)
-	}
-	if len(cloud.Problems) > 0 {
-		return snapshot{}, fmt.Errorf("the cloud's stand-in cannot do what it is asked for: %q", cloud.Problems)
 	}
 	for _, node := range kubernetes.nodes {
 		w.identities.add("node", node.ObjectMeta)
