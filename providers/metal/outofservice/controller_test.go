@@ -1,0 +1,246 @@
+package outofservice
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// grid knows the power of machines by the names of their nodes.
+type grid struct {
+	mu      sync.Mutex
+	states  map[string]metalpower.Observation
+	changed func()
+}
+
+func (g *grid) Observe(node *v1.Node) metalpower.Observation {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.states[node.Name]
+}
+
+func (g *grid) Subscribe(changed func()) func() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.changed = changed
+	return func() {}
+}
+
+func (g *grid) set(name string, state metalpower.State) {
+	g.mu.Lock()
+	g.states[name] = metalpower.Observation{State: state, Since: time.Now().Add(-time.Hour)}
+	changed := g.changed
+	g.mu.Unlock()
+	changed()
+}
+
+// world is a real API server with a controller.
+type world struct {
+	*testing.T
+	client *kubernetes.Clientset
+	grid   *grid
+}
+
+func start(t *testing.T) *world {
+	t.Helper()
+	cluster := localclustertest.Start(t)
+	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{T: t, client: client, grid: &grid{states: map[string]metalpower.Observation{}}}
+}
+
+// run runs a controller until the test ends.
+func (w *world) run(registry *prometheus.Registry) *record.FakeRecorder {
+	w.Helper()
+	factory := informers.NewSharedInformerFactory(w.client, 0)
+	recorder := record.NewFakeRecorder(100)
+	controller, err := New(Options{
+		Client: w.client.CoreV1(), Nodes: factory.Core().V1().Nodes(), Recorder: recorder, Power: w.grid,
+		Settings: func() Settings { return Settings{Enabled: true, After: time.Second} }, Registerer: registry,
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.Context())
+	done := make(chan error, 1)
+	factory.Core().V1().Nodes().Informer()
+	factory.StartWithContext(ctx)
+	go func() { done <- controller.Run(ctx) }()
+	w.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Errorf("Run returned %v", err)
+		}
+		factory.Shutdown()
+	})
+	return recorder
+}
+
+// node creates a node.
+func (w *world) node(name string, ready v1.ConditionStatus, taints ...v1.Taint) {
+	w.Helper()
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.NodeSpec{Taints: taints}}
+	created, err := w.client.CoreV1().Nodes().Create(w.Context(), node, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	created.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: ready}}
+	if _, err := w.client.CoreV1().Nodes().UpdateStatus(w.Context(), created, metav1.UpdateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// ready changes what the kubelet says of itself.
+func (w *world) ready(name string, status v1.ConditionStatus) {
+	w.Helper()
+	patch := fmt.Sprintf(`[{"op":"replace","path":"/status/conditions/0/status","value":%q}]`, status)
+	if _, err := w.client.CoreV1().Nodes().Patch(w.Context(), name, "application/json-patch+json", []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// taints are the keys of a node's taints, sorted, those of other controllers left out.
+func (w *world) taints(name string) string {
+	w.Helper()
+	node, err := w.client.CoreV1().Nodes().Get(w.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	var keys []string
+	for _, taint := range node.Spec.Taints {
+		if !strings.HasPrefix(taint.Key, "node.kubernetes.io/not-ready") {
+			keys = append(keys, taint.Key)
+		}
+	}
+	slices.Sort(keys)
+	return strings.Join(keys, " ")
+}
+
+func (w *world) eventually(name, want string) {
+	w.Helper()
+	deadline := time.Now().Add(15 * time.Second)
+	for w.taints(name) != want {
+		if time.Now().After(deadline) {
+			w.Fatalf("node %s has the taints %q, want %q", name, w.taints(name), want)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+var shutdown = v1.Taint{Key: cloudproviderapi.TaintNodeShutdown, Effect: v1.TaintEffectNoSchedule}
+
+const (
+	shutdownKey = cloudproviderapi.TaintNodeShutdown
+	bothKeys    = cloudproviderapi.TaintNodeShutdown + " " + v1.TaintNodeOutOfService
+)
+
+func TestOnARealAPIServer(t *testing.T) {
+	w := start(t)
+	other := v1.Taint{Key: "a.example/other", Effect: v1.TaintEffectNoSchedule}
+	w.node("off", v1.ConditionUnknown, shutdown, other)
+	w.node("on", v1.ConditionUnknown, shutdown)
+	w.node("unknown", v1.ConditionFalse, shutdown)
+	w.node("alive", v1.ConditionTrue, shutdown)
+	for name, state := range map[string]metalpower.State{"off": metalpower.Off, "on": metalpower.On, "alive": metalpower.Off} {
+		w.grid.states[name] = metalpower.Observation{State: state, Since: time.Now().Add(-time.Hour)}
+	}
+	registry := prometheus.NewRegistry()
+	recorder := w.run(registry)
+	w.eventually("off", "a.example/other "+bothKeys)
+	if event := <-recorder.Events; !strings.Contains(event, "Warning MachineOff The machine is off since ") {
+		t.Errorf("event %q", event)
+	}
+	for _, name := range []string{"on", "unknown", "alive"} {
+		if got := w.taints(name); got != shutdownKey {
+			t.Errorf("node %s has the taints %q", name, got)
+		}
+	}
+	w.grid.set("unknown", metalpower.Off) // by a reading
+	w.eventually("unknown", bothKeys)
+	<-recorder.Events
+
+	w.grid.set("off", metalpower.Unknown)
+	w.ready("off", v1.ConditionTrue) // it may be an old report: not by this alone
+	w.grid.set("unknown", metalpower.On)
+	w.ready("unknown", v1.ConditionTrue)
+	w.eventually("unknown", shutdownKey)
+	if event := <-recorder.Events; !strings.Contains(event, "Normal MachineOn") {
+		t.Errorf("event %q", event)
+	}
+	if got := w.taints("off"); got != "a.example/other "+bothKeys {
+		t.Errorf("a node whose machine's power is unknown has the taints %q", got)
+	}
+	w.grid.set("off", metalpower.On)
+	w.eventually("off", "a.example/other "+shutdownKey)
+	err := testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP mooring_metal_out_of_service_writes_total Changes of the taint node.kubernetes.io/out-of-service on nodes, by operation: taint or untaint.
+# TYPE mooring_metal_out_of_service_writes_total counter
+mooring_metal_out_of_service_writes_total{operation="taint"} 2
+mooring_metal_out_of_service_writes_total{operation="untaint"} 2
+`), "mooring_metal_out_of_service_writes_total", "mooring_metal_out_of_service_write_failures_total")
+	if err != nil {
+		t.Error(err)
+	}
+	w.isOutdated()
+}
+
+// isOutdated shows that the API server refuses what was planned for an older node, or for another one of its name.
+func (w *world) isOutdated() {
+	w.Helper()
+	w.grid.set("alive", metalpower.Unknown) // so that only what follows writes to it
+	get := func() facts {
+		w.Helper()
+		node, err := w.client.CoreV1().Nodes().Get(w.Context(), "alive", metav1.GetOptions{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		return factsOf(node, off, time.Now())
+	}
+	writer := writer{nodes: w.client.CoreV1(), recorder: record.NewFakeRecorder(10)}
+	expectOutdated := func(what string, node facts) {
+		w.Helper()
+		if got, err := writer.apply(w.Context(), action{node: node, add: true}); got != outdated || err != nil {
+			w.Errorf("a patch for %s: %d, %v", what, got, err)
+		}
+	}
+	before := get()
+	w.ready("alive", v1.ConditionFalse)
+	expectOutdated("an older version", before)
+	before = get()
+	if err := w.client.CoreV1().Nodes().Delete(w.Context(), "alive", metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	expectOutdated("a node that is gone", before)
+	w.node("alive", v1.ConditionUnknown, shutdown)
+	expectOutdated("another node of its name", before)
+	if got := w.taints("alive"); got != shutdownKey {
+		w.Errorf("the taints are %q", got)
+	}
+}
+
+func TestOptionsAreRequired(t *testing.T) {
+	_, err := New(Options{})
+	if err == nil || strings.Count(err.Error(), "is required") != 5 {
+		t.Errorf("error %v", err)
+	}
+}

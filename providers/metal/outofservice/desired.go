@@ -1,0 +1,109 @@
+package outofservice
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+)
+
+// Annotation on a Node says that the taint is ours, and since when the machine is off. Taints of others are left alone. It stays
+// until the machine is on and the node ready, so that a taint which somebody takes off is not put on again meanwhile.
+const Annotation = "metal.mooring.dev/out-of-service"
+
+// Settings are what the operator decides.
+type Settings struct {
+	// Enabled says that nodes get the taint. Taints of ours that are no longer right are taken off in any case.
+	Enabled bool
+	// After is how long a machine has to have been off.
+	After time.Duration
+}
+
+// power is what is known of a machine's power.
+type power int
+
+const (
+	unknown power = iota
+	on
+	off
+)
+
+// facts are what matters of a node and its machine.
+type facts struct {
+	name            string
+	uid             types.UID
+	resourceVersion string
+	taints          []v1.Taint
+	// ready and notReady are what the condition Ready says; neither if there is no such condition.
+	ready, notReady bool
+	deleting        bool
+	// marked says that the node has our annotation.
+	marked bool
+	// power is that of its machine, and since when; zero if that is unknown.
+	power power
+	since time.Time
+}
+
+// factsOf reads what matters off a node.
+func factsOf(node *v1.Node, power power, since time.Time) facts {
+	f := facts{
+		name: node.Name, uid: node.UID, resourceVersion: node.ResourceVersion, taints: node.Spec.Taints,
+		deleting: !node.DeletionTimestamp.IsZero(), power: power, since: since,
+	}
+	_, f.marked = node.Annotations[Annotation]
+	for i := range node.Status.Conditions {
+		if condition := &node.Status.Conditions[i]; condition.Type == v1.NodeReady {
+			f.ready = condition.Status == v1.ConditionTrue
+			f.notReady = !f.ready
+		}
+	}
+	return f
+}
+
+// needsLook reports whether anything could be done about a node, whatever its machine's power is.
+func needsLook(node *v1.Node) bool {
+	f := factsOf(node, unknown, time.Time{})
+	return f.marked || f.notReady && f.shutDown()
+}
+
+// taint is what the taint is (KEP-2268); kube-controller-manager looks at its key only.
+func taint() v1.Taint {
+	return v1.Taint{Key: v1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: v1.TaintEffectNoExecute}
+}
+
+func (f facts) shutDown() bool {
+	return slices.ContainsFunc(f.taints, func(t v1.Taint) bool { return t.Key == cloudproviderapi.TaintNodeShutdown })
+}
+
+func (f facts) outOfService() bool {
+	return slices.ContainsFunc(f.taints, func(t v1.Taint) bool { return t.Key == v1.TaintNodeOutOfService })
+}
+
+// wanted is what a node shall be.
+type wanted int
+
+const (
+	// asIs leaves a node as it is.
+	asIs wanted = iota
+	// away says that its machine is off and its pods shall go elsewhere.
+	away
+	// back says that its machine is on and its kubelet lives.
+	back
+)
+
+// desire returns what a node shall be. A machine that is on and a node that is not ready is a machine that boots: the taint stays
+// until its kubelet has seen which of its pods are gone.
+func desire(node facts, settings Settings, now time.Time) wanted {
+	switch {
+	case node.deleting:
+		return asIs
+	case node.power == on && node.ready:
+		return back
+	case settings.Enabled && node.power == off && now.Sub(node.since) >= settings.After && node.notReady && node.shutDown():
+		return away
+	default:
+		return asIs
+	}
+}

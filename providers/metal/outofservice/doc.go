@@ -1,0 +1,8 @@
+// Package outofservice puts the taint node.kubernetes.io/out-of-service on nodes of machines that are off, and takes it off again
+// (KEP-2268, non-graceful node shutdown). With the taint, kube-controller-manager removes the node's pods and detaches their
+// volumes at once, so that StatefulSets go on elsewhere.
+//
+// Volumes that are detached while the machine still writes are corrupted. So the taint needs three witnesses: the machine's
+// management controller has confirmed, for a while, that it is off; the node carries the shutdown taint, by the node lifecycle
+// controller; and the node is not ready. What is not known changes nothing.
+package outofservice

@@ -1,0 +1,169 @@
+package outofservice
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+	"pgregory.net/rapid"
+)
+
+var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// nodeOf builds a node of words: ready, notReady or unknownReady; shutdown, ours, theirs, other (taints); marked; deleting.
+func nodeOf(words string) *v1.Node {
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "uid", ResourceVersion: "7", Annotations: map[string]string{"a": "b"}}}
+	condition := func(status v1.ConditionStatus) {
+		node.Status.Conditions = append(node.Status.Conditions, v1.NodeCondition{Type: v1.NodeReady, Status: status})
+	}
+	for word := range strings.FieldsSeq(words) {
+		switch word {
+		case "ready":
+			condition(v1.ConditionTrue)
+		case "notReady":
+			condition(v1.ConditionFalse)
+		case "unknownReady":
+			condition(v1.ConditionUnknown)
+		case "shutdown":
+			node.Spec.Taints = append(node.Spec.Taints, v1.Taint{Key: cloudproviderapi.TaintNodeShutdown, Effect: v1.TaintEffectNoSchedule})
+		case "ours":
+			node.Spec.Taints = append(node.Spec.Taints, taint())
+		case "theirs":
+			node.Spec.Taints = append(node.Spec.Taints, v1.Taint{Key: v1.TaintNodeOutOfService, Value: "mine", Effect: v1.TaintEffectNoExecute})
+		case "other":
+			node.Spec.Taints = append(node.Spec.Taints, v1.Taint{Key: "other", Effect: v1.TaintEffectNoSchedule})
+		case "marked":
+			node.Annotations[Annotation] = "2030-01-01T11:00:00Z"
+		case "deleting":
+			node.DeletionTimestamp = &metav1.Time{Time: now}
+		}
+	}
+	return node
+}
+
+func TestPlan(t *testing.T) {
+	settings := Settings{Enabled: true, After: 30 * time.Second}
+	long := now.Add(-time.Minute)
+	for name, test := range map[string]struct {
+		node     string
+		power    power
+		since    time.Time
+		settings Settings
+		want     string
+	}{
+		"off":                               {"notReady shutdown", off, long, settings, "taint"},
+		"off, and silent":                   {"unknownReady shutdown other", off, long, settings, "taint"},
+		"off at the moment that counts":     {"notReady shutdown", off, now.Add(-30 * time.Second), settings, "taint"},
+		"off, but not for long":             {"notReady shutdown", off, now.Add(-29 * time.Second), settings, ""},
+		"off, but not enabled":              {"notReady shutdown", off, long, Settings{After: time.Second}, ""},
+		"unknown":                           {"notReady shutdown", unknown, time.Time{}, settings, ""},
+		"on":                                {"notReady shutdown", on, long, settings, ""},
+		"off, but ready":                    {"ready shutdown", off, long, settings, ""},
+		"off, but without a condition":      {"shutdown", off, long, settings, ""},
+		"off, without the shutdown taint":   {"notReady", off, long, settings, ""},
+		"off, being deleted":                {"notReady shutdown deleting", off, long, settings, ""},
+		"off, tainted already":              {"notReady shutdown ours marked", off, long, settings, ""},
+		"off, tainted by somebody":          {"notReady shutdown theirs", off, long, settings, ""},
+		"off, somebody took the taint off":  {"notReady shutdown marked", off, long, settings, ""},
+		"on and ready":                      {"ready shutdown ours marked", on, long, settings, "untaint"},
+		"on and ready, not enabled":         {"ready ours marked", on, long, Settings{}, "untaint"},
+		"on and ready, taint was taken off": {"ready marked", on, long, settings, "untaint"},
+		"on and ready, somebody's taint":    {"ready ours", on, long, settings, ""},
+		"on, booting":                       {"notReady shutdown ours marked", on, long, settings, ""},
+		"unknown and ready":                 {"ready ours marked", unknown, time.Time{}, settings, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, action := range plan([]facts{factsOf(nodeOf(test.node), test.power, test.since)}, test.settings, now) {
+				got = append(got, action.String())
+			}
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// apply does what the API server does with a plan.
+func applied(t interface{ Fatal(...any) }, node *v1.Node, actions []action) *v1.Node {
+	for _, action := range actions {
+		patch, err := action.patch()
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := json.Marshal(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := jsonpatch.MergePatch(before, patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node = &v1.Node{}
+		if err := json.Unmarshal(after, node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return node
+}
+
+func TestPatches(t *testing.T) {
+	add := action{node: factsOf(nodeOf("other notReady shutdown"), off, now), add: true}
+	got := applied(t, nodeOf("other notReady shutdown"), []action{add})
+	want := nodeOf("other notReady shutdown ours")
+	want.Annotations[Annotation] = "2030-01-01T12:00:00Z"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("tainted (-want +got):\n%s", diff)
+	}
+	remove := action{node: factsOf(got, on, now)}
+	if diff := cmp.Diff(nodeOf("other notReady shutdown"), applied(t, got, []action{remove})); diff != "" {
+		t.Errorf("untainted (-want +got):\n%s", diff)
+	}
+	patch, err := remove.patch()
+	if err != nil || !strings.Contains(string(patch), `"uid":"uid","resourceVersion":"7"`) {
+		t.Errorf("patch %s, %v", patch, err)
+	}
+}
+
+func TestPlanProperties(t *testing.T) {
+	words := []string{"ready", "notReady", "unknownReady", "shutdown", "ours", "theirs", "other", "marked", "deleting"}
+	rapid.Check(t, func(t *rapid.T) {
+		var node *v1.Node
+		for node == nil || len(node.Status.Conditions) > 1 {
+			node = nodeOf(strings.Join(rapid.SliceOfDistinct(rapid.SampledFrom(words), rapid.ID[string]).Draw(t, "node"), " "))
+		}
+		machine := rapid.SampledFrom([]power{unknown, on, off}).Draw(t, "power")
+		since := now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second)
+		settings := Settings{Enabled: rapid.Bool().Draw(t, "enabled"), After: 30 * time.Second}
+		f := factsOf(node, machine, since)
+		actions := plan([]facts{f}, settings, now)
+		after := applied(t, node, actions)
+		// A fixed point.
+		if again := plan([]facts{factsOf(after, machine, since)}, settings, now); len(again) > 0 {
+			t.Fatalf("a second plan has %v", again)
+		}
+		// Nothing is done on unknown, and a node that needs no look needs no action.
+		if len(actions) > 0 && (machine == unknown || !needsLook(node)) {
+			t.Fatalf("%v, power %d", actions, machine)
+		}
+		// Taints of others stay.
+		for _, before := range node.Spec.Taints {
+			if before != taint() && !slices.Contains(after.Spec.Taints, before) {
+				t.Fatalf("taint %v is lost: %v", before, after.Spec.Taints)
+			}
+		}
+		// The taint is only there afterwards, when it was not, by all three witnesses.
+		if factsOf(after, machine, since).outOfService() && !f.outOfService() {
+			if machine != off || !f.notReady || !f.shutDown() || !settings.Enabled || now.Sub(since) < settings.After {
+				t.Fatalf("tainted without a reason: %+v", f)
+			}
+		}
+	})
+}
