@@ -151,7 +151,6 @@ func TestCheckAsked(t *testing.T) {
 		"another Mooring": {Request{}, release, Module},
 	} {
 		err := checkAsked(c.request, c.found, picked)
-		conflict, _ := err.(*VersionConflictError)
 		var conflict *VersionConflictError
 		if errors.As(err, &conflict) != (c.module != "") || conflict != nil && conflict.Module != c.module {
 			t.Errorf("%s: %v", name, err)
