@@ -193,7 +193,7 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 	if err != nil {
 		return err
 	}
-	writer, err := client.New(negotiated(config), client.Options{
+	writer, err := a.config.clientFor(controller.Name, negotiated(config), client.Options{
 		Scheme: a.manager.GetScheme(),
 		Mapper: a.manager.GetRESTMapper(),
 		Cache:  &client.CacheOptions{Reader: a.manager.GetCache()},
@@ -229,6 +229,9 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 
 // recorder returns a recorder of events from the given component.
 func (a *assembly) recorder(component string) record.EventRecorder {
+	if a.config.rehearsal != nil {
+		return silent{}
+	}
 	return a.events.recorder(component)
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/controller-manager/pkg/leadermigration"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/rehearsal"
 )
 
 // config is what the flags mean: plain values, from which run wires everything.
@@ -40,6 +41,8 @@ type config struct {
 	cloudAPIQPS             float64
 	cloudAPIBurst           int
 	gracefulShutdownTimeout time.Duration
+	// rehearsal holds what would be done under --dry-run, otherwise nil.
+	rehearsal *rehearsal.Journal
 	// tracing is nil if nothing is traced.
 	tracing *tracingapi.TracingConfiguration
 
@@ -95,8 +98,13 @@ func (o *options) config() (*config, error) {
 	if err = joined("invalid flags", errs...); err != nil {
 		return nil, err
 	}
-	c.kubeconfig, err = o.kubeconfig()
-	return c, err
+	if c.kubeconfig, err = o.kubeconfig(); err != nil {
+		return nil, err
+	}
+	if o.dryRun {
+		c.rehearse()
+	}
+	return c, nil
 }
 
 // cloudOptions returns how the cloud is called.

@@ -57,6 +57,7 @@ type options struct {
 	cloudAPIBurst           int
 	gracefulShutdownTimeout time.Duration
 	tracingConfigFile       string
+	dryRun                  bool
 
 	// nodeMonitorPeriod is the reference's flag, once flags was called. Its value has no place that all versions of the
 	// reference's options agree on: v0.37 moved it.
@@ -128,6 +129,8 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 		"How many calls to the cloud may be made at once after a pause, under --cloud-api-qps. 0: those of one second.")
 	fs.StringVar(&o.tracingConfigFile, "tracing-config-file", o.tracingConfigFile,
 		"File with a TracingConfiguration, as that of kube-apiserver, by which calls to the cloud are traced. Without samplingRatePerMillion none are.")
+	fs.BoolVar(&o.dryRun, dryRunFlag, o.dryRun,
+		"Write nothing, neither to the cloud nor to Kubernetes, and show at /plan of the secure port what would be done. No lease is taken, so this may run beside the manager that leads; rights to read suffice.")
 	fs.DurationVar(&o.gracefulShutdownTimeout, "graceful-shutdown-timeout", o.gracefulShutdownTimeout,
 		"How long the controllers may take to finish what they are at after SIGTERM or SIGINT. If they take longer, the process ends without releasing the lease, which then has to expire.")
 }

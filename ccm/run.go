@@ -19,6 +19,9 @@ import (
 // run is the life of a process: start-up checks, warm caches on every replica, controllers on the one that leads. It returns
 // nil after an orderly shutdown, which begins when ctx ends.
 func run(ctx context.Context, c *config) error {
+	if c.rehearsal != nil { // every line says that nothing of it has happened
+		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("dryRun", true))
+	}
 	sayWhat(ctx, c)
 	plugin, err := newPlugin(c.component.KubeCloudShared.CloudProvider)
 	if err != nil {
@@ -46,7 +49,7 @@ func run(ctx context.Context, c *config) error {
 	registry := prometheus.NewRegistry()
 	a := &assembly{
 		config: c, identity: identity, events: events, registry: registry,
-		cloud:     cloud.Decorate(plugin, c.cloudOptions(registry, spans)),
+		cloud:     c.cloudFor(cloud.Decorate(plugin, c.cloudOptions(registry, spans))),
 		lifecycle: newLifecycle(plugin, identity.builder, pluginInformers(identity, c), c.component.KubeCloudShared.AllowUntaggedCloud),
 	}
 	if a.everywhere, err = a.startEverywhere(ctx, plugin); err != nil {
@@ -113,7 +116,7 @@ func pluginInformers(identity identities, c *config) informers.SharedInformerFac
 // start serves the secure port and runs the manager. The port is served to the end: an operator may want to see why a
 // shutdown takes its time. After an error nothing is waited for, because another replica may lead already.
 func (a *assembly) start(ctx context.Context) error {
-	handler, err := newHandler(a.config.component, a.probes(), a.registry)
+	handler, err := newHandler(a.config, a.probes(), a.registry)
 	if err != nil {
 		return err
 	}

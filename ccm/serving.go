@@ -88,7 +88,8 @@ func serve(ctx context.Context, c *config, handler http.Handler) (stop func(wait
 }
 
 // newHandler returns what the secure port serves, before authentication and authorization.
-func newHandler(settings ccmconfig.CloudControllerManagerConfiguration, checks probes, metrics prometheus.Gatherer) (http.Handler, error) {
+func newHandler(c *config, checks probes, metrics prometheus.Gatherer) (http.Handler, error) {
+	settings := c.component
 	paths := mux.NewPathRecorderMux(programName)
 	healthz.InstallHandler(paths, checks.live...)
 	healthz.InstallLivezHandler(paths, checks.live...)
@@ -101,6 +102,9 @@ func newHandler(settings ccmconfig.CloudControllerManagerConfiguration, checks p
 	paths.Handle(configz.DefaultConfigzPath, configuration)
 	paths.Handle("/metrics", metricsHandler(metrics))
 	slis.SLIMetricsWithReset{}.Install(paths)
+	if c.rehearsal != nil {
+		paths.Handle(planPath, c.planHandler(time.Now()))
+	}
 	return paths, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/events"
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/rehearsal"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -98,6 +99,7 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgemen
 		return ending{kind: failed, err: err}
 	}
 	planned := planFor(node, want)
+	ctx = rehearsal.Because(ctx, "the node waits for its initialisation, and the cloud has an instance for it")
 	return endingOf(r.writer.apply(ctx, node, planned), ending{kind: initialized, plan: planned, want: want})
 }
 
@@ -123,6 +125,7 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, judgement o
 	if !ours {
 		return ending{kind: unconcerned}
 	}
+	ctx = rehearsal.Because(ctx, "the cloud shows the node's instance otherwise")
 	ended := endingOf(r.writer.apply(ctx, node, planned), ending{kind: refreshed, plan: planned, want: want})
 	if ended.kind == refreshed && err != nil {
 		return ending{kind: mismatched, err: err, plan: planned, wrote: ended.wrote}

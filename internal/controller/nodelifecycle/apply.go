@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/events"
+	"github.com/mooring-ccm/mooring/internal/rehearsal"
 )
 
 const (
@@ -104,6 +105,7 @@ func phases(actions []action) iter.Seq[[]action] {
 func (w writer) carryOut(ctx context.Context, action action, deadline time.Time) result {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
+	ctx = rehearsal.Because(ctx, why(action))
 	var err error
 	done := result{action: action}
 	switch action.kind {

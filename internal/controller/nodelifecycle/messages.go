@@ -25,6 +25,24 @@ func deletingMessage(node facts, cause cause) string {
 	}
 }
 
+// why says in words what makes an action necessary.
+func why(action action) string {
+	switch action.kind {
+	case deleteNode:
+		return deletingMessage(action.node, action.cause)
+	case markHeld:
+		return "the cloud denies the node's instance, and is not believed: " + string(action.reason)
+	case clearHeld:
+		return "the cloud does not deny the node's instance any more"
+	case addTaint:
+		return "the node's instance is shut down"
+	case removeTaint:
+		return "the node's instance is not shut down any more"
+	default:
+		return ""
+	}
+}
+
 func lookedFor(node facts) string {
 	if node.providerID == "" {
 		return " under its name"

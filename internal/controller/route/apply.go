@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/rehearsal"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -128,7 +129,7 @@ func (a *applier) perform(ctx context.Context, batch []action) []error {
 	}
 	defer a.places.Release(1)
 	begun := time.Now()
-	errs := a.call(cloud.WithPriority(ctx, urgency(batch)), batch)
+	errs := a.call(cloud.WithPriority(rehearsal.Because(ctx, batch[0].why), urgency(batch)), batch)
 	took := time.Since(begun).Round(time.Millisecond).String()
 	for i, action := range batch {
 		a.metrics.performed(action.kind, errs[i])

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/rehearsal"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -48,7 +50,7 @@ type result struct {
 
 // apply carries out one action. Its errors have the types by which reasonOf names them.
 func (a *applier) apply(ctx context.Context, act action, nodes []*corev1.Node) (result, error) {
-	ctx = cloud.WithPriority(ctx, urgency(act))
+	ctx = rehearsal.Because(cloud.WithPriority(ctx, urgency(act)), strings.Join(act.why, ", "))
 	switch act.verb {
 	case verbEnsure:
 		return a.ensure(ctx, act.service, nodes)

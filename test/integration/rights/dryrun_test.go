@@ -1,0 +1,194 @@
+package rights_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mooring-ccm/mooring/internal/rehearsal"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+)
+
+// planReader is a ServiceAccount default/planner that may read the plan.
+const planReader = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: planner
+rules:
+- nonResourceURLs: [/plan]
+  verbs: [get]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: planner
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: planner
+subjects:
+- kind: ServiceAccount
+  name: planner
+  namespace: default
+`
+
+// TestDryRun shows a cluster with work for every controller to a manager that may only read, and then to one that may write.
+func TestDryRun(t *testing.T) {
+	rights, err := os.ReadFile("testdata/readonly-clusterrole.yaml")
+	must(t, err)
+	s := newScenario(t, rights)
+	s.delegate()
+	s.workForAll(t)
+	must(t, s.cloud.Admin.ResetCounts(t.Context()))
+	s.args = append(s.args, "--dry-run")
+	s.launch(t)
+	token := s.planner(t)
+	var before error
+	eventually(t, "the plan holds all that there is to do", func(ctx context.Context) (problem error) {
+		plan, err := s.leader().plan(ctx, token)
+		if err != nil {
+			return errors.Join(before, err)
+		}
+		defer func() { before = problem }()
+		return lacking(plan, map[string]string{
+			"kubernetes patch Node node-001":               "/spec/providerID",
+			"kubernetes patch status Node node-001":        "/status/addresses",
+			"kubernetes delete Node ghost":                 "",
+			"cloud EnsureLoadBalancer Service web":         "/targets",
+			"kubernetes patch status Service web":          "/metadata/finalizers",
+			"cloud CreateRoute Route 10.244.2.0/24":        "/targetNode",
+			"cloud DeleteRoute Route 10.244.99.0/24":       "/targetNode",
+			"kubernetes patch status Node node-002":        "/status/conditions",
+			"kubernetes patch Node node-003":               "/spec/taints",
+			"cloud EnsureLoadBalancerDeleted Service gone": "",
+			"kubernetes patch status Service gone":         "/metadata/finalizers",
+		})
+	})
+	eventually(t, "nobody else may read it", func(ctx context.Context) error {
+		return s.leader().answers(ctx, "/plan", "", http.StatusForbidden)
+	})
+	s.requireUnwritten(t)
+}
+
+// workForAll leaves something to do for every controller.
+func (s *scenario) workForAll(t *testing.T) {
+	t.Helper()
+	s.register(t, "node-001")
+	s.silent(t, "ghost", "sim://i-99999999")
+	off := s.cloud.Change(t, "node-003", func(spec *api.InstanceSpec) { spec.Power = api.PowerOff })
+	s.silent(t, "node-003", "sim://"+off.ID)
+	routed, err := s.cloud.Client.GetInstanceByName(t.Context(), "node-002")
+	must(t, err)
+	s.silent(t, "node-002", "sim://"+routed.ID)
+	s.report(t, "node-002", corev1.ConditionTrue)
+	s.allocate(t, "node-002", "10.244.2.0/24")
+	_, err = s.cloud.Client.CreateRoute(t.Context(), api.RouteSpec{
+		Cluster: simtest.ClusterName, Name: "stale", DestinationCIDR: "10.244.99.0/24", TargetInstance: routed.ID,
+	})
+	must(t, err)
+	for name, finalizers := range map[string][]string{"web": nil, "gone": {"service.kubernetes.io/load-balancer-cleanup"}} {
+		_, err := s.admin.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+		}, metav1.CreateOptions{})
+		must(t, err)
+	}
+	must(t, s.admin.CoreV1().Services(metav1.NamespaceDefault).Delete(t.Context(), "gone", metav1.DeleteOptions{}))
+}
+
+// silent makes a node that was initialised once and has not been heard of since.
+func (s *scenario) silent(t *testing.T, name, providerID string) {
+	t.Helper()
+	_, err := s.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	s.report(t, name, corev1.ConditionUnknown)
+}
+
+// lacking returns what of the wanted intents a plan does not hold: by "where verb kind name" the path of a change.
+func lacking(plan []rehearsal.Intent, wanted map[string]string) error {
+	var missing []string
+	for what, path := range wanted {
+		found := slices.ContainsFunc(plan, func(intent rehearsal.Intent) bool {
+			if strings.Join([]string{intent.Where, intent.Verb, intent.Kind, intent.Name}, " ") != what {
+				return false
+			}
+			return path == "" || slices.ContainsFunc(intent.Changes, func(change rehearsal.Change) bool { return strings.HasPrefix(change.Path, path) })
+		})
+		if !found {
+			missing = append(missing, what+" "+path)
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		var has []string
+		for _, intent := range plan {
+			has = append(has, fmt.Sprintf("%s %s %s %s %v", intent.Where, intent.Verb, intent.Kind, intent.Name, intent.Changes))
+		}
+		return fmt.Errorf("it lacks\n  %s\nand has\n  %s", strings.Join(missing, "\n  "), strings.Join(has, "\n  "))
+	}
+	return nil
+}
+
+// planner returns the token of who may read the plan.
+func (s *scenario) planner(t *testing.T) string {
+	t.Helper()
+	must(t, s.cluster.Apply(t.Context(), []byte(planReader)))
+	kubeconfig, err := s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "planner")
+	must(t, err)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	must(t, err)
+	return config.BearerToken
+}
+
+// plan asks the secure port for the plan.
+func (d *daemon) plan(ctx context.Context, token string) ([]rehearsal.Intent, error) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+net.JoinHostPort("127.0.0.1", d.port)+"/plan", nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("/plan is answered with %s", response.Status)
+	}
+	var plan struct{ Intents []rehearsal.Intent }
+	return plan.Intents, json.NewDecoder(response.Body).Decode(&plan)
+}
+
+// requireUnwritten fails if the manager has written anything anywhere.
+func (s *scenario) requireUnwritten(t *testing.T) {
+	t.Helper()
+	for request, count := range s.end(t) {
+		if slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, request.verb) &&
+			!strings.HasSuffix(request.resource, "reviews") {
+			t.Errorf("%d times: %s", count, request)
+		}
+	}
+	counts, err := s.cloud.Admin.Counts(t.Context())
+	must(t, err)
+	if written := counts.Received(api.OpCreateLoadBalancer, api.OpUpdateLoadBalancer, api.OpDeleteLoadBalancer, api.OpCreateRoute,
+		api.OpReplaceRoute, api.OpDeleteRoute, api.OpCreateInstance, api.OpUpdateInstance, api.OpDeleteInstance); written > 0 {
+		t.Errorf("the cloud was changed %d times: %+v", written, counts.Operations)
+	}
+}
