@@ -164,7 +164,7 @@ func startSpeaker(t *testing.T, host *sandbox.Host, dir string, section config.B
 	}
 	args[len(args)-1] = executable
 	p.cmd = exec.Command(args[0], args[1:]...)
-	p.cmd.Env = append(os.Environ(), speakerVariable+"=1")
+	p.cmd.Env = append(os.Environ(), speakerVariable+"=1", "GORACE=halt_on_error=1")
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}

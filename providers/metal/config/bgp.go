@@ -126,8 +126,8 @@ const (
 	bgpPort             = 179
 	// maxRestartTime is what twelve bits hold (RFC 4724 section 3).
 	maxRestartTime = 4095 * time.Second
-	// maxSeconds is what the hold time's sixteen bits hold (RFC 4271 section 4.2).
-	maxSeconds = 65535 * time.Second
+	// longestTime is what the hold time's sixteen bits hold (RFC 4271 section 4.2).
+	longestTime = 65535 * time.Second
 )
 
 func (b *BGP) setDefaults() {
@@ -229,7 +229,9 @@ func (b *BGP) validate(path *field.Path) field.ErrorList {
 	pools := map[string]bool{}
 	for i, pool := range b.Pools {
 		at := path.Child("pools").Index(i)
-		if pools[pool.Name] {
+		if pool.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), "the name of a pool"))
+		} else if pools[pool.Name] {
 			errs = append(errs, field.Duplicate(at.Child("name"), pool.Name))
 		}
 		pools[pool.Name] = true
@@ -310,9 +312,9 @@ func (p *BGPPeer) validate(path *field.Path, ownASN uint32) field.ErrorList {
 }
 
 func (p *BGPPeer) validateTimers(path *field.Path) field.ErrorList {
-	errs := validateSeconds(path.Child("holdTime"), p.HoldTime, 3*time.Second, maxSeconds)
-	errs = append(errs, validateSeconds(path.Child("keepaliveTime"), p.KeepaliveTime, time.Second, maxSeconds)...)
-	errs = append(errs, validateSeconds(path.Child("connectRetry"), p.ConnectRetry, 2*time.Second, maxSeconds)...)
+	errs := validateSeconds(path.Child("holdTime"), p.HoldTime, 3*time.Second, longestTime)
+	errs = append(errs, validateSeconds(path.Child("keepaliveTime"), p.KeepaliveTime, time.Second, longestTime)...)
+	errs = append(errs, validateSeconds(path.Child("connectRetry"), p.ConnectRetry, 2*time.Second, longestTime)...)
 	if p.KeepaliveTime.Duration >= p.HoldTime.Duration {
 		errs = append(errs, field.Invalid(path.Child("keepaliveTime"), p.KeepaliveTime.Duration.String(),
 			fmt.Sprintf("must be less than holdTime, which is %s", p.HoldTime.Duration)))

@@ -60,6 +60,7 @@ func (c *CloudConfig) validate() field.ErrorList {
 	errs = append(errs, c.Announcement.validate(field.NewPath("announcement"))...)
 	if c.BGP != nil {
 		errs = append(errs, c.BGP.validate(field.NewPath("bgp"))...)
+		errs = append(errs, c.BGP.validatePoolNames(field.NewPath("bgp"), c.Pools)...)
 	}
 	if c.L2 != nil {
 		errs = append(errs, c.L2.validate(field.NewPath("l2"))...)

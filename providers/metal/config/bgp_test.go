@@ -1,0 +1,176 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/mooring-ccm/mooring/providers/internal/strict"
+)
+
+// readBGP reads a section, sets its defaults and says what is wrong with it.
+func readBGP(t *testing.T, text string) (BGP, []string) {
+	t.Helper()
+	var section BGP
+	errs := strict.YAML([]byte(text), &section)
+	section.setDefaults()
+	var wrong []string
+	for _, err := range strict.Merge(errs, section.validate(field.NewPath("bgp"))) {
+		wrong = append(wrong, err.Error())
+	}
+	return section, wrong
+}
+
+func TestBGPDefaults(t *testing.T) {
+	got, wrong := readBGP(t, `
+asn: 64512
+peers:
+- address: 10.0.0.1
+  asn: 64513
+  bfd: {}
+`)
+	if len(wrong) > 0 {
+		t.Errorf("a section with the least that it needs is wrong: %q", wrong)
+	}
+	interval := metav1.Duration{Duration: 300 * time.Millisecond}
+	want := BGP{
+		ASN: 64512, ListenPort: -1, Mode: ActiveActive,
+		Peers: []BGPPeer{{
+			Name: "10.0.0.1", Address: "10.0.0.1", ASN: 64513, Port: 179,
+			HoldTime: metav1.Duration{Duration: 9 * time.Second}, KeepaliveTime: metav1.Duration{Duration: 3 * time.Second},
+			ConnectRetry: metav1.Duration{Duration: 5 * time.Second}, Families: []AddressFamily{IPv4, IPv6},
+			BFD: &BFD{TransmitInterval: interval, ReceiveInterval: interval, Multiplier: 3},
+		}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+	restart, _ := readBGP(t, "{asn: 1, mode: GracefulRestart, peers: [{address: '2001:db8::1', asn: 1, holdTime: 90s}]}")
+	if restart.RestartTime.Duration != 2*time.Minute || restart.Peers[0].KeepaliveTime.Duration != 30*time.Second {
+		t.Errorf("restart time %s and keepalive time %s", restart.RestartTime.Duration, restart.Peers[0].KeepaliveTime.Duration)
+	}
+}
+
+func TestBGPWholeSection(t *testing.T) {
+	if _, wrong := readBGP(t, `
+asn: 4200000000
+routerID: 10.0.0.10
+listenPort: 1179
+mode: GracefulRestart
+restartTime: 60s
+communities: ["64512:1", "no-export"]
+localPreference: 200
+pools:
+- name: public
+  communities: ["64512:1:2"]
+peers:
+- name: rack-1
+  address: 2001:db8::1
+  asn: 64513
+  port: 1790
+  passwordFile: /etc/mooring/rack-1
+  holdTime: 30s
+  keepaliveTime: 10s
+  connectRetry: 10s
+  ebgpMultihop: 3
+  sourceAddress: 2001:db8::2
+  families: [IPv6]
+  communities: [blackhole]
+  localPreference: 50
+`); len(wrong) > 0 {
+		t.Errorf("wrong: %q", wrong)
+	}
+}
+
+func TestBGPErrors(t *testing.T) {
+	for text, want := range map[string][]string{
+		"{}": {`bgp.asn: Required`, `bgp.peers: Required`},
+		"{asn: 1, routerID: '::1', listenPort: 70000, mode: Fast, peers: [{address: 10.0.0.1, asn: 1}]}": {
+			`bgp.routerID: Invalid value: "::1"`, `bgp.listenPort: Invalid value: 70000`, `bgp.mode: Unsupported value: "Fast"`,
+		},
+		"{asn: 1, restartTime: 5s, peers: [{address: 10.0.0.1, asn: 1}]}": {`bgp.restartTime: Invalid value: "5s": goes with mode GracefulRestart`},
+		"{asn: 1, mode: GracefulRestart, restartTime: 1h30m, peers: [{address: 10.0.0.1, asn: 1, bfd: {}}]}": {
+			`bgp.restartTime: Invalid value: "1h30m0s"`, `bgp.peers[0].bfd: Invalid value: "set": does not go with`,
+		},
+		"{asn: 1, communities: ['70000:1', 'x', 'no-export', 'no-export'], peers: [{address: 10.0.0.1, asn: 1, communities: ['1']}]}": {
+			`bgp.communities[0]: Invalid value: "70000:1"`, `bgp.communities[1]: Invalid value: "x"`, `bgp.communities[3]: Duplicate value`,
+			`bgp.peers[0].communities[0]: Invalid value: "1"`,
+		},
+		"{asn: 1, pools: [{name: a}, {name: a, communities: ['1:2:3:4']}, {}], peers: [{address: 10.0.0.1, asn: 1}]}": {
+			`bgp.pools[1].name: Duplicate value: "a"`, `bgp.pools[1].communities[0]: Invalid value: "1:2:3:4"`, `bgp.pools[2].name: Required`,
+		},
+		"{asn: 1, peers: [{address: 10.0.0.1, asn: 1}, {address: 10.0.0.1}, {address: 'fe80::1%eth0', asn: 1, port: 0x10000}, {name: 10.0.0.1, address: x, asn: 2}]}": {
+			`bgp.peers[1].address: Duplicate value`, `bgp.peers[1].name: Duplicate value`, `bgp.peers[1].asn: Required`,
+			`bgp.peers[2].address: Invalid value: "fe80::1%eth0"`, `bgp.peers[2].port: Invalid value: 65536`,
+			`bgp.peers[3].name: Duplicate value`, `bgp.peers[3].address: Invalid value: "x"`,
+		},
+		"{asn: 1, peers: [{address: 10.0.0.1, asn: 2, holdTime: 2500ms, keepaliveTime: 4s, connectRetry: 1s, sourceAddress: '::1'}]}": {
+			`bgp.peers[0].holdTime: Invalid value: "2.5s"`, `bgp.peers[0].keepaliveTime: Invalid value: "4s": must be less`,
+			`bgp.peers[0].connectRetry: Invalid value: "1s"`, `bgp.peers[0].sourceAddress: Invalid value: "::1"`,
+		},
+		"{asn: 1, peers: [{address: 10.0.0.1, asn: 1, ebgpMultihop: 2}, {address: 10.0.0.2, asn: 2, ebgpMultihop: 1}, {address: 10.0.0.3, asn: 3, ebgpMultihop: 2, bfd: {multiplier: 1, transmitInterval: 1ms}}]}": {
+			`bgp.peers[0].ebgpMultihop: Invalid value: 2: is for external`, `bgp.peers[1].ebgpMultihop: Invalid value: 1`,
+			`bgp.peers[2].bfd: Invalid value: "set": is of a single hop`, `bgp.peers[2].bfd.multiplier: Invalid value: 1`,
+			`bgp.peers[2].bfd.transmitInterval: Invalid value: "1ms"`,
+		},
+		"{asn: 1, peers: [{address: 10.0.0.1, asn: 1, families: [IPv4, IPv5, IPv4]}]}": {
+			`bgp.peers[0].families[1]: Unsupported value: "IPv5"`, `bgp.peers[0].families[2]: Duplicate value`,
+		},
+	} {
+		_, wrong := readBGP(t, text)
+		if len(wrong) != len(want) {
+			t.Errorf("%s: %d errors, want %d: %q", text, len(wrong), len(want), wrong)
+		}
+		for _, line := range want {
+			if !slices.ContainsFunc(wrong, func(got string) bool { return strings.HasPrefix(got, line) }) {
+				t.Errorf("%s: nothing says %q: %q", text, line, wrong)
+			}
+		}
+	}
+}
+
+func TestBGPPoolNames(t *testing.T) {
+	section := BGP{Pools: []BGPPool{{Name: "a"}, {Name: "b"}}}
+	errs := section.validatePoolNames(field.NewPath("bgp"), []Pool{{Name: "a"}})
+	if len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), `bgp.pools[1].name: Not found: "b"`) {
+		t.Errorf("%v", errs)
+	}
+}
+
+func TestBGPAttributes(t *testing.T) {
+	section := BGP{
+		BGPAttributes: BGPAttributes{Communities: []string{"1:1"}, LocalPreference: ptr.To(uint32(120))},
+		Pools: []BGPPool{
+			{Name: "marked", BGPAttributes: BGPAttributes{Communities: []string{"2:2"}}},
+			{Name: "preferred", BGPAttributes: BGPAttributes{LocalPreference: ptr.To(uint32(0))}},
+			{Name: "bare", BGPAttributes: BGPAttributes{Communities: []string{}}},
+		},
+	}
+	for pool, want := range map[string]BGPAttributes{
+		"":          {Communities: []string{"1:1"}, LocalPreference: ptr.To(uint32(120))},
+		"marked":    {Communities: []string{"2:2"}, LocalPreference: ptr.To(uint32(120))},
+		"preferred": {Communities: []string{"1:1"}, LocalPreference: ptr.To(uint32(0))},
+		"bare":      {Communities: []string{}, LocalPreference: ptr.To(uint32(120))},
+	} {
+		if diff := cmp.Diff(want, section.Attributes(pool)); diff != "" {
+			t.Errorf("pool %q (-want +got):\n%s", pool, diff)
+		}
+	}
+	if plain := (&BGP{}).Attributes(""); *plain.LocalPreference != 100 {
+		t.Errorf("local preference %d", *plain.LocalPreference)
+	}
+}
+
+func TestParseCommunities(t *testing.T) {
+	standard, large, err := BGPAttributes{Communities: []string{"65535:65281", "no-export", "4294967295:0:1"}}.ParseCommunities()
+	if err != nil || !slices.Equal(standard, []uint32{0xFFFFFF01, 0xFFFFFF01}) ||
+		!slices.Equal(large, []LargeCommunity{{Global: 4294967295, Local2: 1}}) || large[0].String() != "4294967295:0:1" {
+		t.Errorf("%x, %v, %v", standard, large, err)
+	}
+}
