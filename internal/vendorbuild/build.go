@@ -65,8 +65,9 @@ type builder struct {
 	env     []string
 	// raised says which version of the plugins' contract was picked instead of which, if it is not the one that Mooring requires.
 	raised string
-	// workspace is the directory of the module, elsewhere an empty one outside any module, scratch for what is built.
-	workspace, elsewhere, scratch string
+	// workspace is the directory of the module, elsewhere an empty one outside any module, scratch for what is built,
+	// goTemp for the files of the go tool.
+	workspace, elsewhere, scratch, goTemp string
 }
 
 // Build builds a program and an image, and puts them into place when everything has succeeded. Its error is one of this
@@ -83,7 +84,8 @@ func Build(ctx context.Context, options Options) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	temp, err := os.MkdirTemp("", "mooring-build-")
+	// Where the go tool puts what it builds is where it can be run, if that is not the usual place.
+	temp, err := os.MkdirTemp(os.Getenv("GOTMPDIR"), "mooring-build-")
 	if err != nil {
 		return Result{}, fmt.Errorf("directory for the build: %w", err)
 	}
@@ -91,12 +93,14 @@ func Build(ctx context.Context, options Options) (result Result, err error) {
 	for _, dir := range []struct {
 		path *string
 		name string
-	}{{&b.workspace, "workspace"}, {&b.elsewhere, "elsewhere"}, {&b.scratch, "scratch"}} {
+	}{{&b.workspace, "workspace"}, {&b.elsewhere, "elsewhere"}, {&b.scratch, "scratch"}, {&b.goTemp, "go"}} {
 		*dir.path = filepath.Join(temp, dir.name)
 		if err := os.Mkdir(*dir.path, 0o755); err != nil {
 			return Result{}, fmt.Errorf("directory for the build: %w", err)
 		}
 	}
+	// A go tool that is interrupted leaves files behind: here they go with the rest.
+	b.env = append(b.env, "GOTMPDIR="+b.goTemp)
 	result, err = b.build(ctx, targets)
 	if err != nil {
 		return Result{}, err

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/mooring-ccm/mooring/tool"
+)
+
+// tiny is the provider that the guide for authors ends with: a module of its own, which is not linked into this test.
+const tiny = "../../examples/provider/tiny"
+
+// TestBuild builds the daemon with a provider from outside, as a program and as an image, and runs both.
+func TestBuild(t *testing.T) {
+	dir := t.TempDir()
+	program, tarball := filepath.Join(dir, "tiny-ccm"), filepath.Join(dir, "tiny-ccm.tar")
+	p := start(t, "build", "--with="+tiny, "-o", program, "--image="+tarball)
+	if code := p.exit(); code != tool.ExitOK {
+		t.Fatalf("exit code %d", code)
+	}
+	p.leavesNoFile()
+	said := p.text()
+	checkout, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Mooring: the sources in " + checkout, "root certificates: ", "program     " + program, "image       " + tarball + "  sha256:", "providers   tiny", "Kubernetes v1.36.",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q:\n%s", want, said)
+		}
+	}
+	if strings.ContainsAny(said, "\x1b\r") {
+		t.Errorf("control sequences of a terminal on a pipe: %q", said)
+	}
+	content, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed := inImage(t, tarball, "usr/local/bin/cloud-controller-manager")
+	if !bytes.Equal(content, packed) {
+		t.Errorf("the program in the image has %d bytes, and is not the one of %d beside it", len(packed), len(content))
+	}
+	fromImage := filepath.Join(dir, "from-image")
+	if err := os.WriteFile(fromImage, packed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+		code int
+	}{
+		{[]string{"--version"}, "Kubernetes v1.36.", 0},
+		{[]string{"--version"}, "+mooring-", 0},
+		{[]string{"--help"}, "--cloud-provider", 0},
+		{[]string{"--cloud-provider=fog"}, "this program has tiny", 1},
+	} {
+		command := exec.CommandContext(t.Context(), fromImage, c.args...)
+		command.Env = []string{} // nothing of this machine is in a container
+		output, _ := command.CombinedOutput()
+		if !strings.Contains(string(output), c.want) || command.ProcessState.ExitCode() != c.code {
+			t.Errorf("%v: exit code %d, want %d and %q:\n%.500s", c.args, command.ProcessState.ExitCode(), c.code, c.want, output)
+		}
+	}
+}
+
+// TestBuildTool builds the tool with a provider from outside: that provider can be held to the rules by it.
+func TestBuildTool(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "mooring-tiny")
+	if code, _, stderr := call(t, "build", "--with="+tiny, "--tool", "-o", program); code != tool.ExitOK {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	config := write(t, "")
+	for _, c := range []struct {
+		args []string
+		want string
+		code int
+	}{
+		{[]string{"conformance", "--list"}, "routes-name-ignored", tool.ExitOK},
+		{[]string{"conformance", "--cloud-provider=sim"}, `"sim": not in this program`, tool.ExitUsage},
+		{[]string{"conformance", "--cloud-provider=tiny", "--cloud-config=" + config}, `cloud provider "tiny"`, tool.ExitFailed},
+	} {
+		command := exec.CommandContext(t.Context(), program, c.args...)
+		output, _ := command.CombinedOutput()
+		if !strings.Contains(string(output), c.want) || command.ProcessState.ExitCode() != c.code {
+			t.Errorf("%v: exit code %d, want %d and %q:\n%s", c.args, command.ProcessState.ExitCode(), c.code, c.want, output)
+		}
+	}
+}
+
+// inImage returns a file of the only image in a tarball.
+func inImage(t *testing.T, tarball, name string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	if output, err := exec.CommandContext(t.Context(), "tar", "-xf", tarball, "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 {
+		t.Fatalf("index %+v, %v", manifest, err)
+	}
+	image, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := mutate.Extract(image)
+	defer func() { _ = in.Close() }()
+	packed := tar.NewReader(in)
+	for {
+		header, err := packed.Next()
+		if err != nil {
+			t.Fatalf("looking for %s in the image: %v", name, err)
+		}
+		if header.Name != name {
+			continue
+		}
+		content, err := io.ReadAll(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+}
+
+// TestBuildInterrupted ends a build while a compiler runs.
+func TestBuildInterrupted(t *testing.T) {
+	const data = "../../internal/vendorbuild/testdata"
+	dir := t.TempDir()
+	begun, output := filepath.Join(dir, "begun"), filepath.Join(dir, "program")
+	compiler := filepath.Join(dir, "compiler")
+	if err := os.WriteFile(compiler, []byte("#!/bin/sh\n: > "+begun+"\nexec sleep 1000\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := prepare(t, "build", "--with="+data+"/mycloud/sub", "--replace=github.com/mooring-ccm/mooring="+data+"/mooring",
+		"--replace=k8s.io/cloud-provider="+data+"/cloud-provider", "-o", output)
+	p.command.Env = append(p.command.Env, "GOFLAGS=-toolexec="+compiler, "GOCACHE="+filepath.Join(p.temp, "cache"), "GOPROXY=off")
+	p.command.Stdout, p.command.Stderr = p, p
+	p.launch()
+	poll(t, "a compiler runs", func() error { _, err := os.Stat(begun); return err })
+	p.signal(syscall.SIGINT)
+	if code := p.exit(); code != tool.ExitInterrupted {
+		t.Errorf("exit code %d, want %d", code, tool.ExitInterrupted)
+	}
+	p.await("mooring: interrupted")
+	p.leavesNoProcess()
+	for _, pattern := range []string{p.temp + "/mooring-build-*", p.temp + "/go-build*", dir + "/.mooring-build-*", output} {
+		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v %v", left, err)
+		}
+	}
+}
+
+func TestBuildCommandLinesThatAreWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"nothing": {nil, []string{"--with: required"}},
+		"all at once": {
+			[]string{"--with=mycloud", "--replace=x", "--platform=linux", "--label=x", "--ca-certificates=x"},
+			[]string{`--with: "mycloud"`, `--replace: "x"`, `--platform: "linux"`, `--label: "x"`, "they go with --image"},
+		},
+		"tool of nothing":   {[]string{"--tool", "--image=x.tar"}, []string{"--with: required"}},
+		"two programs":      {[]string{"--with=./x", "--platform=linux/amd64,linux/arm64"}, []string{"several platforms go into an image"}},
+		"an image for macs": {[]string{"--with=./x", "--image=x.tar", "--platform=darwin/arm64"}, []string{"an image is for linux"}},
+		"C in an image":     {[]string{"--with=./x", "--image=x.tar", "--cgo"}, []string{"an image has no C library"}},
+		"one file for both": {[]string{"--with=./x", "--image=x.tar", "-o", "x.tar"}, []string{"both are x.tar"}},
+	} {
+		code, _, stderr := call(t, append([]string{"build"}, c.args...)...)
+		if code != tool.ExitUsage {
+			t.Errorf("%s: exit code %d, want %d", name, code, tool.ExitUsage)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("%s: the error does not say %q:\n%s", name, want, stderr)
+			}
+		}
+	}
+	if code, _, stderr := call(t, "build", "--with=./nowhere"); code == tool.ExitOK || !strings.Contains(stderr, "nowhere") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
+	if code, _, stderr := call(t, "build", "--with=./x"); code != tool.ExitUsage || !strings.Contains(stderr, "SOURCE_DATE_EPOCH: \"yesterday\"") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
