@@ -73,6 +73,7 @@ func TestLint(t *testing.T) {
 	for name, values := range map[string]string{
 		"deployment":      "provider: {name: sim}",
 		"daemonset":       "kind: DaemonSet\nprovider: {name: sim}",
+		"dry run":         "dryRun: true\nprovider: {name: sim}",
 		"with everything": everything,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,6 +129,28 @@ func TestManifestsAreCurrent(t *testing.T) {
 		}
 		if string(have) != want {
 			t.Errorf("deploy/%s is not what the chart renders: run make generate", manifest.File)
+		}
+	}
+}
+
+// TestDryRunMayNotWrite reads every rule that the chart binds to its own ServiceAccount then.
+func TestDryRunMayNotWrite(t *testing.T) {
+	objects, err := render.Objects(load(t), parse(t, "dryRun: true\nprovider: {name: sim}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(objects["workload.yaml"], "- --dry-run\n") {
+		t.Error("the daemon is not told")
+	}
+	verbs := regexp.MustCompile(`verbs: \[(.*)\]`).FindAllStringSubmatch(objects["rbac.yaml"], -1)
+	if len(verbs) == 0 {
+		t.Fatal("there is no rule: this test looks in the wrong place")
+	}
+	for _, list := range verbs {
+		for verb := range strings.SplitSeq(list[1], ", ") {
+			if !slices.Contains([]string{"get", "list", "watch"}, verb) {
+				t.Errorf("it may %s", verb)
+			}
 		}
 	}
 }

@@ -140,10 +140,7 @@ func run(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interfac
 		}
 		args = append(args, arg)
 	}
-	// The node of the test is no control-plane node, whose API server address the chart may put into the environment.
-	command := exec.CommandContext(t.Context(), build(t), args...)
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
-	command.WaitDelay = deadline
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), build(t), args...) // it is told to end, and waited for
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
 	must(t, command.Start())
