@@ -23,6 +23,11 @@ demo: preflight ## Watch nodes being initialised on a real control plane
 build: preflight ## Build the daemon and the tool into bin/
 	@$(GO) run ./localcluster/cmd/gobuild -o $(BIN) ./cmd/mooring ./cmd/cloud-controller-manager
 
+.PHONY: image
+image: build ## Write the daemon as an OCI image for amd64 and arm64 into out/
+	@mkdir -p $(CURDIR)/out
+	@$(BIN)/mooring build --image $(CURDIR)/out/cloud-controller-manager.tar --platform linux/amd64,linux/arm64 $(ARGS)
+
 .PHONY: test
 test: preflight ## Run every test, with the race detector
 	@./.ci/test
@@ -43,4 +48,4 @@ generate: ## Write the generated files anew
 
 .PHONY: clean
 clean: ## Remove what was built in this checkout (the cached control plane stays)
-	rm -rf $(BIN)
+	rm -rf $(BIN) $(CURDIR)/out
