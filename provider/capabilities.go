@@ -44,6 +44,10 @@ type Capabilities struct {
 	// Zero means one: some clouds lose a change when two reach them together.
 	LoadBalancerWrites int
 
+	// RetryLoadBalancers tells of Services that were refused a load balancer and would get it now. With it, a Service that
+	// waits for something of the provider's own, such as a free address, has it at once instead of at the next try.
+	RetryLoadBalancers RetryLoadBalancersFunc
+
 	// ChangeTargets changes the targets of a Service's load balancer by a difference. With it, a node that comes or goes is
 	// told to each load balancer by itself, instead of with all the others.
 	ChangeTargets ChangeTargetsFunc

@@ -35,3 +35,8 @@ type LoadBalancer struct {
 // balancer is ensured with all its nodes, as after one of UpdateLoadBalancer. And as with UpdateLoadBalancer, nothing else of it
 // changes.
 type ChangeTargetsFunc func(ctx context.Context, clusterName string, service *v1.Service, add, remove []*v1.Node) error
+
+// RetryLoadBalancersFunc calls retry with each Service whose load balancer could not be ensured and can be now, or may be, until
+// ctx ends. It is called once the provider is initialised. Retry does not block, and may be called with any Service: one that is
+// not waiting is looked at, and left as it is.
+type RetryLoadBalancersFunc func(ctx context.Context, retry func(service types.NamespacedName))

@@ -217,6 +217,9 @@ func (c *Controller) Start(ctx context.Context) error {
 	defer cancel()
 	others.Go(func() { c.targets.run(ctx, func() { c.retarget(ctx, auditor) }) })
 	others.Go(func() { auditor.run(ctx) })
+	if retries := provider.CapabilitiesOf(c.options.Cloud).RetryLoadBalancers; retries != nil {
+		others.Go(func() { retries(ctx, c.retry) })
+	}
 	if routes, offered := c.options.Cloud.Routes(); offered && routes != nil && c.options.AuditPeriod > 0 {
 		looking := &strays{
 			routes: routes, clusterName: c.options.ClusterName, period: c.options.AuditPeriod, reader: c.options.Client, metrics: c.metrics,
@@ -247,6 +250,22 @@ func (c *Controller) newAuditor(applier *applier) *auditor {
 			memory: c.memory, metrics: c.metrics, recorder: c.options.Recorder, collect: c.options.CollectLeftovers,
 		},
 	}
+}
+
+// retry ends the pause of a Service that has failed, because the provider says that it is worth it.
+func (c *Controller) retry(key types.NamespacedName) {
+	known, found := c.memory.recall(key)
+	if !found || known.failure == nil {
+		return
+	}
+	c.memory.change(key, func(now *remembered) {
+		if now.failure != nil {
+			due := *now.failure
+			due.retryAt = time.Now()
+			now.failure = &due
+		}
+	})
+	c.enqueuer.add(key, priorityChange)
 }
 
 // wake has somebody try again to write to the cloud.

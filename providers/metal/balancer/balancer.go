@@ -42,9 +42,6 @@ type Options struct {
 	Recorder record.EventRecorder
 	// Pools are those of a config that is valid.
 	Pools []config.Pool
-	// Retry is called with a Service that was refused and would get an address now, so that it is looked at again at once. It
-	// must not block. Nil: such Services wait for whoever tries again.
-	Retry func(types.NamespacedName)
 	// Registerer takes the metrics. Nil: they are not exported.
 	Registerer prometheus.Registerer
 }
@@ -61,8 +58,9 @@ type Balancer struct {
 	ledger  *ledger
 	ready   chan struct{}
 	problem error
-	// waiting are the requests that were refused last.
+	// waiting are the requests that were refused last, and retry is told of those that would not be any more. Nil: nobody is.
 	waiting map[types.UID]pool.Request
+	retry   func(types.NamespacedName)
 }
 
 // New returns a Balancer that does not run yet. It fails if an option is missing or the pools are not valid.
@@ -217,6 +215,21 @@ func (b *Balancer) SetPools(pools []config.Pool) error {
 	b.mu.Unlock()
 	b.touch()
 	return nil
+}
+
+// RetryLoadBalancers calls retry with each Service that was refused and would get its addresses now, until ctx ends. See
+// provider.Capabilities.
+func (b *Balancer) RetryLoadBalancers(ctx context.Context, retry func(types.NamespacedName)) {
+	b.listen(retry)
+	b.touch()
+	<-ctx.Done()
+	b.listen(nil)
+}
+
+func (b *Balancer) listen(retry func(types.NamespacedName)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.retry = retry
 }
 
 // touch has Run look for what follows from a change.

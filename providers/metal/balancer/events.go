@@ -62,16 +62,17 @@ func (b *Balancer) settle() {
 		return
 	}
 	warnings := append(b.ledger.conflicts(), b.ledger.stranded()...)
-	served := b.servable()
+	retry := b.retry
+	var served []types.NamespacedName
+	if retry != nil {
+		served = b.servable()
+	}
 	b.mu.Unlock()
 	for _, one := range warnings {
 		b.options.Recorder.Event(reference(one.holder), corev1.EventTypeWarning, one.reason, one.message)
 	}
-	if b.options.Retry == nil {
-		return
-	}
 	for _, key := range served {
-		b.options.Retry(key)
+		retry(key)
 	}
 }
 

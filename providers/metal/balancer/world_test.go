@@ -211,11 +211,11 @@ func lead(api *apiServer, pools []config.Pool, watchAt, cacheAt int) (*leader, e
 	var err error
 	l.Balancer, err = New(Options{
 		Client: api.client(), Services: informer{reader: l.watch}, Recorder: l.recorder, Pools: pools,
-		Retry: func(key types.NamespacedName) { l.retried = append(l.retried, key) },
 	})
 	if err != nil {
 		return nil, err
 	}
+	l.listen(func(key types.NamespacedName) { l.retried = append(l.retried, key) })
 	l.ledger = l.open()
 	l.watch.begin(l.handler(l.ledger))
 	l.Balancer.begin(context.Background(), l.ledger)
