@@ -104,8 +104,8 @@ func (h handler) explanation(record slog.Record) (peer netip.Addr, words string)
 	case "failed to connect":
 		return h.peer, dialWords(value("Error").String())
 	case "outgoing connection IO error":
-		return h.peer, fmt.Sprintf("the router closed the connection before the session began (%s): does it expect this speaker's address and AS?",
-			value("reason"))
+		return h.peer, fmt.Sprintf("the router closed the connection before the session began (%s): "+
+			"does it expect this speaker's address and AS?", value("reason"))
 	case "sent notification":
 		return h.peer, "the speaker ended the session: " + notificationWords(value)
 	case "received notification":

@@ -130,8 +130,9 @@ func successor(before destination, route table.Route, attributes string) destina
 
 // asWanted reports whether nothing is to be done for a route.
 func asWanted(d destination, route table.Route, attributes string) bool {
-	return d.pool == route.Pool && d.attributes == attributes && d.leftOut == max(0, len(route.NextHops)-maxNextHops) &&
-		slices.EqualFunc(d.hops, route.NextHops[:min(len(route.NextHops), maxNextHops)], func(h hop, addr netip.Addr) bool { return h.addr == addr })
+	kept := route.NextHops[:min(len(route.NextHops), maxNextHops)]
+	return d.pool == route.Pool && d.attributes == attributes && d.leftOut == len(route.NextHops)-len(kept) &&
+		slices.EqualFunc(d.hops, kept, func(h hop, addr netip.Addr) bool { return h.addr == addr })
 }
 
 // loses reports whether a next hop goes.

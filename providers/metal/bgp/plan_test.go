@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/mooring-ccm/mooring/providers/metal/table"
@@ -26,6 +27,9 @@ func route(prefix netip.Prefix, pool string, nextHops ...netip.Addr) table.Route
 }
 
 func plain(string) string { return "" }
+
+// addresses compares what has fields of its own that nobody sees.
+var addresses = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
 
 // run does to a router's table what a plan says, path by path, and fails when a destination that has paths before and after
 // has none in between.
@@ -107,8 +111,7 @@ func TestPlanRoutesReachesTheTable(t *testing.T) {
 			for prefix, r := range want {
 				wanted[prefix] = r.NextHops
 			}
-			if diff := cmp.Diff(wanted, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
-				cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+			if diff := cmp.Diff(wanted, got, addresses); diff != "" {
 				t.Fatalf("the router's table (-want +got):\n%s", diff)
 			}
 			if again := planRoutes(announced, want, attributes); len(again) != 0 {
@@ -153,8 +156,7 @@ func TestPlanRoutes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := planRoutes(announced, test.want, test.attributes)
-			if diff := cmp.Diff(test.steps, got, cmp.AllowUnexported(step{}, path{}, hop{}, destination{}),
-				cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+			if diff := cmp.Diff(test.steps, got, cmp.AllowUnexported(step{}, path{}, hop{}, destination{}), addresses); diff != "" {
 				t.Errorf("steps (-want +got):\n%s", diff)
 			}
 		})
@@ -194,7 +196,7 @@ func TestPlanNeighbors(t *testing.T) {
 		change(&made)
 		return made
 	}
-	same := func(*neighbor) {}
+	first, second := n(one, func(*neighbor) {}), n(two, func(*neighbor) {})
 	password := n(one, func(n *neighbor) { n.session.password = "another" })
 	slower := n(one, func(n *neighbor) { n.timers.hold = 90 })
 	marked := n(one, func(n *neighbor) { n.attributes = "65000:1" })
@@ -202,12 +204,20 @@ func TestPlanNeighbors(t *testing.T) {
 		have, want []neighbor
 		plan       neighborPlan
 	}{
-		"nothing new":     {have: []neighbor{n(one, same)}, want: []neighbor{n(one, same)}},
-		"another router":  {have: []neighbor{n(one, same)}, want: []neighbor{n(one, same), n(two, same)}, plan: neighborPlan{add: []neighbor{n(two, same)}}},
-		"one fewer":       {have: []neighbor{n(one, same), n(two, same)}, want: []neighbor{n(one, same)}, plan: neighborPlan{remove: []neighbor{n(two, same)}}},
-		"other password":  {have: []neighbor{n(one, same)}, want: []neighbor{password}, plan: neighborPlan{remove: []neighbor{n(one, same)}, add: []neighbor{password}}},
-		"timers":          {have: []neighbor{n(one, same)}, want: []neighbor{slower}, plan: neighborPlan{update: []neighbor{slower}}},
-		"attributes":      {have: []neighbor{n(one, same)}, want: []neighbor{marked}, plan: neighborPlan{resend: []neighbor{marked}, policy: true}},
+		"nothing new": {have: []neighbor{first}, want: []neighbor{first}},
+		"another router": {
+			have: []neighbor{first}, want: []neighbor{first, second}, plan: neighborPlan{add: []neighbor{second}},
+		},
+		"one fewer": {
+			have: []neighbor{first, second}, want: []neighbor{first}, plan: neighborPlan{remove: []neighbor{second}},
+		},
+		"other password": {
+			have: []neighbor{first}, want: []neighbor{password}, plan: neighborPlan{remove: []neighbor{first}, add: []neighbor{password}},
+		},
+		"timers": {have: []neighbor{first}, want: []neighbor{slower}, plan: neighborPlan{update: []neighbor{slower}}},
+		"attributes": {
+			have: []neighbor{first}, want: []neighbor{marked}, plan: neighborPlan{resend: []neighbor{marked}, policy: true},
+		},
 		"marked and new":  {want: []neighbor{marked}, plan: neighborPlan{add: []neighbor{marked}, policy: true}},
 		"marked and gone": {have: []neighbor{marked}, plan: neighborPlan{remove: []neighbor{marked}, policy: true}},
 	} {
@@ -220,8 +230,8 @@ func TestPlanNeighbors(t *testing.T) {
 				return all
 			}
 			got := planNeighbors(byAddr(test.have), byAddr(test.want))
-			if diff := cmp.Diff(test.plan, got, cmp.AllowUnexported(neighborPlan{}, neighbor{}, session{}, timers{}),
-				cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+			fields := cmp.AllowUnexported(neighborPlan{}, neighbor{}, session{}, timers{})
+			if diff := cmp.Diff(test.plan, got, fields, addresses); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 		})

@@ -97,7 +97,8 @@ func serve(in io.Reader, out io.Writer) error {
 		var said answer
 		switch {
 		case asked.Start != nil:
-			if speaker, err = bgp.New(bgp.Options{Config: *asked.Start, LookAgain: 200 * time.Millisecond, FirstTable: time.Minute}); err == nil {
+			options := bgp.Options{Config: *asked.Start, LookAgain: 200 * time.Millisecond, FirstTable: time.Minute}
+			if speaker, err = bgp.New(options); err == nil {
 				go func() { ran <- speaker.Run(ctx) }()
 			}
 		case asked.Announce != nil:
@@ -156,7 +157,8 @@ type process struct {
 // startSpeaker starts a speaker on a host. It ends with the test.
 func startSpeaker(t *testing.T, host *sandbox.Host, dir string, section config.BGP) *process {
 	t.Helper()
-	p := &process{ended: make(chan struct{}), log: filepath.Join(dir, fmt.Sprintf("speaker-%s-%d.log", host.Name, time.Now().UnixNano()))}
+	log := filepath.Join(dir, fmt.Sprintf("speaker-%s-%d.log", host.Name, time.Now().UnixNano()))
+	p := &process{ended: make(chan struct{}), log: log}
 	args := append(host.Args(), "/proc/self/exe")
 	executable, err := os.Executable()
 	if err != nil {
@@ -172,12 +174,12 @@ func startSpeaker(t *testing.T, host *sandbox.Host, dir string, section config.B
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(p.log)
+	stderr, err := os.Create(p.log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close()
-	p.cmd.Stderr = log
+	defer stderr.Close()
+	p.cmd.Stderr = stderr
 	p.answers = json.NewDecoder(out)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

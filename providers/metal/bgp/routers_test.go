@@ -79,7 +79,8 @@ func seconds(n int) metav1.Duration { return metav1.Duration{Duration: time.Dura
 // peer returns the configuration of a router with its defaults.
 func peer(name string, addr netip.Addr, asn uint32) config.BGPPeer {
 	return config.BGPPeer{
-		Name: name, Address: addr.String(), ASN: asn, Port: 179, HoldTime: seconds(9), KeepaliveTime: seconds(3), ConnectRetry: seconds(2),
+		Name: name, Address: addr.String(), ASN: asn, Port: 179,
+		HoldTime: seconds(9), KeepaliveTime: seconds(3), ConnectRetry: seconds(2),
 		Families: []config.AddressFamily{config.IPv4, config.IPv6},
 	}
 }
@@ -114,8 +115,10 @@ func enter(t *testing.T, change func(*router.Neighbor)) *lab {
 	for i := range neighbors {
 		change(&neighbors[i])
 	}
-	l.frr = router.Start(t, router.FRR, host("frr", frrAddr), l.dir, router.Config{ASN: internal, RouterID: frrAddr, Neighbors: neighbors})
-	l.bird = router.Start(t, router.BIRD, host("bird", birdAddr), l.dir, router.Config{ASN: external, RouterID: birdAddr, Neighbors: neighbors})
+	l.frr = router.Start(t, router.FRR, host("frr", frrAddr), l.dir,
+		router.Config{ASN: internal, RouterID: frrAddr, Neighbors: neighbors})
+	l.bird = router.Start(t, router.BIRD, host("bird", birdAddr), l.dir,
+		router.Config{ASN: external, RouterID: birdAddr, Neighbors: neighbors})
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("FRR:\n%s\nBIRD:\n%s", tail(l.frr.Log()), tail(l.bird.Log()))

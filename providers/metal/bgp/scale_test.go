@@ -67,19 +67,19 @@ func TestScale(t *testing.T) {
 	}
 	wanted := f.table()
 	p := startSpeaker(t, l.speaker, l.dir, section(frrPeer, birdPeer))
-	loaded := p.announce(t, wanted)
+	p.announce(t, wanted)
 	t.Logf("%d load balancers with %d next hops each, %d ranges of pod addresses, to two routers", f.services, nextHops, 2*f.nodes)
 	begun := time.Now()
 	up(t, p, "frr", "bird")
-	t.Logf("sessions up %s after the table was handed over (which took %s)", time.Since(begun).Round(time.Millisecond), loaded.Took.Round(time.Millisecond))
+	t.Logf("sessions up %s after the table was handed over", since(begun))
 	received := time.Now()
 	for _, r := range []*router.Router{l.frr, l.bird} {
 		eventually(t, string(r.Kind)+" received every path", func() error { return l.received(t, r, f) })
-		t.Logf("%s: received all paths %s after the sessions came up", r.Kind, time.Since(received).Round(time.Millisecond))
+		t.Logf("%s: received all paths %s after the sessions came up", r.Kind, since(received))
 	}
 	for _, r := range []*router.Router{l.frr, l.bird} {
 		l.routerConverges(t, r, "begin", wanted)
-		t.Logf("%s: all in the kernel %s after the sessions came up", r.Kind, time.Since(received).Round(time.Millisecond))
+		t.Logf("%s: all in the kernel %s after the sessions came up", r.Kind, since(received))
 	}
 	f.oneChange(t, l, p, wanted)
 	f.nodeFails(t, l, p)
@@ -124,7 +124,7 @@ func (f fleet) oneChange(t *testing.T, l *lab, p *process, wanted table.Table) {
 			}
 			return nil
 		})
-		t.Logf("%s: one next hop moved, in the kernel %s after (of which the speaker took %s)", r.Kind, time.Since(begun).Round(time.Millisecond),
+		t.Logf("%s: one next hop moved, in the kernel %s after (of which the speaker took %s)", r.Kind, since(begun),
 			took.Round(time.Microsecond))
 	}
 	if sent := p.peers(t)["frr"].UpdatesSent - before; sent > 2 {
@@ -154,10 +154,12 @@ func (f fleet) nodeFails(t *testing.T, l *lab, p *process) {
 	p.announce(t, wanted)
 	for _, r := range []*router.Router{l.frr, l.bird} {
 		l.routerConverges(t, r, "without a node", wanted)
-		t.Logf("%s: a node gone from %d load balancers, in the kernel %s after", r.Kind, changed, time.Since(begun).Round(time.Millisecond))
+		t.Logf("%s: a node gone from %d load balancers, in the kernel %s after", r.Kind, changed, since(begun))
 	}
 	t.Logf("a node gone from %d load balancers took %d messages", changed, p.peers(t)["frr"].UpdatesSent-before)
 }
+
+func since(begun time.Time) time.Duration { return time.Since(begun).Round(time.Millisecond) }
 
 func (p *process) peersAnswer(t *testing.T) answer {
 	t.Helper()

@@ -137,8 +137,8 @@ func (s *sessions) observe(event *apiutil.WatchEventMessage_PeerEvent, _ time.Ti
 		}
 	case refused:
 		// What the router said against it the library keeps for itself.
-		peer.lastErr, peer.errAt = fmt.Sprintf("the router refused the speaker's OPEN message (%s): does it expect another AS of this speaker?",
-			state.DisconnectMessage), s.now()
+		peer.lastErr, peer.errAt = fmt.Sprintf("the router refused the speaker's OPEN message (%s): "+
+			"does it expect another AS of this speaker?", state.DisconnectMessage), s.now()
 	}
 	s.notify()
 }
@@ -247,10 +247,11 @@ func familyProblems(families []FamilyStatus) (problems []string) {
 	for _, family := range families {
 		switch {
 		case !family.Negotiated:
-			problems = append(problems, fmt.Sprintf("the router does not take %s over this session: it is told nothing of that family", family.Family))
+			problems = append(problems,
+				fmt.Sprintf("the router does not take %s over this session: it is told nothing of that family", family.Family))
 		case !family.AddPath:
-			problems = append(problems, fmt.Sprintf("the router does not take several paths to one %s destination (ADD-PATH receive, RFC 7911): "+
-				"it gets one next hop of each", family.Family))
+			problems = append(problems, fmt.Sprintf("the router does not take several paths to one %s destination "+
+				"(ADD-PATH receive, RFC 7911): it gets one next hop of each", family.Family))
 		}
 	}
 	return problems

@@ -166,7 +166,8 @@ func TestMultihop(t *testing.T) {
 	far := &sandbox.Host{Name: "far"}
 	command := func(host *sandbox.Host, args ...string) { sandbox.Command(t, append(host.Args(), args...)...) }
 	sandbox.Command(t, "ip", "netns", "add", far.Name)
-	sandbox.Command(t, "ip", "link", "add", "near", "netns", l.frr.Host.Name, "type", "veth", "peer", "name", "eth0", "netns", far.Name)
+	sandbox.Command(t, "ip", "link", "add", "near", "netns", l.frr.Host.Name, "type", "veth",
+		"peer", "name", "eth0", "netns", far.Name)
 	command(l.frr.Host, "ip", "address", "add", "10.78.0.1/24", "dev", "near")
 	command(l.frr.Host, "ip", "link", "set", "near", "up")
 	command(far, "ip", "address", "add", "10.78.0.2/24", "dev", "eth0")
@@ -216,7 +217,8 @@ func TestBFD(t *testing.T) {
 	up(t, p, "frr", "bird")
 	l.converges(t, "begin", services(0, 1))
 	bfdUp := func(r *router.Router) error {
-		if shown := r.Show(t, map[router.Kind]string{router.FRR: "show bfd peers brief", router.BIRD: "show bfd sessions"}[r.Kind]); !strings.Contains(strings.ToLower(shown), " up") {
+		command := map[router.Kind]string{router.FRR: "show bfd peers brief", router.BIRD: "show bfd sessions"}[r.Kind]
+		if shown := r.Show(t, command); !strings.Contains(strings.ToLower(shown), " up") {
 			return errors.New(shown)
 		}
 		return nil
@@ -294,7 +296,9 @@ func TestAttributes(t *testing.T) {
 	expect("the pool's other attributes", v4Service, "64512:101", "", 100)
 
 	marked.Peers = slices.Clone(marked.Peers)
-	marked.Peers[0].BGPAttributes = config.BGPAttributes{Communities: []string{"64512:9", "64512:9:9"}, LocalPreference: ptr.To(uint32(50))}
+	marked.Peers[0].BGPAttributes = config.BGPAttributes{
+		Communities: []string{"64512:9", "64512:9:9"}, LocalPreference: ptr.To(uint32(50)),
+	}
 	p.change(t, marked)
 	expect("the router's attributes besides", v4Service, "64512:9 64512:101", "64512:9:9", 50)
 	if shown := l.bird.Show(t, "show route all for "+v4Service.Addr().String()); strings.Contains(shown, "(64512,9)") {

@@ -23,12 +23,15 @@ func configured(peers ...config.BGPPeer) config.BGP {
 	return config.BGP{ASN: 64512, ListenPort: -1, Mode: config.ActiveActive, Peers: peers}
 }
 
-var router = config.BGPPeer{Name: "rack-1", Address: "10.0.0.1", ASN: 64513, Port: 179, Families: []config.AddressFamily{config.IPv4, config.IPv6}}
+var router = config.BGPPeer{
+	Name: "rack-1", Address: "10.0.0.1", ASN: 64513, Port: 179, Families: []config.AddressFamily{config.IPv4, config.IPv6},
+}
 
 // observed returns a session event with what the router can.
 func observed(state bgp.FSMState, capabilities ...bgp.ParameterCapabilityInterface) *apiutil.WatchEventMessage_PeerEvent {
 	return &apiutil.WatchEventMessage_PeerEvent{Type: apiutil.PEER_EVENT_STATE, Peer: apiutil.Peer{State: apiutil.PeerState{
-		NeighborAddress: netip.MustParseAddr(router.Address), SessionState: state, RemoteCap: capabilities, DisconnectMessage: "read-failed",
+		NeighborAddress: netip.MustParseAddr(router.Address), SessionState: state, RemoteCap: capabilities,
+		DisconnectMessage: "read-failed",
 	}}}
 }
 
@@ -87,15 +90,19 @@ mooring_metal_bgp_updates_sent_total{peer="rack-1"} 0
 func TestStatusOfFamilies(t *testing.T) {
 	both := []bgp.ParameterCapabilityInterface{bgp.NewCapMultiProtocol(bgp.RF_IPv4_UC), bgp.NewCapMultiProtocol(bgp.RF_IPv6_UC)}
 	receive := func(mode bgp.BGPAddPathMode) bgp.ParameterCapabilityInterface {
-		return bgp.NewCapAddPath([]*bgp.CapAddPathTuple{bgp.NewCapAddPathTuple(bgp.RF_IPv4_UC, mode), bgp.NewCapAddPathTuple(bgp.RF_IPv6_UC, mode)})
+		return bgp.NewCapAddPath([]*bgp.CapAddPathTuple{
+			bgp.NewCapAddPathTuple(bgp.RF_IPv4_UC, mode), bgp.NewCapAddPathTuple(bgp.RF_IPv6_UC, mode),
+		})
 	}
 	for name, test := range map[string]struct {
 		capabilities []bgp.ParameterCapabilityInterface
 		problems     []string
 	}{
 		"everything": {append(both[:2:2], receive(bgp.BGP_ADD_PATH_RECEIVE)), nil},
-		"sends but does not receive several paths": {append(both[:2:2], receive(bgp.BGP_ADD_PATH_SEND)), []string{"one IPv4 destination", "one IPv6 destination"}},
-		"names no families":                        {nil, []string{"one IPv4 destination", "does not take IPv6"}},
+		"sends several paths but does not receive them": {
+			append(both[:2:2], receive(bgp.BGP_ADD_PATH_SEND)), []string{"one IPv4 destination", "one IPv6 destination"},
+		},
+		"names no families": {nil, []string{"one IPv4 destination", "does not take IPv6"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			speaker, err := New(Options{Config: configured(router)})
@@ -130,7 +137,9 @@ func TestPasswordFiles(t *testing.T) {
 		}
 		return file
 	}
-	for content, want := range map[string]string{"secret\r\n": "secret", " with spaces ": " with spaces ", "": "is empty", strings.Repeat("x", 81): "at most 80"} {
+	for content, want := range map[string]string{
+		"secret\r\n": "secret", " with spaces ": " with spaces ", "": "is empty", strings.Repeat("x", 81): "at most 80",
+	} {
 		got, err := readPassword(write(content))
 		if err != nil {
 			got = err.Error()
@@ -153,7 +162,8 @@ func TestPasswordFiles(t *testing.T) {
 	if err := os.Remove(secured.PasswordFile); err != nil {
 		t.Fatal(err)
 	}
-	if kept, err := newSettings(configured(secured), with); err != nil || kept.neighbors[netip.MustParseAddr(secured.Address)].session.password != "secret" {
+	kept, err := newSettings(configured(secured), with)
+	if err != nil || kept.neighbors[netip.MustParseAddr(secured.Address)].session.password != "secret" {
 		t.Errorf("a router whose password cannot be read any more: %+v, %v", kept, err)
 	}
 }
@@ -196,8 +206,8 @@ func TestBridgeKeepsLevels(t *testing.T) {
 	from.Error("error")
 	b.muted.Store(true)
 	from.Error("muted")
-	if len(lines) != 3 || !strings.Contains(lines[0], `"level"=2 "msg"="info" "key"="value"`) || !strings.Contains(lines[1], `"level"=0`) ||
-		!strings.Contains(lines[2], `"error"=null`) {
+	if len(lines) != 3 || !strings.Contains(lines[0], `"level"=2 "msg"="info" "key"="value"`) ||
+		!strings.Contains(lines[1], `"level"=0`) || !strings.Contains(lines[2], `"error"=null`) {
 		t.Errorf("%q", lines)
 	}
 }

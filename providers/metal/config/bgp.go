@@ -246,7 +246,7 @@ func (b *BGP) validateMode(path *field.Path) field.ErrorList {
 	case ActiveActive:
 		if b.RestartTime.Duration != 0 {
 			errs = append(errs, field.Invalid(path.Child("restartTime"), b.RestartTime.Duration.String(),
-				"goes with mode GracefulRestart only: with several speakers, what a router keeps of one that is gone hides what the others withdraw"))
+				"goes with mode GracefulRestart only: what a router keeps of a speaker that is gone hides what the others withdraw"))
 		}
 	case GracefulRestart:
 		errs = append(errs, validateSeconds(path.Child("restartTime"), b.RestartTime, time.Second, maxRestartTime)...)
@@ -285,7 +285,8 @@ func (p *BGPPeer) validate(path *field.Path, ownASN uint32) field.ErrorList {
 	var errs field.ErrorList
 	addr := p.Addr()
 	if !addr.IsValid() || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast() || addr.Is4In6() {
-		errs = append(errs, field.Invalid(path.Child("address"), p.Address, "must be an IPv4 or IPv6 address of a router, without a zone"))
+		errs = append(errs, field.Invalid(path.Child("address"), p.Address,
+			"must be an IPv4 or IPv6 address of a router, without a zone"))
 	}
 	if p.ASN == 0 {
 		errs = append(errs, field.Required(path.Child("asn"), "the autonomous system of the router"))
@@ -294,7 +295,8 @@ func (p *BGPPeer) validate(path *field.Path, ownASN uint32) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("port"), p.Port, "must be 1 to 65535"))
 	}
 	if source := p.SourceAddr(); p.SourceAddress != "" && (!source.IsValid() || source.Is4() != addr.Is4()) {
-		errs = append(errs, field.Invalid(path.Child("sourceAddress"), p.SourceAddress, "must be an address of the same family as the router's"))
+		errs = append(errs, field.Invalid(path.Child("sourceAddress"), p.SourceAddress,
+			"must be an address of the same family as the router's"))
 	}
 	errs = append(errs, p.validateTimers(path)...)
 	errs = append(errs, p.validateMultihop(path, ownASN)...)
@@ -322,16 +324,23 @@ func (p *BGPPeer) validateTimers(path *field.Path) field.ErrorList {
 	if p.BFD == nil {
 		return errs
 	}
-	at := path.Child("bfd")
-	for name, interval := range map[string]metav1.Duration{"transmitInterval": p.BFD.TransmitInterval, "receiveInterval": p.BFD.ReceiveInterval} {
-		if interval.Duration < 50*time.Millisecond || interval.Duration > time.Minute || interval.Duration%time.Microsecond != 0 {
-			errs = append(errs, field.Invalid(at.Child(name), interval.Duration.String(), "must be 50ms to 1m, in whole microseconds"))
-		}
-	}
-	if p.BFD.Multiplier < 2 || p.BFD.Multiplier > 255 {
-		errs = append(errs, field.Invalid(at.Child("multiplier"), p.BFD.Multiplier, "must be 2 to 255"))
+	return append(errs, p.BFD.validate(path.Child("bfd"))...)
+}
+
+func (b *BFD) validate(path *field.Path) field.ErrorList {
+	errs := validateInterval(path.Child("transmitInterval"), b.TransmitInterval.Duration)
+	errs = append(errs, validateInterval(path.Child("receiveInterval"), b.ReceiveInterval.Duration)...)
+	if b.Multiplier < 2 || b.Multiplier > 255 {
+		errs = append(errs, field.Invalid(path.Child("multiplier"), b.Multiplier, "must be 2 to 255"))
 	}
 	return errs
+}
+
+func validateInterval(path *field.Path, interval time.Duration) field.ErrorList {
+	if interval < 50*time.Millisecond || interval > time.Minute || interval%time.Microsecond != 0 {
+		return field.ErrorList{field.Invalid(path, interval.String(), "must be 50ms to 1m, in whole microseconds")}
+	}
+	return nil
 }
 
 func (p *BGPPeer) validateMultihop(path *field.Path, ownASN uint32) field.ErrorList {
@@ -344,7 +353,8 @@ func (p *BGPPeer) validateMultihop(path *field.Path, ownASN uint32) field.ErrorL
 	case p.ASN == ownASN:
 		errs = append(errs, field.Invalid(at, p.EBGPMultihop, "is for external routers; this one is internal and may be anywhere"))
 	case p.BFD != nil:
-		errs = append(errs, field.Invalid(path.Child("bfd"), "set", "is of a single hop, and ebgpMultihop says that the router is further away"))
+		errs = append(errs, field.Invalid(path.Child("bfd"), "set",
+			"is of a single hop, and ebgpMultihop says that the router is further away"))
 	}
 	return errs
 }
@@ -352,7 +362,8 @@ func (p *BGPPeer) validateMultihop(path *field.Path, ownASN uint32) field.ErrorL
 // validateSeconds says what is wrong with a duration that the wire has in seconds.
 func validateSeconds(path *field.Path, duration metav1.Duration, least, most time.Duration) field.ErrorList {
 	if duration.Duration < least || duration.Duration > most || duration.Duration%time.Second != 0 {
-		return field.ErrorList{field.Invalid(path, duration.Duration.String(), fmt.Sprintf("must be %s to %s, in whole seconds", least, most))}
+		return field.ErrorList{field.Invalid(path, duration.Duration.String(),
+			fmt.Sprintf("must be %s to %s, in whole seconds", least, most))}
 	}
 	return nil
 }

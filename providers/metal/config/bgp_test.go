@@ -94,7 +94,9 @@ func TestBGPErrors(t *testing.T) {
 		"{asn: 1, routerID: '::1', listenPort: 70000, mode: Fast, peers: [{address: 10.0.0.1, asn: 1}]}": {
 			`bgp.routerID: Invalid value: "::1"`, `bgp.listenPort: Invalid value: 70000`, `bgp.mode: Unsupported value: "Fast"`,
 		},
-		"{asn: 1, restartTime: 5s, peers: [{address: 10.0.0.1, asn: 1}]}": {`bgp.restartTime: Invalid value: "5s": goes with mode GracefulRestart`},
+		"{asn: 1, restartTime: 5s, peers: [{address: 10.0.0.1, asn: 1}]}": {
+			`bgp.restartTime: Invalid value: "5s": goes with mode GracefulRestart`,
+		},
 		"{asn: 1, mode: GracefulRestart, restartTime: 1h30m, peers: [{address: 10.0.0.1, asn: 1, bfd: {}}]}": {
 			`bgp.restartTime: Invalid value: "1h30m0s"`, `bgp.peers[0].bfd: Invalid value: "set": does not go with`,
 		},
@@ -103,9 +105,11 @@ func TestBGPErrors(t *testing.T) {
 			`bgp.peers[0].communities[0]: Invalid value: "1"`,
 		},
 		"{asn: 1, pools: [{name: a}, {name: a, communities: ['1:2:3:4']}, {}], peers: [{address: 10.0.0.1, asn: 1}]}": {
-			`bgp.pools[1].name: Duplicate value: "a"`, `bgp.pools[1].communities[0]: Invalid value: "1:2:3:4"`, `bgp.pools[2].name: Required`,
+			`bgp.pools[1].name: Duplicate value: "a"`, `bgp.pools[1].communities[0]: Invalid value: "1:2:3:4"`,
+			`bgp.pools[2].name: Required`,
 		},
-		"{asn: 1, peers: [{address: 10.0.0.1, asn: 1}, {address: 10.0.0.1}, {address: 'fe80::1%eth0', asn: 1, port: 0x10000}, {name: 10.0.0.1, address: x, asn: 2}]}": {
+		"{asn: 1, peers: [{address: 10.0.0.1, asn: 1}, {address: 10.0.0.1}, {address: 'fe80::1%eth0', asn: 1, port: 0x10000}, " +
+			"{name: 10.0.0.1, address: x, asn: 2}]}": {
 			`bgp.peers[1].address: Duplicate value`, `bgp.peers[1].name: Duplicate value`, `bgp.peers[1].asn: Required`,
 			`bgp.peers[2].address: Invalid value: "fe80::1%eth0"`, `bgp.peers[2].port: Invalid value: 65536`,
 			`bgp.peers[3].name: Duplicate value`, `bgp.peers[3].address: Invalid value: "x"`,
@@ -114,7 +118,8 @@ func TestBGPErrors(t *testing.T) {
 			`bgp.peers[0].holdTime: Invalid value: "2.5s"`, `bgp.peers[0].keepaliveTime: Invalid value: "4s": must be less`,
 			`bgp.peers[0].connectRetry: Invalid value: "1s"`, `bgp.peers[0].sourceAddress: Invalid value: "::1"`,
 		},
-		"{asn: 1, peers: [{address: 10.0.0.1, asn: 1, ebgpMultihop: 2}, {address: 10.0.0.2, asn: 2, ebgpMultihop: 1}, {address: 10.0.0.3, asn: 3, ebgpMultihop: 2, bfd: {multiplier: 1, transmitInterval: 1ms}}]}": {
+		"{asn: 1, peers: [{address: 10.0.0.1, asn: 1, ebgpMultihop: 2}, {address: 10.0.0.2, asn: 2, ebgpMultihop: 1}, " +
+			"{address: 10.0.0.3, asn: 3, ebgpMultihop: 2, bfd: {multiplier: 1, transmitInterval: 1ms}}]}": {
 			`bgp.peers[0].ebgpMultihop: Invalid value: 2: is for external`, `bgp.peers[1].ebgpMultihop: Invalid value: 1`,
 			`bgp.peers[2].bfd: Invalid value: "set": is of a single hop`, `bgp.peers[2].bfd.multiplier: Invalid value: 1`,
 			`bgp.peers[2].bfd.transmitInterval: Invalid value: "1ms"`,

@@ -74,7 +74,8 @@ func (a BGPAttributes) validate(path *field.Path) field.ErrorList {
 	for i, text := range a.Communities {
 		at := path.Child("communities").Index(i)
 		if _, _, err := (BGPAttributes{Communities: []string{text}}).ParseCommunities(); err != nil {
-			errs = append(errs, field.Invalid(at, text, `must be like "65000:100" with numbers up to 65535, like "65000:1:2", or a well-known name`))
+			errs = append(errs, field.Invalid(at, text,
+				`must be like "65000:100" with numbers up to 65535, like "65000:1:2", or a well-known name`))
 		} else if seen[text] {
 			errs = append(errs, field.Duplicate(at, text))
 		}

@@ -39,7 +39,9 @@ protocol bgp neighbor{{$i}} {
 func (r *Router) configureBIRD(t *testing.T, config Config) []command {
 	t.Helper()
 	path := r.write(t, "bird.conf", birdConfig, config)
-	return []command{{name: "bird", args: []string{"bird", "-f", "-c", path, "-s", r.socket(), "-P", filepath.Join(r.dir, "bird.pid")}}}
+	return []command{{
+		name: "bird", args: []string{"bird", "-f", "-c", path, "-s", r.socket(), "-P", filepath.Join(r.dir, "bird.pid")},
+	}}
 }
 
 func (r *Router) socket() string { return filepath.Join(r.dir, "bird.ctl") }

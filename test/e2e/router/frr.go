@@ -102,6 +102,7 @@ func (r *Router) frrDaemon(name, config string) command {
 		socket = "zserv.api"
 	}
 	return command{
-		name: name, args: []string{frrDaemons + name, "-N", r.Host.Name, "-f", config, "-P", "0"}, socket: filepath.Join(r.frrDir(), socket),
+		name: name, args: []string{frrDaemons + name, "-N", r.Host.Name, "-f", config, "-P", "0"},
+		socket: filepath.Join(r.frrDir(), socket),
 	}
 }
