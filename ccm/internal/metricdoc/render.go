@@ -17,6 +17,7 @@ var rooms = []room{
 	{"internal/controller/service", "Service controller"},
 	{"internal/inventory", "What the cloud said of instances"},
 	{"internal/cloud", "Calls to the cloud"},
+	{"providers/metal/balancer", "Bare metal: addresses"},
 }
 
 // group is a section.
