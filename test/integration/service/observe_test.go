@@ -99,7 +99,9 @@ func waitTargets(t testing.TB, running *simtest.Cloud, name string, numbers ...i
 }
 
 // writeOps are the operations of the cloud that change load balancers.
-var writeOps = []api.Operation{api.OpCreateLoadBalancer, api.OpUpdateLoadBalancer, api.OpDeleteLoadBalancer}
+var writeOps = []api.Operation{
+	api.OpCreateLoadBalancer, api.OpUpdateLoadBalancer, api.OpDeleteLoadBalancer, api.OpChangeTargets,
+}
 
 // eventsOf returns the controller's events on the Service that a test has made last under a name, as "Type Reason", each
 // once, in the order in which they came first.
