@@ -3,6 +3,7 @@ package main
 
 import (
 	"github.com/mooring-ccm/mooring/ccm"
+	_ "github.com/mooring-ccm/mooring/providers/metal"
 	_ "github.com/mooring-ccm/mooring/providers/sim"
 )
 

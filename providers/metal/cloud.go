@@ -1,0 +1,175 @@
+package metal
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/kubernetes"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/metal/announce"
+	"github.com/mooring-ccm/mooring/providers/metal/balancer"
+	"github.com/mooring-ccm/mooring/providers/metal/bgp"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/l2"
+	"github.com/mooring-ccm/mooring/providers/metal/pool"
+	"github.com/mooring-ccm/mooring/providers/metal/power"
+)
+
+// ProviderName is the name of the provider, for --cloud-provider.
+const ProviderName = "metal"
+
+func init() {
+	cloudprovider.RegisterCloudProvider(ProviderName, func(from io.Reader) (cloudprovider.Interface, error) {
+		if from == nil {
+			return nil, errors.New("the provider metal needs --cloud-config: a file of kind " + config.CloudConfigKind)
+		}
+		source, err := config.Open(from)
+		if err != nil {
+			return nil, err
+		}
+		return New(source)
+	})
+}
+
+// Cloud is the provider.
+type Cloud struct {
+	source *config.Source
+	// began is the config that the process began with: it says which parts there are.
+	began     *config.CloudConfig
+	poller    *power.Poller
+	instances *Instances
+	balancers *balancers
+	pools     atomic.Pointer[pool.Pools]
+
+	// registry has the metrics of what begins before or after the manager takes metrics.
+	registry *prometheus.Registry
+
+	// led is closed when this replica leads for the first time.
+	led     chan struct{}
+	leading sync.Once
+
+	mu sync.Mutex
+	// client has the rights of the manager; nil before the manager has given it.
+	client kubernetes.Interface
+	// parts are what runs on every replica; nil before it does.
+	parts *parts
+}
+
+// parts are what runs on every replica. Speaker and responder are nil where the config has no section for them.
+type parts struct {
+	announcer *announce.Announcer
+	speaker   *bgp.Speaker
+	responder *l2.Responder
+}
+
+var (
+	_ cloudprovider.Interface = &Cloud{}
+	_ provider.Capable        = &Cloud{}
+)
+
+// New returns the provider for a config. Nothing runs yet.
+func New(source *config.Source) (*Cloud, error) {
+	current := source.Current()
+	pools, err := pool.New(current.Pools)
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	poller := power.NewPoller(power.Options{Registerer: registry})
+	c := &Cloud{
+		source: source, began: current, poller: poller, instances: NewInstances(source, poller),
+		balancers: newBalancers(), registry: registry, led: make(chan struct{}),
+	}
+	c.pools.Store(pools)
+	return c, nil
+}
+
+// ProviderName returns ProviderName.
+func (c *Cloud) ProviderName() string { return ProviderName }
+
+// HasClusterID returns true: nothing here is shared with another cluster by accident. Two clusters that announce the same
+// addresses have pools that overlap, which no ID would tell.
+func (c *Cloud) HasClusterID() bool { return true }
+
+// Instances returns nothing: InstancesV2 has taken its place.
+func (c *Cloud) Instances() (cloudprovider.Instances, bool) { return nil, false }
+
+// Zones returns nothing: InstancesV2 has taken its place.
+func (c *Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
+
+// Clusters returns nothing.
+func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
+
+// InstancesV2 returns the machines, if there is an inventory.
+func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) {
+	return c.instances, c.began.Inventory.Enabled()
+}
+
+// LoadBalancer returns what assigns addresses, if there are pools.
+func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
+	return c.balancers, len(c.began.Pools) > 0
+}
+
+// Routes returns what is announced of pods' addresses, if routers are told.
+func (c *Cloud) Routes() (cloudprovider.Routes, bool) {
+	return &routes{c}, c.announcesPods()
+}
+
+func (c *Cloud) announcesPods() bool {
+	return c.began.BGP != nil && c.began.Announcement.WithDefaults().PodRoutes != nil && *c.began.Announcement.WithDefaults().PodRoutes
+}
+
+// announces reports whether anything is announced at all.
+func (c *Cloud) announces() bool { return c.began.BGP != nil || c.began.L2 != nil }
+
+// Capabilities says what the provider offers by its config.
+func (c *Cloud) Capabilities() provider.Capabilities {
+	capabilities := provider.Capabilities{
+		ProviderIDSchemes: []string{config.ProviderIDScheme},
+		RunOnEveryReplica: c.runOnEveryReplica,
+		Rules:             c.rules(),
+	}
+	if c.began.Inventory.Enabled() {
+		offered := c.instances.Capabilities()
+		capabilities.ListInstances, capabilities.WatchInstances = offered.ListInstances, offered.WatchInstances
+		capabilities.StandbySafe = offered.StandbySafe
+	}
+	if len(c.began.Pools) > 0 {
+		capabilities.ListLoadBalancers = c.balancers.list
+		capabilities.LoadBalancerWrites = balancer.Writes
+		capabilities.RetryLoadBalancers = c.balancers.retry
+	}
+	return capabilities
+}
+
+// rules are the rights that the parts of the provider need.
+func (c *Cloud) rules() []rbacv1.PolicyRule {
+	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+	}
+	rules := []rbacv1.PolicyRule{rule("", "nodes", "list", "watch", "patch")}
+	if len(c.began.Pools) > 0 {
+		rules = append(rules, rule("", "services", "list", "watch"), rule("", "events", "create", "patch"))
+		if c.pools.Load().SelectsNamespaces() {
+			rules = append(rules, rule("", "namespaces", "get"))
+		}
+	}
+	if c.announces() {
+		rules = append(rules, rule("", "services", "list", "watch"), rule("", "services/status", "patch"),
+			rule("discovery.k8s.io", "endpointslices", "list", "watch"))
+	}
+	return rules
+}
+
+// running returns what runs on this replica; nil before it does.
+func (c *Cloud) running() *parts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.parts
+}

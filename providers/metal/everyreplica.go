@@ -1,0 +1,195 @@
+package metal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/metal/announce"
+	"github.com/mooring-ccm/mooring/providers/metal/bgp"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/health"
+	"github.com/mooring-ccm/mooring/providers/metal/l2"
+	"github.com/mooring-ccm/mooring/providers/metal/pool"
+)
+
+// runOnEveryReplica follows the config and announces, until ctx ends.
+func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica) error {
+	c.source.Register(replica.Registerer)
+	if err := replica.Registerer.Register(c.registry); err != nil {
+		return fmt.Errorf("registering the metrics of machines and addresses: %w", err)
+	}
+	c.mu.Lock()
+	c.client = replica.Client
+	c.mu.Unlock()
+	running, err := c.assemble(replica)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group sync.WaitGroup
+	run := func(what string, part func(context.Context) error) {
+		group.Go(func() {
+			if err := part(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	changed := make(chan struct{}, 1)
+	defer c.source.Subscribe(func(*config.CloudConfig) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})()
+	run("following the cloud config", c.source.Run)
+	run("taking over changes of the cloud config", func(ctx context.Context) error { return c.follow(ctx, running, changed) })
+	if running != nil {
+		replica.Informers.Start(ctx.Done())
+		defer replica.Informers.Shutdown()
+		c.runParts(running, run)
+	}
+	group.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// runParts starts what announces.
+func (c *Cloud) runParts(running *parts, run func(string, func(context.Context) error)) {
+	run("announcing", running.announcer.Run)
+	if running.speaker != nil {
+		run("speaking BGP", running.speaker.Run)
+	}
+	if running.responder == nil {
+		return
+	}
+	// Whoever has led goes on answering for as long as its process lives: every replica answers with the same nodes' addresses, and
+	// one that is cut off from the API server may be the only one left.
+	run("answering on the segment", func(ctx context.Context) error {
+		select {
+		case <-c.led:
+			running.responder.Run(ctx)
+		case <-ctx.Done():
+		}
+		return nil
+	})
+}
+
+// assemble makes what announces; nil if the config announces nothing.
+func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
+	if !c.announces() {
+		return nil, nil
+	}
+	settings := c.source.Current()
+	made := &parts{}
+	sinks := map[string]announce.Sink{}
+	var err error
+	if settings.BGP != nil {
+		if made.speaker, err = bgp.New(bgp.Options{Config: *settings.BGP, Registerer: replica.Registerer}); err != nil {
+			return nil, fmt.Errorf("bgp: %w", err)
+		}
+		sinks["bgp"] = made.speaker
+	}
+	if settings.L2 != nil {
+		made.responder = l2.New(*settings.L2, replica.Registerer)
+		sinks["l2"] = made.responder
+	}
+	announcement := settings.Announcement.WithDefaults()
+	made.announcer, err = announce.New(announce.Options{
+		Informers: replica.Informers, Prober: health.New(announcement.Health, replica.Registerer), Sinks: sinks,
+		Config: announcement, PoolOf: c.poolOf, OwnsNode: c.ownsNode(), Registerer: replica.Registerer,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("announcement: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parts = made
+	return made, nil
+}
+
+// poolOf returns the name of the pool of an address, by the config in force.
+func (c *Cloud) poolOf(addr netip.Addr) string { return c.pools.Load().Of(addr) }
+
+// ownsNode says which nodes are announced: those of machines of the inventory, or all where there is none.
+func (c *Cloud) ownsNode() func(*corev1.Node) bool {
+	if !c.began.Inventory.Enabled() {
+		return nil
+	}
+	return func(node *corev1.Node) bool {
+		_, err := c.instances.index.Load().Find(node)
+		return err == nil
+	}
+}
+
+// reconfigureTimeout bounds how long sessions may take to change.
+const reconfigureTimeout = 30 * time.Second
+
+// follow puts each change of the config in force.
+func (c *Cloud) follow(ctx context.Context, running *parts, changed <-chan struct{}) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+		settings := c.source.Current()
+		if err := c.take(ctx, running, settings); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "A part of the new cloud config is not in force")
+			continue
+		}
+		logr.FromContextOrDiscard(ctx).Info("The new cloud config is in force")
+	}
+}
+
+// take puts a config in force. What cannot be is in the error.
+func (c *Cloud) take(ctx context.Context, running *parts, settings *config.CloudConfig) error {
+	pools, err := pool.New(settings.Pools)
+	if err != nil {
+		return fmt.Errorf("pools: %w", err)
+	}
+	c.pools.Store(pools)
+	errs := []error{c.onlyAtStart(settings), c.balancers.setPools(settings.Pools)}
+	if running == nil {
+		return errors.Join(errs...)
+	}
+	running.announcer.Reconfigure(settings.Announcement.WithDefaults(), c.poolOf)
+	if running.speaker != nil && settings.BGP != nil {
+		ctx, cancel := context.WithTimeout(ctx, reconfigureTimeout)
+		defer cancel()
+		errs = append(errs, running.speaker.Reconfigure(ctx, *settings.BGP))
+	}
+	if running.responder != nil && settings.L2 != nil {
+		running.responder.Reconfigure(*settings.L2)
+	}
+	return errors.Join(errs...)
+}
+
+// onlyAtStart names the parts that the config turns on or off: the controllers were built without them, or with them.
+func (c *Cloud) onlyAtStart(settings *config.CloudConfig) error {
+	var errs []error
+	for _, part := range []struct {
+		name     string
+		had, has bool
+	}{
+		{"inventory", c.began.Inventory.Enabled(), settings.Inventory.Enabled()},
+		{"pools", len(c.began.Pools) > 0, len(settings.Pools) > 0},
+		{"bgp", c.began.BGP != nil, settings.BGP != nil},
+		{"l2", c.began.L2 != nil, settings.L2 != nil},
+	} {
+		if part.had != part.has {
+			errs = append(errs, fmt.Errorf("the section %s came or went: that takes effect when the process is started anew", part.name))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,178 @@
+package metal
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/klog/v2"
+
+	"github.com/mooring-ccm/mooring/providers/metal/announce"
+	"github.com/mooring-ccm/mooring/providers/metal/balancer"
+	"github.com/mooring-ccm/mooring/providers/metal/outofservice"
+)
+
+// clientName is the user agent of the leader's parts where the manager has given no client.
+const clientName = "metal-cloud-provider"
+
+// Initialize starts what only the leader does: it keeps the record of addresses, asks management controllers, and writes to
+// Kubernetes what became of Services and machines. It ends with stop.
+func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Background().WithName(ProviderName)))
+	go func() {
+		<-stop
+		cancel()
+	}()
+	if err := c.lead(ctx, clients); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "The parts of the provider that run on the leader could not be started")
+	}
+}
+
+// leader is what the leader's parts have in common.
+type leader struct {
+	ctx      context.Context
+	client   kubernetes.Interface
+	recorder record.EventRecorder
+	// informers are not those of every replica: these keep objects whole.
+	informers informers.SharedInformerFactory
+}
+
+// lead starts the parts of the leader, which end with ctx.
+func (c *Cloud) lead(ctx context.Context, clients cloudprovider.ControllerClientBuilder) error {
+	client, err := c.writingClient(clients)
+	if err != nil {
+		return err
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	context.AfterFunc(ctx, broadcaster.Shutdown)
+	l := &leader{
+		ctx: ctx, client: client, informers: informers.NewSharedInformerFactory(client, 0),
+		recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: ProviderName + "-provider"}),
+	}
+	if err := c.leadMachines(l); err != nil {
+		return err
+	}
+	if err := c.leadAddresses(l); err != nil {
+		return err
+	}
+	c.leadTelling(l)
+	l.informers.Start(ctx.Done())
+	c.leading.Do(func() { close(c.led) })
+	return nil
+}
+
+// writingClient returns the manager's client, or under --dry-run, where nothing runs on every replica, one that reads.
+func (c *Cloud) writingClient(clients cloudprovider.ControllerClientBuilder) (kubernetes.Interface, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.client != nil {
+		return c.client, nil
+	}
+	client, err := clients.Client(clientName)
+	if err != nil {
+		return nil, fmt.Errorf("client of the provider: %w", err)
+	}
+	return client, nil
+}
+
+// run starts a part that ends with the leader.
+func (l *leader) run(what string, part func(context.Context) error) {
+	go func() {
+		if err := part(l.ctx); err != nil && l.ctx.Err() == nil {
+			logr.FromContextOrDiscard(l.ctx).Error(err, "A part of the provider has ended", "part", what)
+		}
+	}()
+}
+
+// leadMachines asks management controllers, and marks the nodes of machines that are off.
+func (c *Cloud) leadMachines(l *leader) error {
+	if !c.began.Inventory.Enabled() {
+		return nil
+	}
+	nodes := l.informers.Core().V1().Nodes()
+	if err := c.instances.FollowNodes(nodes); err != nil {
+		return err
+	}
+	marking, err := outofservice.New(outofservice.Options{
+		Client: l.client.CoreV1(), Nodes: nodes, Recorder: l.recorder, Power: c.instances,
+		Registerer: c.registry,
+		Settings: func() outofservice.Settings {
+			settings := c.source.Current().Power.OutOfService
+			return outofservice.Settings{Enabled: settings.Enabled, After: settings.After.Duration}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	l.run("power states", func(ctx context.Context) error { return c.poller.Run(ctx, c.source) })
+	l.run("out of service", marking.Run)
+	return nil
+}
+
+// leadAddresses keeps the record of addresses.
+func (c *Cloud) leadAddresses(l *leader) error {
+	if len(c.began.Pools) == 0 {
+		return nil
+	}
+	assigning, err := balancer.New(balancer.Options{
+		Client: l.client, Services: l.informers.Core().V1().Services().Informer(), Recorder: l.recorder, Pools: c.source.Current().Pools,
+		Registerer: c.registry,
+	})
+	if err != nil {
+		return err
+	}
+	c.balancers.start(assigning)
+	l.run("addresses", assigning.Run)
+	return nil
+}
+
+// leadTelling writes to Services whether they are announced.
+func (c *Cloud) leadTelling(l *leader) {
+	running := c.running()
+	if running == nil {
+		return
+	}
+	telling := &announce.Teller{
+		Announcer: running.announcer, Client: l.client, Services: l.informers.Core().V1().Services().Lister(), Recorder: l.recorder,
+		Notes: []func(netip.Addr) string{running.sessions},
+	}
+	if running.responder != nil {
+		telling.Notes = append(telling.Notes, running.responder.Problem)
+	}
+	l.run("conditions of services", func(ctx context.Context) error {
+		telling.Run(ctx)
+		return nil
+	})
+}
+
+// sessions says that no router is told anything, and why; empty if one is, or if none is to be.
+func (p *parts) sessions(netip.Addr) string {
+	if p.speaker == nil || p.responder != nil {
+		return ""
+	}
+	var down []string
+	for _, peer := range p.speaker.Peers() {
+		if peer.Up() {
+			return ""
+		}
+		reason := peer.LastError
+		if reason == "" {
+			reason = peer.State
+		}
+		down = append(down, fmt.Sprintf("%s: %s", peer.Name, reason))
+	}
+	if len(down) == 0 {
+		return "no router is configured"
+	}
+	return "no router has a session with the replica that leads (" + strings.Join(down, "; ") + ")"
+}

@@ -1,0 +1,134 @@
+package metal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/providers/metal/announce"
+)
+
+// routes are the ranges of pod addresses that routers are told. They follow from the nodes, on every replica alike: what the route
+// controller asks for is not an order but a question, whether it is so yet.
+type routes struct{ cloud *Cloud }
+
+var _ cloudprovider.Routes = &routes{}
+
+// patience is how long a call waits for what is announced to follow from what the API server shows.
+const patience = 5 * time.Second
+
+var (
+	// errNotAnnouncing says that nothing was announced yet.
+	errNotAnnouncing = errors.New("what is to be announced is not known yet: nodes and Services are being listed, or probed for the first time")
+	// errNoSession says that no router hears what is announced.
+	errNoSession = errors.New("no router is told of the route")
+)
+
+// ListRoutes returns the ranges that are announced. It is an error before all are known.
+func (r *routes) ListRoutes(context.Context, string) ([]*cloudprovider.Route, error) {
+	snapshot, err := r.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	var listed []*cloudprovider.Route
+	for name, state := range snapshot.Nodes {
+		for _, cidr := range state.PodCIDRs {
+			listed = append(listed, &cloudprovider.Route{
+				Name: name + "/" + cidr.String(), TargetNode: types.NodeName(name), DestinationCIDR: cidr.String(),
+			})
+		}
+	}
+	return listed, nil
+}
+
+// snapshot returns what is announced, once something is.
+func (r *routes) snapshot() (announce.Snapshot, error) {
+	running := r.cloud.running()
+	if running == nil {
+		return announce.Snapshot{}, errNotAnnouncing
+	}
+	snapshot := running.announcer.Snapshot()
+	if !snapshot.Complete {
+		return announce.Snapshot{}, errNotAnnouncing
+	}
+	return snapshot, nil
+}
+
+// CreateRoute returns once the range is announced to a router. Its error says why it is not.
+func (r *routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) error {
+	return r.await(ctx, route, func(snapshot announce.Snapshot, cidr netip.Prefix) error {
+		state := snapshot.Nodes[string(route.TargetNode)]
+		if slices.Contains(state.PodCIDRs, cidr) {
+			return r.heard()
+		}
+		for _, problem := range state.PodProblems {
+			switch {
+			case problem.CIDR != cidr:
+			case problem.Owner != "":
+				return fmt.Errorf("%s is not announced for node %s: node %s has the same range", cidr, route.TargetNode, problem.Owner)
+			default:
+				return fmt.Errorf("%s is not announced for node %s: the node has no InternalIP of the same family", cidr, route.TargetNode)
+			}
+		}
+		return fmt.Errorf("%s is not announced for node %s yet", cidr, route.TargetNode)
+	})
+}
+
+// DeleteRoute returns once the range is not announced for the node any more.
+func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
+	return r.await(ctx, route, func(snapshot announce.Snapshot, cidr netip.Prefix) error {
+		if slices.Contains(snapshot.Nodes[string(route.TargetNode)].PodCIDRs, cidr) {
+			return fmt.Errorf("%s is announced because node %s has it as a pod CIDR", cidr, route.TargetNode)
+		}
+		return nil
+	})
+}
+
+// heard returns an error while no router has a session.
+func (r *routes) heard() error {
+	if problem := r.cloud.running().sessions(netip.Addr{}); problem != "" {
+		return fmt.Errorf("%w: %s", errNoSession, problem)
+	}
+	return nil
+}
+
+// await looks again with each change of what is announced, and returns the last problem when that takes too long.
+func (r *routes) await(ctx context.Context, route *cloudprovider.Route, problem func(announce.Snapshot, netip.Prefix) error) error {
+	cidr, err := netip.ParsePrefix(route.DestinationCIDR)
+	if err != nil {
+		return fmt.Errorf("the destination of the route: %w", err)
+	}
+	running := r.cloud.running()
+	if running == nil {
+		return errNotAnnouncing
+	}
+	changed, cancel := running.announcer.Subscribe()
+	defer cancel()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	sessions := time.NewTicker(patience / 20)
+	defer sessions.Stop()
+	for {
+		snapshot, found := r.snapshot()
+		if found == nil {
+			found = problem(snapshot, cidr.Masked())
+		}
+		if found == nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-sessions.C:
+		case <-late.C:
+			return found
+		case <-ctx.Done():
+			return errors.Join(found, ctx.Err())
+		}
+	}
+}
