@@ -76,6 +76,14 @@ func (c *Cluster) ShutDown(ctx context.Context, name string) error {
 	return nil
 }
 
+// NotShutDown returns an error for as long as a node has the taint of a machine that is off.
+func (c *Cluster) NotShutDown(ctx context.Context, name string) error {
+	if tainted, err := c.tainted(ctx, name, cloudproviderapi.TaintNodeShutdown); err != nil || tainted {
+		return errors.Join(err, fmt.Errorf("node %s still has the taint of a machine that is off", name))
+	}
+	return nil
+}
+
 func (c *Cluster) tainted(ctx context.Context, name, key string) (bool, error) {
 	node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

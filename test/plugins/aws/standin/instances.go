@@ -1,0 +1,144 @@
+package standin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// The states of an instance and their codes:
+// https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceState.html
+var (
+	running    = ec2types.InstanceState{Code: aws.Int32(16), Name: ec2types.InstanceStateNameRunning}
+	terminated = ec2types.InstanceState{Code: aws.Int32(48), Name: ec2types.InstanceStateNameTerminated}
+	stopped    = ec2types.InstanceState{Code: aws.Int32(80), Name: ec2types.InstanceStateNameStopped}
+)
+
+// InstanceID and NodeName are the names of an instance by its number: in EC2, and in Kubernetes, which is the private DNS name.
+func InstanceID(number int) string { return fmt.Sprintf("i-%017d", number) }
+func NodeName(number int) string {
+	return fmt.Sprintf("ip-%s.%s.compute.internal", strings.ReplaceAll(privateIP(number), ".", "-"), Region)
+}
+
+func privateIP(number int) string { return fmt.Sprintf("10.0.%d.%d", number%len(subnets), 10+number) }
+
+// Launch starts instances. They take turns in the zones.
+func (c *Cloud) Launch(numbers ...int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, number := range numbers {
+		c.instances = append(c.instances, newInstance(number))
+	}
+}
+
+func newInstance(number int) *ec2types.Instance {
+	at := subnets[number%len(subnets)]
+	private, public := privateIP(number), fmt.Sprintf("203.0.113.%d", number)
+	group := []ec2types.GroupIdentifier{{GroupId: aws.String(nodesGroupID), GroupName: aws.String("nodes")}}
+	return &ec2types.Instance{
+		InstanceId: aws.String(InstanceID(number)), InstanceType: ec2types.InstanceTypeM5Large, Architecture: ec2types.ArchitectureValuesX8664,
+		State: &running, Placement: &ec2types.Placement{AvailabilityZone: aws.String(at.zone), Tenancy: ec2types.TenancyDefault},
+		VpcId: aws.String(vpc), SubnetId: aws.String(at.id), SecurityGroups: group, Tags: clusterTags(),
+		PrivateIpAddress: aws.String(private), PrivateDnsName: aws.String(NodeName(number)),
+		PublicIpAddress: aws.String(public),
+		PublicDnsName:   aws.String(fmt.Sprintf("ec2-%s.%s.compute.amazonaws.com", strings.ReplaceAll(public, ".", "-"), Region)),
+		NetworkInterfaces: []ec2types.InstanceNetworkInterface{{
+			NetworkInterfaceId: aws.String(fmt.Sprintf("eni-%d", number)), Status: ec2types.NetworkInterfaceStatusInUse, Groups: group,
+			VpcId: aws.String(vpc), SubnetId: aws.String(at.id), PrivateIpAddress: aws.String(private),
+			Attachment:         &ec2types.InstanceNetworkInterfaceAttachment{DeviceIndex: aws.Int32(0), Status: ec2types.AttachmentStatusAttached},
+			PrivateIpAddresses: []ec2types.InstancePrivateIpAddress{{Primary: aws.Bool(true), PrivateIpAddress: aws.String(private)}},
+		}},
+	}
+}
+
+// Stop stops an instance, Boot starts it again, and Terminate ends it. EC2 shows a terminated one for about an hour, and
+// Forget is what happens then.
+func (c *Cloud) Stop(number int) error      { return c.turn(number, stopped) }
+func (c *Cloud) Boot(number int) error      { return c.turn(number, running) }
+func (c *Cloud) Terminate(number int) error { return c.turn(number, terminated) }
+func (c *Cloud) Forget(number int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.instances = slices.DeleteFunc(c.instances, func(i *ec2types.Instance) bool { return *i.InstanceId == InstanceID(number) })
+}
+
+// turn gives an instance another state. A terminated one has no addresses and no interfaces any more.
+func (c *Cloud) turn(number int, state ec2types.InstanceState) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	instance := c.instance(InstanceID(number))
+	if instance == nil {
+		return fmt.Errorf("there is no instance %d to become %s", number, state.Name)
+	}
+	instance.State = &state
+	if state.Name != ec2types.InstanceStateNameRunning {
+		instance.PublicIpAddress, instance.PublicDnsName = nil, aws.String("")
+	}
+	if state.Name == ec2types.InstanceStateNameTerminated {
+		instance.PrivateIpAddress, instance.PrivateDnsName, instance.VpcId, instance.SubnetId = nil, aws.String(""), nil, nil
+		instance.NetworkInterfaces, instance.SecurityGroups = nil, nil
+	}
+	return nil
+}
+
+func (c *Cloud) instance(id string) *ec2types.Instance {
+	for _, instance := range c.instances {
+		if *instance.InstanceId == id {
+			return instance
+		}
+	}
+	return nil
+}
+
+func (c *Cloud) describeInstances(in *ec2.DescribeInstancesInput) (*ec2.DescribeInstancesOutput, error) {
+	for _, id := range in.InstanceIds {
+		if c.instance(id) == nil {
+			return nil, refuse("InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", id)
+		}
+	}
+	out := &ec2.DescribeInstancesOutput{}
+	for _, instance := range c.instances {
+		if len(in.InstanceIds) > 0 && !slices.Contains(in.InstanceIds, *instance.InstanceId) {
+			continue
+		}
+		selected, err := c.selects(in.Filters, map[string][]string{
+			"private-dns-name":    {aws.ToString(instance.PrivateDnsName)},
+			"instance-state-name": {string(instance.State.Name)},
+			"vpc-id":              {aws.ToString(instance.VpcId)},
+		})
+		if err != nil {
+			return nil, err
+		}
+		if selected {
+			out.Reservations = append(out.Reservations, ec2types.Reservation{
+				ReservationId: aws.String("r-" + *instance.InstanceId), OwnerId: aws.String(account), Instances: []ec2types.Instance{*instance},
+			})
+		}
+	}
+	return out, nil
+}
+
+// describeInstanceTopology answers as EC2 does for types of instances that have no known place in the network.
+func (c *Cloud) describeInstanceTopology(*ec2.DescribeInstanceTopologyInput) (*ec2.DescribeInstanceTopologyOutput, error) {
+	return &ec2.DescribeInstanceTopologyOutput{}, nil
+}
+
+// selects reports whether a resource with these properties passes all filters. A filter for a property that the stand-in does
+// not know is a problem: its answer would be made up.
+func (c *Cloud) selects(filters []ec2types.Filter, properties map[string][]string) (bool, error) {
+	for _, filter := range filters {
+		values, known := properties[aws.ToString(filter.Name)]
+		if !known {
+			c.problem("the filter %s is not known here", aws.ToString(filter.Name))
+			return false, refuse("InvalidParameterValue", "The filter '%s' is invalid", aws.ToString(filter.Name))
+		}
+		if !slices.ContainsFunc(filter.Values, func(wanted string) bool { return slices.Contains(values, wanted) }) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
