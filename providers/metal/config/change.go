@@ -15,7 +15,8 @@ import (
 func validateChange(before, after *CloudConfig) field.ErrorList {
 	var errs field.ErrorList
 	if before.Inventory.Enabled() && !after.Inventory.Enabled() {
-		errs = append(errs, field.Required(field.NewPath("inventory"), "every node would be without a machine; restart to go on without an inventory"))
+		errs = append(errs, field.Required(field.NewPath("inventory"),
+			"every node would be without a machine; restart to go on without an inventory"))
 	}
 	known := map[string]*Machine{}
 	for i := range before.Inventory.Machines {

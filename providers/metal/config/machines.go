@@ -24,21 +24,21 @@ const ProviderIDScheme = "metal"
 // Inventory says which machines there are. A machine exists as long as it is in the inventory: the node of one that was taken out
 // is deleted.
 type Inventory struct {
-	// Machines are listed here.
+	// Machines are those that stand in this file.
 	Machines []Machine `json:"machines,omitempty"`
 	// Paths are files of kind MachineList and folders of such files (*.yaml, *.yml and *.json, not those in folders inside).
 	// A folder without any is an error. Once loaded, their machines are among Machines.
 	Paths []string `json:"paths,omitempty"`
-	// Defaults hold for all machines, those of Paths included, that do not say otherwise.
+	// Defaults are what all machines have, those of Paths included, that do not say otherwise.
 	Defaults MachineDefaults `json:"defaults,omitzero"`
 }
 
 // MachineList is a file of machines, for example those of one rack.
 type MachineList struct {
 	metav1.TypeMeta `json:",inline"`
-	// Defaults hold for the machines of this file that do not say otherwise, before those of the inventory.
+	// Defaults are what the machines of this file have that do not say otherwise. They count before those of the inventory.
 	Defaults MachineDefaults `json:"defaults,omitzero"`
-	// Machines are listed here.
+	// Machines are those of this file.
 	Machines []Machine `json:"machines,omitempty"`
 }
 
@@ -66,7 +66,7 @@ type Machine struct {
 	Name string `json:"name"`
 	// ID is what the provider ID is made of: metal://ID. Default: the system UUID in lower case, or else the first MAC address
 	// with dashes, or else the name. A machine that has neither keeps its provider ID through a change of its name only if its ID
-	// stands here. It is never used again for another machine.
+	// stands here. An ID is never given to another machine.
 	ID string `json:"id,omitempty"`
 	// SystemUUID is the SMBIOS UUID of the system, as in status.nodeInfo.systemUUID of its node. Both orders of its bytes match,
 	// because firmware differs in that.
@@ -170,8 +170,8 @@ func (m *Machine) setDefaults() {
 	}
 }
 
-// complete gives the machines of one place what they leave out, by themselves or by the defaults, of which the first count most, and
-// returns what is wrong with each. What comes from defaults is checked once, where it stands.
+// complete gives the machines of one place what they leave out, by themselves or by the defaults, of which the first count
+// most, and returns what is wrong with each. What comes from defaults is checked once, where it stands.
 func complete(machines []Machine, origin *field.Path, defaults ...MachineDefaults) field.ErrorList {
 	var errs field.ErrorList
 	for i := range machines {
@@ -221,14 +221,16 @@ func (m *Machine) validate(path *field.Path) field.ErrorList {
 		}
 	}
 	if m.IDFrom == IDExplicit && !validID.MatchString(m.ID) {
-		errs = append(errs, field.Invalid(path.Child("id"), m.ID, "must be letters, digits, '-', '.' and '_', up to 253, with a letter or digit at both ends"))
+		errs = append(errs, field.Invalid(path.Child("id"), m.ID,
+			"must be up to 253 letters, digits, '-', '.' and '_', with a letter or digit at both ends"))
 	}
 	if m.SystemUUID != "" {
 		errs = append(errs, validateUUID(path.Child("systemUUID"), m.SystemUUID)...)
 	}
 	for i, address := range m.MACAddresses {
 		if parsed, err := net.ParseMAC(address); err != nil || len(parsed) != 6 {
-			errs = append(errs, field.Invalid(path.Child("macAddresses").Index(i), address, "must be a MAC address such as ac:1f:6b:00:00:01"))
+			at := path.Child("macAddresses").Index(i)
+			errs = append(errs, field.Invalid(at, address, "must be a MAC address such as ac:1f:6b:00:00:01"))
 		}
 	}
 	errs = append(errs, validateLabels(path, m.Region, m.Zone, m.MachineType, m.Labels)...)
@@ -252,7 +254,9 @@ func validateUUID(path *field.Path, value string) field.ErrorList {
 	}
 }
 
-var addressTypes = []v1.NodeAddressType{v1.NodeInternalIP, v1.NodeExternalIP, v1.NodeHostName, v1.NodeInternalDNS, v1.NodeExternalDNS}
+var addressTypes = []v1.NodeAddressType{
+	v1.NodeInternalIP, v1.NodeExternalIP, v1.NodeHostName, v1.NodeInternalDNS, v1.NodeExternalDNS,
+}
 
 func validateAddresses(path *field.Path, addresses []Address) field.ErrorList {
 	var errs field.ErrorList
@@ -283,7 +287,7 @@ func validateAddresses(path *field.Path, addresses []Address) field.ErrorList {
 	return errs
 }
 
-// claims are what only one machine can have, by the name of the field. The values are as the index of package machine compares them.
+// claims are what only one machine can have, by the name of the field. The values are as package machine compares them.
 func (m *Machine) claims() map[string][]string {
 	claims := map[string][]string{"name": {m.Name}, "id": {m.ID}, "macAddresses": m.MACAddresses}
 	if canonical, ok := CanonicalUUID(m.SystemUUID); ok {

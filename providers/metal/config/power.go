@@ -92,7 +92,7 @@ type Redfish struct {
 	// SystemID is the ID of the system at /redfish/v1/Systems. Default: the one whose UUID is the machine's system UUID, or else
 	// the only one.
 	SystemID string `json:"systemID,omitempty"`
-	// Auth is Basic, which sends the password with every request, or Session, which sends it once. Default: Session.
+	// Auth is how to log in: Basic sends the password with every request, Session sends it once. Default: Session.
 	Auth RedfishAuth `json:"auth,omitempty"`
 	// CAFile is a file with the PEM certificates that the service's is verified with. Default: that of the defaults, or else those
 	// of the system.

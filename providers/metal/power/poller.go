@@ -33,8 +33,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Poller asks the management controllers of all machines, each at its own pace, so that one that hangs holds up no other. It is safe
-// for concurrent use.
+// Poller asks the management controllers of all machines, each at its own pace, so that one that hangs holds up no other. It is
+// safe for concurrent use.
 type Poller struct {
 	open    func(*config.Machine) (Reader, error)
 	metrics *metrics
@@ -156,7 +156,8 @@ func (p *Poller) follow(ctx context.Context, c *config.CloudConfig) {
 
 // sameQuestion reports whether a change of a machine leaves everything as it was that a reader is made of.
 func sameQuestion(a, b *config.Machine) bool {
-	return a.Name == b.Name && a.SystemUUID == b.SystemUUID && reflect.DeepEqual(a.BMC, b.BMC) && reflect.DeepEqual(a.Addresses, b.Addresses)
+	return a.Name == b.Name && a.SystemUUID == b.SystemUUID &&
+		reflect.DeepEqual(a.BMC, b.BMC) && reflect.DeepEqual(a.Addresses, b.Addresses)
 }
 
 func (p *Poller) stopAll() {

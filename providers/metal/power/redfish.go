@@ -228,7 +228,7 @@ func (r *redfish) logout(ctx context.Context) error {
 
 func (s session) show(request *http.Request) { request.Header.Set("X-Auth-Token", s.token) }
 
-// do makes one request and decodes its answer. Its error holds nothing of what the service wrote, which may repeat what it was sent.
+// do makes one request and decodes its answer. Its error holds nothing of what the service wrote: that may repeat what it got.
 func (r *redfish) do(
 	ctx context.Context, method, at string, body, into any, authenticate func(*http.Request),
 ) (http.Header, error) {

@@ -30,8 +30,8 @@ func (s State) String() string {
 	}
 }
 
-// ConfirmAfter is how far apart two readings have to be that say off. Management controllers say off for a moment when they restart,
-// and when a machine is reset.
+// ConfirmAfter is how far apart two readings have to be that say off. Management controllers say off for a moment when they
+// restart, and when a machine is reset.
 const ConfirmAfter = 2 * time.Second
 
 // Observation is what is known of the power of one machine.

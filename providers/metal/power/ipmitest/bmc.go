@@ -21,8 +21,8 @@ const (
 	tool      = "ipmitool"
 )
 
-// BMC is a management controller that runs until the test ends. It has the user monitor, who may look, and the user admin, who may do
-// everything, both with the same password.
+// BMC is a management controller that runs until the test ends. It has the user monitor, who may look, and the user admin, who
+// may do everything, both with the same password.
 type BMC struct {
 	// Address is its host:port, and Password that of its users.
 	Address, Password string
@@ -142,7 +142,8 @@ func (b *BMC) ipmitool(arguments ...string) (string, error) {
 		return "", err
 	}
 	// ipmi_sim has cipher suite 3 only.
-	run := exec.CommandContext(ctx, tool, append([]string{"-I", "lanplus", "-H", host, "-p", port, "-U", Admin, "-E", "-C", "3"}, arguments...)...)
+	options := []string{"-I", "lanplus", "-H", host, "-p", port, "-U", Admin, "-E", "-C", "3"}
+	run := exec.CommandContext(ctx, tool, append(options, arguments...)...)
 	run.Env = []string{"PATH=" + os.Getenv("PATH"), "IPMI_PASSWORD=" + b.Password}
 	output, err := run.CombinedOutput()
 	return strings.TrimSpace(string(output)), err

@@ -298,7 +298,9 @@ func (s *Service) routeSystem(w http.ResponseWriter, r *http.Request, at string)
 }
 
 // resets are what ComputerSystem.Reset takes (DSP0268, ResetType), with the power state that follows.
-var resets = map[string]string{"On": On, "ForceOn": On, "ForceOff": Off, "GracefulShutdown": Off, "ForceRestart": On, "PowerCycle": On}
+var resets = map[string]string{
+	"On": On, "ForceOn": On, "ForceRestart": On, "PowerCycle": On, "ForceOff": Off, "GracefulShutdown": Off,
+}
 
 func (s *Service) reset(w http.ResponseWriter, r *http.Request, system System) {
 	var asked struct{ ResetType string }
