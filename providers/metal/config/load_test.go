@@ -172,7 +172,7 @@ power: {interval: 1ms, timeout: soon, concurrency: -1, staleAfter: 1}
 		`inventory.machines[0].addresses[1].type: Unsupported value: "Tunnel"`,
 		`inventory.machines[0].addresses[2].address: Invalid value: "127.0.0.1"`,
 		`inventory.machines[1].name: Invalid value: "N1": a lowercase RFC 1123 subdomain`,
-		`inventory.machines[1].id: Invalid value: "a/b": must be letters`,
+		`inventory.machines[1].id: Invalid value: "a/b": must be up to 253 letters`,
 		`inventory.machines[1].macAddresses[0]: Invalid value: "x": must be a MAC address`,
 		`inventory.machines[1].labels: Invalid value: "a b"`,
 		`inventory.machines[1].addresses: Required value: at least one address of type InternalIP`,
