@@ -3,6 +3,7 @@ package bgp
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -22,6 +23,11 @@ const (
 	deferral = time.Second
 	// idleAfterReset is how long the library rests after it ended a session itself.
 	idleAfterReset = 2 * time.Second
+	// settleTimeout bounds how long withdrawals wait for additions to be sent; a router that takes the additions' family not at
+	// all is waited for in vain. They are sent when the count has not changed for settled looks in a row.
+	settleTimeout  = 100 * time.Millisecond
+	settleInterval = 2 * time.Millisecond
+	settled        = 2
 	// stopTimeout bounds how long the end of all sessions may take.
 	stopTimeout = 10 * time.Second
 )
@@ -95,8 +101,15 @@ func (l *library) apply(s step, encoder *encoder) error {
 		if err != nil {
 			return err
 		}
+		var before map[netip.Addr]uint64
+		if s.moves {
+			before = l.sent()
+		}
 		if _, err := l.server.AddPath(apiutil.AddPathRequest{Paths: paths}); err != nil {
 			return fmt.Errorf("announce %d paths: %w", len(paths), err)
+		}
+		if s.moves {
+			l.settle(before)
 		}
 	}
 	if len(s.withdraw) > 0 {
@@ -144,12 +157,45 @@ func (l *library) resend(ctx context.Context, n neighbor) error {
 	return nil
 }
 
-// updates returns how many messages with routes were sent in the present sessions, by router.
-func (l *library) updates() map[netip.Addr]uint64 {
+// settle waits until the routers were sent what was announced since there were so many messages to them. The library sends what
+// waits to be sent together, and withdrawals first; it does not say when it is done, but counts what it has sent.
+func (l *library) settle(before map[netip.Addr]uint64) {
+	last, quiet := before, 0
+	for deadline := time.Now().Add(settleTimeout); time.Now().Before(deadline) && quiet < settled; time.Sleep(settleInterval) {
+		now := l.sent()
+		if maps.Equal(now, last) && exceeds(now, before) {
+			quiet++
+		} else {
+			quiet = 0
+		}
+		last = now
+	}
+}
+
+// exceeds reports whether something was sent to each router.
+func exceeds(now, before map[netip.Addr]uint64) bool {
+	for addr, sent := range now {
+		if sent == before[addr] {
+			return false
+		}
+	}
+	return true
+}
+
+// sent returns how many messages with routes were sent to the routers whose sessions are up.
+func (l *library) sent() map[netip.Addr]uint64 {
+	return l.updates(func(state *api.PeerState) bool {
+		return state.GetSessionState() == api.PeerState_SESSION_STATE_ESTABLISHED
+	})
+}
+
+// updates returns how many messages with routes were sent, by router, to those whose state is as wanted.
+func (l *library) updates(wanted func(*api.PeerState) bool) map[netip.Addr]uint64 {
 	sent := map[netip.Addr]uint64{}
 	_ = l.server.ListPeer(context.Background(), &api.ListPeerRequest{}, func(peer *api.Peer) { // fails when the server has ended
-		if addr, err := netip.ParseAddr(peer.GetState().GetNeighborAddress()); err == nil {
-			sent[addr] = peer.GetState().GetMessages().GetSent().GetUpdate()
+		state := peer.GetState()
+		if addr, err := netip.ParseAddr(state.GetNeighborAddress()); err == nil && wanted(state) {
+			sent[addr] = state.GetMessages().GetSent().GetUpdate()
 		}
 	})
 	return sent

@@ -45,6 +45,9 @@ type path struct {
 // step is a part of a change. Its additions come before its withdrawals, so that no destination is without a path between.
 type step struct {
 	add, withdraw []path
+	// moves says that a destination keeps none of its next hops. Then the additions have to have reached the routers before the
+	// withdrawals follow.
+	moves bool
 	// after is what is announced of the destinations of the step when it is done. One without next hops is not announced.
 	after map[netip.Prefix]destination
 }
@@ -88,6 +91,7 @@ func planStep(prefixes []netip.Prefix, announced, changed map[netip.Prefix]desti
 	for _, prefix := range prefixes {
 		before, after := announced[prefix], changed[prefix]
 		s.after[prefix] = after
+		s.moves = s.moves || moves(before, after)
 		for _, hop := range after.hops {
 			if !slices.Contains(before.hops, hop) || before.attributes != after.attributes {
 				s.add = append(s.add, path{prefix: prefix, hop: hop, pool: after.pool})
@@ -138,6 +142,12 @@ func asWanted(d destination, route table.Route, attributes string) bool {
 // loses reports whether a next hop goes.
 func loses(before, after destination) bool {
 	return slices.ContainsFunc(before.hops, func(h hop) bool { return !slices.Contains(after.hops, h) })
+}
+
+// moves reports whether all next hops are replaced by others.
+func moves(before, after destination) bool {
+	return len(before.hops) > 0 && len(after.hops) > 0 &&
+		!slices.ContainsFunc(before.hops, func(h hop) bool { return slices.Contains(after.hops, h) })
 }
 
 // neighbor is a router as the speaker knows it: what is configured of it, with its password.

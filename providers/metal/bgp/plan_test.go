@@ -138,6 +138,15 @@ func TestPlanRoutes(t *testing.T) {
 				after:    map[netip.Prefix]destination{service: {hops: []hop{{one, 1}, {three, 3}}}},
 			}},
 		},
+		"the only next hops move": {
+			want: table.Table{service: route(service, "", three)}, attributes: plain,
+			steps: []step{{
+				add:      []path{{prefix: service, hop: hop{three, 3}}},
+				withdraw: []path{{prefix: service, hop: hop{one, 1}}, {prefix: service, hop: hop{two, 2}}},
+				moves:    true,
+				after:    map[netip.Prefix]destination{service: {hops: []hop{{three, 3}}}},
+			}},
+		},
 		"other attributes": {
 			want: table.Table{service: route(service, "", one, two)}, attributes: func(string) string { return "x" },
 			steps: []step{{

@@ -212,3 +212,34 @@ func TestRoutes(t *testing.T) {
 	p.stop(t, bgp.Withdraw)
 	l.converges(t, "stopped", table.Table{})
 }
+
+// TestMakeBeforeBreak moves the only next hop of destinations to and fro: no kernel is without a route to them in between.
+func TestMakeBeforeBreak(t *testing.T) {
+	l := enter(t, plainly)
+	if l == nil {
+		return
+	}
+	only := func(node int) table.Table {
+		wanted := table.Table{}
+		for i := range 20 {
+			add(wanted, netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 32), "public", node)
+		}
+		return wanted
+	}
+	p := startSpeaker(t, l.speaker, l.dir, section(frrPeer, birdPeer))
+	p.announce(t, only(0))
+	l.converges(t, "begin", only(0))
+	monitors := map[router.Kind]*router.Monitor{router.FRR: l.frr.Monitor(t), router.BIRD: l.bird.Monitor(t)}
+	for i := range 20 {
+		p.announce(t, only(i%2+1))
+		l.converges(t, "moved", only(i%2+1))
+	}
+	for kind, monitor := range monitors {
+		if events := monitor.Events("192.0.2."); len(events) < 20*20 {
+			t.Errorf("%s: %d events, and 400 routes changed", kind, len(events))
+		}
+		if gone := monitor.Events("Deleted"); len(gone) > 0 {
+			t.Errorf("%s: destinations were without a route %d times, for example: %s", kind, len(gone), gone[0])
+		}
+	}
+}

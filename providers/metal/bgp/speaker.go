@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/osrg/gobgp/v4/api"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
@@ -335,7 +336,7 @@ func (s *Speaker) adjust(ctx context.Context) error {
 func (s *Speaker) Peers() []PeerStatus {
 	var updates map[netip.Addr]uint64
 	if library := s.running.Load(); library != nil {
-		updates = library.updates()
+		updates = library.updates(func(*api.PeerState) bool { return true })
 	}
 	return s.sessions.status(updates)
 }

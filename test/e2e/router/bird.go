@@ -38,7 +38,7 @@ protocol bgp neighbor{{$i}} {
 // configureBIRD writes the configuration of BIRD and returns its daemon.
 func (r *Router) configureBIRD(t *testing.T, config Config) []command {
 	t.Helper()
-	path := r.write(t, "bird.conf", birdConfig, config)
+	path := r.write(t, "bird.conf", config.Text, birdConfig, config)
 	return []command{{
 		name: "bird", args: []string{"bird", "-f", "-c", path, "-s", r.socket(), "-P", filepath.Join(r.dir, "bird.pid")},
 	}}

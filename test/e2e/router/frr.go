@@ -61,8 +61,8 @@ func (r *Router) configureFRR(t *testing.T, config Config) []command {
 	if err := os.MkdirAll(r.frrDir(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	zebra := r.writeFRR(t, "zebra.conf", zebraConfig, nil)
-	bgpd := r.writeFRR(t, "bgpd.conf", frrConfig, struct {
+	zebra := r.writeFRR(t, "zebra.conf", "", zebraConfig, nil)
+	bgpd := r.writeFRR(t, "bgpd.conf", config.Text, frrConfig, struct {
 		Config
 		Families []string
 	}{config, []string{"ipv4", "ipv6"}})
@@ -81,9 +81,9 @@ func (r *Router) configureFRR(t *testing.T, config Config) []command {
 // frrDir is where the daemons of a host look for each other, and where the sandbox lets their user go.
 func (r *Router) frrDir() string { return filepath.Join("/run/frr", r.Host.Name) }
 
-func (r *Router) writeFRR(t *testing.T, name string, text *template.Template, values any) string {
+func (r *Router) writeFRR(t *testing.T, name, text string, otherwise *template.Template, values any) string {
 	t.Helper()
-	written := r.write(t, name, text, values)
+	written := r.write(t, name, text, otherwise, values)
 	content, err := os.ReadFile(written)
 	if err != nil {
 		t.Fatal(err)

@@ -50,6 +50,8 @@ type Config struct {
 	RouterID netip.Addr
 	// Neighbors are whom it speaks to. It waits for them to connect, and announces nothing to them.
 	Neighbors []Neighbor
+	// Text is a whole configuration of the router's kind, which holds instead of all else.
+	Text string
 }
 
 // Neighbor is one BGP session of a router, for IPv4 and IPv6.
@@ -214,11 +216,14 @@ func (r *Router) Log() string {
 	return all.String()
 }
 
-func (r *Router) write(t *testing.T, name string, text *template.Template, values any) string {
+// write writes a file of the router's: a text, or without one what a template makes of values.
+func (r *Router) write(t *testing.T, name, text string, otherwise *template.Template, values any) string {
 	t.Helper()
-	var content bytes.Buffer
-	if err := text.Execute(&content, values); err != nil {
-		t.Fatal(err)
+	content := bytes.NewBufferString(text)
+	if text == "" {
+		if err := otherwise.Execute(content, values); err != nil {
+			t.Fatal(err)
+		}
 	}
 	path := filepath.Join(r.dir, name)
 	if err := os.WriteFile(path, content.Bytes(), 0o600); err != nil {
