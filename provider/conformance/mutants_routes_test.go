@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/mooring-ccm/mooring/provider"
 	cloudprovider "k8s.io/cloud-provider"
@@ -23,6 +24,21 @@ func routeLists(change func([]*cloudprovider.Route, error) ([]*cloudprovider.Rou
 func creates(create func(ctx context.Context, right rightRoutes, cluster, hint string, route *cloudprovider.Route) error,
 ) func(*mutant) {
 	return func(m *mutant) { m.route.create = create }
+}
+
+// changeRoutes makes changes as the right provider does.
+type changeRoutes func(changes []provider.RouteChange) ([]error, error)
+
+// changesRoutes returns a mutation of ChangeRoutes.
+func changesRoutes(change func(ctx context.Context, right changeRoutes, changes []provider.RouteChange) ([]error, error)) func(*mutant) {
+	return func(m *mutant) {
+		m.capabilities = func(c *provider.Capabilities) {
+			right := c.ChangeRoutes
+			c.ChangeRoutes = func(ctx context.Context, cluster string, changes []provider.RouteChange) ([]error, error) {
+				return change(ctx, func(changes []provider.RouteChange) ([]error, error) { return right(ctx, cluster, changes) }, changes)
+			}
+		}
+	}
 }
 
 // deleteMatching deletes the routes of a cluster for which matches holds, and reports whether there were any.
@@ -99,6 +115,37 @@ func routeMutations() []mutation {
 				return right.CreateRoute(ctx, cluster, hint, route)
 			}
 		}},
+		{"routes-changed", "deletions are left out", changesRoutes(func(_ context.Context, right changeRoutes, changes []provider.RouteChange) ([]error, error) {
+			kept := slices.DeleteFunc(slices.Clone(changes), func(c provider.RouteChange) bool { return c.New == nil })
+			_, err := right(kept)
+			return make([]error, len(changes)), err
+		})},
+		{"routes-changed", "one more result than changes", changesRoutes(func(_ context.Context, right changeRoutes, changes []provider.RouteChange) ([]error, error) {
+			results, err := right(changes)
+			return append(results, nil), err
+		})},
+		{"routes-changed-again", "what is there is an error", func(m *mutant) {
+			changesRoutes(func(_ context.Context, right changeRoutes, changes []provider.RouteChange) ([]error, error) {
+				results, err := right(changes)
+				if m.count() > 1 {
+					results[0] = errors.New("there is no such route")
+				}
+				return results, err
+			})(m)
+		}},
+		{"routes-changed-in-part", "all are told to be made", changesRoutes(func(_ context.Context, right changeRoutes, changes []provider.RouteChange) ([]error, error) {
+			_, err := right(changes)
+			return make([]error, len(changes)), err
+		})},
+		{"routes-changed-in-part", "none is made when one fails", changesRoutes(func(_ context.Context, _ changeRoutes, changes []provider.RouteChange) ([]error, error) {
+			results := make([]error, len(changes))
+			results[1] = errors.New("there is no such instance")
+			return results, nil
+		})},
+		{"routes-failure", "a batch that failed is told to be made", changesRoutes(func(_ context.Context, right changeRoutes, changes []provider.RouteChange) ([]error, error) {
+			_, _ = right(changes)
+			return make([]error, len(changes)), nil
+		})},
 		{"routes-other-cluster", "the cluster's name is ignored", sameCluster},
 		{"routes-failure", "a failure is told as a short list",
 			routeLists(func(routes []*cloudprovider.Route, _ error) ([]*cloudprovider.Route, error) { return routes, nil })},

@@ -20,7 +20,7 @@ type mutation struct {
 
 func mutations() []mutation {
 	return slices.Concat(instanceMutations(), legacyMutations(), listMutations(), watchMutations(),
-		balancerMutations(), balancerShapeMutations(), balancerFailureMutations(), routeMutations())
+		balancerMutations(), balancerShapeMutations(), balancerChangeMutations(), balancerFailureMutations(), routeMutations())
 }
 
 // TestEveryRuleCanFail tries each rule on a provider that breaks it, and on one that does not.

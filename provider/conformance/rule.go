@@ -51,6 +51,8 @@ const (
 	NeedListLoadBalancers Need = "ListLoadBalancers"
 	NeedBalancerWrites    Need = "LoadBalancerWrites"
 	NeedReplaceRoute      Need = "ReplaceRoute"
+	NeedChangeRoutes      Need = "ChangeRoutes"
+	NeedChangeTargets     Need = "ChangeTargets"
 	NeedInstance          Need = "an instance"
 	NeedTwoInstances      Need = "two instances"
 	NeedCreate            Need = "CreateInstance"
@@ -89,7 +91,8 @@ func lacks(subject *Subject, need Need) string {
 		_, offered = subject.Cloud.LoadBalancer()
 	case NeedRoutes:
 		_, offered = subject.Cloud.Routes()
-	case NeedListInstances, NeedWatchInstances, NeedListLoadBalancers, NeedReplaceRoute, NeedBalancerWrites:
+	case NeedListInstances, NeedWatchInstances, NeedListLoadBalancers, NeedReplaceRoute, NeedBalancerWrites,
+		NeedChangeRoutes, NeedChangeTargets:
 		reason, offered = notDeclared, declares(provider.CapabilitiesOf(subject.Cloud), need)
 	case NeedInstance:
 		reason, offered = "the factory creates no instance and names none: ", canHave(subject, 1)
@@ -123,6 +126,10 @@ func declares(capabilities provider.Capabilities, need Need) bool {
 		return capabilities.ListLoadBalancers != nil
 	case NeedReplaceRoute:
 		return capabilities.ReplaceRoute != nil
+	case NeedChangeRoutes:
+		return capabilities.ChangeRoutes != nil
+	case NeedChangeTargets:
+		return capabilities.ChangeTargets != nil
 	default:
 		return need == NeedBalancerWrites && capabilities.LoadBalancerWrites > 1
 	}
@@ -147,6 +154,7 @@ func hooked(hooks Hooks, need Need) bool {
 func Rules() []Rule {
 	return slices.Concat(
 		providerRules(), instanceRules(), instanceFailureRules(), legacyRules(), listRules(), watchRules(),
-		balancerRules(), balancerShapeRules(), balancerOwnerRules(), balancerFailureRules(), routeRules(), routeFailureRules(),
+		balancerRules(), balancerShapeRules(), balancerOwnerRules(), balancerChangeRules(), balancerFailureRules(),
+		routeRules(), routeChangeRules(), routeFailureRules(),
 	)
 }

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 
+	"github.com/mooring-ccm/mooring/provider"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -20,7 +21,7 @@ func balancerFailureRules() []Rule {
 		},
 		{
 			ID:   "balancer-failure-is-no-success",
-			Text: "When the cloud fails, what ensures and updates load balancers returns an error, and works when the cloud does again.",
+			Text: "When the cloud fails, what ensures and changes load balancers returns an error, and works when the cloud does again.",
 			Source: Source{"cloudprovider.LoadBalancer.EnsureLoadBalancer",
 				"creates a new load balancer 'name', or updates the existing one"},
 			Needs: []Need{NeedLoadBalancer, NeedInstance, NeedFault},
@@ -103,7 +104,7 @@ func (t *trial) balancerCalls(ctx context.Context) (balancerCalls, error) {
 	cluster, balancers := t.options.ClusterName, t.balancers()
 	fresh := t.service()
 	t.willHave(fresh)
-	return balancerCalls{
+	calls := balancerCalls{
 		service: service, status: status,
 		reads: []named{{"GetLoadBalancer", func(ctx context.Context) error {
 			_, exists, err := balancers.GetLoadBalancer(ctx, cluster, service)
@@ -121,7 +122,13 @@ func (t *trial) balancerCalls(ctx context.Context) (balancerCalls, error) {
 		deletes: []named{{"EnsureLoadBalancerDeleted", func(ctx context.Context) error {
 			return balancers.EnsureLoadBalancerDeleted(ctx, cluster, service)
 		}}},
-	}, nil
+	}
+	if change := provider.CapabilitiesOf(t.Cloud).ChangeTargets; change != nil {
+		calls.writes = append(calls.writes, named{"ChangeTargets", func(ctx context.Context) error {
+			return change(ctx, cluster, service, nil, nodes)
+		}})
+	}
+	return calls, nil
 }
 
 // failBalancers tries that calls fail with the cloud, and that the load balancer is as it was afterwards.

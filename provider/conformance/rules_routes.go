@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -265,7 +266,7 @@ func routeFailureRules() []Rule {
 	return []Rule{
 		{
 			ID:   "routes-failure",
-			Text: "When the cloud fails, creating and deleting routes is an error, and a list of them is an error or whole, never short.",
+			Text: "When the cloud fails, changing routes is an error, and a list of them is an error or whole, never short.",
 			Source: Source{"cloudprovider.Routes.ListRoutes",
 				"ListRoutes lists all managed routes that belong to the specified clusterName"},
 			Needs: []Need{NeedRoutes, NeedInstance, NeedFault},
@@ -321,7 +322,7 @@ func (t *trial) routeCalls(ctx context.Context) ([]named, error) {
 		return nil, err
 	}
 	routes, cluster := t.routes(), t.options.ClusterName
-	return []named{
+	calls := []named{
 		{"ListRoutes", func(ctx context.Context) error {
 			_, err := t.routeTo(ctx, cidr(0))
 			if errors.Is(err, errNotListed) {
@@ -337,5 +338,12 @@ func (t *trial) routeCalls(ctx context.Context) ([]named, error) {
 				Name: existing.Name, TargetNode: existing.TargetNode, DestinationCIDR: existing.DestinationCIDR,
 			})
 		}},
-	}, nil
+	}
+	if change := provider.CapabilitiesOf(t.Cloud).ChangeRoutes; change != nil {
+		calls = append(calls, named{"ChangeRoutes", func(ctx context.Context) error {
+			results, err := change(ctx, cluster, []provider.RouteChange{{New: t.route(target, cidr(1)), NameHint: t.hint(1)}})
+			return cmp.Or(err, errors.Join(results...))
+		}})
+	}
+	return calls, nil
 }

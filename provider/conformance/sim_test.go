@@ -40,7 +40,8 @@ func newSim(t *testing.T, simulated *simtest.Cloud, clusterName string) *sim.Clo
 	t.Helper()
 	cloud, err := sim.New(sim.Config{
 		APIVersion: sim.ConfigAPIVersion, Kind: sim.ConfigKind, Endpoint: simulated.URL, TokenFile: simulated.TokenFile,
-		Region: service.DefaultRegion, ClusterName: clusterName, Watch: true, RequestTimeout: metav1.Duration{Duration: time.Minute},
+		Region: service.DefaultRegion, ClusterName: clusterName, Watch: true, RouteBatch: 3, ChangeTargets: true,
+		RequestTimeout: metav1.Duration{Duration: time.Minute},
 	})
 	if err != nil {
 		t.Fatal(err)
