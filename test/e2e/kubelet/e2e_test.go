@@ -27,6 +27,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
+	"github.com/mooring-ccm/mooring/test/e2e/worker"
 )
 
 // managerVariable tells the inside of the sandbox where the cloud-controller-manager is.
@@ -66,9 +67,9 @@ func outside(t *testing.T) {
 	}
 	sandbox.Run(t, sandbox.Options{
 		Env:     []string{managerVariable + "=" + manager},
-		Sysctls: kernelSettings,
-		Dirs:    kubeletDirs,
-		Cgroups: kubeletCgroups,
+		Sysctls: worker.Sysctls,
+		Dirs:    worker.Dirs,
+		Cgroups: worker.Cgroups,
 	})
 }
 
@@ -78,7 +79,7 @@ type lab struct {
 	cluster  *localcluster.Cluster
 	client   kubernetes.Interface
 	cloud    *simtest.Cloud
-	programs []*program
+	programs []*worker.Program
 }
 
 // newLab starts the control plane, the cloud with an instance for each machine, and the kubelets.
@@ -93,12 +94,12 @@ func newLab(t *testing.T) *lab {
 	})
 	l.client = kubernetes.NewForConfigOrDie(l.cluster.AdminConfig())
 	l.cloud = simtest.Start(t, service.Options{})
-	containerd, socket := startContainerd(t, l.dir)
+	containerd, socket := worker.StartContainerd(t, l.dir)
 	l.programs = append(l.programs, containerd)
 	for _, m := range machines() {
 		l.cloud.Create(t, instance(m))
 		host := segment.NewHost(t, m.name, m.v4, m.v6)
-		l.programs = append(l.programs, startKubelet(t, l.cluster, host, m, filepath.Join(l.dir, m.name), socket))
+		l.programs = append(l.programs, worker.StartKubelet(t, l.cluster, host, worker.Kubelet{Name: m.name, NodeIPs: m.nodeIPs}, filepath.Join(l.dir, m.name), socket))
 	}
 	return l
 }
@@ -128,7 +129,7 @@ func (l *lab) registered(t *testing.T) {
 func (l *lab) startManager(t *testing.T) {
 	t.Helper()
 	kubeconfig := managerKubeconfig(t, l.cluster)
-	l.programs = append(l.programs, start(t, l.dir, "cloud-controller-manager", os.Getenv(managerVariable),
+	l.programs = append(l.programs, worker.Start(t, l.dir, "cloud-controller-manager", os.Getenv(managerVariable),
 		"--cloud-provider=sim",
 		"--cloud-config="+l.cloud.ConfigFile,
 		"--kubeconfig="+kubeconfig,
@@ -196,7 +197,7 @@ func (l *lab) compare(t *testing.T, m machine, node *corev1.Node) {
 func (l *lab) waitFor(t *testing.T, m machine, what string, check func(*corev1.Node) error) *corev1.Node {
 	t.Helper()
 	var node *corev1.Node
-	poll(t, fmt.Sprintf("node %s %s", m.name, what), l.programs, func(ctx context.Context) error {
+	worker.Poll(t, fmt.Sprintf("node %s %s", m.name, what), l.programs, func(ctx context.Context) error {
 		var err error
 		if node, err = l.client.CoreV1().Nodes().Get(ctx, m.name, metav1.GetOptions{}); err != nil {
 			return err
@@ -210,7 +211,7 @@ func (l *lab) waitFor(t *testing.T, m machine, what string, check func(*corev1.N
 func (l *lab) quoteLogs(t *testing.T) {
 	t.Helper()
 	for _, program := range l.programs {
-		t.Logf("the end of the log of %s:\n%s", program.name, program.tail())
+		t.Logf("the end of the log of %s:\n%s", program.Name, program.Tail())
 	}
 }
 

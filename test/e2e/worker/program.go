@@ -1,4 +1,5 @@
-package kubelet_test
+// Package worker runs what makes a host of a sandbox a node: a kubelet with a container runtime, and kube-proxy.
+package worker
 
 import (
 	"context"
@@ -15,18 +16,21 @@ import (
 // stopGrace is how long a program may take to end before it is killed.
 const stopGrace = 5 * time.Second
 
-// program runs until the test ends. What it writes goes to NAME.log in dir.
-type program struct {
-	name string
-	log  string
-	done chan struct{}
-	err  error
+// Program is a process that runs until the test ends. What it writes goes to NAME.log in dir.
+type Program struct {
+	// Name is what it is called, and its log is.
+	Name string
+
+	log     string
+	done    chan struct{}
+	err     error
+	command *exec.Cmd
 }
 
-// start starts a program.
-func start(t *testing.T, dir, name string, args ...string) *program {
+// Start starts a program.
+func Start(t *testing.T, dir, name string, args ...string) *Program {
 	t.Helper()
-	p := &program{name: name, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
+	p := &Program{Name: name, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
 	log, err := os.Create(p.log)
 	if err != nil {
 		t.Fatal(err)
@@ -41,31 +45,40 @@ func start(t *testing.T, dir, name string, args ...string) *program {
 		defer close(p.done)
 		p.err = cmd.Wait()
 	}()
-	t.Cleanup(func() { p.stop(cmd) })
+	p.command = cmd
+	t.Cleanup(p.Stop)
 	return p
 }
 
-func (p *program) stop(cmd *exec.Cmd) {
-	_ = cmd.Process.Signal(syscall.SIGTERM) // an error says that it is gone already
+// Stop asks the program to end, and waits until it has.
+func (p *Program) Stop() {
+	_ = p.command.Process.Signal(syscall.SIGTERM) // an error says that it is gone already
 	select {
 	case <-p.done:
 	case <-time.After(stopGrace):
-		_ = cmd.Process.Kill()
+		_ = p.command.Process.Kill()
 		<-p.done
 	}
 }
 
-// runs returns an error with the end of its log when the program has ended.
-func (p *program) runs() error {
+// Kill ends the program without giving it time for anything.
+func (p *Program) Kill() {
+	_ = p.command.Process.Kill()
+	<-p.done
+}
+
+// Runs returns an error with the end of its log when the program has ended.
+func (p *Program) Runs() error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("%s ended by itself: %v, the end of its log:\n%s", p.name, p.err, p.tail())
+		return fmt.Errorf("%s ended by itself: %v, the end of its log:\n%s", p.Name, p.err, p.Tail())
 	default:
 		return nil
 	}
 }
 
-func (p *program) tail() string {
+// Tail returns the end of the log.
+func (p *Program) Tail() string {
 	content, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
@@ -74,9 +87,9 @@ func (p *program) tail() string {
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// poll calls check until it returns nil. The test fails with what check last returned after a deadline, or as soon as one
+// Poll calls check until it returns nil. The test fails with what check last returned after a deadline, or as soon as one
 // of the programs ends.
-func poll(t *testing.T, what string, programs []*program, check func(context.Context) error) {
+func Poll(t *testing.T, what string, programs []*Program, check func(context.Context) error) {
 	t.Helper()
 	const deadline = 45 * time.Second
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -89,7 +102,7 @@ func poll(t *testing.T, what string, programs []*program, check func(context.Con
 			return
 		}
 		for _, program := range programs {
-			if ended := program.runs(); ended != nil {
+			if ended := program.Runs(); ended != nil {
 				t.Fatal(ended)
 			}
 		}

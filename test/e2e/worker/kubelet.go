@@ -1,4 +1,4 @@
-package kubelet_test
+package worker
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
-// kubeletCgroups are the names of control groups that a kubelet or its runtime makes when it is set up to run pods.
-var kubeletCgroups = []string{"kubepods", "kubepods.slice", "kubelet", "k8s.io"}
+// Cgroups are the names of control groups that a kubelet or its runtime makes when it is set up to run pods.
+var Cgroups = []string{"kubepods", "kubepods.slice", "kubelet", "k8s.io"}
 
-// kubeletDirs are written by a kubelet whatever --root-dir says.
-var kubeletDirs = []string{"/var/lib/kubelet"}
+// Dirs are written by a kubelet whatever --root-dir says.
+var Dirs = []string{"/var/lib/kubelet"}
 
-// kernelSettings are what a kubelet wants of the whole machine, and sets when it finds another value.
-var kernelSettings = map[string]string{
+// Sysctls are what a kubelet wants of the whole machine, and sets when it finds another value.
+var Sysctls = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
 	"kernel/panic":              "10",
@@ -30,38 +30,26 @@ var kernelSettings = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-// machine is a node to be: a host on the segment, and what its kubelet gets as --node-ip.
-type machine struct {
-	name    string
-	v4, v6  netip.Prefix
-	nodeIPs []netip.Addr
+// Kubelet is a node to be: its name, and what its kubelet gets as --node-ip.
+type Kubelet struct {
+	Name    string
+	NodeIPs []netip.Addr
+	// Args are further arguments.
+	Args []string
 }
 
-// machines cover the forms of --node-ip.
-func machines() []machine {
-	all := []machine{{name: "plain"}, {name: "ipv4"}, {name: "ipv6"}, {name: "dual"}}
-	for i := range all {
-		all[i].v4 = netip.MustParsePrefix(fmt.Sprintf("10.77.0.%d/24", 11+i))
-		all[i].v6 = netip.MustParsePrefix(fmt.Sprintf("fd00:77::%d/64", 11+i))
-	}
-	all[1].nodeIPs = []netip.Addr{all[1].v4.Addr()}
-	all[2].nodeIPs = []netip.Addr{all[2].v6.Addr()}
-	all[3].nodeIPs = []netip.Addr{all[3].v4.Addr(), all[3].v6.Addr()}
-	return all
-}
-
-// nodeIP is the value of --node-ip, and of the annotation that hints it to the cloud controller manager.
-func (m machine) nodeIP() string {
+// NodeIP is the value of --node-ip, and of the annotation that hints it to the cloud controller manager.
+func (k Kubelet) NodeIP() string {
 	var texts []string
-	for _, addr := range m.nodeIPs {
+	for _, addr := range k.NodeIPs {
 		texts = append(texts, addr.String())
 	}
 	return strings.Join(texts, ",")
 }
 
-// startContainerd starts the container runtime that all kubelets share, and returns its socket. It has a network
+// StartContainerd starts the container runtime that all kubelets share, and returns its socket. It has a network
 // configuration, without which a node does not become ready; no pod ever uses it.
-func startContainerd(t *testing.T, dir string) (*program, string) {
+func StartContainerd(t *testing.T, dir string) (*Program, string) {
 	t.Helper()
 	socket := filepath.Join(dir, "containerd.sock")
 	write(t, filepath.Join(dir, "cni", "10-none.conflist"),
@@ -83,8 +71,8 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
   path = %q
 `, filepath.Join(dir, "root"), filepath.Join(dir, "state"), socket, socket+".ttrpc",
 		filepath.Join(dir, "cni"), filepath.Join(dir, "cni"), filepath.Join(dir, "opt")))
-	containerd := start(t, dir, "containerd", "containerd", "--config", filepath.Join(dir, "containerd.toml"))
-	poll(t, "containerd listens", []*program{containerd}, func(ctx context.Context) error {
+	containerd := Start(t, dir, "containerd", "containerd", "--config", filepath.Join(dir, "containerd.toml"))
+	Poll(t, "containerd listens", []*Program{containerd}, func(ctx context.Context) error {
 		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		if err == nil {
 			err = connection.Close()
@@ -116,10 +104,10 @@ readOnlyPort: 0
 resolvConf: ""
 `
 
-// startKubelet starts a kubelet on its host, with the identity of its node.
-func startKubelet(t *testing.T, cluster *localcluster.Cluster, host *sandbox.Host, m machine, dir, socket string) *program {
+// StartKubelet starts a kubelet on its host, with the identity of its node.
+func StartKubelet(t *testing.T, cluster *localcluster.Cluster, host *sandbox.Host, k Kubelet, dir, socket string) *Program {
 	t.Helper()
-	kubeconfig, err := cluster.UserKubeconfig("system:node:"+m.name, "system:nodes")
+	kubeconfig, err := cluster.UserKubeconfig("system:node:"+k.Name, "system:nodes")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,11 +117,12 @@ func startKubelet(t *testing.T, cluster *localcluster.Cluster, host *sandbox.Hos
 		"--kubeconfig="+kubeconfig,
 		"--root-dir="+filepath.Join(dir, "root"),
 		"--cert-dir="+filepath.Join(dir, "certs"),
-		"--hostname-override="+m.name,
+		"--hostname-override="+k.Name,
 		"--cloud-provider=external",
 	)
-	if len(m.nodeIPs) > 0 {
-		args = append(args, "--node-ip="+m.nodeIP())
+	if len(k.NodeIPs) > 0 {
+		args = append(args, "--node-ip="+k.NodeIP())
 	}
-	return start(t, dir, "kubelet-"+m.name, args...)
+	args = append(args, k.Args...)
+	return Start(t, dir, "kubelet-"+k.Name, args...)
 }
