@@ -175,6 +175,21 @@ func desireAdditional(said map[string]string) (map[string]string, []discardedLab
 	return additional, discarded
 }
 
+// keepingShown adds the labels that we recorded as the provider's and that the node still shows to those that the provider named.
+// A plugin that is asked with the Node may leave out what the Node has already: that of AWS does, which saves calls. So a label
+// that such an answer does not name has not gone in the cloud.
+func (d desired) keepingShown(node *corev1.Node) desired {
+	additional := maps.Clone(d.additional)
+	for key, recorded := range recordOf(node) {
+		shown, present := node.Labels[key]
+		if _, said := additional[key]; !said && present && shown == recorded {
+			additional[key] = recorded
+		}
+	}
+	d.additional = additional
+	return d
+}
+
 // validLabel returns what makes a label one that the API server would refuse.
 func validLabel(key, value string) error {
 	if _, err := (labels.Set{key: value}).AsValidatedSelector(); err != nil {

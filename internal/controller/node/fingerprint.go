@@ -35,7 +35,7 @@ func fingerprintOf(node *corev1.Node, said inventory.Observation) fingerprint {
 	print = print.withAddresses(node.Status.Addresses)
 
 	metadata := &said.Metadata
-	print = print.withNumber(int(said.Status)).with(said.Answered).with(metadata.ProviderID)
+	print = print.withNumber(int(said.Status)).withNumber(boolToInt(said.Listed < 0)).with(said.Answered).with(metadata.ProviderID)
 	print = print.with(metadata.InstanceType).with(metadata.Zone).with(metadata.Region)
 	return print.withAddresses(metadata.NodeAddresses).withNumber(boolToInt(metadata.AdditionalLabels == nil)).withMap(metadata.AdditionalLabels)
 }

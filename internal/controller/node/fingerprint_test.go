@@ -58,6 +58,7 @@ func TestAFingerprintChangesWithAllThatDecides(t *testing.T) {
 	}
 	for name, change := range map[string]func(*inventory.Observation){
 		"the status":      func(o *inventory.Observation) { o.Status = inventory.NoStatement },
+		"who was asked":   func(o *inventory.Observation) { o.Listed = -1 },
 		"the answered ID": func(o *inventory.Observation) { o.Answered = "" },
 		"the instance's":  func(o *inventory.Observation) { o.Metadata.ProviderID = "sim://2" },
 		"the type":        func(o *inventory.Observation) { o.Metadata.InstanceType = "large" },

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
 )
 
 func TestAdditionalLabelsAreMerged(t *testing.T) {
@@ -77,6 +79,37 @@ func TestAdditionalLabelsAreMerged(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.kept, planned.kept); diff != "" {
 				t.Errorf("labels of others (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOnlyAListingTakesLabelsAway(t *testing.T) {
+	node := newNode(withLabels("rack", "7", "row", "9"), withAnnotation(annotationCloudLabels, `{"rack":"7","row":"8"}`))
+	for name, test := range map[string]struct {
+		listed int
+		cloud  map[string]string
+		want   *corev1.Node
+	}{
+		"a listing that does not name ours": {1, nil, newNode(withLabels("row", "9"))},
+		"an answer about one instance that does not name ours": {
+			-1, nil, newNode(withLabels("rack", "7", "row", "9"), withAnnotation(annotationCloudLabels, `{"rack":"7"}`)),
+		},
+		"an answer about one instance that has another value": {
+			-1, map[string]string{"rack": "8"},
+			newNode(withLabels("rack", "8", "row", "9"), withAnnotation(annotationCloudLabels, `{"rack":"8"}`)),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want, err := desireObserved(node, inventory.Observation{
+				Listed: test.listed, Metadata: cloudprovider.InstanceMetadata{AdditionalLabels: test.cloud},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			after := mustPatch(t, node, planFor(node, want))
+			if diff := cmp.Diff(test.want, after, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("node (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -94,13 +94,22 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgemen
 		note := fmt.Sprintf("%s, and the cloud provider answered with the provider ID %q", judgement.Reason, observation.Answered)
 		return ending{kind: waits, note: note, worthKnowing: true}
 	}
-	want, err := desire(node, &observation.Metadata)
+	want, err := desireObserved(node, observation)
 	if err != nil {
 		return ending{kind: failed, err: err}
 	}
 	planned := planFor(node, want)
 	ctx = rehearsal.Because(ctx, "the node waits for its initialisation, and the cloud has an instance for it")
 	return endingOf(r.writer.apply(ctx, node, planned), ending{kind: initialized, plan: planned, want: want})
+}
+
+// desireObserved is desire for an observation. Only a listing says which labels an instance does not have.
+func desireObserved(node *corev1.Node, observation inventory.Observation) (desired, error) {
+	want, err := desire(node, &observation.Metadata)
+	if observation.Listed < 0 {
+		want = want.keepingShown(node)
+	}
+	return want, err
 }
 
 // lookUp asks for the instance of a node that waits for its initialisation. An answer that an instance is not up has to be
@@ -139,7 +148,7 @@ func (r *reconciler) planRefresh(node *corev1.Node, judgement ownership.Judgemen
 ) {
 	switch {
 	case observation.Status == inventory.Found && r.proven(node, judgement, observation.Answered):
-		want, err = desire(node, &observation.Metadata)
+		want, err = desireObserved(node, observation)
 	case judgement.Verdict != ownership.Ours:
 		return plan{}, desired{}, false, nil
 	}
