@@ -2,13 +2,16 @@
 
 GO      ?= go
 BIN     := $(CURDIR)/bin
+# Plugins that others wrote, each with a story that both managers play. They are modules of their own: each asks for its own
+# version of Kubernetes' libraries.
+PLUGINS := $(patsubst %/go.mod,%,$(wildcard test/plugins/*/go.mod))
 # Modules besides the root's own, each checked like it.
-MODULES := localcluster/binaries examples/provider examples/vendor test/bench test/chart tools
+MODULES := localcluster/binaries examples/provider examples/vendor test/bench test/chart $(PLUGINS) tools
 
 .DEFAULT_GOAL := help
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: preflight
 preflight:
@@ -31,6 +34,10 @@ image: build ## Write the daemon as an OCI image for amd64 and arm64 into out/
 .PHONY: test
 test: preflight ## Run every test, with the race detector
 	@./.ci/test
+
+.PHONY: test-plugins
+test-plugins: preflight ## Play stories with the plugins of AWS, Google and others under both managers, and compare
+	@for plugin in $(PLUGINS); do echo "$$plugin"; $(GO) -C $$plugin test -vet=off -timeout 20m $(ARGS) ./... || exit 1; done
 
 .PHONY: lint
 lint: preflight ## Check formatting, vet, staticcheck, tidiness and generated files
