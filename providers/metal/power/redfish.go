@@ -53,7 +53,7 @@ func newRedfish(c config.Redfish, credentials *config.Credentials, systemUUID st
 func (r *redfish) Read(ctx context.Context) (State, error) {
 	state, err := r.read(ctx)
 	if err != nil {
-		return Unknown, fmt.Errorf("Redfish of %s: %w", r.config.Endpoint, err)
+		return Unknown, fmt.Errorf("redfish service %s: %w", r.config.Endpoint, err)
 	}
 	return state, nil
 }
@@ -88,7 +88,7 @@ func (r *redfish) read(ctx context.Context) (State, error) {
 func (r *redfish) Close(ctx context.Context) error {
 	defer r.http.close()
 	if err := r.logout(ctx); err != nil {
-		return fmt.Errorf("Redfish of %s: ending the session: %w", r.config.Endpoint, err)
+		return fmt.Errorf("redfish service %s: ending the session: %w", r.config.Endpoint, err)
 	}
 	return nil
 }
