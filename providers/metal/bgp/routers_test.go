@@ -1,9 +1,11 @@
 package bgp_test
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -178,6 +180,13 @@ func TestRoutes(t *testing.T) {
 	p := startSpeaker(t, l.speaker, l.dir, section(frrPeer, birdPeer))
 	p.announce(t, wanted)
 	l.converges(t, "begin", wanted)
+	eventually(t, "FRR tells the speaker of its network", func() error {
+		shown := l.frr.Show(t, "show bgp ipv4 unicast neighbors "+speakerAddr.String()+" advertised-routes")
+		if !strings.Contains(shown, "203.0.113.1/32") {
+			return errors.New(shown)
+		}
+		return nil
+	})
 	for name, status := range up(t, p, "frr", "bird") {
 		want := []bgp.FamilyStatus{
 			{Family: config.IPv4, Negotiated: true, AddPath: true, Prefixes: 2, Paths: 4},
