@@ -10,8 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -27,6 +25,8 @@ const (
 	servicesPerPage = 500
 	// retryRead is the pause after the Services could not be read from the API server.
 	retryRead = time.Second
+	// namespaceLasts is for how long the labels of a namespace are believed: a new leader looks at all Services at once.
+	namespaceLasts = 10 * time.Second
 	// sweepPeriod is how often the API server is asked about Services that the watch does not show.
 	sweepPeriod = time.Minute
 )
@@ -61,6 +61,14 @@ type Balancer struct {
 	// waiting are the requests that were refused last, and retry is told of those that would not be any more. Nil: nobody is.
 	waiting map[types.UID]pool.Request
 	retry   func(types.NamespacedName)
+	// namespaces are the labels of namespaces that were read a short while ago.
+	namespaces map[string]labelled
+}
+
+// labelled is what labels a namespace had.
+type labelled struct {
+	labels labels.Set
+	at     time.Time
 }
 
 // New returns a Balancer that does not run yet. It fails if an option is missing or the pools are not valid.
@@ -83,7 +91,8 @@ func New(options Options) (*Balancer, error) {
 		return nil, err
 	}
 	b := &Balancer{
-		options: options, pools: pools, dirty: make(chan struct{}, 1), ready: make(chan struct{}), waiting: map[types.UID]pool.Request{},
+		options: options, pools: pools, dirty: make(chan struct{}, 1), ready: make(chan struct{}),
+		waiting: map[types.UID]pool.Request{}, namespaces: map[string]labelled{},
 	}
 	if options.Registerer != nil {
 		if err := options.Registerer.Register(collector{b}); err != nil {
@@ -128,7 +137,7 @@ func (b *Balancer) Run(ctx context.Context) error {
 func (b *Balancer) open() *ledger {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ledger, b.waiting = newLedger(b.pools), map[types.UID]pool.Request{}
+	b.ledger, b.waiting, b.namespaces = newLedger(b.pools), map[types.UID]pool.Request{}, map[string]labelled{}
 	return b.ledger
 }
 
@@ -178,6 +187,7 @@ func (b *Balancer) handler(r *ledger) cache.ResourceEventHandler {
 		if service, ok := object.(*corev1.Service); ok {
 			b.mu.Lock()
 			r.observe(service, true)
+			b.asksNow(r, service)
 			b.mu.Unlock()
 			b.touch()
 		}
@@ -197,6 +207,19 @@ func (b *Balancer) handler(r *ledger) cache.ResourceEventHandler {
 				b.touch()
 			}
 		},
+	}
+}
+
+// asksNow brings a request that was refused up to date with its Service: what it asks for, and by which labels pools choose it, may
+// have changed. The controller ensures it again by itself for the former only.
+func (b *Balancer) asksNow(r *ledger, service *corev1.Service) {
+	refused, found := b.waiting[service.UID]
+	if !found {
+		return
+	}
+	if request, err := requestOf(service, refused.NamespaceLabels); err == nil {
+		request.Held = r.held(service)
+		b.waiting[service.UID] = request
 	}
 }
 
@@ -266,89 +289,4 @@ func (b *Balancer) lock(ctx context.Context) (*ledger, error) {
 			return nil, fmt.Errorf("it is not known yet which Services have which addresses (%w): %w", ctx.Err(), problem)
 		}
 	}
-}
-
-// eachService reads all Services from the API server, and not from a cache of it.
-func (b *Balancer) eachService(ctx context.Context, yield func(*corev1.Service)) error {
-	options := metav1.ListOptions{Limit: servicesPerPage} // without a resource version: as of now
-	for {
-		page, err := b.options.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return fmt.Errorf("listing services: %w", err)
-		}
-		for i := range page.Items {
-			yield(&page.Items[i])
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return nil
-		}
-	}
-}
-
-// live reads one Service from the API server. It is nil if that Service, and not merely one of its name, is gone. A list by name
-// takes no right that the watch does not take.
-func (b *Balancer) live(ctx context.Context, key types.NamespacedName, uid types.UID) (*corev1.Service, error) {
-	page, err := b.options.Client.CoreV1().Services(key.Namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading service %s: %w", key, err)
-	}
-	for i := range page.Items {
-		if page.Items[i].UID == uid {
-			return &page.Items[i], nil
-		}
-	}
-	return nil, nil
-}
-
-// labelsOf returns the labels of a namespace, if any pool selects namespaces by them.
-func (b *Balancer) labelsOf(ctx context.Context, namespace string) (labels.Set, error) {
-	b.mu.Lock()
-	needed := b.pools.SelectsNamespaces()
-	b.mu.Unlock()
-	if !needed {
-		return nil, nil
-	}
-	found, err := b.options.Client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("reading the labels of namespace %s, by which a pool is chosen: %w", namespace, err)
-	}
-	return found.Labels, nil
-}
-
-// refresh brings what is known of a Service up to date with the API server.
-func (b *Balancer) refresh(ctx context.Context, r *ledger, key types.NamespacedName, uid types.UID) error {
-	service, err := b.live(ctx, key, uid)
-	if err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if service == nil {
-		r.forget(uid)
-		delete(b.waiting, uid)
-	} else {
-		r.observe(service, false)
-	}
-	return nil
-}
-
-// sweep asks the API server about the Services that the watch has not shown. Most are about to be; one that was gone before the
-// watch could see it is never, and would keep its address.
-func (b *Balancer) sweep(ctx context.Context, r *ledger) {
-	b.mu.Lock()
-	hidden := map[types.UID]types.NamespacedName{}
-	for uid, e := range r.entries {
-		if !e.watched {
-			hidden[uid] = e.holder.Service
-		}
-	}
-	b.mu.Unlock()
-	for uid, key := range hidden {
-		if err := b.refresh(ctx, r, key, uid); err != nil && ctx.Err() == nil {
-			logr.FromContextOrDiscard(ctx).Error(err, "Could not find out whether a Service still exists", "service", key.String())
-		}
-	}
-	b.touch()
 }

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
@@ -153,7 +154,8 @@ func TestRequests(t *testing.T) {
 		"old metallb": {annotate("metallb.universe.tf/loadBalancerIPs", "192.0.2.1"), "[192.0.2.1]"},
 		"the field":   {func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.1" }, "[192.0.2.1]"},
 		"a pool":      {annotate("metallb.io/address-pool", "none"), "UnknownPool: there is no pool none"},
-		"no address":  {annotate(AnnotationAddresses, "x,192.0.2.1, y"), "Invalid: annotation metal.mooring.dev/load-balancer-ips: \"x\" is no address"},
+		"no address": {annotate(AnnotationAddresses, "x,192.0.2.1, y"),
+			"Invalid: annotation metal.mooring.dev/load-balancer-ips: \"x\" is no address"},
 		"field against all": {func(s *corev1.Service) {
 			s.Spec.LoadBalancerIP = "192.0.2.1"
 			annotate(AnnotationAddresses, "192.0.2.0")(s)
@@ -176,8 +178,13 @@ func TestRequests(t *testing.T) {
 
 // Services whose addresses depend on the labels of their namespace get them by those.
 func TestNamespaceSelector(t *testing.T) {
-	pools := []config.Pool{{Name: "theirs", Addresses: []string{"192.0.2.0"}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "other"}}},
-		{Name: "ours", Addresses: []string{"192.0.2.1"}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "default"}}}}
+	of := func(name string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"name": name}}
+	}
+	pools := []config.Pool{
+		{Name: "theirs", Addresses: []string{"192.0.2.0"}, NamespaceSelector: of("other")},
+		{Name: "ours", Addresses: []string{"192.0.2.1"}, NamespaceSelector: of("default")},
+	}
 	api := newAPIServer()
 	l := newLeader(t, api, pools)
 	api.create("a")
@@ -246,6 +253,22 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// A Service that is refused because of its labels is looked at again when they change, which the controller itself does not.
+func TestLabelsOfARefusedService(t *testing.T) {
+	api := newAPIServer()
+	l := newLeader(t, api, []config.Pool{{Name: "chosen", Addresses: []string{"192.0.2.0"},
+		ServiceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}}})
+	api.create("a")
+	if got := l.finish(t, "a"); !strings.HasPrefix(got, "Forbidden: pool chosen is not for the Service default/a") {
+		t.Fatal(got)
+	}
+	api.change("a", func(s *corev1.Service) { s.Labels = map[string]string{"tier": "gold"} })
+	l.watch.catchUp()
+	if l.settle(); fmt.Sprint(l.retried) != "[default/a]" {
+		t.Errorf("retried %v", l.retried)
+	}
+}
+
 // Services hear what they get, once, and what is to be known of it.
 func TestEvents(t *testing.T) {
 	api := newAPIServer()
@@ -277,7 +300,8 @@ func TestEvents(t *testing.T) {
 	})
 	l.finish(t, "b")
 	wantEvents(t, l, "Normal AddressAssigned Assigned 198.51.100.0 from pool two",
-		"Warning DualStackDegraded The Service prefers dual stack and has no IPv6 address: no pool that assigns addresses by itself has IPv6 addresses")
+		"Warning DualStackDegraded The Service prefers dual stack and has no IPv6 address: "+
+			"no pool that assigns addresses by itself has IPv6 addresses")
 }
 
 // Of two Services that show one address when a leader begins, the older keeps it, the other hears why it is refused, and gets
@@ -327,8 +351,12 @@ func TestCallsWaitForTheRecord(t *testing.T) {
 		client := api.client()
 		refused := errors.New("connection refused")
 		var broken atomic.Bool
-		client.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) { return broken.Load(), nil, refused })
-		b, err := New(Options{Client: client, Services: informer{reader: &reader{api: api}}, Recorder: record.NewFakeRecorder(10), Pools: one})
+		client.PrependReactor("list", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return broken.Load(), nil, refused
+		})
+		b, err := New(Options{
+			Client: client, Services: informer{reader: &reader{api: api}}, Recorder: record.NewFakeRecorder(10), Pools: one,
+		})
 		must(t, err)
 		call := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -381,7 +409,8 @@ mooring_metal_pool_addresses{family="IPv6",pool="one",state="free"} 1
 # TYPE mooring_metal_services_without_address gauge
 mooring_metal_services_without_address 1
 `
-	err := testutil.GatherAndCompare(registry, strings.NewReader(want), "mooring_metal_pool_addresses", "mooring_metal_services_without_address")
+	err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+		"mooring_metal_pool_addresses", "mooring_metal_services_without_address")
 	if err != nil {
 		t.Error(err)
 	}
@@ -393,6 +422,30 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 	for _, part := range []string{"Client", "Services", "Recorder", `pool a: addresses "x"`} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v does not name %s", err, part)
+		}
+	}
+}
+
+// BenchmarkEnsure10000 has 10,000 Services ask for an address of each family, as after a loss of all their status.
+func BenchmarkEnsure10000(b *testing.B) {
+	api := newAPIServer()
+	services := make([]*corev1.Service, 10_000)
+	for i := range services {
+		services[i] = &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: fmt.Sprintf("s%d", i), UID: types.UID(fmt.Sprint(i)),
+		}}
+		services[i].Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+		services[i].Spec.Ports = []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80}}
+	}
+	for b.Loop() {
+		l, err := lead(api, []config.Pool{{Name: "large", Addresses: []string{"10.0.0.0/16", "2001:db8::/64"}}}, 0, 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, service := range services {
+			if _, err := l.EnsureLoadBalancer(b.Context(), "", service, nil); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 }

@@ -14,5 +14,6 @@
 //     not show it any more: it is asked, where the watch cannot have told yet.
 //   - If two Services show one address all the same, because somebody wrote it there, the older one keeps it, whoever looks.
 //
-// request.go reads what a Service asks for, ledger.go is what is known, package pool decides, and loadbalancer.go answers.
+// request.go reads what a Service asks for, ledger.go is what is known, reads.go asks the API server, package pool decides,
+// loadbalancer.go answers, and events.go tells.
 package balancer

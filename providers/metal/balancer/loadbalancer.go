@@ -26,7 +26,8 @@ func (b *Balancer) GetLoadBalancerName(_ context.Context, _ string, service *cor
 }
 
 // GetLoadBalancer returns the addresses that a Service has on record.
-func (b *Balancer) GetLoadBalancer(ctx context.Context, _ string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+func (b *Balancer) GetLoadBalancer(ctx context.Context, _ string, service *corev1.Service,
+) (status *corev1.LoadBalancerStatus, exists bool, err error) {
 	known, err := b.lock(ctx)
 	if err != nil {
 		return nil, false, err
@@ -36,7 +37,7 @@ func (b *Balancer) GetLoadBalancer(ctx context.Context, _ string, service *corev
 	if !found {
 		return nil, false, nil
 	}
-	status := e.status()
+	status = e.status()
 	return status, status != nil, nil
 }
 

@@ -46,13 +46,15 @@ func wishes(t *rapid.T, service *corev1.Service) {
 	delete(service.Annotations, AnnotationPool)
 	switch rapid.IntRange(0, 5).Draw(t, "wish") {
 	case 0:
-		service.Annotations[AnnotationAddresses] = rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.3", "198.51.100.0"}).Draw(t, "address")
+		wanted := rapid.SampledFrom([]string{"192.0.2.1", "192.0.2.3", "198.51.100.0"})
+		service.Annotations[AnnotationAddresses] = wanted.Draw(t, "address")
 	case 1:
 		service.Annotations[AnnotationPool] = rapid.SampledFrom([]string{"a", "b", "none"}).Draw(t, "pool")
 	}
 	both := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 	service.Spec.IPFamilies = rapid.SampledFrom([][]corev1.IPFamily{both[:1], both[:1], both}).Draw(t, "families")
-	policy := rapid.SampledFrom([]corev1.IPFamilyPolicy{corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack}).Draw(t, "policy")
+	policies := []corev1.IPFamilyPolicy{corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack}
+	policy := rapid.SampledFrom(policies).Draw(t, "policy")
 	service.Spec.IPFamilyPolicy = &policy
 }
 
@@ -75,7 +77,8 @@ func (w *world) actions() map[string]func(*rapid.T) {
 		"retype": func(t *rapid.T) {
 			w.api.change(name(t), func(s *corev1.Service) {
 				if s.DeletionTimestamp.IsZero() {
-					s.Spec.Type = rapid.SampledFrom([]corev1.ServiceType{corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeClusterIP}).Draw(t, "type")
+					types := []corev1.ServiceType{corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeClusterIP}
+					s.Spec.Type = rapid.SampledFrom(types).Draw(t, "type")
 				}
 			})
 		},

@@ -283,7 +283,9 @@ func (l *leader) withdraw(name string, service *corev1.Service) (bool, error) {
 		l.removed[service.UID] = true
 		return true, l.EnsureLoadBalancerDeleted(context.Background(), "", service)
 	}
-	return l.patch(name, service, func(s *corev1.Service) { s.Finalizers, s.Status.LoadBalancer = nil, corev1.LoadBalancerStatus{} }), nil
+	return l.patch(name, service, func(s *corev1.Service) {
+		s.Finalizers, s.Status.LoadBalancer = nil, corev1.LoadBalancerStatus{}
+	}), nil
 }
 
 // patch writes to the Service that is meant, if it is still there.

@@ -108,7 +108,8 @@ func (r Request) validate() error {
 // doesWithout reports whether a Service makes do without the family that was refused: it says so, and did not ask for an address
 // of that family by itself.
 func (r Request) doesWithout(refusal *RefusedError) bool {
-	return r.Policy == corev1.IPFamilyPolicyPreferDualStack && !ofFamily(r.Asked, refusal.Family).IsValid() && refusal.Reason != Conflict
+	return r.Policy == corev1.IPFamilyPolicyPreferDualStack && refusal.Reason != Conflict &&
+		!ofFamily(r.Asked, refusal.Family).IsValid()
 }
 
 // joined makes one error of those of the families.
@@ -168,7 +169,8 @@ func (s *State) keep(r Request, addr netip.Addr) (netip.Addr, []Note, *RefusedEr
 	case pool == nil:
 		return addr, []Note{StrandedNote(addr)}, nil
 	case !pool.allows(r):
-		return addr, []Note{{Stranded, fmt.Sprintf("The Service keeps %s, although pool %s is not for it any more", addr, pool.Name)}}, nil
+		note := fmt.Sprintf("The Service keeps %s, although pool %s is not for it any more", addr, pool.Name)
+		return addr, []Note{{Stranded, note}}, nil
 	default:
 		return addr, nil, nil
 	}
@@ -192,7 +194,8 @@ func (s *State) refusesAsked(r Request, addr netip.Addr) *RefusedError {
 }
 
 func forbidden(r Request, pool *compiled, family corev1.IPFamily) *RefusedError {
-	return refuse(Forbidden, family, "pool %s is not for the Service %s by its namespaces or its serviceSelector", pool.Name, r.Service)
+	return refuse(Forbidden, family, "pool %s is not for the Service %s by its namespaces or its serviceSelector",
+		pool.Name, r.Service)
 }
 
 // assign finds an address for a Service that asks for none: one that Services with its sharing key have, or else the lowest

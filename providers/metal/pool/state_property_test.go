@@ -101,7 +101,8 @@ func agree(t *rapid.T, state *State, pool config.Pool, taken map[netip.Addr]bool
 		}
 		lowest, found := f.lowest()
 		if f.size != float64(size) || f.taken != size-len(free) || found != (len(free) > 0) || found && lowest != free[0] {
-			t.Fatalf("pool %s, %s: size %v, taken %d, lowest %s, %t; free are %s of %d", pool.Name, family, f.size, f.taken, lowest, found, free, size)
+			t.Fatalf("pool %s, %s: size %v, taken %d, lowest %s, %t; free are %s of %d",
+				pool.Name, family, f.size, f.taken, lowest, found, free, size)
 		}
 	}
 }
@@ -115,7 +116,8 @@ func must(pools *Pools, err error) *Pools {
 
 // A pool of any size is counted, and served from its lowest address on.
 func TestLargePools(t *testing.T) {
-	state := NewState(compiledPools(t, []config.Pool{{Name: "large", Addresses: []string{"10.0.0.0/8", "2001:db8::/32"}, AvoidBuggyIPs: true}}))
+	pools := []config.Pool{{Name: "large", Addresses: []string{"10.0.0.0/8", "2001:db8::/32"}, AvoidBuggyIPs: true}}
+	state := NewState(compiledPools(t, pools))
 	usage := state.Usage()
 	if usage[0].Size != 1<<24-2*1<<16 || usage[1].Size != math.Pow(2, 96) {
 		t.Errorf("sizes %v", usage)
@@ -132,7 +134,8 @@ func BenchmarkAllocate10000(b *testing.B) {
 	holders := make([]Holder, 10_000)
 	for i := range holders {
 		name := fmt.Sprintf("service-%05d", i)
-		holders[i] = Holder{UID: types.UID(name), Service: types.NamespacedName{Namespace: "default", Name: name}, Created: time.Unix(int64(i), 0)}
+		key := types.NamespacedName{Namespace: "default", Name: name}
+		holders[i] = Holder{UID: types.UID(name), Service: key, Created: time.Unix(int64(i), 0)}
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -112,7 +112,9 @@ func TestRefusedServicesSayWhyAndAreServed(t *testing.T) {
 	if waiting := m.Metric(t, "mooring_metal_services_without_address"); waiting != 2 {
 		t.Errorf("%v Services are counted as waiting, want 2", waiting)
 	}
-	harness.Must(t, addresses.SetPools([]config.Pool{{Name: "new", Addresses: []string{"203.0.113.0/24"}}, {Name: "rack", Addresses: []string{"192.0.2.12"}}}))
+	harness.Must(t, addresses.SetPools([]config.Pool{
+		{Name: "new", Addresses: []string{"203.0.113.0/24"}}, {Name: "rack", Addresses: []string{"192.0.2.12"}},
+	}))
 	shows(t, "d", "True Provided 203.0.113.7")
 	shows(t, "e", "True Provided 192.0.2.12")
 	hears(t, "b", balancer.EventStranded, "which is in no pool any more")
@@ -139,7 +141,8 @@ var untried = map[string]string{
 func TestConformance(t *testing.T) {
 	_, addresses := startManager(t, []config.Pool{{Name: "rack", Addresses: []string{"192.0.2.0/24", "2001:db8::/64"}}})
 	factory := func(context.Context) (*conformance.Subject, error) {
-		return &conformance.Subject{Cloud: plugin{Balancer: addresses}, Instances: []conformance.Instance{{NodeName: "m1", ProviderID: "metal://m1"}}}, nil
+		target := conformance.Instance{NodeName: "m1", ProviderID: "metal://m1"}
+		return &conformance.Subject{Cloud: plugin{Balancer: addresses}, Instances: []conformance.Instance{target}}, nil
 	}
 	var rules []string
 	for _, rule := range conformance.Rules() {

@@ -71,7 +71,7 @@ func (l leading) Start(ctx context.Context) error {
 func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *balancer.Balancer) {
 	t.Helper()
 	var addresses *balancer.Balancer
-	started := harness.Start(t, harness.Options{Cluster: cluster, Component: service.Name, Build: func(parts harness.Parts) (manager.Runnable, error) {
+	build := func(parts harness.Parts) (manager.Runnable, error) {
 		watches := informers.NewSharedInformerFactory(parts.Clients, 0)
 		var err error
 		addresses, err = balancer.New(balancer.Options{
@@ -87,11 +87,12 @@ func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *balance
 			Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder,
 			Cloud: decorated, ClusterName: "kubernetes", Inventory: inventory.New(inventory.Options{Cloud: decorated}),
 			Ownership: ownership.Rules{ProviderName: "metal"}, Classes: service.Classes{Default: true},
-			Registerer: parts.Registry, Logger: parts.Logger, TargetQuiet: 50 * time.Millisecond, FirstRetry: time.Hour, LongestRetry: time.Hour,
-			AuditPeriod: 300 * time.Millisecond, CollectLeftovers: true,
+			Registerer: parts.Registry, Logger: parts.Logger, TargetQuiet: 50 * time.Millisecond,
+			FirstRetry: time.Hour, LongestRetry: time.Hour, AuditPeriod: 300 * time.Millisecond, CollectLeftovers: true,
 		})
 		return leading{controller, unwrapped, watches}, err
-	}})
+	}
+	started := harness.Start(t, harness.Options{Cluster: cluster, Component: service.Name, Build: build})
 	return started, addresses
 }
 
