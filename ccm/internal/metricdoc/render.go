@@ -18,6 +18,7 @@ var rooms = []room{
 	{"internal/inventory", "What the cloud said of instances"},
 	{"internal/cloud", "Calls to the cloud"},
 	{"providers/metal/balancer", "Bare metal: addresses"},
+	{"providers/metal/bgp", "Bare metal: BGP"},
 }
 
 // group is a section.

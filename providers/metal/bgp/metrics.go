@@ -4,59 +4,51 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics shows the status of the speaker's sessions.
-type metrics struct {
-	speaker *Speaker
+var (
+	upDesc = prometheus.NewDesc("mooring_metal_bgp_session_up",
+		"Whether the session with a router is established.", []string{"peer"}, nil)
+	sinceDesc = prometheus.NewDesc("mooring_metal_bgp_session_last_transition_timestamp_seconds",
+		"When the session with a router came up or went down.", []string{"peer"}, nil)
+	flapsDesc = prometheus.NewDesc("mooring_metal_bgp_session_flaps_total",
+		"How often the session with a router went down.", []string{"peer"}, nil)
+	updatesDesc = prometheus.NewDesc("mooring_metal_bgp_updates_sent_total",
+		"Messages with routes that were sent to a router, since its configuration last changed.", []string{"peer"}, nil)
+	prefixesDesc = prometheus.NewDesc("mooring_metal_bgp_prefixes",
+		"Destinations that a router was told. Zero while the session is not up.", []string{"peer", "family"}, nil)
+	pathsDesc = prometheus.NewDesc("mooring_metal_bgp_paths",
+		"Paths that a router was told: with ADD-PATH one for each next hop of a destination.", []string{"peer", "family"}, nil)
+	leftOutDesc = prometheus.NewDesc("mooring_metal_bgp_next_hops_left_out",
+		"Next hops that are not announced because their destination has more than can be.", nil, nil)
+)
 
-	up, since, flaps, updates, prefixes, paths, leftOut *prometheus.Desc
-}
+// collector shows the status of the speaker's sessions when it is asked.
+type collector struct{ speaker *Speaker }
 
-func newMetrics(speaker *Speaker) *metrics {
-	describe := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("mooring_metal_bgp_"+name, help, labels, nil)
-	}
-	return &metrics{
-		speaker: speaker,
-		up:      describe("session_up", "Whether the session with a router is established.", "peer"),
-		since: describe("session_last_transition_timestamp_seconds",
-			"When the session with a router came up or went down.", "peer"),
-		flaps: describe("session_flaps_total", "How often the session with a router went down.", "peer"),
-		updates: describe("updates_sent_total",
-			"Messages with routes that were sent to a router, since its configuration last changed.", "peer"),
-		prefixes: describe("prefixes",
-			"Destinations that a router was told. Zero while the session is not up.", "peer", "family"),
-		paths: describe("paths",
-			"Paths that a router was told: with ADD-PATH one for each next hop of a destination.", "peer", "family"),
-		leftOut: describe("next_hops_left_out",
-			"Next hops that are not announced because their destination has more than can be."),
-	}
-}
-
-// Describe sends what there is to be measured.
-func (m *metrics) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, description := range []*prometheus.Desc{m.up, m.since, m.flaps, m.updates, m.prefixes, m.paths, m.leftOut} {
+// Describe sends the descriptions of all metrics.
+func (c collector) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, description := range []*prometheus.Desc{upDesc, sinceDesc, flapsDesc, updatesDesc, prefixesDesc, pathsDesc, leftOutDesc} {
 		descriptions <- description
 	}
 }
 
-// Collect sends the values.
-func (m *metrics) Collect(values chan<- prometheus.Metric) {
+// Collect sends the metrics.
+func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(description *prometheus.Desc, value float64, labels ...string) {
-		values <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, value, labels...)
+		metrics <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, value, labels...)
 	}
-	for _, peer := range m.speaker.Peers() {
+	for _, peer := range c.speaker.Peers() {
 		up := 0.0
 		if peer.Up() {
 			up = 1
 		}
-		gauge(m.up, up, peer.Name)
-		gauge(m.since, float64(peer.Since.UnixMilli())/1000, peer.Name)
-		values <- prometheus.MustNewConstMetric(m.flaps, prometheus.CounterValue, float64(peer.Flaps), peer.Name)
-		values <- prometheus.MustNewConstMetric(m.updates, prometheus.CounterValue, float64(peer.UpdatesSent), peer.Name)
+		gauge(upDesc, up, peer.Name)
+		gauge(sinceDesc, float64(peer.Since.UnixMilli())/1000, peer.Name)
+		metrics <- prometheus.MustNewConstMetric(flapsDesc, prometheus.CounterValue, float64(peer.Flaps), peer.Name)
+		metrics <- prometheus.MustNewConstMetric(updatesDesc, prometheus.CounterValue, float64(peer.UpdatesSent), peer.Name)
 		for _, family := range peer.Families {
-			gauge(m.prefixes, float64(family.Prefixes), peer.Name, string(family.Family))
-			gauge(m.paths, float64(family.Paths), peer.Name, string(family.Family))
+			gauge(prefixesDesc, float64(family.Prefixes), peer.Name, string(family.Family))
+			gauge(pathsDesc, float64(family.Paths), peer.Name, string(family.Family))
 		}
 	}
-	gauge(m.leftOut, float64(m.speaker.sessions.leftOut()))
+	gauge(leftOutDesc, float64(c.speaker.sessions.leftOut()))
 }

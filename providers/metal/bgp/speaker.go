@@ -57,7 +57,6 @@ type Options struct {
 type Speaker struct {
 	options  Options
 	sessions *sessions
-	metrics  *metrics
 	// running is nil unless there is a server. It is for reading without the lock.
 	running atomic.Pointer[library]
 	// first is closed when there is a table, stopping when the speaker is to end, and stopped when it has.
@@ -95,9 +94,8 @@ func New(options Options) (*Speaker, error) {
 		s.options.LookAgain = lookAgain
 	}
 	s.sessions.expect(settings)
-	s.metrics = newMetrics(s)
 	if options.Registerer != nil {
-		if err := options.Registerer.Register(s.metrics); err != nil {
+		if err := options.Registerer.Register(collector{s}); err != nil {
 			return nil, fmt.Errorf("BGP: register metrics: %w", err)
 		}
 	}
