@@ -5,7 +5,7 @@ func OfServices() []Intended {
 	return []Intended{
 		{
 			Name:      "who says what was done for a Service",
-			Reason:    "Mooring's events come from the controller by the name that --controllers knows it by; their reasons are the reference's",
+			Reason:    "Mooring's events come from the controller by the name that --controllers knows; their reasons are the reference's",
 			Fact:      `event/service/.*/Normal/(Ensuring|Ensured|Updated|Deleting|Deleted)LoadBalancer`,
 			Reference: `service-controller: .*`,
 			Mooring:   `service-lb-controller: .*`,

@@ -1,0 +1,99 @@
+package legacy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
+	"github.com/mooring-ccm/mooring/test/plugins/legacy/arm"
+	"github.com/mooring-ccm/mooring/test/plugins/stage"
+)
+
+type azureWorld = stage.World[*arm.Cloud]
+
+type azureStep = stage.Step[*arm.Cloud]
+
+// azureStory plays with the Azure plugin, which offers the legacy Instances and Zones behind a cache of its own, knows from an
+// informer of its own which nodes to leave out, and keeps one load balancer for all Services.
+func azureStory() stage.Story[*arm.Cloud] {
+	return stage.Story[*arm.Cloud]{
+		Provider: "azure",
+		Open: func(t testing.TB) (*arm.Cloud, stage.Launch) {
+			cloud := arm.New()
+			t.Cleanup(cloud.Close)
+			return cloud, cloud.Launch()
+		},
+		Flags:        append([]string{"--configure-cloud-routes=false"}, monitoring...),
+		MooringFlags: mooringMonitoring,
+		Parallel:     true,
+		Steps:        azureSteps(),
+		Intended:     append(append(stage.OfServices(), stage.OfLostNodes()...), azureIntended...),
+		Dearer:       map[string]string{"GET Microsoft.Compute/virtualMachines": denial},
+	}
+}
+
+// What an update writes for a node that joins: its interface, and the balancer's address once more.
+const (
+	joined    = `PUT Microsoft.Network/networkInterfaces \S+/d-nic`
+	addressed = `\nPUT Microsoft.Network/publicIPAddresses \S+/kubernetes-a<service web>`
+)
+
+// azureIntended are differences of this plugin, which writes the balancer's address anew whenever it is to update its targets.
+var azureIntended = []stage.Intended{{
+	Name: "fewer updates for a node that joins",
+	Reason: "the reference updates the targets when a node appears and again when it has its provider ID, Mooring when the node " +
+		"is initialised",
+	Step:      "a node joins",
+	Fact:      "changes of the cloud",
+	Reference: joined + addressed + addressed,
+	Mooring:   joined + addressed,
+	Sometimes: true,
+}}
+
+func azureSteps() []azureStep {
+	return []azureStep{
+		{Name: "nodes join", Act: joinAzure("a", "b", "c"), Until: func(ctx context.Context, w *azureWorld) error {
+			return w.Initialised(ctx, "a", "b", "c")
+		}},
+		{Name: "a service", Act: func(ctx context.Context, w *azureWorld) error {
+			return w.CreateService(ctx, "web", nil, corev1.ServicePort{Name: "http", Port: 80, NodePort: 30080})
+		}, Until: func(ctx context.Context, w *azureWorld) error { return w.ServiceReady(ctx, "web") }},
+		{Name: "a second port", Act: func(ctx context.Context, w *azureWorld) error {
+			return w.EditService(ctx, "web", func(service *corev1.Service) {
+				service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: "https", Port: 443, NodePort: 30443})
+			})
+		}, Until: func(ctx context.Context, w *azureWorld) error {
+			return w.Holds(ctx, "loadBalancers/", `"frontendPort": 443`)
+		}},
+		{Name: "a node joins", Act: joinAzure("d"), Until: func(ctx context.Context, w *azureWorld) error {
+			return w.Holds(ctx, "networkInterfaces/d-nic", "backendAddressPools/")
+		}},
+		{Name: "a machine is deallocated", Act: func(ctx context.Context, w *azureWorld) error {
+			return errors.Join(w.Cloud.Deallocate("b"), w.FallSilent(ctx, "b"))
+		}, Until: func(ctx context.Context, w *azureWorld) error { return w.ShutDown(ctx, "b") }},
+		{Name: "a machine is deleted", Act: func(ctx context.Context, w *azureWorld) error {
+			return errors.Join(w.Cloud.Delete("d"), w.FallSilent(ctx, "d"))
+		}, Until: func(ctx context.Context, w *azureWorld) error { return w.NodeGone(ctx, "d") }},
+		{Name: "the service is deleted", Act: func(ctx context.Context, w *azureWorld) error {
+			return w.DeleteService(ctx, "web")
+		}, Until: func(ctx context.Context, w *azureWorld) error { return w.ServiceGone(ctx, "web") }},
+	}
+}
+
+// joinAzure starts a machine for each node, each in the next zone, and registers the nodes.
+func joinAzure(names ...string) func(context.Context, *azureWorld) error {
+	return func(ctx context.Context, w *azureWorld) error {
+		for _, name := range names {
+			number := int(name[0] - 'a')
+			w.Cloud.AddMachine(name, fmt.Sprint(1+number%3), fmt.Sprintf("10.30.0.%d", 10+number))
+			if err := w.Join(ctx, nodeagent.Options{Name: name}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
