@@ -16,7 +16,7 @@ func Build(t testing.TB, main string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), path.Base(main))
 	err := gobuild.Build(t.Context(), gobuild.Options{
-		Dir: ".", Package: main, Output: program, Display: progress.New(os.Stderr),
+		Dir: ".", Package: main, Output: program, Flags: []string{"-ldflags=-s -w"}, Display: progress.New(os.Stderr),
 	})
 	if err != nil {
 		t.Fatal(err)

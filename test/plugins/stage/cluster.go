@@ -113,7 +113,9 @@ func gone(err error, what string) error {
 
 // CreateService creates a Service of type LoadBalancer in the namespace default. Its ports have to name their node ports,
 // which would be random otherwise.
-func (c *Cluster) CreateService(ctx context.Context, name string, annotations map[string]string, ports ...corev1.ServicePort) error {
+func (c *Cluster) CreateService(
+	ctx context.Context, name string, annotations map[string]string, ports ...corev1.ServicePort,
+) error {
 	_, err := c.Client.CoreV1().Services(corev1.NamespaceDefault).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: ports, Selector: map[string]string{"app": name}},

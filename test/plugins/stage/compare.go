@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -49,7 +50,8 @@ type difference struct{ fact, reference, mooring string }
 // differences returns what is not the same, sorted by facts.
 func differences(now pair) []difference {
 	var all []difference
-	keys := maps.Clone(now.reference.facts)
+	keys := facts{}
+	maps.Copy(keys, now.reference.facts)
 	maps.Copy(keys, now.mooring.facts)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		d := difference{key, valueOf(now.reference.facts, key), valueOf(now.mooring.facts, key)}
@@ -78,21 +80,35 @@ type rule struct {
 	seen                           bool
 }
 
-func newJudge(intended []Intended) *judge {
+// newJudge returns an error if a difference is not named, has no reason, or a pattern of it cannot be read.
+func newJudge(intended []Intended) (*judge, error) {
 	j := &judge{}
+	var errs []error
 	for _, i := range intended {
-		j.intended = append(j.intended, rule{
-			Intended: i, step: whole(i.Step), fact: whole(i.Fact), reference: whole(i.Reference), mooring: whole(i.Mooring),
-		})
+		if i.Name == "" || i.Reason == "" {
+			errs = append(errs, fmt.Errorf("the intended difference %+v needs a name and a reason", i))
+		}
+		r := rule{Intended: i}
+		for pattern, into := range map[*string]**regexp.Regexp{
+			&i.Step: &r.step, &i.Fact: &r.fact, &i.Reference: &r.reference, &i.Mooring: &r.mooring,
+		} {
+			compiled, err := whole(*pattern)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("the intended difference %q: %w", i.Name, err))
+			}
+			*into = compiled
+		}
+		j.intended = append(j.intended, r)
 	}
-	return j
+	return j, errors.Join(errs...)
 }
 
-func whole(pattern string) *regexp.Regexp {
+// whole returns an expression that has to match all of a text, whatever lines it has.
+func whole(pattern string) (*regexp.Regexp, error) {
 	if pattern == "" {
 		pattern = ".*"
 	}
-	return regexp.MustCompile(`(?s)\A(?:` + pattern + `)\z`)
+	return regexp.Compile(`(?s)\A(?:` + pattern + `)\z`)
 }
 
 func (r *rule) matches(step string, d difference) bool {

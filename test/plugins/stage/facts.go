@@ -60,8 +60,13 @@ func (f facts) addNode(node corev1.Node) {
 	}
 	f[at+"addresses"] = strings.Join(addresses, "\n")
 	for _, condition := range node.Status.Conditions {
-		f[at+"condition/"+string(condition.Type)] = strings.Join([]string{string(condition.Status), condition.Reason, condition.Message}, " ")
+		f[at+"condition/"+string(condition.Type)] = said(string(condition.Status), condition.Reason, condition.Message)
 	}
+}
+
+// said is what a condition says, without when.
+func said(status, reason, message string) string {
+	return strings.Join([]string{status, reason, message}, " ")
 }
 
 func (f facts) addService(service corev1.Service) {
@@ -72,7 +77,7 @@ func (f facts) addService(service corev1.Service) {
 	spec.ClusterIP, spec.ClusterIPs = "", nil // random
 	f[at+"spec"] = asJSON(spec)
 	for _, condition := range service.Status.Conditions {
-		f[at+"condition/"+condition.Type] = strings.Join([]string{string(condition.Status), condition.Reason, condition.Message}, " ")
+		f[at+"condition/"+condition.Type] = said(string(condition.Status), condition.Reason, condition.Message)
 	}
 }
 
@@ -93,7 +98,7 @@ func (f facts) addMeta(at string, meta metav1.ObjectMeta) {
 
 // addEvents adds the distinct messages of each reason. How often one was said is a matter of when.
 func (f facts) addEvents(events []corev1.Event) {
-	said := map[string]map[string]bool{}
+	told := map[string]map[string]bool{}
 	for _, event := range events {
 		about := event.InvolvedObject
 		at := "event/" + strings.ToLower(about.Kind) + "/"
@@ -101,16 +106,16 @@ func (f facts) addEvents(events []corev1.Event) {
 			at += about.Namespace + "/"
 		}
 		at += about.Name + "/" + event.Type + "/" + event.Reason
-		if said[at] == nil {
-			said[at] = map[string]bool{}
+		if told[at] == nil {
+			told[at] = map[string]bool{}
 		}
 		component := event.Source.Component
 		if component == "" {
 			component = event.ReportingController
 		}
-		said[at][component+": "+event.Message] = true
+		told[at][component+": "+event.Message] = true
 	}
-	for at, messages := range said {
+	for at, messages := range told {
 		f[at] = strings.Join(slices.Sorted(maps.Keys(messages)), "\n")
 	}
 }

@@ -62,11 +62,15 @@ type Step[C Cloud] struct {
 // of the cloud each step took.
 func Play[C Cloud](t *testing.T, story Story[C]) {
 	t.Helper()
+	judge, err := newJudge(story.Intended)
+	if err != nil {
+		t.Fatal(err)
+	}
 	binaries := localclustertest.Build(t, localcluster.ControlPlane)
 	reference := newWorld(t, story, "reference", story.Reference)
 	mooring := newWorld(t, story, "mooring", story.Mooring)
 	mooring.flags = append(mooring.flags, story.MooringFlags...)
-	p := &performance[C]{story: story, reference: reference, mooring: mooring, judge: newJudge(story.Intended)}
+	p := &performance[C]{story: story, reference: reference, mooring: mooring, judge: judge}
 	t.Cleanup(func() { p.close(t) })
 	if err := p.both(t.Context(), func(ctx context.Context, w *World[C]) error { return w.open(ctx, binaries) }); err != nil {
 		t.Fatal(err)
