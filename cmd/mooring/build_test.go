@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -19,12 +20,15 @@ import (
 // tiny is the provider that the guide for authors ends with: a module of its own, which is not linked into this test.
 const tiny = "../../examples/provider/tiny"
 
+// compilePatience bounds a build for which all of Kubernetes' libraries may have to be compiled first.
+const compilePatience = 15 * time.Minute
+
 // TestBuild builds the daemon with a provider from outside, as a program and as an image, and runs both.
 func TestBuild(t *testing.T) {
 	dir := t.TempDir()
 	program, tarball := filepath.Join(dir, "tiny-ccm"), filepath.Join(dir, "tiny-ccm.tar")
 	p := start(t, "build", "--with="+tiny, "-o", program, "--image="+tarball)
-	if code := p.exit(); code != tool.ExitOK {
+	if code := p.exitWithin(compilePatience); code != tool.ExitOK {
 		t.Fatalf("exit code %d", code)
 	}
 	p.leavesNoFile()

@@ -142,10 +142,16 @@ func (p *program) await(text string) {
 // exit waits for the end and returns the exit code.
 func (p *program) exit() int {
 	p.t.Helper()
+	return p.exitWithin(patience)
+}
+
+// exitWithin is exit with another limit.
+func (p *program) exitWithin(limit time.Duration) int {
+	p.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(patience):
-		p.t.Fatalf("it has not ended after %s", patience)
+	case <-time.After(limit):
+		p.t.Fatalf("it has not ended after %s", limit)
 	}
 	return p.command.ProcessState.ExitCode()
 }

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -71,16 +72,19 @@ func (o Options) validate() error {
 	return errors.Join(wrong...)
 }
 
-func (o Options) created() time.Time {
-	if o.Created.IsZero() {
+func (o Options) created() time.Time { return orEpoch(o.Created) }
+
+// orEpoch returns a time in UTC, and the beginning of 1970 for none.
+func orEpoch(t time.Time) time.Time {
+	if t.IsZero() {
 		return time.Unix(0, 0).UTC()
 	}
-	return o.Created.UTC()
+	return t.UTC()
 }
 
 // imageOf returns the image for one platform. What all platforms share is in layers of its own, which a registry keeps once.
-func (o Options) imageOf(program Program, shared []v1.Layer) (v1.Image, error) {
-	own, err := o.programLayer(program)
+func (o Options) imageOf(ctx context.Context, program Program, shared []v1.Layer) (v1.Image, error) {
+	own, err := o.programLayer(ctx, program)
 	if err != nil {
 		return nil, err
 	}
@@ -114,17 +118,17 @@ func (o Options) imageOf(program Program, shared []v1.Layer) (v1.Image, error) {
 }
 
 // content returns what the layout's index points to: the image, or the index of the images of several platforms.
-func (o Options) content() (mutate.Appendable, error) {
+func (o Options) content(ctx context.Context) (mutate.Appendable, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	shared, err := o.sharedLayers()
+	shared, err := o.sharedLayers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var additions []mutate.IndexAddendum
 	for _, program := range o.Programs {
-		image, err := o.imageOf(program, shared)
+		image, err := o.imageOf(ctx, program, shared)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", program.Platform, err)
 		}

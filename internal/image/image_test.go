@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -220,7 +221,7 @@ func options(programs []Program) Options {
 func TestImageForOnePlatform(t *testing.T) {
 	o := options(compile(t, "linux/"+runtime.GOARCH))
 	file := filepath.Join(t.TempDir(), "ahoy.tar")
-	digest, err := Write(file, t.TempDir(), o)
+	digest, err := Write(t.Context(), file, t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +268,7 @@ func TestImageForOnePlatform(t *testing.T) {
 func TestImageForSeveralPlatforms(t *testing.T) {
 	o := options(compile(t, "linux/amd64", "linux/arm64"))
 	file := filepath.Join(t.TempDir(), "ahoy.tar")
-	digest, err := Write(file, t.TempDir(), o)
+	digest, err := Write(t.Context(), file, t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +320,7 @@ func TestImageIsReproducible(t *testing.T) {
 	var tars [][]byte
 	for range 2 {
 		file := filepath.Join(t.TempDir(), "ahoy.tar")
-		if _, err := Write(file, t.TempDir(), options(programs)); err != nil {
+		if _, err := Write(t.Context(), file, t.TempDir(), options(programs)); err != nil {
 			t.Fatal(err)
 		}
 		content, err := os.ReadFile(file)
@@ -339,6 +340,16 @@ func TestImageIsReproducible(t *testing.T) {
 	}
 }
 
+func TestImageIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	o := options([]Program{{Platform: v1.Platform{OS: "linux", Architecture: "amd64"}, File: os.Args[0]}})
+	if _, err := Write(ctx, filepath.Join(t.TempDir(), "x.tar"), t.TempDir(), o); !errors.Is(err, enough) {
+		t.Errorf("error %v, want the cause of the end", err)
+	}
+}
+
 func TestImageRefuses(t *testing.T) {
 	linux := Program{Platform: v1.Platform{OS: "linux", Architecture: "amd64"}, File: "/nowhere"}
 	for name, c := range map[string]struct {
@@ -352,7 +363,7 @@ func TestImageRefuses(t *testing.T) {
 		"what is not": {Options{Name: "x", Programs: []Program{linux}}, "/nowhere"},
 	} {
 		file := filepath.Join(t.TempDir(), "x.tar")
-		if _, err := Write(file, t.TempDir(), c.options); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Write(t.Context(), file, t.TempDir(), c.options); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one that says %q", name, err, c.want)
 		}
 		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {

@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -31,7 +32,7 @@ const (
 )
 
 // sharedLayers are the layers that are the same for all platforms.
-func (o Options) sharedLayers() ([]v1.Layer, error) {
+func (o Options) sharedLayers(ctx context.Context) ([]v1.Layer, error) {
 	entries := []entry{
 		{path: "/etc/"},
 		{path: "/etc/group", content: []byte(group)},
@@ -46,31 +47,46 @@ func (o Options) sharedLayers() ([]v1.Layer, error) {
 		entries = append(entries, entry{path: "/usr/"}, entry{path: "/usr/share/"}, entry{path: sbomDir + "/"},
 			entry{path: path.Join(sbomDir, o.Name+".spdx.json"), content: o.SBOM})
 	}
-	layer, err := o.layer(entries)
+	layer, err := o.layer(ctx, entries)
 	if err != nil {
 		return nil, err
 	}
 	return []v1.Layer{layer}, nil
 }
 
-func (o Options) programLayer(program Program) (v1.Layer, error) {
-	return o.layer([]entry{
+func (o Options) programLayer(ctx context.Context, program Program) (v1.Layer, error) {
+	return o.layer(ctx, []entry{
 		{path: "/usr/"}, {path: "/usr/local/"}, {path: programDir + "/"},
 		{path: path.Join(programDir, o.Name), mode: 0o755, file: program.File},
 	})
 }
 
-// layer packs entries. It is read several times: for its digests, then to write it.
-func (o Options) layer(entries []entry) (v1.Layer, error) {
+// layer packs entries. It is read several times, for its digests and to write it, but compressed only once. It cannot be read any
+// more when ctx ends.
+func (o Options) layer(ctx context.Context, entries []entry) (v1.Layer, error) {
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		reader, writer := io.Pipe()
-		go func() { writer.CloseWithError(pack(writer, entries, o.created())) }()
+		go func() { writer.CloseWithError(pack(untilDone{ctx, writer}, entries, o.created())) }()
 		return reader, nil
-	}, tarball.WithMediaType(types.OCILayer))
+	}, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 	if err != nil {
 		return nil, fmt.Errorf("layer with %s: %w", entries[len(entries)-1].path, err)
 	}
 	return layer, nil
+}
+
+// untilDone is a writer that fails once its context has ended.
+type untilDone struct {
+	ctx context.Context
+	out io.Writer
+}
+
+// Write implements io.Writer.
+func (w untilDone) Write(data []byte) (int, error) {
+	if w.ctx.Err() != nil {
+		return 0, context.Cause(w.ctx)
+	}
+	return w.out.Write(data)
 }
 
 // pack writes entries as a tar file. All of them belong to root, so that the program cannot change what it runs.

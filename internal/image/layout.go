@@ -2,6 +2,7 @@ package image
 
 import (
 	"archive/tar"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,9 +18,10 @@ import (
 
 // Write writes the image to a file, as a tar of an OCI image layout (opencontainers/image-spec, image-layout.md), and returns
 // the digest of what the layout's index points to: the image's manifest, or the index of the images of several platforms. Names
-// in the tar are sorted. scratch is a directory for files that it leaves there.
-func Write(file, scratch string, options Options) (v1.Hash, error) {
-	content, err := options.content()
+// in the tar are sorted. scratch is a directory for files that it leaves there. When ctx ends, Write
+// returns its cause and leaves what it has written.
+func Write(ctx context.Context, file, scratch string, options Options) (v1.Hash, error) {
+	content, err := options.content(ctx)
 	if err != nil {
 		return v1.Hash{}, fmt.Errorf("image: %w", err)
 	}

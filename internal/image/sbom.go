@@ -71,12 +71,12 @@ const (
 )
 
 // SBOM lists what programs were built from, as SPDX 2.3 JSON. It is made from what the Go linker wrote into the programs: each
-// module with its version and its sum as in go.sum, and the Go release. A replaced module is listed as what replaced it. The
-// same programs give the same bytes.
+// module with its version and its sum as in go.sum, and the Go release. A module that another one replaces is listed as that
+// other one. A time of zero is the beginning of 1970. The same programs give the same bytes.
 func SBOM(name, version string, created time.Time, programs []Program) ([]byte, error) {
 	document := spdxDocument{Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: spdxDocumentID, Name: name}
 	document.CreationInfo = spdxCreation{
-		Created: created.UTC().Format(time.RFC3339), Creators: []string{"Tool: mooring-build"},
+		Created: orEpoch(created).Format(time.RFC3339), Creators: []string{"Tool: mooring-build"},
 	}
 	modules := map[string]spdxPackage{}
 	for _, program := range programs {
@@ -93,7 +93,7 @@ func SBOM(name, version string, created time.Time, programs []Program) ([]byte, 
 		root.Checksums = []spdxChecksum{{"SHA256", digest}}
 		document.Packages = append(document.Packages, root)
 		document.relate(spdxDocumentID, "DESCRIBES", root.ID)
-		for _, part := range parts(info) {
+		for _, part := range parts(info, name) {
 			modules[part.ID] = part
 			document.relate(root.ID, "DEPENDS_ON", part.ID)
 		}
@@ -122,15 +122,24 @@ func (d spdxDocument) marshal() ([]byte, error) {
 	return append(content, '\n'), nil
 }
 
-// parts are the modules of a program and the standard library, sorted. The main module is the program itself.
-func parts(info *debug.BuildInfo) []spdxPackage {
+// parts are the modules of a program and the standard library, sorted. The main module is one, unless it is only the frame that
+// was written for the program of that name.
+func parts(info *debug.BuildInfo, name string) []spdxPackage {
 	goVersion := strings.TrimPrefix(strings.Fields(info.GoVersion)[0], "go")
 	found := []spdxPackage{modulePackage("stdlib", goVersion, "")}
-	for _, module := range info.Deps {
-		for module.Replace != nil {
-			module = module.Replace
+	modules := slices.Clone(info.Deps)
+	if info.Main.Path != "" && info.Main.Path != name {
+		modules = append(modules, &info.Main)
+	}
+	for _, module := range modules {
+		switch by := module.Replace; {
+		case by == nil:
+			found = append(found, modulePackage(module.Path, module.Version, module.Sum))
+		case by.Sum == "": // A directory: its path says nothing elsewhere, and its version is made up.
+			found = append(found, modulePackage(module.Path, "(devel)", ""))
+		default:
+			found = append(found, modulePackage(by.Path, by.Version, by.Sum))
 		}
-		found = append(found, modulePackage(module.Path, module.Version, module.Sum))
 	}
 	slices.SortFunc(found, func(a, b spdxPackage) int { return cmp.Compare(a.ID, b.ID) })
 	return found

@@ -58,7 +58,8 @@ func TestSBOM(t *testing.T) {
 	if err != nil || len(info.Deps) == 0 {
 		t.Fatalf("the program has no modules: %v", err)
 	}
-	if want := 2 + 1 + len(info.Deps); len(document.Packages) != want { // two programs, the standard library, the modules
+	// Two programs, the standard library, the main module, the others.
+	if want := 2 + 1 + 1 + len(info.Deps); len(document.Packages) != want {
 		t.Errorf("%d packages, want %d", len(document.Packages), want)
 	}
 	for _, module := range info.Deps {

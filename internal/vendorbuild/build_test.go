@@ -23,7 +23,17 @@ func TestBuildFromDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	result := s.build(s.options("./mycloud/sub"))
+	o := s.options("./mycloud/sub")
+	write(t, s.path("mycloud/go.mod"), string(before)+"\nreplace example.com/lib => ./lib\n")
+	if before, err = os.ReadFile(s.path("mycloud/go.mod")); err != nil {
+		t.Fatal(err)
+	}
+	warned := 0
+	o.Progress = &cancelAt{text: "add --replace example.com/lib=" + s.path("mycloud/lib"), cancel: func() { warned++ }}
+	result := s.build(o)
+	if warned != 1 {
+		t.Errorf("%d warnings of a replace directive that does not count, want one", warned)
+	}
 	if !slices.Equal(result.Providers, []string{"mycloud"}) || result.Program != "out/program" || result.Go == "" {
 		t.Errorf("result %+v", result)
 	}

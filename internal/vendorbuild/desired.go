@@ -28,6 +28,15 @@ type Replacement struct {
 	Dir, NewModule, NewVersion string
 }
 
+// String returns the replacement as ParseReplacement reads it.
+func (r Replacement) String() string {
+	target := r.Dir
+	if target == "" {
+		target = strings.TrimSuffix(r.NewModule+"@"+r.NewVersion, "@")
+	}
+	return strings.TrimSuffix(r.Module+"@"+r.Version, "@") + "=" + target
+}
+
 // Platform is what a program runs on, as the go tool names it.
 type Platform struct {
 	OS, Arch string

@@ -38,6 +38,8 @@ func TestParseReplacement(t *testing.T) {
 	} {
 		if got, err := ParseReplacement(text); err != nil || got != want {
 			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
+		} else if got.String() != text {
+			t.Errorf("%q is written as %q", text, got)
 		}
 	}
 	for _, text := range []string{"", "example.com/a", "example.com/a=", "=./a", "./a=./b", "a=./b", "example.com/a=b"} {

@@ -61,10 +61,7 @@ func (b *builder) makeImage(ctx context.Context, in imageInput, targets map[stri
 	if err := os.WriteFile(targets["sbom"].staged(), sbom, 0o644); err != nil {
 		return "", &OutputError{File: targets["sbom"].file, Err: err}
 	}
-	if err := ctx.Err(); err != nil {
-		return "", fmt.Errorf("image: %w", context.Cause(ctx))
-	}
-	digest, err := image.Write(targets["image"].staged(), b.scratch, image.Options{
+	digest, err := image.Write(ctx, targets["image"].staged(), b.scratch, image.Options{
 		Name: name, Programs: programs, Certificates: certificates, SBOM: sbom,
 		Labels: labels(in, asked.Labels), Reference: asked.Reference, Created: asked.Created,
 	})

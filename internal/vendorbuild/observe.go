@@ -28,16 +28,19 @@ func (b *builder) observe(ctx context.Context, request Request) (Request, Found,
 		if asked.Dir == "" {
 			continue
 		}
-		if found.Directories[asked.Dir], err = b.localPackage(ctx, asked.Dir); err != nil {
+		local, err := b.localPackage(ctx, asked.Dir)
+		if err != nil {
 			return request, found, &SourceError{Dir: asked.Dir, Err: err}
 		}
+		found.Directories[asked.Dir] = local
+		b.noteIgnored(ctx, request, local)
 	}
 	checkout, err := findCheckout(b.options.Dir)
 	if err != nil {
 		return request, found, err
 	}
 	build, _ := debug.ReadBuildInfo()
-	if found.Mooring, err = chooseMooring(request, checkout, build); err != nil {
+	if found.Mooring, err = chooseMooring(request, found.Directories, checkout, build); err != nil {
 		return request, found, &SourceError{Err: err}
 	}
 	if found.Mooring.Dir != "" {
@@ -108,6 +111,26 @@ func (b *builder) localPackage(ctx context.Context, dir string) (LocalPackage, e
 	return LocalPackage{Path: listed.ImportPath, Source: source}, nil
 }
 
+// noteIgnored warns of the replace directives of a directory's go.mod, which its author is used to and which count only while
+// that module is the main one. Mooring's is left out: its sources are chosen anyway.
+func (b *builder) noteIgnored(ctx context.Context, request Request, local LocalPackage) {
+	output, err := b.goTool(ctx, b.elsewhere, "", "mod", "edit", "-json", filepath.Join(local.Source.Dir, "go.mod"))
+	if err != nil {
+		return // What is wrong with the file is told when it is built.
+	}
+	for _, replacement := range replacementsIn(output) {
+		_, asked := replacedBy(request.Replacements, replacement.Module)
+		if asked || replacement.Module == Module {
+			continue
+		}
+		if replacement.Dir != "" && !filepath.IsAbs(replacement.Dir) {
+			replacement.Dir = filepath.Join(local.Source.Dir, replacement.Dir)
+		}
+		b.note("warning: %s/go.mod replaces %s, and Go does not apply that here; add --replace %s if the build needs it",
+			local.Source.Dir, replacement.Module, replacement)
+	}
+}
+
 func (b *builder) absolute(dir string) string {
 	if filepath.IsAbs(dir) {
 		return filepath.Clean(dir)
@@ -138,14 +161,19 @@ func findCheckout(dir string) (string, error) {
 	}
 }
 
-// chooseMooring returns where Mooring's own sources come from: what the request says, else the checkout that the working
-// directory is in, else the release that this program is.
-func chooseMooring(request Request, checkout string, build *debug.BuildInfo) (Source, error) {
+// chooseMooring returns where Mooring's own sources come from: what the request says, else the checkout that a package of the
+// request or the working directory is in, else the release that this program is.
+func chooseMooring(request Request, directories map[string]LocalPackage, checkout string, build *debug.BuildInfo) (Source, error) {
 	if r, replaced := replacedBy(request.Replacements, Module); replaced && r.Module == Module {
 		return Source{Module: Module, Version: directoryVersion, Dir: r.Dir}, nil
 	}
 	if request.MooringVersion != "" {
 		return Source{Module: Module, Version: request.MooringVersion}, nil
+	}
+	for _, local := range directories {
+		if local.Source.Module == Module {
+			return local.Source, nil
+		}
 	}
 	if checkout != "" {
 		return Source{Module: Module, Version: directoryVersion, Dir: checkout}, nil

@@ -162,24 +162,27 @@ func TestChooseMooring(t *testing.T) {
 	downloaded := &debug.BuildInfo{Main: debug.Module{Path: Module, Version: "v0.3.0", Sum: "h1:x"}}
 	linked := &debug.BuildInfo{Deps: []*debug.Module{{Path: "example.com/x", Sum: "h1:y"}, {Path: Module, Version: "v0.4.0", Sum: "h1:x"}}}
 	checkout := &debug.BuildInfo{Main: debug.Module{Path: Module, Version: "v0.3.1-0.20260101000000-0123456789ab+dirty"}}
+	inside := map[string]LocalPackage{"./providers/x": {Source: Source{Module: Module, Version: directoryVersion, Dir: "/there"}}}
 	for name, c := range map[string]struct {
-		request  Request
-		checkout string
-		build    *debug.BuildInfo
-		want     Source
+		request     Request
+		directories map[string]LocalPackage
+		checkout    string
+		build       *debug.BuildInfo
+		want        Source
 	}{
 		"a replacement first": {
-			Request{MooringVersion: "v0.2.0", Replacements: []Replacement{{Module: Module, Dir: "/fork"}}}, "/here", downloaded,
+			Request{MooringVersion: "v0.2.0", Replacements: []Replacement{{Module: Module, Dir: "/fork"}}}, inside, "/here", downloaded,
 			Source{Module: Module, Version: directoryVersion, Dir: "/fork"},
 		},
-		"then a version":       {Request{MooringVersion: "v0.2.0"}, "/here", downloaded, Source{Module: Module, Version: "v0.2.0"}},
-		"then the checkout":    {Request{}, "/here", downloaded, Source{Module: Module, Version: directoryVersion, Dir: "/here"}},
-		"then what this is":    {Request{}, "", downloaded, Source{Module: Module, Version: "v0.3.0"}},
-		"or is linked with":    {Request{}, "", linked, Source{Module: Module, Version: "v0.4.0"}},
-		"but no private build": {Request{}, "", checkout, Source{}},
-		"and nothing unknown":  {Request{}, "", nil, Source{}},
+		"then a version":       {Request{MooringVersion: "v0.2.0"}, nil, "/here", downloaded, Source{Module: Module, Version: "v0.2.0"}},
+		"a package's own":      {Request{}, inside, "/here", downloaded, inside["./providers/x"].Source},
+		"then the checkout":    {Request{}, nil, "/here", downloaded, Source{Module: Module, Version: directoryVersion, Dir: "/here"}},
+		"then what this is":    {Request{}, nil, "", downloaded, Source{Module: Module, Version: "v0.3.0"}},
+		"or is linked with":    {Request{}, nil, "", linked, Source{Module: Module, Version: "v0.4.0"}},
+		"but no private build": {Request{}, nil, "", checkout, Source{}},
+		"and nothing unknown":  {Request{}, nil, "", nil, Source{}},
 	} {
-		got, err := chooseMooring(c.request, c.checkout, c.build)
+		got, err := chooseMooring(c.request, c.directories, c.checkout, c.build)
 		if got != c.want || (err == nil) != (c.want != Source{}) {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}

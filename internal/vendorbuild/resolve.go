@@ -145,6 +145,17 @@ func (b *builder) withReplacements(ctx context.Context, err error) error {
 // replaceFlags reads the replace directives from the JSON of a go.mod, as arguments of --replace. Directories are left out: they
 // are not where the module is downloaded to.
 func replaceFlags(output string) []string {
+	var flags []string
+	for _, replacement := range replacementsIn(output) {
+		if replacement.Dir == "" {
+			flags = append(flags, replacement.String())
+		}
+	}
+	return flags
+}
+
+// replacementsIn reads the replace directives from the JSON of a go.mod.
+func replacementsIn(output string) []Replacement {
 	var file struct {
 		Replace []struct {
 			Old, New struct{ Path, Version string }
@@ -153,15 +164,17 @@ func replaceFlags(output string) []string {
 	if json.Unmarshal([]byte(output), &file) != nil {
 		return nil
 	}
-	var flags []string
-	for _, replace := range file.Replace {
-		if replace.New.Version == "" {
-			continue
+	var found []Replacement
+	for _, directive := range file.Replace {
+		r := Replacement{Module: directive.Old.Path, Version: directive.Old.Version}
+		if directive.New.Version == "" {
+			r.Dir = directive.New.Path
+		} else {
+			r.NewModule, r.NewVersion = directive.New.Path, directive.New.Version
 		}
-		old := strings.TrimSuffix(replace.Old.Path+"@"+replace.Old.Version, "@")
-		flags = append(flags, old+"="+replace.New.Path+"@"+replace.New.Version)
+		found = append(found, r)
 	}
-	return flags
+	return found
 }
 
 // goTool runs the go tool in a directory, and shows a step if it has a name: with what is downloaded meanwhile.
