@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/election"
 	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // assembly is everything of one process, wired.
@@ -139,7 +141,7 @@ func (a *assembly) admissionOf(name string) *admission {
 func (a *assembly) newInventory(ctx context.Context) (*inventory.Inventory, error) {
 	instances := inventory.New(inventory.Options{
 		Cloud:       a.cloud,
-		MaxInFlight: a.config.cloudAPIMaxInFlight,
+		MaxInFlight: cmp.Or(a.config.cloudAPIMaxInFlight, max(provider.CapabilitiesOf(a.cloud).Limits.InFlight, 0)),
 		Elected:     a.manager.Elected(),
 		Registerer:  a.registry,
 		Logger:      log.FromContext(ctx).WithName("inventory"),

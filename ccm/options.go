@@ -78,7 +78,6 @@ func newOptions(controllers registry) (*options, error) {
 		logs:                          logs.NewOptions(),
 		registry:                      controllers,
 		cloudAPITimeout:               cloud.DefaultCallTimeout,
-		cloudAPIMaxInFlight:           cloud.DefaultMaxInFlight,
 		gracefulShutdownTimeout:       defaultGracefulShutdownTimeout,
 	}, nil
 }
@@ -122,9 +121,9 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 	fs.DurationVar(&o.cloudAPITimeout, "cloud-api-timeout", o.cloudAPITimeout,
 		"Deadline of a call to the cloud that reads; of a listing, the longest time from page to page.")
 	fs.IntVar(&o.cloudAPIMaxInFlight, "cloud-api-max-in-flight", o.cloudAPIMaxInFlight,
-		"How many calls to the cloud may be under way at once, over all controllers.")
+		fmt.Sprintf("How many calls to the cloud may be under way at once, over all controllers. 0: what the provider declares, or else %d.", cloud.DefaultMaxInFlight))
 	fs.Float64Var(&o.cloudAPIQPS, "cloud-api-qps", o.cloudAPIQPS,
-		"How many calls to the cloud are made in a second at the most, over all controllers. 0: as many as the cloud's own quota allows, which is found from its refusals.")
+		"How many calls to the cloud are made in a second at the most, over all controllers. 0: what the provider declares, or else as many as the cloud's own quota allows, which is found from its refusals.")
 	fs.IntVar(&o.cloudAPIBurst, "cloud-api-burst", o.cloudAPIBurst,
 		"How many calls to the cloud may be made at once after a pause, under --cloud-api-qps. 0: those of one second.")
 	fs.StringVar(&o.tracingConfigFile, "tracing-config-file", o.tracingConfigFile,

@@ -57,7 +57,7 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 		"an argument":     {with("start"), `unknown command "start" for "cloud-controller-manager"`},
 		"flags in conflict, all at once": {
 			with("--allocate-node-cidrs", "--leader-elect-lease-duration=5s", "--node-selector=a=!b", "--provider-id-schemes=aws,a/b",
-				"--concurrent-node-syncs=0", "--controllers=lunch", "--cloud-api-max-in-flight=0", "--cloud-api-qps=-1",
+				"--concurrent-node-syncs=0", "--controllers=lunch", "--cloud-api-max-in-flight=-1", "--cloud-api-qps=-1",
 				"--cloud-api-burst=-1"),
 			`invalid flags:` + "\n" +
 				`  "lunch" is not in the list of known controllers` + "\n" +
@@ -66,7 +66,7 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 				`  --leader-elect-lease-duration: Invalid value: "5s": must be longer than --leader-elect-renew-deadline (10s)` + "\n" +
 				`  --node-selector: Invalid value: "a=!b": unable to parse requirement: found '!', expected: identifier` + "\n" +
 				`  --provider-id-schemes[1]: Invalid value: "a/b": must be the part of a provider ID before ://, such as aws` + "\n" +
-				`  --cloud-api-max-in-flight: Invalid value: 0: must be positive` + "\n" +
+				`  --cloud-api-max-in-flight: Invalid value: -1: must not be negative` + "\n" +
 				`  --cloud-api-qps: Invalid value: -1: must be 0 or a positive number` + "\n" +
 				`  --cloud-api-burst: Invalid value: -1: must not be negative`,
 		},

@@ -103,8 +103,8 @@ func (o *options) validateOwn() []error {
 				"must be the part of a provider ID before ://, such as aws"))
 		}
 	}
-	if o.cloudAPIMaxInFlight <= 0 {
-		errs = append(errs, invalid("cloud-api-max-in-flight", o.cloudAPIMaxInFlight, "must be positive"))
+	if o.cloudAPIMaxInFlight < 0 {
+		errs = append(errs, invalid("cloud-api-max-in-flight", o.cloudAPIMaxInFlight, "must not be negative"))
 	}
 	if o.cloudAPIQPS < 0 || math.IsNaN(o.cloudAPIQPS) || math.IsInf(o.cloudAPIQPS, 0) {
 		errs = append(errs, invalid("cloud-api-qps", o.cloudAPIQPS, "must be 0 or a positive number"))
