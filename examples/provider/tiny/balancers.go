@@ -110,7 +110,7 @@ func (b balancers) put(ctx context.Context, service *v1.Service, wanted tinyclou
 // desired is the load balancer that a Service asks for. What the cloud cannot do is an error that repeating does not mend.
 func desired(ctx context.Context, clusterName string, service *v1.Service, nodes []*v1.Node) (tinycloud.Balancer, error) {
 	if slices.Contains(service.Spec.IPFamilies, v1.IPv6Protocol) {
-		return tinycloud.Balancer{}, &provider.TerminalError{Err: errors.New("ipFamilies: the cloud has no IPv6")}
+		return tinycloud.Balancer{}, provider.Terminal(errors.New("ipFamilies: the cloud has no IPv6"))
 	}
 	ids, err := targets(nodes)
 	wanted := tinycloud.Balancer{

@@ -68,9 +68,9 @@ func refusal(response *http.Response, body []byte) error {
 		}
 	case http.StatusTooManyRequests:
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-		return &provider.ThrottledError{RetryAfter: time.Duration(seconds) * time.Second, Err: err}
+		return provider.Throttled(time.Duration(seconds)*time.Second, err)
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
-		return &provider.TerminalError{Err: err}
+		return provider.Terminal(err)
 	}
 	return err
 }

@@ -55,7 +55,7 @@ func (c *Cloud) serverOf(ctx context.Context, node *v1.Node) (tinycloud.Server, 
 	var server tinycloud.Server
 	err = c.client.do(ctx, http.MethodGet, "/servers/"+url.PathEscape(id), nil, &server)
 	if errors.Is(err, errNotFound) {
-		return server, fmt.Errorf("%w: %w", provider.ErrInstanceNotFound, err)
+		return server, provider.NotFound(err)
 	}
 	return server, err
 }
@@ -81,7 +81,7 @@ func providerID(id string) string { return ProviderName + "://" + id }
 func serverID(providerID string) (string, error) {
 	id, ok := strings.CutPrefix(providerID, ProviderName+"://")
 	if !ok || id == "" {
-		return "", &provider.TerminalError{Err: fmt.Errorf("provider ID %q is not of provider %s", providerID, ProviderName)}
+		return "", provider.Terminal(fmt.Errorf("provider ID %q is not of provider %s", providerID, ProviderName))
 	}
 	return id, nil
 }
