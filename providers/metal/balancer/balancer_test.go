@@ -343,6 +343,25 @@ func TestAddressesOfOthers(t *testing.T) {
 	}
 }
 
+// A Service that has become one of another type takes its address from nobody by what it still shows, and keeps others from it.
+func TestAddressOfAServiceOfAnotherType(t *testing.T) {
+	api := newAPIServer()
+	shown := func(s *corev1.Service) { s.Status.LoadBalancer = *statusOf(parse("192.0.2.0"), s.Spec.Ports) }
+	api.create("was", shown, func(s *corev1.Service) { s.Spec.Type, s.Finalizers = corev1.ServiceTypeClusterIP, []string{"x"} })
+	api.create("is", shown)
+	l := newLeader(t, api, one)
+	wantEvents(t, l)
+	if got := l.finish(t, "is"); got != "[192.0.2.0]" {
+		t.Error(got)
+	}
+	api.delete("is")
+	l.finish(t, "is")
+	api.create("late", annotate(AnnotationAddresses, "192.0.2.0"))
+	if got := l.finish(t, "late"); !strings.HasPrefix(got, "Conflict: ") {
+		t.Errorf("an address that a Service still shows was given to another: %s", got)
+	}
+}
+
 // Nothing is answered before the record is complete, and by nobody who does not lead. Then a call returns by its deadline.
 func TestCallsWaitForTheRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -36,7 +36,7 @@ type entry struct {
 	watched bool
 	// grant is what this process has granted, nil if it has granted nothing or has taken it back.
 	grant *grant
-	// released says that the Service has given back what it had: what it shows, it claims no more.
+	// released says that the Service has given back what it had.
 	released bool
 	// told are the warnings that the Service has been told.
 	told map[string]bool
@@ -53,12 +53,13 @@ func newLedger(pools *pool.Pools) *ledger {
 	return &ledger{state: pool.NewState(pools), entries: map[types.UID]*entry{}, suspects: map[netip.Addr]bool{}}
 }
 
-// claimed returns the addresses that a Service has: what it was granted, or else what it shows.
+// claimed returns the addresses that a Service has: what it was granted, or else what it shows. One that is to have none, because
+// it has given them back or is of another type, only shows what is left of them.
 func (e *entry) claimed() []netip.Addr {
 	switch {
 	case e.grant != nil:
 		return e.grant.addresses
-	case e.released:
+	case e.released || !e.wanted:
 		return nil
 	default:
 		return e.shown

@@ -158,7 +158,7 @@ func (b *Balancer) ListLoadBalancers(ctx context.Context, _ string) ([]provider.
 	var listed []provider.LoadBalancer
 	for uid, e := range known.entries {
 		status := e.status()
-		if status == nil || (e.grant == nil && !(e.wanted && known.pooled(e))) {
+		if status == nil || (e.grant == nil && !known.pooled(e)) {
 			continue
 		}
 		one := provider.LoadBalancer{

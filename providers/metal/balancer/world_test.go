@@ -271,7 +271,11 @@ func (l *leader) provide(name string, service *corev1.Service, made *madeFor) (b
 		l.made[name] = &madeFor{service, status}
 		return true, err
 	case !sameStatus(made.status, service):
-		return l.patch(name, service, func(s *corev1.Service) { s.Status.LoadBalancer = *made.status }), nil
+		return l.patch(name, service, func(s *corev1.Service) {
+			if s.Spec.Type == corev1.ServiceTypeLoadBalancer { // the API server takes no addresses for others
+				s.Status.LoadBalancer = *made.status
+			}
+		}), nil
 	default:
 		return false, nil
 	}
