@@ -81,8 +81,10 @@ func TestScale(t *testing.T) {
 		l.routerConverges(t, r, "begin", wanted)
 		t.Logf("%s: all in the kernel %s after the sessions came up", r.Kind, since(received))
 	}
+	t.Logf("processor time of the speaker until then: %s", cpu(t, p.cmd.Process.Pid))
 	f.oneChange(t, l, p, wanted)
 	f.nodeFails(t, l, p)
+	t.Logf("processor time of the speaker in all: %s", cpu(t, p.cmd.Process.Pid))
 	t.Logf("memory in use by the speaker: %d MiB heap, %s resident", p.peersAnswer(t).Heap>>20, resident(t, p.cmd.Process.Pid))
 	p.stop(t, bgp.Withdraw)
 }
@@ -164,6 +166,28 @@ func since(begun time.Time) time.Duration { return time.Since(begun).Round(time.
 func (p *process) peersAnswer(t *testing.T) answer {
 	t.Helper()
 	return p.ask(t, request{Peers: true})
+}
+
+// cpu returns how much processor time a process has had, which does not depend on who else wants the processors.
+func cpu(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	const ticks = 100 // a second, as the kernel reports to everybody
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The name in parentheses may have spaces; utime and stime are the 14th and 15th field of all.
+	_, after, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(after)
+	var total int
+	for _, field := range fields[11:13] {
+		spent, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += spent
+	}
+	return time.Duration(total) * time.Second / ticks
 }
 
 // resident returns how much memory a process has.
