@@ -41,7 +41,7 @@ func TestStory(t *testing.T) {
 			return cloud, cloud.Launch()
 		},
 		Reference: stage.Build(t, "./cmd/reference-ccm"),
-		Mooring:   stage.Build(t, "./cmd/mooring-ccm"),
+		Mooring:   stage.BuildMooring(t, "k8s.io/cloud-provider-gcp/providers/gce"),
 		Flags:     []string{"--node-monitor-period=1s", "--configure-cloud-routes=false"},
 		// Mooring would not look after nodes that have just been made.
 		MooringFlags: []string{"--node-deletion-min-age=0s"},
