@@ -134,24 +134,50 @@ func tail(log string) string { return log[max(0, len(log)-4000):] }
 // plainly leaves a neighbour as it is.
 func plainly(*router.Neighbor) {}
 
-// converges waits until both routers have a table in their kernels, and returns how long each took.
+// converges waits until both routers have a table in their kernels, and logs how long each took.
 func (l *lab) converges(t *testing.T, what string, wanted table.Table) {
 	t.Helper()
-	for _, r := range []*router.Router{l.frr, l.bird} {
-		took := l.routerConverges(t, r, what, wanted)
-		t.Logf("%s: %s: %s", what, r.Kind, took.Round(time.Millisecond))
-	}
+	l.both(t, what+": in the kernel", time.Now(), func(r *router.Router) error { return holds(t, r, wanted) })
 }
 
+// routerConverges waits until one router has a table in its kernel.
 func (l *lab) routerConverges(t *testing.T, r *router.Router, what string, wanted table.Table) time.Duration {
 	t.Helper()
-	return eventually(t, fmt.Sprintf("%s: %s has the routes", what, r.Kind), func() error {
-		if got := r.FIB(t); !got.Equal(fib(wanted)) {
-			return fmt.Errorf("its kernel has %v, want %v", got, fib(wanted))
-		}
-		return nil
-	})
+	return eventually(t, fmt.Sprintf("%s: %s has the routes", what, r.Kind), func() error { return holds(t, r, wanted) })
 }
+
+// holds says what else than a table a router has in its kernel.
+func holds(t *testing.T, r *router.Router, wanted table.Table) error {
+	t.Helper()
+	if got := r.FIB(t); !got.Equal(fib(wanted)) {
+		return fmt.Errorf("its kernel has %v, want %v", got, fib(wanted))
+	}
+	return nil
+}
+
+// both waits until check returns nil for both routers, and logs how long after begun that was for each. They are looked at in
+// turn, so that neither waits for the other one.
+func (l *lab) both(t *testing.T, what string, begun time.Time, check func(*router.Router) error) {
+	t.Helper()
+	took := map[router.Kind]time.Duration{}
+	eventually(t, what+", of both routers", func() error {
+		var waits error
+		for _, r := range []*router.Router{l.frr, l.bird} {
+			if _, done := took[r.Kind]; done {
+				continue
+			}
+			if err := check(r); err != nil {
+				waits = fmt.Errorf("%s: %w", r.Kind, err)
+				continue
+			}
+			took[r.Kind] = since(begun)
+		}
+		return waits
+	})
+	t.Logf("%s: FRR after %s, BIRD after %s", what, took[router.FRR], took[router.BIRD])
+}
+
+func since(begun time.Time) time.Duration { return time.Since(begun).Round(time.Millisecond) }
 
 // up waits until the sessions with these routers are up.
 func up(t *testing.T, p *process, names ...string) map[string]bgp.PeerStatus {

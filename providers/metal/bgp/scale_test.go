@@ -1,6 +1,7 @@
 package bgp_test
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -73,14 +74,8 @@ func TestScale(t *testing.T) {
 	up(t, p, "frr", "bird")
 	t.Logf("sessions up %s after the table was handed over", since(begun))
 	received := time.Now()
-	for _, r := range []*router.Router{l.frr, l.bird} {
-		eventually(t, string(r.Kind)+" received every path", func() error { return l.received(t, r, f) })
-		t.Logf("%s: received all paths %s after the sessions came up", r.Kind, since(received))
-	}
-	for _, r := range []*router.Router{l.frr, l.bird} {
-		l.routerConverges(t, r, "begin", wanted)
-		t.Logf("%s: all in the kernel %s after the sessions came up", r.Kind, since(received))
-	}
+	l.both(t, "all paths received", received, func(r *router.Router) error { return l.received(t, r, f) })
+	l.both(t, "all in the kernel", received, func(r *router.Router) error { return holds(t, r, wanted) })
 	t.Logf("processor time of the speaker until then: %s", cpu(t, p.cmd.Process.Pid))
 	f.oneChange(t, l, p, wanted)
 	f.nodeFails(t, l, p)
@@ -119,16 +114,13 @@ func (f fleet) oneChange(t *testing.T, l *lab, p *process, wanted table.Table) {
 	add(wanted, f.service(3), "public", hops...)
 	begun := time.Now()
 	took := p.announce(t, wanted).Took
-	for _, r := range []*router.Router{l.frr, l.bird} {
-		eventually(t, string(r.Kind)+" has the other next hop", func() error {
-			if shown := r.Route(t, f.service(3)); !strings.Contains(shown, node4(hops[0]).String()) {
-				return fmt.Errorf("%s", shown)
-			}
-			return nil
-		})
-		t.Logf("%s: one next hop moved, in the kernel %s after (of which the speaker took %s)", r.Kind, since(begun),
-			took.Round(time.Microsecond))
-	}
+	l.both(t, "one next hop moved", begun, func(r *router.Router) error {
+		if shown := r.Route(t, f.service(3)); !strings.Contains(shown, node4(hops[0]).String()) {
+			return errors.New(shown)
+		}
+		return nil
+	})
+	t.Logf("of which the speaker took %s", took.Round(time.Microsecond))
 	if sent := p.peers(t)["frr"].UpdatesSent - before; sent > 2 {
 		t.Errorf("one next hop moved, and %d messages were sent", sent)
 	}
@@ -154,14 +146,9 @@ func (f fleet) nodeFails(t *testing.T, l *lab, p *process) {
 	before := p.peers(t)["frr"].UpdatesSent
 	begun := time.Now()
 	p.announce(t, wanted)
-	for _, r := range []*router.Router{l.frr, l.bird} {
-		l.routerConverges(t, r, "without a node", wanted)
-		t.Logf("%s: a node gone from %d load balancers, in the kernel %s after", r.Kind, changed, since(begun))
-	}
+	l.both(t, fmt.Sprintf("a node gone from %d load balancers", changed), begun, func(r *router.Router) error { return holds(t, r, wanted) })
 	t.Logf("a node gone from %d load balancers took %d messages", changed, p.peers(t)["frr"].UpdatesSent-before)
 }
-
-func since(begun time.Time) time.Duration { return time.Since(begun).Round(time.Millisecond) }
 
 func (p *process) peersAnswer(t *testing.T) answer {
 	t.Helper()
