@@ -101,7 +101,8 @@ func New(options Options) (*Announcer, error) {
 	metrics := newMetrics(options.Registerer)
 	sinks := map[string]*delivery{}
 	for name, sink := range options.Sinks {
-		sinks[name] = &delivery{name: name, sink: sink, newer: make(chan table.Table, 1), failures: metrics.failures.WithLabelValues(name)}
+		failures := metrics.failures.WithLabelValues(name)
+		sinks[name] = &delivery{name: name, sink: sink, newer: make(chan table.Table, 1), failures: failures}
 	}
 	return &Announcer{
 		world: world, prober: options.Prober, sinks: sinks, metrics: metrics, reconfigured: make(chan struct{}, 1),

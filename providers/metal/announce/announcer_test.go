@@ -196,7 +196,8 @@ func serviceObject(name, addr string) *corev1.Service {
 
 func sliceObject(service string, nodes ...string) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: service + "-1", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: service + "-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 	}
 	for _, node := range nodes {
@@ -214,7 +215,8 @@ func TestAnnouncerFollows(t *testing.T) {
 	r.awaitHops(t, vip, "10.0.0.1")
 
 	ctx := t.Context()
-	if _, err := r.client.DiscoveryV1().EndpointSlices("default").Update(ctx, sliceObject("web", "a", "b"), metav1.UpdateOptions{}); err != nil {
+	slices := r.client.DiscoveryV1().EndpointSlices("default")
+	if _, err := slices.Update(ctx, sliceObject("web", "a", "b"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")

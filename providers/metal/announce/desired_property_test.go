@@ -20,7 +20,8 @@ func drawCluster(t *rapid.T) *cluster {
 	c.Settings.ClusterNextHops = rapid.IntRange(1, 4).Draw(t, "clusterNextHops")
 	c.Settings.LocalNextHops = rapid.IntRange(1, 4).Draw(t, "localNextHops")
 	c.Blind = rapid.IntRange(0, 9).Draw(t, "blind") == 0
-	health := rapid.SampledFrom([]model.Health{model.Healthy, model.Healthy, model.Healthy, model.Unhealthy, model.HealthLeaving, model.HealthUnknown})
+	health := rapid.SampledFrom([]model.Health{model.Healthy, model.Healthy, model.Healthy, model.Unhealthy, model.HealthLeaving,
+		model.HealthUnknown})
 	nodes := rapid.IntRange(0, 10).Draw(t, "nodes")
 	for i := 1; i <= nodes; i++ {
 		changes := rapid.SliceOfN(rapid.SampledFrom([]func(*model.Node){removal, excluded, uninitialized, only4}), 0, 1)

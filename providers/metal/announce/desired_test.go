@@ -23,8 +23,9 @@ type cluster struct{ Input }
 
 func newCluster() *cluster {
 	return &cluster{Input{
-		Now:       start,
-		Settings:  Settings{Selector: labels.Everything(), ClusterNextHops: 2, LocalNextHops: 64, DrainWait: 30 * time.Second, PodRoutes: true},
+		Now: start,
+		Settings: Settings{Selector: labels.Everything(), ClusterNextHops: 2, LocalNextHops: 64,
+			DrainWait: 30 * time.Second, PodRoutes: true},
 		Nodes:     map[string]model.Node{},
 		Services:  map[types.NamespacedName]model.Service{},
 		Endpoints: map[types.NamespacedName]model.ByFamily{},
@@ -100,59 +101,97 @@ func TestNextHops(t *testing.T) {
 		reason  model.Reason
 		message string
 	}{
-		"policy Cluster: any node that works": {newCluster().node(1).node(2).service("s", false, vip, "n1"), vip, "10.0.0.1 10.0.0.2", model.Announced, "2 next hops"},
+		"policy Cluster: any node that works": {newCluster().node(1).node(2).service("s", false, vip, "n1"),
+			vip, "10.0.0.1 10.0.0.2", model.Announced, "2 next hops"},
 		"policy Cluster: endpoints on no node": {func() *cluster {
 			c := newCluster().node(1).service("s", false, vip)
 			c.Endpoints[key("s")] = model.ByFamily{{Any: true}}
 			return c
 		}(), vip, "10.0.0.1", model.Announced, "1 next hop"},
-		"policy Local: nodes with endpoints": {newCluster().node(1).node(2).node(3).service("s", true, vip, "n1", "n3"), vip, "10.0.0.1 10.0.0.3", model.Announced, ""},
-		"IPv6 by IPv6":                       {newCluster().node(1).service("s", false, vip6, "n1"), vip6, "fd00::1", model.Announced, ""},
-		"both families":                      {newCluster().node(1).node(2, only4).service("s", true, vip+" "+vip6, "n1", "n2"), vip6, "fd00::1", model.Announced, ""},
+		"policy Local: nodes with endpoints": {newCluster().node(1).node(2).node(3).service("s", true, vip, "n1", "n3"),
+			vip, "10.0.0.1 10.0.0.3", model.Announced, ""},
+		"IPv6 by IPv6": {newCluster().node(1).service("s", false, vip6, "n1"),
+			vip6, "fd00::1", model.Announced, ""},
+		"both families": {newCluster().node(1).node(2, only4).service("s", true, vip+" "+vip6, "n1", "n2"),
+			vip6, "fd00::1", model.Announced, ""},
 
 		"no endpoints, policy Cluster": {newCluster().node(1).service("s", false, vip), vip, "", model.NoEndpoints, "no endpoint"},
 		"no endpoints, policy Local":   {newCluster().node(1).service("s", true, vip), vip, "", model.NoEndpoints, "no endpoint"},
 		"no address":                   {newCluster().node(1).service("s", true, "", "n1"), vip, "", model.NoAddress, "no address"},
-		"no nodes":                     {newCluster().service("s", false, vip, "gone"), vip, "", model.NoNextHop, "there is no node"},
-		"nodes of one family only":     {newCluster().node(1, only4).service("s", false, vip6, "n1"), vip6, "", model.NoNextHop, "1 node without an IPv6 InternalIP"},
-		"control plane excluded": {newCluster().node(1, excluded).node(2, excluded).node(3, uninitialized).service("s", false, vip, "n1"), vip, "", model.NoNextHop,
+		"no nodes": {newCluster().service("s", false, vip, "gone"),
+			vip, "", model.NoNextHop, "there is no node"},
+		"nodes of one family only": {newCluster().node(1, only4).service("s", false, vip6, "n1"),
+			vip6, "", model.NoNextHop, "1 node without an IPv6 InternalIP"},
+		"control plane excluded": {
+			newCluster().node(1, excluded).node(2, excluded).node(3, uninitialized).service("s", false, vip, "n1"),
+			vip, "", model.NoNextHop,
 			"2 nodes labelled node.kubernetes.io/exclude-from-external-load-balancers, 1 node not initialised"},
 		"not selected": {func() *cluster {
-			c := newCluster().node(1).node(2, func(n *model.Node) { n.Labels = map[string]string{"edge": "yes"} }).service("s", false, vip, "n1")
+			edge := func(n *model.Node) { n.Labels = map[string]string{"edge": "yes"} }
+			c := newCluster().node(1).node(2, edge).service("s", false, vip, "n1")
 			c.Settings.Selector = labels.SelectorFromSet(labels.Set{"edge": "yes"})
 			return c
 		}(), vip, "10.0.0.2", model.Announced, ""},
 
-		"a node that does not answer is out": {newCluster().node(1).node(2).health("n1", 0, model.Unhealthy).service("s", false, vip, "n1"), vip, "10.0.0.2", model.Announced, ""},
-		"a node without a verdict is out":    {newCluster().node(1).node(2).health("n1", 0, model.HealthUnknown).service("s", false, vip, "n1"), vip, "10.0.0.2", model.Announced, ""},
+		"a node that does not answer is out": {
+			newCluster().node(1).node(2).health("n1", 0, model.Unhealthy).service("s", false, vip, "n1"),
+			vip, "10.0.0.2", model.Announced, ""},
+		"a node without a verdict is out": {
+			newCluster().node(1).node(2).health("n1", 0, model.HealthUnknown).service("s", false, vip, "n1"),
+			vip, "10.0.0.2", model.Announced, ""},
 		"unless no probe is answered": {func() *cluster {
-			c := newCluster().node(1).health("n1", 0, model.HealthUnknown).service("s", true, vip, "n1").health("n1", checkPort, model.HealthUnknown)
-			c.Blind = true
+			c := newCluster().node(1).service("s", true, vip, "n1")
+			c.health("n1", 0, model.HealthUnknown).health("n1", checkPort, model.HealthUnknown).Blind = true
 			return c
 		}(), vip, "10.0.0.1", model.ProbesFail, "look at the network of this replica"},
-		"all nodes are dead one by one": {newCluster().node(1).health("n1", 0, model.Unhealthy).service("s", false, vip, "n1"), vip, "", model.NoNextHop, "1 node whose kube-proxy"},
-		"kube-proxy does not know of the endpoint yet": {newCluster().node(1).node(2).service("s", true, vip, "n1", "n2").health("n1", checkPort, model.Unhealthy),
+		"all nodes are dead one by one": {newCluster().node(1).health("n1", 0, model.Unhealthy).service("s", false, vip, "n1"),
+			vip, "", model.NoNextHop, "1 node whose kube-proxy"},
+		"kube-proxy does not know of the endpoint yet": {
+			newCluster().node(1).node(2).service("s", true, vip, "n1", "n2").health("n1", checkPort, model.Unhealthy),
 			vip, "10.0.0.2", model.Announced, ""},
-		"no kube-proxy knows of the endpoint": {newCluster().node(1).service("s", true, vip, "n1").health("n1", checkPort, model.Unhealthy),
+		"no kube-proxy knows of the endpoint": {
+			newCluster().node(1).service("s", true, vip, "n1").health("n1", checkPort, model.Unhealthy),
 			vip, "", model.NoNextHop, "1 node with endpoints, whose kube-proxy does not confirm it"},
 
-		"terminating endpoints get nothing while there are others": {newCluster().node(1).node(2).service("s", true, vip, "~n1", "n2"), vip, "10.0.0.2", model.Announced, ""},
-		"terminating endpoints are better than none":               {newCluster().node(1).node(2).service("s", true, vip, "~n1"), vip, "10.0.0.1", model.AnnouncedTerminating, "terminating"},
-		"a node with both is as if it had ready ones only":         {newCluster().node(1).service("s", true, vip, "~n1", "n1"), vip, "10.0.0.1", model.Announced, ""},
+		"terminating endpoints get nothing while there are others": {
+			newCluster().node(1).node(2).service("s", true, vip, "~n1", "n2"),
+			vip, "10.0.0.2", model.Announced, ""},
+		"terminating endpoints are better than none": {newCluster().node(1).node(2).service("s", true, vip, "~n1"),
+			vip, "10.0.0.1", model.AnnouncedTerminating, "terminating"},
+		"a node with both is as if it had ready ones only": {newCluster().node(1).service("s", true, vip, "~n1", "n1"),
+			vip, "10.0.0.1", model.Announced, ""},
 
-		"a node that is being removed leaves":        {newCluster().node(1, removal).node(2).service("s", false, vip, "n1"), vip, "10.0.0.2", model.Announced, ""},
-		"kube-proxy knows of the removal":            {newCluster().node(1).node(2).health("n1", 0, model.HealthLeaving).service("s", false, vip, "n1"), vip, "10.0.0.2", model.Announced, ""},
-		"if there is another with endpoints":         {newCluster().node(1, removal).node(2).service("s", true, vip, "n1"), vip, "10.0.0.1", model.AnnouncedDraining, "being removed"},
-		"ready on a leaving node before ending":      {newCluster().node(1, removal).node(2).service("s", true, vip, "n1", "~n2"), vip, "10.0.0.1", model.AnnouncedDraining, ""},
-		"a node that is removed and dead is out":     {newCluster().node(1, removal).health("n1", 0, model.Unhealthy).service("s", false, vip, "n1"), vip, "", model.NoNextHop, ""},
-		"shared: what is common":                     {newCluster().node(1).node(2).node(3).service("a", true, vip, "n1", "n2").service("s", true, vip, "n2", "n3"), vip, "10.0.0.2", model.Announced, ""},
-		"shared: all if nothing is common":           {newCluster().node(1).node(2).service("a", true, vip, "n1").service("s", true, vip, "n2"), vip, "10.0.0.1 10.0.0.2", model.Announced, ""},
-		"shared: one without endpoints":              {newCluster().node(1).node(2).service("a", true, vip, "n1").service("s", true, vip), vip, "10.0.0.1", model.Announced, ""},
-		"shared: Local decides":                      {newCluster().node(1).node(2).node(3).service("a", true, vip, "n3").service("s", false, vip, "n2"), vip, "10.0.0.3", model.Announced, ""},
-		"two Node objects of one machine":            {newCluster().node(1).node(1, func(n *model.Node) { n.Name = "again" }).service("s", false, vip, "n1"), vip, "10.0.0.1", model.Announced, "1 next hop"},
-		"policy Local: no more than can be used":     {withLocalNextHops(1, newCluster().node(1).service("s", true, vip, "n1")), vip, "10.0.0.1", model.Announced, ""},
-		"endpoints on a node that is not of ours":    {newCluster().node(1).service("s", true, vip, "foreign"), vip, "", model.NoNextHop, "does not know"},
-		"an address in IPv6 notation is an IPv4 one": {newCluster().node(1).service("s", false, "::ffff:192.0.2.1", "n1"), vip, "10.0.0.1", model.Announced, ""},
+		"a node that is being removed leaves": {newCluster().node(1, removal).node(2).service("s", false, vip, "n1"),
+			vip, "10.0.0.2", model.Announced, ""},
+		"kube-proxy knows of the removal": {
+			newCluster().node(1).node(2).health("n1", 0, model.HealthLeaving).service("s", false, vip, "n1"),
+			vip, "10.0.0.2", model.Announced, ""},
+		"if there is another with endpoints": {newCluster().node(1, removal).node(2).service("s", true, vip, "n1"),
+			vip, "10.0.0.1", model.AnnouncedDraining, "being removed"},
+		"ready on a leaving node before ending": {newCluster().node(1, removal).node(2).service("s", true, vip, "n1", "~n2"),
+			vip, "10.0.0.1", model.AnnouncedDraining, ""},
+		"a node that is removed and dead is out": {
+			newCluster().node(1, removal).health("n1", 0, model.Unhealthy).service("s", false, vip, "n1"),
+			vip, "", model.NoNextHop, ""},
+		"shared: what is common": {
+			newCluster().node(1).node(2).node(3).service("a", true, vip, "n1", "n2").service("s", true, vip, "n2", "n3"),
+			vip, "10.0.0.2", model.Announced, ""},
+		"shared: all if nothing is common": {
+			newCluster().node(1).node(2).service("a", true, vip, "n1").service("s", true, vip, "n2"),
+			vip, "10.0.0.1 10.0.0.2", model.Announced, ""},
+		"shared: one without endpoints": {newCluster().node(1).node(2).service("a", true, vip, "n1").service("s", true, vip),
+			vip, "10.0.0.1", model.Announced, ""},
+		"shared: Local decides": {newCluster().node(1).node(2).node(3).service("a", true, vip, "n3").service("s", false, vip, "n2"),
+			vip, "10.0.0.3", model.Announced, ""},
+		"two Node objects of one machine": {
+			newCluster().node(1).node(1, func(n *model.Node) { n.Name = "again" }).service("s", false, vip, "n1"),
+			vip, "10.0.0.1", model.Announced, "1 next hop"},
+		"policy Local: no more than can be used": {withLocalNextHops(1, newCluster().node(1).service("s", true, vip, "n1")),
+			vip, "10.0.0.1", model.Announced, ""},
+		"endpoints on a node that is not of ours": {newCluster().node(1).service("s", true, vip, "foreign"),
+			vip, "", model.NoNextHop, "does not know"},
+		"an address in IPv6 notation is an IPv4 one": {newCluster().node(1).service("s", false, "::ffff:192.0.2.1", "n1"),
+			vip, "10.0.0.1", model.Announced, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := Desired(test.cluster.Input)

@@ -36,7 +36,9 @@ func TakenOn(service *corev1.Service) bool {
 }
 
 func nodeOf(node *corev1.Node) model.Node {
-	result := model.Node{Name: node.Name, UID: node.UID, Created: node.CreationTimestamp.Time, Labels: node.Labels, Removal: removalOf(node)}
+	result := model.Node{
+		Name: node.Name, UID: node.UID, Created: node.CreationTimestamp.Time, Labels: node.Labels, Removal: removalOf(node),
+	}
 	for _, address := range node.Status.Addresses {
 		if parsed, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP {
 			result.Addresses = append(result.Addresses, parsed.Unmap())

@@ -29,6 +29,11 @@ func TestDecide(t *testing.T) {
 	failing := condition(metav1.ConditionFalse, model.NoEndpoints, "none")
 	blind := condition(metav1.ConditionTrue, model.ProbesFail, "blind")
 	long := told{failingSince: start.Add(-time.Minute)}
+	warned := func(reason model.Reason) told {
+		return told{failingSince: long.failingSince, warned: start.Add(-time.Minute), warnedReason: string(reason)}
+	}
+	another := condition(metav1.ConditionTrue, model.Announced, "by 3")
+	recent := told{written: start.Add(-10 * time.Second)}
 	for name, test := range map[string]struct {
 		current, want *metav1.Condition
 		known         told
@@ -43,12 +48,12 @@ func TestDecide(t *testing.T) {
 		"of a new Service too":                  {nil, failing, told{}, false, false, "", patience},
 		"bad news that lasted":                  {announced, failing, long, true, false, EventNotAnnounced, 0},
 		"no address yet is said elsewhere":      {nil, condition(metav1.ConditionFalse, model.NoAddress, "x"), long, false, false, "", 0},
-		"another number is written":             {announced, condition(metav1.ConditionTrue, model.Announced, "by 3"), told{}, true, false, "", 0},
-		"but not all the time":                  {announced, condition(metav1.ConditionTrue, model.Announced, "by 3"), told{written: start.Add(-10 * time.Second)}, false, false, "", 50 * time.Second},
+		"another number is written":             {announced, another, told{}, true, false, "", 0},
+		"but not all the time":                  {announced, another, recent, false, false, "", 50 * time.Second},
 		"a doubt is a warning":                  {announced, blind, told{}, true, false, string(model.ProbesFail), 0},
 		"the end of a doubt is no event":        {blind, announced, told{}, true, false, "", 0},
-		"the same warning within a while":       {announced, failing, told{failingSince: long.failingSince, warned: start.Add(-time.Minute), warnedReason: "NoEndpoints"}, true, false, "", 0},
-		"another warning":                       {announced, failing, told{failingSince: long.failingSince, warned: start.Add(-time.Minute), warnedReason: "NoNextHop"}, true, false, EventNotAnnounced, 0},
+		"the same warning within a while":       {announced, failing, warned(model.NoEndpoints), true, false, "", 0},
+		"another warning":                       {announced, failing, warned(model.NoNextHop), true, false, EventNotAnnounced, 0},
 		"a Service that is no concern any more": {announced, nil, told{}, false, true, "", 0},
 		"a Service that never was one":          {nil, nil, told{}, false, false, "", 0},
 	} {
@@ -92,7 +97,8 @@ func (r *recorder) has(part string) bool {
 func (r *rig) tell(t *testing.T, notes ...func(netip.Addr) string) *recorder {
 	t.Helper()
 	recorder := &recorder{}
-	teller := &Teller{Announcer: r.Announcer, Client: r.client, Services: r.informers.Core().V1().Services().Lister(), Recorder: recorder, Notes: notes}
+	teller := &Teller{Announcer: r.Announcer, Client: r.client, Services: r.informers.Core().V1().Services().Lister(),
+		Recorder: recorder, Notes: notes}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { teller.Run(ctx) })
@@ -110,7 +116,7 @@ func (r *rig) written(t *testing.T, name string) *metav1.Condition {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(service.Status.Conditions) == 0 || service.Status.Conditions[0].Type != conditionReady && len(service.Status.Conditions) < 2 {
+	if !TakenOn(service) {
 		t.Fatalf("the condition of the service controller is gone: %v", service.Status.Conditions)
 	}
 	return conditionOf(service)
@@ -126,14 +132,17 @@ func TestTellerTells(t *testing.T) {
 		return ""
 	})
 	eventually(t, "the good news", func() bool { return r.written(t, "web") != nil })
-	if got := r.written(t, "web"); got.Status != metav1.ConditionTrue || got.Message != vip+" is announced with 1 next hop; no router is connected" {
+	const message = vip + " is announced with 1 next hop; no router is connected"
+	if got := r.written(t, "web"); got.Status != metav1.ConditionTrue || got.Message != message {
 		t.Errorf("%+v", got)
 	}
 	eventually(t, "the bad news", func() bool { return r.written(t, "idle") != nil })
 	if got := r.written(t, "idle"); got.Status != metav1.ConditionFalse || got.Reason != string(model.NoEndpoints) {
 		t.Errorf("%+v", got)
 	}
-	eventually(t, "both events", func() bool { return recorder.has("web Normal Announced") && recorder.has("idle Warning NotAnnounced") })
+	eventually(t, "both events", func() bool {
+		return recorder.has("web Normal Announced") && recorder.has("idle Warning NotAnnounced")
+	})
 
 	r.oracle.say(func(s *health.Snapshot) { s.Health[model.Probe{Node: "a"}] = model.Unhealthy })
 	eventually(t, "the reason", func() bool { return r.written(t, "web").Status == metav1.ConditionFalse })

@@ -142,7 +142,8 @@ func (l *L2) validate(path *field.Path) field.ErrorList {
 		at := path.Child("interfaces").Index(i)
 		switch {
 		case name == "" || len(name) > maxInterfaceName:
-			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("must be the name of an interface, 1 to %d characters", maxInterfaceName)))
+			detail := fmt.Sprintf("must be the name of an interface, 1 to %d characters", maxInterfaceName)
+			errs = append(errs, field.Invalid(at, name, detail))
 		case seen[name]:
 			errs = append(errs, field.Duplicate(at, name))
 		}

@@ -20,7 +20,8 @@ func TestAnnouncementDefaultsAreValid(t *testing.T) {
 	}
 	// The promise is 3 s until the network is told, routers included.
 	health := announcement.Health
-	if notice := time.Duration(health.Failures)*max(health.Interval.Duration, health.Timeout.Duration) + health.Interval.Duration; notice > 2*time.Second {
+	step := max(health.Interval.Duration, health.Timeout.Duration)
+	if notice := time.Duration(health.Failures)*step + health.Interval.Duration; notice > 2*time.Second {
 		t.Errorf("by default it takes %s to notice that a node is dead", notice)
 	}
 }
@@ -40,8 +41,9 @@ func TestAnnouncementErrorsNameTheirFields(t *testing.T) {
 			Failures: 101, Successes: -1, KubeProxyPort: 70000},
 	}
 	said := announcement.validate(field.NewPath("announcement")).ToAggregate().Error()
-	for _, want := range []string{"announcement.nodeSelector", "Near", "announcement.clusterNextHops", "256", "announcement.localNextHops",
-		"announcement.drainWait", "-1s", "announcement.health.interval", "1ms", "announcement.health.timeout", "announcement.health.failures",
+	for _, want := range []string{"announcement.nodeSelector", "Near", "announcement.clusterNextHops", "256",
+		"announcement.localNextHops", "announcement.drainWait", "-1s", "announcement.health.interval", "1ms",
+		"announcement.health.timeout", "announcement.health.failures",
 		"announcement.health.successes", "announcement.health.kubeProxyPort", "70000"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is not in: %s", want, said)

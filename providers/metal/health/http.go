@@ -1,39 +1,41 @@
 package health
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
+	"os"
 	"time"
 )
 
-// bodyLimit is how much of an answer is read so that its connection can be used again. kube-proxy says some 200 bytes.
-const bodyLimit = 4 << 10
+const (
+	// bodyLimit is how much of an answer is read so that its connection can be used again. kube-proxy says some 200 bytes.
+	bodyLimit = 4 << 10
+	// readBuffer is less than bufio's default: there is one for each port.
+	readBuffer = 1 << 10
+)
 
-// httpAsker asks over HTTP and keeps one connection to each port, so that thousands of probes a second are as many packets and no
-// handshakes. A node that dies leaves its connection silent, which is what is to be noticed.
-type httpAsker struct{ transport *http.Transport }
-
-func newHTTPAsker() *httpAsker {
-	return &httpAsker{&http.Transport{
-		DialContext:         (&net.Dialer{KeepAlive: -1}).DialContext, // the probes keep it alive
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: 1,
-		IdleConnTimeout:     2 * time.Minute, // longer than the longest interval
-		ReadBufferSize:      1 << 10,
-		WriteBufferSize:     512,
-	}}
+// httpAsker asks one port over HTTP. It keeps its connection, so that thousands of probes a second are as many packets and no
+// handshakes, and needs no goroutine of its own, as a Transport would, two for each connection. A node that dies leaves the
+// connection silent, which is what is to be noticed. It is for one goroutine.
+type httpAsker struct {
+	conn   net.Conn // nil if there is none
+	reader *bufio.Reader
+	at     netip.AddrPort // where conn leads
+	hangUp func() bool    // ends the watch over the context by which conn is closed
 }
+
+func newHTTPAsker() asker { return &httpAsker{} }
 
 // ask asks for /healthz. If kube-proxy does not say that it is well, its /livez tells a node that is being removed from one that
 // does not work (KEP-3836).
 func (a *httpAsker) ask(ctx context.Context, at netip.AddrPort, kubeProxy bool, timeout time.Duration) answer {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	status, err := a.get(ctx, at, "/healthz")
+	deadline := time.Now().Add(timeout)
+	status, err := a.get(ctx, at, "/healthz", deadline)
 	switch {
 	case err != nil:
 		return silent
@@ -42,26 +44,72 @@ func (a *httpAsker) ask(ctx context.Context, at netip.AddrPort, kubeProxy bool, 
 	case !kubeProxy:
 		return refusing
 	}
-	if status, err = a.get(ctx, at, "/livez"); err == nil && status == http.StatusOK {
+	if status, err = a.get(ctx, at, "/livez", deadline); err == nil && status == http.StatusOK {
 		return leaving
 	}
 	return refusing
 }
 
-// get returns the status. It follows no redirect.
-func (a *httpAsker) get(ctx context.Context, at netip.AddrPort, path string) (int, error) {
-	request := &http.Request{
-		Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: at.String(), Path: path}, Host: at.String(),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"User-Agent": {"mooring"}},
+// get returns the status. A connection that was kept, and closed by the other side meanwhile, is replaced by a new one.
+func (a *httpAsker) get(ctx context.Context, at netip.AddrPort, path string, deadline time.Time) (int, error) {
+	if a.conn != nil && a.at == at {
+		status, err := a.exchange(path, deadline)
+		if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			return status, err
+		}
 	}
-	response, err := a.transport.RoundTrip(request.WithContext(ctx))
+	if err := a.dial(ctx, at, deadline); err != nil {
+		return 0, err
+	}
+	return a.exchange(path, deadline)
+}
+
+// dial connects anew. The connection is closed when ctx ends.
+func (a *httpAsker) dial(ctx context.Context, at netip.AddrPort, deadline time.Time) error {
+	a.close()
+	dialer := net.Dialer{Deadline: deadline, KeepAlive: -1} // the probes keep it alive
+	conn, err := dialer.DialContext(ctx, "tcp", at.String())
+	if err != nil {
+		return err
+	}
+	a.conn, a.reader, a.at = conn, bufio.NewReaderSize(conn, readBuffer), at
+	a.hangUp = context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return nil
+}
+
+// exchange asks over the connection that there is, and closes it unless it can be used again.
+func (a *httpAsker) exchange(path string, deadline time.Time) (status int, err error) {
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
+	if err := a.conn.SetDeadline(deadline); err != nil {
+		return 0, err
+	}
+	request := "GET " + path + " HTTP/1.1\r\nHost: " + a.at.String() + "\r\nUser-Agent: mooring\r\n\r\n"
+	if _, err := io.WriteString(a.conn, request); err != nil {
+		return 0, err
+	}
+	response, err := http.ReadResponse(a.reader, nil)
 	if err != nil {
 		return 0, err
 	}
 	defer response.Body.Close()
-	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, bodyLimit))
-	return response.StatusCode, err
+	read, err := io.Copy(io.Discard, io.LimitReader(response.Body, bodyLimit+1))
+	if err != nil {
+		return 0, err
+	}
+	if response.Close || read > bodyLimit {
+		a.close()
+	}
+	return response.StatusCode, nil
 }
 
-func (a *httpAsker) close() { a.transport.CloseIdleConnections() }
+func (a *httpAsker) close() {
+	if a.conn != nil {
+		a.hangUp()
+		_ = a.conn.Close()
+		a.conn = nil
+	}
+}

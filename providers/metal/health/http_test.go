@@ -1,6 +1,7 @@
 package health
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -74,6 +75,45 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 }
 
+// TestConnectionsThatCannotBeKept are those that the other side ends, and those on which an answer goes on and on.
+func TestConnectionsThatCannotBeKept(t *testing.T) {
+	for name, serve := range map[string]http.HandlerFunc{
+		"closed":  func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") },
+		"endless": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(serve)
+			defer server.Close()
+			asker := newHTTPAsker()
+			defer asker.close()
+			for range 3 {
+				at := netip.MustParseAddrPort(server.Listener.Addr().String())
+				if got := asker.ask(t.Context(), at, true, 5*time.Second); got != welcoming {
+					t.Errorf("%s", got)
+				}
+			}
+		})
+	}
+}
+
+func TestAskingEndsWithItsContext(t *testing.T) {
+	hanging := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hanging }))
+	defer server.Close()
+	defer close(hanging)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	asker := newHTTPAsker()
+	defer asker.close()
+	began := time.Now()
+	if got := asker.ask(ctx, netip.MustParseAddrPort(server.Listener.Addr().String()), true, time.Minute); got != silent {
+		t.Error(got)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it went on for %s", took)
+	}
+}
+
 func TestSilence(t *testing.T) {
 	hanging := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hanging }))
@@ -82,7 +122,8 @@ func TestSilence(t *testing.T) {
 	asker := newHTTPAsker()
 	defer asker.close()
 	began := time.Now()
-	if got := asker.ask(t.Context(), netip.MustParseAddrPort(server.Listener.Addr().String()), true, 100*time.Millisecond); got != silent {
+	at := netip.MustParseAddrPort(server.Listener.Addr().String())
+	if got := asker.ask(t.Context(), at, true, 100*time.Millisecond); got != silent {
 		t.Errorf("a server that hangs: %s", got)
 	}
 	if took := time.Since(began); took < 100*time.Millisecond {

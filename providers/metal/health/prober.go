@@ -23,7 +23,7 @@ import (
 // locality tells whether an address is one of this machine.
 type locality func(netip.Addr) bool
 
-// asker asks a port once. It returns within the timeout.
+// asker asks one port, again and again. It returns within the timeout.
 type asker interface {
 	ask(ctx context.Context, at netip.AddrPort, kubeProxy bool, timeout time.Duration) answer
 	close()
@@ -41,7 +41,7 @@ type Snapshot struct {
 
 // Prober probes what it is told to. It is safe for concurrent use.
 type Prober struct {
-	asker   asker
+	asker   func() asker // makes one
 	local   func() (locality, error)
 	metrics *metrics
 	changed chan struct{}
@@ -68,10 +68,11 @@ type target struct {
 
 // New returns a prober that probes nothing yet. The settings have their defaults.
 func New(settings config.Health, registerer prometheus.Registerer) *Prober {
-	return newProber(settings, registerer, newHTTPAsker(), ownAddresses)
+	return newProber(settings, registerer, newHTTPAsker, ownAddresses)
 }
 
-func newProber(settings config.Health, registerer prometheus.Registerer, asker asker, local func() (locality, error)) *Prober {
+func newProber(settings config.Health, registerer prometheus.Registerer, asker func() asker,
+	local func() (locality, error)) *Prober {
 	p := &Prober{
 		asker: asker, local: local, changed: make(chan struct{}, 1),
 		settings: settings, board: newBoard(limitsOf(settings)), targets: map[model.Probe]*target{},
@@ -106,7 +107,6 @@ func (p *Prober) Run(ctx context.Context) {
 	}
 	p.mu.Unlock()
 	p.loops.Wait()
-	p.asker.close()
 }
 
 // Settings returns the settings in force.
@@ -191,6 +191,8 @@ func (p *Prober) start(probe model.Probe, target *target) {
 func (p *Prober) follow(ctx context.Context, probe model.Probe, target *target) {
 	timer := time.NewTimer(rand.N(p.Settings().Interval.Duration))
 	defer timer.Stop()
+	asker := p.asker()
+	defer asker.close()
 	for {
 		select {
 		case <-ctx.Done():
@@ -203,7 +205,7 @@ func (p *Prober) follow(ctx context.Context, probe model.Probe, target *target) 
 		if probe.Port == 0 {
 			at = netip.AddrPortFrom(target.addr, uint16(settings.KubeProxyPort))
 		}
-		said := p.asker.ask(ctx, at, probe.Port == 0, settings.Timeout.Duration)
+		said := asker.ask(ctx, at, probe.Port == 0, settings.Timeout.Duration)
 		if ctx.Err() != nil {
 			return
 		}

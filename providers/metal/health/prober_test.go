@@ -48,6 +48,8 @@ func (n *network) ask(ctx context.Context, at netip.AddrPort, _ bool, timeout ti
 
 func (n *network) close() {}
 
+func (n *network) asker() asker { return n }
+
 func (n *network) locality() (locality, error) {
 	return func(addr netip.Addr) bool { return addr == n.own }, nil
 }
@@ -86,7 +88,7 @@ func inNetwork(t *testing.T, nodes int, test func(t *testing.T, network *network
 		for i := 1; i <= nodes; i++ {
 			network.set(welcoming, i)
 		}
-		prober := newProber(settings(), registry(), network, network.locality)
+		prober := newProber(settings(), registry(), network.asker, network.locality)
 		prober.SetTargets(targetsOf(nodes))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -269,7 +271,8 @@ func TestTargetsComeAndGo(t *testing.T) {
 		targets[nodeOf(2)] = addrOf(200) // nobody there
 		prober.SetTargets(targets)
 		snapshot := prober.Snapshot()
-		if _, found := snapshot.Health[nodeOf(1)]; found || snapshot.Health[nodeOf(2)] != model.HealthUnknown || snapshot.Health[nodeOf(3)] != model.Healthy {
+		_, found := snapshot.Health[nodeOf(1)]
+		if found || snapshot.Health[nodeOf(2)] != model.HealthUnknown || snapshot.Health[nodeOf(3)] != model.Healthy {
 			t.Errorf("at once: %v", snapshot.Health)
 		}
 		if !snapshot.Ready {
@@ -354,7 +357,7 @@ func TestCutsTakeNothingOut(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	registry := registry()
-	prober := newProber(settings(), registry, &network{}, (&network{}).locality)
+	prober := newProber(settings(), registry, (&network{}).asker, (&network{}).locality)
 	prober.SetTargets(targetsOf(2))
 	prober.board.ports[nodeOf(1)].verdict = model.Healthy
 	want := `

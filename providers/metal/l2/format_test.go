@@ -42,7 +42,7 @@ func withChecksum(data []byte) []byte {
 func TestARPFormat(t *testing.T) {
 	data := unhex(t, capturedARP)
 	packet, err := parseARP(append(data, make([]byte, 18)...)) // padded to the shortest frame
-	want := arp{operation: arpRequest, senderMAC: macA, sender: netip.MustParseAddr("10.99.0.100"), target: netip.MustParseAddr("10.99.0.200")}
+	want := arp{operation: arpRequest, senderMAC: macA, sender: addr("10.99.0.100"), target: addr("10.99.0.200")}
 	if err != nil || packet != want {
 		t.Errorf("%+v, %v; want %+v", packet, err, want)
 	}

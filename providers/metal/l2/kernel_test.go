@@ -76,7 +76,8 @@ func TestKernelClients(t *testing.T) {
 	sandbox.Furnish(t)
 	segment := sandbox.NewSegment(t, netip.MustParsePrefix("10.99.0.1/24"), netip.MustParsePrefix("fd99::1/64"))
 	host := func(name string, i int) *sandbox.Host {
-		return segment.NewHost(t, name, netip.MustParsePrefix(fmt.Sprintf("10.99.0.%d/24", i)), netip.MustParsePrefix(fmt.Sprintf("fd99::%d/64", i)))
+		return segment.NewHost(t, name,
+			netip.MustParsePrefix(fmt.Sprintf("10.99.0.%d/24", i)), netip.MustParsePrefix(fmt.Sprintf("fd99::%d/64", i)))
 	}
 	client, replica1, replica2 := host("client", 100), host("replica1", 2), host("replica2", 3)
 	macs := map[string]string{}

@@ -32,14 +32,16 @@ func text(t *testing.T, frames []frame) string {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lines = append(lines, fmt.Sprintf("arp%d to %s: %s is at %s, asks for %s", packet.operation, frame.to, packet.sender, packet.senderMAC, packet.target))
+			lines = append(lines, fmt.Sprintf("arp%d to %s: %s is at %s, asks for %s",
+				packet.operation, frame.to, packet.sender, packet.senderMAC, packet.target))
 			continue
 		}
 		message, err := parseNDP(frame.payload)
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines = append(lines, fmt.Sprintf("ndp%d to %s %s: %s %s flags %x", message.kind, frame.to, message.destination, message.target, message.link, message.flags))
+		lines = append(lines, fmt.Sprintf("ndp%d to %s %s: %s %s flags %x",
+			message.kind, frame.to, message.destination, message.target, message.link, message.flags))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -85,7 +87,8 @@ func TestARPIsAnsweredWithTheNextHop(t *testing.T) {
 
 func TestNDPIsAnsweredWithTheNextHop(t *testing.T) {
 	s, now := testSegment(), start
-	expect(t, "the next hop is asked for", s.give(now, vip6, node6), "ndp135 to 33:33:ff:00:00:11 ff02::1:ff00:11: fd00::11 02:00:00:00:00:0a flags 0")
+	expect(t, "the next hop is asked for", s.give(now, vip6, node6),
+		"ndp135 to 33:33:ff:00:00:11 ff02::1:ff00:11: fd00::11 02:00:00:00:00:0a flags 0")
 	expect(t, "it answers, and all are told",
 		s.hearNDP(ndp{kind: advertisement, target: addr(node6), link: macB}, macB, now),
 		"ndp136 to 33:33:00:00:00:01 ff02::1: fd00::200 02:00:00:00:00:0b flags 20")
@@ -152,7 +155,8 @@ func TestAskersAreBounded(t *testing.T) {
 	s, now := testSegment(), start
 	s.give(now, vip4, own4)
 	for i := range mostAskers + 10 {
-		s.hearARP(arp{operation: arpRequest, senderMAC: macC, sender: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), target: addr(vip4)}, now)
+		host := netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})
+		s.hearARP(request(macC, host.String(), vip4), now)
 	}
 	if len(s.askers) != mostAskers {
 		t.Errorf("%d are remembered", len(s.askers))
