@@ -30,7 +30,7 @@ func TestPluginDoesTheSame(t *testing.T) {
 		Provider:  "aws",
 		Open:      standin.Start,
 		Reference: stage.Build(t, "./cmd/reference-ccm"),
-		Mooring:   stage.Build(t, "./cmd/mooring-ccm"),
+		Mooring:   stage.BuildMooring(t, "k8s.io/cloud-provider-aws/pkg/providers/v1"),
 		Flags: []string{
 			"--configure-cloud-routes=false", "--node-monitor-period=1s", "--node-status-update-frequency=" + refresh.String(),
 		},
@@ -204,7 +204,9 @@ func join(ctx context.Context, w *world, numbers ...int) error {
 }
 
 func port(name string, number, node int32) corev1.ServicePort {
-	return corev1.ServicePort{Name: name, Protocol: corev1.ProtocolTCP, Port: number, TargetPort: intstr.FromInt32(8080), NodePort: node}
+	return corev1.ServicePort{
+		Name: name, Protocol: corev1.ProtocolTCP, Port: number, TargetPort: intstr.FromInt32(8080), NodePort: node,
+	}
 }
 
 func intended() []stage.Intended {

@@ -10,13 +10,14 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/progress"
 )
 
-// Build compiles a main package of the test's module, such as "./cmd/reference-ccm", as it would be shipped: without the race
-// detector. It returns the program's path.
+// Build compiles a main package of the test's module, such as "./cmd/reference-ccm", and returns the program's path. It is
+// compiled as `mooring build` compiles, so that both share what the go tool has cached: without C, and without the race detector.
 func Build(t testing.TB, main string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), path.Base(main))
 	err := gobuild.Build(t.Context(), gobuild.Options{
-		Dir: ".", Package: main, Output: program, Flags: []string{"-ldflags=-s -w"}, Display: progress.New(os.Stderr),
+		Dir: ".", Package: main, Output: program, Flags: []string{"-trimpath", "-ldflags=-s -w"}, Env: []string{"CGO_ENABLED=0"},
+		Display: progress.New(os.Stderr),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -96,7 +96,8 @@ func (c *Cloud) deleteLoadBalancer(in *elb.DeleteLoadBalancerInput) (*elb.Delete
 	return &elb.DeleteLoadBalancerOutput{}, nil
 }
 
-func (c *Cloud) createLoadBalancerListeners(in *elb.CreateLoadBalancerListenersInput) (*elb.CreateLoadBalancerListenersOutput, error) {
+func (c *Cloud) createLoadBalancerListeners(in *elb.CreateLoadBalancerListenersInput,
+) (*elb.CreateLoadBalancerListenersOutput, error) {
 	b, err := c.balancer(in.LoadBalancerName)
 	if err != nil {
 		return nil, err
@@ -112,7 +113,8 @@ func (c *Cloud) createLoadBalancerListeners(in *elb.CreateLoadBalancerListenersI
 	return &elb.CreateLoadBalancerListenersOutput{}, nil
 }
 
-func (c *Cloud) deleteLoadBalancerListeners(in *elb.DeleteLoadBalancerListenersInput) (*elb.DeleteLoadBalancerListenersOutput, error) {
+func (c *Cloud) deleteLoadBalancerListeners(in *elb.DeleteLoadBalancerListenersInput,
+) (*elb.DeleteLoadBalancerListenersOutput, error) {
 	b, err := c.balancer(in.LoadBalancerName)
 	if err != nil {
 		return nil, err
@@ -123,7 +125,8 @@ func (c *Cloud) deleteLoadBalancerListeners(in *elb.DeleteLoadBalancerListenersI
 	return &elb.DeleteLoadBalancerListenersOutput{}, nil
 }
 
-func (c *Cloud) describeLoadBalancerAttributes(in *elb.DescribeLoadBalancerAttributesInput) (*elb.DescribeLoadBalancerAttributesOutput, error) {
+func (c *Cloud) describeLoadBalancerAttributes(in *elb.DescribeLoadBalancerAttributesInput,
+) (*elb.DescribeLoadBalancerAttributesOutput, error) {
 	b, err := c.balancer(in.LoadBalancerName)
 	if err != nil {
 		return nil, err
@@ -132,7 +135,8 @@ func (c *Cloud) describeLoadBalancerAttributes(in *elb.DescribeLoadBalancerAttri
 }
 
 // modifyLoadBalancerAttributes sets what the request has, and leaves the rest.
-func (c *Cloud) modifyLoadBalancerAttributes(in *elb.ModifyLoadBalancerAttributesInput) (*elb.ModifyLoadBalancerAttributesOutput, error) {
+func (c *Cloud) modifyLoadBalancerAttributes(in *elb.ModifyLoadBalancerAttributesInput,
+) (*elb.ModifyLoadBalancerAttributesOutput, error) {
 	b, err := c.balancer(in.LoadBalancerName)
 	if err != nil {
 		return nil, err
@@ -165,7 +169,8 @@ func (c *Cloud) configureHealthCheck(in *elb.ConfigureHealthCheckInput) (*elb.Co
 	return &elb.ConfigureHealthCheckOutput{HealthCheck: in.HealthCheck}, nil
 }
 
-func (c *Cloud) registerInstances(in *elb.RegisterInstancesWithLoadBalancerInput) (*elb.RegisterInstancesWithLoadBalancerOutput, error) {
+func (c *Cloud) registerInstances(in *elb.RegisterInstancesWithLoadBalancerInput,
+) (*elb.RegisterInstancesWithLoadBalancerOutput, error) {
 	b, err := c.balancer(in.LoadBalancerName)
 	if err != nil {
 		return nil, err

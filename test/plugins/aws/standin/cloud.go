@@ -50,7 +50,8 @@ func Start(t testing.TB) (*Cloud, stage.Launch) {
 // launch is a cloud config as of a manager that runs outside of the account, so that it does not ask a metadata service who
 // it is.
 func (c *Cloud) launch() stage.Launch {
-	config := fmt.Sprintf("[Global]\nRegion = %s\nVPC = %s\nSubnetID = %s\nKubernetesClusterID = %s\n", Region, vpc, subnets[0].id, Cluster)
+	config := fmt.Sprintf("[Global]\nRegion = %s\nVPC = %s\nSubnetID = %s\nKubernetesClusterID = %s\n",
+		Region, vpc, subnets[0].id, Cluster)
 	for i, service := range []string{"EC2", "Elastic Load Balancing", "Elastic Load Balancing v2"} {
 		config += fmt.Sprintf("[ServiceOverride \"%d\"]\nService = %s\nRegion = %s\nURL = %s\nSigningRegion = %s\n",
 			i+1, service, Region, c.server.URL, Region)

@@ -18,8 +18,10 @@ var (
 	stopped    = ec2types.InstanceState{Code: aws.Int32(80), Name: ec2types.InstanceStateNameStopped}
 )
 
-// InstanceID and NodeName are the names of an instance by its number: in EC2, and in Kubernetes, which is the private DNS name.
+// InstanceID is what EC2 calls an instance, by its number.
 func InstanceID(number int) string { return fmt.Sprintf("i-%017d", number) }
+
+// NodeName is what Kubernetes calls an instance, by its number: its private DNS name.
 func NodeName(number int) string {
 	return fmt.Sprintf("ip-%s.%s.compute.internal", strings.ReplaceAll(privateIP(number), ".", "-"), Region)
 }
@@ -40,33 +42,41 @@ func newInstance(number int) *ec2types.Instance {
 	private, public := privateIP(number), fmt.Sprintf("203.0.113.%d", number)
 	group := []ec2types.GroupIdentifier{{GroupId: aws.String(nodesGroupID), GroupName: aws.String("nodes")}}
 	return &ec2types.Instance{
-		InstanceId: aws.String(InstanceID(number)), InstanceType: ec2types.InstanceTypeM5Large, Architecture: ec2types.ArchitectureValuesX8664,
-		State: &running, Placement: &ec2types.Placement{AvailabilityZone: aws.String(at.zone), Tenancy: ec2types.TenancyDefault},
-		VpcId: aws.String(vpc), SubnetId: aws.String(at.id), SecurityGroups: group, Tags: clusterTags(),
+		InstanceId: aws.String(InstanceID(number)), InstanceType: ec2types.InstanceTypeM5Large,
+		Architecture: ec2types.ArchitectureValuesX8664, State: &running,
+		Placement: &ec2types.Placement{AvailabilityZone: aws.String(at.zone), Tenancy: ec2types.TenancyDefault},
+		VpcId:     aws.String(vpc), SubnetId: aws.String(at.id), SecurityGroups: group, Tags: clusterTags(),
 		PrivateIpAddress: aws.String(private), PrivateDnsName: aws.String(NodeName(number)),
 		PublicIpAddress: aws.String(public),
 		PublicDnsName:   aws.String(fmt.Sprintf("ec2-%s.%s.compute.amazonaws.com", strings.ReplaceAll(public, ".", "-"), Region)),
 		NetworkInterfaces: []ec2types.InstanceNetworkInterface{{
 			NetworkInterfaceId: aws.String(fmt.Sprintf("eni-%d", number)), Status: ec2types.NetworkInterfaceStatusInUse, Groups: group,
 			VpcId: aws.String(vpc), SubnetId: aws.String(at.id), PrivateIpAddress: aws.String(private),
-			Attachment:         &ec2types.InstanceNetworkInterfaceAttachment{DeviceIndex: aws.Int32(0), Status: ec2types.AttachmentStatusAttached},
+			Attachment: &ec2types.InstanceNetworkInterfaceAttachment{
+				DeviceIndex: aws.Int32(0), Status: ec2types.AttachmentStatusAttached,
+			},
 			PrivateIpAddresses: []ec2types.InstancePrivateIpAddress{{Primary: aws.Bool(true), PrivateIpAddress: aws.String(private)}},
 		}},
 	}
 }
 
-// Stop stops an instance, Boot starts it again, and Terminate ends it. EC2 shows a terminated one for about an hour, and
-// Forget is what happens then.
-func (c *Cloud) Stop(number int) error      { return c.turn(number, stopped) }
-func (c *Cloud) Boot(number int) error      { return c.turn(number, running) }
+// Stop stops an instance. It keeps its ID and its private address.
+func (c *Cloud) Stop(number int) error { return c.turn(number, stopped) }
+
+// Boot starts an instance that was stopped.
+func (c *Cloud) Boot(number int) error { return c.turn(number, running) }
+
+// Terminate ends an instance. EC2 still shows it, for about an hour.
 func (c *Cloud) Terminate(number int) error { return c.turn(number, terminated) }
+
+// Forget makes EC2 know nothing of an instance, as it does an hour after its end.
 func (c *Cloud) Forget(number int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.instances = slices.DeleteFunc(c.instances, func(i *ec2types.Instance) bool { return *i.InstanceId == InstanceID(number) })
 }
 
-// turn gives an instance another state. A terminated one has no addresses and no interfaces any more.
+// turn gives an instance another state. One that is not running has no public address, a terminated one no interfaces either.
 func (c *Cloud) turn(number int, state ec2types.InstanceState) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

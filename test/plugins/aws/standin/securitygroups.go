@@ -140,7 +140,7 @@ func rulesOf(permissions []ec2types.IpPermission) []rule {
 
 func (c *Cloud) createSecurityGroup(in *ec2.CreateSecurityGroupInput) (*ec2.CreateSecurityGroupOutput, error) {
 	if slices.ContainsFunc(c.groups, func(g *securityGroup) bool { return g.name == aws.ToString(in.GroupName) }) {
-		return nil, refuse("InvalidGroup.Duplicate", "The security group '%s' already exists for VPC '%s'", aws.ToString(in.GroupName), vpc)
+		return nil, refuse("InvalidGroup.Duplicate", "The security group '%s' already exists", aws.ToString(in.GroupName))
 	}
 	group := &securityGroup{
 		id: fmt.Sprintf("sg-%d", c.next()), name: aws.ToString(in.GroupName), description: aws.ToString(in.Description),
