@@ -68,7 +68,12 @@ func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica)
 func (c *Cloud) runParts(running *parts, run func(string, func(context.Context) error)) {
 	run("announcing", running.announcer.Run)
 	if running.speaker != nil {
-		run("speaking BGP", running.speaker.Run)
+		run("speaking BGP", func(ctx context.Context) error {
+			if c.began.BGP.Mode == config.GracefulRestart && !c.awaitLead(ctx) {
+				return nil // routers would take two that announce for one that restarts
+			}
+			return running.speaker.Run(ctx)
+		})
 	}
 	if running.responder == nil {
 		return
@@ -76,13 +81,21 @@ func (c *Cloud) runParts(running *parts, run func(string, func(context.Context) 
 	// Whoever has led goes on answering for as long as its process lives: every replica answers with the same nodes' addresses, and
 	// one that is cut off from the API server may be the only one left.
 	run("answering on the segment", func(ctx context.Context) error {
-		select {
-		case <-c.led:
+		if c.awaitLead(ctx) {
 			running.responder.Run(ctx)
-		case <-ctx.Done():
 		}
 		return nil
 	})
+}
+
+// awaitLead returns once this replica leads, or false when ctx ends before.
+func (c *Cloud) awaitLead(ctx context.Context) bool {
+	select {
+	case <-c.led:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // assemble makes what announces; nil if the config announces nothing.

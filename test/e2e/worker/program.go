@@ -123,3 +123,12 @@ func write(t *testing.T, path, content string) {
 		t.Fatal(err)
 	}
 }
+
+// Log returns all that the program wrote so far.
+func (p *Program) Log() string {
+	content, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(content)
+}

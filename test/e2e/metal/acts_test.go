@@ -1,0 +1,139 @@
+package metal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
+)
+
+// allocate gives each node pod CIDRs of both families.
+func (l *lab) allocate(t *testing.T) {
+	t.Helper()
+	for _, m := range l.machines {
+		cidrs := m.podCIDRs()
+		patch := fmt.Sprintf(`{"spec": {"podCIDR": %q, "podCIDRs": [%q, %q]}}`, cidrs[0], cidrs[0], cidrs[1])
+		_, err := l.client.CoreV1().Nodes().Patch(t.Context(), m.name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+		must(t, err)
+	}
+}
+
+// awaitPodRoutes waits until the router knows the pods of exactly these machines.
+func (l *lab) awaitPodRoutes(t *testing.T, of ...*machine) {
+	t.Helper()
+	want := map[netip.Prefix]netip.Addr{}
+	for _, m := range of {
+		cidrs := m.podCIDRs()
+		want[netip.MustParsePrefix(cidrs[0])], want[netip.MustParsePrefix(cidrs[1])] = m.addr4().Addr(), m.addr6().Addr()
+	}
+	eventually(t, fmt.Sprintf("the router knows the pods of %d nodes", len(of)), func(context.Context) error {
+		got := map[netip.Prefix]netip.Addr{}
+		for prefix, hops := range l.router.FIB(t) {
+			if text := prefix.String(); (strings.HasPrefix(text, "10.244.") || strings.HasPrefix(text, "fd00:244:")) && len(hops) == 1 {
+				got[prefix] = hops[0]
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("it has %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// leader returns the replica that leads.
+func (l *lab) leader(t *testing.T) *replica {
+	t.Helper()
+	var found *replica
+	eventually(t, "a replica leads", func(ctx context.Context) error {
+		_, err := l.client.CoordinationV1().Leases("kube-system").Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, r := range l.replicas {
+			if strings.Contains(r.Log(), "Initialised the cloud provider") {
+				found = r
+				return nil
+			}
+		}
+		return errors.New("none has initialised the provider")
+	})
+	return found
+}
+
+// awaitSessions waits until both replicas have told the router everything.
+func (l *lab) awaitSessions(t *testing.T) {
+	t.Helper()
+	eventually(t, "the router has a session with each replica", func(context.Context) error {
+		return l.sessions(t, len(l.replicas))
+	})
+}
+
+// sessions returns an error unless the router has so many sessions over which it was told something.
+func (l *lab) sessions(t *testing.T, want int) error {
+	t.Helper()
+	up := 0
+	for i := range l.replicas {
+		addr := replicaAddr(i).Addr().String()
+		var text string
+		if l.router.Kind == "FRR" {
+			text = l.router.Show(t, "show bgp ipv4 unicast neighbors "+addr+" routes")
+			if strings.Contains(text, "Displayed") && strings.Contains(text, "10.244.") {
+				up++
+			}
+			continue
+		}
+		text = l.router.Show(t, fmt.Sprintf("show route protocol neighbor%d", i))
+		if strings.Contains(text, "10.244.") {
+			up++
+		}
+	}
+	if up != want {
+		return fmt.Errorf("%d of %d replicas have told it their routes", up, want)
+	}
+	return nil
+}
+
+// settled waits until a client's requests are all answered.
+func (s *scene) settled(t *testing.T, sent *traffic) {
+	t.Helper()
+	eventually(t, "all of 50 requests in a row are answered", func(ctx context.Context) error {
+		for _, one := range sent.flows(t, 50) {
+			if one.Err != "" {
+				return errors.New(one.Err)
+			}
+		}
+		return nil
+	})
+}
+
+// cut takes a machine off the network.
+func (l *lab) cut(t *testing.T, m *machine) {
+	t.Helper()
+	sandbox.Command(t, "ip", "link", "set", "veth"+m.name, "down")
+}
+
+// eventuallyGone waits until the node of a machine is gone.
+func eventuallyGone(t *testing.T, l *lab, m *machine) {
+	t.Helper()
+	eventually(t, "node "+m.name+" is deleted", func(ctx context.Context) error {
+		_, err := l.node(ctx, m)
+		if err == nil {
+			return errors.New("it is there")
+		}
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+var _ = ptr.To[int]

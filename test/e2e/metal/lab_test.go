@@ -1,0 +1,471 @@
+package metal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/gobuild"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/localcluster/progress"
+	"github.com/mooring-ccm/mooring/test/e2e/router"
+	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
+	"github.com/mooring-ccm/mooring/test/e2e/worker"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		if err := play(role, os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	// managerVariable tells the inside of the sandbox where the cloud-controller-manager is.
+	managerVariable = "MOORING_TEST_MANAGER"
+	clusterCIDR     = "10.244.0.0/16,fd00:244::/48"
+	asn             = 64512
+	// nodes is how many nodes there are.
+	nodes = 3
+)
+
+var (
+	// The segment on which nodes, replicas and the router are; the control plane is on it, too.
+	controlPlane4, controlPlane6 = netip.MustParsePrefix("10.78.0.1/16"), netip.MustParsePrefix("fd00:78::1/64")
+	router4, router6             = netip.MustParsePrefix("10.78.0.2/16"), netip.MustParsePrefix("fd00:78::2/64")
+	// The network of the client, behind the router.
+	gateway4, gateway6 = netip.MustParsePrefix("198.51.100.1/24"), netip.MustParsePrefix("2001:db8:c::1/64")
+	client4, client6   = netip.MustParsePrefix("198.51.100.10/24"), netip.MustParsePrefix("2001:db8:c::10/64")
+)
+
+// machine is a machine of the inventory, its node and the pod on it.
+type machine struct {
+	index int
+	name  string
+	host  *sandbox.Host
+	// proxy is kube-proxy, which the test may end.
+	proxy *worker.Program
+}
+
+func (m *machine) addr4() netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("10.78.1.%d/16", m.index))
+}
+func (m *machine) addr6() netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("fd00:78::1:%d/64", m.index))
+}
+func (m *machine) podCIDRs() []string {
+	return []string{fmt.Sprintf("10.244.%d.0/24", m.index), fmt.Sprintf("fd00:244:0:%d::/64", m.index)}
+}
+func (m *machine) pod4() netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("10.244.%d.10/24", m.index))
+}
+func (m *machine) pod6() netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("fd00:244:0:%d::10/64", m.index))
+}
+
+// lab is everything that runs in the sandbox.
+type lab struct {
+	// lifetime is the test that everything lives as long as; stages are shorter.
+	lifetime *testing.T
+	dir      string
+	segment  *sandbox.Segment
+	cluster  *localcluster.Cluster
+	client   kubernetes.Interface
+	router   *router.Router
+	outside  *sandbox.Host // where the client is
+	machines []*machine
+	replicas []*replica
+	programs []*worker.Program
+}
+
+// enter runs the calling test in a sandbox, and returns the lab inside, nil outside.
+func enter(t *testing.T, kind router.Kind, proxyMode string) *lab {
+	t.Helper()
+	if !sandbox.Inside() {
+		sandbox.Require(t, append(kind.Programs(), "containerd", "nft", "iptables", "conntrack")...)
+		localclustertest.Build(t, localcluster.Parts()...)
+		manager := filepath.Join(t.TempDir(), "cloud-controller-manager")
+		must(t, gobuild.Build(t.Context(), gobuild.Options{
+			Dir: ".", Package: "github.com/mooring-ccm/mooring/cmd/cloud-controller-manager", Output: manager, Display: progress.New(os.Stderr),
+		}))
+		sandbox.Run(t, sandbox.Options{
+			Env: []string{managerVariable + "=" + manager}, Sysctls: worker.Sysctls, Cgroups: worker.Cgroups,
+			Dirs: append(router.Dirs(), worker.Dirs...), Timeout: 5 * time.Minute,
+		})
+		return nil
+	}
+	l := &lab{lifetime: t, dir: sandbox.Furnish(t)}
+	l.segment = sandbox.NewSegment(t, controlPlane4, controlPlane6)
+	l.cluster = localclustertest.Start(t, localclustertest.WithControllerManager, func(options *localcluster.Options) {
+		options.Dir = filepath.Join(l.dir, "controlplane")
+		options.BindAddress = controlPlane4.Addr()
+		options.NodeMonitorGracePeriod = 4 * time.Second
+		options.APIServerArgs = []string{"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/108"}
+		options.ControllerManagerArgs = []string{"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/108"}
+	})
+	l.client = kubernetes.NewForConfigOrDie(l.cluster.AdminConfig())
+	l.startRouter(t, kind)
+	l.startNodes(t, proxyMode)
+	t.Cleanup(func() {
+		if t.Failed() {
+			l.quote(t)
+		}
+	})
+	return l
+}
+
+// startRouter makes the router, and the client's network behind it. Everybody but the control plane reaches others through it.
+func (l *lab) startRouter(t *testing.T, kind router.Kind) {
+	t.Helper()
+	host := l.segment.NewHost(t, "rtr", router4, router6)
+	l.outside = l.link(t, host, "client", gateway4, gateway6, client4, client6)
+	var neighbors []router.Neighbor
+	for i := range 2 {
+		neighbors = append(neighbors, router.Neighbor{Address: replicaAddr(i).Addr(), ASN: asn})
+	}
+	l.router = router.Start(t, kind, host, l.dir, router.Config{ASN: asn, RouterID: router4.Addr(), Neighbors: neighbors})
+	// The API server answers to nodes and replicas on the segment; pods and clients are reached through the router.
+	sandbox.Command(t, "ip", "route", "add", "10.244.0.0/16", "via", router4.Addr().String())
+}
+
+// link makes a host with a link of its own to another one, which is its way to everywhere.
+func (l *lab) link(t *testing.T, to *sandbox.Host, name string, there4, there6, here4, here6 netip.Prefix) *sandbox.Host {
+	t.Helper()
+	sandbox.Command(t, "ip", "netns", "add", name)
+	sandbox.Command(t, "ip", "link", "add", "to-"+name, "netns", to.Name, "type", "veth", "peer", "name", "eth0", "netns", name)
+	host := &sandbox.Host{Name: name}
+	run := func(on *sandbox.Host, args ...string) { sandbox.Command(t, append(on.Args(), args...)...) }
+	run(to, "ip", "addr", "add", there4.String(), "dev", "to-"+name)
+	run(to, "ip", "-6", "addr", "add", there6.String(), "dev", "to-"+name, "nodad")
+	run(to, "ip", "link", "set", "to-"+name, "up")
+	run(host, "ip", "link", "set", "lo", "up")
+	run(host, "ip", "addr", "add", here4.String(), "dev", "eth0")
+	run(host, "ip", "-6", "addr", "add", here6.String(), "dev", "eth0", "nodad")
+	run(host, "ip", "link", "set", "eth0", "up")
+	run(host, "ip", "route", "replace", "default", "via", there4.Addr().String())
+	run(host, "ip", "-6", "route", "replace", "default", "via", there6.Addr().String())
+	return host
+}
+
+// startNodes makes the nodes: a kubelet, kube-proxy and a pod with a server each.
+func (l *lab) startNodes(t *testing.T, proxyMode string) {
+	t.Helper()
+	containerd, socket := worker.StartContainerd(t, l.dir)
+	l.programs = append(l.programs, containerd)
+	for i := 1; i <= nodes; i++ {
+		m := &machine{index: i, name: fmt.Sprintf("n%d", i)}
+		m.host = l.segment.NewHost(t, m.name, m.addr4(), m.addr6())
+		for _, args := range [][]string{
+			{"ip", "route", "replace", "default", "via", router4.Addr().String()},
+			{"ip", "-6", "route", "replace", "default", "via", router6.Addr().String()},
+			{"sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"},
+		} {
+			sandbox.Command(t, append(m.host.Args(), args...)...)
+		}
+		dir := filepath.Join(l.dir, m.name)
+		l.programs = append(l.programs, worker.StartKubelet(t, l.cluster, m.host, worker.Kubelet{
+			Name: m.name, NodeIPs: []netip.Addr{m.addr4().Addr(), m.addr6().Addr()},
+		}, dir, socket))
+		m.proxy = worker.StartKubeProxy(t, l.cluster, m.host, m.name, proxyMode, clusterCIDR, dir)
+		l.startPod(t, m)
+		l.machines = append(l.machines, m)
+	}
+}
+
+// startPod puts a server into a network of its own on a node.
+func (l *lab) startPod(t *testing.T, m *machine) {
+	t.Helper()
+	at := func(p netip.Prefix, last string) netip.Prefix {
+		addr := p.Addr().String()
+		return netip.PrefixFrom(netip.MustParseAddr(strings.TrimSuffix(addr, "10")+last), p.Bits())
+	}
+	pod := l.link(t, m.host, "pod"+m.name, at(m.pod4(), "1"), at(m.pod6(), "1"), m.pod4(), m.pod6())
+	args := append(pod.Args(), self(t), m.name)
+	command := exec.Command(args[0], args[1:]...)
+	command.Env = append(os.Environ(), roleVariable+"="+roleServer)
+	command.Stderr = os.Stderr
+	must(t, command.Start())
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+}
+
+// replica is one of the managers.
+type replica struct {
+	*worker.Program
+	index int
+	host  *sandbox.Host
+}
+
+func replicaAddr(i int) netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("10.78.0.%d/16", 11+i))
+}
+
+// startReplica starts a manager on a host of its own, with the rights that ship for this provider.
+func (l *lab) startReplica(t *testing.T, i int) *replica {
+	t.Helper()
+	r := &replica{index: i}
+	if i < len(l.replicas) {
+		r.host = l.replicas[i].host
+	} else {
+		r.host = l.segment.NewHost(t, fmt.Sprintf("ccm%d", i), replicaAddr(i), netip.MustParsePrefix(fmt.Sprintf("fd00:78::%d/64", 11+i)))
+	}
+	kubeconfig := l.kubeconfig(t)
+	name := fmt.Sprintf("ccm%d-%d", i, time.Now().UnixMilli())
+	r.Program = worker.Start(l.lifetime, l.dir, name, append(r.host.Args(), os.Getenv(managerVariable),
+		"--cloud-provider=metal", "--cloud-config="+l.config(), "--kubeconfig="+kubeconfig,
+		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
+		"--cert-dir="+filepath.Join(l.dir, name+"-certs"), "--allocate-node-cidrs", "--cluster-cidr="+clusterCIDR,
+		"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s",
+		"--leader-elect-retry-period=1s", "--v=2")...)
+	if i < len(l.replicas) {
+		l.replicas[i] = r
+	} else {
+		l.replicas = append(l.replicas, r)
+	}
+	return r
+}
+
+func (l *lab) config() string { return filepath.Join(l.dir, "cloud.yaml") }
+
+// power is the file that the management controller of a machine reads.
+func (l *lab) power(m *machine) string { return filepath.Join(l.dir, "power-"+m.name) }
+
+// writeConfig writes the cloud config with the machines of these indices.
+func (l *lab) writeConfig(t *testing.T, machines ...*machine) {
+	t.Helper()
+	var inventory strings.Builder
+	for _, m := range machines {
+		fmt.Fprintf(&inventory, `  - name: %s
+    id: serial-%d
+    zone: rack-%d
+    machineType: r640
+    addresses: [{address: %s}, {address: "%s"}]
+    bmc: {command: {argv: [/bin/cat, %s]}}
+`, m.name, m.index, m.index, m.addr4().Addr(), m.addr6().Addr(), l.power(m))
+	}
+	text := fmt.Sprintf(`apiVersion: metal.mooring.dev/v1alpha1
+kind: MetalCloudConfig
+inventory:
+  defaults: {region: basement}
+  machines:
+%spower: {interval: 1s, timeout: 1s}
+pools:
+- name: public
+  addresses: [192.0.2.0/28, "2001:db8:1::/120"]
+announcement: {drainWait: 2s}
+bgp:
+  asn: %d
+  peers: [{name: rtr, address: %s, asn: %d, connectRetry: 2s}]
+`, inventory.String(), asn, router4.Addr(), asn)
+	must(t, os.WriteFile(l.config()+".new", []byte(text), 0o600))
+	must(t, os.Rename(l.config()+".new", l.config()))
+}
+
+// extraRights are those of the provider, which the chart adds to the manager's when the provider is metal.
+const extraRights = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: "mooring:metal"}
+rules:
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get, list, watch]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "mooring:metal"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "mooring:metal"}
+subjects: [{kind: ServiceAccount, name: cloud-controller-manager, namespace: kube-system}]
+`
+
+// kubeconfig returns that of the manager.
+func (l *lab) kubeconfig(t *testing.T) string {
+	t.Helper()
+	must(t, l.cluster.Apply(t.Context(), deploy.RBAC))
+	must(t, l.cluster.Apply(t.Context(), []byte(extraRights)))
+	path, err := l.cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "cloud-controller-manager")
+	must(t, err)
+	return path
+}
+
+// expose makes a Service with an endpoint on each of some machines, and returns it with its addresses.
+func (l *lab) expose(t *testing.T, name string, policy corev1.ServiceExternalTrafficPolicy, on ...*machine) *corev1.Service {
+	t.Helper()
+	port := corev1.ServicePort{Name: "http", Port: 80}
+	_, err := l.client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{port}, ExternalTrafficPolicy: policy,
+			IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack), AllocateLoadBalancerNodePorts: ptr.To(false),
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
+		slice := &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Name: name + "-" + strings.ToLower(string(family)), Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+			AddressType: family,
+			Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To[int32](8080), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		}
+		for _, m := range on {
+			addr := m.pod4()
+			if family == discoveryv1.AddressTypeIPv6 {
+				addr = m.pod6()
+			}
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{addr.Addr().String()}, NodeName: &m.name,
+				Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true)},
+			})
+		}
+		_, err := l.client.DiscoveryV1().EndpointSlices("default").Create(t.Context(), slice, metav1.CreateOptions{})
+		must(t, err)
+	}
+	var service *corev1.Service
+	eventually(t, "Service "+name+" has an address of each family", func(ctx context.Context) (err error) {
+		if service, err = l.client.CoreV1().Services("default").Get(ctx, name, metav1.GetOptions{}); err == nil && len(service.Status.LoadBalancer.Ingress) != 2 {
+			err = fmt.Errorf("its status is %+v", service.Status)
+		}
+		return err
+	})
+	return service
+}
+
+// hosts returns the destinations of a Service as routers know them.
+func hosts(service *corev1.Service) (prefixes []netip.Prefix) {
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		addr := netip.MustParseAddr(ingress.IP)
+		prefixes = append(prefixes, netip.PrefixFrom(addr, addr.BitLen()))
+	}
+	return prefixes
+}
+
+// urls returns where a client reaches a Service.
+func urls(service *corev1.Service) (all []string) {
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		all = append(all, "http://"+net.JoinHostPort(ingress.IP, "80")+"/")
+	}
+	return all
+}
+
+// routed waits until the router sends what is for a Service to exactly these machines, and returns how long that took.
+func (l *lab) routed(t *testing.T, service *corev1.Service, to ...*machine) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	eventually(t, fmt.Sprintf("the router has %d next hops for Service %s", len(to), service.Name), func(context.Context) error {
+		fib := l.router.FIB(t)
+		for _, prefix := range hosts(service) {
+			var want []netip.Addr
+			for _, m := range to {
+				addr := m.addr4().Addr()
+				if prefix.Addr().Is6() {
+					addr = m.addr6().Addr()
+				}
+				want = append(want, addr)
+			}
+			if got := fib[prefix]; fmt.Sprint(got) != fmt.Sprint(want) && (len(got) != 0 || len(want) != 0) {
+				return fmt.Errorf("%s is sent to %v, want %v", prefix, got, want)
+			}
+		}
+		return nil
+	})
+	return time.Since(begin)
+}
+
+// node returns the node of a machine.
+func (l *lab) node(ctx context.Context, m *machine) (*corev1.Node, error) {
+	return l.client.CoreV1().Nodes().Get(ctx, m.name, metav1.GetOptions{})
+}
+
+// awaitNode waits until a node is as wanted.
+func (l *lab) awaitNode(t *testing.T, m *machine, what string, check func(*corev1.Node) error) {
+	t.Helper()
+	eventually(t, "node "+m.name+" "+what, func(ctx context.Context) error {
+		node, err := l.node(ctx, m)
+		if err != nil {
+			return err
+		}
+		return check(node)
+	})
+}
+
+// annotate sets an annotation of a node; an empty value takes it off.
+func (l *lab) annotate(t *testing.T, m *machine, key, value string) {
+	t.Helper()
+	text := "null"
+	if value != "" {
+		text = fmt.Sprintf("%q", value)
+	}
+	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %s}}}`, key, text)
+	_, err := l.client.CoreV1().Nodes().Patch(t.Context(), m.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	must(t, err)
+}
+
+// quote shows the end of what each program wrote.
+func (l *lab) quote(t *testing.T) {
+	t.Helper()
+	for _, r := range l.replicas {
+		t.Logf("the end of the log of %s:\n%s", r.Name, r.Tail())
+	}
+	t.Logf("router:\n%s", tail(l.router.Log()))
+}
+
+func tail(text string) string { return text[max(0, len(text)-3000):] }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deadline bounds every wait.
+const deadline = 45 * time.Second
+
+// eventually polls until check returns nil.
+func eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("after %s it is not so that %s: %v", deadline, what, last)
+		case <-tick.C:
+		}
+	}
+}

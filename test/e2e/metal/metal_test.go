@@ -1,0 +1,245 @@
+// Package metal_test runs the provider metal as operators would: two replicas of the shipped daemon, a real control plane, real
+// kubelets and kube-proxies, a real router with a client behind it, all in network namespaces.
+package metal_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/test/e2e/router"
+)
+
+func TestFRR(t *testing.T)  { story(t, router.FRR, "nftables") }
+func TestBIRD(t *testing.T) { story(t, router.BIRD, "iptables") }
+
+// story has stages, each of which rests on the ones before.
+func story(t *testing.T, kind router.Kind, proxyMode string) {
+	l := enter(t, kind, proxyMode)
+	if l == nil {
+		return
+	}
+	s := &scene{lab: l}
+	for _, stage := range []struct {
+		name string
+		play func(*testing.T)
+	}{
+		{"nodes are initialised from the inventory", s.initialised},
+		{"pods are routed to", s.podsRouted},
+		{"a Service is reached over both families, spread over nodes", s.cluster},
+		{"a Service with policy Local sees its clients", s.local},
+		{"the replica that leads is killed", s.leaderKilled},
+		{"both replicas are replaced", s.upgraded},
+		{"the router restarts", s.routerRestarts},
+		{"a node drains", s.drained},
+		{"kube-proxy dies", s.proxyDies},
+		{"a machine is switched off", s.switchedOff},
+		{"a machine leaves the inventory", s.scrapped},
+	} {
+		if !t.Run(stage.name, stage.play) {
+			return
+		}
+	}
+}
+
+// scene is what the stages share.
+type scene struct {
+	*lab
+	web, door     *corev1.Service
+	toWeb, toDoor *traffic
+	began         time.Time
+}
+
+func (s *scene) initialised(t *testing.T) {
+	for _, m := range s.machines {
+		must(t, os.WriteFile(s.power(m), []byte("on\n"), 0o600))
+		s.awaitNode(t, m, "registers with the taint", func(node *corev1.Node) error {
+			if !tainted(node, cloudproviderapi.TaintExternalCloudProvider) {
+				return fmt.Errorf("taints %v", node.Spec.Taints)
+			}
+			return nil
+		})
+	}
+	s.writeConfig(t, s.machines...)
+	s.startReplica(t, 0)
+	s.startReplica(t, 1)
+	for _, m := range s.machines {
+		s.awaitNode(t, m, "is initialised", func(node *corev1.Node) error {
+			want := fmt.Sprintf("metal://serial-%d", m.index)
+			zone := fmt.Sprintf("rack-%d", m.index)
+			if node.Spec.ProviderID != want || node.Labels[corev1.LabelTopologyZone] != zone || node.Labels[corev1.LabelInstanceTypeStable] != "r640" ||
+				node.Labels[corev1.LabelTopologyRegion] != "basement" || tainted(node, cloudproviderapi.TaintExternalCloudProvider) {
+				return fmt.Errorf("provider ID %q, labels %v, taints %v", node.Spec.ProviderID, node.Labels, node.Spec.Taints)
+			}
+			return nil
+		})
+	}
+}
+
+func (s *scene) podsRouted(t *testing.T) {
+	s.allocate(t)
+	s.awaitPodRoutes(t, s.machines...)
+	for _, m := range s.machines {
+		s.awaitNode(t, m, "says that its network is available", func(node *corev1.Node) error {
+			for _, condition := range node.Status.Conditions {
+				if condition.Type == corev1.NodeNetworkUnavailable && condition.Status == corev1.ConditionFalse {
+					return nil
+				}
+			}
+			return fmt.Errorf("conditions %v", node.Status.Conditions)
+		})
+	}
+}
+
+func (s *scene) cluster(t *testing.T) {
+	s.web = s.expose(t, "web", corev1.ServiceExternalTrafficPolicyCluster, s.machines...)
+	t.Logf("the router has it %s after its address", s.routed(t, s.web, s.machines...).Round(time.Millisecond))
+	s.toWeb = send(t, s.lifetime, s.outside, urls(s.web)...)
+	s.settled(t, s.toWeb)
+	seen := map[string]int{}
+	for _, one := range s.toWeb.flows(t, 100) {
+		seen[one.Server]++
+	}
+	if len(seen) != nodes || seen[""] > 0 {
+		t.Errorf("requests were answered by %v, want all of %d", seen, nodes)
+	}
+}
+
+func (s *scene) local(t *testing.T) {
+	s.door = s.expose(t, "door", corev1.ServiceExternalTrafficPolicyLocal, s.machines[0], s.machines[1])
+	s.routed(t, s.door, s.machines[0], s.machines[1])
+	s.toDoor = send(t, s.lifetime, s.outside, urls(s.door)...)
+	s.settled(t, s.toDoor)
+	clients := map[string]int{}
+	for _, one := range s.toDoor.flows(t, 100) {
+		clients[one.Client]++
+	}
+	if len(clients) != 2 || clients[client4.Addr().String()] == 0 || clients[client6.Addr().String()] == 0 {
+		t.Errorf("servers saw %v, want the client's own two addresses", clients)
+	}
+}
+
+// leaderKilled ends the leader as a crash does. The other replica announces the same.
+func (s *scene) leaderKilled(t *testing.T) {
+	leader := s.leader(t)
+	monitor, begin := s.router.Monitor(t), time.Now()
+	leader.Kill()
+	s.startReplica(t, leader.index)
+	s.awaitSessions(t)
+	s.unharmed(t, begin)
+	s.requireNoEvent(t, monitor)
+}
+
+// upgraded replaces both replicas, one after the other.
+func (s *scene) upgraded(t *testing.T) {
+	monitor, begin := s.router.Monitor(t), time.Now()
+	for i := range s.replicas {
+		s.replicas[i].Stop()
+		s.startReplica(t, i)
+		s.awaitSessions(t)
+	}
+	s.unharmed(t, begin)
+	s.requireNoEvent(t, monitor)
+}
+
+func (s *scene) routerRestarts(t *testing.T) {
+	s.router.Restart(t)
+	s.awaitSessions(t)
+	s.routed(t, s.web, s.machines...)
+	s.routed(t, s.door, s.machines[0], s.machines[1])
+	s.awaitPodRoutes(t, s.machines...)
+	s.settled(t, s.toWeb)
+}
+
+func (s *scene) drained(t *testing.T) {
+	begin := time.Now()
+	s.annotate(t, s.machines[1], "metal.mooring.dev/drain", "true")
+	s.routed(t, s.web, s.machines[0], s.machines[2])
+	s.routed(t, s.door, s.machines[0])
+	s.unharmed(t, begin)
+	s.annotate(t, s.machines[1], "metal.mooring.dev/drain", "")
+	s.routed(t, s.web, s.machines...)
+	s.routed(t, s.door, s.machines[0], s.machines[1])
+	s.unharmed(t, begin)
+}
+
+// proxyDies: its rules go on working, so that nobody is harmed.
+func (s *scene) proxyDies(t *testing.T) {
+	begin := time.Now()
+	s.machines[1].proxy.Kill()
+	t.Logf("taken out after %s", s.routed(t, s.web, s.machines[0], s.machines[2]).Round(time.Millisecond))
+	s.unharmed(t, begin)
+}
+
+// switchedOff ends a machine without a word: its link is gone, and its management controller says off.
+func (s *scene) switchedOff(t *testing.T) {
+	dead := s.machines[0]
+	begin := time.Now()
+	must(t, os.WriteFile(s.power(dead), []byte("off\n"), 0o600))
+	s.cut(t, dead)
+	took := s.routed(t, s.door) + 0
+	t.Logf("no next hop for policy Local %s after the end", took.Round(time.Millisecond))
+	s.routed(t, s.web, s.machines[2])
+	if took > 3*time.Second {
+		t.Errorf("the dead node was a next hop for %s, want at most 3 s", took)
+	}
+	s.awaitNode(t, dead, "has the shutdown taint", func(node *corev1.Node) error {
+		if !tainted(node, cloudproviderapi.TaintNodeShutdown) {
+			return fmt.Errorf("taints %v", node.Spec.Taints)
+		}
+		return nil
+	})
+	failures, sent := s.toWeb.lost(begin)
+	t.Logf("of %d requests with policy Cluster %d were lost, within %s", sent, len(failures), window(failures).Round(time.Millisecond))
+}
+
+func (s *scene) scrapped(t *testing.T) {
+	gone := s.machines[0]
+	s.writeConfig(t, s.machines[1], s.machines[2])
+	eventuallyGone(t, s.lab, gone)
+	s.awaitPodRoutes(t, s.machines[1], s.machines[2])
+}
+
+// requireNoEvent fails if the router's kernel has changed a route to a Service or to pods. FRR writes a route of IPv6 anew when one
+// of several sessions that announced it ends: it takes it out and puts the very same back, which no packet notices.
+func (s *scene) requireNoEvent(t *testing.T, monitor *router.Monitor) {
+	t.Helper()
+	var texts []string
+	for _, prefix := range slices.Concat(hosts(s.web), hosts(s.door)) {
+		texts = append(texts, prefix.Addr().String())
+	}
+	var changes []string
+	for _, event := range monitor.Events(append(texts, "10.244.", "fd00:244:")...) {
+		if last := len(changes) - 1; last >= 0 && changes[last] == "Deleted "+event && strings.Contains(event, ":") {
+			changes = changes[:last]
+			continue
+		}
+		changes = append(changes, event)
+	}
+	if len(changes) > 0 {
+		t.Errorf("the router's routes have changed:\n%s", strings.Join(changes, "\n"))
+	}
+}
+
+// unharmed fails if a request since begin was not answered.
+func (s *scene) unharmed(t *testing.T, begin time.Time) {
+	t.Helper()
+	for name, sent := range map[string]*traffic{"web": s.toWeb, "door": s.toDoor} {
+		sent.flows(t, 50)
+		if failures, total := sent.lost(begin); len(failures) > 0 {
+			t.Errorf("of %d requests to %s %d failed, the first with %q", total, name, len(failures), failures[0].Err)
+		} else {
+			t.Logf("all of %d requests to %s were answered", total, name)
+		}
+	}
+}
+
+func tainted(node *corev1.Node, key string) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
+}

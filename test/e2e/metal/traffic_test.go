@@ -1,0 +1,196 @@
+package metal_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
+)
+
+// The program of the test is also the server behind Services and the client in front of them, each in a network of its own.
+const (
+	roleVariable = "MOORING_TEST_ROLE"
+	roleServer   = "server"
+	roleClient   = "client"
+)
+
+// servers listen here.
+const serverPort = "8080"
+
+// play is what the program does in a role.
+func play(role string, args []string) error {
+	if role == roleServer {
+		return serve(args[0])
+	}
+	return request(args)
+}
+
+// serve answers with the name of the server and the address of the client.
+func serve(name string) error {
+	server := &http.Server{Addr: ":" + serverPort, ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		client, _, _ := net.SplitHostPort(r.RemoteAddr)
+		fmt.Fprintf(w, "%s %s", name, client)
+	})}
+	return server.ListenAndServe()
+}
+
+// answer is what became of one request.
+type answer struct {
+	// At is when it was sent.
+	At time.Time
+	// Server is who answered, and Client whom it saw; empty if the request failed.
+	Server, Client string
+	Err            string
+}
+
+// pace is the time between two requests to one address, and patience how long an answer is waited for.
+const (
+	pace     = 20 * time.Millisecond
+	patience = 300 * time.Millisecond
+)
+
+// request sends a short request to each URL again and again, each over a connection of its own, and prints what became of them.
+func request(urls []string) error {
+	output := json.NewEncoder(os.Stdout)
+	var mu sync.Mutex
+	for _, url := range urls {
+		go func() {
+			client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+			for range time.Tick(pace) {
+				go func() {
+					one := answer{At: time.Now()}
+					if err := get(client, url, &one); err != nil {
+						one.Err = err.Error()
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					_ = output.Encode(one)
+				}()
+			}
+		}()
+	}
+	_, err := io.Copy(io.Discard, os.Stdin) // until the test closes it
+	return err
+}
+
+func get(client *http.Client, url string, one *answer) error {
+	response, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Sscan(string(body), &one.Server, &one.Client)
+	return err
+}
+
+// traffic is a client that is at work.
+type traffic struct {
+	mu      sync.Mutex
+	answers []answer
+}
+
+// self is the path of the program of the test.
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	must(t, err)
+	return path
+}
+
+// send starts a client on a host, until the test lifetime ends.
+func send(t, lifetime *testing.T, host *sandbox.Host, urls ...string) *traffic {
+	t.Helper()
+	args := append(host.Args(), append([]string{self(t)}, urls...)...)
+	command := exec.Command(args[0], args[1:]...)
+	command.Env = append(os.Environ(), roleVariable+"="+roleClient)
+	command.Stderr = os.Stderr
+	stdin, err := command.StdinPipe()
+	must(t, err)
+	stdout, err := command.StdoutPipe()
+	must(t, err)
+	must(t, command.Start())
+	sent := &traffic{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			var one answer
+			if json.Unmarshal(lines.Bytes(), &one) == nil {
+				sent.mu.Lock()
+				sent.answers = append(sent.answers, one)
+				sent.mu.Unlock()
+			}
+		}
+	}()
+	lifetime.Cleanup(func() {
+		_ = stdin.Close()
+		<-done
+		_ = command.Wait()
+	})
+	return sent
+}
+
+// since returns what became of the requests that were sent after a time.
+func (tr *traffic) since(begin time.Time) (answers []answer) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	for _, one := range tr.answers {
+		if one.At.After(begin) {
+			answers = append(answers, one)
+		}
+	}
+	return answers
+}
+
+// lost returns the failures among the requests that were sent from begin to now, and how many there were.
+func (tr *traffic) lost(begin time.Time) (failures []answer, sent int) {
+	answers := tr.since(begin)
+	for _, one := range answers {
+		if one.Err != "" {
+			failures = append(failures, one)
+		}
+	}
+	return failures, len(answers)
+}
+
+// window is how long failures go on: from the first to the last.
+func window(failures []answer) time.Duration {
+	var first, last time.Time
+	for _, one := range failures {
+		if first.IsZero() || one.At.Before(first) {
+			first = one.At
+		}
+		if one.At.After(last) {
+			last = one.At
+		}
+	}
+	return last.Sub(first)
+}
+
+// flows lets traffic flow for a while, and returns it.
+func (tr *traffic) flows(t *testing.T, count int) []answer {
+	t.Helper()
+	begin := time.Now()
+	var answers []answer
+	eventually(t, fmt.Sprintf("%d requests are answered", count), func(context.Context) error {
+		if answers = tr.since(begin); len(answers) < count {
+			return fmt.Errorf("%d are", len(answers))
+		}
+		return nil
+	})
+	return answers
+}
