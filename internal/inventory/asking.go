@@ -40,8 +40,7 @@ type nodeKey struct {
 	uid              types.UID
 }
 
-// record is what was asked for one node. Each question is shared by all users, and an answer to one may serve another: see
-// existence.
+// record is what was asked for one node. Each question is shared by all users.
 type record struct {
 	// metadata is all that the cloud knows of the instance but its state.
 	metadata shared[Observation]
