@@ -110,7 +110,7 @@ func New(options Options) (*Announcer, error) {
 	}, nil
 }
 
-// Reconfigure puts another config, with its defaults, and other pools in force.
+// Reconfigure puts another config, with its defaults, and other pools in force, and asks anew which nodes and Services are of ours.
 func (a *Announcer) Reconfigure(announcement config.Announcement, poolOf func(netip.Addr) string) {
 	a.mu.Lock()
 	a.config, a.poolOf = announcement, poolOf
@@ -159,6 +159,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 	for _, sink := range a.sinks {
 		running.Go(func() { sink.run(ctx, log) })
 	}
+	took := time.Duration(0)
 	for next := time.Duration(0); ; {
 		timer := time.NewTimer(next)
 		if next == 0 {
@@ -171,16 +172,19 @@ func (a *Announcer) Run(ctx context.Context) error {
 		case <-a.world.changed:
 		case <-a.prober.Changed():
 		case <-a.reconfigured:
+			a.world.review()
 		case <-timer.C:
 		}
 		timer.Stop()
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(coalesce):
+		case <-time.After(max(coalesce, 2*took)): // however large the cluster is, deciding leaves time for other things
 		}
+		began := time.Now()
 		a.retarget()
 		next = a.announce(log)
+		took = time.Since(began)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -331,6 +332,18 @@ func TestForeignServicesAreLeftAlone(t *testing.T) {
 	if got := r.Snapshot(); len(got.Table) != 1 || len(got.Services) != 1 {
 		t.Errorf("announced: %v", got.Table)
 	}
+}
+
+// TestInventoryChanges has a machine leave the inventory: nothing of its node changes in the API.
+func TestInventoryChanges(t *testing.T) {
+	r := newRig(t, nodeObject("a", "10.0.0.1"), nodeObject("b", "10.0.0.2"), serviceObject("web", vip), sliceObject("web", "a", "b"))
+	var gone atomic.Bool
+	r.world.ownsNode = func(node *corev1.Node) bool { return node.Name != "b" || !gone.Load() }
+	r.run(t)
+	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
+	gone.Store(true)
+	r.Reconfigure(config.Announcement{}.WithDefaults(), func(netip.Addr) string { return "public" })
+	r.awaitHops(t, vip, "10.0.0.1")
 }
 
 func TestReconfigure(t *testing.T) {

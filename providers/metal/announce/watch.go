@@ -9,8 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
@@ -23,6 +25,9 @@ type world struct {
 	// changed has room for one.
 	changed chan struct{}
 	synced  []cache.InformerSynced
+	// listNodes and listServices read the caches.
+	listNodes    corelisters.NodeLister
+	listServices corelisters.ServiceLister
 
 	mu        sync.Mutex
 	nodes     map[string]model.Node
@@ -38,6 +43,7 @@ func watch(factory informers.SharedInformerFactory, ownsNode func(*corev1.Node) 
 		ownsNode: ownsNode, ownsService: ownsService, changed: make(chan struct{}, 1),
 		nodes: map[string]model.Node{}, services: map[types.NamespacedName]model.Service{},
 		slices: map[types.NamespacedName]map[string]endpointSlice{}, endpoints: map[types.NamespacedName]model.ByFamily{},
+		listNodes: factory.Core().V1().Nodes().Lister(), listServices: factory.Core().V1().Services().Lister(),
 	}
 	for _, informer := range []struct {
 		kind     string
@@ -101,9 +107,29 @@ func handler[T any](set, remove func(T)) cache.ResourceEventHandler {
 	}
 }
 
+// review asks anew which nodes and Services are of ours: that may follow from the config. Each object is read with the lock held: a
+// handler that comes later has nothing older.
+func (w *world) review() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	nodes, _ := w.listNodes.List(labels.Everything()) // a cache has no errors
+	for _, node := range nodes {
+		w.putNode(node)
+	}
+	services, _ := w.listServices.List(labels.Everything())
+	for _, service := range services {
+		w.putService(service)
+	}
+}
+
 func (w *world) setNode(object *corev1.Node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.putNode(object)
+}
+
+// putNode is called with the lock held.
+func (w *world) putNode(object *corev1.Node) {
 	if !w.ownsNode(object) {
 		w.forgetNode(object.Name)
 		return
@@ -132,6 +158,11 @@ func (w *world) forgetNode(name string) {
 func (w *world) setService(object *corev1.Service) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.putService(object)
+}
+
+// putService is called with the lock held.
+func (w *world) putService(object *corev1.Service) {
 	service, has := serviceOf(object)
 	if !has || !w.ownsService(object) {
 		w.forgetService(keyOf(object.Namespace, object.Name))
