@@ -9,27 +9,32 @@ import (
 func (c *Cloud) connect() {
 	for _, balancer := range c.all("Microsoft.Network/loadBalancers") {
 		for _, pool := range list(balancer["properties"], "backendAddressPools") {
-			members := []any{}
-			for _, nic := range c.all("Microsoft.Network/networkInterfaces") {
-				for _, configuration := range list(nic["properties"], "ipConfigurations") {
-					for _, of := range list(configuration["properties"], "loadBalancerBackendAddressPools") {
-						if strings.EqualFold(fmt.Sprint(of["id"]), fmt.Sprint(pool["id"])) {
-							members = append(members, resource{"id": configuration["id"]})
-						}
-					}
-				}
-			}
 			properties, _ := pool["properties"].(resource)
 			if properties == nil {
 				properties = resource{}
 				pool["properties"] = properties
 			}
 			delete(properties, "backendIPConfigurations")
-			if len(members) > 0 {
+			if members := c.members(fmt.Sprint(pool["id"])); len(members) > 0 {
 				properties["backendIPConfigurations"] = members
 			}
 		}
 	}
+}
+
+// members returns the IP configurations of all interfaces that say that they belong to a pool.
+func (c *Cloud) members(pool string) []any {
+	var members []any
+	for _, nic := range c.all("Microsoft.Network/networkInterfaces") {
+		for _, configuration := range list(nic["properties"], "ipConfigurations") {
+			for _, of := range list(configuration["properties"], "loadBalancerBackendAddressPools") {
+				if strings.EqualFold(fmt.Sprint(of["id"]), pool) {
+					members = append(members, resource{"id": configuration["id"]})
+				}
+			}
+		}
+	}
+	return members
 }
 
 // list returns the parts of a resource under a key.
@@ -50,7 +55,7 @@ func (c *Cloud) AddMachine(name, zone, address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	nic := "Microsoft.Network/networkInterfaces/" + name + "-nic"
-	c.put(nic, resource{"location": Location, "properties": resource{
+	c.put(nic, resource{"location": location, "properties": resource{
 		"primary":        true,
 		"virtualMachine": resource{"id": groupPath + "Microsoft.Compute/virtualMachines/" + name},
 		"ipConfigurations": []any{resource{"name": "primary", "properties": resource{
@@ -58,7 +63,7 @@ func (c *Cloud) AddMachine(name, zone, address string) {
 		}}},
 	}})
 	c.put("Microsoft.Compute/virtualMachines/"+name, resource{
-		"location": Location, "zones": []any{zone},
+		"location": location, "zones": []any{zone},
 		"properties": resource{
 			"hardwareProfile": resource{"vmSize": "Standard_D4s_v3"},
 			"availabilitySet": resource{"id": groupPath + "Microsoft.Compute/availabilitySets/" + availabilitySet},

@@ -14,10 +14,9 @@ import (
 	"github.com/mooring-ccm/mooring/test/plugins/stage"
 )
 
+// Where everything is.
 const (
-	// Location is the region of everything.
-	Location = "westeurope"
-
+	location        = "westeurope"
 	subscription    = "00000000-0000-0000-0000-00000000000a"
 	tenant          = "00000000-0000-0000-0000-00000000000b"
 	group           = "nodes"
@@ -54,17 +53,13 @@ func (c *Cloud) Close() { c.server.Close() }
 
 // Launch is how the plugin finds the stand-in. What it caches it forgets after a second.
 func (c *Cloud) Launch() stage.Launch {
-	config, err := json.MarshalIndent(map[string]any{
-		"cloud": "AzureStackCloud", "resourceManagerEndpoint": c.server.URL + "/", "cloudConfigType": "file",
-		"tenantId": tenant, "subscriptionId": subscription, "aadClientId": "cloud-controller", "aadClientSecret": "a-secret",
-		"resourceGroup": group, "location": Location, "securityGroupName": securityGroup, "vnetName": "nodes-vnet",
-		"subnetName": "nodes", "vmType": "standard", "primaryAvailabilitySetName": availabilitySet, "loadBalancerSku": "standard",
-		"vmCacheTTLInSeconds": 1, "loadBalancerCacheTTLInSeconds": 1, "nsgCacheTTLInSeconds": 1,
-	}, "", " ")
-	if err != nil {
-		panic(err) // texts and numbers can be written
-	}
-	return stage.Launch{Config: string(config)}
+	return stage.Launch{Config: fmt.Sprintf(`{
+ "cloud": "AzureStackCloud", "resourceManagerEndpoint": "%s/", "cloudConfigType": "file",
+ "tenantId": "%s", "subscriptionId": "%s", "aadClientId": "cloud-controller", "aadClientSecret": "a-secret",
+ "resourceGroup": "%s", "location": "%s", "vnetName": "nodes-vnet", "subnetName": "nodes", "securityGroupName": "%s",
+ "vmType": "standard", "primaryAvailabilitySetName": "%s", "loadBalancerSku": "standard",
+ "vmCacheTTLInSeconds": 1, "loadBalancerCacheTTLInSeconds": 1, "nsgCacheTTLInSeconds": 1
+}`, c.server.URL, tenant, subscription, group, location, securityGroup, availabilitySet)}
 }
 
 // Observe implements stage.Cloud.
