@@ -179,6 +179,14 @@ func TestDirectoriesThatAreNone(t *testing.T) {
 			t.Errorf("directory %q, want %q", failed.Dir, dir)
 		}
 	}
+	// The go tool would add a go directive to this one, if it might.
+	const untidy = "module example.com/untidy\n\nreplace k8s.io/cloud-provider => ../cloud-provider\n\nrequire k8s.io/cloud-provider v0.36.3\n"
+	write(t, s.path("untidy/go.mod"), untidy)
+	write(t, s.path("untidy/p.go"), "package untidy\n")
+	fails[*SourceError](s, s.options("./untidy"), "go mod tidy")
+	if content, err := os.ReadFile(s.path("untidy/go.mod")); err != nil || string(content) != untidy {
+		t.Errorf("a go.mod that is not ours was changed: %v\n%s", err, content)
+	}
 	o := s.options("./mycloud/sub")
 	o.Request.Replacements[0].Dir = "./mycloud/empty"
 	fails[*SourceError](s, o, filepath.Join(s.dir, "mycloud/empty"), "no module is there")
