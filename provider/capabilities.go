@@ -48,8 +48,8 @@ type Capabilities struct {
 	// waits for something of the provider's own, such as a free address, has it at once instead of at the next try.
 	RetryLoadBalancers RetryLoadBalancersFunc
 
-	// ChangeTargets changes the targets of a Service's load balancer by a difference. With it, a node that comes or goes is
-	// told to each load balancer by itself, instead of with all the others.
+	// ChangeTargets changes the targets of a Service's load balancer by a difference. With it, a load balancer is told of the
+	// nodes that came and went, instead of all that are there.
 	ChangeTargets ChangeTargetsFunc
 
 	// ReplaceRoute changes the target of a route in place, without a moment in which the destination has no route. Both
