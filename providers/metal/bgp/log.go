@@ -146,6 +146,10 @@ func notificationWords(value func(string) slog.Value) string {
 	if code.Int64() == bgp.BGP_ERROR_OPEN_MESSAGE_ERROR && subcode.Int64() == bgp.BGP_ERROR_SUB_BAD_PEER_AS {
 		return "the AS of the router is not what the speaker has for it, or the other way round (OPEN message error, bad peer AS)"
 	}
+	if code.Int64() == bgp.BGP_ERROR_HOLD_TIMER_EXPIRED {
+		return "nothing was heard for the hold time: the network lost it, or there is too little processor time for so many routes " +
+			"(hold timer expired); a longer holdTime helps"
+	}
 	words := bgp.NewNotificationErrorCode(uint8(code.Int64()), uint8(subcode.Int64())).String()
 	if said := value("Communicated-Reason"); said.Kind() == slog.KindString && said.String() != "" {
 		words += fmt.Sprintf(" (%q)", said.String())

@@ -24,7 +24,6 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/table"
-	"github.com/mooring-ccm/mooring/test/e2e/router"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
@@ -43,16 +42,6 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
-	}
-	// Sandboxes that run at the same time must not take their mount points from each other.
-	for _, dir := range router.Dirs() {
-		if !sandbox.Inside() && os.Mkdir(dir, 0o755) == nil {
-			goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-				_ = os.Remove(dir)
-				os.Exit(code)
-			}))
-			return
-		}
 	}
 	goleak.VerifyTestMain(m)
 }

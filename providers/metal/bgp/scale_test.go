@@ -146,7 +146,9 @@ func (f fleet) nodeFails(t *testing.T, l *lab, p *process) {
 	before := p.peers(t)["frr"].UpdatesSent
 	begun := time.Now()
 	p.announce(t, wanted)
-	l.both(t, fmt.Sprintf("a node gone from %d load balancers", changed), begun, func(r *router.Router) error { return holds(t, r, wanted) })
+	l.both(t, fmt.Sprintf("a node gone from %d load balancers", changed), begun, func(r *router.Router) error {
+		return holds(t, r, wanted)
+	})
 	t.Logf("a node gone from %d load balancers took %d messages", changed, p.peers(t)["frr"].UpdatesSent-before)
 }
 

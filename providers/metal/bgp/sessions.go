@@ -60,6 +60,7 @@ func (s *sessions) expect(settings settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	peers := make(map[netip.Addr]*peerState, len(settings.config.Peers))
+	different := len(s.peers) != len(settings.config.Peers)
 	for i := range settings.config.Peers {
 		configured := &settings.config.Peers[i]
 		addr := configured.Addr()
@@ -67,7 +68,9 @@ func (s *sessions) expect(settings settings) {
 		if !known {
 			peer = &peerState{state: bgp.BGP_FSM_IDLE, since: s.now()}
 		}
-		peer.neighbor = newNeighbor(configured, addr)
+		is := newNeighbor(configured, addr)
+		different = different || !known || peer.neighbor != is || peer.missing != settings.missing[addr]
+		peer.neighbor = is
 		if missing := settings.missing[addr]; missing != "" && missing != peer.missing {
 			peer.lastErr, peer.errAt = missing, s.now()
 		}
@@ -75,7 +78,9 @@ func (s *sessions) expect(settings settings) {
 		peers[addr] = peer
 	}
 	s.peers = peers
-	s.notify()
+	if different {
+		s.notify()
+	}
 }
 
 // ended forgets the state of sessions that are over, because the library is.

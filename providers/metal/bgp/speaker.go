@@ -75,8 +75,9 @@ type Speaker struct {
 	// announced and neighbors are what the library knows.
 	announced map[netip.Prefix]destination
 	neighbors map[netip.Addr]neighbor
-	// wanted is the table that was asked for last, to be announced again when not all of it could be.
+	// wanted is the table that was asked for last, and behind says that not all of it could be announced.
 	wanted table.Table
+	behind bool
 }
 
 // New returns a speaker that does nothing until Run.
@@ -225,6 +226,7 @@ func (s *Speaker) Announce(ctx context.Context, t table.Table) error {
 
 // tell announces a table step by step, and remembers what was done. Callers hold the lock.
 func (s *Speaker) tell(ctx context.Context, t table.Table) error {
+	s.behind = true
 	steps := planRoutes(s.announced, t, s.settings.attributes)
 	encoder := newEncoder(&s.settings)
 	library := s.running.Load()
@@ -237,6 +239,7 @@ func (s *Speaker) tell(ctx context.Context, t table.Table) error {
 		}
 		s.record(step)
 	}
+	s.behind = false
 	return nil
 }
 
@@ -266,7 +269,7 @@ func (s *Speaker) Reconfigure(ctx context.Context, section config.BGP) error {
 	if err != nil {
 		return fmt.Errorf("BGP: %w", err)
 	}
-	return s.become(ctx, after)
+	return s.become(ctx, after, true)
 }
 
 // refresh reads passwords again, and tries again what failed.
@@ -275,15 +278,15 @@ func (s *Speaker) refresh(ctx context.Context) {
 	defer s.mu.Unlock()
 	after, err := newSettings(s.settings.config, s.settings)
 	if err == nil {
-		err = s.become(ctx, after)
+		err = s.become(ctx, after, s.behind)
 	}
 	if err != nil {
 		s.log.Error(err, "BGP speaker could not bring its sessions up to date; trying again", "after", s.options.LookAgain)
 	}
 }
 
-// become changes the settings. Callers hold the lock.
-func (s *Speaker) become(ctx context.Context, after settings) error {
+// become changes the settings, and announces the table again if asked to. Callers hold the lock.
+func (s *Speaker) become(ctx context.Context, after settings, announce bool) error {
 	another := s.settings.identity != after.identity
 	s.settings = after
 	s.sessions.expect(after)
@@ -296,7 +299,11 @@ func (s *Speaker) become(ctx context.Context, after settings) error {
 		}
 		return s.begin(ctx, false)
 	}
-	return errors.Join(s.tell(ctx, s.wanted), s.adjust(ctx))
+	var err error
+	if announce {
+		err = s.tell(ctx, s.wanted)
+	}
+	return errors.Join(err, s.adjust(ctx))
 }
 
 // adjust makes the routers that the library knows those of the settings. Callers hold the lock.

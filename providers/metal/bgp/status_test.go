@@ -179,8 +179,9 @@ func TestExplanations(t *testing.T) {
 		`"maintenance"`: func(l *slog.Logger) {
 			l.Info("received notification", "Code", 6, "Subcode", 2, "Communicated-Reason", "maintenance")
 		},
-		"before the session began": func(l *slog.Logger) { l.Debug("outgoing connection IO error", "reason", "read-failed") },
-		"hold time":                func(l *slog.Logger) { l.Warn("hold timer expired") },
+		"too little processor time": func(l *slog.Logger) { l.Info("received notification", "Code", 4, "Subcode", 0) },
+		"before the session began":  func(l *slog.Logger) { l.Debug("outgoing connection IO error", "reason", "read-failed") },
+		"hold time":                 func(l *slog.Logger) { l.Warn("hold timer expired") },
 	} {
 		var heard string
 		b := &bridge{to: logr.Discard(), explain: func(peer netip.Addr, said string) {

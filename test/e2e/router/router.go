@@ -36,8 +36,10 @@ func (k Kind) Programs() []string {
 	return []string{"ip", "nsenter", "bird", "birdc"}
 }
 
-// Dirs are the directories of this machine that routers write to whatever they are told, for the options of a sandbox.
-func Dirs() []string { return []string{"/var/tmp/frr"} }
+// Dirs are the directories of this machine that routers write to whatever they are told, for the options of a sandbox. FRR makes
+// a directory below. What is hidden is one that is there on every machine, so that sandboxes which run at the same time do not
+// make and remove each other's.
+func Dirs() []string { return []string{"/var/tmp"} }
 
 // startTimeout bounds how long a router may take to answer.
 const startTimeout = 20 * time.Second
