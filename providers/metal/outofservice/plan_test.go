@@ -126,6 +126,10 @@ func TestPatches(t *testing.T) {
 	if diff := cmp.Diff(nodeOf("other notReady shutdown"), applied(t, got, []action{remove})); diff != "" {
 		t.Errorf("untainted (-want +got):\n%s", diff)
 	}
+	replaced := action{node: factsOf(nodeOf("ready theirs marked"), on, now)}
+	if diff := cmp.Diff(nodeOf("ready theirs"), applied(t, nodeOf("ready theirs marked"), []action{replaced})); diff != "" {
+		t.Errorf("a taint of somebody else's (-want +got):\n%s", diff)
+	}
 	patch, err := remove.patch()
 	if err != nil || !strings.Contains(string(patch), `"uid":"uid","resourceVersion":"7"`) {
 		t.Errorf("patch %s, %v", patch, err)

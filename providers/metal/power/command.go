@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -49,12 +50,14 @@ func (c *command) Read(ctx context.Context) (State, error) {
 	run := exec.CommandContext(ctx, c.config.Argv[0], c.config.Argv[1:]...)
 	run.Env, run.Stdout, run.Stderr = c.env, &output, &complaint
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	run.Cancel = func() error { return killGroup(run.Process) }
-	run.WaitDelay = 100 * time.Millisecond // what it started may hold the pipes
-	err := run.Run()
-	if run.Process != nil {
-		_ = killGroup(run.Process)
+	run.Cancel = func() error { return killGroup(run.Process.Pid) }
+	run.WaitDelay = time.Second // whoever left the group may hold the pipes
+	if err := run.Start(); err != nil {
+		return Unknown, fmt.Errorf("running %s: %w", c.config.Argv[0], err)
 	}
+	awaitExit(run.Process.Pid)
+	_ = killGroup(run.Process.Pid)
+	err := run.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return Unknown, fmt.Errorf("running %s: killed: %w", c.config.Argv[0], context.Cause(ctx))
@@ -76,10 +79,16 @@ func (c *command) Read(ctx context.Context) (State, error) {
 // Close does nothing: nothing is kept between runs.
 func (c *command) Close(context.Context) error { return nil }
 
-// killGroup kills a process and what it started.
-func killGroup(process *os.Process) error {
-	err := syscall.Kill(-process.Pid, syscall.SIGKILL)
-	if errors.Is(err, syscall.ESRCH) {
+// awaitExit waits until a child has ended, and leaves it to be waited for: as long as it is, nobody else gets its ID.
+func awaitExit(pid int) {
+	for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+	}
+}
+
+// killGroup kills a child, which has not been waited for, and what it started.
+func killGroup(pid int) error {
+	err := unix.Kill(-pid, unix.SIGKILL)
+	if errors.Is(err, unix.ESRCH) {
 		return os.ErrProcessDone
 	}
 	return err

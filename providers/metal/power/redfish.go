@@ -16,10 +16,8 @@ import (
 )
 
 const (
-	// systemsPath is the collection of systems (DSP0266, 6.3).
-	systemsPath = "/redfish/v1/Systems"
-	// sessionsPath is the collection of sessions, which is where logins go (DSP0266, 13.3.4.4).
-	sessionsPath = "/redfish/v1/SessionService/Sessions"
+	// rootPath is where a service says what it has, to anybody (DSP0266, 6.3 and 13.3.2).
+	rootPath = "/redfish/v1/"
 	// maxBody is how much of an answer is read, and maxPages how many pages of a collection.
 	maxBody, maxPages = 1 << 20, 50
 )
@@ -30,9 +28,25 @@ type redfish struct {
 	credentials *config.Credentials
 	systemUUID  string
 	http        tlsClient
+	// root is what the service has; nil as long as it is not known.
+	root *serviceRoot
 	// system is the path of the machine's system, empty as long as it is not known.
 	system  string
 	session session
+}
+
+// reference is a link from one resource to another.
+type reference struct {
+	ID string `json:"@odata.id"`
+}
+
+// serviceRoot is what matters of the root of a service.
+type serviceRoot struct {
+	Systems reference `json:"Systems"`
+	Links   struct {
+		// Sessions is the collection of sessions, which is where logins go (DSP0266, 13.3.4.4).
+		Sessions reference `json:"Sessions"`
+	} `json:"Links"`
 }
 
 // session is a login that the service remembers.
@@ -52,6 +66,10 @@ func newRedfish(c config.Redfish, credentials *config.Credentials, systemUUID st
 // Read asks for the PowerState of the machine's system (DSP0268, ComputerSystem).
 func (r *redfish) Read(ctx context.Context) (State, error) {
 	state, err := r.read(ctx)
+	var answered *statusError
+	if errors.As(err, &answered) && answered.missing() {
+		r.system, r.root = "", nil // an update of the firmware may have moved them
+	}
 	if err != nil {
 		return Unknown, fmt.Errorf("redfish service %s: %w", r.config.Endpoint, err)
 	}
@@ -59,6 +77,13 @@ func (r *redfish) Read(ctx context.Context) (State, error) {
 }
 
 func (r *redfish) read(ctx context.Context) (State, error) {
+	if r.root == nil {
+		root := &serviceRoot{}
+		if _, err := r.do(ctx, http.MethodGet, rootPath, nil, root, func(*http.Request) {}); err != nil {
+			return Unknown, err
+		}
+		r.root = root
+	}
 	if r.system == "" {
 		found, err := r.find(ctx)
 		if err != nil {
@@ -67,10 +92,6 @@ func (r *redfish) read(ctx context.Context) (State, error) {
 		r.system = found
 	}
 	system, err := r.getSystem(ctx, r.system)
-	var answered *statusError
-	if errors.As(err, &answered) && answered.code == http.StatusNotFound {
-		r.system = "" // it may have another ID after an update of the firmware
-	}
 	if err != nil {
 		return Unknown, err
 	}
@@ -111,7 +132,7 @@ func (r *redfish) getSystem(ctx context.Context, at string) (system, error) {
 // find returns the path of the machine's system: the one that the config names, that has the machine's UUID, or that is alone.
 func (r *redfish) find(ctx context.Context) (string, error) {
 	if r.config.SystemID != "" {
-		return systemsPath + "/" + url.PathEscape(r.config.SystemID), nil
+		return strings.TrimRight(r.root.Systems.ID, "/") + "/" + url.PathEscape(r.config.SystemID), nil
 	}
 	members, err := r.members(ctx)
 	switch {
@@ -143,13 +164,11 @@ func (r *redfish) find(ctx context.Context) (string, error) {
 // members returns the paths of all systems.
 func (r *redfish) members(ctx context.Context) ([]string, error) {
 	var all []string
-	next := systemsPath
+	next := r.root.Systems.ID
 	for range maxPages {
 		var page struct {
-			Members []struct {
-				ID string `json:"@odata.id"`
-			} `json:"Members"`
-			Next string `json:"Members@odata.nextLink"`
+			Members []reference `json:"Members"`
+			Next    string      `json:"Members@odata.nextLink"`
 		}
 		if err := r.get(ctx, next, &page); err != nil {
 			return nil, fmt.Errorf("listing the systems: %w", err)
@@ -200,12 +219,13 @@ func (r *redfish) get(ctx context.Context, at string, into any) error {
 
 // loginAs begins a session.
 func (r *redfish) loginAs(ctx context.Context, login login) error {
+	at := r.root.Links.Sessions.ID
+	if at == "" {
+		return errors.New("the service has no sessions: set auth to Basic")
+	}
 	body := map[string]string{"UserName": login.username, "Password": login.password}
-	header, err := r.do(ctx, http.MethodPost, sessionsPath, body, nil, func(*http.Request) {})
-	var answered *statusError
+	header, err := r.do(ctx, http.MethodPost, at, body, nil, func(*http.Request) {})
 	switch {
-	case errors.As(err, &answered) && answered.missing():
-		return fmt.Errorf("beginning a session: %w; without sessions, set auth to Basic", err)
 	case err != nil:
 		return fmt.Errorf("beginning a session: %w", err)
 	case header.Get("X-Auth-Token") == "":

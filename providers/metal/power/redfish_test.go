@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 	"github.com/mooring-ccm/mooring/providers/metal/power/redfishtest"
 	"go.uber.org/goleak"
 )
@@ -71,8 +72,8 @@ func expect(t *testing.T, reader Reader, want string) {
 
 const uuid1, uuid2 = "00112233-4455-6677-8899-aabbccddeeff", "30112233-4455-6677-8899-aabbccddeeff"
 
-// redfishMachine is a machine whose BMC is a service of redfishtest.
-func redfishMachine(t *testing.T, service *redfishtest.Service) *config.Machine {
+// redfishMachine is a machine whose BMC is a service of redfishsim.
+func redfishMachine(t *testing.T, service *redfishsim.Service) *config.Machine {
 	t.Helper()
 	url, caFile := redfishtest.Start(t, service)
 	return &config.Machine{Name: "n1", ID: "n1", BMC: &config.BMC{
@@ -82,7 +83,7 @@ func redfishMachine(t *testing.T, service *redfishtest.Service) *config.Machine 
 }
 
 func TestRedfishStates(t *testing.T) {
-	service := redfishtest.New("admin", secret, redfishtest.System{ID: "1"})
+	service := redfishsim.New("admin", secret, redfishsim.System{ID: "1"})
 	reader := open(t, redfishMachine(t, service))
 	for _, test := range []struct{ said, want string }{
 		{"On", "on"}, {"Off", "off"}, {"PoweringOn", "on"}, {"PoweringOff", "on"}, {"Paused", "on"}, {"", "unknown"}, {"off", "unknown"},
@@ -94,7 +95,7 @@ func TestRedfishStates(t *testing.T) {
 
 // The service is asked for one thing for each reading, by one session.
 func TestRedfishAsksForLittle(t *testing.T) {
-	service := redfishtest.New("admin", secret, redfishtest.System{ID: "1"})
+	service := redfishsim.New("admin", secret, redfishsim.System{ID: "1"})
 	machine := redfishMachine(t, service)
 	reader, err := NewReader(machine)
 	if err != nil {
@@ -103,7 +104,9 @@ func TestRedfishAsksForLittle(t *testing.T) {
 	for range 5 {
 		expect(t, reader, "on")
 	}
-	want := map[string]int{"POST " + sessionsPath: 1, "GET " + systemsPath: 1, "GET " + systemsPath + "/1": 5}
+	want := map[string]int{
+		"GET /redfish/v1/": 1, "POST /redfish/v1/SessionService/Sessions": 1, "GET /redfish/v1/Systems": 1, "GET /redfish/v1/Systems/1": 5,
+	}
 	if got := service.Requests(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("requests %v, want %v", got, want)
 	}
@@ -116,12 +119,12 @@ func TestRedfishAsksForLittle(t *testing.T) {
 }
 
 func TestRedfishFindsTheSystem(t *testing.T) {
-	three := []redfishtest.System{
-		{ID: "a", UUID: "11111111-1111-1111-1111-111111111111"}, {ID: "b", UUID: uuid1, Power: redfishtest.Off},
+	three := []redfishsim.System{
+		{ID: "a", UUID: "11111111-1111-1111-1111-111111111111"}, {ID: "b", UUID: uuid1, Power: redfishsim.Off},
 		{ID: "c", UUID: "22222222-2222-2222-2222-222222222222"},
 	}
 	for name, test := range map[string]struct {
-		systems      []redfishtest.System
+		systems      []redfishsim.System
 		id, uuid     string
 		want, system string
 	}{
@@ -135,7 +138,7 @@ func TestRedfishFindsTheSystem(t *testing.T) {
 		"none":                       {nil, "", "", "the service has no system", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			machine := redfishMachine(t, redfishtest.New("admin", secret, test.systems...).WithPages(2))
+			machine := redfishMachine(t, redfishsim.New("admin", secret, test.systems...).WithPages(2))
 			machine.SystemUUID, machine.BMC.Redfish.SystemID = test.uuid, test.id
 			expect(t, open(t, machine), test.want)
 		})
@@ -143,7 +146,7 @@ func TestRedfishFindsTheSystem(t *testing.T) {
 }
 
 func TestRedfishSurvivesChanges(t *testing.T) {
-	service := redfishtest.New("admin", secret, redfishtest.System{ID: "1"})
+	service := redfishsim.New("admin", secret, redfishsim.System{ID: "1"})
 	machine := redfishMachine(t, service)
 	reader := open(t, machine)
 	expect(t, reader, "on")
@@ -156,6 +159,8 @@ func TestRedfishSurvivesChanges(t *testing.T) {
 	expect(t, reader, "401 Unauthorized: the controller refuses the credentials")
 	rewrite(t, machine.BMC.Credentials.PasswordFile, "another")
 	expect(t, reader, "on")
+	rewrite(t, machine.BMC.Credentials.PasswordFile, "wrong") // the session would do
+	expect(t, reader, "the controller refuses the credentials")
 	rewrite(t, machine.BMC.Credentials.PasswordFile, " \n")
 	expect(t, reader, "is empty")
 	rewrite(t, machine.BMC.Credentials.PasswordFile, "another")
@@ -173,9 +178,9 @@ func TestRedfishSurvivesChanges(t *testing.T) {
 }
 
 func TestRedfishBasicAuth(t *testing.T) {
-	service := redfishtest.New("admin", secret, redfishtest.System{ID: "1"}).WithoutSessions()
+	service := redfishsim.New("admin", secret, redfishsim.System{ID: "1"}).WithoutSessions()
 	machine := redfishMachine(t, service)
-	expect(t, open(t, machine), "404 Not Found; without sessions, set auth to Basic")
+	expect(t, open(t, machine), "the service has no sessions: set auth to Basic")
 	machine.BMC.Redfish.Auth = config.RedfishBasic
 	reader := open(t, machine)
 	expect(t, reader, "on")
@@ -184,7 +189,7 @@ func TestRedfishBasicAuth(t *testing.T) {
 }
 
 func TestRedfishVerifiesTheService(t *testing.T) {
-	service := redfishtest.New("admin", secret, redfishtest.System{ID: "1"})
+	service := redfishsim.New("admin", secret, redfishsim.System{ID: "1"})
 	machine := redfishMachine(t, service)
 	genuine := machine.BMC.Redfish.CAFile
 	machine.BMC.Redfish.CAFile = ""
@@ -211,21 +216,24 @@ func TestRedfishVerifiesTheService(t *testing.T) {
 
 // A service cannot send us, with its token or the password, to another one.
 func TestRedfishStaysWithTheService(t *testing.T) {
-	stranger := redfishtest.New("admin", secret, redfishtest.System{ID: "1"})
+	stranger := redfishsim.New("admin", secret, redfishsim.System{ID: "1"})
 	elsewhere, _ := redfishtest.Start(t, stranger)
-	for name, mislead := range map[string]http.HandlerFunc{
-		"redirect": func(w http.ResponseWriter, r *http.Request) {
+	for name, test := range map[string]struct {
+		mislead http.HandlerFunc
+		want    string
+	}{
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere+r.URL.Path, http.StatusTemporaryRedirect)
-		},
-		"link": func(w http.ResponseWriter, r *http.Request) {
-			_, _ = fmt.Fprintf(w, `{"Members":[{"@odata.id":"%s/redfish/v1/Systems/1"}]}`, elsewhere)
-		},
+		}, "the service redirects to another one"},
+		"link": {func(w http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprintf(w, `{"Systems":{"@odata.id":"%s/redfish/v1/Systems"}}`, elsewhere)
+		}, "the service names a resource that is not its own"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			machine := redfishMachine(t, redfishtest.New("admin", secret))
-			server := newTLSServer(t, mislead)
+			machine := redfishMachine(t, redfishsim.New("admin", secret))
+			server := newTLSServer(t, test.mislead)
 			machine.BMC.Redfish = &config.Redfish{Endpoint: server, Auth: config.RedfishBasic, InsecureSkipVerify: true}
-			expect(t, open(t, machine), "the service")
+			expect(t, open(t, machine), test.want)
 		})
 	}
 	if requests := stranger.Requests(); len(requests) > 0 {
@@ -264,7 +272,7 @@ func TestSushyAcceptsTheEmulator(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import sushy").Run(); err != nil {
 		t.Skipf("the Debian package python3-sushy is missing: %v", err)
 	}
-	service := redfishtest.New("admin", secret, redfishtest.System{ID: "437XR1138R2", UUID: uuid1})
+	service := redfishsim.New("admin", secret, redfishsim.System{ID: "437XR1138R2", UUID: uuid1})
 	machine := redfishMachine(t, service)
 	reader := open(t, machine)
 	expect(t, reader, "on")

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/power/ipmitest"
+	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 	"github.com/mooring-ccm/mooring/providers/metal/power/redfishtest"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -30,9 +31,9 @@ func TestPasswordsAreNotLogged(t *testing.T) {
 		_, _ = fmt.Fprint(w, password)
 	}
 	passwordFile := file(t, secret)
-	service := redfishtest.New("admin", "another", redfishtest.System{ID: "1"})
+	service := redfishsim.New("admin", "another", redfishsim.System{ID: "1"})
 	refused, _ := redfishtest.Start(t, service)
-	hanging := redfishtest.New("admin", secret, redfishtest.System{ID: "1"})
+	hanging := redfishsim.New("admin", secret, redfishsim.System{ID: "1"})
 	defer hanging.Hang()()
 	hangs, _ := redfishtest.Start(t, hanging)
 	bmc := ipmitest.Start(t, "127.0.0.1", "another")

@@ -1,3 +1,4 @@
+// Package redfishtest serves a simulated Redfish service inside a test.
 package redfishtest
 
 import (
@@ -6,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 )
 
 // Start serves a service by HTTPS on loopback until the test ends. It returns its URL and a file with the certificate that it is
 // verified with.
-func Start(t *testing.T, service *Service) (url, caFile string) {
+func Start(t *testing.T, service *redfishsim.Service) (url, caFile string) {
 	t.Helper()
 	server := httptest.NewTLSServer(service)
 	t.Cleanup(server.Close)

@@ -1,6 +1,6 @@
-// Package redfishtest is a Redfish service (DSP0266) without hardware: as much of one as power management needs, with sessions and
+// Package redfishsim is a Redfish service (DSP0266) without hardware: as much of one as power management needs, with sessions and
 // passwords, and with the faults that such services have.
-package redfishtest
+package redfishsim
 
 import (
 	"encoding/json"
