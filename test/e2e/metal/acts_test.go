@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
@@ -115,6 +117,26 @@ func (s *scene) settled(t *testing.T, sent *traffic) {
 	})
 }
 
+// retire takes the endpoint on a machine out of a Service's EndpointSlices.
+func (l *lab) retire(t *testing.T, service *corev1.Service, m *machine) {
+	t.Helper()
+	list, err := l.client.DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{
+		LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name,
+	})
+	must(t, err)
+	for i := range list.Items {
+		slice := &list.Items[i]
+		slice.Endpoints = gone(slice.Endpoints, m.name)
+		_, err := l.client.DiscoveryV1().EndpointSlices("default").Update(t.Context(), slice, metav1.UpdateOptions{})
+		must(t, err)
+	}
+}
+
+// gone returns the endpoints that are not on a node.
+func gone(endpoints []discoveryv1.Endpoint, node string) []discoveryv1.Endpoint {
+	return slices.DeleteFunc(endpoints, func(e discoveryv1.Endpoint) bool { return *e.NodeName == node })
+}
+
 // cut takes a machine off the network.
 func (l *lab) cut(t *testing.T, m *machine) {
 	t.Helper()
@@ -135,5 +157,3 @@ func eventuallyGone(t *testing.T, l *lab, m *machine) {
 		return err
 	})
 }
-
-var _ = ptr.To[int]
