@@ -280,42 +280,42 @@ func clusterHops(endpoints model.Endpoints, hops *hops) (candidates, model.Addre
 
 // localHops returns the nodes that take traffic of a Service with policy Local: those with ready endpoints that kube-proxy knows
 // of. If there are none, those with endpoints that end but serve, to which kube-proxy sends traffic while its health check
-// already says no (KEP-1669).
+// already says no (KEP-1669), or as long as it does not know of a ready one.
 func (in Input) localHops(service model.Service, endpoints model.Endpoints, hops *hops) (candidates, model.AddressState) {
 	if !endpoints.Any {
 		return candidates{}, model.AddressState{Reason: model.NoEndpoints}
 	}
-	tiers := [3]candidates{}
-	reasons := [3]model.Reason{model.Announced, model.AnnouncedDraining, model.AnnouncedTerminating}
+	var ready, draining, ending candidates
 	why := map[model.Reason]int{}
-	add := func(node string, ending bool) {
+	for node := range endpoints.Ready {
 		switch hop, may := hops.byName[node]; {
 		case !may:
 			why[cmp.Or(hops.why[node], model.NodeUnknown)]++
-		case ending:
-			tiers[2].add(hop)
 		case !in.portOpen(node, service.HealthCheckNodePort):
 			why[model.NodePortClosed]++
 		case hop.draining:
-			tiers[1].add(hop)
+			draining.add(hop)
 		default:
-			tiers[0].add(hop)
+			ready.add(hop)
 		}
-	}
-	for node := range endpoints.Ready {
-		add(node, false)
 	}
 	for node := range endpoints.Terminating {
-		if !endpoints.Ready[node] {
-			add(node, true)
+		if hop, may := hops.byName[node]; may {
+			ending.add(hop)
+		} else if !endpoints.Ready[node] {
+			why[cmp.Or(hops.why[node], model.NodeUnknown)]++
 		}
 	}
-	for i, set := range tiers {
-		if len(set.hops) > 0 {
-			return set, model.AddressState{Reason: reasons[i]}
-		}
+	switch {
+	case len(ready.hops) > 0:
+		return ready, model.AddressState{Reason: model.Announced}
+	case len(draining.hops) > 0:
+		return draining, model.AddressState{Reason: model.AnnouncedDraining}
+	case len(ending.hops) > 0:
+		return ending, model.AddressState{Reason: model.AnnouncedTerminating}
+	default:
+		return candidates{}, model.AddressState{Reason: model.NoNextHop, Out: why}
 	}
-	return candidates{}, model.AddressState{Reason: model.NoNextHop, Out: why}
 }
 
 // portOpen reports whether the health-check node port lets traffic in.

@@ -149,6 +149,12 @@ func TestNextHops(t *testing.T) {
 		"kube-proxy does not know of the endpoint yet": {
 			newCluster().node(1).node(2).service("s", true, vip, "n1", "n2").health("n1", checkPort, model.Unhealthy),
 			vip, "10.0.0.2", model.Announced, ""},
+		"nothing is known of the port": {
+			newCluster().node(1).service("s", true, vip, "n1").health("n1", checkPort, model.HealthUnknown),
+			vip, "", model.NoNextHop, "1 node with endpoints"},
+		"kube-proxy goes on with the endpoint that ends": {
+			newCluster().node(1).service("s", true, vip, "~n1", "n1").health("n1", checkPort, model.Unhealthy),
+			vip, "10.0.0.1", model.AnnouncedTerminating, "terminating"},
 		"no kube-proxy knows of the endpoint": {
 			newCluster().node(1).service("s", true, vip, "n1").health("n1", checkPort, model.Unhealthy),
 			vip, "", model.NoNextHop, "1 node with endpoints, whose kube-proxy does not confirm it"},
@@ -186,8 +192,6 @@ func TestNextHops(t *testing.T) {
 		"two Node objects of one machine": {
 			newCluster().node(1).node(1, func(n *model.Node) { n.Name = "again" }).service("s", false, vip, "n1"),
 			vip, "10.0.0.1", model.Announced, "1 next hop"},
-		"policy Local: no more than can be used": {withLocalNextHops(1, newCluster().node(1).service("s", true, vip, "n1")),
-			vip, "10.0.0.1", model.Announced, ""},
 		"endpoints on a node that is not of ours": {newCluster().node(1).service("s", true, vip, "foreign"),
 			vip, "", model.NoNextHop, "does not know"},
 		"an address in IPv6 notation is an IPv4 one": {newCluster().node(1).service("s", false, "::ffff:192.0.2.1", "n1"),
@@ -209,9 +213,15 @@ func TestNextHops(t *testing.T) {
 	}
 }
 
-func withLocalNextHops(n int, c *cluster) *cluster {
-	c.Settings.LocalNextHops = n
-	return c
+func TestNextHopsAreLimitedByPolicy(t *testing.T) {
+	for _, local := range []bool{false, true} {
+		c := newCluster().node(1).node(2).node(3).node(4).service("s", local, "192.0.2.1", "n1", "n2", "n3", "n4")
+		c.Settings.ClusterNextHops, c.Settings.LocalNextHops = 2, 3
+		want := map[bool]int{false: 2, true: 3}[local]
+		if got := len(strings.Fields(announced(Desired(c.Input), "192.0.2.1"))); got != want {
+			t.Errorf("policy Local %t: %d next hops, want %d", local, got, want)
+		}
+	}
 }
 
 func TestDrainingEndsAfterTheWait(t *testing.T) {
