@@ -12,7 +12,8 @@ const listed = `[
  {"dst":"10.200.1.0/24","nhid":9,"gateway":"10.77.1.1","dev":"eth0","protocol":"bgp","metric":20,"flags":[]},
  {"dst":"192.0.2.1","protocol":"bird","metric":32,"flags":[],"nexthops":[
   {"gateway":"10.77.1.2","dev":"eth0","weight":1,"flags":[]},{"gateway":"10.77.1.1","dev":"eth0","weight":1,"flags":[]}]},
- {"dst":"2001:db8::1","protocol":"186","metric":20,"flags":[],"nexthops":[{"gateway":"fd00:77::1:1","dev":"eth0","weight":1,"flags":[]}]}
+ {"dst":"2001:db8::1","protocol":"186","metric":20,"flags":[],"nexthops":[
+  {"gateway":"fd00:77::1:1","dev":"eth0","weight":1,"flags":[]}]}
 ]`
 
 func TestReadFIB(t *testing.T) {
