@@ -71,7 +71,7 @@ type rehearsed struct {
 
 // patch notes a patch, and fills the object in as it would be.
 func (r *rehearsed) patch(ctx context.Context, verb string, object client.Object, patch client.Patch) error {
-	intent, err := r.intent(ctx, verb, object)
+	intent, err := r.intent(ctx, verb, Alters, object)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (s *series) changes(ctx context.Context) (changes []Change, after []byte, e
 
 // delete notes a deletion. It ends when the object is gone, or is another one of its name.
 func (r *rehearsed) delete(ctx context.Context, object client.Object) error {
-	intent, err := r.intent(ctx, "delete", object)
+	intent, err := r.intent(ctx, "delete", Deletes, object)
 	if err != nil {
 		return err
 	}
@@ -159,13 +159,13 @@ func (r *rehearsed) delete(ctx context.Context, object client.Object) error {
 }
 
 // intent returns what is known of a write before its effect.
-func (r *rehearsed) intent(ctx context.Context, verb string, object client.Object) (Intent, error) {
+func (r *rehearsed) intent(ctx context.Context, verb string, effect Effect, object client.Object) (Intent, error) {
 	kind, err := r.reader.GroupVersionKindFor(object)
 	if err != nil {
 		return Intent{}, fmt.Errorf("kind of what is written: %w", err)
 	}
 	return Intent{
-		Controller: r.controller, Where: Kubernetes, Verb: verb, Kind: kind.Kind,
+		Controller: r.controller, Where: Kubernetes, Verb: verb, Effect: effect, Kind: kind.Kind,
 		Namespace: object.GetNamespace(), Name: object.GetName(), Why: reason(ctx),
 	}, nil
 }

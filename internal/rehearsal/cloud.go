@@ -48,7 +48,7 @@ func (c *rehearsedCloud) replaceRoute(offered provider.Capabilities) func(contex
 		return nil
 	}
 	return func(ctx context.Context, _ string, old, replacement *cloudprovider.Route) error {
-		c.journal.note(routeIntent(ctx, "ReplaceRoute", replacement, []Change{{
+		c.journal.note(routeIntent(ctx, "ReplaceRoute", Alters, replacement, []Change{{
 			Path: "/targetNode", From: string(old.TargetNode), To: string(replacement.TargetNode),
 		}}), nil)
 		return nil
@@ -84,7 +84,11 @@ func (b *rehearsedBalancer) EnsureLoadBalancer(ctx context.Context, clusterName 
 	if err != nil {
 		return nil, fmt.Errorf("looking for the load balancer: %w", err)
 	}
-	b.journal.note(b.intent(ctx, "EnsureLoadBalancer", service, targets(nodes)), nil)
+	effect := Creates
+	if exists {
+		effect = Alters
+	}
+	b.journal.note(b.intent(ctx, "EnsureLoadBalancer", effect, service, targets(nodes)), nil)
 	if exists && status != nil {
 		return status, nil
 	}
@@ -93,19 +97,20 @@ func (b *rehearsedBalancer) EnsureLoadBalancer(ctx context.Context, clusterName 
 
 // UpdateLoadBalancer notes the targets.
 func (b *rehearsedBalancer) UpdateLoadBalancer(ctx context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) error {
-	b.journal.note(b.intent(ctx, "UpdateLoadBalancer", service, targets(nodes)), nil)
+	b.journal.note(b.intent(ctx, "UpdateLoadBalancer", Alters, service, targets(nodes)), nil)
 	return nil
 }
 
 // EnsureLoadBalancerDeleted notes the deletion.
 func (b *rehearsedBalancer) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *corev1.Service) error {
-	b.journal.note(b.intent(ctx, "EnsureLoadBalancerDeleted", service, nil), nil)
+	b.journal.note(b.intent(ctx, "EnsureLoadBalancerDeleted", Deletes, service, nil), nil)
 	return nil
 }
 
-func (b *rehearsedBalancer) intent(ctx context.Context, verb string, service *corev1.Service, changes []Change) Intent {
+func (b *rehearsedBalancer) intent(ctx context.Context, verb string, effect Effect, service *corev1.Service, changes []Change,
+) Intent {
 	return Intent{
-		Controller: names.ServiceLBController, Where: TheCloud, Verb: verb, Kind: "Service",
+		Controller: names.ServiceLBController, Where: TheCloud, Verb: verb, Effect: effect, Kind: "Service",
 		Namespace: service.Namespace, Name: service.Name, Why: reason(ctx), Changes: changes,
 	}
 }
@@ -127,19 +132,20 @@ type rehearsedRoutes struct {
 
 // CreateRoute notes the route.
 func (r *rehearsedRoutes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) error {
-	r.journal.note(routeIntent(ctx, "CreateRoute", route, []Change{{Path: "/targetNode", To: string(route.TargetNode)}}), nil)
+	r.journal.note(routeIntent(ctx, "CreateRoute", Creates, route, []Change{{Path: "/targetNode", To: string(route.TargetNode)}}), nil)
 	return nil
 }
 
 // DeleteRoute notes the deletion.
 func (r *rehearsedRoutes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
-	r.journal.note(routeIntent(ctx, "DeleteRoute", route, []Change{{Path: "/targetNode", From: string(route.TargetNode)}}), nil)
+	gone := []Change{{Path: "/targetNode", From: string(route.TargetNode)}}
+	r.journal.note(routeIntent(ctx, "DeleteRoute", Deletes, route, gone), nil)
 	return nil
 }
 
-func routeIntent(ctx context.Context, verb string, route *cloudprovider.Route, changes []Change) Intent {
+func routeIntent(ctx context.Context, verb string, effect Effect, route *cloudprovider.Route, changes []Change) Intent {
 	return Intent{
-		Controller: names.NodeRouteController, Where: TheCloud, Verb: verb, Kind: "Route", Name: route.DestinationCIDR,
+		Controller: names.NodeRouteController, Where: TheCloud, Verb: verb, Effect: effect, Kind: "Route", Name: route.DestinationCIDR,
 		Why: reason(ctx), Changes: changes,
 	}
 }

@@ -19,6 +19,16 @@ const (
 	TheCloud   = "cloud"
 )
 
+// Effect is what an intent would do to its object.
+type Effect string
+
+// The effects. To ensure something that exists is to change it, even if nothing about it turns out to differ.
+const (
+	Creates Effect = "create"
+	Alters  Effect = "change"
+	Deletes Effect = "delete"
+)
+
 // Intent is one thing that a controller would do.
 type Intent struct {
 	// Controller would do it.
@@ -27,6 +37,8 @@ type Intent struct {
 	Where string `json:"where"`
 	// Verb is what would be done: "patch", "delete", "EnsureLoadBalancer".
 	Verb string `json:"verb"`
+	// Effect is what that would do to the object in Kubernetes, or to what there is for it in the cloud.
+	Effect Effect `json:"effect"`
 	// Kind, Namespace and Name are the object that it is about; of a route the destination is the name.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/leftovers"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -60,12 +61,12 @@ func (c *collector) sweep(ctx context.Context, listed []provider.LoadBalancer) e
 		if !c.seen[key] {
 			continue // the first time counts for nothing
 		}
-		owners[one.proven]++
+		owners[one.Proven]++
 		told[key] = true
 		if !c.told[key] {
 			c.tell(ctx, one)
 		}
-		if c.collect && one.proven {
+		if c.collect && one.Proven {
 			errs = append(errs, c.delete(ctx, one))
 		}
 	}
@@ -78,17 +79,17 @@ func (c *collector) sweep(ctx context.Context, listed []provider.LoadBalancer) e
 // find returns the leftovers. The API server is asked only if the cache knows of load balancers without a Service: it is the
 // cache that lags behind, if one does, and a Service that the API server does not have after the cloud was listed never had a
 // load balancer that was made later.
-func (c *collector) find(ctx context.Context, listed []provider.LoadBalancer) ([]leftover, error) {
+func (c *collector) find(ctx context.Context, listed []provider.LoadBalancer) ([]leftovers.Balancer, error) {
 	cluster := c.applier.clusterUID(ctx)
 	known, err := c.uids(ctx, c.cached)
-	if err != nil || len(leftoversOf(listed, known, cluster)) == 0 {
+	if err != nil || len(leftovers.Balancers(listed, known, cluster)) == 0 {
 		return nil, err
 	}
 	live, err := c.uids(ctx, c.live)
 	if err != nil {
 		return nil, err
 	}
-	return leftoversOf(listed, live, cluster), nil
+	return leftovers.Balancers(listed, live, cluster), nil
 }
 
 // uids returns the UIDs of all Services, and of those that are gone while this process is still to delete what it made for them.
@@ -131,20 +132,20 @@ func (c *collector) cachedUIDs(ctx context.Context, uids map[types.UID]bool) err
 }
 
 // tell reports a leftover, once.
-func (c *collector) tell(ctx context.Context, one leftover) {
+func (c *collector) tell(ctx context.Context, one leftovers.Balancer) {
 	owner := "this cluster"
-	if !one.proven {
+	if !one.Proven {
 		owner = "unknown: it carries no cluster's UID"
 	}
 	logf.FromContext(ctx).Info("A load balancer in the cloud belongs to no Service", "loadBalancer", one.Name,
-		"service", one.Service.String(), "serviceUID", one.ServiceUID, "owner", owner, "collect", c.collect && one.proven)
-	c.recorder.Event(asService(one), corev1.EventTypeWarning, EventLeftover,
+		"service", one.Service.String(), "serviceUID", one.ServiceUID, "owner", owner, "collect", c.collect && one.Proven)
+	c.recorder.Event(one.AsService(), corev1.EventTypeWarning, EventLeftover,
 		fmt.Sprintf("The load balancer %s in the cloud was made for this Service, which does not exist any more", one.Name))
 }
 
 // delete deletes a leftover. Whether it has worked, the next listing tells.
-func (c *collector) delete(ctx context.Context, one leftover) error {
-	service := asService(one)
+func (c *collector) delete(ctx context.Context, one leftovers.Balancer) error {
+	service := one.AsService()
 	for !c.lane.enter(leftoversTurn, priorityLeftover) {
 		select {
 		case <-c.turn:
@@ -162,11 +163,4 @@ func (c *collector) delete(ctx context.Context, one leftover) error {
 	logf.FromContext(ctx).Info("Deleted a load balancer that belonged to no Service", "loadBalancer", one.Name,
 		"service", one.Service.String(), "serviceUID", one.ServiceUID)
 	return nil
-}
-
-// asService is the Service that a load balancer was made for, as far as the cloud knows it.
-func asService(one leftover) *corev1.Service {
-	service := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: one.Ports}}
-	service.Namespace, service.Name, service.UID = one.Service.Namespace, one.Service.Name, one.ServiceUID
-	return service
 }

@@ -328,23 +328,3 @@ func shortList(names []string) string {
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }
-
-// leftover is a load balancer in the cloud that belongs to no Service.
-type leftover struct {
-	provider.LoadBalancer
-	// proven says that it is this cluster's. One that is not proven may be another cluster's of the same name.
-	proven bool
-}
-
-// leftoversOf returns the load balancers whose Service does not exist and that do not say that they belong to another cluster.
-// Live holds the UIDs of all Services, listed after the cloud was.
-func leftoversOf(listed []provider.LoadBalancer, live map[types.UID]bool, clusterUID types.UID) []leftover {
-	var found []leftover
-	for _, balancer := range listed {
-		if balancer.ServiceUID == "" || live[balancer.ServiceUID] || (balancer.ClusterUID != "" && balancer.ClusterUID != clusterUID) {
-			continue
-		}
-		found = append(found, leftover{balancer, clusterUID != "" && balancer.ClusterUID == clusterUID})
-	}
-	return found
-}

@@ -270,28 +270,3 @@ func TestMark(t *testing.T) {
 		}
 	}
 }
-
-func TestLeftovers(t *testing.T) {
-	listed := []provider.LoadBalancer{
-		{Name: "served", ServiceUID: "live", ClusterUID: "me"},
-		{Name: "served, before clusters had UIDs", ServiceUID: "live-2"},
-		{Name: "ours", ServiceUID: "gone", ClusterUID: "me"},
-		{Name: "theirs", ServiceUID: "gone-2", ClusterUID: "them"},
-		{Name: "whose", ServiceUID: "gone-3"},
-		{Name: "of no service", ClusterUID: "me"},
-	}
-	live := map[types.UID]bool{"live": true, "live-2": true}
-	shown := func(found []leftover) map[string]bool {
-		result := map[string]bool{}
-		for _, one := range found {
-			result[one.Name] = one.proven
-		}
-		return result
-	}
-	if diff := cmp.Diff(map[string]bool{"ours": true, "whose": false}, shown(leftoversOf(listed, live, "me"))); diff != "" {
-		t.Errorf("leftovers (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]bool{"whose": false}, shown(leftoversOf(listed, live, ""))); diff != "" {
-		t.Errorf("leftovers of a cluster that does not know its UID (-want +got):\n%s", diff)
-	}
-}

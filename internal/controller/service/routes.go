@@ -11,6 +11,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/leftovers"
 )
 
 // strays reports routes that lead to no node. The route controller removes those within the cluster's ranges, where it runs;
@@ -54,15 +55,8 @@ func (s *strays) look(ctx context.Context) error {
 	if err := s.reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil { // they are only read
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	names := map[string]bool{}
-	for i := range nodes.Items {
-		names[nodes.Items[i].Name] = true
-	}
 	seen, told := map[string]bool{}, map[string]bool{}
-	for _, route := range routes {
-		if names[string(route.TargetNode)] {
-			continue
-		}
+	for _, route := range leftovers.Routes(routes, nodes.Items, nil) {
 		key := route.DestinationCIDR + " " + string(route.TargetNode)
 		seen[key] = true
 		if !s.seen[key] {
