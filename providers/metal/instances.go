@@ -185,7 +185,11 @@ func (i *Instances) look() []sight {
 	names := index.NodeNames(i.knownNodes())
 	all := make([]sight, 0, len(index.Machines()))
 	for _, found := range index.Machines() {
-		all = append(all, sight{machine: found, node: names[found.ID], state: i.power.Observe(found.ID).InstanceState()})
+		name, other := names[found.ID]
+		if !other {
+			name = types.NodeName(found.Name)
+		}
+		all = append(all, sight{machine: found, node: name, state: i.power.Observe(found.ID).InstanceState()})
 	}
 	return all
 }

@@ -46,30 +46,45 @@ func (i *Instances) Watch(ctx context.Context, yield func(provider.InstanceEvent
 	}
 }
 
-// changes returns what has to be told of machines after what was told, which it brings up to date. Machines that have gone come
-// first: an ID is not used again, but a name may be.
+// changes returns what has to be told of machines after what was told, which it brings up to date. Both are looked at by the IDs of
+// machines. Machines that have gone come first: an ID is not used again, but a name may be.
 func changes(told map[string]sight, now []sight) []provider.InstanceEvent {
+	var gone, set []provider.InstanceEvent
+	kept := 0
+	for _, seen := range now {
+		before, known := told[seen.machine.ID]
+		if known {
+			kept++
+		}
+		if !known || !before.same(seen) {
+			set = append(set, provider.InstanceEvent{Kind: provider.InstanceSet, Instance: seen.instance()})
+		}
+	}
+	if kept < len(told) {
+		gone = forget(told, now)
+	}
+	for _, seen := range now {
+		told[seen.machine.ID] = seen
+	}
+	return append(gone, set...)
+}
+
+// forget removes the machines from what was told that are not there any more, and returns that they have gone.
+func forget(told map[string]sight, now []sight) []provider.InstanceEvent {
 	present := make(map[string]bool, len(now))
 	for _, seen := range now {
-		present[seen.machine.ProviderID()] = true
+		present[seen.machine.ID] = true
 	}
-	var events []provider.InstanceEvent
-	for id := range told {
+	var gone []provider.InstanceEvent
+	for id, seen := range told {
 		if !present[id] {
+			event := provider.InstanceEvent{Kind: provider.InstanceDeleted}
+			event.Instance.ProviderID = seen.machine.ProviderID()
+			gone = append(gone, event)
 			delete(told, id)
-			gone := provider.InstanceEvent{Kind: provider.InstanceDeleted}
-			gone.Instance.ProviderID = id
-			events = append(events, gone)
 		}
 	}
-	for _, seen := range now {
-		id := seen.machine.ProviderID()
-		if before, known := told[id]; !known || !before.same(seen) {
-			events = append(events, provider.InstanceEvent{Kind: provider.InstanceSet, Instance: seen.instance()})
-		}
-		told[id] = seen
-	}
-	return events
+	return gone
 }
 
 // same reports whether both are told alike. A config that was loaded anew has other machines that may be the same.

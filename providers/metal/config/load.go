@@ -64,6 +64,8 @@ type loaded struct {
 	folders []string
 	// digest stands for everything that was read, failures included.
 	digest string
+	// looks are what was looked at, in order.
+	looks []look
 }
 
 // load reads the config and the lists of machines that it names.
@@ -73,7 +75,7 @@ func (o origin) load() loaded {
 	if err != nil {
 		config = nil
 	}
-	return loaded{config: config, err: err, folders: files.folders(), digest: files.digest()}
+	return loaded{config: config, err: err, folders: files.folders(), digest: files.digest(), looks: files.looks}
 }
 
 func (o origin) read(files *files) (*CloudConfig, error) {
@@ -189,15 +191,37 @@ func resolveFiles(value reflect.Value, dir string) {
 	}
 }
 
+// look is one file that was read, or one path at which lists were looked for.
+type look struct {
+	path string
+	list bool
+}
+
+// digest returns what the digest of loading would be if the same files were looked at: the cheap way to see that nothing has
+// changed. What else would be looked at is named by one of them.
+func digest(looks []look) string {
+	again := &files{sum: sha256.New()}
+	for _, look := range looks {
+		if look.list {
+			_, _ = again.lists(look.path)
+		} else {
+			_, _ = again.read(look.path)
+		}
+	}
+	return again.digest()
+}
+
 // files reads files and remembers which, and what was in them.
 type files struct {
 	watched []string
+	looks   []look
 	sum     hash.Hash
 }
 
 // read reads a file.
 func (f *files) read(path string) ([]byte, error) {
 	f.watched = append(f.watched, filepath.Dir(path))
+	f.looks = append(f.looks, look{path: path})
 	data, err := os.ReadFile(path)
 	_, _ = fmt.Fprintf(f.sum, "%q %q %v\n", path, data, err)
 	return data, err
@@ -211,6 +235,7 @@ var errNoLists = errors.New("there is no file *.yaml, *.yml or *.json in this fo
 // kubelet keeps the versions of a ConfigMap in such.
 func (f *files) lists(path string) ([]string, error) {
 	f.watched = append(f.watched, filepath.Dir(path))
+	f.looks = append(f.looks, look{path: path, list: true})
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
 		return []string{path}, nil // reading it tells what is wrong with it
@@ -228,8 +253,8 @@ func (f *files) lists(path string) ([]string, error) {
 		}
 		found = append(found, filepath.Join(path, entry.Name()))
 	}
+	_, _ = fmt.Fprintf(f.sum, "%q holds %q\n", path, found)
 	if len(found) == 0 {
-		_, _ = fmt.Fprintf(f.sum, "%q is empty\n", path)
 		return nil, errNoLists
 	}
 	return found, nil

@@ -32,6 +32,7 @@ type Source struct {
 	// failure is why the files as they are now were not taken, and digest stands for what they were when they were last read.
 	failure     error
 	digest      string
+	looks       []look
 	folders     []string
 	subscribers []*subscriber
 	metrics     sourceMetrics
@@ -69,7 +70,7 @@ func open(origin origin) (*Source, error) {
 	if loaded.err != nil {
 		return nil, loaded.err
 	}
-	source := &Source{origin: origin, current: loaded.config, digest: loaded.digest, folders: loaded.folders}
+	source := &Source{origin: origin, current: loaded.config, digest: loaded.digest, looks: loaded.looks, folders: loaded.folders}
 	source.metrics.applied(time.Now())
 	return source, nil
 }
@@ -162,13 +163,15 @@ func (s *Source) Reload(ctx context.Context) error {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
 	log := logr.FromContextOrDiscard(ctx)
+	s.mu.Lock()
+	read, looks := s.digest, s.looks
+	s.mu.Unlock()
+	if digest(looks) == read {
+		return s.Failure()
+	}
 	loaded := s.origin.load()
 	s.mu.Lock()
-	if loaded.digest == s.digest {
-		defer s.mu.Unlock()
-		return s.failure
-	}
-	s.digest, s.folders = loaded.digest, loaded.folders
+	s.digest, s.looks, s.folders = loaded.digest, loaded.looks, loaded.folders
 	s.failure = loaded.err
 	if s.failure == nil {
 		if errs := validateChange(s.current, loaded.config); len(errs) > 0 {

@@ -179,12 +179,13 @@ func addresses(node *v1.Node) []netip.Addr {
 	return all
 }
 
-// NodeNames returns, by the ID of each machine, the name of the node that it is found by as long as that has no provider ID: its
-// own name, or that of a node which points to it. A node that may be one of several machines is named for each of them, so that it
-// is seen to be ambiguous; and a node with a machine's name that cannot be it takes the name away from the machine.
+// NodeNames returns, by the IDs of machines, the names of the nodes that they are found by as long as those have no provider ID,
+// where that is not the machine's own name: the name of a node which points to it. A node that may be one of several machines is
+// named for each of them, so that it is seen to be ambiguous; and a node with a machine's name that cannot be it takes the name away
+// from the machine, whose name is then empty.
 func (i *Index) NodeNames(nodes []*v1.Node) map[string]types.NodeName {
 	claims := map[string][]string{}
-	unfit := map[string]bool{}
+	names := map[string]types.NodeName{}
 	for _, node := range nodes {
 		if node.Spec.ProviderID != "" {
 			continue
@@ -192,22 +193,19 @@ func (i *Index) NodeNames(nodes []*v1.Node) map[string]types.NodeName {
 		found := i.matches(node)
 		for _, match := range found {
 			if len(found) == 1 && match.Contradiction != "" {
-				unfit[node.Name] = true
+				if match.Machine.Name == node.Name {
+					names[match.Machine.ID] = ""
+				}
 				continue
 			}
 			claims[match.Machine.ID] = append(claims[match.Machine.ID], node.Name)
 		}
 	}
-	names := make(map[string]types.NodeName, len(i.machines))
-	for _, machine := range i.machines {
-		claimed := claims[machine.ID]
-		switch {
-		case len(claimed) > 0 && !slices.Contains(claimed, machine.Name):
-			names[machine.ID] = types.NodeName(slices.Min(claimed))
-		case unfit[machine.Name]:
-			names[machine.ID] = ""
-		default:
-			names[machine.ID] = types.NodeName(machine.Name)
+	for id, claimed := range claims {
+		if slices.Contains(claimed, i.byID[id].Name) {
+			delete(names, id)
+		} else {
+			names[id] = types.NodeName(slices.Min(claimed))
 		}
 	}
 	return names

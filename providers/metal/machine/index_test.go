@@ -148,7 +148,7 @@ func TestNodeNames(t *testing.T) {
 		"an impostor, and the machine too": {[]string{"name=n2 uuid=" + uuid2, "name=a uuid=" + uuid1}, map[string]types.NodeName{uuid1: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := map[string]types.NodeName{"one": "n1", uuid1: "n2", "ac-1f-6b-00-00-03": "n3", "n4": "n4"}
+			want := map[string]types.NodeName{}
 			maps.Copy(want, test.want)
 			for range 2 { // the order of nodes does not matter
 				var nodes []*v1.Node

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 )
 
@@ -114,7 +115,11 @@ func TestFindProperties(t *testing.T) {
 		names := index.NodeNames([]*v1.Node{node})
 		var listed []string
 		for _, machine := range index.Machines() {
-			if string(names[machine.ID]) == node.Name {
+			name, other := names[machine.ID]
+			if !other {
+				name = types.NodeName(machine.Name)
+			}
+			if string(name) == node.Name {
 				listed = append(listed, machine.Name)
 			}
 		}
