@@ -160,5 +160,6 @@ func known(name string) error {
 	if cloudprovider.IsCloudProvider(name) {
 		return nil
 	}
-	return fmt.Errorf("--cloud-provider: %q: not in this program; mooring build --tool builds one with it, and a provider's own test can run the rules", name)
+	return fmt.Errorf("--cloud-provider: %q: not in this program; mooring build --tool builds one with it, and a provider's own "+
+		"test can run the rules", name)
 }

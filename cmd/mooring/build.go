@@ -55,8 +55,10 @@ minutes; after that the go tool has them in its cache.
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.with, "with", nil,
 		"`PACKAGE[@VERSION]` that registers a provider, or ./DIRECTORY with one; may be repeated")
-	flags.StringArrayVar(&f.replace, "replace", nil, "`MODULE=DIRECTORY` or MODULE=MODULE[@VERSION] to build with instead; may be repeated")
-	flags.StringVarP(&f.output, "output", "o", "", "`file` to write the program to (default cloud-controller-manager, or none with --image)")
+	flags.StringArrayVar(&f.replace, "replace", nil,
+		"`MODULE=DIRECTORY` or MODULE=MODULE[@VERSION] to build with instead; may be repeated")
+	flags.StringVarP(&f.output, "output", "o", "",
+		"`file` to write the program to (default cloud-controller-manager, or none with --image)")
 	flags.StringVar(&f.platforms, "platform", "", "`OS/ARCH,...` to build for; several with --image only (default this machine's)")
 	flags.StringVar(&f.mooring, "mooring-version", "", "`version` of Mooring to build with")
 	flags.BoolVar(&f.tool, "tool", false, "build the tool that tries the providers instead of the daemon (default file mooring-tool)")
@@ -137,7 +139,7 @@ func (f *buildFlags) combinations() []error {
 		wrong = append(wrong, errors.New("--image-name, --label, --ca-certificates: they go with --image"))
 	}
 	if f.cgo && f.image != "" {
-		wrong = append(wrong, errors.New("--cgo: an image has no C library; build a program with -o and put it into an image that has one"))
+		wrong = append(wrong, errors.New("--cgo: an image has no C library; build a program (-o) and put it into one that has"))
 	}
 	if f.image != "" && f.image == f.output {
 		wrong = append(wrong, fmt.Errorf("--output, --image: both are %s", f.image))

@@ -38,7 +38,8 @@ func TestBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Mooring: the sources in " + checkout, "root certificates: ", "program     " + program, "image       " + tarball + "  sha256:", "providers   tiny", "Kubernetes v1.36.",
+		"Mooring: the sources in " + checkout, "root certificates: ", "program     " + program,
+		"image       " + tarball + "  sha256:", "providers   tiny", "Kubernetes v1.36.",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it does not say %q:\n%s", want, said)
@@ -179,7 +180,7 @@ func TestBuildCommandLinesThatAreWrong(t *testing.T) {
 			[]string{`--with: "mycloud"`, `--replace: "x"`, `--platform: "linux"`, `--label: "x"`, "they go with --image"},
 		},
 		"tool of nothing":   {[]string{"--tool", "--image=x.tar"}, []string{"--with: required"}},
-		"two programs":      {[]string{"--with=./x", "--platform=linux/amd64,linux/arm64"}, []string{"several platforms go into an image"}},
+		"two programs":      {[]string{"--with=./x", "--platform=linux/amd64,linux/arm64"}, []string{"several platforms go into"}},
 		"an image for macs": {[]string{"--with=./x", "--image=x.tar", "--platform=darwin/arm64"}, []string{"an image is for linux"}},
 		"C in an image":     {[]string{"--with=./x", "--image=x.tar", "--cgo"}, []string{"an image has no C library"}},
 		"one file for both": {[]string{"--with=./x", "--image=x.tar", "-o", "x.tar"}, []string{"both are x.tar"}},
@@ -198,7 +199,8 @@ func TestBuildCommandLinesThatAreWrong(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
-	if code, _, stderr := call(t, "build", "--with=./x"); code != tool.ExitUsage || !strings.Contains(stderr, "SOURCE_DATE_EPOCH: \"yesterday\"") {
+	code, _, stderr := call(t, "build", "--with=./x")
+	if code != tool.ExitUsage || !strings.Contains(stderr, `SOURCE_DATE_EPOCH: "yesterday"`) {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

@@ -242,7 +242,8 @@ func TestImageForOnePlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintln(config.Config.Entrypoint, config.Config.User, config.OS, config.Architecture, config.Created.Unix(), config.Config.Labels)
+	got := fmt.Sprintln(config.Config.Entrypoint, config.Config.User, config.OS, config.Architecture, config.Created.Unix(),
+		config.Config.Labels)
 	want := fmt.Sprintln([]string{"/usr/local/bin/ahoy"}, "65532:65532", "linux", runtime.GOARCH, 1_700_000_000, o.Labels)
 	if got != want {
 		t.Errorf("configuration:\n%swant:\n%s", got, want)
@@ -258,7 +259,9 @@ func TestImageForOnePlatform(t *testing.T) {
 		}
 	}
 	index, err := os.ReadFile(filepath.Join(dir, "index.json"))
-	for _, want := range []string{`"io.containerd.image.name": "registry.example:5000/ahoy:v1"`, `"org.opencontainers.image.ref.name": "v1"`} {
+	for _, want := range []string{
+		`"io.containerd.image.name": "registry.example:5000/ahoy:v1"`, `"org.opencontainers.image.ref.name": "v1"`,
+	} {
 		if err != nil || !strings.Contains(string(index), want) {
 			t.Errorf("index.json does not say %s:\n%s", want, index)
 		}

@@ -154,7 +154,8 @@ func modulePackage(path, version, sum string) spdxPackage {
 	}
 	// A module from a directory has no version that a package URL could name.
 	if version != "" && version != "(devel)" {
-		module.References = []spdxReference{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")}}
+		url := "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
+		module.References = []spdxReference{{"PACKAGE-MANAGER", "purl", url}}
 	}
 	return module
 }

@@ -38,7 +38,8 @@ func TestSBOM(t *testing.T) {
 	if err := decoder.Decode(&document); err != nil {
 		t.Fatal(err)
 	}
-	if document.CreationInfo.Created != "1970-01-01T00:00:00Z" || document.Version != "SPDX-2.3" || document.DataLicense != "CC0-1.0" ||
+	if document.CreationInfo.Created != "1970-01-01T00:00:00Z" || document.Version != "SPDX-2.3" ||
+		document.DataLicense != "CC0-1.0" ||
 		!strings.HasPrefix(document.Namespace, spdxNamespace+"tested-") {
 		t.Errorf("document: %+v", document)
 	}

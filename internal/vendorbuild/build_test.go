@@ -48,20 +48,22 @@ func TestBuildFromDirectory(t *testing.T) {
 // A package below its module's root is found, in the version that was asked for, and a second one beside it.
 func TestBuildFromModules(t *testing.T) {
 	served := modules{
-		"example.com/far@v1.0.0":  {"go.mod": goMod("example.com/far", "require k8s.io/cloud-provider v0.36.3"), "a/b/p.go": registers("b", "old")},
-		"example.com/far@v1.1.0":  {"go.mod": goMod("example.com/far", "require k8s.io/cloud-provider v0.36.3"), "a/b/p.go": registers("b", "new")},
-		"example.com/near@v0.1.0": {"go.mod": goMod("example.com/near", "require k8s.io/cloud-provider v0.36.3"), "p.go": registers("near", "near")},
+		"example.com/far@v1.0.0":  {"go.mod": goMod("example.com/far", contract), "a/b/p.go": registers("b", "old")},
+		"example.com/far@v1.1.0":  {"go.mod": goMod("example.com/far", contract), "a/b/p.go": registers("b", "new")},
+		"example.com/near@v0.1.0": {"go.mod": goMod("example.com/near", contract), "p.go": registers("near", "near")},
 	}
 	isolate(t, served)
 	s := newStand(t)
-	if got := s.build(s.options("example.com/far/a/b@v1.0.0", "example.com/near")).Providers; !slices.Equal(got, []string{"near", "old"}) {
+	got := s.build(s.options("example.com/far/a/b@v1.0.0", "example.com/near")).Providers
+	if !slices.Equal(got, []string{"near", "old"}) {
 		t.Errorf("providers %v", got)
 	}
 	if got := s.build(s.options("example.com/far/a/b")).Providers; !slices.Equal(got, []string{"new"}) {
 		t.Errorf("without a version: providers %v, want that of the newest", got)
 	}
 	o := s.options("example.com/far/a/b")
-	o.Request.Replacements = append(o.Request.Replacements, Replacement{Module: "example.com/far", NewModule: "example.com/far", NewVersion: "v1.0.0"})
+	older := Replacement{Module: "example.com/far", NewModule: "example.com/far", NewVersion: "v1.0.0"}
+	o.Request.Replacements = append(o.Request.Replacements, older)
 	if got := s.build(o).Providers; !slices.Equal(got, []string{"old"}) {
 		t.Errorf("replaced by an older version: providers %v", got)
 	}
@@ -118,10 +120,11 @@ func TestBuildImage(t *testing.T) {
 	o := s.options("./mycloud/sub")
 	o.Output = ""
 	o.Request.Platforms = []Platform{{OS: "linux", Arch: "amd64"}, {OS: "linux", Arch: "arm64"}}
-	o.Image = ImageOptions{File: "out/ccm.tar", Labels: map[string]string{"org.opencontainers.image.vendor": "me"}, Reference: "ccm:v1"}
+	o.Image = ImageOptions{File: "out/ccm.tar", Reference: "ccm:v1"}
+	o.Image.Labels = map[string]string{"org.opencontainers.image.vendor": "me"}
 	result := s.build(o)
 	sbom, err := os.ReadFile(s.path("out/ccm.spdx.json"))
-	for _, want := range []string{`"name": "example.com/mycloud"`, `"name": "stdlib"`, "built for linux/arm64", "built for linux/amd64"} {
+	for _, want := range []string{`: "example.com/mycloud"`, `: "stdlib"`, "built for linux/arm64", "built for linux/amd64"} {
 		if err != nil || !strings.Contains(string(sbom), want) {
 			t.Errorf("the list of modules does not say %s: %v\n%s", want, err, sbom)
 		}

@@ -73,7 +73,8 @@ func (r Request) Program() string {
 
 // isDirectory reports whether a text names a directory, by the go tool's own rule.
 func isDirectory(text string) bool {
-	return text == "." || text == ".." || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") || strings.HasPrefix(text, "/")
+	return text == "." || text == ".." ||
+		strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") || strings.HasPrefix(text, "/")
 }
 
 // ParsePackage reads PACKAGE[@VERSION], where PACKAGE is an import path, or a directory that begins with a dot or a slash.

@@ -20,7 +20,8 @@ func TestParsePackage(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "@v1", "mycloud", "fmt", "example.com/x@", "example.com/...", "example.com/x y", "-example.com/x", "example.com/x\"\n", "example.com/x@v1 v2",
+		"", "@v1", "mycloud", "fmt", "example.com/x@", "example.com/...", "example.com/x y", "-example.com/x", "example.com/x\"\n",
+		"example.com/x@v1 v2",
 		`example.com\x`,
 	} {
 		if got, err := ParsePackage(text); err == nil {
@@ -58,7 +59,9 @@ func TestParsePlatforms(t *testing.T) {
 	if got[0].String() != "linux/amd64" || got[1].String() != "linux/arm/v7" {
 		t.Errorf("written as %s and %s", got[0], got[1])
 	}
-	for _, text := range []string{"", "linux", "linux/", "linux/amd64,", "linux/amd64/v2", "linux/arm/v9", "linux/amd64,linux/amd64", "a/b/c/d"} {
+	for _, text := range []string{
+		"", "linux", "linux/", "linux/amd64,", "linux/amd64/v2", "linux/arm/v9", "linux/amd64,linux/amd64", "a/b/c/d",
+	} {
 		if got, err := ParsePlatforms(text); err == nil {
 			t.Errorf("%q is taken for %v", text, got)
 		}

@@ -57,7 +57,8 @@ func (e *VersionConflictError) Error() string {
 	if by == "" {
 		by = "another part of the build"
 	}
-	return fmt.Sprintf("version conflict: %s is asked for at %s, but %s requires %s; ask for %s, or for a version of %s that goes with %s",
+	return fmt.Sprintf("version conflict: %s is asked for at %s, but %s requires %s; ask for %s, or for a version of %s "+
+		"that goes with %s",
 		e.Module, e.Asked, by, e.Required, e.Required, by, e.Asked)
 }
 
@@ -77,8 +78,8 @@ type LostReplacementError struct {
 
 // Error says what to add to the command line.
 func (e *LostReplacementError) Error() string {
-	text := fmt.Sprintf("%s requires %s, which exists only through a replace directive in its own go.mod, and Go applies those to the "+
-		"main module alone", e.Module, e.Missing)
+	text := fmt.Sprintf("%s requires %s, which exists only through a replace directive in its own go.mod, and Go applies "+
+		"those to the main module alone", e.Module, e.Missing)
 	if len(e.Flags) == 0 {
 		return text + "; add --replace MODULE=MODULE@VERSION with a released version of each such module"
 	}
@@ -147,8 +148,8 @@ type NoProviderError struct {
 
 // Error says what a package has to do.
 func (e *NoProviderError) Error() string {
-	text := fmt.Sprintf("no provider is registered by %s; a package does that by calling cloudprovider.RegisterCloudProvider in an init "+
-		"function, and it may be another package of that module that does", strings.Join(e.Packages, ", "))
+	text := fmt.Sprintf("no provider is registered by %s; a package does that by calling cloudprovider.RegisterCloudProvider in an "+
+		"init function, and it may be another package of that module that does", strings.Join(e.Packages, ", "))
 	if len(e.Registered) > 0 {
 		text += "; the others register " + strings.Join(e.Registered, ", ")
 	}

@@ -56,7 +56,8 @@ func TestNoProvider(t *testing.T) {
 	isolate(t, modules{"example.com/plain@v1.0.0": {"go.mod": goMod("example.com/plain"), "p.go": "package plain\n"}})
 	s := newStand(t)
 	fails[*NoProviderError](s, s.options("./mycloud/plain"), "no provider is registered by example.com/mycloud/plain")
-	two := fails[*NoProviderError](s, s.options("example.com/plain", "./mycloud/sub"), "example.com/plain", "the others register mycloud")
+	two := fails[*NoProviderError](s, s.options("example.com/plain", "./mycloud/sub"),
+		"example.com/plain", "the others register mycloud")
 	if !slices.Equal(two.Packages, []string{"example.com/plain"}) {
 		t.Errorf("packages without a provider: %v", two.Packages)
 	}
@@ -76,7 +77,10 @@ func TestVersionConflict(t *testing.T) {
 	isolate(t, modules{
 		"example.com/lib@v1.1.0": {"go.mod": goMod("example.com/lib"), "p.go": "package lib\n"},
 		"example.com/lib@v1.2.0": {"go.mod": goMod("example.com/lib"), "p.go": "package lib\n"},
-		"example.com/top@v1.0.0": {"go.mod": goMod("example.com/top", "require example.com/lib v1.2.0"), "p.go": "package top\n\nimport _ \"example.com/lib\"\n"},
+		"example.com/top@v1.0.0": {
+			"go.mod": goMod("example.com/top", "require example.com/lib v1.2.0"),
+			"p.go":   "package top\n\nimport _ \"example.com/lib\"\n",
+		},
 	})
 	s := newStand(t)
 	conflict := fails[*VersionConflictError](s, s.options("example.com/lib@v1.1.0", "example.com/top@v1.0.0"),
@@ -84,9 +88,10 @@ func TestVersionConflict(t *testing.T) {
 	if conflict.Module != "example.com/lib" || conflict.RequiredBy != "example.com/top@v1.0.0" {
 		t.Errorf("conflict %+v", conflict)
 	}
-	write(t, s.path("mycloud/go.mod"), goMod("example.com/mycloud", "require k8s.io/cloud-provider v0.36.3", "require example.com/lib v1.2.0"))
+	write(t, s.path("mycloud/go.mod"), goMod("example.com/mycloud", contract, "require example.com/lib v1.2.0"))
 	write(t, s.path("mycloud/sub/more.go"), "package sub\n\nimport _ \"example.com/lib\"\n")
-	local := fails[*VersionConflictError](s, s.options("./mycloud/sub", "example.com/lib@v1.1.0"), "example.com/mycloud requires v1.2.0")
+	local := fails[*VersionConflictError](s, s.options("./mycloud/sub", "example.com/lib@v1.1.0"),
+		"example.com/mycloud requires v1.2.0")
 	if local.RequiredBy != "example.com/mycloud" {
 		t.Errorf("required by %q: a directory has no version", local.RequiredBy)
 	}
@@ -112,8 +117,10 @@ func TestLostReplacement(t *testing.T) {
 func TestDoesNotCompile(t *testing.T) {
 	isolate(t, nil)
 	s := newStand(t)
-	write(t, s.path("mycloud/sub/broken.go"), "package sub\n\nimport cloudprovider \"k8s.io/cloud-provider\"\n\nvar _ = cloudprovider.Gone\n")
-	broken := fails[*CompileError](s, s.options("./mycloud/sub"), s.path("mycloud/sub/broken.go")+":5:23: undefined: cloudprovider.Gone",
+	write(t, s.path("mycloud/sub/broken.go"),
+		"package sub\n\nimport cloudprovider \"k8s.io/cloud-provider\"\n\nvar _ = cloudprovider.Gone\n")
+	broken := fails[*CompileError](s, s.options("./mycloud/sub"),
+		s.path("mycloud/sub/broken.go")+":5:23: undefined: cloudprovider.Gone",
 		"example.com/mycloud => "+s.path("mycloud"), "k8s.io/cloud-provider => "+s.path("cloud-provider"))
 	if len(broken.Lines) != 2 {
 		t.Errorf("lines %q", broken.Lines)
@@ -180,7 +187,7 @@ func TestDirectoriesThatAreNone(t *testing.T) {
 		}
 	}
 	// The go tool would add a go directive to this one, if it might.
-	const untidy = "module example.com/untidy\n\nreplace k8s.io/cloud-provider => ../cloud-provider\n\nrequire k8s.io/cloud-provider v0.36.3\n"
+	const untidy = "module example.com/untidy\n\nreplace k8s.io/cloud-provider => ../cloud-provider\n\n" + contract + "\n"
 	write(t, s.path("untidy/go.mod"), untidy)
 	write(t, s.path("untidy/p.go"), "package untidy\n")
 	fails[*SourceError](s, s.options("./untidy"), "go mod tidy")

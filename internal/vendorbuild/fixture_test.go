@@ -84,6 +84,9 @@ func write(t *testing.T, file, content string) {
 	}
 }
 
+// contract is what a provider requires.
+const contract = "require k8s.io/cloud-provider v0.36.3"
+
 // goMod is a go.mod with requirements and other lines.
 func goMod(module string, lines ...string) string {
 	return "module " + module + "\n\ngo 1.26.0\n\n" + strings.Join(lines, "\n") + "\n"

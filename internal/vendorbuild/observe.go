@@ -200,7 +200,10 @@ func revisionOf(ctx context.Context, dir string) Revision {
 		}
 		return strings.TrimSpace(string(output))
 	}
-	revision := Revision{Commit: git("rev-parse", "--verify", "HEAD"), Name: git("describe", "--tags", "--always", "--abbrev=12", "--dirty")}
+	revision := Revision{
+		Commit: git("rev-parse", "--verify", "HEAD"),
+		Name:   git("describe", "--tags", "--always", "--abbrev=12", "--dirty"),
+	}
 	revision.Dirty = strings.HasSuffix(revision.Name, "-dirty")
 	return revision
 }

@@ -128,7 +128,9 @@ func required(sources []Source, replacements []Replacement, imports []string) []
 		byPath[source.Module] = source
 	}
 	for _, r := range replacements {
-		if _, known := byPath[r.Module]; !known && r.Dir != "" && slices.ContainsFunc(imports, func(i string) bool { return within(r.Module, i) }) {
+		_, known := byPath[r.Module]
+		asked := slices.ContainsFunc(imports, func(path string) bool { return within(r.Module, path) })
+		if !known && r.Dir != "" && asked {
 			byPath[r.Module] = Source{Module: r.Module, Version: cmp.Or(r.Version, directoryVersion), Dir: r.Dir}
 		}
 	}
@@ -218,8 +220,9 @@ func mainText(tool bool, imports []string) string {
 	if tool {
 		library, name, what = Module+"/tool", "tool", "the tool with which the providers that it imports are tried"
 	}
-	return "// This program is " + what + ". \"mooring build\" wrote it.\npackage main\n\nimport (\n\t" + strconv.Quote(library) + "\n\n" +
-		blankImports(imports) + ")\n\nfunc main() { " + name + ".Main() }\n"
+	return "// This program is " + what + ". \"mooring build\" wrote it.\n" +
+		"package main\n\nimport (\n\t" + strconv.Quote(library) + "\n\n" + blankImports(imports) +
+		")\n\nfunc main() { " + name + ".Main() }\n"
 }
 
 // probeName is a provider that the probe registers itself, to see whether it sees what is registered.

@@ -16,7 +16,9 @@ var release = Found{Mooring: Source{Module: Module, Version: "v0.1.0"}}
 
 func TestPlanWorkspace(t *testing.T) {
 	request := Request{
-		Packages: []Package{{Path: "example.com/far/a", Version: "v1.0.0"}, {Dir: "./near"}, {Path: "example.com/moved/p"}, {Path: "example.com/any"}},
+		Packages: []Package{
+			{Path: "example.com/far/a", Version: "v1.0.0"}, {Dir: "./near"}, {Path: "example.com/moved/p"}, {Path: "example.com/any"},
+		},
 		Replacements: []Replacement{
 			{Module: "example.com/moved", Dir: "/srv/moved"}, {Module: "k8s.io/api", NewModule: "example.com/api", NewVersion: "v0.1.0"},
 		},
@@ -76,7 +78,8 @@ func TestPlanWorkspaceRefuses(t *testing.T) {
 	for name, request := range map[string]Request{
 		"a package twice": {Packages: []Package{{Path: "example.com/a"}, {Path: "example.com/a", Version: "v1.0.0"}}},
 		"two replacements": {
-			Packages: []Package{{Path: "example.com/a"}}, Replacements: []Replacement{{Module: "example.com/b", Dir: "/1"}, {Module: "example.com/b", Dir: "/2"}},
+			Packages:     []Package{{Path: "example.com/a"}},
+			Replacements: []Replacement{{Module: "example.com/b", Dir: "/1"}, {Module: "example.com/b", Dir: "/2"}},
 		},
 	} {
 		if w, err := planWorkspace(request, release); err == nil {
@@ -88,7 +91,8 @@ func TestPlanWorkspaceRefuses(t *testing.T) {
 // After the modules of Kubernetes are aligned, there is nothing more to align.
 func TestPlanAlignment(t *testing.T) {
 	modules := []ModuleVersion{
-		{Path: "k8s.io/api", Version: "v0.37.1"}, {Path: "k8s.io/client-go", Version: "v0.36.3"}, {Path: "k8s.io/kms", Version: "v0.37.0"},
+		{Path: "k8s.io/api", Version: "v0.37.1"}, {Path: "k8s.io/client-go", Version: "v0.36.3"},
+		{Path: "k8s.io/kms", Version: "v0.37.0"},
 		{Path: "k8s.io/cloud-provider-aws", Version: "v1.37.0"}, {Path: "k8s.io/utils", Version: "v0.0.0-20260101000000-0123456789ab"},
 		{Path: "k8s.io/apiserver", Version: "v0.36.3", Dir: "/srv/apiserver"}, {Path: "example.com/api", Version: "v0.1.0"},
 		{Path: "k8s.io/klog/v2", Version: "v2.140.0"},
@@ -120,7 +124,8 @@ func TestLinkerFlags(t *testing.T) {
 	if flags := linkerFlags(nil, found); flags != "-s -w" {
 		t.Errorf("without libraries of Kubernetes: %s", flags)
 	}
-	if flags := linkerFlags(modules, release); !strings.Contains(flags, "gitVersion=v1.36.3+mooring-v0.1.0 ") || !strings.Contains(flags, "gitTreeState=archive") {
+	flags = linkerFlags(modules, release)
+	if !strings.Contains(flags, "gitVersion=v1.36.3+mooring-v0.1.0 ") || !strings.Contains(flags, "gitTreeState=archive") {
 		t.Errorf("of a release: %s", flags)
 	}
 }
@@ -136,6 +141,10 @@ func TestPlanCompile(t *testing.T) {
 }
 
 func TestCheckAsked(t *testing.T) {
+	checkout := Found{Mooring: Source{Dir: "/srv"}}
+	asking := func(version string) Request {
+		return Request{Packages: []Package{{Path: "example.com/a/p", Version: version}}}
+	}
 	picked := Picked{
 		Modules: []ModuleVersion{{Path: "example.com/a", Version: "v1.3.0"}, {Path: Module, Version: "v0.2.0"}},
 		Holder:  map[string]int{"example.com/a/p": 0},
@@ -145,9 +154,9 @@ func TestCheckAsked(t *testing.T) {
 		found   Found
 		module  string
 	}{
-		"another version": {Request{Packages: []Package{{Path: "example.com/a/p", Version: "v1.2.0"}}}, Found{Mooring: Source{Dir: "/srv"}}, "example.com/a"},
-		"that version":    {Request{Packages: []Package{{Path: "example.com/a/p", Version: "v1.3.0"}}}, Found{Mooring: Source{Dir: "/srv"}}, ""},
-		"a branch":        {Request{Packages: []Package{{Path: "example.com/a/p", Version: "main"}}}, Found{Mooring: Source{Dir: "/srv"}}, ""},
+		"another version": {asking("v1.2.0"), checkout, "example.com/a"},
+		"that version":    {asking("v1.3.0"), checkout, ""},
+		"a branch":        {asking("main"), checkout, ""},
 		"another Mooring": {Request{}, release, Module},
 	} {
 		err := checkAsked(c.request, c.found, picked)
@@ -160,7 +169,9 @@ func TestCheckAsked(t *testing.T) {
 
 func TestChooseMooring(t *testing.T) {
 	downloaded := &debug.BuildInfo{Main: debug.Module{Path: Module, Version: "v0.3.0", Sum: "h1:x"}}
-	linked := &debug.BuildInfo{Deps: []*debug.Module{{Path: "example.com/x", Sum: "h1:y"}, {Path: Module, Version: "v0.4.0", Sum: "h1:x"}}}
+	linked := &debug.BuildInfo{
+		Deps: []*debug.Module{{Path: "example.com/x", Sum: "h1:y"}, {Path: Module, Version: "v0.4.0", Sum: "h1:x"}},
+	}
 	checkout := &debug.BuildInfo{Main: debug.Module{Path: Module, Version: "v0.3.1-0.20260101000000-0123456789ab+dirty"}}
 	inside := map[string]LocalPackage{"./providers/x": {Source: Source{Module: Module, Version: directoryVersion, Dir: "/there"}}}
 	for name, c := range map[string]struct {

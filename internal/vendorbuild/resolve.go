@@ -64,7 +64,8 @@ func (b *builder) resolve(ctx context.Context, request Request, found Found, w W
 	}
 	if raise := planAlignment(picked.Modules); len(raise) > 0 {
 		b.note("Kubernetes libraries are raised to one version: %s", strings.Join(raise, ", "))
-		if _, err := b.goTool(ctx, b.workspace, "resolving modules again", append(append([]string{"get"}, w.Get...), raise...)...); err != nil {
+		args := slices.Concat([]string{"get"}, w.Get, raise)
+		if _, err := b.goTool(ctx, b.workspace, "resolving modules again", args...); err != nil {
 			return Picked{}, explain(err, w, picked)
 		}
 		if picked, err = b.picked(ctx, w); err != nil {
