@@ -24,6 +24,8 @@ const (
 // not taken: what was there before stays. It is safe for concurrent use.
 type Source struct {
 	origin origin
+	// newWatcher is fsnotify.NewWatcher, but in tests.
+	newWatcher func() (*fsnotify.Watcher, error)
 	// reloading is held during a reload, so that subscribers hear of changes in their order.
 	reloading sync.Mutex
 
@@ -70,7 +72,10 @@ func open(origin origin) (*Source, error) {
 	if loaded.err != nil {
 		return nil, loaded.err
 	}
-	source := &Source{origin: origin, current: loaded.config, digest: loaded.digest, looks: loaded.looks, folders: loaded.folders}
+	source := &Source{
+		origin: origin, newWatcher: fsnotify.NewWatcher,
+		current: loaded.config, digest: loaded.digest, looks: loaded.looks, folders: loaded.folders,
+	}
 	source.metrics.applied(time.Now())
 	return source, nil
 }
@@ -105,38 +110,41 @@ func (s *Source) Subscribe(changed func(*CloudConfig)) (cancel func()) {
 }
 
 // Run follows the files until ctx ends. It looks at the folders that they are in, so that files which are replaced by others or
-// by other symbolic links, as the kubelet does it with a ConfigMap or Secret, are followed too. It is called once.
+// by other symbolic links, as the kubelet does it with a ConfigMap or Secret, are followed too. Where folders cannot be watched,
+// the files are read every 30 s. It is called once, and its error is always nil.
 func (s *Source) Run(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watching the folders of the cloud config: %w", err)
+	watcher, err := s.newWatcher()
+	if err != nil { // the kernel has few, for all processes of a user
+		log.Error(err, "The folders of the cloud config cannot be watched; the files are read again and again", "interval", pollInterval)
+		watcher = &fsnotify.Watcher{} // whose channels are nil: nothing is ever told
+	} else {
+		defer func() { _ = watcher.Close() }()
 	}
-	defer func() { _ = watcher.Close() }()
-	s.watch(watcher)
-	s.Reload(ctx) // what changed before the watch began
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	settle := time.NewTimer(settleTime)
 	defer settle.Stop()
+	look := func() {
+		_ = s.Reload(ctx) // says itself what is wrong
+		if err == nil {
+			s.watch(watcher)
+		}
+	}
+	look()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case _, open := <-watcher.Events:
-			if !open {
-				return errors.New("watching the folders of the cloud config: the watch ended")
-			}
+		case <-watcher.Events:
 			settle.Reset(settleTime)
-		case err := <-watcher.Errors:
-			log.Error(err, "Watching the folders of the cloud config; it is read again in any case", "interval", pollInterval)
+		case problem := <-watcher.Errors:
+			log.Error(problem, "Watching the folders of the cloud config; they are read again in any case", "interval", pollInterval)
 			settle.Reset(settleTime)
 		case <-poll.C:
-			s.Reload(ctx)
-			s.watch(watcher)
-		case <-settle.C:
-			s.Reload(ctx)
-			s.watch(watcher)
+			look()
+		case <-settle.C: // also a while after the start: what changed before the folders were watched
+			look()
 		}
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -200,6 +202,32 @@ func TestConfigMapsAreFollowed(t *testing.T) {
 		publish(version, fleet(machines...))
 		f.eventually("version "+version, func() bool { return names(f.Current()) == strings.Join(machines, " ") })
 	}
+}
+
+// Where folders cannot be watched, changes are found all the same.
+func TestFilesAreReadWithoutAWatch(t *testing.T) {
+	path := filepath.Join(write(t, map[string]string{"config.yaml": fleet("n1")}), "config.yaml")
+	synctest.Test(t, func(t *testing.T) {
+		source, err := OpenFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.newWatcher = func() (*fsnotify.Watcher, error) { return nil, errors.New("too many open files") }
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- source.Run(ctx) }()
+		time.Sleep(time.Second)
+		replace(t, path, fleet("n1", "n2"))
+		time.Sleep(pollInterval)
+		synctest.Wait()
+		if got := names(source.Current()); got != "n1 n2" {
+			t.Errorf("after %s: machines %s", pollInterval, got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // What would cost nodes by mistake is not taken, and what is meant is.

@@ -56,6 +56,13 @@ func TestIPMI(t *testing.T) {
 	}
 }
 
+func TestIPMIOverIPv6(t *testing.T) {
+	bmc := ipmitest.Start(t, "::1", ipmiSecret)
+	reader := open(t, ipmiMachine(t, bmc, ipmitest.Monitor))
+	bmc.Tool("power", "off")
+	expect(t, reader, "off")
+}
+
 // A hundred readings leave no session behind: the simulator has room for ten of a user.
 func TestIPMILeavesNoSessions(t *testing.T) {
 	bmc := ipmitest.Start(t, "127.0.0.1", ipmiSecret)
