@@ -63,6 +63,8 @@ type builder struct {
 	options Options
 	display *progress.Display
 	env     []string
+	// certificates are the root certificates for the image.
+	certificates []byte
 	// raised says which version of the plugins' contract was picked instead of which, if it is not the one that Mooring requires.
 	raised string
 	// workspace is the directory of the module, elsewhere an empty one outside any module, scratch for what is built,
@@ -154,6 +156,9 @@ func (b *builder) note(format string, args ...any) {
 
 // build does everything but put the files into place.
 func (b *builder) build(ctx context.Context, targets map[string]*target) (Result, error) {
+	if err := b.readCertificates(); err != nil {
+		return Result{}, err
+	}
 	request, found, err := b.observe(ctx, b.options.Request)
 	if err != nil {
 		return Result{}, err

@@ -130,6 +130,11 @@ func TestBuildImage(t *testing.T) {
 		}
 	}
 	labelled, programs := 0, 0
+	o.Image.Certificates = "mycloud/go.mod"
+	if _, err := Build(t.Context(), o); err == nil || !strings.Contains(err.Error(), "holds no PEM certificate") {
+		t.Errorf("certificates that are none: %v", err)
+	}
+	s.leavesNothing()
 	for name, content := range blobs(t, s.path("out/ccm.tar")) {
 		var config struct {
 			Architecture string

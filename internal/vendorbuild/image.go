@@ -23,6 +23,24 @@ type imageInput struct {
 	programs []built
 }
 
+// readCertificates finds the root certificates for the image, before anything else takes minutes.
+func (b *builder) readCertificates() error {
+	if b.options.Image.File == "" {
+		return nil
+	}
+	file := b.options.Image.Certificates
+	if file != "" {
+		file = b.absolute(file)
+	}
+	from, count, certificates, err := image.Certificates(file)
+	if err != nil {
+		return fmt.Errorf("%w; name a file of them", err)
+	}
+	b.note("root certificates: %d from %s", count, from)
+	b.certificates = certificates
+	return nil
+}
+
 // writeImage writes the image and the list of its modules where they are moved into place from, and returns its digest.
 func (b *builder) writeImage(ctx context.Context, in imageInput, targets map[string]*target) (string, error) {
 	step := b.display.Begin("writing the image")
@@ -37,15 +55,6 @@ func (b *builder) writeImage(ctx context.Context, in imageInput, targets map[str
 
 func (b *builder) makeImage(ctx context.Context, in imageInput, targets map[string]*target) (string, error) {
 	asked := b.options.Image
-	file := asked.Certificates
-	if file != "" {
-		file = b.absolute(file)
-	}
-	from, count, certificates, err := image.Certificates(file)
-	if err != nil {
-		return "", fmt.Errorf("%w; name a file of them", err)
-	}
-	b.note("root certificates: %d from %s", count, from)
 	var programs []image.Program
 	for _, program := range in.programs {
 		programs = append(programs, image.Program{
@@ -62,7 +71,7 @@ func (b *builder) makeImage(ctx context.Context, in imageInput, targets map[stri
 		return "", &OutputError{File: targets["sbom"].file, Err: err}
 	}
 	digest, err := image.Write(ctx, targets["image"].staged(), b.scratch, image.Options{
-		Name: name, Programs: programs, Certificates: certificates, SBOM: sbom,
+		Name: name, Programs: programs, Certificates: b.certificates, SBOM: sbom,
 		Labels: labels(in, asked.Labels), Reference: asked.Reference, Created: asked.Created,
 	})
 	if err != nil {
