@@ -120,6 +120,7 @@ func (s *segment) tick(now time.Time) []frame {
 			frames = append(frames, s.question(hop)...)
 		}
 	}
+	unasked := map[netip.Addr]bool{}
 	for addr, held := range s.held {
 		if link := s.neighbours[held.nextHop].link; link != held.link && link != (mac{}) {
 			held.link, held.due = link, nil
@@ -128,22 +129,23 @@ func (s *segment) tick(now time.Time) []frame {
 			}
 		}
 		if len(held.due) > 0 && !now.Before(held.due[0]) {
-			held.due = held.due[1:]
+			held.due, unasked[addr] = held.due[1:], true
 			frames = append(frames, s.tellAll(addr, held.link)...)
 		}
 	}
-	return append(frames, s.refresh(now)...)
+	return append(frames, s.refresh(now, unasked)...)
 }
 
-// refresh tells those that asked before, and forgets those that asked long ago.
-func (s *segment) refresh(now time.Time) []frame {
+// refresh tells those that asked before, and forgets those that asked long ago. Of addresses that all have just been told unasked
+// it tells them at once: Linux doubts what it is told like that, and would ask the next hop itself within 5 s.
+func (s *segment) refresh(now time.Time, unasked map[netip.Addr]bool) []frame {
 	var frames []frame
 	for asker, times := range s.askers {
 		held := s.held[asker.addr]
 		switch {
 		case held == nil || now.Sub(times.asked) >= forget:
 			delete(s.askers, asker)
-		case held.link != (mac{}) && now.Sub(times.told) >= refreshAgain:
+		case held.link != (mac{}) && (unasked[asker.addr] || now.Sub(times.told) >= refreshAgain):
 			s.askers[asker] = askerTimes{times.asked, now}
 			frames = append(frames, s.answer(asker, held.link))
 		}

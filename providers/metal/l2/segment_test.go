@@ -111,7 +111,8 @@ func TestChangeOfNextHop(t *testing.T) {
 		"arp2 to 02:00:00:00:00:0c: 10.0.0.200 is at 02:00:00:00:00:0b, asks for 10.0.0.100")
 	told := "10.0.0.200 is at 02:00:00:00:00:0c, asks for 10.0.0.200"
 	expect(t, "then all are told", s.hearARP(arp{operation: arpReply, senderMAC: macC, sender: addr(other4)}, now),
-		"arp1 to ff:ff:ff:ff:ff:ff: "+told, "arp2 to ff:ff:ff:ff:ff:ff: "+told)
+		"arp1 to ff:ff:ff:ff:ff:ff: "+told, "arp2 to ff:ff:ff:ff:ff:ff: "+told,
+		"arp2 to 02:00:00:00:00:0c: 10.0.0.200 is at 02:00:00:00:00:0c, asks for 10.0.0.100")
 	unasked := 1
 	for ms := range 5000 {
 		for _, frame := range s.tick(now.Add(time.Duration(ms) * time.Millisecond)) {
@@ -125,6 +126,7 @@ func TestChangeOfNextHop(t *testing.T) {
 	}
 	expect(t, "this machine needs not be asked for", s.give(now, vip4, own4),
 		"arp1 to ff:ff:ff:ff:ff:ff: 10.0.0.200 is at 02:00:00:00:00:0a, asks for 10.0.0.200",
+		"arp2 to 02:00:00:00:00:0c: 10.0.0.200 is at 02:00:00:00:00:0a, asks for 10.0.0.100",
 		"arp2 to ff:ff:ff:ff:ff:ff: 10.0.0.200 is at 02:00:00:00:00:0a, asks for 10.0.0.200")
 	s.give(now)
 	expect(t, "an address that is taken away", s.hearARP(request(macC, client4, vip4), now))
@@ -149,6 +151,16 @@ func TestThoseWhoAskedAreToldAgain(t *testing.T) {
 	if want := int(forget/refreshAgain) - 1; told != want || len(s.askers) != 0 {
 		t.Errorf("told %d times, want %d; %d are remembered", told, want, len(s.askers))
 	}
+}
+
+func TestThoseWhoAskedAreToldOfAChange(t *testing.T) {
+	s, now := testSegment(), start
+	s.give(now, vip4, own4)
+	s.hearARP(request(macC, client4, vip4), now)
+	expect(t, "with the next announcement to all", s.tick(now.Add(gratuitous[1])),
+		"arp1 to ff:ff:ff:ff:ff:ff: 10.0.0.200 is at 02:00:00:00:00:0a, asks for 10.0.0.200",
+		"arp2 to ff:ff:ff:ff:ff:ff: 10.0.0.200 is at 02:00:00:00:00:0a, asks for 10.0.0.200",
+		"arp2 to 02:00:00:00:00:0c: 10.0.0.200 is at 02:00:00:00:00:0a, asks for 10.0.0.100")
 }
 
 func TestAskersAreBounded(t *testing.T) {
