@@ -75,6 +75,9 @@ func azureSteps() []azureStep {
 		{Name: "a machine is deallocated", Act: func(ctx context.Context, w *azureWorld) error {
 			return errors.Join(w.Cloud.Deallocate("b"), w.FallSilent(ctx, "b"))
 		}, Until: func(ctx context.Context, w *azureWorld) error { return w.ShutDown(ctx, "b") }},
+		{Name: "it is started again", Act: func(ctx context.Context, w *azureWorld) error {
+			return errors.Join(w.Cloud.Start("b"), w.Join(ctx, nodeagent.Options{Name: "b"}))
+		}, Until: func(ctx context.Context, w *azureWorld) error { return w.NotShutDown(ctx, "b") }},
 		{Name: "a machine is deleted", Act: func(ctx context.Context, w *azureWorld) error {
 			return errors.Join(w.Cloud.Delete("d"), w.FallSilent(ctx, "d"))
 		}, Until: func(ctx context.Context, w *azureWorld) error { return w.NodeGone(ctx, "d") }},

@@ -67,6 +67,9 @@ func vsphereSteps() []vsphereStep {
 		{Name: "a machine is switched off", Act: func(ctx context.Context, w *vsphereWorld) error {
 			return errors.Join(w.Cloud.PowerOff(ctx, machineA), w.FallSilent(ctx, nodeOf(machineA)))
 		}, Until: func(ctx context.Context, w *vsphereWorld) error { return w.ShutDown(ctx, nodeOf(machineA)) }},
+		{Name: "it is switched on again", Act: func(ctx context.Context, w *vsphereWorld) error {
+			return errors.Join(w.Cloud.PowerOn(ctx, machineA), joinMachines(machineA)(ctx, w))
+		}, Until: func(ctx context.Context, w *vsphereWorld) error { return w.NotShutDown(ctx, nodeOf(machineA)) }},
 		{Name: "a machine is destroyed", Act: func(ctx context.Context, w *vsphereWorld) error {
 			return errors.Join(w.Cloud.Destroy(ctx, machineC), w.FallSilent(ctx, nodeOf(machineC)))
 		}, Until: func(ctx context.Context, w *vsphereWorld) error { return w.NodeGone(ctx, nodeOf(machineC)) }},

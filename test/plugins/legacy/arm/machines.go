@@ -85,6 +85,9 @@ func view(power string) resource {
 // Deallocate stops a machine and gives its host back.
 func (c *Cloud) Deallocate(name string) error { return c.power(name, "deallocated") }
 
+// Start starts a machine.
+func (c *Cloud) Start(name string) error { return c.power(name, "running") }
+
 func (c *Cloud) power(name, state string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
