@@ -39,16 +39,14 @@ func (c *Cloud) Launch(numbers ...int) {
 
 func newInstance(number int) *ec2types.Instance {
 	at := subnets[number%len(subnets)]
-	private, public := privateIP(number), fmt.Sprintf("203.0.113.%d", number)
+	private := privateIP(number)
 	group := []ec2types.GroupIdentifier{{GroupId: aws.String(nodesGroupID), GroupName: aws.String("nodes")}}
-	return &ec2types.Instance{
+	instance := &ec2types.Instance{
 		InstanceId: aws.String(InstanceID(number)), InstanceType: ec2types.InstanceTypeM5Large,
 		Architecture: ec2types.ArchitectureValuesX8664, State: &running,
 		Placement: &ec2types.Placement{AvailabilityZone: aws.String(at.zone), Tenancy: ec2types.TenancyDefault},
 		VpcId:     aws.String(vpc), SubnetId: aws.String(at.id), SecurityGroups: group, Tags: clusterTags(),
 		PrivateIpAddress: aws.String(private), PrivateDnsName: aws.String(NodeName(number)),
-		PublicIpAddress: aws.String(public),
-		PublicDnsName:   aws.String(fmt.Sprintf("ec2-%s.%s.compute.amazonaws.com", strings.ReplaceAll(public, ".", "-"), Region)),
 		NetworkInterfaces: []ec2types.InstanceNetworkInterface{{
 			NetworkInterfaceId: aws.String(fmt.Sprintf("eni-%d", number)), Status: ec2types.NetworkInterfaceStatusInUse, Groups: group,
 			VpcId: aws.String(vpc), SubnetId: aws.String(at.id), PrivateIpAddress: aws.String(private),
@@ -58,12 +56,20 @@ func newInstance(number int) *ec2types.Instance {
 			PrivateIpAddresses: []ec2types.InstancePrivateIpAddress{{Primary: aws.Bool(true), PrivateIpAddress: aws.String(private)}},
 		}},
 	}
+	publish(instance, fmt.Sprintf("203.0.113.%d", number))
+	return instance
+}
+
+// publish gives an instance a public address.
+func publish(instance *ec2types.Instance, address string) {
+	instance.PublicIpAddress = aws.String(address)
+	instance.PublicDnsName = aws.String(fmt.Sprintf("ec2-%s.%s.compute.amazonaws.com", strings.ReplaceAll(address, ".", "-"), Region))
 }
 
 // Stop stops an instance. It keeps its ID and its private address.
 func (c *Cloud) Stop(number int) error { return c.turn(number, stopped) }
 
-// Boot starts an instance that was stopped.
+// Boot starts an instance that was stopped. It gets another public address than it had.
 func (c *Cloud) Boot(number int) error { return c.turn(number, running) }
 
 // Terminate ends an instance. EC2 still shows it, for about an hour.
@@ -85,9 +91,11 @@ func (c *Cloud) turn(number int, state ec2types.InstanceState) error {
 		return fmt.Errorf("there is no instance %d to become %s", number, state.Name)
 	}
 	instance.State = &state
-	if state.Name != ec2types.InstanceStateNameRunning {
-		instance.PublicIpAddress, instance.PublicDnsName = nil, aws.String("")
+	if state.Name == ec2types.InstanceStateNameRunning {
+		publish(instance, fmt.Sprintf("203.0.113.%d", 100+number))
+		return nil
 	}
+	instance.PublicIpAddress, instance.PublicDnsName = nil, aws.String("")
 	if state.Name == ec2types.InstanceStateNameTerminated {
 		instance.PrivateIpAddress, instance.PrivateDnsName, instance.VpcId, instance.SubnetId = nil, aws.String(""), nil, nil
 		instance.NetworkInterfaces, instance.SecurityGroups = nil, nil
