@@ -189,14 +189,17 @@ func (s *segment) learn(addr netip.Addr, link mac, now time.Time) []frame {
 	return s.tick(now)
 }
 
-// reply answers, and remembers who asked. Until the next hop's Ethernet address is known there is no answer, and the asker asks
-// again.
+// reply answers, and remembers who asked. Until the next hop's Ethernet address is known there is no answer.
 func (s *segment) reply(asker asker, held *held, now time.Time) []frame {
+	times := askerTimes{asked: now}
+	if held.link != (mac{}) {
+		times.told = now
+	}
+	if _, known := s.askers[asker]; !asker.host.IsUnspecified() && (known || len(s.askers) < mostAskers) {
+		s.askers[asker] = times
+	}
 	if held.link == (mac{}) {
 		return nil
-	}
-	if asker.host.IsValid() && !asker.host.IsUnspecified() && len(s.askers) < mostAskers {
-		s.askers[asker] = askerTimes{now, now}
 	}
 	return []frame{s.answer(asker, held.link)}
 }

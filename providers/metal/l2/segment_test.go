@@ -75,6 +75,7 @@ func TestARPIsAnsweredWithTheNextHop(t *testing.T) {
 	expect(t, "it is asked again", s.tick(now.Add(askAgain)), question)
 	expect(t, "it answers, and all are told", s.hearARP(arp{operation: arpReply, senderMAC: macB, sender: addr(node4)}, now),
 		"arp1 to ff:ff:ff:ff:ff:ff: 10.0.0.200 is at 02:00:00:00:00:0b, asks for 10.0.0.200",
+		"arp2 to 02:00:00:00:00:0c: 10.0.0.200 is at 02:00:00:00:00:0b, asks for 10.0.0.100",
 		"arp2 to ff:ff:ff:ff:ff:ff: 10.0.0.200 is at 02:00:00:00:00:0b, asks for 10.0.0.200")
 	expect(t, "a client asks", s.hearARP(request(macC, client4, vip4), now),
 		"arp2 to 02:00:00:00:00:0c: 10.0.0.200 is at 02:00:00:00:00:0b, asks for 10.0.0.100")
