@@ -183,13 +183,19 @@ func (l *lab) startNodes(t *testing.T, proxyMode string) {
 		} {
 			sandbox.Command(t, append(m.host.Args(), args...)...)
 		}
-		dir := filepath.Join(l.dir, m.name)
-		l.programs = append(l.programs, worker.StartKubelet(t, l.cluster, m.host, worker.Kubelet{
-			Name: m.name, NodeIPs: []netip.Addr{m.addr4().Addr(), m.addr6().Addr()},
-		}, dir, socket))
-		m.proxy = worker.StartKubeProxy(t, l.cluster, m.host, m.name, proxyMode, clusterCIDR, dir)
+		m.proxy = worker.StartKubeProxy(t, l.cluster, m.host, m.name, proxyMode, clusterCIDR, filepath.Join(l.dir, m.name))
 		l.startPod(t, m)
 		l.machines = append(l.machines, m)
+	}
+	for _, m := range l.machines {
+		// What kube-proxy begins with, rules for connection tracking, may cut a connection that is being opened.
+		eventually(t, "kube-proxy of "+m.name+" has written its rules", func(ctx context.Context) error {
+			args := append(m.host.Args(), "curl", "-sf", "--max-time", "1", "http://127.0.0.1:10256/livez")
+			return exec.CommandContext(ctx, args[0], args[1:]...).Run()
+		})
+		l.programs = append(l.programs, worker.StartKubelet(t, l.cluster, m.host, worker.Kubelet{
+			Name: m.name, NodeIPs: []netip.Addr{m.addr4().Addr(), m.addr6().Addr()},
+		}, filepath.Join(l.dir, m.name), socket))
 	}
 }
 
