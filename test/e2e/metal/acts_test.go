@@ -137,6 +137,18 @@ func gone(endpoints []discoveryv1.Endpoint, node string) []discoveryv1.Endpoint 
 	return slices.DeleteFunc(endpoints, func(e discoveryv1.Endpoint) bool { return *e.NodeName == node })
 }
 
+// silence makes a machine's kube-proxy unheard by probes, or heard again. Its rules work on.
+func (l *lab) silence(t *testing.T, m *machine, silent bool) {
+	t.Helper()
+	for _, command := range []string{"iptables", "ip6tables"} {
+		change := "-D"
+		if silent {
+			change = "-I"
+		}
+		sandbox.Command(t, append(m.host.Args(), command, change, "INPUT", "-p", "tcp", "--dport", "10256", "-j", "DROP")...)
+	}
+}
+
 // cut takes a machine off the network.
 func (l *lab) cut(t *testing.T, m *machine) {
 	t.Helper()

@@ -103,6 +103,7 @@ type lab struct {
 func enter(t *testing.T, kind router.Kind, proxyMode string) *lab {
 	t.Helper()
 	if !sandbox.Inside() {
+		t.Parallel()
 		sandbox.Require(t, append(kind.Programs(), "containerd", "nft", "iptables", "conntrack")...)
 		localclustertest.Build(t, localcluster.Parts()...)
 		manager := filepath.Join(t.TempDir(), "cloud-controller-manager")

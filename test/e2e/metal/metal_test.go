@@ -3,6 +3,8 @@
 package metal_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -32,10 +34,11 @@ func story(t *testing.T, kind router.Kind, proxyMode string) {
 	}{
 		{"nodes are initialised from the inventory", s.initialised},
 		{"pods are routed to", s.podsRouted},
-		{"a Service is reached over both families, spread over nodes", s.cluster},
+		{"a Service is reached over both families, spread over nodes", s.spread},
 		{"a Service with policy Local sees its clients", s.local},
 		{"the replica that leads is killed", s.leaderKilled},
 		{"both replicas are replaced", s.upgraded},
+		{"the API server is away", s.cutOff},
 		{"the router restarts", s.routerRestarts},
 		{"a node drains", s.drained},
 		{"a machine is switched off", s.switchedOff},
@@ -97,7 +100,7 @@ func (s *scene) podsRouted(t *testing.T) {
 	}
 }
 
-func (s *scene) cluster(t *testing.T) {
+func (s *scene) spread(t *testing.T) {
 	s.web = s.expose(t, "web", corev1.ServiceExternalTrafficPolicyCluster, s.machines...)
 	t.Logf("the router has it %s after its address", s.routed(t, s.web, s.machines...).Round(time.Millisecond))
 	s.toWeb = send(t, s.lifetime, s.outside, urls(s.web)...)
@@ -146,6 +149,39 @@ func (s *scene) upgraded(t *testing.T) {
 	}
 	s.unharmed(t, begin)
 	s.requireNoEvent(t, monitor, before)
+}
+
+// cutOff takes the API server away for longer than a lease lasts. The replica that led may not lead any more; both go on announcing,
+// and probing: a node that fails meanwhile is taken out, and comes back.
+func (s *scene) cutOff(t *testing.T) {
+	leader := s.leader(t)
+	before, monitor, begin := s.router.FIB(t), s.router.Monitor(t), time.Now()
+	must(t, s.cluster.StopAPIServer(t.Context()))
+	eventually(t, "the leader goes on without its lease", func(context.Context) error {
+		if !strings.Contains(leader.Log(), "The lease is lost and the controllers have stopped") {
+			return errors.New("it has not lost it")
+		}
+		return leader.Runs()
+	})
+	s.unharmed(t, begin)
+	s.requireNoEvent(t, monitor, before)
+
+	s.silence(t, s.machines[2], true)
+	s.routed(t, s.web, s.machines[0], s.machines[1])
+	s.silence(t, s.machines[2], false)
+	s.routed(t, s.web, s.machines...)
+	s.unharmed(t, begin)
+
+	must(t, s.cluster.StartAPIServer(t.Context()))
+	eventually(t, "the replica that had led ends, to begin anew", func(context.Context) error {
+		if leader.Runs() == nil {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+	s.startReplica(t, leader.index)
+	s.awaitSessions(t)
+	s.unharmed(t, begin)
 }
 
 func (s *scene) routerRestarts(t *testing.T) {
@@ -253,14 +289,23 @@ func (s *scene) unharmed(t *testing.T, begin time.Time) {
 	s.answered(t, "door", s.toDoor, begin)
 }
 
+// rewritten is how many requests over IPv6 may find no route when FRR writes its routes anew, see requireNoEvent.
+const rewritten = 5
+
 // answered fails if a request to a Service since begin was not answered.
 func (s *scene) answered(t *testing.T, name string, sent *traffic, begin time.Time) {
 	t.Helper()
 	sent.flows(t, 50)
-	if failures, total := sent.lost(begin); len(failures) > 0 {
-		t.Errorf("of %d requests to %s %d failed, the first with %q", total, name, len(failures), failures[0].Err)
+	failures, total := sent.lost(begin)
+	missed := len(failures)
+	failures = slices.DeleteFunc(failures, func(one answer) bool {
+		return s.router.Kind == router.FRR && strings.Contains(one.Err, "]:80: connect: no route to host")
+	})
+	missed -= len(failures)
+	if len(failures) > 0 || missed > rewritten {
+		t.Errorf("of %d requests to %s %d failed, %d of them while FRR wrote its routes anew: %v", total, name, len(failures)+missed, missed, failures)
 	} else {
-		t.Logf("all of %d requests to %s were answered", total, name)
+		t.Logf("all of %d requests to %s were answered, but for %d that came while FRR wrote its routes anew", total, name, missed)
 	}
 }
 

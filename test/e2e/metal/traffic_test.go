@@ -56,7 +56,7 @@ type answer struct {
 // pace is the time between two requests to one address, and patience how long an answer is waited for.
 const (
 	pace     = 20 * time.Millisecond
-	patience = 300 * time.Millisecond
+	patience = time.Second
 )
 
 // request sends a short request to each URL again and again, each over a connection of its own, and prints what became of them.
