@@ -8,3 +8,8 @@ import _ "embed"
 //
 //go:embed rbac.yaml
 var RBAC []byte
+
+// MetalRBAC is RBAC with what the provider metal needs besides.
+//
+//go:embed manifests/rbac-metal.yaml
+var MetalRBAC []byte

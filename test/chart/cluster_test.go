@@ -104,13 +104,25 @@ func TestRenderedObjectsRun(t *testing.T) {
 	must(t, cluster.Apply(t.Context(), withoutOperator(objects)))
 
 	run(t, cluster, client)
-	_, err = client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "rendered"},
+	join(t, client, "rendered")
+	awaitInitialised(t, client, "rendered")
+}
+
+// join registers a node as a kubelet does that waits for a cloud controller manager.
+func join(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	_, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	eventually(t, "the node is initialised", func(ctx context.Context) error {
-		node, err := client.CoreV1().Nodes().Get(ctx, "rendered", metav1.GetOptions{})
+}
+
+// awaitInitialised waits until a node is no longer one that waits.
+func awaitInitialised(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	eventually(t, "node "+name+" is initialised", func(ctx context.Context) error {
+		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case err != nil:
 			return err
@@ -121,9 +133,9 @@ func TestRenderedObjectsRun(t *testing.T) {
 	})
 }
 
-// run starts the container of the Deployment as a process. What differs from a kubelet's start is where the files are, the
-// port, and that the ServiceAccount's token comes by a kubeconfig.
-func run(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interface) {
+// run starts the container of the Deployment as a process, and returns the folders of its mounts. What differs from a kubelet's
+// start is where the files are, the port, and that the ServiceAccount's token comes by a kubeconfig.
+func run(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interface) map[string]string {
 	t.Helper()
 	deployment, err := client.AppsV1().Deployments(render.Namespace).Get(t.Context(), render.Release, metav1.GetOptions{})
 	must(t, err)
@@ -150,27 +162,35 @@ func run(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interfac
 			t.Errorf("the daemon ended with %v:\n%s", err, output.String())
 		}
 	})
+	return mounts
 }
 
-// mount writes what the volumes of the Deployment hold into folders, and returns them by the path of their mount.
+// mount puts what the volumes of the Deployment hold into folders, and returns them by the path of their mount. What a file says of
+// another mount is made to lead to its folder.
 func mount(t *testing.T, client kubernetes.Interface, deployment *appsv1.Deployment) map[string]string {
 	t.Helper()
-	mounts := map[string]string{}
+	mounts, secrets := map[string]string{}, map[string]*corev1.Secret{}
 	for _, volume := range deployment.Spec.Template.Spec.Volumes {
 		if volume.Secret == nil {
 			continue
 		}
 		secret, err := client.CoreV1().Secrets(render.Namespace).Get(t.Context(), volume.Secret.SecretName, metav1.GetOptions{})
 		must(t, err)
-		folder := t.TempDir()
-		for name, content := range secret.Data {
-			must(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
-		}
 		for _, mounted := range deployment.Spec.Template.Spec.Containers[0].VolumeMounts {
 			if mounted.Name == volume.Name {
-				mounts[mounted.MountPath] = folder
+				mounts[mounted.MountPath], secrets[mounted.MountPath] = t.TempDir(), secret
 			}
 		}
+	}
+	for path, secret := range secrets {
+		data := map[string][]byte{}
+		for name, content := range secret.Data {
+			for other, folder := range mounts {
+				content = bytes.ReplaceAll(content, []byte(other), []byte(folder))
+			}
+			data[name] = content
+		}
+		project(t, mounts[path], data)
 	}
 	return mounts
 }

@@ -72,6 +72,12 @@ var Manifests = []Manifest{
 		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
 	},
 	{
+		File:      "manifests/rbac-metal.yaml",
+		Head:      "What the cloud-controller-manager may do with the provider metal, in place of deploy/rbac.yaml.",
+		Values:    "provider: {name: metal}",
+		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
+	},
+	{
 		File:   "manifests/deployment.yaml",
 		Head:   "Two replicas on control-plane nodes. Put the name of your provider and the Secret of its configuration in place of those here.",
 		Values: "provider: {name: sim, config: {existingSecret: cloud-config}}",

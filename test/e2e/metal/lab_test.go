@@ -291,31 +291,10 @@ bgp:
 	must(t, os.Rename(l.config()+".new", l.config()))
 }
 
-// extraRights are those of the provider, which the chart adds to the manager's when the provider is metal.
-const extraRights = `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: "mooring:metal"}
-rules:
-- apiGroups: [discovery.k8s.io]
-  resources: [endpointslices]
-  verbs: [list, watch]
-- apiGroups: [""]
-  resources: [namespaces]
-  verbs: [get, list, watch]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: "mooring:metal"}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "mooring:metal"}
-subjects: [{kind: ServiceAccount, name: cloud-controller-manager, namespace: kube-system}]
-`
-
 // kubeconfig returns that of the manager.
 func (l *lab) kubeconfig(t *testing.T) string {
 	t.Helper()
-	must(t, l.cluster.Apply(t.Context(), deploy.RBAC))
-	must(t, l.cluster.Apply(t.Context(), []byte(extraRights)))
+	must(t, l.cluster.Apply(t.Context(), deploy.MetalRBAC))
 	path, err := l.cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "cloud-controller-manager")
 	must(t, err)
 	return path
