@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -21,19 +20,13 @@ type (
 	step  = stage.Step[*standin.Cloud]
 )
 
-// refresh is how often both managers compare nodes that are initialised with the cloud: more often than a step is calm for, so
-// that what comes and goes with every refresh is seen.
-const refresh = time.Second
-
 func TestPluginDoesTheSame(t *testing.T) {
 	stage.Play(t, stage.Story[*standin.Cloud]{
 		Provider:  "aws",
 		Open:      standin.Start,
 		Reference: stage.Build(t, "./cmd/reference-ccm"),
 		Mooring:   stage.BuildMooring(t, "k8s.io/cloud-provider-aws/pkg/providers/v1"),
-		Flags: []string{
-			"--configure-cloud-routes=false", "--node-monitor-period=1s", "--node-status-update-frequency=" + refresh.String(),
-		},
+		Flags:     []string{"--configure-cloud-routes=false", "--node-monitor-period=1s"},
 		// The story has no time to let nodes grow old.
 		MooringFlags: []string{"--node-deletion-min-age=0s"},
 		Steps:        append(append(nodes(), classic()...), network()...),

@@ -17,6 +17,9 @@ const (
 	stepDeadline = time.Minute
 	// calm is for how long nothing may have changed when a step ends, so that what comes late is seen.
 	calm = 2 * time.Second
+	// Refresh is how often both managers compare nodes that are initialised with the cloud, unless a story's flags say otherwise:
+	// more often than a step is calm for, so that what comes and goes with every refresh is seen.
+	Refresh = time.Second
 	// pollInterval is how often both worlds are looked at.
 	pollInterval = 100 * time.Millisecond
 )

@@ -51,7 +51,9 @@ func newWorld[C Cloud](t testing.TB, story Story[C], name, binary string) *World
 	cloud, launch := story.Open(t)
 	return &World[C]{
 		Cloud: cloud, name: name, binary: binary, story: story, launch: launch, dir: dir,
-		flags: append([]string{"--cloud-provider=" + story.Provider}, story.Flags...),
+		flags: append([]string{
+			"--cloud-provider=" + story.Provider, "--node-status-update-frequency=" + Refresh.String(),
+		}, story.Flags...),
 	}
 }
 
