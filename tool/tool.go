@@ -18,6 +18,7 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1
 	ExitUsage       = 2
+	ExitDiffers     = 3
 	ExitInterrupted = 130
 )
 
@@ -36,7 +37,7 @@ func Main() { os.Exit(Run(New())) }
 func New() *cobra.Command {
 	root := NewRoot(filepath.Base(os.Args[0]), "Try the providers that are linked into this program",
 		"This is the tool of Mooring with the providers that were linked into it.\n\n"+ExitCodes)
-	root.AddCommand(NewConformance())
+	root.AddCommand(NewConformance(), NewLeaks())
 	return root
 }
 
@@ -81,6 +82,12 @@ func (e interruptedError) Unwrap() error { return e.error }
 // Interrupted marks an error as the consequence of a signal.
 func Interrupted(err error) error { return interruptedError{err} }
 
+// errDiffers ends a command that has found what it was to look for.
+var errDiffers = errors.New("there is something to do")
+
+// Differs returns an error that ends a command with ExitDiffers. Nothing is written for it: the command has said what it found.
+func Differs() error { return errDiffers }
+
 // NoArguments refuses arguments, and with them commands that do not exist.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -96,8 +103,11 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 // Execute runs a command and turns its error into a line and an exit code.
 func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	err := root.ExecuteContext(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		return ExitOK
+	case errors.Is(err, errDiffers):
+		return ExitDiffers
 	}
 	_, _ = fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
 	var wrong usageError

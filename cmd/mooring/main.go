@@ -4,11 +4,19 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 
 	_ "github.com/mooring-ccm/mooring/providers/sim" // Registers the provider "sim".
 	"github.com/mooring-ccm/mooring/tool"
+	"github.com/spf13/cobra"
 )
 
 func main() { os.Exit(run()) }
 
-func run() int { return tool.Run(newRoot()) }
+func run() int {
+	root := newRoot()
+	if filepath.Base(os.Args[0]) == "kubectl-mooring" {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl mooring"}
+	}
+	return tool.Run(root)
+}

@@ -44,14 +44,15 @@ func (b Balancer) AsService() *corev1.Service {
 // Route is a route in the cloud that leads to no node.
 type Route struct {
 	*cloudprovider.Route
-	// Proven says that it is within the ranges that are this cluster's alone, and that no node has pods where it leads.
+	// Proven says that it is this cluster's, as far as that can be known.
 	Proven bool
 }
 
 // Routes returns the routes that lead to no node. Nodes are all of the cluster, whoever looks after them, listed after the cloud
 // was. A route does not say by whom it was made: it counts as this cluster's only if it lies wholly within one of the ranges,
-// which therefore have to be those of this cluster and of no other that shares its name and its route table. No ranges prove
-// nothing.
+// which therefore have to be those of this cluster and of no other that shares its name and its route table; if no node has pods
+// there; and if some other route of the list leads to a node, which shows that cloud and cluster belong together. No ranges
+// prove nothing.
 func Routes(listed []*cloudprovider.Route, nodes []corev1.Node, ranges []netip.Prefix) []Route {
 	names, pods := map[types.NodeName]bool{}, []netip.Prefix{}
 	for i := range nodes {
@@ -62,6 +63,7 @@ func Routes(listed []*cloudprovider.Route, nodes []corev1.Node, ranges []netip.P
 			}
 		}
 	}
+	related := slices.ContainsFunc(listed, func(route *cloudprovider.Route) bool { return route != nil && names[route.TargetNode] })
 	var found []Route
 	for _, route := range listed {
 		if route == nil || names[route.TargetNode] {
@@ -69,7 +71,7 @@ func Routes(listed []*cloudprovider.Route, nodes []corev1.Node, ranges []netip.P
 		}
 		destination, err := netip.ParsePrefix(route.DestinationCIDR)
 		inUse := slices.ContainsFunc(pods, destination.Overlaps)
-		found = append(found, Route{route, err == nil && within(destination, ranges) && !inUse})
+		found = append(found, Route{route, err == nil && related && within(destination, ranges) && !inUse})
 	}
 	return found
 }

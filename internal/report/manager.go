@@ -60,7 +60,9 @@ func managerOf(seen Seen) *Manager {
 		Drift:     of.by("mooring_service_drift_total", "kind"),
 		Leftovers: of.by("mooring_service_leftovers", "owner"),
 		Held:      of.by("mooring_node_lifecycle_held_nodes", "reason"),
-		Deletions: int(of.sum("mooring_node_lifecycle_deletions_in_window")), DeletionLimit: int(of.sum("mooring_node_lifecycle_deletion_limit")),
+		Deletions: int(of.sum("mooring_node_lifecycle_deletions_in_window")),
+
+		DeletionLimit: int(of.sum("mooring_node_lifecycle_deletion_limit")),
 	}
 	if leads := of.count("leader_election_master_status"); leads != nil {
 		holds := *leads > 0

@@ -63,7 +63,8 @@ func nodesOf(seen Seen) []Node {
 
 func nodeOf(of *corev1.Node, seen Seen) Node {
 	row := Node{
-		Name: of.Name, ProviderID: of.Spec.ProviderID, Type: of.Labels[corev1.LabelInstanceTypeStable], Zone: of.Labels[corev1.LabelTopologyZone],
+		Name: of.Name, ProviderID: of.Spec.ProviderID,
+		Type: of.Labels[corev1.LabelInstanceTypeStable], Zone: of.Labels[corev1.LabelTopologyZone],
 	}
 	row.State, row.Since, row.Why = standingOf(of, seen)
 	if network := conditionOf(of, corev1.NodeNetworkUnavailable); network != nil && network.Status != corev1.ConditionUnknown {
@@ -141,7 +142,8 @@ func addedAt(taint *corev1.Taint) time.Time {
 
 func writeNodes(out *strings.Builder, style Style, now time.Time, nodes []Node) {
 	colours := map[NodeState]colour{
-		NodeInitialised: green, NodeHeld: red, NodeUninitialised: yellow, NodeShutDown: yellow, NodeOutOfService: yellow, NodeDeleting: yellow,
+		NodeInitialised: green, NodeHeld: red,
+		NodeUninitialised: yellow, NodeShutDown: yellow, NodeOutOfService: yellow, NodeDeleting: yellow,
 	}
 	var rows [][]cell
 	for _, one := range nodes {

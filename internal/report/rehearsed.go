@@ -108,7 +108,7 @@ func (p Plan) Text(now time.Time, style Style) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Plan for cluster %s, provider %s, rehearsed for %s\n", quoted(p.Cluster), quoted(p.Provider), age(now, p.Since))
 	if now.Sub(p.Since) < settled {
-		out.WriteString("The rehearsal has only begun: controllers that confirm what they see may add to this within a few of their periods.\n")
+		out.WriteString("The rehearsal has only begun: controllers that confirm what they see may add to this in a few periods.\n")
 	}
 	width, object := 0, ""
 	for _, intent := range p.Intents {

@@ -89,7 +89,8 @@ func progressOf(of *corev1.Service, events []corev1.Event) (state ServiceState, 
 		if of.DeletionTimestamp != nil {
 			since = of.DeletionTimestamp.Time
 		}
-		if event := latest(events, "Service", of.Namespace, of.Name, string(of.UID), service.EventDeleteFailed, service.EventSyncFailed); event != nil {
+		event := latest(events, "Service", of.Namespace, of.Name, string(of.UID), service.EventDeleteFailed, service.EventSyncFailed)
+		if event != nil {
 			why = because(event.Reason, event.Message)
 		}
 		return ServiceWithdrawing, since, why

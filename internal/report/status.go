@@ -84,7 +84,7 @@ func leaderOf(lease *coordinationv1.Lease, now time.Time) *Leader {
 	return leader
 }
 
-// latest returns the newest event about an object with one of the reasons. Kubelets write events about nodes with the node's name in
+// latest returns the newest event about an object with one of the reasons. Some write events about nodes with the node's name in
 // the place of its UID.
 func latest(events []corev1.Event, kind, namespace, name string, uid string, reasons ...string) *corev1.Event {
 	var newest *corev1.Event
@@ -125,11 +125,13 @@ func (s Status) Text(style Style) string {
 	if s.Manager != nil {
 		s.Manager.write(&out, style, s.Time)
 	}
-	fmt.Fprintf(&out, "\n%s\n", style.paint("Nodes: "+tally(s.Nodes, func(n Node) string { return string(n.State) }), bold))
+	nodes := tally(s.Nodes, func(n Node) string { return string(n.State) })
+	fmt.Fprintf(&out, "\n%s\n", style.paint("Nodes: "+nodes, bold))
 	if len(s.Nodes) > 0 {
 		writeNodes(&out, style, s.Time, s.Nodes)
 	}
-	fmt.Fprintf(&out, "\n%s\n", style.paint("Load balancers: "+tally(s.Services, func(s Service) string { return string(s.State) }), bold))
+	services := tally(s.Services, func(s Service) string { return string(s.State) })
+	fmt.Fprintf(&out, "\n%s\n", style.paint("Load balancers: "+services, bold))
 	if len(s.Services) > 0 {
 		writeServices(&out, style, s.Time, s.Services)
 	}
@@ -146,7 +148,8 @@ func (l *Leader) text(now time.Time, style Style) string {
 	case l.Holder == "":
 		return style.paint("Leader: none, the lease was released", red) + "\n"
 	case l.Expired:
-		return style.paint(fmt.Sprintf("Leader: none, %s has not renewed the lease for %s", printable(l.Holder), age(now, l.Renewed)), red) + "\n"
+		text := fmt.Sprintf("Leader: none, %s has not renewed the lease for %s", printable(l.Holder), age(now, l.Renewed))
+		return style.paint(text, red) + "\n"
 	default:
 		return fmt.Sprintf("Leader: %s for %s, renewed %s ago\n", printable(l.Holder), age(now, l.Since), age(now, l.Renewed))
 	}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	cloudprovider "k8s.io/cloud-provider"
+
+	view "github.com/mooring-ccm/mooring/internal/report"
+	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/tool"
+)
+
+// world is a cluster with something to do, its cloud, and a manager that only rehearses.
+type world struct {
+	cluster *localcluster.Cluster
+	admin   *kubernetes.Clientset
+	cloud   *simtest.Cloud
+	// server and authority are how the manager is reached.
+	server, authority string
+}
+
+// must fails the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{cluster: localclustertest.Start(t), cloud: simtest.Start(t, service.Options{Seed: service.DefaultSeed(3)})}
+	var err error
+	w.admin, err = kubernetes.NewForConfig(w.cluster.AdminConfig())
+	must(t, err)
+	poll(t, "the API server has made the Service kubernetes, whose UID is the cluster's", func() error {
+		_, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
+		return err
+	})
+	known, err := w.cloud.Client.GetInstanceByName(t.Context(), "node-002")
+	must(t, err)
+	for _, node := range []*corev1.Node{
+		{ObjectMeta: metav1.ObjectMeta{Name: "node-001"}, Spec: corev1.NodeSpec{
+			Taints: []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}},
+		}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "node-002"}, Spec: corev1.NodeSpec{
+			ProviderID: "sim://" + known.ID, PodCIDR: "10.244.2.0/24", PodCIDRs: []string{"10.244.2.0/24"},
+		}},
+	} {
+		_, err := w.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+		must(t, err)
+	}
+	_, err = w.admin.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	return w
+}
+
+// rehearse starts a manager under --dry-run.
+func (w *world) rehearse(t *testing.T) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	must(t, err)
+	must(t, listener.Close())
+	dir, kubeconfig := t.TempDir(), w.cluster.AdminKubeconfig()
+	command := exec.Command(daemon(t), "--dry-run", "--cloud-provider=sim", "--cloud-config="+w.cloud.ConfigFile, "--cluster-name="+simtest.ClusterName,
+		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
+		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir, "--cluster-cidr=10.244.0.0/16", "--configure-cloud-routes=true")
+	log, err := os.Create(filepath.Join(dir, "log"))
+	must(t, err)
+	command.Stdout, command.Stderr = log, log
+	must(t, command.Start())
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		if text, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
+			t.Logf("the manager's log:\n%s", text[max(0, len(text)-5000):])
+		}
+	})
+	w.server, w.authority = "https://127.0.0.1:"+port, filepath.Join(dir, "cloud-controller-manager.crt")
+	poll(t, "the manager has made itself a certificate", func() error { _, err := os.Stat(w.authority); return err })
+}
+
+// asking returns the arguments by which a manager is asked as somebody.
+func (w *world) asking(kubeconfig string, args ...string) []string {
+	return append(args, "--kubeconfig="+kubeconfig, "--server="+w.server, "--certificate-authority="+w.authority)
+}
+
+// TestReports shows a real cluster, with a manager that rehearses, by all commands that report.
+func TestReports(t *testing.T) {
+	w := newWorld(t)
+	w.rehearse(t)
+	t.Run("plan", w.plan)
+	t.Run("status", w.status)
+	t.Run("leaks", w.leaks)
+}
+
+func (w *world) plan(t *testing.T) {
+	admin := w.cluster.AdminKubeconfig()
+	var last string
+	poll(t, "the plan has come together", func() error {
+		code, stdout, stderr := call(t, w.asking(admin, "plan", "--exit-code")...)
+		last = stdout
+		for _, want := range []string{
+			`Plan for cluster "test", provider "sim"`, "\nNode node-001\n", "+ /spec/providerID: \"sim://", "\nRoute 10.244.2.0/24\n",
+			"+ CreateRoute in the cloud", "\nService default/web\n", "+ EnsureLoadBalancer in the cloud",
+		} {
+			if code != tool.ExitDiffers || !strings.Contains(stdout, want) {
+				return fmt.Errorf("exit code %d, and it lacks %q:\n%s%s", code, want, stdout, stderr)
+			}
+		}
+		return nil
+	})
+	if !strings.Contains(last, "2 to create, ") || !strings.HasSuffix(last, " 0 to delete, 0 held\n") {
+		t.Errorf("the last line:\n%s", last)
+	}
+	code, stdout, stderr := call(t, w.asking(admin, "plan", "-o", "json")...)
+	var plan view.Plan
+	if err := json.Unmarshal([]byte(stdout), &plan); err != nil || code != tool.ExitOK || plan.Cluster != simtest.ClusterName || len(plan.Intents) < 4 {
+		t.Errorf("exit code %d, %v: %s\n%s", code, err, stderr, stdout)
+	}
+	nobody, err := w.cluster.UserKubeconfig("nobody")
+	must(t, err)
+	code, _, stderr = call(t, w.asking(nobody, "plan")...)
+	if code != tool.ExitFailed || !strings.Contains(stderr, `nonResourceURLs: ["/plan"]`) {
+		t.Errorf("somebody without rights: exit code %d: %s", code, stderr)
+	}
+}
+
+func (w *world) status(t *testing.T) {
+	admin := w.cluster.AdminKubeconfig()
+	code, stdout, stderr := call(t, w.asking(admin, "status")...)
+	for _, want := range []string{
+		"Leader: none, there is no lease", "Cloud: 3 instances by listing, ", "Calls: ", "Nodes: 1 initialised, 1 uninitialised",
+		"node-001  uninitialised", "node-002  initialised", "Load balancers: 1 untouched", "default/web  untouched",
+	} {
+		if code != tool.ExitOK || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, and it lacks %q:\n%s%s", code, want, stdout, stderr)
+		}
+	}
+	code, stdout, stderr = call(t, "status", "--kubeconfig="+admin, "-o", "json")
+	var status view.Status
+	if err := json.Unmarshal([]byte(stdout), &status); err != nil || code != tool.ExitOK || len(status.Nodes) != 2 || status.Manager != nil {
+		t.Errorf("exit code %d, %v: %s\n%s", code, err, stderr, stdout)
+	}
+	nobody, err := w.cluster.UserKubeconfig("nobody")
+	must(t, err)
+	code, stdout, _ = call(t, "status", "--kubeconfig="+nobody)
+	if code != tool.ExitOK || !strings.Contains(stdout, "Not known: the nodes, which you may not read: ") {
+		t.Errorf("somebody without rights: exit code %d\n%s", code, stdout)
+	}
+}
+
+// leave makes in the cloud what belongs to no object, and what does: load balancers by the cluster's UID that they carry, and routes.
+func (w *world) leave(t *testing.T) {
+	t.Helper()
+	config, err := os.Open(w.cloud.ConfigFile)
+	must(t, err)
+	defer func() { _ = config.Close() }()
+	cloud, err := cloudprovider.GetCloudProvider("sim", config)
+	must(t, err)
+	balancers, _ := cloud.LoadBalancer()
+	own, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	must(t, err)
+	web, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "web", metav1.GetOptions{})
+	must(t, err)
+	for service, cluster := range map[types.UID]types.UID{
+		web.UID: own.UID, "gone": own.UID, "unmarked": "", "another": "another-cluster",
+	} {
+		_, err := balancers.EnsureLoadBalancer(provider.WithClusterUID(t.Context(), cluster), simtest.ClusterName, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: string(service), UID: service}, Spec: web.Spec,
+		}, nil)
+		must(t, err)
+	}
+	known, err := w.cloud.Client.GetInstanceByName(t.Context(), "node-002")
+	must(t, err)
+	other, err := w.cloud.Client.GetInstanceByName(t.Context(), "node-003")
+	must(t, err)
+	for destination, target := range map[string]string{"10.244.2.0/24": known.ID, "10.244.7.0/24": other.ID, "192.0.2.0/24": other.ID} {
+		_, err := w.cloud.Client.CreateRoute(t.Context(), api.RouteSpec{
+			Cluster: simtest.ClusterName, Name: "to-" + strings.NewReplacer(".", "-", "/", "-").Replace(destination),
+			DestinationCIDR: destination, TargetInstance: target,
+		})
+		must(t, err)
+	}
+}
+
+// counts returns how much is is in the cloud.
+func (w *world) counts(t *testing.T) (balancers, routes int) {
+	t.Helper()
+	must(t, w.cloud.Client.ListLoadBalancers(t.Context(), nil, func(page []api.LoadBalancer) error { balancers += len(page); return nil }))
+	must(t, w.cloud.Client.ListRoutes(t.Context(), "", func(page []api.Route) error { routes += len(page); return nil }))
+	return balancers, routes
+}
+
+func (w *world) leaks(t *testing.T) {
+	w.leave(t)
+	args := []string{"leaks", "--cloud-provider=sim", "--cloud-config=" + w.cloud.ConfigFile, "--kubeconfig=" + w.cluster.AdminKubeconfig()}
+	named := append(args, "--cluster-name="+simtest.ClusterName)
+	code, stdout, stderr := call(t, append(args, "--cluster-cidr=10.244.0.0/16")...)
+	if code != tool.ExitOK || !strings.Contains(stdout, "2 routes to no node; this cluster's beyond doubt: 1\n") {
+		t.Errorf("without the cluster's name: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	code, stdout, stderr = call(t, append(named, "--remove", "--yes")...)
+	if code != tool.ExitOK || !strings.Contains(stdout, "2 load balancers of no Service and 2 routes to no node; this cluster's beyond doubt: 1\n") ||
+		!strings.Contains(stdout, "unknown, not touched") || strings.Contains(stdout, `"shop/another"`) {
+		t.Errorf("without ranges: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if balancers, routes := w.counts(t); balancers != 3 || routes != 3 || !strings.Contains(stderr+stdout, "shop/gone") {
+		t.Errorf("%d load balancers and %d routes are left, want 3 and 3", balancers, routes)
+	}
+	w.confirm(t, append(named, "--cluster-cidr=10.244.0.0/16", "--remove"))
+	code, stdout, stderr = call(t, append(named, "--cluster-cidr=10.244.0.0/16", "-o", "json")...)
+	if code != tool.ExitOK || !strings.Contains(stdout, `"destination": "192.0.2.0/24"`) || strings.Contains(stdout, `"proven": true`) {
+		t.Errorf("afterwards: exit code %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// confirm has somebody at a terminal decline first, and then agree.
+func (w *world) confirm(t *testing.T, args []string) {
+	w.answer(t, args, "y\n", tool.ExitFailed, 3)
+	w.answer(t, args, "yes\n", tool.ExitOK, 2)
+}
+
+func (w *world) answer(t *testing.T, args []string, typed string, code, routes int) {
+	t.Helper()
+	p := prepare(t, args...)
+	keyboard := p.onTerminal(100, 30)
+	p.await("Remove 0 load balancers and 1 route of cluster")
+	_, err := keyboard.Write([]byte(typed))
+	must(t, err)
+	if got := p.exit(); got != code {
+		t.Errorf("%q: exit code %d, want %d", typed, got, code)
+	}
+	if _, got := w.counts(t); got != routes {
+		t.Errorf("%q: %d routes are left, want %d", typed, got, routes)
+	}
+}

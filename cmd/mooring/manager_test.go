@@ -1,0 +1,182 @@
+package main
+
+import (
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/mooring-ccm/mooring/tool"
+)
+
+// kubeconfigWith is a kubeconfig with a token for a cluster that nobody asks.
+func kubeconfigWith(t *testing.T, token string) string {
+	t.Helper()
+	return write(t, fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u}}]
+clusters: [{name: k, cluster: {server: "https://192.0.2.1:6443"}}]
+users: [{name: u, user: {token: %s}}]
+`, token))
+}
+
+// A plan that cannot be had is explained, and nothing of the credentials is shown.
+func TestPlanIsRefused(t *testing.T) {
+	const token = "very-secret"
+	kubeconfig := kubeconfigWith(t, token)
+	status, elsewhere := http.StatusOK, ""
+	manager := httptest.NewTLSServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		if request.Header.Get("Authorization") != "Bearer "+token {
+			t.Errorf("it asks as %q", request.Header.Get("Authorization"))
+		}
+		if elsewhere != "" {
+			response.Header().Set("Location", elsewhere)
+		}
+		response.WriteHeader(status)
+		_, _ = response.Write([]byte("no plan\x1b[2J"))
+	}))
+	defer manager.Close()
+	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		t.Errorf("somebody else was sent %v", request.Header)
+	}))
+	defer stranger.Close()
+	deaf, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "https://" + deaf.Addr().String()
+	_ = deaf.Close()
+	authority := write(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: manager.Certificate().Raw})))
+	for name, test := range map[string]struct {
+		server, authority string
+		status            int
+		elsewhere         string
+		want              []string
+	}{
+		"nobody listens":     {server: nobody, want: []string{"nobody listens at " + nobody, "port-forward"}},
+		"another authority":  {server: manager.URL, want: []string{"is not trusted", "--certificate-authority"}},
+		"no TLS":             {server: strings.Replace(stranger.URL, "http:", "https:", 1), want: []string{"does not speak TLS"}},
+		"unknown":            {server: manager.URL, authority: authority, status: 401, want: []string{"does not know who asks (401)"}},
+		"forbidden":          {server: manager.URL, authority: authority, status: 403, want: []string{`nonResourceURLs: ["/plan"]`, `verbs: ["get"]`}},
+		"not under dry run":  {server: manager.URL, authority: authority, status: 404, want: []string{"it does not run with --dry-run (404)"}},
+		"an error":           {server: manager.URL, authority: authority, status: 500, want: []string{"500 Internal Server Error", `no plan\x1b[2J`}},
+		"something else":     {server: manager.URL, authority: authority, status: 200, want: []string{"reading the plan of the manager at"}},
+		"sent somewhere":     {server: manager.URL, authority: authority, status: 302, elsewhere: stranger.URL, want: []string{"302 Found"}},
+		"a slash at the end": {server: manager.URL + "/", authority: authority, status: 404, want: []string{"--dry-run"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, elsewhere = test.status, test.elsewhere
+			args := []string{"plan", "--kubeconfig=" + kubeconfig, "--server=" + test.server}
+			if test.authority != "" {
+				args = append(args, "--certificate-authority="+test.authority)
+			}
+			code, stdout, stderr := call(t, args...)
+			if code != tool.ExitFailed || stdout != "" {
+				t.Errorf("exit code %d, output %q", code, stdout)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("it does not say %q:\n%s", want, stderr)
+				}
+			}
+			if strings.Contains(stderr, token) {
+				t.Errorf("it shows the token:\n%s", stderr)
+			}
+		})
+	}
+}
+
+// What there is to do ends the command with exit code 3 only if that is asked for.
+func TestPlanExitCodes(t *testing.T) {
+	body := `{"provider": "sim", "cluster": "c", "since": "2026-03-01T12:00:00Z", "intents": [%s]}`
+	intent := `{"where": "cloud", "verb": "CreateRoute", "effect": "create", "kind": "Route", "name": "10.0.0.0/24"}`
+	answer := ""
+	manager := httptest.NewTLSServer(http.HandlerFunc(func(response http.ResponseWriter, _ *http.Request) {
+		_, _ = response.Write([]byte(answer))
+	}))
+	defer manager.Close()
+	args := []string{"plan", "--kubeconfig=" + kubeconfigWith(t, "t"), "--server=" + manager.URL, "--insecure-skip-tls-verify"}
+	for name, test := range map[string]struct {
+		intents string
+		more    []string
+		code    int
+		want    string
+	}{
+		"nothing, and asked": {"", []string{"--exit-code"}, tool.ExitOK, "There is nothing to do."},
+		"something":          {intent, nil, tool.ExitOK, "+ CreateRoute in the cloud"},
+		"something, asked":   {intent, []string{"--exit-code"}, tool.ExitDiffers, "1 to create, 0 to change"},
+		"as JSON":            {intent, []string{"--exit-code", "-o", "json"}, tool.ExitDiffers, `"effect": "create"`},
+	} {
+		answer = fmt.Sprintf(body, test.intents)
+		code, stdout, stderr := call(t, append(args, test.more...)...)
+		if code != test.code || stderr != "" || !strings.Contains(stdout, test.want) || strings.Contains(stdout, "\x1b") {
+			t.Errorf("%s: exit code %d, want %d, and %q:\n%s%s", name, code, test.code, test.want, stdout, stderr)
+		}
+	}
+}
+
+func TestReportCommandLinesThatAreWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"plan": {
+			[]string{"plan", "--server=http://x", "--output=xml", "--kubeconfig=/nowhere/config", "--certificate-authority=/nowhere/ca", "--insecure-skip-tls-verify"},
+			[]string{
+				"--server: must be https://HOST:PORT", `--output: "xml": must be table or json`, "--kubeconfig: stat /nowhere/config",
+				"--certificate-authority: stat /nowhere/ca", "only one of them",
+			},
+		},
+		"plan of nobody":      {[]string{"plan", "--server="}, []string{"--server: required"}},
+		"plan, with password": {[]string{"plan", "--server=https://a:hunter2@b"}, []string{"--server: must be https://HOST:PORT"}},
+		"status": {
+			[]string{"status", "--lease=x", "--insecure-skip-tls-verify", "-o", "yaml"},
+			[]string{`--lease: "x": must be NAMESPACE/NAME`, "only with --server", `--output: "yaml"`},
+		},
+		"leaks": {
+			[]string{"leaks", "--cloud-provider=fog", "--remove", "--cluster-cidr=10.0.0.0", "-o", "xml"},
+			[]string{`--cloud-provider: "fog": not in this program`, "--kubeconfig: required", "--cluster-cidr:", "--output:", "--remove: nobody can be asked"},
+		},
+		"leaks, yes to nothing": {[]string{"leaks", "--yes"}, []string{"--yes: there is nothing to confirm without --remove"}},
+	} {
+		code, _, stderr := call(t, c.args...)
+		if code != tool.ExitUsage {
+			t.Errorf("%s: exit code %d, want %d", name, code, tool.ExitUsage)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("%s: the error does not say %q:\n%s", name, want, stderr)
+			}
+		}
+		if strings.Contains(stderr, "hunter2") {
+			t.Errorf("%s: it shows a password:\n%s", name, stderr)
+		}
+	}
+}
+
+func TestCompletions(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if code, stdout, _ := call(t, "completion", shell); code != tool.ExitOK || !strings.Contains(stdout, "mooring") {
+			t.Errorf("%s: exit code %d", shell, code)
+		}
+	}
+	for want, args := range map[string][]string{
+		"leaks\t":       {"__complete", "l"},
+		"--exit-code\t": {"__complete", "plan", "--ex"},
+		"json\n":        {"__complete", "status", "--output", ""},
+	} {
+		if _, stdout, _ := call(t, args...); !strings.Contains(stdout, want) {
+			t.Errorf("%v offers no %q:\n%s", args, want, stdout)
+		}
+	}
+}
+
+func TestReferenceIsUpToDate(t *testing.T) {
+	if code, _, stderr := call(t, "reference", "--check", "--file=../../docs/reference/cli.md"); code != tool.ExitOK {
+		t.Error(stderr)
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/mooring-ccm/mooring/internal/demo/render"
+	view "github.com/mooring-ccm/mooring/internal/report"
+	"github.com/mooring-ccm/mooring/tool"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// planPath is where a manager under --dry-run shows its plan.
+const planPath = "/plan"
+
+// planFlags are the flags of plan.
+type planFlags struct {
+	access        access
+	output        string
+	all, exitCode bool
+}
+
+func newPlan() *cobra.Command {
+	f := &planFlags{}
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Show what a manager under --dry-run would do",
+		Long: `plan asks a manager that runs with --dry-run what it would do to the cluster and to the cloud, and shows it by object:
+what, why, and which fields would differ. The signs are + for what would be created, ~ for what would be changed, - for what would
+be deleted, and ! for nodes whose deletion is held back. Values of Secrets are never shown.
+
+The manager is reached at its secure port, with the credentials of the kubeconfig. They need "get" on the URL /plan.
+
+` + tool.ExitCodes + `
+  3    with --exit-code: there is something to do`,
+		Example: `  kubectl --namespace kube-system port-forward deployment/cloud-controller-manager-plan 10258 &
+  mooring plan --insecure-skip-tls-verify
+  mooring plan --server=https://192.0.2.10:10258 --certificate-authority=ca.pem --all
+  mooring plan --output=json | jq '.intents[] | select(.effect == "delete")'`,
+		Args: tool.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	f.access.addFlags(flags, defaultServer)
+	addOutput(cmd, &f.output)
+	flags.BoolVar(&f.all, "all", false, "show all fields, and long values whole")
+	flags.BoolVar(&f.exitCode, "exit-code", false, "end with exit code 3 if there is something to do")
+	return cmd
+}
+
+// addOutput adds the flag that chooses between a table and JSON.
+func addOutput(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", "table", "`format`: table or json")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// validOutput returns an error for a format that there is not.
+func validOutput(output string) error {
+	if output != "table" && output != "json" {
+		return fmt.Errorf("--output: %q: must be table or json", output)
+	}
+	return nil
+}
+
+func (f *planFlags) run(cmd *cobra.Command) error {
+	wrong := []error{f.access.validate(), validOutput(f.output)}
+	if f.access.server == "" {
+		wrong = append(wrong, errors.New("--server: required"))
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return tool.Usage(cmd, err)
+	}
+	plan, err := f.ask(cmd.Context(), cmd.ErrOrStderr())
+	if err != nil && cmd.Context().Err() != nil {
+		return tool.Interrupted(fmt.Errorf("interrupted: %w", err))
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.write(cmd.OutOrStdout(), plan); err != nil {
+		return fmt.Errorf("writing the plan: %w", err)
+	}
+	if f.exitCode && len(plan.Intents) > 0 {
+		return tool.Differs()
+	}
+	return nil
+}
+
+// ask gets the plan from the manager.
+func (f *planFlags) ask(ctx context.Context, progress io.Writer) (plan view.Plan, err error) {
+	cluster, err := f.access.cluster()
+	if err != nil {
+		return plan, err
+	}
+	client, err := f.access.manager(cluster)
+	if err != nil {
+		return plan, err
+	}
+	defer tool.Progress(progress, "Asking the manager for its plan")()
+	body, err := f.access.ask(ctx, client, planPath)
+	if errors.Is(err, errNoSuchPath) {
+		return plan, fmt.Errorf("the manager at %s has no plan: it does not run with --dry-run (404)", f.access.server)
+	}
+	if err != nil {
+		return plan, err
+	}
+	if err := json.Unmarshal(body, &plan); err != nil {
+		return plan, fmt.Errorf("reading the plan of the manager at %s: %w", f.access.server, err)
+	}
+	return plan.WithoutSecrets(), nil
+}
+
+func (f *planFlags) write(out io.Writer, plan view.Plan) error {
+	if f.output == "json" {
+		return writeJSON(out, plan)
+	}
+	_, err := io.WriteString(out, plan.Text(time.Now(), view.Style{Colour: coloured(out), All: f.all}))
+	return err
+}
+
+func writeJSON(out io.Writer, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// coloured reports whether an output is a terminal that shows colours, and nobody has asked for none.
+func coloured(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd())) && !render.NoColour() && os.Getenv("TERM") != "dumb"
+}

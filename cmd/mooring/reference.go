@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/mooring-ccm/mooring/tool"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+//go:generate go run . reference --file ../../docs/reference/cli.md
+
+const referencePreface = `# Commands of mooring
+
+<!-- Written by "go generate ./cmd/mooring" from the commands; do not edit. -->
+
+The tool beside the daemon. Every command has ` + "`--help`" + `, and ` + "`mooring completion bash|zsh|fish|powershell`" + ` writes what a shell needs to
+complete commands and flags. Results go to standard output, progress and errors to standard error. Colours are for terminals, and
+the variable ` + "`NO_COLOR`" + ` switches them off.
+`
+
+// newReference returns the command that writes docs/reference/cli.md. It is none for people.
+func newReference() *cobra.Command {
+	var file string
+	var check bool
+	cmd := &cobra.Command{
+		Use: "reference", Short: "Write the reference of the commands", Hidden: true, Args: tool.NoArguments,
+		Long: "reference writes the reference of all commands as Markdown.\n\n" + tool.ExitCodes,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text := referenceOf(cmd.Root())
+			if !check {
+				return os.WriteFile(file, text, 0o644)
+			}
+			written, err := os.ReadFile(file)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+			if !bytes.Equal(written, text) {
+				return fmt.Errorf("%s is not what the commands say: run go generate ./cmd/mooring", file)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "docs/reference/cli.md", "the `file` to write")
+	cmd.Flags().BoolVar(&check, "check", false, "write nothing, and fail if the file is not what would be written")
+	return cmd
+}
+
+// referenceOf returns the reference as Markdown.
+func referenceOf(root *cobra.Command) []byte {
+	var text strings.Builder
+	text.WriteString(referencePreface)
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, below := range cmd.Commands() {
+			if !below.IsAvailableCommand() || below.Name() == "completion" || below.Name() == "help" {
+				continue
+			}
+			if below.HasFlags() || !below.HasAvailableSubCommands() {
+				writeCommand(&text, below)
+			}
+			visit(below)
+		}
+	}
+	visit(root)
+	return []byte(text.String())
+}
+
+func writeCommand(text *strings.Builder, cmd *cobra.Command) {
+	fmt.Fprintf(text, "\n## %s\n\n%s.\n\n```text\n%s\n```\n", cmd.CommandPath(), cmd.Short, cmd.Long)
+	if cmd.Example != "" {
+		fmt.Fprintf(text, "\nExamples:\n\n```console\n%s\n```\n", unindented(cmd.Example))
+	}
+	flags := false
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if flag.Hidden || flag.Name == "help" {
+			return
+		}
+		if !flags {
+			flags = true
+			text.WriteString("\n| flag | default | meaning |\n|---|---|---|\n")
+		}
+		fmt.Fprintf(text, "| %s | %s | %s |\n", flagName(flag), flagDefault(flag), meaning(flag))
+	})
+}
+
+// unindented removes the margin of two spaces that examples have in --help.
+func unindented(example string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(example, "  "), "\n  ", "\n")
+}
+
+func flagName(flag *pflag.Flag) string {
+	name, _ := pflag.UnquoteUsage(flag)
+	text := "--" + flag.Name
+	if flag.Shorthand != "" {
+		text = "-" + flag.Shorthand + ", " + text
+	}
+	return "`" + strings.ReplaceAll(strings.TrimSpace(text+" "+name), "|", `\|`) + "`"
+}
+
+func flagDefault(flag *pflag.Flag) string {
+	switch flag.DefValue {
+	case "", "[]", "false", "0s":
+		return ""
+	default:
+		return "`" + flag.DefValue + "`"
+	}
+}
+
+func meaning(flag *pflag.Flag) string {
+	_, usage := pflag.UnquoteUsage(flag)
+	return strings.ReplaceAll(strings.Join(strings.Fields(usage), " "), "|", `\|`)
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	view "github.com/mooring-ccm/mooring/internal/report"
+	"github.com/mooring-ccm/mooring/tool"
+	"github.com/spf13/cobra"
+)
+
+// statusFlags are the flags of status.
+type statusFlags struct {
+	access  access
+	lease   string
+	schemes []string
+	output  string
+}
+
+func newStatus() *cobra.Command {
+	f := &statusFlags{}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what the nodes and load balancers of a cluster are waiting for",
+		Long: `status reads from the API server who leads, how far each node is and each Service with a load balancer, and why that is so:
+nodes that wait for their initialisation, that are off, or that are kept although the cloud denies their instances; Services
+without an address; nodes without a route.
+
+With --server it also asks a manager, at its secure port, how old its observation of the cloud is, what its calls to the cloud
+wait for, and what it has found to differ. That takes "get" on the URL /metrics, and a second: calls are counted meanwhile.
+
+What you may not read is left out, and said so. Nodes of other providers are told apart by the annotation
+mooring.dev/ignore, and by --provider-id-schemes.
+
+` + tool.ExitCodes,
+		Example: `  mooring status
+  kubectl mooring status --context=blue
+  mooring status --server=https://192.0.2.10:10258 --certificate-authority=ca.pem
+  mooring status --output=json | jq '.nodes[] | select(.state == "held")'`,
+		Args: tool.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	f.access.addFlags(flags, "")
+	flags.StringVar(&f.lease, "lease", "kube-system/cloud-controller-manager",
+		"`NAMESPACE/NAME` of the lease by which the manager elects its leader")
+	flags.StringSliceVar(&f.schemes, "provider-id-schemes", nil,
+		"`schemes` of the provider IDs of the manager's own nodes; others are shown as foreign")
+	addOutput(cmd, &f.output)
+	return cmd
+}
+
+func (f *statusFlags) run(cmd *cobra.Command) error {
+	namespace, name, found := strings.Cut(f.lease, "/")
+	wrong := []error{f.access.validate(), validOutput(f.output)}
+	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
+		wrong = append(wrong, fmt.Errorf("--lease: %q: must be NAMESPACE/NAME", f.lease))
+	}
+	if f.access.server == "" && (f.access.authority != "" || f.access.insecure) {
+		wrong = append(wrong, errors.New("--certificate-authority, --insecure-skip-tls-verify: only with --server"))
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return tool.Usage(cmd, err)
+	}
+	look, err := f.look(namespace, name)
+	if err != nil {
+		return err
+	}
+	seen, err := look.all(cmd.Context(), cmd.ErrOrStderr())
+	if err != nil && cmd.Context().Err() != nil {
+		return tool.Interrupted(fmt.Errorf("interrupted: %w", err))
+	}
+	if err != nil {
+		return err
+	}
+	status, out := view.Of(seen), cmd.OutOrStdout()
+	if f.output == "json" {
+		err = writeJSON(out, status)
+	} else {
+		_, err = io.WriteString(out, status.Text(view.Style{Colour: coloured(out)}))
+	}
+	if err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	return nil
+}

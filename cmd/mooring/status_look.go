@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	view "github.com/mooring-ccm/mooring/internal/report"
+	"github.com/mooring-ccm/mooring/tool"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	servicehelper "k8s.io/cloud-provider/service/helpers"
+
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+const (
+	// statusPage is how many objects a page of the API server's lists has.
+	statusPage = 500
+	// callsInterval is over what time calls to the cloud are counted.
+	callsInterval = time.Second
+)
+
+// look reads what a status is made of.
+type look struct {
+	client kubernetes.Interface
+	// namespace and lease are those of the election.
+	namespace, lease string
+	schemes          []string
+	// access and manager are nil if no manager is asked.
+	access  *access
+	manager *http.Client
+}
+
+func (f *statusFlags) look(namespace, lease string) (*look, error) {
+	config, err := f.access.cluster()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	l := &look{client: client, namespace: namespace, lease: lease, schemes: f.schemes}
+	if f.access.server != "" {
+		l.access = &f.access
+		if l.manager, err = f.access.manager(config); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// all reads everything. It fails if the API server does not answer, or if it was wished to ask a manager and that cannot be; what
+// may not be read is left out and said so.
+func (l *look) all(ctx context.Context, progress io.Writer) (view.Seen, error) {
+	seen := view.Seen{Schemes: l.schemes}
+	for _, step := range []struct {
+		what string
+		read func(context.Context, *view.Seen) error
+	}{
+		{"the lease " + l.namespace + "/" + l.lease, l.readLease},
+		{"the nodes", l.readNodes},
+		{"the Services", l.readServices},
+		{"the events of what waits", l.readEvents},
+	} {
+		done := tool.Progress(progress, "Reading "+step.what)
+		err := step.read(ctx, &seen)
+		done()
+		if apierrors.IsForbidden(err) {
+			seen.Unknown = append(seen.Unknown, step.what+", which you may not read: "+err.Error())
+		} else if err != nil {
+			return seen, fmt.Errorf("reading %s: %w", step.what, err)
+		}
+	}
+	if l.manager != nil {
+		defer tool.Progress(progress, "Asking the manager for its metrics")()
+		if err := l.readMetrics(ctx, &seen); err != nil {
+			return seen, err
+		}
+	}
+	seen.Now = time.Now()
+	return seen, nil
+}
+
+func (l *look) readLease(ctx context.Context, seen *view.Seen) error {
+	lease, err := l.client.CoordinationV1().Leases(l.namespace).Get(ctx, l.lease, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		seen.Lease = lease
+	}
+	return err
+}
+
+func (l *look) readNodes(ctx context.Context, seen *view.Seen) error {
+	return pages(func(options metav1.ListOptions) (string, error) {
+		page, err := l.client.CoreV1().Nodes().List(ctx, options)
+		if err != nil {
+			return "", err
+		}
+		seen.Nodes = append(seen.Nodes, page.Items...)
+		return page.Continue, nil
+	})
+}
+
+func (l *look) readServices(ctx context.Context, seen *view.Seen) error {
+	return pages(func(options metav1.ListOptions) (string, error) {
+		page, err := l.client.CoreV1().Services(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return "", err
+		}
+		seen.Services = append(seen.Services, page.Items...)
+		return page.Continue, nil
+	})
+}
+
+// readEvents reads the events about nodes and Services, if there are some of which only events say why they wait.
+func (l *look) readEvents(ctx context.Context, seen *view.Seen) error {
+	var kinds []string
+	for i := range seen.Nodes {
+		if ownership.Uninitialized(&seen.Nodes[i]) {
+			kinds = append(kinds, "Node")
+			break
+		}
+	}
+	for i := range seen.Services {
+		if of := &seen.Services[i]; servicehelper.HasLBFinalizer(of) &&
+			(of.DeletionTimestamp != nil || of.Spec.Type != corev1.ServiceTypeLoadBalancer) {
+			kinds = append(kinds, "Service")
+			break
+		}
+	}
+	for _, kind := range kinds {
+		err := pages(func(options metav1.ListOptions) (string, error) {
+			options.FieldSelector = "involvedObject.kind=" + kind
+			page, err := l.client.CoreV1().Events(metav1.NamespaceAll).List(ctx, options)
+			if err != nil {
+				return "", err
+			}
+			seen.Events = append(seen.Events, page.Items...)
+			return page.Continue, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pages lists page by page. List returns where the next page begins, empty after the last.
+func pages(list func(metav1.ListOptions) (string, error)) error {
+	options := metav1.ListOptions{Limit: statusPage}
+	for {
+		next, err := list(options)
+		if err != nil || next == "" {
+			return err
+		}
+		options.Continue = next
+	}
+}
+
+// readMetrics asks the manager twice, so that calls can be counted.
+func (l *look) readMetrics(ctx context.Context, seen *view.Seen) (err error) {
+	began := time.Now()
+	if seen.Before, err = l.metrics(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(callsInterval):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	seen.Interval = time.Since(began)
+	seen.Metrics, err = l.metrics(ctx)
+	return err
+}
+
+func (l *look) metrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
+	const path = "/metrics"
+	body, err := l.access.ask(ctx, l.manager, path)
+	if err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s of the manager at %s: %w", path, l.access.server, err)
+	}
+	return families, nil
+}
