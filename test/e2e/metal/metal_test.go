@@ -246,7 +246,12 @@ func (s *scene) proxyDies(t *testing.T) {
 	begin := time.Now()
 	s.machines[1].proxy.Kill()
 	t.Logf("taken out after %s", s.routed(t, s.web, s.machines[2]).Round(time.Millisecond))
-	s.answered(t, "web", s.toWeb, begin)
+	s.toWeb.flows(t, 50)
+	failures, sent := s.toWeb.lost(begin)
+	t.Logf("of %d requests %d were lost, within %s", sent, len(failures), window(failures).Round(time.Millisecond))
+	if lost := window(failures); lost > silence {
+		t.Errorf("requests were lost for %s, want at most %s", lost, silence)
+	}
 }
 
 func (s *scene) scrapped(t *testing.T) {
@@ -289,10 +294,15 @@ func (s *scene) unharmed(t *testing.T, begin time.Time) {
 	s.answered(t, "door", s.toDoor, begin)
 }
 
-// rewritten is how many requests over IPv6 may find no route when FRR writes its routes anew, see requireNoEvent.
-const rewritten = 5
+const (
+	// rewritten is how many requests over IPv6 may find no route when FRR writes its routes anew, see requireNoEvent.
+	rewritten = 5
+	// underway is how many requests to a Service may be lost because they were under way when its next hops changed: the router's
+	// kernel then sends the rest of some connections to another node.
+	underway = 3
+)
 
-// answered fails if a request to a Service since begin was not answered.
+// answered fails if requests to a Service since begin were not answered, but for those that a router's change may cost.
 func (s *scene) answered(t *testing.T, name string, sent *traffic, begin time.Time) {
 	t.Helper()
 	sent.flows(t, 50)
@@ -302,10 +312,10 @@ func (s *scene) answered(t *testing.T, name string, sent *traffic, begin time.Ti
 		return s.router.Kind == router.FRR && strings.Contains(one.Err, "]:80: connect: no route to host")
 	})
 	missed -= len(failures)
-	if len(failures) > 0 || missed > rewritten {
+	if len(failures) > underway || missed > rewritten {
 		t.Errorf("of %d requests to %s %d failed, %d of them while FRR wrote its routes anew: %v", total, name, len(failures)+missed, missed, failures)
 	} else {
-		t.Logf("all of %d requests to %s were answered, but for %d that came while FRR wrote its routes anew", total, name, missed)
+		t.Logf("of %d requests to %s %d were lost, and %d came while FRR wrote its routes anew", total, name, len(failures), missed)
 	}
 }
 
