@@ -133,6 +133,23 @@ func TestManifestsAreCurrent(t *testing.T) {
 	}
 }
 
+func TestReadmeIsCurrent(t *testing.T) {
+	want, err := render.Readme(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := os.ReadFile(filepath.Join(folder, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != want {
+		t.Error("the README is not what values.yaml says: run make generate")
+	}
+	if rows := strings.Count(want, "\n| `"); rows < 60 {
+		t.Errorf("the table has %d rows: this test looks in the wrong place", rows)
+	}
+}
+
 // TestDryRunMayNotWrite reads every rule that the chart binds to its own ServiceAccount then.
 func TestDryRunMayNotWrite(t *testing.T) {
 	objects, err := render.Objects(load(t), parse(t, "dryRun: true\nprovider: {name: sim}"))

@@ -1,0 +1,76 @@
+package chart_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/chart/render"
+)
+
+// project writes the files of a volume as a kubelet does: into a new folder, to which the link ..data is moved at once. The files
+// themselves are links through ..data.
+func project(t *testing.T, folder string, data map[string][]byte) {
+	t.Helper()
+	version, err := os.MkdirTemp(folder, "..version-")
+	must(t, err)
+	for name, content := range data {
+		must(t, os.WriteFile(filepath.Join(version, name), content, 0o600))
+	}
+	next := filepath.Join(folder, "..data_tmp")
+	must(t, os.Symlink(filepath.Base(version), next))
+	before, _ := os.Readlink(filepath.Join(folder, "..data")) // there is none at first
+	must(t, os.Rename(next, filepath.Join(folder, "..data")))
+	for name := range data {
+		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(folder, name)); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
+	}
+	if before != "" {
+		must(t, os.RemoveAll(filepath.Join(folder, before)))
+	}
+}
+
+// TestARotatedSecretReachesTheRunningDaemon follows docs/how-to/rotate-credentials.md: the Secret's new content appears in the mounted
+// folder, and the cloud takes nothing but the new token from then on. Nobody restarts anything.
+func TestARotatedSecretReachesTheRunningDaemon(t *testing.T) {
+	cluster := startCluster(t)
+	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
+	must(t, err)
+	var token atomic.Value
+	token.Store(simtest.Token)
+	cloud := simtest.Start(t, service.Options{
+		Seed: service.DefaultSeed(2), Token: func() (string, error) { return token.Load().(string), nil },
+	})
+	config, err := os.ReadFile(cloud.ConfigFile)
+	must(t, err)
+	const mounted = "/etc/mooring/secrets/cloud-token"
+	values := map[string]any{"provider": map[string]any{
+		"name": "sim", "secrets": []any{"cloud-token"},
+		"config": map[string]any{"inline": strings.ReplaceAll(string(config), cloud.TokenFile, mounted+"/token")},
+	}}
+	_, err = client.CoreV1().Secrets(render.Namespace).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "cloud-token"}, Data: map[string][]byte{"token": []byte(simtest.Token)},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	objects, err := render.Objects(load(t), values)
+	must(t, err)
+	must(t, cluster.Apply(t.Context(), withoutOperator(objects)))
+
+	mounts := run(t, cluster, client)
+	join(t, client, "node-001")
+	awaitInitialised(t, client, "node-001")
+
+	token.Store("rotated")
+	project(t, mounts[mounted], map[string][]byte{"token": []byte("rotated\n")})
+	join(t, client, "node-002")
+	awaitInitialised(t, client, "node-002")
+}
