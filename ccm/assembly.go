@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -37,6 +38,7 @@ type assembly struct {
 	identity  identities
 	events    *events
 	registry  *prometheus.Registry
+	spans     trace.TracerProvider // nil: tracing is off
 	cloud     cloudprovider.Interface
 	lifecycle *lifecycle
 	// everywhere is nil if the provider runs nothing on every replica.
@@ -217,6 +219,7 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 		Registerer:  a.registry,
 		Logger:      logger,
 		config:      a.config,
+		spans:       a.spans,
 		inventory:   a.inventory,
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package ccm
 import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
@@ -40,6 +41,8 @@ type Environment struct {
 
 	// config holds the settings that only controllers of this module know.
 	config *config
+	// spans takes the spans of controllers of this module, nil while tracing is off.
+	spans trace.TracerProvider
 	// inventory returns what all controllers of this module ask about instances. It is built for the first that asks.
 	inventory func() (*inventory.Inventory, error)
 }

@@ -37,6 +37,7 @@ func newNodeController(_ context.Context, environment Environment) (manager.Runn
 		Ownership:             rules(environment),
 		StatusUpdateFrequency: environment.Settings.NodeStatusUpdateFrequency.Duration,
 		Workers:               int(environment.Settings.NodeController.ConcurrentNodeSyncs),
+		TracerProvider:        environment.spans,
 		Registerer:            environment.Registerer,
 		Logger:                environment.Logger,
 	})

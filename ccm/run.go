@@ -48,7 +48,7 @@ func run(ctx context.Context, c *config) error {
 
 	registry := prometheus.NewRegistry()
 	a := &assembly{
-		config: c, identity: identity, events: events, registry: registry,
+		config: c, identity: identity, events: events, registry: registry, spans: spans,
 		cloud:     c.cloudFor(cloud.Decorate(plugin, c.cloudOptions(registry, spans))),
 		lifecycle: newLifecycle(plugin, identity.builder, pluginInformers(identity, c), c.component.KubeCloudShared.AllowUntaggedCloud),
 	}

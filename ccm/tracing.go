@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiserveroptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/component-base/tracing"
@@ -30,8 +31,12 @@ func readTracing(file string) (*tracingapi.TracingConfiguration, error) {
 	return configuration, errs.ToAggregate()
 }
 
-// newTracing returns where spans go, and what ends that. Without a configuration they go nowhere.
-func newTracing(ctx context.Context, configuration *tracingapi.TracingConfiguration) (tracing.TracerProvider, func(), error) {
+// newTracing returns where spans go, and what ends that. Without a configuration it returns nil, and whoever would make spans
+// makes none: the provider for that of the library would have each one allocated.
+func newTracing(ctx context.Context, configuration *tracingapi.TracingConfiguration) (trace.TracerProvider, func(), error) {
+	if configuration == nil {
+		return nil, func() {}, nil
+	}
 	provider, err := tracing.NewProvider(ctx, configuration, nil, []resource.Option{
 		resource.WithAttributes(attribute.String("service.name", programName)),
 	})

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/mooring-ccm/mooring/internal/cloud"
 )
 
@@ -31,6 +33,8 @@ type ask[T any] func(context.Context) (T, error)
 type answer[T any] struct {
 	value T
 	at    time.Time
+	// asked is the span of the caller whose question it answers, nil unless that is traced.
+	asked *trace.SpanContext
 }
 
 // flight is one call and those who wait for it. Its context ends when nobody waits any more, whoever was first to ask.
@@ -68,6 +72,7 @@ func (s *shared[T]) get(ctx context.Context, notBefore time.Time, question ask[T
 	s.mu.Lock()
 	if s.last != nil && !s.last.at.Before(notBefore) {
 		defer s.mu.Unlock()
+		linkTo(ctx, s.last.asked)
 		return *s.last, nil
 	}
 	f := s.join(ctx, notBefore, question)
@@ -75,6 +80,7 @@ func (s *shared[T]) get(ctx context.Context, notBefore time.Time, question ask[T
 
 	select {
 	case <-f.done:
+		linkTo(ctx, f.answer.asked)
 		return f.answer, f.err
 	case <-ctx.Done():
 		s.leave(f)
@@ -151,7 +157,7 @@ func (s *shared[T]) takeOff() *flight[T] {
 func (s *shared[T]) land(f *flight[T], value T, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	said := answer[T]{value: value, at: f.began}
+	said := answer[T]{value: value, at: f.began, asked: spanOf(f.ctx)}
 	f.answer, f.err = said, err
 	if err == nil {
 		s.last = &said // not the flight's own, which would keep the flight alive
@@ -159,6 +165,26 @@ func (s *shared[T]) land(f *flight[T], value T, err error) {
 	s.current = nil
 	f.cancel()
 	close(f.done)
+}
+
+// spanOf returns the span under which a call is made, nil if it is not recorded.
+func spanOf(ctx context.Context) *trace.SpanContext {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return nil
+	}
+	asked := span.SpanContext()
+	return &asked
+}
+
+// linkTo has the span of a caller that was served by another's question lead there: the call is in that trace.
+func linkTo(ctx context.Context, asked *trace.SpanContext) {
+	if asked == nil {
+		return
+	}
+	if span := trace.SpanFromContext(ctx); span.IsRecording() && span.SpanContext().SpanID() != asked.SpanID() {
+		span.AddLink(trace.Link{SpanContext: *asked})
+	}
 }
 
 // guarded makes an error of a panic in the plugin, which would end the process: this is not the goroutine of a caller that

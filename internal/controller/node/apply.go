@@ -48,13 +48,16 @@ type applied struct {
 // writer carries plans out.
 type writer struct {
 	client client.Client
+	traces *traces
 }
 
 // apply carries out a plan, one action after the other, and stops at the first that does not take effect.
 func (w writer) apply(ctx context.Context, node *corev1.Node, planned plan) applied {
 	done := applied{outcome: written}
 	for _, action := range planned.actions {
-		patched, err := w.write(ctx, node.Name, action)
+		stepping, span := w.traces.start(ctx, spanOf(action.target))
+		patched, err := w.write(stepping, node.Name, action)
+		endStep(span, err)
 		done.outcome = outcomeOf(err)
 		if done.outcome == refused {
 			done.err = fmt.Errorf("writing the %s of the node: %w", action.target, err)
@@ -65,6 +68,14 @@ func (w writer) apply(ctx context.Context, node *corev1.Node, planned plan) appl
 		done.resourceVersion = patched.ResourceVersion
 	}
 	return done
+}
+
+// spanOf names the span of a write.
+func spanOf(written target) string {
+	if written == targetAddresses {
+		return spanWriteAddresses
+	}
+	return spanWriteNode
 }
 
 func (w writer) write(ctx context.Context, name string, action action) (*corev1.Node, error) {

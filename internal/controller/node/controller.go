@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -43,6 +44,8 @@ type Options struct {
 	StatusUpdateFrequency time.Duration
 	// Workers is how many nodes are worked on at once. Zero: DefaultWorkers.
 	Workers int
+	// TracerProvider takes a trace of each node that joins. Nil: there are none.
+	TracerProvider trace.TracerProvider
 	// Registerer takes the metrics. Nil: they are not exported.
 	Registerer prometheus.Registerer
 	// Logger is what the controller logs to.
@@ -72,12 +75,12 @@ func New(options Options) (*Controller, error) {
 	if err := options.complete(); err != nil {
 		return nil, err
 	}
-	metrics := newMetrics(options.Registerer)
+	metrics, traces := newMetrics(options.Registerer), newTraces(options.TracerProvider)
 	log := options.Logger.WithValues("controller", Name)
 	reconciler := &reconciler{
-		reader: options.Client, writer: writer{client: options.Client}, recorder: options.Recorder,
+		reader: options.Client, writer: writer{client: options.Client, traces: traces}, recorder: options.Recorder,
 		inventory: options.Inventory, rules: options.Ownership, evidence: &ownership.Evidence{},
-		memory: newMemory(), metrics: metrics, known: 2 * options.StatusUpdateFrequency,
+		memory: newMemory(), metrics: metrics, traces: traces, known: 2 * options.StatusUpdateFrequency,
 	}
 	refresher := &refresher{
 		interval: options.StatusUpdateFrequency, reader: options.Client, inventory: options.Inventory,
@@ -87,7 +90,7 @@ func New(options Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the node controller: %w", err)
 	}
-	watcher := watcher{judge: reconciler.judge, memory: reconciler.memory, metrics: metrics}
+	watcher := watcher{judge: reconciler.judge, memory: reconciler.memory, metrics: metrics, traces: traces}
 	for _, source := range []source.Source{
 		source.Kind(options.Cache, &corev1.Node{}, watcher.handler()),
 		source.Func(refresher.capture),
@@ -157,6 +160,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	c.reconciler.led = time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	var refreshing sync.WaitGroup
+	defer c.reconciler.traces.stop()
 	defer refreshing.Wait()
 	defer cancel()
 	refreshing.Go(func() { c.refresher.run(ctx) })

@@ -31,6 +31,7 @@ type reconciler struct {
 	// told holds back what a node was told a short while ago.
 	told    events.Limiter
 	metrics *metrics
+	traces  *traces
 	// known is how old an answer may be by which an initialised node is held to what the cloud said.
 	known time.Duration
 	// led is when this process began to lead. What a standby heard before may be older than what the last leader wrote.
@@ -42,7 +43,7 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{} // shares what it holds with the cache: it is only read
 	if err := r.reader.Get(ctx, request.NamespacedName, node, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		r.memory.forget(request.Name)
+		r.forget(request.Name, "the node was deleted")
 		return reconcile.Result{}, nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading node %q: %w", request.Name, err)
@@ -52,13 +53,21 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	judgement := r.judge(node)
 	if !node.DeletionTimestamp.IsZero() || judgement.Verdict == ownership.Foreign {
-		r.memory.forget(node.Name)
+		r.forget(node.Name, "the node is being deleted, or turned out to be foreign")
 		return reconcile.Result{}, nil
 	}
 	if ownership.Uninitialized(node) {
+		ctx = r.traces.pass(ctx, node, time.Now())
 		return r.settle(ctx, node, r.initialize(ctx, node, judgement)), nil
 	}
+	r.traces.overtaken(node)
 	return r.settle(ctx, node, r.refresh(ctx, node, judgement)), nil
+}
+
+// forget drops a node that is no concern of ours any more.
+func (r *reconciler) forget(name, why string) {
+	r.memory.forget(name)
+	r.traces.forget(name, why)
 }
 
 func (r *reconciler) judge(node *corev1.Node) ownership.Judgement {
@@ -114,8 +123,10 @@ func desireObserved(node *corev1.Node, observation inventory.Observation) (desir
 
 // lookUp asks for the instance of a node that waits for its initialisation. An answer that an instance is not up has to be
 // from after the node appeared: a kubelet runs there now.
-func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node) (inventory.Observation, error) {
-	observation, err := r.inventory.Lookup(ctx, node, r.memory.fresh(node, r.inventory.ListingTime(), time.Now()))
+func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node) (observation inventory.Observation, err error) {
+	ctx, span := r.traces.start(ctx, spanLookUp)
+	defer func() { endLookUp(span, observation, err) }()
+	observation, err = r.inventory.Lookup(ctx, node, r.memory.fresh(node, r.inventory.ListingTime(), time.Now()))
 	if err == nil && observation.Status == inventory.Found && !up(observation) {
 		return r.inventory.Lookup(ctx, node, r.memory.sinceReason(node, time.Now()))
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -71,6 +72,7 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node, ended ending
 	case initialized:
 		r.memory.succeeded(node)
 		r.metrics.initialized(time.Since(node.CreationTimestamp.Time))
+		r.traces.initialized(ctx, node, ended.providerID(node))
 		r.recorder.Event(node, corev1.EventTypeNormal, ReasonSynced, "Node synced successfully")
 		log.Info("Initialised the node", ended.keysAndValues(node)...)
 	case refreshed:
@@ -92,7 +94,7 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node, ended ending
 	case overtaken:
 		return r.repeat(ctx, node)
 	case deleted:
-		r.memory.forget(node.Name)
+		r.forget(node.Name, "the node was deleted")
 	case unconcerned:
 	}
 	return reconcile.Result{}
@@ -118,6 +120,7 @@ func (r *reconciler) tell(ctx context.Context, node *corev1.Node, err error) tim
 	now := time.Now()
 	delay := r.memory.failed(node, err, now)
 	r.metrics.failures.WithLabelValues(reason).Inc()
+	r.traces.failed(node, reason, err)
 	log := logf.FromContext(ctx).WithValues("reason", reason, "retryAfter", delay)
 	if r.told.Allow(node.UID, reason, now) {
 		r.recorder.Event(node, corev1.EventTypeWarning, reason, messageOf(node, err))
@@ -134,14 +137,15 @@ func retry(delay time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: delay, Priority: &priority}
 }
 
+// providerID returns what the node has, or has been given.
+func (e ending) providerID(node *corev1.Node) string {
+	return cmp.Or(node.Spec.ProviderID, e.want.providerID)
+}
+
 // keysAndValues describe an initialisation for the log.
 func (e ending) keysAndValues(node *corev1.Node) []any {
-	said := []any{"changes", e.plan.changes()}
-	providerID := node.Spec.ProviderID
-	if providerID == "" {
-		providerID = e.want.providerID
-	}
-	said = append(said, "providerID", providerID)
+	providerID := e.providerID(node)
+	said := []any{"changes", e.plan.changes(), "providerID", providerID}
 	if e.want.providerID != "" && e.want.providerID != providerID {
 		said = append(said, "cloudProviderID", e.want.providerID)
 	}

@@ -33,20 +33,24 @@ type watcher struct {
 	judge   func(*corev1.Node) ownership.Judgement
 	memory  *memory
 	metrics *metrics
+	traces  *traces
 }
 
 func (w watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) {
+			w.traces.observe(e.Object, w.judge, time.Now())
 			w.enqueue(q, e.Object)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+			w.traces.observe(e.ObjectNew, w.judge, time.Now())
 			if matters(e.ObjectOld, e.ObjectNew) {
 				w.enqueue(q, e.ObjectNew)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], _ queue) {
 			w.memory.forget(e.Object.Name)
+			w.traces.forget(e.Object.Name, "the node was deleted")
 			w.metrics.count(e.Object.Name, false)
 		},
 	}

@@ -1,0 +1,219 @@
+package ccm_test
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	_ "github.com/mooring-ccm/mooring/providers/sim" // the test program may use it
+	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+)
+
+// receiver is a collector that speaks OTLP over gRPC and keeps what it is sent.
+type receiver struct {
+	collector.UnimplementedTraceServiceServer
+	endpoint string
+
+	mu    sync.Mutex
+	spans []*tracepb.Span
+}
+
+// newReceiver serves on a port of its own until the test ends.
+func newReceiver(t *testing.T) *receiver {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &receiver{endpoint: listener.Addr().String()}
+	server := grpc.NewServer()
+	collector.RegisterTraceServiceServer(server, r)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Errorf("the collector: %v", err)
+		}
+	})
+	return r
+}
+
+func (r *receiver) Export(_ context.Context, request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, resource := range request.ResourceSpans {
+		for _, scope := range resource.ScopeSpans {
+			r.spans = append(r.spans, scope.Spans...)
+		}
+	}
+	return &collector.ExportTraceServiceResponse{}, nil
+}
+
+// config writes a --tracing-config-file that has everything sent here.
+func (r *receiver) config(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tracing.yaml")
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nsamplingRatePerMillion: 1000000\nendpoint: " + r.endpoint + "\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// traceOf returns the trace of a node: its spans by name, and its root.
+func (r *receiver) traceOf(node string) (spans map[string]*tracepb.Span, root *tracepb.Span) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, span := range r.spans {
+		if len(span.ParentSpanId) == 0 && attributeOf(span, "k8s.node.name") == node {
+			root = span
+		}
+	}
+	spans = map[string]*tracepb.Span{}
+	for _, span := range r.spans {
+		if root != nil && string(span.TraceId) == string(root.TraceId) {
+			spans[span.Name] = span
+		}
+	}
+	return spans, root
+}
+
+func attributeOf(span *tracepb.Span, key string) string {
+	for _, attribute := range span.Attributes {
+		if attribute.Key == key {
+			return attribute.Value.GetStringValue()
+		}
+	}
+	return ""
+}
+
+// simulated starts a simulated cloud with one instance, and returns it with the flags for it and for a control plane.
+func simulated(t *testing.T, kubeconfig string) (*simtest.Cloud, []string) {
+	t.Helper()
+	cloud := simtest.Start(t, service.Options{Seed: service.DefaultSeed(1)})
+	return cloud, []string{
+		"--cloud-provider=sim", "--cloud-config=" + cloud.ConfigFile, "--kubeconfig=" + kubeconfig, "--leader-elect=false",
+	}
+}
+
+// join makes a node as a kubelet does that waits for its cloud.
+func join(t *testing.T, client kubernetes.Interface, name string) *corev1.Node {
+	t.Helper()
+	taint := corev1.Taint{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{taint}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.CoreV1().Nodes().Delete(cleanUp(t), name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("deleting node %s: %v", name, err)
+		}
+	})
+	return node
+}
+
+// awaitInitialized waits until a node has lost its taint.
+func awaitInitialized(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	eventually(t, "node "+name+" is initialised", func() error {
+		node, err := client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, taint := range node.Spec.Taints {
+			if taint.Key == cloudproviderapi.TaintExternalCloudProvider {
+				return errors.New("it has its taint")
+			}
+		}
+		return nil
+	})
+}
+
+// becomeReady has a node say that it is ready, as its kubelet does.
+func becomeReady(t *testing.T, client kubernetes.Interface, name string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","message":"",`+
+		`"lastHeartbeatTime":%[1]q,"lastTransitionTime":%[1]q}]}}`, time.Now().UTC().Format(time.RFC3339))
+	if _, err := client.CoreV1().Nodes().PatchStatus(t.Context(), name, []byte(patch)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOneTraceFromTheAppearanceOfANodeToItsReadiness reads what the program exports about a node of a real API server.
+func TestOneTraceFromTheAppearanceOfANodeToItsReadiness(t *testing.T) {
+	cluster, kubeconfig := controlPlane(t)
+	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spans := newReceiver(t)
+	cloud, args := simulated(t, kubeconfig)
+	p := start(t, append(args, "--controllers=cloud-node-controller", "--secure-port=0", "--tracing-config-file="+spans.config(t))...)
+	join(t, client, "node-001")
+	awaitInitialized(t, client, "node-001")
+	// The instance of this one is new: no listing shows it yet.
+	cloud.Create(t, service.DefaultInstance(2))
+	node := join(t, client, "node-002")
+	awaitInitialized(t, client, node.Name)
+	becomeReady(t, client, node.Name)
+	eventually(t, "the trace is exported", func() error {
+		if found, _ := spans.traceOf(node.Name); found["node.become_ready"] == nil {
+			return fmt.Errorf("it has %d spans", len(found))
+		}
+		return nil
+	})
+	p.signal(t, syscall.SIGTERM)
+	if code := p.wait(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+
+	trace, root := spans.traceOf(node.Name)
+	if started := time.Unix(0, int64(root.StartTimeUnixNano)); root.Name != "node.initialize" || !started.Equal(node.CreationTimestamp.Time) {
+		t.Errorf("the root is %s and begins at %v, want node.initialize from the node's creation at %v", root.Name, started, node.CreationTimestamp)
+	}
+	for child, parent := range map[string]string{
+		"node.notice": "node.initialize", "node.queue": "node.initialize", "node.look_up": "node.initialize",
+		"node.write_addresses": "node.initialize", "node.write_node": "node.initialize", "node.become_ready": "node.initialize",
+		"cloud.ListInstances": "node.look_up",
+	} {
+		if trace[child] == nil {
+			t.Errorf("there is no span %s", child)
+			continue
+		}
+		if got, want := hex.EncodeToString(trace[child].ParentSpanId), hex.EncodeToString(trace[parent].SpanId); got != want {
+			t.Errorf("the parent of %s is %s, want %s, which is %s", child, got, parent, want)
+		}
+	}
+	for _, order := range [][2]string{
+		{"node.notice", "node.queue"}, {"node.queue", "node.look_up"}, {"node.look_up", "node.write_addresses"},
+		{"node.write_addresses", "node.write_node"}, {"node.write_node", "node.become_ready"},
+	} {
+		before, after := trace[order[0]], trace[order[1]]
+		if before != nil && after != nil && before.EndTimeUnixNano > after.StartTimeUnixNano {
+			t.Errorf("%s ends after %s begins", order[0], order[1])
+		}
+	}
+	if got := attributeOf(root, "node.provider_id"); got != "sim://i-00000002" {
+		t.Errorf("node.provider_id of the root = %q", got)
+	}
+}

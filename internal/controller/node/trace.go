@@ -1,0 +1,250 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+// tracerName is the instrumentation scope of the spans.
+const tracerName = "github.com/mooring-ccm/mooring/internal/controller/node"
+
+// The spans of a node's trace. docs/reference/traces.md says what each covers.
+const (
+	spanInitialize     = "node.initialize"
+	spanNotice         = "node.notice"
+	spanQueue          = "node.queue"
+	spanLookUp         = "node.look_up"
+	spanWriteAddresses = "node.write_addresses"
+	spanWriteNode      = "node.write_node"
+	spanBecomeReady    = "node.become_ready"
+)
+
+// noSpan is what is started where nothing is recorded. As a variable it costs no allocation.
+var noSpan trace.Span = noop.Span{}
+
+// traces are the traces of nodes, each from the node's creation to its readiness. A nil *traces records nothing and allocates
+// nothing. Where tracing is on but a trace is not sampled, only the journey is kept.
+type traces struct {
+	tracer trace.Tracer
+
+	mu    sync.Mutex
+	nodes map[string]*journey
+}
+
+// journey is how far a node has come.
+type journey struct {
+	uid types.UID
+	// seen is when this process first saw the node wait for its initialisation.
+	seen time.Time
+	// ready is what the kubelet last said.
+	ready  bool
+	passes int
+	// initialize is the root of the trace, nil before the first pass: a standby sees nodes too, and never passes over them.
+	initialize trace.Span
+	// becomeReady follows the root, nil until that has ended.
+	becomeReady trace.Span
+}
+
+// newTraces returns traces that go to a provider, nil for no provider.
+func newTraces(provider trace.TracerProvider) *traces {
+	if provider == nil {
+		return nil
+	}
+	return &traces{tracer: provider.Tracer(tracerName), nodes: map[string]*journey{}}
+}
+
+// observe takes in what the watch says of a node.
+func (t *traces) observe(node *corev1.Node, judge func(*corev1.Node) ownership.Judgement, now time.Time) {
+	if t == nil {
+		return
+	}
+	waits := ownership.Uninitialized(node) && judge(node).Verdict != ownership.Foreign
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.nodes[node.Name]
+	if known != nil && known.uid != node.UID {
+		t.drop(node.Name, "another node has its name")
+		known = nil
+	}
+	if known == nil {
+		if !waits {
+			return
+		}
+		known = &journey{uid: node.UID, seen: now}
+		t.nodes[node.Name] = known
+	}
+	known.ready = isReady(node)
+	switch {
+	case known.becomeReady != nil && known.ready:
+		known.becomeReady.End()
+		delete(t.nodes, node.Name)
+	case known.initialize == nil && !waits: // somebody else was faster
+		delete(t.nodes, node.Name)
+	}
+}
+
+// pass begins a pass over a node that waits for its initialisation. The first one begins the trace: at the node's creation,
+// which is when its user began to wait, and which the API server tells in whole seconds.
+func (t *traces) pass(ctx context.Context, node *corev1.Node, now time.Time) context.Context {
+	if t == nil {
+		return ctx
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.nodes[node.Name]
+	if known == nil || known.uid != node.UID || known.becomeReady != nil {
+		t.drop(node.Name, "another node has its name, or it waits for its initialisation again")
+		known = &journey{uid: node.UID, seen: now, ready: isReady(node)}
+		t.nodes[node.Name] = known
+	}
+	known.passes++
+	if known.initialize != nil {
+		return trace.ContextWithSpan(ctx, known.initialize)
+	}
+	created := node.CreationTimestamp.Time
+	if created.After(known.seen) { // by the API server's clock
+		created = known.seen
+	}
+	ctx, known.initialize = t.tracer.Start(ctx, spanInitialize, trace.WithNewRoot(), trace.WithTimestamp(created),
+		trace.WithAttributes(attribute.String("k8s.node.name", node.Name), attribute.String("k8s.node.uid", string(node.UID))))
+	t.between(ctx, spanNotice, created, known.seen)
+	t.between(ctx, spanQueue, known.seen, now)
+	return ctx
+}
+
+// between records what has been.
+func (t *traces) between(ctx context.Context, name string, from, to time.Time) {
+	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(from))
+	span.End(trace.WithTimestamp(to))
+}
+
+// start begins a step of a pass. Outside of a pass over a node that joins nothing is recorded.
+func (t *traces) start(ctx context.Context, name string) (context.Context, trace.Span) {
+	if t == nil || !trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx, noSpan
+	}
+	return t.tracer.Start(ctx, name)
+}
+
+// endLookUp ends the wait for the cloud's answer.
+func endLookUp(span trace.Span, observation inventory.Observation, err error) {
+	if span.IsRecording() && err == nil {
+		span.SetAttributes(attribute.String("node.answer", observation.Status.String()),
+			attribute.Float64("node.answer_age_seconds", time.Since(observation.At).Seconds()))
+	}
+	endStep(span, err)
+}
+
+// endStep ends a step.
+func endStep(span trace.Span, err error) {
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
+}
+
+// failed notes on the trace why a pass has not initialised the node.
+func (t *traces) failed(node *corev1.Node, reason string, err error) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known := t.nodes[node.Name]; known != nil && known.uid == node.UID && known.initialize != nil && known.becomeReady == nil {
+		known.initialize.AddEvent("failed", trace.WithAttributes(
+			attribute.String("reason", reason), attribute.String("error", err.Error())))
+	}
+}
+
+// initialized ends the root of the trace: the node has been written. If its kubelet has yet to say that it is ready, the trace
+// goes on until it does.
+func (t *traces) initialized(ctx context.Context, node *corev1.Node, providerID string) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.nodes[node.Name]
+	if known == nil || known.uid != node.UID || known.initialize == nil {
+		return
+	}
+	known.initialize.SetAttributes(attribute.String("node.provider_id", providerID),
+		attribute.Int("node.passes", known.passes), attribute.Bool("node.ready", known.ready))
+	known.initialize.End()
+	if known.ready {
+		delete(t.nodes, node.Name)
+		return
+	}
+	_, known.becomeReady = t.tracer.Start(trace.ContextWithSpan(ctx, known.initialize), spanBecomeReady)
+}
+
+// overtaken ends the trace of a node that somebody else has initialised after our first pass over it.
+func (t *traces) overtaken(node *corev1.Node) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known := t.nodes[node.Name]; known != nil && known.initialize != nil && known.becomeReady == nil {
+		t.drop(node.Name, "somebody else has taken the node's taint off")
+	}
+}
+
+// forget ends the trace of a node that is no concern of ours any more.
+func (t *traces) forget(name, why string) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.drop(name, why)
+}
+
+// stop ends what has begun, so that it is not lost.
+func (t *traces) stop() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name := range t.nodes {
+		t.drop(name, "this process has ended before")
+	}
+}
+
+// drop ends what is under way of a trace, which has come to nothing. The lock is held.
+func (t *traces) drop(name, why string) {
+	known := t.nodes[name]
+	delete(t.nodes, name)
+	switch {
+	case known == nil || known.initialize == nil:
+	case known.becomeReady != nil:
+		known.becomeReady.SetStatus(codes.Error, why)
+		known.becomeReady.End()
+	default:
+		known.initialize.SetAttributes(attribute.Int("node.passes", known.passes))
+		known.initialize.SetStatus(codes.Error, why)
+		known.initialize.End()
+	}
+}
+
+// isReady reports what the kubelet says of its node.
+func isReady(node *corev1.Node) bool {
+	for i := range node.Status.Conditions {
+		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

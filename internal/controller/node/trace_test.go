@@ -1,0 +1,164 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+// created is when the node of these tests was, by the API server's clock.
+var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func bornThen(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(created) }
+
+func withReady(n *corev1.Node) {
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
+}
+
+func judgeOurs(*corev1.Node) ownership.Judgement { return ownership.Judgement{Verdict: ownership.Ours} }
+
+// recorded returns traces, and what has ended of them.
+func recorded() (*traces, *tracetest.SpanRecorder) {
+	spans := tracetest.NewSpanRecorder()
+	return newTraces(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))), spans
+}
+
+func spanNames(spans *tracetest.SpanRecorder) string {
+	var ended []string
+	for _, span := range spans.Ended() {
+		ended = append(ended, span.Name())
+	}
+	return strings.Join(ended, " ")
+}
+
+// named returns the span of a name that has ended.
+func namedSpan(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrace.ReadOnlySpan {
+	t.Helper()
+	ended := spans.Ended()
+	at := slices.IndexFunc(ended, func(s sdktrace.ReadOnlySpan) bool { return s.Name() == name })
+	if at < 0 {
+		t.Fatalf("there is no span %s: %s", name, spanNames(spans))
+	}
+	return ended[at]
+}
+
+func TestTraceOfANodeFromItsCreationToItsReadiness(t *testing.T) {
+	traces, spans := recorded()
+	node := newNode(bornThen, withTaints(cloudTaint))
+	traces.observe(node, judgeOurs, created.Add(time.Second))
+	ctx := traces.pass(t.Context(), node, created.Add(3*time.Second))
+	_, step := traces.start(ctx, spanLookUp)
+	endLookUp(step, inventory.Observation{Status: inventory.Found}, nil)
+	traces.failed(node, ReasonWriteFailed, errors.New("webhook is down"))
+	ctx = traces.pass(t.Context(), node, created.Add(4*time.Second))
+	_, step = traces.start(ctx, spanOf(targetAddresses))
+	endStep(step, nil)
+	traces.initialized(ctx, node, "sim://1")
+	traces.observe(newNode(bornThen), judgeOurs, time.Now())
+	if got, want := spanNames(spans), "node.notice node.queue node.look_up node.write_addresses node.initialize"; got != want {
+		t.Fatalf("before the node is ready these have ended: %s; want %s", got, want)
+	}
+	traces.observe(newNode(bornThen, withReady), judgeOurs, time.Now())
+
+	root := namedSpan(t, spans, spanInitialize)
+	if root.Parent().IsValid() || !root.StartTime().Equal(created) || root.Status().Code == codes.Error {
+		t.Errorf("the root has the parent %v, begins at %v and has the status %v", root.Parent().SpanID(), root.StartTime(), root.Status())
+	}
+	if events := root.Events(); len(events) != 1 || events[0].Name != "failed" {
+		t.Errorf("events of the root: %v", events)
+	}
+	if queue := namedSpan(t, spans, spanQueue); queue.EndTime().Sub(queue.StartTime()) != 2*time.Second {
+		t.Errorf("%s took %s, want 2s", spanQueue, queue.EndTime().Sub(queue.StartTime()))
+	}
+	ready := namedSpan(t, spans, spanBecomeReady)
+	if ready.StartTime().Before(root.EndTime()) {
+		t.Errorf("%s begins at %v, before the root ends at %v", spanBecomeReady, ready.StartTime(), root.EndTime())
+	}
+	for _, span := range spans.Ended() {
+		if span.SpanContext().TraceID() != root.SpanContext().TraceID() {
+			t.Errorf("%s is in another trace", span.Name())
+		}
+	}
+	if len(traces.nodes) != 0 {
+		t.Errorf("%d journeys are kept", len(traces.nodes))
+	}
+}
+
+func TestANodeThatIsReadyFirstHasNothingToWaitFor(t *testing.T) {
+	traces, spans := recorded()
+	node := newNode(bornThen, withTaints(cloudTaint))
+	traces.observe(node, judgeOurs, created)
+	ctx := traces.pass(t.Context(), node, created)
+	// The watch tells of the readiness while the pass still has the node as it was.
+	traces.observe(newNode(bornThen, withTaints(cloudTaint), withReady), judgeOurs, created)
+	traces.initialized(ctx, node, "sim://1")
+	if got, want := spanNames(spans), "node.notice node.queue node.initialize"; got != want || len(traces.nodes) != 0 {
+		t.Errorf("ended: %s, want %s; %d journeys are kept", got, want, len(traces.nodes))
+	}
+}
+
+func TestTracesThatComeToNothing(t *testing.T) {
+	other := newNode(bornThen, withTaints(cloudTaint))
+	other.UID = "uid-1"
+	for name, end := range map[string]func(*traces, *corev1.Node){
+		"the node is deleted":          func(traces *traces, node *corev1.Node) { traces.forget(node.Name, "deleted") },
+		"the node is made anew":        func(traces *traces, _ *corev1.Node) { traces.observe(other, judgeOurs, created) },
+		"somebody else initialises it": func(traces *traces, node *corev1.Node) { traces.overtaken(node) },
+		"the process ends":             func(traces *traces, _ *corev1.Node) { traces.stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			traces, spans := recorded()
+			node := newNode(bornThen, withTaints(cloudTaint))
+			traces.observe(node, judgeOurs, created)
+			traces.pass(t.Context(), node, created)
+			end(traces, node)
+			if status := namedSpan(t, spans, spanInitialize).Status(); status.Code != codes.Error || status.Description == "" {
+				t.Errorf("status %+v, want an error that says why", status)
+			}
+		})
+	}
+	t.Run("a standby makes no span", func(t *testing.T) {
+		traces, spans := recorded()
+		traces.observe(newNode(bornThen, withTaints(cloudTaint)), judgeOurs, created)
+		traces.observe(newNode(bornThen), judgeOurs, created)
+		if started := spans.Started(); len(started) != 0 || len(traces.nodes) != 0 {
+			t.Errorf("%d spans, %d journeys are kept", len(started), len(traces.nodes))
+		}
+	})
+}
+
+// TestNothingIsAllocatedWhileTracingIsOff goes through all that a node passes, without a provider of tracers.
+func TestNothingIsAllocatedWhileTracingIsOff(t *testing.T) {
+	traces := newTraces(nil)
+	node, ctx, err := newNode(bornThen, withTaints(cloudTaint)), t.Context(), errors.New("broken")
+	allocations := testing.AllocsPerRun(100, func() { journeyWithoutTraces(ctx, traces, node, err) })
+	if allocations != 0 {
+		t.Errorf("%v allocations, want none", allocations)
+	}
+}
+
+func journeyWithoutTraces(ctx context.Context, traces *traces, node *corev1.Node, err error) {
+	traces.observe(node, judgeOurs, created)
+	passing := traces.pass(ctx, node, created)
+	_, step := traces.start(passing, spanLookUp)
+	endLookUp(step, inventory.Observation{Status: inventory.Found}, nil)
+	_, step = traces.start(passing, spanOf(targetNode))
+	endStep(step, err)
+	traces.failed(node, ReasonCloudError, err)
+	traces.initialized(passing, node, "sim://1")
+	traces.overtaken(node)
+	traces.forget(node.Name, "deleted")
+	traces.stop()
+}
