@@ -121,14 +121,14 @@ func (g *guard) leave(ctx context.Context, about subject, outcome string, err er
 		after = before.answered()
 	}
 	g.breakers[about.group] = after
-	logger := logr.FromContextOrDiscard(ctx).WithValues("calls", about.group.String())
+	logger := logr.FromContextOrDiscard(ctx).WithValues("group", about.group.String())
 	switch {
 	case after.open && !before.open:
 		g.metrics.breakerOpen.WithLabelValues(about.group.String()).Set(1)
 		logger.Error(err, "The cloud fails all calls, holding them back", "since", after.since, "failures", after.failures)
 	case before.open && !after.open:
 		g.metrics.breakerOpen.WithLabelValues(about.group.String()).Set(0)
-		logger.Info("The cloud answers again", "failedSince", before.since)
+		logger.Info("The cloud answers again", "since", before.since)
 		close(g.closed[about.group])
 		g.closed[about.group] = make(chan struct{})
 	}

@@ -88,7 +88,7 @@ func (l *Lock) sayUnwatchable(ctx context.Context, err error) {
 	if reason := err.Error(); reason != l.unwatchable {
 		l.unwatchable = reason
 		klog.FromContext(ctx).Info("The lease cannot be watched: asking for it once per retry period", "lease", l.Describe(),
-			"retryPeriod", l.options.RetryPeriod, "reason", reason)
+			"interval", l.options.RetryPeriod, "reason", reason)
 	}
 }
 

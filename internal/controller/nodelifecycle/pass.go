@@ -151,12 +151,12 @@ func (p *passer) logResult(ctx context.Context, done result, news bool) {
 	switch {
 	case done.outcome == refused || done.outcome == uncertain:
 		if news && ctx.Err() == nil {
-			logger.Error(done.err, "Could not write to a node; trying again", "action", done.action.kind.String())
+			logger.Error(done.err, "Could not write to a node; trying again", "operation", done.action.kind.String())
 		}
 	case done.outcome != written:
-		logger.V(1).Info("The node changed under our hands; looking at it again", "action", done.action.kind.String())
+		logger.V(1).Info("The node changed under our hands; looking at it again", "operation", done.action.kind.String())
 	case done.action.kind == deleteNode:
-		logger.Info("Deleted a node: the cloud has no instance for it", "cause", done.action.cause)
+		logger.Info("Deleted a node: the cloud has no instance for it", "reason", done.action.cause)
 	case done.action.kind == markHeld:
 		logger.Info("Kept a node although the cloud says that it has no instance for it", "reason", done.action.reason)
 	case done.action.kind == clearHeld:

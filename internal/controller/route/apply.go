@@ -154,7 +154,7 @@ func each(batch []action, about func(action) error) []error {
 
 // keys are what the log says of an action that was carried out.
 func (a action) keys(more ...any) []any {
-	keys := append([]any{"destination", a.destination().String(), "why", a.why}, more...)
+	keys := append([]any{"destination", a.destination().String(), "reason", a.why}, more...)
 	if a.old != nil {
 		keys = append(keys, "route", a.old.Name, "oldNode", string(a.old.TargetNode))
 	}

@@ -63,7 +63,7 @@ func (r *reconciler) beforeEnsure(ctx context.Context, p *pass, act action) {
 			r.recorder.Event(act.service, corev1.EventTypeWarning, EventDrifted, "Repairing the load balancer: "+strings.Join(act.why, ", "))
 		}
 		r.recorder.Event(act.service, corev1.EventTypeNormal, EventEnsuring, "Ensuring the load balancer")
-		logf.FromContext(ctx).Info("Ensuring the load balancer", "because", act.why)
+		logf.FromContext(ctx).Info("Ensuring the load balancer", "reason", act.why)
 	}
 	if len(p.want.latest.nodes) == 0 && p.announced {
 		r.recorder.Event(act.service, corev1.EventTypeWarning, EventUnavailable, "There is no node that may be a target of the load balancer")
@@ -89,7 +89,7 @@ func (r *reconciler) after(ctx context.Context, p *pass, act action, done result
 		}
 	case act.verb == verbRemove:
 		r.recorder.Event(act.service, corev1.EventTypeNormal, EventDeleted, "Deleted the load balancer")
-		log.Info("Deleted the load balancer", "because", act.why, "took", took.Round(time.Millisecond).String())
+		log.Info("Deleted the load balancer", "reason", act.why, "took", took.Round(time.Millisecond).String())
 	case act.verb == verbPublish && len(act.service.Status.LoadBalancer.Ingress) == 0 && len(act.publish.ingress) > 0:
 		r.metrics.ready.Observe(time.Since(act.service.CreationTimestamp.Time).Seconds())
 	}

@@ -248,7 +248,7 @@ func (t *targets) run(ctx context.Context, settled func()) {
 		case ctx.Err() != nil:
 			return
 		case err != nil && !failing:
-			logf.FromContext(ctx).Error(err, "Could not determine the set of targets; trying again", "interval", t.retry.String())
+			logf.FromContext(ctx).Error(err, "Could not determine the set of targets; trying again", "retryAfter", t.retry.String())
 		case err == nil && failing:
 			logf.FromContext(ctx).Info("The set of targets could be determined again")
 		}

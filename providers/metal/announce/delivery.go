@@ -58,7 +58,7 @@ func (d *delivery) run(ctx context.Context, log logr.Logger) {
 		default:
 			pause = min(max(2*pause, firstRetry), lastRetry)
 			d.failures.Inc()
-			log.Error(err, "Could not announce; trying again", "sink", d.name, "interval", pause.String())
+			log.Error(err, "Could not announce; trying again", "sink", d.name, "retryAfter", pause.String())
 		}
 	}
 }

@@ -170,7 +170,7 @@ func (s *Speaker) begin(ctx context.Context, restarting bool) error {
 	s.begun, s.restarting = true, restarting
 	s.log.Info("BGP speaker started", "asn", id.asn, "routerID", id.routerID, "mode", id.mode)
 	if err := errors.Join(s.tell(ctx, s.wanted), s.adjust(ctx)); err != nil {
-		s.log.Error(err, "BGP speaker could not tell everything to everybody; trying again", "after", s.options.LookAgain)
+		s.log.Error(err, "BGP speaker could not tell everything to everybody; trying again", "retryAfter", s.options.LookAgain)
 	}
 	s.restarting = false
 	return nil
@@ -281,7 +281,7 @@ func (s *Speaker) refresh(ctx context.Context) {
 		err = s.become(ctx, after, s.behind)
 	}
 	if err != nil {
-		s.log.Error(err, "BGP speaker could not bring its sessions up to date; trying again", "after", s.options.LookAgain)
+		s.log.Error(err, "BGP speaker could not bring its sessions up to date; trying again", "retryAfter", s.options.LookAgain)
 	}
 }
 

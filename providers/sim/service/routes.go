@@ -98,7 +98,7 @@ func (s *Service) replaceRoute(r *request) (answer, error) {
 	}
 	s.routes.put(s.clock.Now(), id, record)
 	s.log.Info("route replaced", "route", id, "cluster", spec.Cluster, "destination", spec.DestinationCIDR,
-		"from", before, "instance", spec.TargetInstance)
+		"before", before, "instance", spec.TargetInstance)
 	return answer{body: s.routeView(record)}, nil
 }
 
