@@ -149,11 +149,11 @@ func awaitInitialized(t *testing.T, client kubernetes.Interface, name string) {
 	})
 }
 
-// becomeReady has a node say that it is ready, as its kubelet does.
-func becomeReady(t *testing.T, client kubernetes.Interface, name string) {
+// sayReady has a node say whether it is ready, as its kubelet does.
+func sayReady(t *testing.T, client kubernetes.Interface, name string, status corev1.ConditionStatus) {
 	t.Helper()
-	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","message":"",`+
-		`"lastHeartbeatTime":%[1]q,"lastTransitionTime":%[1]q}]}}`, time.Now().UTC().Format(time.RFC3339))
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"KubeletSays","message":"",`+
+		`"lastHeartbeatTime":%[2]q,"lastTransitionTime":%[2]q}]}}`, status, time.Now().UTC().Format(time.RFC3339))
 	if _, err := client.CoreV1().Nodes().PatchStatus(t.Context(), name, []byte(patch)); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestOneTraceFromTheAppearanceOfANodeToItsReadiness(t *testing.T) {
 	cloud.Create(t, service.DefaultInstance(2))
 	node := join(t, client, "node-002")
 	awaitInitialized(t, client, node.Name)
-	becomeReady(t, client, node.Name)
+	sayReady(t, client, node.Name, corev1.ConditionTrue)
 	eventually(t, "the trace is exported", func() error {
 		if found, _ := spans.traceOf(node.Name); found["node.become_ready"] == nil {
 			return fmt.Errorf("it has %d spans", len(found))
