@@ -11,6 +11,7 @@ import (
 
 //go:generate go run ./internal/flagdoc/generate --file ../docs/reference/flags.md
 //go:generate go run ./internal/metricdoc --root .. --file ../docs/reference/metrics.md
+//go:generate go run ./internal/migrationdoc --metrics ../docs/reference/metrics.md --file ../docs/reference/migration-table.md
 
 // otherDefaults are the flags of the reference that have another default here. Each is a promise broken, so each needs its
 // reason; docs/reference/flags.md shows it.

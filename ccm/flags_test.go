@@ -126,6 +126,7 @@ func TestReferencesAreUpToDate(t *testing.T) {
 	for _, args := range [][]string{
 		{"./internal/flagdoc/generate", "--check", "--file", "../docs/reference/flags.md"},
 		{"./internal/metricdoc", "--check", "--root", "..", "--file", "../docs/reference/metrics.md"},
+		{"./internal/migrationdoc", "--check", "--metrics", "../docs/reference/metrics.md", "--file", "../docs/reference/migration-table.md"},
 	} {
 		command := exec.CommandContext(t.Context(), "go", append([]string{"run"}, args...)...)
 		if output, err := command.CombinedOutput(); err != nil {

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// referenceModule is where the reference's metrics are declared.
+const referenceModule = "k8s.io/cloud-provider"
+
+// meanings say what becomes of each metric of the reference that needs a word. It is about those that the module declares itself.
+func meanings() map[string]string {
+	return map[string]string{
+		"node_controller_cloud_provider_taint_removal_delay_seconds": "The taint is removed after the addresses are written, not before, so that the " +
+			"same figure promises more",
+		"node_controller_initial_node_sync_delay_seconds": "The same",
+		"route_controller_route_sync_total": "The same; there are fewer comparisons while nothing changes, so an alert that wants one " +
+			"each 10 s has to be relaxed to `--route-reconciliation-max-period`",
+		"service_controller_loadbalancer_sync_total": "Only load balancers whose targets are changed are counted, not those that are looked at",
+		"service_controller_nodesync_error_total":    "The same",
+		"service_controller_nodesync_latency_seconds": "From when the set of nodes has settled (`--load-balancer-target-delay`) until all load balancers " +
+			"have heard of it",
+		"service_controller_update_loadbalancer_host_latency_seconds": "The wait for the turn at the cloud is included",
+		"cloud_provider_webhook_request_total": "Is not there: no webhooks are served, as the reference serves none unless a vendor's main " +
+			"hands it some",
+		"cloud_provider_webhook_request_duration_seconds": "Is not there, likewise",
+	}
+}
+
+// row is a metric of the reference.
+type row struct {
+	name, meaning string
+	kept          bool
+}
+
+// compareMetrics says of each metric of the reference what becomes of it.
+func compareMetrics(reference []string, ours map[string]bool) ([]row, error) {
+	words := meanings()
+	var rows []row
+	for _, name := range reference {
+		meaning, found := words[name]
+		if !found {
+			return nil, fmt.Errorf("the reference has the metric %s, of which meanings() says nothing", name)
+		}
+		if gone := strings.HasPrefix(meaning, "Is not there"); gone == ours[name] {
+			return nil, fmt.Errorf("%s: meanings() and docs/reference/metrics.md do not agree on whether it is there", name)
+		}
+		rows = append(rows, row{name, meaning, ours[name]})
+		delete(words, name)
+	}
+	for name := range words {
+		return nil, fmt.Errorf("meanings() has the metric %s, which the reference does not have", name)
+	}
+	return rows, nil
+}
+
+// referenceMetrics reads the names of the reference's metrics off its source: they are private there, and registered only when a
+// controller starts.
+func referenceMetrics() ([]string, error) {
+	output, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", referenceModule).Output()
+	if err != nil {
+		return nil, fmt.Errorf("find the source of %s: %w", referenceModule, err)
+	}
+	packages := map[string][]*ast.File{}
+	err = filepath.WalkDir(strings.TrimSpace(string(output)), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		packages[filepath.Dir(path)] = append(packages[filepath.Dir(path)], file)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the source of %s: %w", referenceModule, err)
+	}
+	var found []string
+	for _, files := range packages {
+		found = append(found, declaredIn(files)...)
+	}
+	slices.Sort(found)
+	return slices.Compact(found), nil
+}
+
+// declaredIn returns the metrics of a package: literals of options, whose parts may be constants of the package.
+func declaredIn(files []*ast.File) []string {
+	constants := map[string]string{}
+	var found []string
+	for _, file := range files {
+		ast.Inspect(file, func(node ast.Node) bool {
+			if spec, ok := node.(*ast.ValueSpec); ok && len(spec.Names) == len(spec.Values) {
+				for i, name := range spec.Names {
+					if value, ok := text(spec.Values[i], nil); ok {
+						constants[name.Name] = value
+					}
+				}
+			}
+			return true
+		})
+	}
+	for _, file := range files {
+		ast.Inspect(file, func(node ast.Node) bool {
+			if literal, ok := node.(*ast.CompositeLit); ok && isOptions(literal) {
+				found = append(found, nameOf(literal, constants))
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// isOptions reports whether a literal is metrics.CounterOpts or one of its kin.
+func isOptions(literal *ast.CompositeLit) bool {
+	selector, ok := literal.Type.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	of, ok := selector.X.(*ast.Ident)
+	return ok && of.Name == "metrics" && strings.HasSuffix(selector.Sel.Name, "Opts")
+}
+
+// nameOf puts the name of a metric together as Prometheus does.
+func nameOf(literal *ast.CompositeLit, constants map[string]string) string {
+	parts := map[string]string{}
+	for _, element := range literal.Elts {
+		pair, ok := element.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		if key, ok := pair.Key.(*ast.Ident); ok {
+			parts[key.Name], _ = text(pair.Value, constants)
+		}
+	}
+	var named []string
+	for _, part := range []string{"Namespace", "Subsystem", "Name"} {
+		if parts[part] != "" {
+			named = append(named, parts[part])
+		}
+	}
+	return strings.Join(named, "_")
+}
+
+// text returns a string that is written out or a constant of its package.
+func text(expression ast.Expr, constants map[string]string) (string, bool) {
+	switch e := expression.(type) {
+	case *ast.BasicLit:
+		value, err := strconv.Unquote(e.Value)
+		return value, err == nil && e.Kind == token.STRING
+	case *ast.Ident:
+		value, ok := constants[e.Name]
+		return value, ok
+	default:
+		return "", false
+	}
+}
