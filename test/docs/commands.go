@@ -1,0 +1,87 @@
+package docs
+
+import (
+	"slices"
+	"strings"
+)
+
+// Commands returns the commands that a page of Markdown shows, in their order: the lines of blocks that are indented, and of fenced ones
+// that are marked as sh. A line that ends with a backslash goes on in the next one. Fenced blocks of anything else hold no commands.
+func Commands(page string) []string {
+	var found []string
+	inside, fence, open := false, "", ""
+	above := "" // the last line outside of blocks: a block is indented beyond an empty line
+	for line := range strings.SplitSeq(page, "\n") {
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(trimmed, "```") && inside:
+			inside = false
+			continue
+		case strings.HasPrefix(trimmed, "```"):
+			inside, fence = true, strings.TrimPrefix(trimmed, "```")
+			continue
+		case trimmed == "" || inside && fence != "sh" || !inside && !indented(line, above):
+			above = line
+			continue
+		}
+		if open += trimmed; strings.HasSuffix(open, `\`) {
+			open = strings.TrimSpace(strings.TrimSuffix(open, `\`)) + " "
+			continue
+		}
+		if !strings.HasPrefix(open, "#") {
+			found = append(found, open)
+		}
+		open = ""
+	}
+	return found
+}
+
+// indented reports whether a line belongs to an indented block: below an empty line, or below a line of the same block.
+func indented(line, above string) bool {
+	return strings.HasPrefix(line, "    ") && (strings.TrimSpace(above) == "" || strings.HasPrefix(above, "    "))
+}
+
+// Get is a `kubectl get`, as far as this documentation uses it.
+type Get struct {
+	Namespace, Resource, Name, FieldSelector string
+}
+
+// ParseGet reads a command line. It is not ok if that is no `kubectl get` or has anything that is not known here.
+func ParseGet(command string) (get Get, ok bool) {
+	words := strings.Fields(command)
+	if len(words) < 3 || words[0] != "kubectl" {
+		return Get{}, false
+	}
+	var plain []string
+	for i := 1; i < len(words); i++ {
+		value := ""
+		if strings.HasPrefix(words[i], "-") {
+			if i+1 == len(words) {
+				return Get{}, false
+			}
+			value = words[i+1]
+		}
+		switch words[i] {
+		case "-n":
+			get.Namespace = value
+		case "--field-selector":
+			get.FieldSelector = value
+		case "-L", "-o": // what is shown
+		default:
+			if value != "" {
+				return Get{}, false
+			}
+			plain = append(plain, words[i])
+			continue
+		}
+		i++
+	}
+	if len(plain) < 2 || len(plain) > 3 || !slices.Equal(plain[:1], []string{"get"}) {
+		return Get{}, false
+	}
+	get.Resource = plain[1]
+	if len(plain) == 3 {
+		get.Name = plain[2]
+	}
+	return get, true
+}
