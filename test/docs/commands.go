@@ -6,7 +6,7 @@ import (
 )
 
 // Commands returns the commands that a page of Markdown shows, in their order: the lines of blocks that are indented, and of fenced ones
-// that are marked as sh. A line that ends with a backslash goes on in the next one. Fenced blocks of anything else hold no commands.
+// that are marked as sh or console. A line that ends with a backslash goes on in the next one. Fenced blocks of anything else hold no commands.
 func Commands(page string) []string {
 	var found []string
 	inside, fence, open := false, "", ""
@@ -20,7 +20,7 @@ func Commands(page string) []string {
 		case strings.HasPrefix(trimmed, "```"):
 			inside, fence = true, strings.TrimPrefix(trimmed, "```")
 			continue
-		case trimmed == "" || inside && fence != "sh" || !inside && !indented(line, above):
+		case trimmed == "" || inside && fence != "sh" && fence != "console" || !inside && !indented(line, above):
 			above = line
 			continue
 		}
