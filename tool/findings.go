@@ -104,7 +104,8 @@ func (f findings) proven() int { return f.provenBalancers() + f.provenRoutes() }
 
 // removable says in words what may be removed.
 func (f findings) removable() string {
-	return fmt.Sprintf("%s and %s of cluster %q", many(f.provenBalancers(), "load balancer"), many(f.provenRoutes(), "route"), f.Cluster)
+	balancers, routes := many(f.provenBalancers(), "load balancer"), many(f.provenRoutes(), "route")
+	return fmt.Sprintf("%s and %s of cluster %q", balancers, routes, f.Cluster)
 }
 
 // many is a number of things in words.

@@ -83,9 +83,10 @@ func (w *world) rehearse(t *testing.T) {
 	must(t, err)
 	must(t, listener.Close())
 	dir, kubeconfig := t.TempDir(), w.cluster.AdminKubeconfig()
-	command := exec.Command(daemon(t), "--dry-run", "--cloud-provider=sim", "--cloud-config="+w.cloud.ConfigFile, "--cluster-name="+simtest.ClusterName,
+	command := exec.Command(daemon(t), "--dry-run", "--cloud-provider=sim", "--cloud-config="+w.cloud.ConfigFile,
 		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
-		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir, "--cluster-cidr=10.244.0.0/16", "--configure-cloud-routes=true")
+		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir,
+		"--cluster-name="+simtest.ClusterName, "--cluster-cidr=10.244.0.0/16", "--configure-cloud-routes=true")
 	log, err := os.Create(filepath.Join(dir, "log"))
 	must(t, err)
 	command.Stdout, command.Stderr = log, log
@@ -136,7 +137,8 @@ func (w *world) plan(t *testing.T) {
 	}
 	code, stdout, stderr := call(t, w.asking(admin, "plan", "-o", "json")...)
 	var plan view.Plan
-	if err := json.Unmarshal([]byte(stdout), &plan); err != nil || code != tool.ExitOK || plan.Cluster != simtest.ClusterName || len(plan.Intents) < 4 {
+	err := json.Unmarshal([]byte(stdout), &plan)
+	if err != nil || code != tool.ExitOK || plan.Cluster != simtest.ClusterName || len(plan.Intents) < 4 {
 		t.Errorf("exit code %d, %v: %s\n%s", code, err, stderr, stdout)
 	}
 	nobody, err := w.cluster.UserKubeconfig("nobody")
@@ -151,7 +153,7 @@ func (w *world) status(t *testing.T) {
 	admin := w.cluster.AdminKubeconfig()
 	code, stdout, stderr := call(t, w.asking(admin, "status")...)
 	for _, want := range []string{
-		"Leader: none, there is no lease", "Cloud: 3 instances by listing, ", "Calls: ", "Nodes: 1 initialised, 1 uninitialised",
+		"Leader: none, there is no such lease", "Cloud: 3 instances by listing, ", "Calls: ", "Nodes: 1 initialised, 1 uninitialised",
 		"node-001  uninitialised", "node-002  initialised", "Load balancers: 1 untouched", "default/web  untouched",
 	} {
 		if code != tool.ExitOK || !strings.Contains(stdout, want) {
@@ -160,18 +162,20 @@ func (w *world) status(t *testing.T) {
 	}
 	code, stdout, stderr = call(t, "status", "--kubeconfig="+admin, "-o", "json")
 	var status view.Status
-	if err := json.Unmarshal([]byte(stdout), &status); err != nil || code != tool.ExitOK || len(status.Nodes) != 2 || status.Manager != nil {
+	err := json.Unmarshal([]byte(stdout), &status)
+	if err != nil || code != tool.ExitOK || len(status.Nodes) != 2 || status.Manager != nil {
 		t.Errorf("exit code %d, %v: %s\n%s", code, err, stderr, stdout)
 	}
 	nobody, err := w.cluster.UserKubeconfig("nobody")
 	must(t, err)
 	code, stdout, _ = call(t, "status", "--kubeconfig="+nobody)
-	if code != tool.ExitOK || !strings.Contains(stdout, "Not known: the nodes, which you may not read: ") {
+	if code != tool.ExitOK || !strings.Contains(stdout, "Not known: the nodes, which you may not read: ") ||
+		!strings.Contains(stdout, "Leader: not known") || !strings.Contains(stdout, "Nodes: not known") {
 		t.Errorf("somebody without rights: exit code %d\n%s", code, stdout)
 	}
 }
 
-// leave makes in the cloud what belongs to no object, and what does: load balancers by the cluster's UID that they carry, and routes.
+// leave makes load balancers and routes in the cloud, of which some belong to no object.
 func (w *world) leave(t *testing.T) {
 	t.Helper()
 	config, err := os.Open(w.cloud.ConfigFile)
@@ -208,14 +212,17 @@ func (w *world) leave(t *testing.T) {
 // counts returns how much is is in the cloud.
 func (w *world) counts(t *testing.T) (balancers, routes int) {
 	t.Helper()
-	must(t, w.cloud.Client.ListLoadBalancers(t.Context(), nil, func(page []api.LoadBalancer) error { balancers += len(page); return nil }))
-	must(t, w.cloud.Client.ListRoutes(t.Context(), "", func(page []api.Route) error { routes += len(page); return nil }))
+	client := w.cloud.Client
+	must(t, client.ListLoadBalancers(t.Context(), nil, func(page []api.LoadBalancer) error { balancers += len(page); return nil }))
+	must(t, client.ListRoutes(t.Context(), "", func(page []api.Route) error { routes += len(page); return nil }))
 	return balancers, routes
 }
 
 func (w *world) leaks(t *testing.T) {
 	w.leave(t)
-	args := []string{"leaks", "--cloud-provider=sim", "--cloud-config=" + w.cloud.ConfigFile, "--kubeconfig=" + w.cluster.AdminKubeconfig()}
+	args := []string{
+		"leaks", "--cloud-provider=sim", "--cloud-config=" + w.cloud.ConfigFile, "--kubeconfig=" + w.cluster.AdminKubeconfig(),
+	}
 	named := append(args, "--cluster-name="+simtest.ClusterName)
 	code, stdout, stderr := call(t, append(args, "--cluster-cidr=10.244.0.0/16")...)
 	if code != tool.ExitOK || !strings.Contains(stdout, "2 routes to no node; this cluster's beyond doubt: 1\n") {
@@ -231,7 +238,8 @@ func (w *world) leaks(t *testing.T) {
 	}
 	w.confirm(t, append(named, "--cluster-cidr=10.244.0.0/16", "--remove"))
 	code, stdout, stderr = call(t, append(named, "--cluster-cidr=10.244.0.0/16", "-o", "json")...)
-	if code != tool.ExitOK || !strings.Contains(stdout, `"destination": "192.0.2.0/24"`) || strings.Contains(stdout, `"proven": true`) {
+	if code != tool.ExitOK || !strings.Contains(stdout, `"destination": "192.0.2.0/24"`) ||
+		strings.Contains(stdout, `"proven": true`) {
 		t.Errorf("afterwards: exit code %d\n%s%s", code, stdout, stderr)
 	}
 }

@@ -6,9 +6,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	view "github.com/mooring-ccm/mooring/internal/report"
+	"github.com/mooring-ccm/mooring/providers/metal/announce"
 	"github.com/mooring-ccm/mooring/tool"
 )
 
@@ -178,5 +183,26 @@ func TestCompletions(t *testing.T) {
 func TestReferenceIsUpToDate(t *testing.T) {
 	if code, _, stderr := call(t, "reference", "--check", "--file=../../docs/reference/cli.md"); code != tool.ExitOK {
 		t.Error(stderr)
+	}
+}
+
+// Under the name of a plugin of kubectl, the program calls itself what people type.
+func TestKubectlPlugin(t *testing.T) {
+	self, err := os.Executable()
+	must(t, err)
+	plugin := filepath.Join(t.TempDir(), "kubectl-mooring")
+	must(t, os.Symlink(self, plugin))
+	command := exec.CommandContext(t.Context(), plugin, "status", "--help")
+	command.Env = append(os.Environ(), selfEnv+"=1")
+	output, err := command.CombinedOutput()
+	if err != nil || !strings.Contains(string(output), "kubectl mooring status [flags]") {
+		t.Errorf("%v:\n%s", err, output)
+	}
+}
+
+// The names that are written by packages which the tool does not link.
+func TestForeignNames(t *testing.T) {
+	if view.ConditionAnnounced != announce.ConditionAnnounced {
+		t.Errorf("the condition is %q, and is looked for as %q", announce.ConditionAnnounced, view.ConditionAnnounced)
 	}
 }

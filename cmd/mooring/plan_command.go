@@ -39,7 +39,7 @@ The manager is reached at its secure port, with the credentials of the kubeconfi
 
 ` + tool.ExitCodes + `
   3    with --exit-code: there is something to do`,
-		Example: `  kubectl --namespace kube-system port-forward deployment/cloud-controller-manager-plan 10258 &
+		Example: `  kubectl --namespace kube-system port-forward deployment/mooring-rehearsal 10258 &
   mooring plan --insecure-skip-tls-verify
   mooring plan --server=https://192.0.2.10:10258 --certificate-authority=ca.pem --all
   mooring plan --output=json | jq '.intents[] | select(.effect == "delete")'`,

@@ -49,7 +49,10 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{}, {"--help"}, {"demo", "--help"}, {"sim"}, {"sim", "serve", "--help"}, {"conformance", "--help"}, {"build", "--help"}} {
+	for _, args := range [][]string{
+		{}, {"--help"}, {"demo", "--help"}, {"sim"}, {"sim", "serve", "--help"}, {"conformance", "--help"}, {"build", "--help"},
+		{"plan", "--help"}, {"status", "--help"}, {"leaks", "--help"},
+	} {
 		code, stdout, _ := call(t, args...)
 		if code != tool.ExitOK || !strings.Contains(stdout, "Usage:") || !strings.Contains(stdout, "Exit codes:") {
 			t.Errorf("mooring %s: exit code %d, help:\n%s", strings.Join(args, " "), code, stdout)

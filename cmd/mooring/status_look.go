@@ -93,35 +93,47 @@ func (l *look) all(ctx context.Context, progress io.Writer) (view.Seen, error) {
 
 func (l *look) readLease(ctx context.Context, seen *view.Seen) error {
 	lease, err := l.client.CoordinationV1().Leases(l.namespace).Get(ctx, l.lease, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
+		seen.NoLease = true
 		return nil
+	case err != nil:
+		return err
 	}
-	if err == nil {
-		seen.Lease = lease
-	}
-	return err
+	seen.Lease = lease
+	return nil
 }
 
 func (l *look) readNodes(ctx context.Context, seen *view.Seen) error {
-	return pages(func(options metav1.ListOptions) (string, error) {
+	nodes := []corev1.Node{}
+	err := pages(func(options metav1.ListOptions) (string, error) {
 		page, err := l.client.CoreV1().Nodes().List(ctx, options)
 		if err != nil {
 			return "", err
 		}
-		seen.Nodes = append(seen.Nodes, page.Items...)
+		nodes = append(nodes, page.Items...)
 		return page.Continue, nil
 	})
+	if err == nil {
+		seen.Nodes = nodes
+	}
+	return err
 }
 
 func (l *look) readServices(ctx context.Context, seen *view.Seen) error {
-	return pages(func(options metav1.ListOptions) (string, error) {
+	services := []corev1.Service{}
+	err := pages(func(options metav1.ListOptions) (string, error) {
 		page, err := l.client.CoreV1().Services(metav1.NamespaceAll).List(ctx, options)
 		if err != nil {
 			return "", err
 		}
-		seen.Services = append(seen.Services, page.Items...)
+		services = append(services, page.Items...)
 		return page.Continue, nil
 	})
+	if err == nil {
+		seen.Services = services
+	}
+	return err
 }
 
 // readEvents reads the events about nodes and Services, if there are some of which only events say why they wait.

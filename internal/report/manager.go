@@ -130,7 +130,7 @@ func (m *Manager) write(out *strings.Builder, style Style, now time.Time) {
 		fmt.Fprintf(out, "%s: %s\n", name, style.paint(printable(text), with))
 	}
 	if m.Leads != nil && !*m.Leads {
-		line("Asked", "a standby, which observes nothing of its own but what it may", false)
+		line("Asked", "a standby; the leader knows more", false)
 	}
 	line("Cloud", m.observed(now), m.ObservedAt.IsZero())
 	line("Calls", m.quota(), m.Waiting > 0)

@@ -53,6 +53,9 @@ type Node struct {
 }
 
 func nodesOf(seen Seen) []Node {
+	if seen.Nodes == nil {
+		return nil
+	}
 	rows := make([]Node, 0, len(seen.Nodes))
 	for i := range seen.Nodes {
 		rows = append(rows, nodeOf(&seen.Nodes[i], seen))
@@ -106,8 +109,9 @@ func standingOf(of *corev1.Node, seen Seen) (state NodeState, since time.Time, w
 
 // whyUninitialised is what the newest event says of a failed initialisation.
 func whyUninitialised(of *corev1.Node, events []corev1.Event) string {
-	event := latest(events, "Node", "", of.Name, string(of.UID), node.ReasonInstanceNotFound, node.ReasonAmbiguousInstance,
-		node.ReasonProviderIDMissing, node.ReasonNodeIPMismatch, node.ReasonInvalidMetadata, node.ReasonCloudError, node.ReasonWriteFailed)
+	event := latest(events, "Node", "", of.Name, string(of.UID),
+		node.ReasonInstanceNotFound, node.ReasonAmbiguousInstance, node.ReasonProviderIDMissing, node.ReasonNodeIPMismatch,
+		node.ReasonInvalidMetadata, node.ReasonCloudError, node.ReasonWriteFailed)
 	if event == nil {
 		return "no event says why; is a manager running?"
 	}

@@ -54,6 +54,9 @@ type Service struct {
 
 // servicesOf returns a row for each Service that has a load balancer or shall have one.
 func servicesOf(seen Seen) []Service {
+	if seen.Services == nil {
+		return nil
+	}
 	rows := []Service{}
 	for i := range seen.Services {
 		of := &seen.Services[i]

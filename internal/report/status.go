@@ -17,9 +17,11 @@ import (
 type Seen struct {
 	// Now is when.
 	Now time.Time
-	// Lease is that by which the manager's replicas elect their leader; nil if there is none.
-	Lease *coordinationv1.Lease
-	// Nodes and Services are all of the cluster.
+	// Lease is that by which the manager's replicas elect their leader; NoLease says that there is none. Without either, it is not
+	// known.
+	Lease   *coordinationv1.Lease
+	NoLease bool
+	// Nodes and Services are all of the cluster; nil if they are not known.
 	Nodes    []corev1.Node
 	Services []corev1.Service
 	// Events are those about nodes and Services.
@@ -37,9 +39,10 @@ type Seen struct {
 type Status struct {
 	// Time is when it was looked at.
 	Time time.Time `json:"time"`
-	// Leader is nil if there is no lease.
-	Leader   *Leader   `json:"leader,omitempty"`
-	Manager  *Manager  `json:"manager,omitempty"`
+	// Leader is nil if it is not known, and Manager if none was asked.
+	Leader  *Leader  `json:"leader,omitempty"`
+	Manager *Manager `json:"manager,omitempty"`
+	// Nodes and Services are nil if they are not known.
 	Nodes    []Node    `json:"nodes"`
 	Services []Service `json:"services"`
 	// Unknown says what could not be read, and why.
@@ -53,6 +56,8 @@ type Leader struct {
 	// Since is when it got the lease, Renewed when it last showed that it lives.
 	Since   time.Time `json:"since,omitzero"`
 	Renewed time.Time `json:"renewed,omitzero"`
+	// NoLease says that there is no lease: no manager has ever led that elects its leader by it.
+	NoLease bool `json:"noLease,omitempty"`
 	// Expired says that it has not for longer than the lease lasts: nobody leads.
 	Expired bool `json:"expired,omitempty"`
 }
@@ -60,7 +65,7 @@ type Leader struct {
 // Of judges what was seen.
 func Of(seen Seen) Status {
 	status := Status{
-		Time: seen.Now, Leader: leaderOf(seen.Lease, seen.Now), Nodes: nodesOf(seen), Services: servicesOf(seen), Unknown: seen.Unknown,
+		Time: seen.Now, Leader: leaderOf(seen), Nodes: nodesOf(seen), Services: servicesOf(seen), Unknown: seen.Unknown,
 	}
 	if seen.Metrics != nil {
 		status.Manager = managerOf(seen)
@@ -68,8 +73,12 @@ func Of(seen Seen) Status {
 	return status
 }
 
-func leaderOf(lease *coordinationv1.Lease, now time.Time) *Leader {
-	if lease == nil {
+func leaderOf(seen Seen) *Leader {
+	lease := seen.Lease
+	switch {
+	case seen.NoLease:
+		return &Leader{NoLease: true}
+	case lease == nil:
 		return nil
 	}
 	leader := &Leader{Holder: ptr.Deref(lease.Spec.HolderIdentity, "")}
@@ -79,7 +88,7 @@ func leaderOf(lease *coordinationv1.Lease, now time.Time) *Leader {
 	if lease.Spec.RenewTime != nil {
 		leader.Renewed = lease.Spec.RenewTime.Time
 		lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
-		leader.Expired = leader.Holder != "" && now.Sub(leader.Renewed) > lasts
+		leader.Expired = leader.Holder != "" && seen.Now.Sub(leader.Renewed) > lasts
 	}
 	return leader
 }
@@ -144,7 +153,9 @@ func (s Status) Text(style Style) string {
 func (l *Leader) text(now time.Time, style Style) string {
 	switch {
 	case l == nil:
-		return style.paint("Leader: none, there is no lease", red) + "\n"
+		return "Leader: not known\n"
+	case l.NoLease:
+		return style.paint("Leader: none, there is no such lease; --lease names another", red) + "\n"
 	case l.Holder == "":
 		return style.paint("Leader: none, the lease was released", red) + "\n"
 	case l.Expired:
@@ -155,9 +166,12 @@ func (l *Leader) text(now time.Time, style Style) string {
 	}
 }
 
-// tally counts elements by what they are, in the order of the words.
+// tally counts elements by what they are, in the order of the words. Nil is not known.
 func tally[T any](all []T, of func(T) string) string {
-	if len(all) == 0 {
+	switch {
+	case all == nil:
+		return "not known"
+	case len(all) == 0:
 		return "none"
 	}
 	counts := map[string]int{}

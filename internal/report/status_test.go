@@ -180,11 +180,11 @@ func TestLeader(t *testing.T) {
 		}}
 	}
 	for want, given := range map[string]*coordinationv1.Lease{
-		"Leader: none, there is no lease\n":                       nil,
-		"Leader: none, the lease was released\n":                  lease("", time.Second),
-		"Leader: a for 1h00m, renewed 2s ago\n":                   lease("a", 2*time.Second),
-		"Leader: none, a has not renewed the lease for 16s\n":     lease("a", 16*time.Second),
-		"Leader: a·[1m for 1h00m, renewed 15s ago\n\nNodes: none": lease("a\x1b[1m", 15*time.Second),
+		"Leader: not known\n\nNodes: not known\n":                      nil,
+		"Leader: none, the lease was released\n":                       lease("", time.Second),
+		"Leader: a for 1h00m, renewed 2s ago\n":                        lease("a", 2*time.Second),
+		"Leader: none, a has not renewed the lease for 16s\n":          lease("a", 16*time.Second),
+		"Leader: a·[1m for 1h00m, renewed 15s ago\n\nNodes: not known": lease("a\x1b[1m", 15*time.Second),
 	} {
 		if got := report.Of(report.Seen{Now: noon, Lease: given}).Text(report.Style{}); !strings.HasPrefix(got, want) {
 			t.Errorf("it begins otherwise than %q:\n%s", want, got)
@@ -269,11 +269,12 @@ func TestManager(t *testing.T) {
 func TestStatusText(t *testing.T) {
 	seen := report.Seen{
 		Now: time.Unix(1772366400, 0), Metrics: families(t, exposition), Unknown: []string{"the lease x"},
+		NoLease: true, Services: []corev1.Service{},
 		Nodes: []corev1.Node{node("b", conditioned(corev1.NodeNetworkUnavailable, corev1.ConditionFalse, "", "")), node("a", func(n *corev1.Node) {
 			n.Labels, n.Spec.ProviderID = nil, ""
 		})},
 	}
-	want := `Leader: none, there is no lease
+	want := `Leader: none, there is no such lease; --lease names another
 Cloud: 12 instances by watch, 10s old
 Calls: limit 2.5 a second, 0 under way, 4 waiting, 9 refused since the start
 Held back: calls of routes: the cloud fails all of them
