@@ -33,6 +33,9 @@ func generate(root, file string, check bool) error {
 		}
 		groups = append(groups, group{room, found})
 	}
+	if err := complete(root, groups); err != nil {
+		return err
+	}
 	text := render(groups)
 	if !check {
 		return os.WriteFile(file, text, 0o644)
@@ -45,4 +48,27 @@ func generate(root, file string, check bool) error {
 		return fmt.Errorf("%s is not what the source says: run go generate ./ccm", file)
 	}
 	return nil
+}
+
+// complete returns an error for metrics of folders that have no section.
+func complete(root string, groups []group) error {
+	placed := map[string]bool{}
+	for _, section := range groups {
+		for _, m := range section.metrics {
+			placed[m.name] = true
+		}
+	}
+	var errs []error
+	for _, folder := range []string{"internal", "providers"} {
+		found, err := declaredIn(root, folder)
+		if err != nil {
+			return err
+		}
+		for _, m := range found {
+			if !placed[m.name] {
+				errs = append(errs, fmt.Errorf("%s of %s is in no section: add its folder to the rooms of this command", m.name, folder))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }

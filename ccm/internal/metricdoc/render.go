@@ -17,8 +17,14 @@ var rooms = []room{
 	{"internal/controller/service", "Service controller"},
 	{"internal/inventory", "What the cloud said of instances"},
 	{"internal/cloud", "Calls to the cloud"},
+	{"providers/metal/config", "Bare metal: cloud config and inventory"},
 	{"providers/metal/balancer", "Bare metal: addresses"},
+	{"providers/metal/announce", "Bare metal: announcement"},
+	{"providers/metal/health", "Bare metal: probes"},
 	{"providers/metal/bgp", "Bare metal: BGP"},
+	{"providers/metal/l2", "Bare metal: ARP and NDP"},
+	{"providers/metal/power", "Bare metal: power"},
+	{"providers/metal/outofservice", "Bare metal: machines that are off"},
 }
 
 // group is a section.
