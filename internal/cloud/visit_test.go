@@ -17,6 +17,15 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
+// TestWithoutATracerNothingIsMade: neither a span nor a context that would carry it.
+func TestWithoutATracerNothingIsMade(t *testing.T) {
+	calls := Decorate(&plugin{}, Options{}).(*decorated).calls
+	ctx := t.Context()
+	if visiting, v := calls.visit(ctx, subject{operation: "InstanceMetadata", group: instanceCalls}); visiting != ctx || v.span.SpanContext().IsValid() {
+		t.Errorf("the call has a context of its own, or the span %v", v.span.SpanContext())
+	}
+}
+
 // TestEachCallHasASpan: one for all attempts, that says how long it waited and what came of it.
 func TestEachCallHasASpan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

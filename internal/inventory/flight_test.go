@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -49,6 +52,42 @@ func TestAListingThatNobodyWaitsForIsNotMade(t *testing.T) {
 			t.Errorf("%d listings, want none", got)
 		}
 		lookup(t, inv, node("a"), 0)
+	})
+}
+
+// TestWhoIsServedByAnothersQuestionIsLinkedToIt: by the call under way, and by its answer later.
+func TestWhoIsServedByAnothersQuestionIsLinkedToIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inv := inventory.New(inventory.Options{Cloud: newListingCloud("a", "b", "c")})
+		spans := tracetest.NewSpanRecorder()
+		tracer := trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("test")
+		look := func(name string) {
+			ctx, span := tracer.Start(t.Context(), name)
+			defer span.End()
+			if _, err := inv.Lookup(ctx, node(name), time.Minute); err != nil {
+				t.Error(err)
+			}
+		}
+		var waiting sync.WaitGroup
+		for _, name := range []string{"a", "b"} {
+			waiting.Go(func() { look(name) })
+			synctest.Wait()
+		}
+		waiting.Wait()
+		look("c")
+		ended := map[string]trace.ReadOnlySpan{}
+		for _, span := range spans.Ended() {
+			ended[span.Name()] = span
+		}
+		if links := ended["a"].Links(); len(links) != 0 {
+			t.Errorf("the one who asked has the links %v", links)
+		}
+		for _, name := range []string{"b", "c"} {
+			links := ended[name].Links()
+			if len(links) != 1 || links[0].SpanContext.SpanID() != ended["a"].SpanContext().SpanID() {
+				t.Errorf("%s has the links %v, want one to the span of a", name, links)
+			}
+		}
 	})
 }
 
