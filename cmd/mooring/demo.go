@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mooring-ccm/mooring/internal/demo"
+	"github.com/mooring-ccm/mooring/internal/demo/lab"
 	"github.com/mooring-ccm/mooring/internal/demo/render"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 	"github.com/mooring-ccm/mooring/tool"
@@ -19,6 +22,7 @@ import (
 func newDemo() *cobra.Command {
 	var options demo.Options
 	var faults []string
+	var provider, router string
 	var plain bool
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -29,8 +33,14 @@ way from tainted to ready, the routes to the nodes' pods, a Service's load balan
 labels, what becomes of nodes whose instances are off or gone or seem to be, and the standby taking over from the leader,
 checks every step and ends with a summary.
 
-It needs no privileges and leaves nothing behind. What is not built yet is built first, which takes some minutes the
-first time. On a terminal it paints a picture, on a pipe it writes lines; NO_COLOR switches colours off.
+With --provider=metal it shows load balancers and pod routes without a cloud: three machines, a real router (FRR or BIRD)
+and a client behind it, each in a network namespace of its own, with real kube-proxies and management controllers that
+speak Redfish. Nodes are initialised from an inventory, the router learns the way to their pods and to a Service, a
+machine loses its power, the leader is killed, and a machine leaves the inventory; what becomes of the client's requests
+is counted. That needs Linux, root, iproute2, nftables or iptables, and frr or bird2, and says which is missing.
+
+Otherwise it needs no privileges. Either way it leaves nothing behind. What is not built yet is built first, which takes
+some minutes the first time. On a terminal it paints a picture, on a pipe it writes lines; NO_COLOR switches colours off.
 
 Everything happens sooner than by default, so that one can watch: the replicas run with --node-status-update-frequency=2s
 instead of 5m, --node-monitor-period=1s instead of 5s, --node-deletion-min-age=1s instead of 2m,
@@ -40,6 +50,7 @@ the last line says where.
 
 ` + tool.ExitCodes,
 		Example: `  mooring demo                  show everything and clean up
+  mooring demo --provider=metal show load balancers for machines without a cloud, as root
   mooring demo --keep           leave everything running, with a KUBECONFIG to look around
   mooring demo --cloud-fault operation=ListInstances,mode=status,status=503,count=5
                                 see what happens when the cloud fails five times`,
@@ -52,6 +63,9 @@ the last line says where.
 				}
 				options.Faults = append(options.Faults, fault)
 			}
+			if err := choose(&options, provider, router); err != nil {
+				return tool.Usage(cmd, err)
+			}
 			if options.StepDeadline < 0 {
 				return tool.Usage(cmd, fmt.Errorf("--step-deadline: %s: must not be negative", options.StepDeadline))
 			}
@@ -59,6 +73,8 @@ the last line says where.
 		},
 	}
 	flags := cmd.Flags()
+	flags.StringVar(&provider, "provider", string(demo.Simulated), "whose story to tell: sim or metal")
+	flags.StringVar(&router, "router", "", "the router of --provider=metal: frr or bird (default: whichever is installed)")
 	flags.BoolVar(&options.Keep, "keep", false, "leave everything running until Ctrl-C, and say what to look at")
 	flags.StringVar(&options.Daemon, "daemon", "",
 		"`path` of cloud-controller-manager (default: the one beside this program, else it is built from the checkout)")
@@ -69,12 +85,31 @@ the last line says where.
 	return cmd
 }
 
+// choose takes whose story is told, and with which router.
+func choose(options *demo.Options, provider, router string) error {
+	options.Provider, options.Router = demo.Provider(provider), lab.Kind(router)
+	switch {
+	case !slices.Contains(demo.Providers(), options.Provider):
+		return fmt.Errorf("--provider: %q: must be one of %q", provider, demo.Providers())
+	case router != "" && !slices.Contains(lab.Kinds(), options.Router):
+		return fmt.Errorf("--router: %q: must be one of %q", router, lab.Kinds())
+	case router != "" && options.Provider != demo.Metal:
+		return fmt.Errorf("--router: needs --provider=%s", demo.Metal)
+	case len(options.Faults) > 0 && options.Provider != demo.Simulated:
+		return fmt.Errorf("--cloud-fault: needs --provider=%s", demo.Simulated)
+	}
+	return nil
+}
+
 // runDemo chooses how the story is shown.
 func runDemo(cmd *cobra.Command, options demo.Options, plain bool) error {
 	ctx, interrupt := context.WithCancel(cmd.Context())
 	defer interrupt()
 	out := cmd.OutOrStdout()
 	options.Out = out
+	if options.NeedsLab() {
+		return enterLab(cmd, options)
+	}
 	options.Renderer = render.NewPlain(out)
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		options.Style.Colour = !render.NoColour() && os.Getenv("TERM") != "dumb"
@@ -91,6 +126,23 @@ func runDemo(cmd *cobra.Command, options demo.Options, plain bool) error {
 	}
 	if err == nil && options.Keep {
 		_, _ = fmt.Fprintf(out, "Stopped at %s; nothing is left.\n", time.Now().Format(time.TimeOnly))
+	}
+	return err
+}
+
+// enterLab gives the demo in another process of this program, inside a lab.
+func enterLab(cmd *cobra.Command, options demo.Options) error {
+	err := demo.Enter(cmd.Context(), options, demo.EnterOptions{
+		Args: os.Args[1:], Progress: cmd.ErrOrStderr(),
+	})
+	var ended *lab.EndError
+	if !errors.As(err, &ended) || ended.Said == "" {
+		return err
+	}
+	// What it said is this program's error as a line already.
+	err = errors.New(strings.TrimSpace(strings.TrimPrefix(ended.Said, cmd.Root().Name()+": ")))
+	if ended.ExitCode == tool.ExitInterrupted {
+		return tool.Interrupted(err)
 	}
 	return err
 }

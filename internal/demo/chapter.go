@@ -8,8 +8,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/demo/story"
 )
 
-// chapters is the whole story in its order.
-func chapters() []chapter {
+// simChapters is the whole story of the simulated cloud in its order.
+func simChapters() []chapter {
 	return []chapter{
 		prepare(),
 		controlPlane(),

@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/mooring-ccm/mooring/deploy"
@@ -24,10 +25,15 @@ func controlPlane() chapter {
 	}}
 }
 
-func startControlPlane(ctx context.Context, s *stage) (detail string, err error) {
+func startControlPlane(ctx context.Context, s *stage) (string, error) {
+	return s.startCluster(ctx, podCIDRs, netip.Addr{})
+}
+
+// startCluster starts a control plane that gives nodes pod CIDRs, and serves at an address: loopback, if it is none.
+func (s *stage) startCluster(ctx context.Context, podCIDRs string, address netip.Addr) (detail string, err error) {
 	cluster, err := startUntil(ctx, context.WithoutCancel(s.life), func(life context.Context) (*localcluster.Cluster, error) {
 		return localcluster.Start(life, localcluster.Options{
-			Binaries: s.binaries, Dir: s.path("cluster"), ControllerManager: true,
+			Binaries: s.binaries, Dir: s.path("cluster"), BindAddress: address, ControllerManager: true,
 			NodeMonitorPeriod: time.Second, NodeMonitorGracePeriod: silence,
 			ControllerManagerArgs: []string{"--allocate-node-cidrs=true", "--cluster-cidr=" + podCIDRs},
 		})

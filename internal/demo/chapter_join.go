@@ -54,31 +54,36 @@ func registerNodes(ctx context.Context, s *stage) (string, error) {
 	return fmt.Sprintf("%d nodes, one every %s", len(instances), joinInterval), nil
 }
 
-// joinNode registers a node on an instance with the rights of its kubelet, and keeps it alive until the demo ends.
+// joinNode registers a node on an instance.
 func (s *stage) joinNode(ctx context.Context, instance api.Instance) error {
-	identity, err := s.cluster.UserConfig("system:node:"+instance.Name, "system:nodes")
-	if err != nil {
-		return err
-	}
-	options := nodeagent.Options{Name: instance.Name, LeaseDuration: leaseDuration, StatusPeriod: time.Second}
+	var ips []netip.Addr
 	for _, address := range instance.Addresses {
 		if address.Type == api.AddressInternalIP {
 			ip, err := netip.ParseAddr(address.Address)
 			if err != nil {
 				return fmt.Errorf("instance %s: %w", instance.ID, err)
 			}
-			options.NodeIPs = append(options.NodeIPs, ip)
+			ips = append(ips, ip)
 		}
 	}
-	agent, err := nodeagent.New(identity, options)
+	return s.registerNode(ctx, instance.Name, ips...)
+}
+
+// registerNode registers a node with the rights of its kubelet, and keeps it alive until the demo ends.
+func (s *stage) registerNode(ctx context.Context, name string, ips ...netip.Addr) error {
+	identity, err := s.cluster.UserConfig("system:node:"+name, "system:nodes")
+	if err != nil {
+		return err
+	}
+	agent, err := nodeagent.New(identity, nodeagent.Options{Name: name, NodeIPs: ips, LeaseDuration: leaseDuration, StatusPeriod: time.Second})
 	if err != nil {
 		return err
 	}
 	if err := agent.Register(ctx); err != nil {
 		return err
 	}
-	s.agents.Store(instance.Name, agent)
-	s.beside("node "+instance.Name, agent.Run)
+	s.agents.Store(name, agent)
+	s.beside("node "+name, agent.Run)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/mooring-ccm/mooring/internal/demo/lab"
 	"github.com/mooring-ccm/mooring/internal/demo/render"
 	"github.com/mooring-ccm/mooring/internal/demo/story"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -17,6 +18,10 @@ const cleanupTimeout = 20 * time.Second
 
 // Options say how the demo is given. Out and Renderer are required.
 type Options struct {
+	// Provider is whose story is told. Empty means Simulated.
+	Provider Provider
+	// Router is the routing suite of the story of Metal. Empty means whichever is installed.
+	Router lab.Kind
 	// Daemon is the path of the daemon, cloud-controller-manager. Empty means the one beside this program, and when there is
 	// none, one that is built from the checkout.
 	Daemon string
@@ -32,6 +37,19 @@ type Options struct {
 	Out   io.Writer
 	Style render.Style
 }
+
+// Provider is a provider that the demo shows.
+type Provider string
+
+const (
+	// Simulated is the provider sim: a simulated cloud, on loopback.
+	Simulated Provider = "sim"
+	// Metal is the provider metal: machines and a router in network namespaces, which needs root.
+	Metal Provider = "metal"
+)
+
+// Providers are those that the demo can show.
+func Providers() []Provider { return []Provider{Simulated, Metal} }
 
 // ErrInterrupted says that the context ended before the story did.
 var ErrInterrupted = errors.New("interrupted")
@@ -50,7 +68,9 @@ func (e *StepError) Error() string { return fmt.Sprintf("%v\nlogs are in %s", e.
 // Unwrap returns what was missing.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Run gives the demo. It returns nil when every step happened, a *StepError when one did not, and ErrInterrupted when ctx
+// Run gives the demo; that of Metal inside a lab only, which Enter makes.
+//
+// It returns nil when every step happened, a *StepError when one did not, and ErrInterrupted when ctx
 // ended before. Whatever it returns, no process and no file of it is left, except the logs that a StepError names.
 func Run(ctx context.Context, options Options) error {
 	told := &teller{renderer: options.Renderer}
@@ -59,7 +79,10 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	all := chapters()
+	all, err := s.chapters(ctx)
+	if err != nil {
+		return errors.Join(err, s.stop(ctx), s.removeFiles())
+	}
 	told.tell(story.Opened{At: time.Now(), Chapters: outline(all, options.StepDeadline)})
 	stopTicks := told.tick()
 	played := s.play(s.life, all)
@@ -78,6 +101,22 @@ func Run(ctx context.Context, options Options) error {
 		}
 	}
 	return s.end(ctx, played, interrupted)
+}
+
+// chapters returns the story of the provider, for which a lab is furnished if it needs one.
+func (s *stage) chapters(ctx context.Context) ([]chapter, error) {
+	if s.options.Provider != Metal {
+		return simChapters(), nil
+	}
+	if err := lab.Furnish(ctx); err != nil {
+		return nil, fmt.Errorf("furnish the lab: %w", err)
+	}
+	r, err := newRack(s.options.Router)
+	if err != nil {
+		return nil, err
+	}
+	s.rack, s.place = r, r.place
+	return metalChapters(r), nil
 }
 
 // end stops everything, and keeps the logs when a step failed.

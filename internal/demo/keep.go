@@ -34,6 +34,10 @@ func (s *stage) invitation(style render.Style) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("\n%s\n", style.Strong("Everything is left running until Ctrl-C."))
+	if s.rack != nil {
+		s.rack.invite(s, line)
+		return b.String()
+	}
 	line("  export KUBECONFIG=%s", s.cluster.AdminKubeconfig())
 	line("  kubectl get nodes -L topology.kubernetes.io/zone,node.kubernetes.io/instance-type")
 	line("  kubectl get events --field-selector source=cloud-node-controller")

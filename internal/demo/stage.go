@@ -55,6 +55,10 @@ type stage struct {
 	cloudConfig string
 
 	replicas map[string]*replica
+	// place says where a replica of this name runs.
+	place func(name string) (placement, error)
+	// rack is what the machines without a cloud stand in; nil in the story of the simulated cloud.
+	rack *rack
 	// agents are the *nodeagent.Agent of each node, by its name. Nodes also join beside the steps.
 	agents sync.Map
 }
@@ -66,6 +70,7 @@ func newStage(ctx context.Context, options Options, tell func(story.Event)) (*st
 		return nil, fmt.Errorf("start the demo: %w", err)
 	}
 	s := &stage{options: options, tell: tell, dir: dir, logs: filepath.Join(dir, "logs"), replicas: map[string]*replica{}}
+	s.place = s.placeBeside
 	if err := os.Mkdir(s.logs, 0o700); err != nil {
 		return nil, fmt.Errorf("start the demo: %w", errors.Join(err, os.RemoveAll(dir)))
 	}

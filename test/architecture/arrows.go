@@ -33,7 +33,7 @@ var arrows = map[string][]string{
 	"internal/priorityqueue": {},
 	"internal/controller": {"internal/inventory", "internal/cloud", "internal/ownership", "internal/events",
 		"internal/leftovers", "internal/rehearsal", "internal/priorityqueue", "provider"},
-	"internal/demo":                {"localcluster", "deploy", "providers/sim", "provider"},
+	"internal/demo":                {"localcluster", "deploy", "providers/sim", "providers/metal/power/redfishsim", "provider"},
 	"ccm":                          {"internal", "provider"},
 	"cmd/cloud-controller-manager": {"ccm", "providers"},
 	"cmd/mooring":                  {anything},

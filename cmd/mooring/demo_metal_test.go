@@ -1,0 +1,154 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/mooring-ccm/mooring/internal/demo/lab"
+	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
+	"github.com/mooring-ccm/mooring/tool"
+)
+
+// requireLab skips the test where there can be no lab, or fails if nothing may be skipped.
+func requireLab(t *testing.T, kind lab.Kind) {
+	t.Helper()
+	if _, _, err := lab.Check(kind); err != nil {
+		t.Log(err)
+		sandbox.Require(t, "ip", "nsenter", map[lab.Kind]string{lab.FRR: "/usr/lib/frr/bgpd", lab.BIRD: "bird"}[kind], "nft")
+	}
+}
+
+// All of the story of bare metal, with each router.
+func TestDemoMetal(t *testing.T) {
+	for _, kind := range lab.Kinds() {
+		t.Run(string(kind), func(t *testing.T) {
+			requireLab(t, kind)
+			t.Parallel()
+			p := start(t, "demo", "--provider=metal", "--router="+string(kind), "--daemon", daemon(t))
+			if code := p.exit(); code != tool.ExitOK {
+				t.Fatalf("exit code %d", code)
+			}
+			_, summary, found := strings.Cut(p.text(), "\nSummary\n")
+			if !found {
+				t.Fatal("there is no summary")
+			}
+			summary = strings.Join(strings.Fields(summary), " ")
+			for _, want := range []string{
+				map[lab.Kind]string{lab.FRR: `zebra and bgpd; AS 64512`, lab.BIRD: `bird; AS 64512`}[kind],
+				`3 systems, all on`,
+				`for example metal://serial-1, with 10\.78\.1\.1 and fd00:78::1:1`,
+				`6 routes, for example to 10\.244\.\d+\.0/24 by way of 10\.78\.1\.1`,
+				`192\.0\.2\.\d+ and 2001:db8:1::\w*, after \d+\.\d+ s`,
+				`3 next hops each, \d+\.\d+ s after the address`,
+				`60 requests were answered by 3 nodes, which saw the client's own addresses`,
+				`metal-3 is out of the router's table after \d+\.\d+ s`,
+				`\d+ of \d+ were lost, within \d+\.\d+ s`,
+				`ccm-b leads after \d+\.\d+ s`,
+				`8 routes; all of \d{2,} requests were answered`,
+				`metal-3 is deleted after \d+\.\d+ s`,
+				`it has 6 routes`,
+				`All 24 steps happened, in `,
+			} {
+				if !regexp.MustCompile(want).MatchString(summary) {
+					t.Errorf("the summary does not say %q", want)
+				}
+			}
+			p.leavesNoProcess()
+			p.leavesNoFile()
+		})
+	}
+}
+
+// However the demo is ended, no process is left; and if it can still do anything, no file. A process in a lab cannot be found
+// by its parent: that the directory of the run is in its command line, as leavesNoProcess looks for it, holds there too.
+func TestDemoMetalInterrupted(t *testing.T) {
+	requireLab(t, "")
+	for name, c := range map[string]struct {
+		when   string
+		signal syscall.Signal
+		code   int
+	}{
+		"while nodes join":               {"metal-2  tainted", syscall.SIGTERM, tool.ExitInterrupted},
+		"while the control plane starts": {"a real router runs", syscall.SIGINT, tool.ExitInterrupted},
+		"killed":                         {"metal-2  tainted", syscall.SIGKILL, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, "demo", "--provider=metal", "--daemon", daemon(t))
+			p.await(c.when)
+			p.signal(c.signal)
+			if code := p.exit(); code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			p.leavesNoProcess()
+			if c.signal != syscall.SIGKILL {
+				p.leavesNoFile()
+			}
+		})
+	}
+}
+
+// A step that does not happen is named outside the lab too, and the logs are kept.
+func TestDemoMetalFails(t *testing.T) {
+	requireLab(t, "")
+	t.Parallel()
+	p := start(t, "demo", "--provider=metal", "--daemon", daemon(t), "--step-deadline=500ms")
+	if code := p.exit(); code != tool.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, tool.ExitFailed)
+	}
+	want := `(?s)\nmooring: control-plane/start: .*it did not happen within 500ms.*\nlogs are in \S+\n$`
+	if !regexp.MustCompile(want).MatchString(p.text()) {
+		t.Errorf("the last lines are not the error")
+	}
+	p.leavesNoProcess()
+}
+
+// On a terminal, Ctrl-C reaches the demo inside the lab.
+func TestDemoMetalOnATerminal(t *testing.T) {
+	requireLab(t, "")
+	t.Parallel()
+	p := prepare(t, "demo", "--provider=metal", "--daemon", daemon(t))
+	p.command.Env = append(p.command.Env, "TERM=xterm-256color")
+	terminal := p.onTerminal(100, 30)
+	p.await("metal-2")
+	if _, err := terminal.Write([]byte{3}); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.exit(); code != tool.ExitInterrupted {
+		t.Errorf("exit code %d, want %d", code, tool.ExitInterrupted)
+	}
+	if !strings.Contains(p.text(), "\x1b[?1049l") {
+		t.Error("the terminal was not given back")
+	}
+	p.leavesNoProcess()
+	p.leavesNoFile()
+}
+
+func TestDemoMetalSaysWhatIsMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	code, _, stderr := call(t, "demo", "--provider=metal", "--router=bird")
+	if code != tool.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, tool.ExitFailed)
+	}
+	for _, want := range []string{"--provider=metal: missing: ", "package iproute2", "package util-linux", "BIRD (package bird2)"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("%q does not say %q", stderr, want)
+		}
+	}
+}
+
+func TestDemoRefusesFlagsOfAnotherProvider(t *testing.T) {
+	for want, args := range map[string][]string{
+		`--provider: "cloud": must be one of`: {"--provider=cloud"},
+		`--router: "cisco": must be one of`:   {"--provider=metal", "--router=cisco"},
+		`--router: needs --provider=metal`:    {"--router=frr"},
+		`--cloud-fault: needs --provider=sim`: {"--provider=metal", "--cloud-fault=operation=ListInstances,mode=status,status=503"},
+	} {
+		code, _, stderr := call(t, append([]string{"demo"}, args...)...)
+		if code != tool.ExitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%v: exit code %d, %q", args, code, stderr)
+		}
+	}
+}
