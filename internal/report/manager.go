@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -141,7 +142,7 @@ func (m *Manager) write(out *strings.Builder, style Style, now time.Time) {
 		line("Routes", m.routes(), m.RoutesMissing != nil && *m.RoutesMissing > 0)
 	}
 	if m.Targets != nil {
-		line("Targets", fmt.Sprintf("%d nodes of every load balancer", *m.Targets), *m.Targets == 0)
+		line("Targets of each load balancer", strconv.Itoa(*m.Targets), *m.Targets == 0)
 	}
 	if len(m.Drift) > 0 {
 		line("Drift", "load balancers found "+counted(m.Drift)+" since the start", false)
