@@ -55,6 +55,7 @@ func additions() map[string]string {
 		"load-balancer-audit-period":      "The reference never finds out that a load balancer was changed or deleted in the cloud",
 		"load-balancer-audit-calls":       "The same for providers that cannot list load balancers, without exhausting their quota",
 		"collect-orphans":                 "Load balancers that belong to no Service any more cost money",
+		"dry-run":                         "What a manager would do can be read before it does it",
 		"graceful-shutdown-timeout":       "The lease is released when the controllers have stopped; this bounds the wait",
 	}
 }

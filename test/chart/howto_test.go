@@ -12,9 +12,9 @@ import (
 	"github.com/mooring-ccm/mooring/test/docs"
 )
 
-// TestHelmCommandsOfGuidesRender renders the chart with the values that each `helm install` and `helm upgrade` of the guides sets, and
-// looks for every file that the guides apply. With --reuse-values, those of the page's last command come first; so they do with
-// --values, whose file is the reader's.
+// TestHelmCommandsOfGuidesRender renders the chart with the values that each `helm install` and `helm upgrade` of the guides
+// sets, and looks for every file that the guides apply. With --reuse-values, those of the page's last command come first; so
+// they do with --values, whose file is the reader's.
 func TestHelmCommandsOfGuidesRender(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "how-to", "*.md"))
 	must(t, err)

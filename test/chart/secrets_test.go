@@ -39,8 +39,8 @@ func project(t *testing.T, folder string, data map[string][]byte) {
 	}
 }
 
-// TestARotatedSecretReachesTheRunningDaemon follows docs/how-to/rotate-credentials.md: the Secret's new content appears in the mounted
-// folder, and the cloud takes nothing but the new token from then on. Nobody restarts anything.
+// TestARotatedSecretReachesTheRunningDaemon follows docs/how-to/rotate-credentials.md: the Secret's new content appears in the
+// mounted folder, and the cloud takes nothing but the new token from then on. Nobody restarts anything.
 func TestARotatedSecretReachesTheRunningDaemon(t *testing.T) {
 	cluster := startCluster(t)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Commands returns the commands that a page of Markdown shows, in their order: the lines of blocks that are indented, and of fenced ones
-// that are marked as sh or console. A line that ends with a backslash goes on in the next one. Fenced blocks of anything else hold no commands.
+// Commands returns the commands that a page of Markdown shows, in their order: the lines of blocks that are indented, and of
+// fenced ones that are marked as sh or console. A line that ends with a backslash goes on in the next one. Fenced blocks of
+// anything else hold no commands.
 func Commands(page string) []string {
 	var found []string
 	inside, fence, open := false, "", ""

@@ -12,8 +12,8 @@ import (
 const root = "../.."
 
 func TestCommands(t *testing.T) {
-	page := "# Title\n\nText\n    that goes on\n\n    make demo\n    # a comment\n\n```go\nfunc main()\n```\n\n```sh\nkubectl get \\\n  nodes\n```\n\n" +
-		"1. Item:\n\n       bin/x\n\nEnd.\n"
+	page := "# Title\n\nText\n    that goes on\n\n    make demo\n    # a comment\n\n```go\nfunc main()\n```\n\n" +
+		"```sh\nkubectl get \\\n  nodes\n```\n\n1. Item:\n\n       bin/x\n\nEnd.\n"
 	if diff := cmp.Diff([]string{"make demo", "kubectl get nodes", "bin/x"}, Commands(page)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -36,8 +36,8 @@ func TestParseGet(t *testing.T) {
 	}
 }
 
-// elsewhere are commands that other tests run, or what is behind them, by the file and the name of the test. Those that need another
-// machine, half an hour or this very test cannot be run here.
+// elsewhere are commands that other tests run, or what is behind them, by the file and the name of the test. Those that need
+// another machine, half an hour or this very test cannot be run here.
 func elsewhere() map[string]struct{ file, test string } {
 	return map[string]struct{ file, test string }{
 		// The suite is what runs this test; it must not run itself.
@@ -45,7 +45,9 @@ func elsewhere() map[string]struct{ file, test string } {
 		"make bench": {"test/bench/runner/smoke_test.go", "TestBothManagersGoThroughTheScenarios"},
 		"make image": {"cmd/mooring/build_test.go", "TestBuild"},
 		// With the plugin's own module, from the same arguments.
-		"bin/mooring build --with k8s.io/cloud-provider-aws/pkg/providers/v1@v1.37.0": {"test/plugins/aws/aws_test.go", "TestPluginDoesTheSame"},
+		"bin/mooring build --with k8s.io/cloud-provider-aws/pkg/providers/v1@v1.37.0": {
+			"test/plugins/aws/aws_test.go", "TestPluginDoesTheSame",
+		},
 		"bin/cloud-controller-manager --cloud-provider=sim --cloud-config=sim.yaml --kubeconfig=ccm.kubeconfig": {
 			"test/integration/route/program_test.go", "TestTheProgramMakesRoutesForNodesThatJoin",
 		},

@@ -24,8 +24,8 @@ import (
 // patience bounds every wait: the first build of a machine is not part of it, a demo on a busy machine is.
 const patience = 5 * time.Minute
 
-// TestDemos runs the demos that the pages show, as they show them, and what they show of the one that is left running. What they build
-// goes to a folder of this test.
+// TestDemos runs the demos that the pages show, as they show them, and what they show of the one that is left running. What
+// they build goes to a folder of this test.
 func TestDemos(t *testing.T) {
 	bin := t.TempDir()
 	shell(t, bin, "make build").finish(t, 0)
@@ -154,7 +154,8 @@ func (r *running) await(t *testing.T, expression string) string {
 	}
 }
 
-// answer asks the API server what a `kubectl get` asks it, and wants at least one object: kubectl itself is not part of the project.
+// answer asks the API server what a `kubectl get` asks it, and wants at least one object: kubectl itself is not part of the
+// project.
 func answer(t *testing.T, kubeconfig, command string, get Get) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)

@@ -19,7 +19,8 @@ type flagTable struct {
 	added   []string
 }
 
-// compareFlags says of each flag of the reference what becomes of it, by the annotations of ours. A flag that is missing is an error.
+// compareFlags says of each flag of the reference what becomes of it, by the annotations of ours. A flag that is missing is an
+// error.
 func compareFlags(reference, ours *pflag.FlagSet) (table flagTable, err error) {
 	reference.VisitAll(func(theirs *pflag.Flag) {
 		flag := ours.Lookup(theirs.Name)

@@ -19,18 +19,19 @@ const referenceModule = "k8s.io/cloud-provider"
 // meanings say what becomes of each metric of the reference that needs a word. It is about those that the module declares itself.
 func meanings() map[string]string {
 	return map[string]string{
-		"node_controller_cloud_provider_taint_removal_delay_seconds": "The taint is removed after the addresses are written, not before, so that the " +
-			"same figure promises more",
+		"node_controller_cloud_provider_taint_removal_delay_seconds": "The taint is removed after the addresses are written, not before, " +
+			"so that the same figure promises more",
 		"node_controller_initial_node_sync_delay_seconds": "The same",
 		"route_controller_route_sync_total": "The same; there are fewer comparisons while nothing changes, so an alert that wants one " +
 			"each 10 s has to be relaxed to `--route-reconciliation-max-period`",
-		"service_controller_loadbalancer_sync_total": "Only load balancers whose targets are changed are counted, not those that are looked at",
-		"service_controller_nodesync_error_total":    "The same",
-		"service_controller_nodesync_latency_seconds": "From when the set of nodes has settled (`--load-balancer-target-delay`) until all load balancers " +
-			"have heard of it",
+		"service_controller_loadbalancer_sync_total": "Only load balancers whose targets are changed are counted, not those that are " +
+			"looked at",
+		"service_controller_nodesync_error_total": "The same",
+		"service_controller_nodesync_latency_seconds": "From when the set of nodes has settled (`--load-balancer-target-delay`) until all " +
+			"load balancers have heard of it",
 		"service_controller_update_loadbalancer_host_latency_seconds": "The wait for the turn at the cloud is included",
-		"cloud_provider_webhook_request_total": "Is not there: no webhooks are served, as the reference serves none unless a vendor's main " +
-			"hands it some",
+		"cloud_provider_webhook_request_total": "Is not there: no webhooks are served, as the reference serves none unless a vendor's " +
+			"main hands it some",
 		"cloud_provider_webhook_request_duration_seconds": "Is not there, likewise",
 	}
 }

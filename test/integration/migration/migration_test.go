@@ -14,8 +14,8 @@ import (
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
-// TestMigrateAndRollBack follows docs/how-to/migrate-from-the-reference.md: the second manager is started beside the first, waits for
-// the lease, and takes over when the first one ends. Nothing that users have may change by that.
+// TestMigrateAndRollBack follows docs/how-to/migrate-from-the-reference.md: the second manager is started beside the first,
+// waits for the lease, and takes over when the first one ends. Nothing that users have may change by that.
 func TestMigrateAndRollBack(t *testing.T) {
 	s := newScene(t)
 	theirs := s.start(t, reference)
@@ -33,8 +33,8 @@ func TestMigrateAndRollBack(t *testing.T) {
 	before := s.takeOver(t, theirs, ours, leader)
 	leader = s.awaitLeader(t, leader)
 	s.awaitSettled(t, before, 2)
-	// The plugin of the simulated cloud tags load balancers with the UID of the cluster, which the reference does not tell it (ADR 45),
-	// and Services get their condition. That is all.
+	// The plugin of the simulated cloud tags load balancers with the UID of the cluster, which the reference does not tell it (ADR
+	// 45), and Services get their condition. That is all.
 	if diff := cmp.Diff(before.state.migrated(s.clusterUID(t)), s.seen(t)); diff != "" {
 		t.Errorf("after the migration (-want +got):\n%s", diff)
 	}
@@ -105,7 +105,8 @@ func (s *scene) takeOver(t *testing.T, now, next *manager, leader string) readin
 	return before
 }
 
-// lookedAtInstances returns how often the cloud was asked for instances: for one by a plugin that is asked node by node, else for all.
+// lookedAtInstances returns how often the cloud was asked for instances: for one by a plugin that is asked node by node, else
+// for all.
 func (s *scene) lookedAtInstances() int64 {
 	return s.cloud.Service.Counts().Received(api.OpListInstances, api.OpGetInstance, api.OpGetInstanceByName)
 }

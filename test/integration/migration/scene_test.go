@@ -92,7 +92,8 @@ func (s *scene) serve(t *testing.T, name string, edit func(*corev1.Service)) {
 	wanted := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
+			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": name},
+			Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
 		},
 	}
 	if edit != nil {
@@ -165,7 +166,8 @@ func (s *scene) writes(t *testing.T, kind string, since int) map[string]int {
 	harness.Must(t, err)
 	counts := map[string]int{}
 	for _, event := range events[since:] {
-		if event.User.Username != s.users[kind] || !localcluster.IsWrite(event) || event.ObjectRef == nil || event.Stage != auditv1.StageResponseComplete {
+		if event.User.Username != s.users[kind] || event.Stage != auditv1.StageResponseComplete || event.ObjectRef == nil ||
+			!localcluster.IsWrite(event) {
 			continue
 		}
 		// A SelfSubjectAccessReview or a TokenReview asks a question by a POST.

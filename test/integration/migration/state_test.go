@@ -88,7 +88,9 @@ func (s *scene) look(ctx context.Context) (state, error) {
 		for _, c := range one.Status.Conditions {
 			conditions = append(conditions, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason))
 		}
-		now.Services[one.Name] = serviceFacts{one.Labels, one.Annotations, one.Finalizers, one.Spec, one.Status.LoadBalancer.Ingress, conditions}
+		now.Services[one.Name] = serviceFacts{
+			one.Labels, one.Annotations, one.Finalizers, one.Spec, one.Status.LoadBalancer.Ingress, conditions,
+		}
 	}
 	return now, nil
 }
@@ -123,7 +125,8 @@ func (s state) unfinished(nodes, services int) error {
 	for name, n := range s.Nodes {
 		_, routed := s.Routes[n.Spec.PodCIDR]
 		if n.Spec.ProviderID == "" || len(n.Spec.Taints) > 0 || !routed || !slices.ContainsFunc(n.Conditions, isRouted) {
-			errs = append(errs, fmt.Errorf("node %s: provider ID %q, taints %v, routed %t, %q", name, n.Spec.ProviderID, n.Spec.Taints, routed, n.Conditions))
+			errs = append(errs, fmt.Errorf("node %s: provider ID %q, taints %v, routed %t, %q",
+				name, n.Spec.ProviderID, n.Spec.Taints, routed, n.Conditions))
 		}
 	}
 	for name, one := range s.Services {

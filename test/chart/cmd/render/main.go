@@ -1,5 +1,5 @@
-// Command render writes the plain manifests from the chart, and the chart's README from its values. With -check it says which are not
-// current instead.
+// Command render writes the plain manifests from the chart, and the chart's README from its values. With -check it says which
+// are not current instead.
 package main
 
 import (

@@ -84,9 +84,10 @@ func draw(lines []string) string {
 	}
 	width, height := int(float64(widest)*letter)+2*margin, len(lines)*line+2*margin
 	var svg strings.Builder
-	fmt.Fprintf(&svg, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %d" role="img">`+"\n", width, height, height)
-	svg.WriteString("<title>The summary of mooring demo</title>\n<style>text{font:12px ui-monospace,Menlo,Consolas,monospace;white-space:pre;" +
-		"fill:#c9d1d9}.ok{fill:#56d364}.bad{fill:#f85149}.head{fill:#ffffff;font-weight:bold}</style>\n")
+	fmt.Fprintf(&svg, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" role="img">`+"\n", width, height)
+	svg.WriteString("<title>The summary of mooring demo</title>\n" +
+		"<style>text{font:12px ui-monospace,Menlo,Consolas,monospace;white-space:pre;fill:#c9d1d9}" +
+		".ok{fill:#56d364}.bad{fill:#f85149}.head{fill:#ffffff;font-weight:bold}</style>\n")
 	fmt.Fprintf(&svg, `<rect width="%d" height="%d" rx="8" fill="#0d1117"/>`+"\n", width, height)
 	for i, one := range lines {
 		if strings.TrimSpace(one) != "" {
