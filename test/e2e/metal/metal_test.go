@@ -56,7 +56,6 @@ type scene struct {
 	*lab
 	web, door     *corev1.Service
 	toWeb, toDoor *traffic
-	began         time.Time
 }
 
 func (s *scene) initialised(t *testing.T) {
