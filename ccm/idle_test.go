@@ -29,12 +29,12 @@ const strategic = types.StrategicMergePatchType
 
 // idlePeriods make each controller compare everything with the cloud every second.
 var idlePeriods = []string{
-	"--node-status-update-frequency=1s", "--node-monitor-period=1s", "--route-reconciliation-period=1s", "--route-reconciliation-max-period=1s",
-	"--load-balancer-audit-period=1s", "--load-balancer-target-delay=1s",
+	"--node-status-update-frequency=1s", "--node-monitor-period=1s", "--route-reconciliation-period=1s",
+	"--route-reconciliation-max-period=1s", "--load-balancer-audit-period=1s", "--load-balancer-target-delay=1s",
 }
 
-// TestNothingIsLoggedWhileNothingChanges runs all controllers over a cluster that is as it should be, with a node that is not ready,
-// and counts lines over some passes of each.
+// TestNothingIsLoggedWhileNothingChanges runs all controllers over a cluster that is as it should be, with a node that is not
+// ready, and counts lines over some passes of each.
 func TestNothingIsLoggedWhileNothingChanges(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())

@@ -56,7 +56,9 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-func (r *receiver) Export(_ context.Context, request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+func (r *receiver) Export(_ context.Context, request *collector.ExportTraceServiceRequest) (
+	*collector.ExportTraceServiceResponse, error,
+) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, resource := range request.ResourceSpans {
@@ -71,7 +73,8 @@ func (r *receiver) Export(_ context.Context, request *collector.ExportTraceServi
 func (r *receiver) config(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tracing.yaml")
-	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nsamplingRatePerMillion: 1000000\nendpoint: " + r.endpoint + "\n"
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nsamplingRatePerMillion: 1000000\n" +
+		"endpoint: " + r.endpoint + "\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -188,8 +191,10 @@ func TestOneTraceFromTheAppearanceOfANodeToItsReadiness(t *testing.T) {
 	}
 
 	trace, root := spans.traceOf(node.Name)
-	if started := time.Unix(0, int64(root.StartTimeUnixNano)); root.Name != "node.initialize" || !started.Equal(node.CreationTimestamp.Time) {
-		t.Errorf("the root is %s and begins at %v, want node.initialize from the node's creation at %v", root.Name, started, node.CreationTimestamp)
+	started := time.Unix(0, int64(root.StartTimeUnixNano))
+	if root.Name != "node.initialize" || !started.Equal(node.CreationTimestamp.Time) {
+		t.Errorf("the root is %s and begins at %v, want node.initialize from the node's creation at %v",
+			root.Name, started, node.CreationTimestamp)
 	}
 	for child, parent := range map[string]string{
 		"node.notice": "node.initialize", "node.queue": "node.initialize", "node.look_up": "node.initialize",

@@ -21,7 +21,8 @@ import (
 func TestWithoutATracerNothingIsMade(t *testing.T) {
 	calls := Decorate(&plugin{}, Options{}).(*decorated).calls
 	ctx := t.Context()
-	if visiting, v := calls.visit(ctx, subject{operation: "InstanceMetadata", group: instanceCalls}); visiting != ctx || v.span.SpanContext().IsValid() {
+	visiting, v := calls.visit(ctx, subject{operation: "InstanceMetadata", group: instanceCalls})
+	if visiting != ctx || v.span.SpanContext().IsValid() {
 		t.Errorf("the call has a context of its own, or the span %v", v.span.SpanContext())
 	}
 }

@@ -43,7 +43,7 @@ func spanNames(spans *tracetest.SpanRecorder) string {
 	return strings.Join(ended, " ")
 }
 
-// named returns the span of a name that has ended.
+// namedSpan returns the span of a name that has ended.
 func namedSpan(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrace.ReadOnlySpan {
 	t.Helper()
 	ended := spans.Ended()
@@ -74,7 +74,8 @@ func TestTraceOfANodeFromItsCreationToItsReadiness(t *testing.T) {
 
 	root := namedSpan(t, spans, spanInitialize)
 	if root.Parent().IsValid() || !root.StartTime().Equal(created) || root.Status().Code == codes.Error {
-		t.Errorf("the root has the parent %v, begins at %v and has the status %v", root.Parent().SpanID(), root.StartTime(), root.Status())
+		t.Errorf("the root has the parent %v, begins at %v and has the status %v",
+			root.Parent().SpanID(), root.StartTime(), root.Status())
 	}
 	if events := root.Events(); len(events) != 1 || events[0].Name != "failed" {
 		t.Errorf("events of the root: %v", events)
