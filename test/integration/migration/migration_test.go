@@ -39,6 +39,9 @@ func TestMigrateAndRollBack(t *testing.T) {
 		t.Errorf("after the migration (-want +got):\n%s", diff)
 	}
 	s.checkChanges(t, before, map[api.Operation]int64{api.OpUpdateLoadBalancer: 2})
+	if asked := s.calls(before.calls)[api.OpGetLoadBalancer]; asked != 2 {
+		t.Errorf("the plugin looked at load balancers %d times, want once for each (ADR 43)", asked)
+	}
 	s.checkWrites(t, mooring, before, map[string]int{"patch services/status local": 1, "patch services/status web": 1})
 
 	t.Log("Mooring goes on where the reference ended")
