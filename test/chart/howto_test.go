@@ -19,7 +19,7 @@ func TestHelmCommandsOfGuidesRender(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "how-to", "*.md"))
 	must(t, err)
 	tried := 0
-	for _, path := range append(pages, filepath.Join(folder, "README.md")) {
+	for _, path := range append(pages, filepath.Join(folder, "README.md"), filepath.Join(root, "docs", "tutorial", "metal-rack.md")) {
 		page, err := os.ReadFile(path)
 		must(t, err)
 		// Where a page upgrades what another one installs, this is what it installed.
