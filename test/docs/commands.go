@@ -67,7 +67,7 @@ func ParseGet(command string) (get Get, ok bool) {
 			get.Namespace = value
 		case "--field-selector":
 			get.FieldSelector = value
-		case "-L", "-o": // what is shown
+		case "-L", "-o", "--output": // what is shown
 		default:
 			if value != "" {
 				return Get{}, false
