@@ -20,13 +20,23 @@ func requireLab(t *testing.T, kind lab.Kind) {
 	}
 }
 
-// All of the story of bare metal, with each router.
+// All of the story of bare metal, with each router; one of them is left running, until somebody ends it.
 func TestDemoMetal(t *testing.T) {
 	for _, kind := range lab.Kinds() {
 		t.Run(string(kind), func(t *testing.T) {
 			requireLab(t, kind)
 			t.Parallel()
-			p := start(t, "demo", "--provider=metal", "--router="+string(kind), "--daemon", daemon(t))
+			args := []string{"demo", "--provider=metal", "--router=" + string(kind), "--daemon", daemon(t)}
+			keep := kind == lab.BIRD
+			if keep {
+				args = append(args, "--keep")
+			}
+			p := start(t, args...)
+			if keep {
+				p.await("lab birdc -s ")
+				p.await("lab ip netns exec client curl 'http://192.0.2.")
+				p.signal(syscall.SIGINT)
+			}
 			if code := p.exit(); code != tool.ExitOK {
 				t.Fatalf("exit code %d", code)
 			}

@@ -254,7 +254,7 @@ func (r *rack) invite(s *stage, line func(format string, args ...any)) {
 	}
 	if r.service != nil {
 		for _, address := range r.addresses() {
-			line("  lab ip netns exec client curl http://%s/", netip.AddrPortFrom(address.Addr(), 80))
+			line("  lab ip netns exec client curl 'http://%s/'", netip.AddrPortFrom(address.Addr(), 80))
 		}
 	}
 	line("\nThe inventory can be changed, and all the rest of the cloud config: %s", s.cloudConfig)

@@ -62,10 +62,15 @@ func Enter(ctx context.Context, args []string, out io.Writer) error {
 		return fmt.Errorf("make the namespaces of the lab: %w", err)
 	}
 	err := command.Wait()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+	exit := (*exec.ExitError)(nil)
+	switch {
+	case errors.As(err, &exit):
 		return &EndError{ExitCode: exit.ExitCode(), Said: said.String(), err: err}
+	case command.ProcessState != nil && command.ProcessState.Success():
+		return nil // it has ended well, whether it was asked to or not
+	default:
+		return err
 	}
-	return err
 }
 
 // Furnish makes the inside of a lab usable: processes and run-time files of its own, and loopback.
