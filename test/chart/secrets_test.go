@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/chart/render"
@@ -48,7 +49,7 @@ func TestARotatedSecretReachesTheRunningDaemon(t *testing.T) {
 	var token atomic.Value
 	token.Store(simtest.Token)
 	cloud := simtest.Start(t, service.Options{
-		Seed: service.DefaultSeed(2), Token: func() (string, error) { return token.Load().(string), nil },
+		Seed: service.DefaultSeed(1), Token: func() (string, error) { return token.Load().(string), nil },
 	})
 	config, err := os.ReadFile(cloud.ConfigFile)
 	must(t, err)
@@ -71,6 +72,15 @@ func TestARotatedSecretReachesTheRunningDaemon(t *testing.T) {
 
 	token.Store("rotated")
 	project(t, mounts[mounted], map[string][]byte{"token": []byte("rotated\n")})
+	// An instance that nobody has heard of before: what the daemon has listed with the old token does not help.
+	administrator, err := api.NewClient(api.ClientOptions{Endpoint: cloud.URL, Token: service.StaticToken("rotated")})
+	must(t, err)
+	t.Cleanup(administrator.CloseIdleConnections)
+	_, err = administrator.CreateInstance(t.Context(), api.InstanceSpec{
+		Name: "node-002", Zone: service.DefaultZones()[0], MachineType: service.TypeSmall,
+		Addresses: []api.Address{{Type: api.AddressInternalIP, Address: "10.0.1.1"}},
+	})
+	must(t, err)
 	join(t, client, "node-002")
 	awaitInitialised(t, client, "node-002")
 }
