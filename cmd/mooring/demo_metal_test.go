@@ -86,7 +86,8 @@ func TestDemoMetalInterrupted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, "demo", "--provider=metal", "--daemon", daemon(t))
+			// It would not end by itself.
+			p := start(t, "demo", "--provider=metal", "--keep", "--daemon", daemon(t))
 			p.await(c.when)
 			p.signal(c.signal)
 			if code := p.exit(); code != c.code {
