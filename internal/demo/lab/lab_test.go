@@ -13,7 +13,7 @@ func TestTableHasWhatTheRouterLearned(t *testing.T) {
 		{"dst":"192.0.2.0","protocol":"bird","flags":[],"nexthops":[{"gateway":"10.78.1.2"},{"gateway":"10.78.1.1"}]}]`
 	six := `[{"dst":"2001:db8::1","protocol":"186","gateway":"fd00:78::1:1","dev":"eth0"}]`
 	table := Table{}
-	if err := errors.Join(table.read([]byte(four)), table.read([]byte(six))); err != nil {
+	if err := errors.Join(table.Read([]byte(four)), table.Read([]byte(six))); err != nil {
 		t.Fatal(err)
 	}
 	addr := netip.MustParseAddr
@@ -31,7 +31,7 @@ func TestTableRefusesWhatItCannotRead(t *testing.T) {
 	for _, text := range []string{
 		`nothing`, `[{"dst":"somewhere","protocol":"bgp","gateway":"10.0.0.1"}]`, `[{"dst":"10.0.0.0/8","protocol":"bgp"}]`,
 	} {
-		if err := (Table{}).read([]byte(text)); err == nil {
+		if err := (Table{}).Read([]byte(text)); err == nil {
 			t.Errorf("%s was read", text)
 		}
 	}

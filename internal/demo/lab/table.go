@@ -25,7 +25,7 @@ func (r *Router) Table(ctx context.Context) (Table, error) {
 	for _, family := range []string{"-4", "-6"} {
 		shown, err := output(ctx, append(r.Host.Args(), "ip", "-j", family, "route", "show")...)
 		if err == nil {
-			err = table.read(shown)
+			err = table.Read(shown)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read the router's table: %w", err)
@@ -34,8 +34,8 @@ func (r *Router) Table(ctx context.Context) (Table, error) {
 	return table, nil
 }
 
-// read takes the output of "ip -j route show".
-func (t Table) read(shown []byte) error {
+// Read adds the routes that a router has learned, out of what "ip -j route show" prints.
+func (t Table) Read(shown []byte) error {
 	var routes []struct {
 		Dst, Protocol, Gateway string
 		NextHops               []struct{ Gateway string }

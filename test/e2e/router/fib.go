@@ -2,9 +2,6 @@ package router
 
 import (
 	"bufio"
-	"encoding/json"
-	"fmt"
-	"maps"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -12,14 +9,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/internal/demo/lab"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
 // FIB is what a router has put into its kernel: the next hops of each destination, sorted.
-type FIB map[netip.Prefix][]netip.Addr
-
-// protocols are what the kernel says of whose a route is, by name and by number.
-var protocols = []string{"bgp", "186", "bird", "12", "zebra", "11"}
+type FIB = lab.Table
 
 // FIB returns the routes in the kernel that the router learned.
 func (r *Router) FIB(t *testing.T) FIB {
@@ -27,62 +22,12 @@ func (r *Router) FIB(t *testing.T) FIB {
 	fib := FIB{}
 	for _, family := range []string{"-4", "-6"} {
 		output := sandbox.Command(t, append(r.Host.Args(), "ip", "-j", family, "route", "show")...)
-		if err := fib.read(output); err != nil {
+		if err := fib.Read([]byte(output)); err != nil {
 			t.Fatalf("router %s: read its routes: %v", r.Host.Name, err)
 		}
 	}
 	return fib
 }
-
-func (f FIB) read(routes string) error {
-	var listed []struct {
-		Dst, Protocol, Gateway string
-		NextHops               []struct{ Gateway string }
-	}
-	if err := json.Unmarshal([]byte(routes), &listed); err != nil {
-		return err
-	}
-	for _, route := range listed {
-		if !slices.Contains(protocols, route.Protocol) {
-			continue
-		}
-		prefix, err := parsePrefix(route.Dst)
-		if err != nil {
-			return err
-		}
-		gateways := []string{route.Gateway}
-		if len(route.NextHops) > 0 {
-			gateways = gateways[:0]
-			for _, hop := range route.NextHops {
-				gateways = append(gateways, hop.Gateway)
-			}
-		}
-		for _, gateway := range gateways {
-			addr, err := netip.ParseAddr(gateway)
-			if err != nil {
-				return fmt.Errorf("next hop of %s: %w", prefix, err)
-			}
-			f[prefix] = append(f[prefix], addr)
-		}
-		slices.SortFunc(f[prefix], netip.Addr.Compare)
-	}
-	return nil
-}
-
-// parsePrefix reads a destination; a host has no length.
-func parsePrefix(text string) (netip.Prefix, error) {
-	if strings.Contains(text, "/") {
-		return netip.ParsePrefix(text)
-	}
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	return netip.PrefixFrom(addr, addr.BitLen()), nil
-}
-
-// Equal reports whether both have the same next hops for the same destinations.
-func (f FIB) Equal(other FIB) bool { return maps.EqualFunc(f, other, slices.Equal[[]netip.Addr]) }
 
 // Monitor notes what changes in a kernel's routes.
 type Monitor struct {

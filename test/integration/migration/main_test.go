@@ -6,18 +6,9 @@ import (
 	"os"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-	cloudprovider "k8s.io/cloud-provider"
-	"k8s.io/cloud-provider/app"
-	"k8s.io/cloud-provider/app/config"
-	"k8s.io/cloud-provider/names"
-	"k8s.io/cloud-provider/options"
-	"k8s.io/component-base/cli"
-	cliflag "k8s.io/component-base/cli/flag"
-	"k8s.io/klog/v2"
-
 	"github.com/mooring-ccm/mooring/ccm"
 	_ "github.com/mooring-ccm/mooring/providers/sim" // registers the plugin of both
+	theReference "github.com/mooring-ccm/mooring/test/reference"
 )
 
 // asProgram is the environment variable that makes this executable one of the two managers, with its arguments.
@@ -34,28 +25,8 @@ func TestMain(m *testing.M) {
 	case mooring:
 		ccm.Main()
 	case reference:
-		referenceMain()
+		theReference.Main()
 	default:
 		os.Exit(m.Run())
 	}
-}
-
-// referenceMain is the sample main of k8s.io/cloud-provider with all its controllers.
-func referenceMain() {
-	all, err := options.NewCloudControllerManagerOptions()
-	if err != nil {
-		klog.Fatalf("unable to initialize command options: %v", err)
-	}
-	command := app.NewCloudControllerManagerCommand(all, referenceCloud, app.DefaultInitFuncConstructors, names.CCMControllerAliases(),
-		cliflag.NamedFlagSets{}, wait.NeverStop)
-	os.Exit(cli.Run(command))
-}
-
-func referenceCloud(config *config.CompletedConfig) cloudprovider.Interface {
-	wanted := config.ComponentConfig.KubeCloudShared.CloudProvider
-	cloud, err := cloudprovider.InitCloudProvider(wanted.Name, wanted.CloudConfigFile)
-	if err != nil || cloud == nil {
-		klog.Fatalf("cloud provider %q could not be initialized: %v", wanted.Name, err)
-	}
-	return cloud
 }

@@ -7,11 +7,7 @@ replace github.com/mooring-ccm/mooring => ../../..
 require (
 	github.com/mooring-ccm/mooring v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.36.3
-	k8s.io/apimachinery v0.36.3
-	k8s.io/cloud-provider v0.36.3
 	k8s.io/cloud-provider-gcp/providers v0.28.2
-	k8s.io/component-base v0.36.3
-	k8s.io/klog/v2 v2.140.0
 )
 
 require (
@@ -107,10 +103,14 @@ require (
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
 	gopkg.in/warnings.v0 v0.1.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
+	k8s.io/apimachinery v0.36.3 // indirect
 	k8s.io/apiserver v0.36.3 // indirect
 	k8s.io/client-go v0.36.3 // indirect
+	k8s.io/cloud-provider v0.36.3 // indirect
+	k8s.io/component-base v0.36.3 // indirect
 	k8s.io/component-helpers v0.36.3 // indirect
 	k8s.io/controller-manager v0.36.3 // indirect
+	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kms v0.36.3 // indirect
 	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a // indirect
 	k8s.io/streaming v0.36.3 // indirect
