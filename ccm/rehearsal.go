@@ -28,7 +28,7 @@ func (c *config) rehearse() {
 	c.kubeconfig = rest.CopyConfig(c.kubeconfig)
 	c.kubeconfig.Wrap(rehearsal.ReadOnly)
 	c.component.Generic.LeaderElection.LeaderElect = false
-	c.component.Generic.LeaderMigrationEnabled = false
+	c.component.Generic.LeaderMigrationEnabled, c.migrated = false, nil
 	c.component.KubeCloudShared.UseServiceAccountCredentials = false
 }
 
