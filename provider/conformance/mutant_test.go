@@ -74,18 +74,21 @@ func (m *mutant) Capabilities() provider.Capabilities {
 }
 
 func (m *mutant) InstancesV2() (cloudprovider.InstancesV2, bool) {
-	m.v2.InstancesV2, _ = m.Cloud.InstancesV2()
-	return m.v2, true
+	wrong := m.v2
+	wrong.InstancesV2, _ = m.Cloud.InstancesV2()
+	return wrong, true
 }
 
 func (m *mutant) Instances() (cloudprovider.Instances, bool) {
-	m.legacy.Instances, _ = m.Cloud.Instances()
-	return m.legacy, true
+	wrong := m.legacy
+	wrong.Instances, _ = m.Cloud.Instances()
+	return wrong, true
 }
 
 func (m *mutant) Zones() (cloudprovider.Zones, bool) {
-	m.zones.Zones, _ = m.Cloud.Zones()
-	return m.zones, true
+	wrong := m.zones
+	wrong.Zones, _ = m.Cloud.Zones()
+	return wrong, true
 }
 
 func (m *mutant) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
