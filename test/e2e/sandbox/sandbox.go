@@ -63,7 +63,12 @@ func Inside() bool { return os.Getenv(insideVariable) != "" }
 // MOORING_REQUIRE_ALL=1 the test fails instead.
 func Require(t testing.TB, programs ...string) {
 	t.Helper()
-	missing := Missing(programs...)
+	Without(t, Missing(programs...))
+}
+
+// Without skips the test, or fails it, as Require does, with a line that says what is missing; empty if nothing is.
+func Without(t testing.TB, missing string) {
+	t.Helper()
 	switch {
 	case missing == "":
 	case os.Getenv(requireVariable) == "1":

@@ -64,11 +64,17 @@ set_working_mc 0x20
 
 const commands = "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02\nmc_enable 0x20\n"
 
-// Start runs a BMC of a machine that is on, on an IP address of this host. The test is skipped if the programs are missing.
+// Start runs a BMC of a machine that is on, on an IP address of this host. The test is skipped if the programs are missing,
+// and fails with MOORING_REQUIRE_ALL=1.
 func Start(t *testing.T, ip, password string) *BMC {
 	t.Helper()
 	for _, program := range []string{simulator, tool} {
-		if _, err := exec.LookPath(program); err != nil {
+		_, err := exec.LookPath(program)
+		switch {
+		case err == nil:
+		case os.Getenv("MOORING_REQUIRE_ALL") == "1":
+			t.Fatalf("the Debian packages openipmi and ipmitool are needed, and MOORING_REQUIRE_ALL=1 forbids to skip: %v", err)
+		default:
 			t.Skipf("the Debian packages openipmi and ipmitool are needed: %v", err)
 		}
 	}
