@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 
+	"github.com/mooring-ccm/mooring/internal/generated"
 	"github.com/mooring-ccm/mooring/tool"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -32,17 +30,7 @@ func newReference() *cobra.Command {
 		Long: "reference writes the reference of all commands as Markdown.\n\n" + tool.ExitCodes,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text := referenceOf(cmd.Root())
-			if !check {
-				return os.WriteFile(file, text, 0o644)
-			}
-			written, err := os.ReadFile(file)
-			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
-			if !bytes.Equal(written, text) {
-				return fmt.Errorf("%s is not what the commands say: run go generate ./cmd/mooring", file)
-			}
-			return nil
+			return generated.Put(file, text, check, "commands", "./cmd/mooring")
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "docs/reference/cli.md", "the `file` to write")

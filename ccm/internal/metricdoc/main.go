@@ -3,11 +3,12 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+
+	"github.com/mooring-ccm/mooring/internal/generated"
 )
 
 func main() {
@@ -37,17 +38,7 @@ func generate(root, file string, check bool) error {
 		return err
 	}
 	text := render(groups)
-	if !check {
-		return os.WriteFile(file, text, 0o644)
-	}
-	written, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if !bytes.Equal(written, text) {
-		return fmt.Errorf("%s is not what the source says: run go generate ./ccm", file)
-	}
-	return nil
+	return generated.Put(file, text, check, "declarations of metrics", "./ccm")
 }
 
 // complete returns an error for metrics of folders that have no section.

@@ -4,8 +4,6 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,6 +16,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/mooring-ccm/mooring/ccm"
+	"github.com/mooring-ccm/mooring/internal/generated"
 )
 
 func main() {
@@ -53,17 +52,7 @@ func generate(metrics, file string, check bool) error {
 		return err
 	}
 	text := render(flags, kept)
-	if !check {
-		return os.WriteFile(file, text, 0o644)
-	}
-	written, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if !bytes.Equal(written, text) {
-		return fmt.Errorf("%s is not what flags and metrics say: run go generate ./ccm", file)
-	}
-	return nil
+	return generated.Put(file, text, check, "flags and metrics", "./ccm")
 }
 
 // referenceFlags are the flags of the command that k8s.io/cloud-provider/sample builds.

@@ -2,14 +2,13 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/ccm/internal/flagdoc"
+	"github.com/mooring-ccm/mooring/internal/generated"
 )
 
 func main() {
@@ -24,15 +23,5 @@ func main() {
 
 func generate(file string, check bool) error {
 	text := flagdoc.Render(ccm.NewCommand().Flags())
-	if !check {
-		return os.WriteFile(file, text, 0o644)
-	}
-	written, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if !bytes.Equal(written, text) {
-		return fmt.Errorf("%s is not what the flags say: run go generate ./ccm", file)
-	}
-	return nil
+	return generated.Put(file, text, check, "flags", "./ccm")
 }

@@ -3,11 +3,11 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
+
+	"github.com/mooring-ccm/mooring/internal/generated"
 )
 
 func main() {
@@ -30,15 +30,5 @@ func generate(folder, file string, check bool) error {
 	if err != nil {
 		return err
 	}
-	if !check {
-		return os.WriteFile(file, text, 0o644)
-	}
-	written, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if !bytes.Equal(written, text) {
-		return fmt.Errorf("%s is not what the types say: run go generate ./providers/metal/config", file)
-	}
-	return nil
+	return generated.Put(file, text, check, "types", "./providers/metal/config")
 }
