@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// balancerFailureRules are about a cloud that fails.
 func balancerFailureRules() []Rule {
 	return []Rule{
 		{
@@ -55,6 +56,12 @@ func balancerFailureRules() []Rule {
 				}}})
 			},
 		},
+	}
+}
+
+// balancerEndingRules are about calls that have to end.
+func balancerEndingRules() []Rule {
+	return []Rule{
 		{
 			ID:     "balancer-context",
 			Text:   "A call whose context has been cancelled returns soon, with an error or the right answer.",

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// balancerRules are about load balancers that come and go.
 func balancerRules() []Rule {
 	return []Rule{
 		{
@@ -78,6 +79,12 @@ func balancerRules() []Rule {
 			Needs: []Need{NeedLoadBalancer, NeedInstance},
 			check: checkBalancerReadOnly,
 		},
+	}
+}
+
+// balancerTargetRules are about the nodes behind a load balancer, and about several at once.
+func balancerTargetRules() []Rule {
+	return []Rule{
 		{
 			ID:     "balancer-targets",
 			Text:   "Traffic goes to the nodes of EnsureLoadBalancer, each once, and to no others.",

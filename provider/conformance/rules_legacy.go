@@ -8,6 +8,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
+// legacyRules are about what the older interfaces say of an instance.
 func legacyRules() []Rule {
 	return []Rule{
 		{
@@ -56,6 +57,12 @@ func legacyRules() []Rule {
 			Needs: []Need{NeedInstances, NeedCreate, NeedStop},
 			check: checkLegacyStopped,
 		},
+	}
+}
+
+// legacyHarmonyRules are about a cloud that fails, calls that have to end, and several ways to ask the same.
+func legacyHarmonyRules() []Rule {
+	return []Rule{
 		{
 			ID:     "legacy-failure-is-no-absence",
 			Text:   "When the cloud fails, an instance that exists is never said not to, nor is the error InstanceNotFound.",

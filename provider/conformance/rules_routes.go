@@ -24,6 +24,7 @@ func cidr(n int) string {
 	return netip.PrefixFrom(netip.AddrFrom4(base), 28).String()
 }
 
+// routeRules are about one route after the other.
 func routeRules() []Rule {
 	return []Rule{
 		{
@@ -72,6 +73,12 @@ func routeRules() []Rule {
 			Needs:  []Need{NeedRoutes, NeedInstance},
 			check:  func(ctx context.Context, t *trial) error { return checkRouteDeleted(ctx, t, 2) },
 		},
+	}
+}
+
+// routeSharingRules are about routes whose instance changes, several at once, and other clusters.
+func routeSharingRules() []Rule {
+	return []Rule{
 		{
 			ID:     "routes-black-hole",
 			Text:   "A route whose instance was deleted is a black hole, or gone.",

@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-func TestEveryFailureHasAReasonAndSaysWhatToDo(t *testing.T) {
+func TestEveryFailureHasAReasonAndARemedy(t *testing.T) {
 	outage := errors.New("connection refused")
 	tests := []struct {
 		name   string

@@ -127,7 +127,7 @@ func inClusterCIDRs(cidr string) bool {
 	return slices.ContainsFunc(clusterCIDRs, func(r netip.Prefix) bool { return r.Contains(first) && r.Contains(end) })
 }
 
-func TestAppliedPlanLeavesNothingToDo(t *testing.T) {
+func TestAppliedPlanLeavesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		steps := drawSituation(t).steps()
 		if again := steps[len(steps)-1].plan(); len(again.removals)+len(again.makes) > 0 {

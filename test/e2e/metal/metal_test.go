@@ -54,8 +54,8 @@ func story(t *testing.T, kind router.Kind, proxyMode string) {
 // scene is what the stages share.
 type scene struct {
 	*lab
-	web, door     *corev1.Service
-	toWeb, toDoor *traffic
+	web, door               *corev1.Service
+	webTraffic, doorTraffic *traffic
 }
 
 func (s *scene) initialised(t *testing.T) {
@@ -102,10 +102,10 @@ func (s *scene) podsRouted(t *testing.T) {
 func (s *scene) spread(t *testing.T) {
 	s.web = s.expose(t, "web", corev1.ServiceExternalTrafficPolicyCluster, s.machines...)
 	t.Logf("the router has it %s after its address", s.routed(t, s.web, s.machines...).Round(time.Millisecond))
-	s.toWeb = send(t, s.lifetime, s.outside, urls(s.web)...)
-	s.settled(t, s.toWeb)
+	s.webTraffic = send(t, s.lifetime, s.outside, urls(s.web)...)
+	s.settled(t, s.webTraffic)
 	seen := map[string]int{}
-	for _, one := range s.toWeb.flows(t, 100) {
+	for _, one := range s.webTraffic.flows(t, 100) {
 		seen[one.Server]++
 	}
 	if len(seen) != nodes || seen[""] > 0 {
@@ -116,10 +116,10 @@ func (s *scene) spread(t *testing.T) {
 func (s *scene) local(t *testing.T) {
 	s.door = s.expose(t, "door", corev1.ServiceExternalTrafficPolicyLocal, s.machines[0], s.machines[1])
 	s.routed(t, s.door, s.machines[0], s.machines[1])
-	s.toDoor = send(t, s.lifetime, s.outside, urls(s.door)...)
-	s.settled(t, s.toDoor)
+	s.doorTraffic = send(t, s.lifetime, s.outside, urls(s.door)...)
+	s.settled(t, s.doorTraffic)
 	clients := map[string]int{}
-	for _, one := range s.toDoor.flows(t, 100) {
+	for _, one := range s.doorTraffic.flows(t, 100) {
 		clients[one.Client]++
 	}
 	if len(clients) != 2 || clients[client4.Addr().String()] == 0 || clients[client6.Addr().String()] == 0 {
@@ -189,7 +189,7 @@ func (s *scene) routerRestarts(t *testing.T) {
 	s.routed(t, s.web, s.machines...)
 	s.routed(t, s.door, s.machines[0], s.machines[1])
 	s.awaitPodRoutes(t, s.machines...)
-	s.settled(t, s.toWeb)
+	s.settled(t, s.webTraffic)
 }
 
 func (s *scene) drained(t *testing.T) {
@@ -220,8 +220,8 @@ func (s *scene) switchedOff(t *testing.T) {
 	if took > silence {
 		t.Errorf("the dead node was a next hop for %s, want at most %s", took, silence)
 	}
-	s.settled(t, s.toDoor)
-	failures, sent := s.toDoor.lost(begin)
+	s.settled(t, s.doorTraffic)
+	failures, sent := s.doorTraffic.lost(begin)
 	t.Logf("taken out after %s; of %d requests with policy Local %d were lost, within %s",
 		took.Round(time.Millisecond), sent, len(failures), window(failures).Round(time.Millisecond))
 	if lost := window(failures); lost > silence {
@@ -229,8 +229,8 @@ func (s *scene) switchedOff(t *testing.T) {
 	}
 	s.retire(t, s.web, dead)
 	s.retire(t, s.door, dead)
-	s.settled(t, s.toWeb)
-	failures, sent = s.toWeb.lost(begin)
+	s.settled(t, s.webTraffic)
+	failures, sent = s.webTraffic.lost(begin)
 	t.Logf("of %d requests with policy Cluster %d were lost, within %s", sent, len(failures), window(failures).Round(time.Millisecond))
 	s.awaitNode(t, dead, "has the shutdown taint", func(node *corev1.Node) error {
 		if !tainted(node, cloudproviderapi.TaintNodeShutdown) {
@@ -245,8 +245,8 @@ func (s *scene) proxyDies(t *testing.T) {
 	begin := time.Now()
 	s.machines[1].proxy.Kill()
 	t.Logf("taken out after %s", s.routed(t, s.web, s.machines[2]).Round(time.Millisecond))
-	s.toWeb.flows(t, 50)
-	failures, sent := s.toWeb.lost(begin)
+	s.webTraffic.flows(t, 50)
+	failures, sent := s.webTraffic.lost(begin)
 	t.Logf("of %d requests %d were lost, within %s", sent, len(failures), window(failures).Round(time.Millisecond))
 	if lost := window(failures); lost > silence {
 		t.Errorf("requests were lost for %s, want at most %s", lost, silence)
@@ -289,8 +289,8 @@ func (s *scene) requireNoEvent(t *testing.T, monitor *router.Monitor, before rou
 // unharmed fails if a request to any Service since begin was not answered.
 func (s *scene) unharmed(t *testing.T, begin time.Time) {
 	t.Helper()
-	s.answered(t, "web", s.toWeb, begin)
-	s.answered(t, "door", s.toDoor, begin)
+	s.answered(t, "web", s.webTraffic, begin)
+	s.answered(t, "door", s.doorTraffic, begin)
 }
 
 const (
