@@ -48,7 +48,7 @@ func newHarbour(t *testing.T, instances int) *harbour {
 		"--cluster-cidr=10.200.0.0/16", "--allocate-node-cidrs", "--node-status-update-frequency=1s", "--node-monitor-period=200ms",
 		"--route-reconciliation-period=1s", "--node-deletion-min-age=0s",
 	}
-	before, err := cluster.AuditEvents()
+	before, err := cluster.AuditEvents(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func (h *harbour) replica(t *testing.T) (*program, endpoint) {
 // requests returns what the managers have asked of the API server.
 func (h *harbour) requests(t *testing.T) []auditv1.Event {
 	t.Helper()
-	events, err := h.cluster.AuditEvents()
+	events, err := h.cluster.AuditEvents(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -222,7 +222,7 @@ func TestServiceAccountCredentials(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			before, err := cluster.AuditEvents()
+			before, err := cluster.AuditEvents(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -236,7 +236,7 @@ func TestServiceAccountCredentials(t *testing.T) {
 				}
 				return nil
 			})
-			after, err := cluster.AuditEvents()
+			after, err := cluster.AuditEvents(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

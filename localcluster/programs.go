@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 )
@@ -201,13 +200,4 @@ func (c *Cluster) startControllerManager(ctx context.Context) (err error) {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-}
-
-func auditPolicy(level auditv1.Level) *auditv1.Policy {
-	return &auditv1.Policy{
-		TypeMeta: metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Policy"},
-		// One entry for a request, with its outcome.
-		OmitStages: []auditv1.Stage{auditv1.StageRequestReceived, auditv1.StageResponseStarted},
-		Rules:      []auditv1.PolicyRule{{Level: level}},
-	}
 }

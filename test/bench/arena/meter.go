@@ -36,9 +36,6 @@ func (a *Arena) Measure() (*Meter, error) {
 	return &Meter{arena: a, cpu: a.cpu(), calls: a.Cloud.calls(), began: time.Now()}, nil
 }
 
-// auditLag is how long the API server may take to note a request that it has answered, or that a watch has shown the effect of.
-const auditLag = time.Second
-
 // Lap notes the time. What follows is counted, and not timed.
 func (m *Meter) Lap() { m.seconds = time.Since(m.began).Seconds() }
 
@@ -53,10 +50,7 @@ func (m *Meter) End(ctx context.Context, scenario string) (figures.Result, error
 	for _, manager := range a.managers {
 		result.PeakBytes = max(result.PeakBytes, manager.window)
 	}
-	if err := a.Pause(ctx, auditLag); err != nil {
-		return result, err
-	}
-	events, err := a.cluster.AuditEvents()
+	events, err := a.cluster.AuditEvents(ctx)
 	if err != nil {
 		return result, err
 	}

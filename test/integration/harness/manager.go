@@ -75,7 +75,7 @@ func Start(t *testing.T, o Options) *Manager {
 	if o.Account == "" {
 		o.Account = Account
 	}
-	before, err := o.Cluster.AuditEvents()
+	before, err := o.Cluster.AuditEvents(t.Context())
 	Must(t, err)
 	m := &Manager{
 		Registry: prometheus.NewRegistry(), cluster: o.Cluster, user: "system:serviceaccount:kube-system:" + o.Account, since: len(before),

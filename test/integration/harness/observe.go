@@ -52,7 +52,7 @@ func matchesAll(has map[string]string, keysAndValues []string) bool {
 // Requests returns what the manager asked the API server for and has the answer of, in the order of the answers.
 func (m *Manager) Requests(t testing.TB) []auditv1.Event {
 	t.Helper()
-	events, err := m.cluster.AuditEvents()
+	events, err := m.cluster.AuditEvents(t.Context())
 	Must(t, err)
 	var requests []auditv1.Event
 	for _, event := range events[m.since:] {

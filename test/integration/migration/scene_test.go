@@ -162,7 +162,7 @@ func changes(calls map[api.Operation]int64) map[api.Operation]int64 {
 // Leases and events are left out: both say something about the manager, not about the cluster.
 func (s *scene) writes(t *testing.T, kind string, since int) map[string]int {
 	t.Helper()
-	events, err := s.cluster.AuditEvents()
+	events, err := s.cluster.AuditEvents(t.Context())
 	harness.Must(t, err)
 	counts := map[string]int{}
 	for _, event := range events[since:] {
@@ -181,7 +181,7 @@ func (s *scene) writes(t *testing.T, kind string, since int) map[string]int {
 // audited returns how long the audit log is.
 func (s *scene) audited(t *testing.T) int {
 	t.Helper()
-	events, err := s.cluster.AuditEvents()
+	events, err := s.cluster.AuditEvents(t.Context())
 	harness.Must(t, err)
 	return len(events)
 }

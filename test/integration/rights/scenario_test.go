@@ -108,7 +108,7 @@ func (s *scenario) end(t *testing.T) map[request]int {
 		}
 	}
 	must(t, s.cluster.StopAPIServer(t.Context()))
-	events, err := s.cluster.AuditEvents()
+	events, err := s.cluster.AuditEvents(t.Context())
 	must(t, err)
 	return requestsOf(events)
 }

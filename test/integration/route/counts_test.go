@@ -191,7 +191,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 	start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
 	waitForCondition(t, routed, node)
 	waitForTable(t, cloud, "10.244.1.0/24 by node-001")
-	events, err := cluster.AuditEvents()
+	events, err := cluster.AuditEvents(t.Context())
 	must(t, err)
 	used := map[string]bool{}
 	for _, event := range events {

@@ -172,7 +172,7 @@ func waitForEvent(t testing.TB, name, beginning string) {
 // audited returns what the manager asked the API server about nodes since a mark, by node: "patch status 200".
 func audited(t testing.TB, since int, of func(auditv1.Event) bool) map[string][]string {
 	t.Helper()
-	events, err := cluster.AuditEvents()
+	events, err := cluster.AuditEvents(t.Context())
 	must(t, err)
 	byNode := map[string][]string{}
 	for _, event := range events[since:] {
@@ -198,7 +198,7 @@ func writes(t testing.TB, since int) map[string][]string {
 // mark is a place in the audit log.
 func mark(t testing.TB) int {
 	t.Helper()
-	events, err := cluster.AuditEvents()
+	events, err := cluster.AuditEvents(t.Context())
 	must(t, err)
 	return len(events)
 }
