@@ -124,19 +124,21 @@ func environment(flags string) []string {
 // targets are the files to write, of which those that are not asked for are missing.
 func (b *builder) targets() (map[string]*target, error) {
 	wanted := map[string]*target{}
-	for name, file := range map[string]string{
-		"program": b.options.Output, "image": b.options.Image.File, "sbom": sbomFile(b.options.Image.File),
+	var errs []error
+	for _, file := range []struct{ name, path string }{
+		{"program", b.options.Output}, {"image", b.options.Image.File}, {"sbom", sbomFile(b.options.Image.File)},
 	} {
-		if file == "" {
+		if file.path == "" {
 			continue
 		}
-		t, err := newTarget(b.absolute(file))
+		t, err := newTarget(b.absolute(file.path))
 		if err != nil {
-			return wanted, err
+			errs = append(errs, err)
+			continue
 		}
-		wanted[name] = t
+		wanted[file.name] = t
 	}
-	return wanted, nil
+	return wanted, errors.Join(errs...)
 }
 
 // sbomFile is the name of the list of modules beside an image.

@@ -170,7 +170,9 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	}
 	o := s.options("./mycloud/sub")
 	o.Image.File = "nowhere/image.tar"
-	fails[*OutputError](s, o, "nowhere/image.tar")
+	for _, file := range []string{"nowhere/image.tar", "nowhere/image.spdx.json"} {
+		fails[*OutputError](s, o, "cannot write "+s.path(file))
+	}
 }
 
 func TestDirectoriesThatAreNone(t *testing.T) {
