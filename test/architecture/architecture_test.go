@@ -61,6 +61,7 @@ func TestArrowsAreForbidden(t *testing.T) {
 		"the daemon is composition only":         {"cmd/cloud-controller-manager", "internal/cloud"},
 		"nothing imports a program":              {"test/e2e", "cmd/mooring"},
 		"a package without a room is not a room": {"internal/misc", "provider"},
+		"what tests wait with is for tests":      {"providers/sim", "internal/poll"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if len(violations(test.importer, []string{test.imported})) == 0 {

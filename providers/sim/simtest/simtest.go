@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 )
@@ -126,18 +126,8 @@ func (c *Cloud) Delete(t testing.TB, name string) {
 	}
 }
 
-// Eventually polls a condition until it holds, and fails the test when it does not within ten seconds.
+// Eventually polls a condition until it holds, and fails the test when it does not within a minute.
 func Eventually(t testing.TB, what string, condition func(ctx context.Context) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !condition(ctx) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: not within ten seconds", what)
-		}
-	}
+	poll.Until(t, what, func(ctx context.Context) error { return poll.Holds(condition(ctx)) })
 }
