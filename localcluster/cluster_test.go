@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 )
@@ -221,7 +222,7 @@ func testServiceAccount(t *testing.T, cluster *localcluster.Cluster) {
 	if err := cluster.Apply(t.Context(), []byte(readerRole)); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, "the role is in effect", func(ctx context.Context) error {
+	poll.Until(t, "the role is in effect", func(ctx context.Context) error {
 		_, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		return err
 	})

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/localcluster"
 )
 
@@ -63,32 +63,9 @@ func programsIn(t *testing.T, dir string) []string {
 	return programs
 }
 
-// deadline bounds every wait; nothing here takes more than a few seconds on an idle machine.
-const deadline = time.Minute
-
-// poll calls check until it returns nil, and fails the test with what it last returned.
-func poll(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("after %s it is not so that %s: %v", deadline, what, err)
-		case <-ticker.C:
-		}
-	}
-}
-
 func requireNothingRuns(t *testing.T, dir string) {
 	t.Helper()
-	poll(t, "nothing runs in "+dir, func(context.Context) error {
+	poll.Until(t, "nothing runs in "+dir, func(context.Context) error {
 		if left := programsIn(t, dir); len(left) > 0 {
 			return fmt.Errorf("still there: %v", left)
 		}

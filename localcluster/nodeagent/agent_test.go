@@ -15,13 +15,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 )
-
-// deadline bounds every wait; nothing here takes more than a few seconds.
-const deadline = time.Minute
 
 var uninitialized = corev1.Taint{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}
 
@@ -74,7 +72,7 @@ func testLease(t *testing.T, cluster *localcluster.Cluster, client kubernetes.In
 	run(t, cluster, nodeagent.Options{Name: "leased", LeaseDuration: time.Second})
 	node := waitForNode(t, client, "leased", "is ready", isReady)
 	var first metav1.MicroTime
-	poll(t, "the lease is renewed", func(ctx context.Context) error {
+	poll.Until(t, "the lease is renewed", func(ctx context.Context) error {
 		lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, "leased", metav1.GetOptions{})
 		switch {
 		case err != nil:
@@ -138,7 +136,7 @@ func TestRegisterMany(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error)
 	go func() { stopped <- nodeagent.RunAll(ctx, agents) }()
-	poll(t, "every node has a lease", func(ctx context.Context) error {
+	poll.Until(t, "every node has a lease", func(ctx context.Context) error {
 		leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
 		if err == nil && len(leases.Items) != count {
 			err = fmt.Errorf("%d leases", len(leases.Items))
@@ -205,7 +203,7 @@ func run(t *testing.T, cluster *localcluster.Cluster, options nodeagent.Options)
 
 func register(t *testing.T, cluster *localcluster.Cluster, options nodeagent.Options) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), poll.Deadline)
 	defer cancel()
 	if err := newAgent(t, cluster, options).Register(ctx); err != nil {
 		t.Fatal(err)
@@ -236,7 +234,7 @@ func patch(t *testing.T, client kubernetes.Interface, name, body string, subreso
 func waitForNode(t *testing.T, client kubernetes.Interface, name, what string, is func(*corev1.Node) bool) *corev1.Node {
 	t.Helper()
 	var node *corev1.Node
-	poll(t, fmt.Sprintf("node %s %s", name, what), func(ctx context.Context) error {
+	poll.Until(t, fmt.Sprintf("node %s %s", name, what), func(ctx context.Context) error {
 		var err error
 		if node, err = client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err

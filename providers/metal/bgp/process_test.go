@@ -242,20 +242,3 @@ func (p *process) stop(t *testing.T, how bgp.Ending) {
 		t.Errorf("the speaker has stopped and left goroutines:\n%s", said.Leaked)
 	}
 }
-
-// eventually waits until check returns nil, and returns how long that took.
-func eventually(t *testing.T, what string, check func() error) time.Duration {
-	t.Helper()
-	const timeout = 30 * time.Second
-	begun := time.Now()
-	for {
-		err := check()
-		if err == nil {
-			return time.Since(begun)
-		}
-		if time.Since(begun) > timeout {
-			t.Fatalf("after %s it is not so that %s: %v", timeout, what, err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}

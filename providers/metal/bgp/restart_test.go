@@ -1,11 +1,13 @@
 package bgp_test
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/test/e2e/router"
@@ -36,7 +38,7 @@ var extra = netip.MustParsePrefix("192.0.2.77/32")
 // neighborGone waits until both routers know that the first speaker is gone.
 func (l *lab) neighborGone(t *testing.T) {
 	t.Helper()
-	eventually(t, "FRR and BIRD know that the speaker is gone", func() error {
+	poll.Until(t, "FRR and BIRD know that the speaker is gone", func(context.Context) error {
 		if shown := l.frr.Show(t, "show bgp neighbors "+speakerAddr.String()); strings.Contains(shown, "BGP state = Established") {
 			return errors.New(shown)
 		}

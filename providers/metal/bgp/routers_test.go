@@ -1,6 +1,7 @@
 package bgp_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/table"
@@ -143,7 +145,9 @@ func (l *lab) converges(t *testing.T, what string, wanted table.Table) {
 // routerConverges waits until one router has a table in its kernel.
 func (l *lab) routerConverges(t *testing.T, r *router.Router, what string, wanted table.Table) time.Duration {
 	t.Helper()
-	return eventually(t, fmt.Sprintf("%s: %s has the routes", what, r.Kind), func() error { return holds(t, r, wanted) })
+	return poll.Until(t, fmt.Sprintf("%s: %s has the routes", what, r.Kind), func(context.Context) error {
+		return holds(t, r, wanted)
+	})
 }
 
 // holds says what else than a table a router has in its kernel.
@@ -160,7 +164,7 @@ func holds(t *testing.T, r *router.Router, wanted table.Table) error {
 func (l *lab) both(t *testing.T, what string, begun time.Time, check func(*router.Router) error) {
 	t.Helper()
 	took := map[router.Kind]time.Duration{}
-	eventually(t, what+", of both routers", func() error {
+	poll.Until(t, what+", of both routers", func(context.Context) error {
 		var waits error
 		for _, r := range []*router.Router{l.frr, l.bird} {
 			if _, done := took[r.Kind]; done {
@@ -183,7 +187,7 @@ func since(begun time.Time) time.Duration { return time.Since(begun).Round(time.
 func up(t *testing.T, p *process, names ...string) map[string]bgp.PeerStatus {
 	t.Helper()
 	var peers map[string]bgp.PeerStatus
-	eventually(t, fmt.Sprintf("the sessions with %v are up", names), func() error {
+	poll.Until(t, fmt.Sprintf("the sessions with %v are up", names), func(context.Context) error {
 		peers = p.peers(t)
 		for _, name := range names {
 			if !peers[name].Up() {
@@ -206,7 +210,7 @@ func TestRoutes(t *testing.T) {
 	p := startSpeaker(t, l.speaker, l.dir, section(frrPeer, birdPeer))
 	p.announce(t, wanted)
 	l.converges(t, "begin", wanted)
-	eventually(t, "FRR tells the speaker of its network", func() error {
+	poll.Until(t, "FRR tells the speaker of its network", func(context.Context) error {
 		shown := l.frr.Show(t, "show bgp ipv4 unicast neighbors "+speakerAddr.String()+" advertised-routes")
 		if !strings.Contains(shown, "203.0.113.1/32") {
 			return errors.New(shown)

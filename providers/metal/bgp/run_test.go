@@ -2,11 +2,13 @@ package bgp
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/table"
 )
@@ -49,11 +51,7 @@ func speakerWith(t *testing.T, options Options) *Speaker {
 // begun waits until the speaker has a server.
 func begun(t *testing.T, speaker *Speaker) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); speaker.running.Load() == nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the sessions have not begun")
-		}
-	}
+	poll.Until(t, "the sessions have begun", func(context.Context) error { return poll.Holds(speaker.running.Load() != nil) })
 }
 
 func TestRunWaitsForTheTable(t *testing.T) {
@@ -120,17 +118,14 @@ func TestAnnounceStopsWithItsContext(t *testing.T) {
 		t.Error("announced with a context that has ended")
 	}
 	// The rest is tried again without being asked.
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	poll.Until(t, "the rest of the table is tried again", func(context.Context) error {
 		speaker.mu.Lock()
-		announced := len(speaker.announced)
-		speaker.mu.Unlock()
-		if announced == 1 {
-			break
+		defer speaker.mu.Unlock()
+		if announced := len(speaker.announced); announced != 1 {
+			return fmt.Errorf("%d are announced, want 1", announced)
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the rest of the table was not tried again")
-		}
-	}
+		return nil
+	})
 	if err := speaker.Stop(t.Context(), Withdraw); err != nil {
 		t.Error(err)
 	}

@@ -1,6 +1,7 @@
 package bgp_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/test/e2e/router"
@@ -24,7 +26,7 @@ import (
 // says waits until the status of a router has these words in what went wrong last.
 func says(t *testing.T, p *process, name, words string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the status of %s says %q", name, words), func() error {
+	poll.Until(t, fmt.Sprintf("the status of %s says %q", name, words), func(context.Context) error {
 		if status := p.peers(t)[name]; status.Up() || !strings.Contains(status.LastError, words) {
 			return fmt.Errorf("it is %s and says %q", status.State, status.LastError)
 		}
@@ -62,7 +64,7 @@ func TestPasswords(t *testing.T) {
 	if err := os.Remove(right.PasswordFile); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a file that went is a problem, and no reason to end the session", func() error {
+	poll.Until(t, "a file that went is a problem, and no reason to end the session", func(context.Context) error {
 		if status := p.peers(t)["frr"]; !status.Up() || status.Flaps != 0 || len(status.Problems) != 1 {
 			return fmt.Errorf("%+v", status)
 		}
@@ -89,7 +91,7 @@ func TestRouterWithoutAddPath(t *testing.T) {
 		}
 	}
 	for _, r := range []*router.Router{l.frr, l.bird} {
-		eventually(t, string(r.Kind)+" has one next hop for each destination", func() error {
+		poll.Until(t, string(r.Kind)+" has one next hop for each destination", func(context.Context) error {
 			routes := r.FIB(t)
 			if len(routes) != 3 || len(routes[v4Service]) != 1 || len(routes[v6Service]) != 1 {
 				return fmt.Errorf("%v", routes)
@@ -100,7 +102,7 @@ func TestRouterWithoutAddPath(t *testing.T) {
 	// The only next hop that the router has goes: it gets another one.
 	p.announce(t, services(3, 4))
 	for _, r := range []*router.Router{l.frr, l.bird} {
-		eventually(t, string(r.Kind)+" has another next hop", func() error {
+		poll.Until(t, string(r.Kind)+" has another next hop", func(context.Context) error {
 			if hops := r.FIB(t)[v4Service]; len(hops) != 1 || !slices.Contains([]netip.Addr{node4(3), node4(4)}, hops[0]) {
 				return fmt.Errorf("%v", hops)
 			}
@@ -122,7 +124,7 @@ func TestRouterRestarts(t *testing.T) {
 		name := strings.ToLower(string(r.Kind))
 		up(t, p, name)
 		r.Close()
-		eventually(t, "the session with "+name+" is down", func() error {
+		poll.Until(t, "the session with "+name+" is down", func(context.Context) error {
 			if status := p.peers(t)[name]; status.Up() || status.Flaps != 1 || status.LastError == "" || status.Families[0].Paths != 0 {
 				return fmt.Errorf("%+v", status)
 			}
@@ -224,7 +226,7 @@ func TestBFD(t *testing.T) {
 		return nil
 	}
 	for _, r := range []*router.Router{l.frr, l.bird} {
-		eventually(t, "BFD is up on "+string(r.Kind), func() error { return bfdUp(r) })
+		poll.Until(t, "BFD is up on "+string(r.Kind), func(context.Context) error { return bfdUp(r) })
 	}
 	// Nothing gets through any more, and nobody says so.
 	sandbox.Command(t, "ip", "link", "set", "vethspeaker", "nomaster")
@@ -267,7 +269,7 @@ func TestAttributes(t *testing.T) {
 	l.converges(t, "begin", wanted)
 	expect := func(what string, prefix netip.Prefix, community, large string, preference uint32) {
 		t.Helper()
-		eventually(t, what, func() error {
+		poll.Until(t, what, func(context.Context) error {
 			for _, path := range pathsOf(t, l.frr, prefix) {
 				if path.Community.String != community || path.Large.String != large || path.LocPrf != preference {
 					return fmt.Errorf("%s: %+v", prefix, path)
@@ -334,7 +336,7 @@ func TestReconfigure(t *testing.T) {
 	another := section(slower, birdPeer)
 	another.RouterID = "192.0.2.200"
 	p.change(t, another)
-	eventually(t, "FRR knows the other router ID", func() error {
+	poll.Until(t, "FRR knows the other router ID", func(context.Context) error {
 		if shown := l.frr.Show(t, "show bgp neighbors "+speakerAddr.String()); !strings.Contains(shown, "remote router ID 192.0.2.200") {
 			return errors.New(shown)
 		}

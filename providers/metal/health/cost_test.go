@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
 )
 
@@ -62,11 +64,12 @@ func BenchmarkProber(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); prober.Run(ctx) }()
-	for deadline := time.Now().Add(time.Minute); prober.counts()[model.Healthy] < nodes; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			b.Fatal(prober.counts())
+	poll.Until(b, "all nodes are healthy", func(context.Context) error {
+		if counts := prober.counts(); counts[model.Healthy] < nodes {
+			return fmt.Errorf("the verdicts are %v", counts)
 		}
-	}
+		return nil
+	})
 	before, began := cpu(b), time.Now()
 	for b.Loop() {
 		time.Sleep(time.Second)
