@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/internal/controller/node"
 	"github.com/mooring-ccm/mooring/internal/ownership"
@@ -69,42 +69,28 @@ func waitAllInitialized(t *testing.T, nodes int) {
 	})
 }
 
-// eventsOf returns the node controller's events on a node, as "Type Reason: message". Those of an earlier node of the same
-// name are left out while there is a node.
-func eventsOf(t testing.TB, name string) []string {
+// uidOf returns the UID of the node of that name, none if there is no node.
+func uidOf(t testing.TB, name string) types.UID {
 	t.Helper()
 	found, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
+	if apierrors.IsNotFound(err) {
+		return ""
 	}
-	list, err := admin.CoreV1().Events(corev1.NamespaceAll).List(t.Context(), metav1.ListOptions{
-		FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + name,
-	})
 	must(t, err)
-	var events []string
-	for _, event := range list.Items {
-		if event.Source.Component == node.Name && (found == nil || found.UID == "" || event.InvolvedObject.UID == found.UID) {
-			events = append(events, event.Type+" "+event.Reason+": "+event.Message)
-		}
-	}
-	return events
+	return found.UID
+}
+
+// eventsOf returns the node controller's events on a node. Those of an earlier node of the same name are left out while there is a
+// node.
+func eventsOf(t testing.TB, name string) []string {
+	t.Helper()
+	return harness.EventsOf(t, admin, node.Name, name, uidOf(t, name))
 }
 
 // waitForEvent polls until the node has an event that begins as given, and returns it.
 func waitForEvent(t testing.TB, name, beginning string) string {
 	t.Helper()
-	var found string
-	eventually(t, "node "+name+" has the event "+beginning, func(context.Context) error {
-		events := eventsOf(t, name)
-		for _, event := range events {
-			if strings.HasPrefix(event, beginning) {
-				found = event
-				return nil
-			}
-		}
-		return fmt.Errorf("the events are %q", events)
-	})
-	return found
+	return harness.WaitForEvent(t, admin, node.Name, name, uidOf(t, name), beginning)
 }
 
 // writes returns what a manager wrote to each node, "patch status 200", in the order of the answers.

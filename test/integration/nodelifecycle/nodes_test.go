@@ -214,37 +214,16 @@ func held(t testing.TB, names ...string) (found []string) {
 	return found
 }
 
-// eventsOf returns the controller's events on a node, as "Type Reason: message".
+// eventsOf returns the controller's events on all nodes that had a name: what it tells of one may come when another has its place.
 func eventsOf(t testing.TB, name string) []string {
 	t.Helper()
-	list, err := admin.CoreV1().Events(corev1.NamespaceAll).List(t.Context(), metav1.ListOptions{
-		FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + name,
-	})
-	must(t, err)
-	var events []string
-	for _, event := range list.Items {
-		if event.Source.Component == nodelifecycle.Name {
-			events = append(events, event.Type+" "+event.Reason+": "+event.Message)
-		}
-	}
-	return events
+	return harness.EventsOf(t, admin, nodelifecycle.Name, name, "")
 }
 
-// waitForEvent polls until the node has an event that begins as given, and returns it.
-func waitForEvent(t testing.TB, name, beginning string) string {
+// waitForEvent polls until the node has an event that begins as given.
+func waitForEvent(t testing.TB, name, beginning string) {
 	t.Helper()
-	var found string
-	eventually(t, "node "+name+" has the event "+beginning, func(context.Context) error {
-		events := eventsOf(t, name)
-		for _, event := range events {
-			if strings.HasPrefix(event, beginning) {
-				found = event
-				return nil
-			}
-		}
-		return fmt.Errorf("the events are %q", events)
-	})
-	return found
+	harness.WaitForEvent(t, admin, nodelifecycle.Name, name, "", beginning)
 }
 
 // forgetDeletions removes the journal, so that a test begins with all that its limit allows.
