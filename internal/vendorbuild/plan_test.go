@@ -130,6 +130,20 @@ func TestLinkerFlags(t *testing.T) {
 	}
 }
 
+// A program without component-base, as a tool may be, has the version of the contract.
+func TestKubernetesVersion(t *testing.T) {
+	contract := ModuleVersion{Path: "k8s.io/cloud-provider", Version: "v0.36.3"}
+	for want, modules := range map[string][]ModuleVersion{
+		"v1.36.3": {{Path: "k8s.io/klog/v2", Version: "v2.140.0"}, contract},
+		"v1.36.4": {contract, {Path: "k8s.io/component-base", Version: "v0.36.4"}},
+		"":        {{Path: "k8s.io/cloud-provider-aws", Version: "v1.37.0"}},
+	} {
+		if got := KubernetesVersion(modules); got != want {
+			t.Errorf("%v: %q, want %q", modules, got, want)
+		}
+	}
+}
+
 func TestPlanCompile(t *testing.T) {
 	c := planCompile(Request{}, Platform{OS: "linux", Arch: "arm", Variant: "v7"}, "-s")
 	if want := []string{"GOOS=linux", "GOARCH=arm", "CGO_ENABLED=0", "GOARM=7"}; !slices.Equal(c.Env, want) {

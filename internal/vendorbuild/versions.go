@@ -76,11 +76,14 @@ func stagingVersion(text string) (version [2]int, ok bool) {
 	return version, errs[0] == nil && errs[1] == nil
 }
 
-// KubernetesVersion is the version of Kubernetes whose libraries are built in, such as "v1.36.3", or empty if they have none.
+// KubernetesVersion is the version of Kubernetes whose libraries are built in, such as "v1.36.3", or empty if they have none. The
+// daemon has component-base; a tool may be without it, but not without the contract of providers.
 func KubernetesVersion(modules []ModuleVersion) string {
-	for _, module := range modules {
-		if version, ok := stagingVersion(module.Version); module.Path == "k8s.io/component-base" && ok {
-			return fmt.Sprintf("v1.%d.%d", version[0], version[1])
+	for _, path := range []string{"k8s.io/component-base", "k8s.io/cloud-provider"} {
+		for _, module := range modules {
+			if version, ok := stagingVersion(module.Version); module.Path == path && ok {
+				return fmt.Sprintf("v1.%d.%d", version[0], version[1])
+			}
 		}
 	}
 	return ""
