@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/pem"
 	"fmt"
 	"net"
@@ -33,7 +34,7 @@ users: [{name: u, user: {token: %s}}]
 func TestPlanIsRefused(t *testing.T) {
 	const token = "very-secret"
 	kubeconfig := kubeconfigWith(t, token)
-	status, elsewhere := http.StatusOK, ""
+	status, elsewhere, body := http.StatusOK, "", ""
 	manager := httptest.NewTLSServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		if request.Header.Get("Authorization") != "Bearer "+token {
 			t.Errorf("it asks as %q", request.Header.Get("Authorization"))
@@ -42,7 +43,7 @@ func TestPlanIsRefused(t *testing.T) {
 			response.Header().Set("Location", elsewhere)
 		}
 		response.WriteHeader(status)
-		_, _ = response.Write([]byte("no plan\x1b[2J"))
+		_, _ = response.Write([]byte(body))
 	}))
 	defer manager.Close()
 	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
@@ -59,14 +60,18 @@ func TestPlanIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		server, authority string
 		status            int
-		elsewhere         string
+		elsewhere, body   string
 		want              []string
 	}{
-		"nobody listens":     {server: nobody, want: []string{"nobody listens at " + nobody, "port-forward"}},
-		"another authority":  {server: manager.URL, want: []string{"is not trusted", "--certificate-authority"}},
-		"no TLS":             {server: strings.Replace(stranger.URL, "http:", "https:", 1), want: []string{"does not speak TLS"}},
-		"unknown":            {server: manager.URL, authority: authority, status: 401, want: []string{"does not know who asks (401)"}},
-		"forbidden":          {server: manager.URL, authority: authority, status: 403, want: []string{`nonResourceURLs: ["/plan"]`, `verbs: ["get"]`}},
+		"nobody listens":    {server: nobody, want: []string{"nobody listens at " + nobody, "port-forward"}},
+		"another authority": {server: manager.URL, want: []string{"is not trusted", "--certificate-authority"}},
+		"no TLS":            {server: strings.Replace(stranger.URL, "http:", "https:", 1), want: []string{"does not speak TLS"}},
+		"unknown":           {server: manager.URL, authority: authority, status: 401, want: []string{"does not know who asks (401)"}},
+		"forbidden":         {server: manager.URL, authority: authority, status: 403, want: []string{`nonResourceURLs: ["/plan"]`, `verbs: ["get"]`}},
+		"a stranger": {
+			server: manager.URL, authority: authority, status: 403, body: `forbidden: User "system:anonymous" cannot get path "/plan"`,
+			want: []string{"does not know who asks", "(403)", "--authentication-kubeconfig"},
+		},
 		"not under dry run":  {server: manager.URL, authority: authority, status: 404, want: []string{"it does not run with --dry-run (404)"}},
 		"an error":           {server: manager.URL, authority: authority, status: 500, want: []string{"500 Internal Server Error", `no plan\x1b[2J`}},
 		"something else":     {server: manager.URL, authority: authority, status: 200, want: []string{"reading the plan of the manager at"}},
@@ -74,7 +79,7 @@ func TestPlanIsRefused(t *testing.T) {
 		"a slash at the end": {server: manager.URL + "/", authority: authority, status: 404, want: []string{"--dry-run"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status, elsewhere = test.status, test.elsewhere
+			status, elsewhere, body = test.status, test.elsewhere, cmp.Or(test.body, "no plan\x1b[2J")
 			args := []string{"plan", "--kubeconfig=" + kubeconfig, "--server=" + test.server}
 			if test.authority != "" {
 				args = append(args, "--certificate-authority="+test.authority)

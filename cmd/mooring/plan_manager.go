@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -127,6 +129,11 @@ func (a *access) ask(ctx context.Context, client *http.Client, path string) ([]b
 		return nil, fmt.Errorf("the manager at %s does not know who asks (401): the kubeconfig has neither a token nor a client "+
 			"certificate that the manager's API server accepts", a.server)
 	case http.StatusForbidden:
+		if bytes.Contains(body, []byte(user.Anonymous)) {
+			return nil, fmt.Errorf("the manager at %s does not know who asks, and a stranger may not read %s (403): the kubeconfig has "+
+				"neither a token nor a client certificate that the manager takes; outside of a pod it needs "+
+				"--authentication-kubeconfig and --authorization-kubeconfig to take any", a.server, path)
+		}
 		return nil, fmt.Errorf("the manager at %s does not let you read %s (403): bind a ClusterRole to you that has\n%s",
 			a.server, path, ruleFor(path))
 	case http.StatusNotFound:
