@@ -166,6 +166,7 @@ func TestDemoOnATerminal(t *testing.T) {
 	terminal := p.onTerminal(100, 30)
 	p.await("\x1b[?1049h") // the alternate screen
 	p.await("export KUBECONFIG=")
+	p.await("# ccm-b, which leads")
 	if !strings.Contains(p.text(), "\x1b[?1049l") {
 		t.Error("the terminal was not given back")
 	}

@@ -46,13 +46,18 @@ func (s *stage) invitation(style render.Style) string {
 		line("\nThe cloud can be changed (docs/reference/sim-api.md); this resizes an instance:\n")
 		line("  curl -X PUT -H \"Authorization: Bearer $(cat %s)\" -H 'Content-Type: application/json' \\", s.tokenFile)
 		line("    -d '{\"name\": \"node-002\", \"zone\": \"sim-1b\", \"machineType\": \"sim.large\", " +
-			"\"addresses\": [{\"type\": \"InternalIP\", \"address\": \"10.0.0.3\"}]}' \\")
+			"\"addresses\": [{\"type\": \"InternalIP\", \"address\": \"10.0.0.3\"}, " +
+			"{\"type\": \"ExternalIP\", \"address\": \"100.64.0.3\"}]}' \\")
 		line("    %s/v1/instances/i-00000002", s.endpoint)
 	}
 	if len(s.replicas) > 0 {
 		line("\nStop the leader, and see who holds the lease then:\n")
 		for _, name := range slices.Sorted(maps.Keys(s.replicas)) {
-			line("  kill -TERM %d   # %s", s.replicas[name].command.Process.Pid, name)
+			note := name
+			if name == s.leader {
+				note += ", which leads"
+			}
+			line("  kill -TERM %d   # %s", s.replicas[name].command.Process.Pid, note)
 		}
 	}
 	line("\nLogs are in %s", s.logs)

@@ -78,6 +78,11 @@ func (s *stage) placeBeside(string) (placement, error) {
 }
 
 func (s *stage) tellRole(r *replica, role story.Role) {
+	if role == story.Leader {
+		s.leader = r.name
+	} else if s.leader == r.name {
+		s.leader = ""
+	}
 	s.tell(story.ReplicaSeen{At: time.Now(), Name: r.name, PID: r.command.Process.Pid, Role: role})
 }
 

@@ -55,6 +55,8 @@ type stage struct {
 	cloudConfig string
 
 	replicas map[string]*replica
+	// leader is the name of the replica that was last told to lead; empty since it stopped.
+	leader string
 	// place says where a replica of this name runs.
 	place func(name string) (placement, error)
 	// rack is what the machines without a cloud stand in; nil in the story of the simulated cloud.
