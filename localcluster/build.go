@@ -21,10 +21,12 @@ const (
 	ControlPlane Part = "controlplane"
 	// Node is kubelet and kube-proxy.
 	Node Part = "node"
+	// Client is kubectl.
+	Client Part = "client"
 )
 
 // Parts are all parts that can be built.
-func Parts() []Part { return []Part{ControlPlane, Node} }
+func Parts() []Part { return []Part{ControlPlane, Node, Client} }
 
 // programs are the names by which a part can be called.
 func (p Part) programs() []string {
@@ -33,6 +35,8 @@ func (p Part) programs() []string {
 		return []string{"etcd", "kube-apiserver", "kube-controller-manager"}
 	case Node:
 		return []string{"kubelet", "kube-proxy"}
+	case Client:
+		return []string{"kubectl"}
 	default:
 		return nil
 	}
@@ -54,8 +58,8 @@ type Binaries struct {
 	dir string
 }
 
-// Program returns the path of a program by its own name: etcd, kube-apiserver, kube-controller-manager, kubelet or
-// kube-proxy. It does not check that the part that holds the program was built.
+// Program returns the path of a program by its own name: etcd, kube-apiserver, kube-controller-manager, kubelet,
+// kube-proxy or kubectl. It does not check that the part that holds the program was built.
 func (b Binaries) Program(name string) string { return filepath.Join(b.dir, name) }
 
 // Dir is the directory that holds the programs.

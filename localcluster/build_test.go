@@ -23,8 +23,9 @@ func checkout(t *testing.T) string {
 	program := "package main\n\nimport \"os\"\n\nfunc main() { println(os.Args[0]) }\n"
 	write(t, root, "go.mod", "module github.com/mooring-ccm/mooring\n")
 	write(t, root, "localcluster/binaries/go.mod", "module example.com/binaries\n\ngo 1.26\n")
-	write(t, root, "localcluster/binaries/controlplane/main.go", program)
-	write(t, root, "localcluster/binaries/node/main.go", program)
+	for _, part := range localcluster.Parts() {
+		write(t, root, "localcluster/binaries/"+string(part)+"/main.go", program)
+	}
 	write(t, root, "deep/down/file", "")
 	t.Chdir(filepath.Join(root, "deep", "down"))
 	return root
@@ -55,10 +56,12 @@ func TestBuildCaches(t *testing.T) {
 	}
 
 	first, progress := build(localcluster.Parts()...)
-	if !strings.Contains(progress, "building ./controlplane") || !strings.Contains(progress, "building ./node") {
-		t.Errorf("the progress of the first build names no parts:\n%s", progress)
+	for _, part := range localcluster.Parts() {
+		if !strings.Contains(progress, "building ./"+string(part)) {
+			t.Errorf("the progress of the first build does not name %s:\n%s", part, progress)
+		}
 	}
-	for _, program := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubelet", "kube-proxy"} {
+	for _, program := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubelet", "kube-proxy", "kubectl"} {
 		if output, err := exec.Command(first.Program(program)).CombinedOutput(); err != nil || !bytes.Contains(output, []byte(program)) {
 			t.Errorf("%s: %s, %v", program, output, err)
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	parts := flag.String("parts", "controlplane,node", "comma-separated parts to build")
+	parts := flag.String("parts", "controlplane,node,client", "comma-separated parts to build")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
