@@ -1,6 +1,7 @@
 package ccm_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	_ "github.com/mooring-ccm/mooring/providers/sim" // the plugin of these tests
@@ -105,13 +107,13 @@ func (h *harbour) join(t *testing.T, count int) {
 // report changes the status of a node as its kubelet would.
 func (h *harbour) report(t *testing.T, name string, change func(*corev1.NodeStatus)) {
 	t.Helper()
-	eventually(t, "the kubelet of "+name+" reports", func() error {
-		node, err := h.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	poll.Until(t, "the kubelet of "+name+" reports", func(ctx context.Context) error {
+		node, err := h.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		change(&node.Status)
-		_, err = h.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{FieldManager: "kubelet"})
+		_, err = h.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{FieldManager: "kubelet"})
 		return err
 	})
 }
@@ -120,8 +122,8 @@ func (h *harbour) report(t *testing.T, name string, change func(*corev1.NodeStat
 func (h *harbour) await(t *testing.T, name, what string, check func(*corev1.Node) bool) *corev1.Node {
 	t.Helper()
 	var node *corev1.Node
-	eventually(t, "node "+name+" "+what, func() (err error) {
-		if node, err = h.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+	poll.Until(t, "node "+name+" "+what, func(ctx context.Context) (err error) {
+		if node, err = h.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}
 		if !check(node) {
@@ -220,8 +222,8 @@ func TestWhatTheCacheLeavesOutStaysOnTheServer(t *testing.T) {
 		t.Errorf("what the manager does not see of the node (-before +after):\n%s", diff)
 	}
 
-	eventually(t, "the Service has an address, and keeps what kubectl has noted", func() error {
-		got, err := services.Get(t.Context(), "balanced", metav1.GetOptions{})
+	poll.Until(t, "the Service has an address, and keeps what kubectl has noted", func(ctx context.Context) error {
+		got, err := services.Get(ctx, "balanced", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -233,8 +235,8 @@ func TestWhatTheCacheLeavesOutStaysOnTheServer(t *testing.T) {
 	if err := services.Delete(t.Context(), "balanced", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the Service is gone", func() error {
-		if _, err := services.Get(t.Context(), "balanced", metav1.GetOptions{}); err == nil {
+	poll.Until(t, "the Service is gone", func(ctx context.Context) error {
+		if _, err := services.Get(ctx, "balanced", metav1.GetOptions{}); err == nil {
 			return errors.New("it is there")
 		}
 		return nil
@@ -264,7 +266,7 @@ func awaitRefreshes(t *testing.T, secure endpoint, token string, count float64) 
 	t.Helper()
 	const refreshes = "mooring_node_refresh_duration_seconds_count"
 	before := counter(t, secure, token, refreshes)
-	eventually(t, "all nodes are refreshed", func() error {
+	poll.Until(t, "all nodes are refreshed", func(context.Context) error {
 		if done := counter(t, secure, token, refreshes) - before; done <= count { // the first may have begun before
 			return fmt.Errorf("%v times", done)
 		}
@@ -300,8 +302,8 @@ func TestAnIdleManagerOnlyRenewsItsLease(t *testing.T) {
 	h.join(t, nodes)
 	token, _ := tokens(t, h.client)
 	leader, secure := h.replica(t)
-	eventually(t, "all nodes are initialised and routed", func() error {
-		list, err := h.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	poll.Until(t, "all nodes are initialised and routed", func(ctx context.Context) error {
+		list, err := h.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return err
 		}

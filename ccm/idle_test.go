@@ -2,6 +2,7 @@ package ccm_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 )
 
@@ -64,7 +66,7 @@ func TestNothingIsLoggedWhileNothingChanges(t *testing.T) {
 	balance(t, client, "idle")
 
 	counted := func() []float64 { return countersOf(t, secure, token) }
-	eventually(t, "two passes of each controller are silent", func() error {
+	poll.Until(t, "two passes of each controller are silent", func(context.Context) error {
 		return linesOver(t, p, 2, counted)
 	})
 	if err := linesOver(t, p, 5, counted); err != nil {
@@ -76,7 +78,7 @@ func TestNothingIsLoggedWhileNothingChanges(t *testing.T) {
 func linesOver(t *testing.T, p *program, count float64, counted func() []float64) error {
 	t.Helper()
 	before, said := counted(), p.output.String()
-	eventually(t, fmt.Sprintf("each controller makes %v passes", count), func() error {
+	poll.Until(t, fmt.Sprintf("each controller makes %v passes", count), func(context.Context) error {
 		for i, now := range counted() {
 			if now < before[i]+count {
 				return fmt.Errorf("%s went from %v to %v", passes[i], before[i], now)
@@ -113,8 +115,8 @@ func countersOf(t *testing.T, secure endpoint, token string) []float64 {
 // awaitRouted waits until a node's condition says that there is a route to it.
 func awaitRouted(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
-	eventually(t, "there is a route to node "+name, func() error {
-		node, err := client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	poll.Until(t, "there is a route to node "+name, func(ctx context.Context) error {
+		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -148,8 +150,8 @@ func balance(t *testing.T, client kubernetes.Interface, name string) {
 			t.Errorf("deleting Service %s: %v", name, err)
 		}
 	})
-	eventually(t, "Service "+name+" has an address", func() error {
-		found, err := services.Get(t.Context(), name, metav1.GetOptions{})
+	poll.Until(t, "Service "+name+" has an address", func(ctx context.Context) error {
+		found, err := services.Get(ctx, name, metav1.GetOptions{})
 		if err == nil && len(found.Status.LoadBalancer.Ingress) == 0 {
 			err = errors.New("it has none")
 		}

@@ -2,6 +2,7 @@ package ccm_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/poll"
 )
 
 // journalProvider is the name of a plugin that writes what happens to it into a file. It does not know this project.
@@ -99,7 +102,7 @@ func (j journal) of(t *testing.T, pid int) []string {
 // awaitEntry waits until the process has written the entry.
 func (j journal) awaitEntry(t *testing.T, pid int, what string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("process %d writes %q", pid, what), func() error {
+	poll.Until(t, fmt.Sprintf("process %d writes %q", pid, what), func(context.Context) error {
 		if whats := j.of(t, pid); !slices.Contains(whats, what) {
 			return fmt.Errorf("it wrote %q", whats)
 		}
@@ -110,7 +113,7 @@ func (j journal) awaitEntry(t *testing.T, pid int, what string) {
 // awaitAny waits until some process has written the entry.
 func (j journal) awaitAny(t *testing.T, what string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("somebody writes %q", what), func() error {
+	poll.Until(t, fmt.Sprintf("somebody writes %q", what), func(context.Context) error {
 		if !slices.ContainsFunc(j.read(t), func(one entry) bool { return one.what == what }) {
 			return errors.New("nobody did")
 		}

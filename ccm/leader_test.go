@@ -1,6 +1,7 @@
 package ccm_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/localcluster"
 )
 
@@ -69,7 +71,7 @@ func (r *replicas) stand(t *testing.T) *program {
 func (r *replicas) awaitLeader(t *testing.T, candidates ...*program) *program {
 	t.Helper()
 	var leader *program
-	eventually(t, "one of the standbys leads", func() error {
+	poll.Until(t, "one of the standbys leads", func(context.Context) error {
 		for _, candidate := range candidates {
 			if slices.Contains(r.journal.of(t, candidate.pid()), beating+" started") {
 				leader = candidate
@@ -340,7 +342,7 @@ func TestLeaseThatMayNotBeWatched(t *testing.T) {
 		}
 	}()
 	r := newReplicas(t, cluster, kubeconfig)
-	eventually(t, "the role is in force", func() error {
+	poll.Until(t, "the role is in force", func(context.Context) error {
 		probe := r.lead(t)
 		probe.signal(t, syscall.SIGTERM)
 		probe.wait(t)

@@ -85,26 +85,3 @@ func cleanUp(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
-
-// deadline bounds every wait.
-const deadline = time.Minute
-
-// eventually calls check until it returns nil, and fails the test with what it last returned.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	giveUp := time.NewTimer(deadline)
-	defer giveUp.Stop()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-giveUp.C:
-			t.Fatalf("after %s it is not so that %s: %v", deadline, what, err)
-		case <-ticker.C:
-		}
-	}
-}

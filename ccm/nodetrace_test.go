@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	_ "github.com/mooring-ccm/mooring/providers/sim" // the test program may use it
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
@@ -138,8 +139,8 @@ func join(t *testing.T, client kubernetes.Interface, name string) *corev1.Node {
 // awaitInitialized waits until a node has lost its taint.
 func awaitInitialized(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
-	eventually(t, "node "+name+" is initialised", func() error {
-		node, err := client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	poll.Until(t, "node "+name+" is initialised", func(ctx context.Context) error {
+		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -179,7 +180,7 @@ func TestOneTraceFromTheAppearanceOfANodeToItsReadiness(t *testing.T) {
 	node := join(t, client, "node-002")
 	awaitInitialized(t, client, node.Name)
 	sayReady(t, client, node.Name, corev1.ConditionTrue)
-	eventually(t, "the trace is exported", func() error {
+	poll.Until(t, "the trace is exported", func(context.Context) error {
 		if found, _ := spans.traceOf(node.Name); found["node.become_ready"] == nil {
 			return fmt.Errorf("it has %d spans", len(found))
 		}

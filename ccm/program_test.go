@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mooring-ccm/mooring/ccm"
+	"github.com/mooring-ccm/mooring/internal/poll"
 )
 
 // The controllers that the test program brings. None of them runs unless --controllers names it.
@@ -206,7 +207,7 @@ func (p *program) signal(t *testing.T, signal os.Signal) {
 // wait waits for the end of the process and returns its exit code.
 func (p *program) wait(t *testing.T) int {
 	t.Helper()
-	eventually(t, "the program ends", func() error {
+	poll.Until(t, "the program ends", func(context.Context) error {
 		select {
 		case <-p.exited:
 			return nil
@@ -235,7 +236,7 @@ func (p *program) errorLine() string {
 // awaitOutput waits until the process has said something.
 func (p *program) awaitOutput(t *testing.T, want string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the program says %q", want), func() error {
+	poll.Until(t, fmt.Sprintf("the program says %q", want), func(context.Context) error {
 		if !strings.Contains(p.output.String(), want) {
 			return errors.New("it has not")
 		}

@@ -1,6 +1,7 @@
 package ccm_test
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/mooring-ccm/mooring/internal/poll"
 )
 
 // endpoint is the secure port of a program.
@@ -55,7 +58,7 @@ func (e endpoint) get(t *testing.T, path, token string) (int, string, error) {
 // await waits until a path is answered with the status.
 func (e endpoint) await(t *testing.T, path string, status int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s is answered with %d", path, status), func() error {
+	poll.Until(t, fmt.Sprintf("%s is answered with %d", path, status), func(context.Context) error {
 		code, body, err := e.get(t, path, "")
 		if err != nil || code != status {
 			return fmt.Errorf("%d %s %v", code, body, err)
@@ -229,8 +232,8 @@ func TestServiceAccountCredentials(t *testing.T) {
 			p := start(t, r.args...)
 			r.journal.awaitEntry(t, p.pid(), "node written")
 			r.journal.awaitEntry(t, p.pid(), "managed fields of the cached node: 0")
-			eventually(t, "the controller's event is there", func() error {
-				events, err := r.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Written"})
+			poll.Until(t, "the controller's event is there", func(ctx context.Context) error {
+				events, err := r.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=Written"})
 				if err != nil || len(events.Items) == 0 || events.Items[0].Source.Component != writing {
 					return fmt.Errorf("%v %v", events, err)
 				}

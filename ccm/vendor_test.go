@@ -1,6 +1,7 @@
 package ccm_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/internal/poll"
 )
 
 // buildVendorProgram compiles examples/vendor, which is a module of its own.
@@ -64,8 +67,8 @@ func TestVendorProgram(t *testing.T) {
 	})
 	t.Run("its controllers run", func(t *testing.T) {
 		p := run(t, path, append(args, "--controllers=cloud-node,racks", "--rack-label=harbour.example.com/rack")...)
-		eventually(t, "the node is initialised and labelled", func() error {
-			got, err := r.client.CoreV1().Nodes().Get(t.Context(), "crane", metav1.GetOptions{})
+		poll.Until(t, "the node is initialised and labelled", func(ctx context.Context) error {
+			got, err := r.client.CoreV1().Nodes().Get(ctx, "crane", metav1.GetOptions{})
 			if err != nil || got.Spec.ProviderID != "mycloud://r7/crane" || slices.ContainsFunc(got.Spec.Taints, isUninitialized) ||
 				got.Labels["harbour.example.com/rack"] != "r7" || got.Labels[corev1.LabelTopologyRegion] != "north" {
 				return fmt.Errorf("%+v %v %v", got.Spec, got.Labels, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/tool"
 )
 
@@ -155,7 +157,7 @@ func TestBuildInterrupted(t *testing.T) {
 	p.command.Env = append(p.command.Env, "GOFLAGS=-toolexec="+compiler, "GOCACHE="+filepath.Join(p.temp, "cache"), "GOPROXY=off")
 	p.command.Stdout, p.command.Stderr = p, p
 	p.launch()
-	poll(t, "a compiler runs", func() error { _, err := os.Stat(begun); return err })
+	poll.Within(t, patience, "a compiler runs", func(context.Context) error { _, err := os.Stat(begun); return err })
 	p.signal(syscall.SIGINT)
 	if code := p.exit(); code != tool.ExitInterrupted {
 		t.Errorf("exit code %d, want %d", code, tool.ExitInterrupted)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	view "github.com/mooring-ccm/mooring/internal/report"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
@@ -49,8 +51,8 @@ func newWorld(t *testing.T) *world {
 	var err error
 	w.admin, err = kubernetes.NewForConfig(w.cluster.AdminConfig())
 	must(t, err)
-	poll(t, "the API server has made the Service kubernetes, whose UID is the cluster's", func() error {
-		_, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	poll.Within(t, patience, "there is the Service kubernetes, whose UID is the cluster's", func(ctx context.Context) error {
+		_, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
 		return err
 	})
 	known, err := w.cloud.Client.GetInstanceByName(t.Context(), "node-002")
@@ -99,7 +101,10 @@ func (w *world) rehearse(t *testing.T) {
 		}
 	})
 	w.server, w.authority = "https://127.0.0.1:"+port, filepath.Join(dir, "cloud-controller-manager.crt")
-	poll(t, "the manager has made itself a certificate", func() error { _, err := os.Stat(w.authority); return err })
+	poll.Within(t, patience, "the manager has made itself a certificate", func(context.Context) error {
+		_, err := os.Stat(w.authority)
+		return err
+	})
 }
 
 // asking returns the arguments by which a manager is asked as somebody.
@@ -119,7 +124,7 @@ func TestReports(t *testing.T) {
 func (w *world) plan(t *testing.T) {
 	admin := w.cluster.AdminKubeconfig()
 	var last string
-	poll(t, "the plan has come together", func() error {
+	poll.Within(t, patience, "the plan has come together", func(context.Context) error {
 		code, stdout, stderr := call(t, w.asking(admin, "plan", "--exit-code")...)
 		last = stdout
 		for _, want := range []string{

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/tool"
 )
 
@@ -124,7 +125,7 @@ func (p *program) text() string {
 // await waits until the output holds a text.
 func (p *program) await(text string) {
 	p.t.Helper()
-	poll(p.t, "the output holds "+text, func() error {
+	poll.Within(p.t, patience, "the output holds "+text, func(context.Context) error {
 		select {
 		case <-p.done:
 			if !strings.Contains(p.text(), text) {
@@ -166,7 +167,7 @@ func (p *program) signal(signal syscall.Signal) {
 // leavesNoProcess waits until no process has the directory of the run in its command line or as its working directory.
 func (p *program) leavesNoProcess() {
 	p.t.Helper()
-	poll(p.t, "no process is left", func() error {
+	poll.Within(p.t, patience, "no process is left", func(context.Context) error {
 		entries, err := filepath.Glob("/proc/[0-9]*")
 		if err != nil {
 			return err
@@ -191,26 +192,6 @@ func (p *program) leavesNoFile() {
 	}
 	for _, entry := range entries {
 		p.t.Errorf("%s is left", entry.Name())
-	}
-}
-
-// poll waits until a condition holds.
-func poll(t *testing.T, what string, missing func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := missing()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, patience, err)
-		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 	"github.com/mooring-ccm/mooring/tool"
@@ -78,7 +80,7 @@ func clients(t *testing.T, p *program, token, admin string) (*api.Client, *api.A
 	t.Helper()
 	pattern := regexp.MustCompile(`address=(127\.0\.0\.1:\d+)`)
 	var address string
-	poll(t, "it says where it serves", func() error {
+	poll.Within(t, patience, "it says where it serves", func(context.Context) error {
 		match := pattern.FindStringSubmatch(p.text())
 		if match == nil {
 			return errors.New(p.text())

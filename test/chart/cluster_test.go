@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,15 +19,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/service"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/chart/render"
 )
-
-// deadline bounds every wait.
-const deadline = 30 * time.Second
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -45,7 +42,7 @@ func startCluster(t *testing.T) *localcluster.Cluster {
 	cluster, err := localcluster.Start(t.Context(), localcluster.Options{Binaries: binaries})
 	must(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), deadline)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)
 		defer cancel()
 		if err := cluster.Stop(ctx); err != nil {
 			t.Error(err)
@@ -121,7 +118,7 @@ func join(t *testing.T, client kubernetes.Interface, name string) {
 // awaitInitialised waits until a node is no longer one that waits.
 func awaitInitialised(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
-	eventually(t, "node "+name+" is initialised", func(ctx context.Context) error {
+	poll.Until(t, "node "+name+" is initialised", func(ctx context.Context) error {
 		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case err != nil:
@@ -224,24 +221,4 @@ func freePort(t *testing.T) string {
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	must(t, err)
 	return port
-}
-
-// eventually polls until check returns nil.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("it is not so that %s: %v", what, err)
-		case <-tick.C:
-		}
-	}
 }

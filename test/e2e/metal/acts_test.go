@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
@@ -37,7 +38,7 @@ func (l *lab) awaitPodRoutes(t *testing.T, of ...*machine) {
 		cidrs := m.podCIDRs()
 		want[netip.MustParsePrefix(cidrs[0])], want[netip.MustParsePrefix(cidrs[1])] = m.addr4().Addr(), m.addr6().Addr()
 	}
-	eventually(t, fmt.Sprintf("the router knows the pods of %d nodes", len(of)), func(context.Context) error {
+	poll.Until(t, fmt.Sprintf("the router knows the pods of %d nodes", len(of)), func(context.Context) error {
 		got := map[netip.Prefix]netip.Addr{}
 		for prefix, hops := range l.router.FIB(t) {
 			if text := prefix.String(); (strings.HasPrefix(text, "10.244.") || strings.HasPrefix(text, "fd00:244:")) && len(hops) == 1 {
@@ -55,7 +56,7 @@ func (l *lab) awaitPodRoutes(t *testing.T, of ...*machine) {
 func (l *lab) leader(t *testing.T) *replica {
 	t.Helper()
 	var found *replica
-	eventually(t, "a replica leads", func(ctx context.Context) error {
+	poll.Until(t, "a replica leads", func(ctx context.Context) error {
 		_, err := l.client.CoordinationV1().Leases("kube-system").Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -74,7 +75,7 @@ func (l *lab) leader(t *testing.T) *replica {
 // awaitSessions waits until both replicas have told the router everything.
 func (l *lab) awaitSessions(t *testing.T) {
 	t.Helper()
-	eventually(t, "the router has a session with each replica", func(context.Context) error {
+	poll.Until(t, "the router has a session with each replica", func(context.Context) error {
 		return l.sessions(t, len(l.replicas))
 	})
 }
@@ -107,7 +108,7 @@ func (l *lab) sessions(t *testing.T, want int) error {
 // settled waits until a client's requests are all answered.
 func (s *scene) settled(t *testing.T, sent *traffic) {
 	t.Helper()
-	eventually(t, "all of 50 requests in a row are answered", func(ctx context.Context) error {
+	poll.Until(t, "all of 50 requests in a row are answered", func(ctx context.Context) error {
 		for _, one := range sent.flows(t, 50) {
 			if one.Err != "" {
 				return errors.New(one.Err)
@@ -158,7 +159,7 @@ func (l *lab) cut(t *testing.T, m *machine) {
 // eventuallyGone waits until the node of a machine is gone.
 func eventuallyGone(t *testing.T, l *lab, m *machine) {
 	t.Helper()
-	eventually(t, "node "+m.name+" is deleted", func(ctx context.Context) error {
+	poll.Until(t, "node "+m.name+" is deleted", func(ctx context.Context) error {
 		_, err := l.node(ctx, m)
 		if err == nil {
 			return errors.New("it is there")

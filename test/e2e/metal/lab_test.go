@@ -2,7 +2,6 @@ package metal_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/gobuild"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
@@ -187,7 +187,7 @@ func (l *lab) startNodes(t *testing.T, proxyMode string) {
 	}
 	for _, m := range l.machines {
 		// What kube-proxy begins with, rules for connection tracking, may cut a connection that is being opened.
-		eventually(t, "kube-proxy of "+m.name+" has written its rules", func(ctx context.Context) error {
+		poll.Until(t, "kube-proxy of "+m.name+" has written its rules", func(ctx context.Context) error {
 			args := append(m.host.Args(), "curl", "-sf", "--max-time", "1", "http://127.0.0.1:10256/livez")
 			return exec.CommandContext(ctx, args[0], args[1:]...).Run()
 		})
@@ -305,7 +305,7 @@ func (l *lab) node(ctx context.Context, m *machine) (*corev1.Node, error) {
 // awaitNode waits until a node is as wanted.
 func (l *lab) awaitNode(t *testing.T, m *machine, what string, check func(*corev1.Node) error) {
 	t.Helper()
-	eventually(t, "node "+m.name+" "+what, func(ctx context.Context) error {
+	poll.Until(t, "node "+m.name+" "+what, func(ctx context.Context) error {
 		node, err := l.node(ctx, m)
 		if err != nil {
 			return err
@@ -341,32 +341,5 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// deadline bounds every wait.
-const deadline = 45 * time.Second
-
-// eventually polls until check returns nil.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	var last error
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, context.DeadlineExceeded) {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("after %s it is not so that %s: %v", deadline, what, last)
-		case <-tick.C:
-		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/test/e2e/router"
 )
 
@@ -156,7 +157,7 @@ func (s *scene) cutOff(t *testing.T) {
 	leader := s.leader(t)
 	before, monitor, begin := s.router.FIB(t), s.router.Monitor(t), time.Now()
 	must(t, s.cluster.StopAPIServer(t.Context()))
-	eventually(t, "the leader goes on without its lease", func(context.Context) error {
+	poll.Until(t, "the leader goes on without its lease", func(context.Context) error {
 		if !strings.Contains(leader.Log(), "The lease is lost and the controllers have stopped") {
 			return errors.New("it has not lost it")
 		}
@@ -172,7 +173,7 @@ func (s *scene) cutOff(t *testing.T) {
 	s.unharmed(t, begin)
 
 	must(t, s.cluster.StartAPIServer(t.Context()))
-	eventually(t, "the replica that had led ends, to begin anew", func(context.Context) error {
+	poll.Until(t, "the replica that had led ends, to begin anew", func(context.Context) error {
 		if leader.Runs() == nil {
 			return errors.New("it runs")
 		}

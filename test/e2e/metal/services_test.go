@@ -13,6 +13,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/mooring-ccm/mooring/internal/poll"
 )
 
 // expose makes a Service with an endpoint on each of some machines, and returns it with its addresses.
@@ -47,7 +49,7 @@ func (l *lab) expose(t *testing.T, name string, policy corev1.ServiceExternalTra
 		must(t, err)
 	}
 	var service *corev1.Service
-	eventually(t, "Service "+name+" has an address of each family", func(ctx context.Context) (err error) {
+	poll.Until(t, "Service "+name+" has an address of each family", func(ctx context.Context) (err error) {
 		if service, err = l.client.CoreV1().Services("default").Get(ctx, name, metav1.GetOptions{}); err == nil && len(service.Status.LoadBalancer.Ingress) != 2 {
 			err = fmt.Errorf("its status is %+v", service.Status)
 		}
@@ -77,7 +79,7 @@ func urls(service *corev1.Service) (all []string) {
 func (l *lab) routed(t *testing.T, service *corev1.Service, to ...*machine) time.Duration {
 	t.Helper()
 	begin := time.Now()
-	eventually(t, fmt.Sprintf("the router has %d next hops for Service %s", len(to), service.Name), func(context.Context) error {
+	poll.Until(t, fmt.Sprintf("the router has %d next hops for Service %s", len(to), service.Name), func(context.Context) error {
 		fib := l.router.FIB(t)
 		for _, prefix := range hosts(service) {
 			var want []netip.Addr

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
@@ -186,7 +187,7 @@ func (tr *traffic) flows(t *testing.T, count int) []answer {
 	t.Helper()
 	begin := time.Now()
 	var answers []answer
-	eventually(t, fmt.Sprintf("%d requests are answered", count), func(context.Context) error {
+	poll.Until(t, fmt.Sprintf("%d requests are answered", count), func(context.Context) error {
 		if answers = tr.since(begin); len(answers) < count {
 			return fmt.Errorf("%d are", len(answers))
 		}
