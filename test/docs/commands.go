@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"path"
 	"slices"
 	"strings"
 )
@@ -85,4 +86,28 @@ func ParseGet(command string) (get Get, ok bool) {
 		get.Name = plain[2]
 	}
 	return get, true
+}
+
+// Ours reads a command line of the tool, of one that `mooring build --tool` makes, or of the daemon. The words are those behind
+// the tool's name, or begin with the daemon's, and end where the shell goes on with something else. It is not ok if that is a
+// command of another program, or no command.
+func Ours(command string) (words []string, ok bool) {
+	words = strings.Fields(command)
+	if end := slices.IndexFunc(words, func(word string) bool { return strings.Trim(word, "|>&") == "" }); end >= 0 {
+		words = words[:end]
+	}
+	if len(words) > 1 && words[0] == "kubectl" && words[1] == "mooring" {
+		words = words[1:]
+	}
+	if len(words) < 2 {
+		return nil, false
+	}
+	switch program := path.Base(words[0]); {
+	case program == "cloud-controller-manager":
+		return append([]string{program}, words[1:]...), true
+	case program == "mooring" || strings.HasPrefix(program, "mooring-"):
+		return words[1:], true
+	default:
+		return nil, false
+	}
 }

@@ -48,6 +48,8 @@ func test(file, name string) proof { return proof{file, "func " + name + "(t *te
 func elsewhere() map[string]proof {
 	rack := test("test/e2e/metal/metal_test.go", "TestFRR")
 	secrets := test("test/chart/secrets_test.go", "TestARotatedSecretReachesTheRunningDaemon")
+	program := test("test/integration/route/program_test.go", "TestTheProgramMakesRoutesForNodesThatJoin")
+	cloud := test("cmd/mooring/sim_test.go", "TestSimServe")
 	return map[string]proof{
 		// The suite is what runs this test; it must not run itself.
 		"make test":  test("test/docs/commands_test.go", "TestEveryCommandIsRun"),
@@ -57,8 +59,17 @@ func elsewhere() map[string]proof {
 		// With the plugin's own module, from the same arguments.
 		"bin/mooring build --with k8s.io/cloud-provider-aws/pkg/providers/v1@v1.37.0": test(
 			"test/plugins/aws/aws_test.go", "TestPluginDoesTheSame"),
-		"bin/cloud-controller-manager --cloud-provider=sim --cloud-config=sim.yaml --kubeconfig=ccm.kubeconfig": test(
-			"test/integration/route/program_test.go", "TestTheProgramMakesRoutesForNodesThatJoin"),
+		// A cluster of the reader's: with the shipped rights, and a kubeconfig of their ServiceAccount. TestFilesOfTheTutorial reads
+		// what is to be written for it.
+		"kubectl apply -f deploy/rbac.yaml":                       program,
+		"kubectl config view --minify --flatten > ccm.kubeconfig": program,
+		`kubectl --kubeconfig=ccm.kubeconfig config set-credentials ccm ` +
+			`--token="$(kubectl -n kube-system create token cloud-controller-manager)"`: program,
+		"kubectl --kubeconfig=ccm.kubeconfig config set-context --current --user=ccm":                           program,
+		"bin/cloud-controller-manager --cloud-provider=sim --cloud-config=sim.yaml --kubeconfig=ccm.kubeconfig": program,
+		"head -c 16 /dev/urandom | base64 > token":                                                              cloud,
+		"bin/mooring sim serve --state-file=cloud.db --token-file=token --seed=seed.yaml":                       cloud,
+		"bin/mooring status": test("cmd/mooring/cluster_test.go", "TestReports"),
 		// Bare metal: the demo needs root, and the rest a rack, for which test/e2e/metal has one of namespaces.
 		"bin/mooring demo --provider=metal": test(
 			"cmd/mooring/demo_metal_test.go", "TestDemoMetal"),
@@ -79,9 +90,12 @@ func rendered(command string) bool {
 
 // here are commands that TestDemos runs.
 var here = []string{
-	"make demo", "make demo ARGS=--keep",
-	"bin/mooring demo --cloud-fault operation=ListInstances,mode=status,status=503,count=5",
+	"make demo", firstKept,
+	"bin/mooring demo --keep --cloud-fault operation=ListInstances,mode=status,status=503,count=5",
 }
+
+// firstKept leaves a demo running that the questions are put to which a page shows before any demo.
+const firstKept = "make demo ARGS=--keep"
 
 // pages are those whose commands are run, all of them.
 func pages(t *testing.T) []string {

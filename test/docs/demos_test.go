@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,33 +34,47 @@ func TestDemos(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
 			run := shell(t, bin, command)
-			if !strings.Contains(command, "--keep") {
+			if strings.Contains(command, "--keep") {
+				kubeconfig := run.await(t, `export KUBECONFIG=(\S+)`)
+				for _, shown := range questions(t, command) {
+					wanted, _ := ParseGet(shown)
+					answer(t, kubeconfig, shown, wanted)
+				}
+				run.interrupt(t)
+				run.finish(t, anyCode)
+			} else {
 				run.finish(t, 0)
-				if !regexp.MustCompile(`All \d+ steps happened`).MatchString(run.text()) {
-					t.Errorf("the summary is missing:\n%s", run.text())
-				}
-				return
 			}
-			proven := map[string]bool{}
-			for shown := range elsewhere() {
-				proven[shown] = true
+			if !regexp.MustCompile(`All \d+ steps happened`).MatchString(run.text()) {
+				t.Errorf("the summary is missing:\n%s", run.text())
 			}
-			kubeconfig := run.await(t, `export KUBECONFIG=(\S+)`)
-			for _, path := range pages(t) {
-				page, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, shown := range Commands(string(page)) {
-					if wanted, ok := ParseGet(shown); ok && !proven[shown] {
-						answer(t, kubeconfig, shown, wanted)
-					}
-				}
-			}
-			run.interrupt(t)
-			run.finish(t, anyCode)
 		})
 	}
+}
+
+// questions are what the pages have a reader ask the demo that a command leaves running: what stands below it, up to the next one.
+func questions(t *testing.T, of string) []string {
+	t.Helper()
+	proven, asked := elsewhere(), []string{}
+	for _, path := range pages(t) {
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := firstKept
+		for _, shown := range Commands(string(page)) {
+			if slices.Contains(here, shown) && strings.Contains(shown, "--keep") {
+				runs = shown
+			}
+			if _, ok := ParseGet(shown); ok && runs == of && proven[shown] == (proof{}) {
+				asked = append(asked, shown)
+			}
+		}
+	}
+	if len(asked) == 0 {
+		t.Errorf("the pages ask nothing of what %s leaves running", of)
+	}
+	return asked
 }
 
 // anyCode lets finish take every exit code: make has one of its own for a recipe that was ended by Ctrl-C.
