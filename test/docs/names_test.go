@@ -155,6 +155,20 @@ func TestCommandsOfTheToolAreValid(t *testing.T) {
 	}
 }
 
+// TestShippedManifestsAreNamed finds no manifest of which nobody would ever know.
+func TestShippedManifestsAreNamed(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "deploy", "manifests", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no manifests: %v", err)
+	}
+	pages := strings.Join(slices.Collect(maps.Values(guides(t))), "\n")
+	for _, file := range files {
+		if !strings.Contains(pages, filepath.Base(file)) {
+			t.Errorf("no page names %s", file)
+		}
+	}
+}
+
 func TestOurs(t *testing.T) {
 	for command, want := range map[string][]string{
 		"bin/mooring demo --keep":                              {"demo", "--keep"},
