@@ -203,6 +203,7 @@ func TestRights(t *testing.T) {
 	t.Run("kubelet", func(t *testing.T) { testKubeletIdentity(t, cluster) })
 	t.Run("audit", func(t *testing.T) { testAudit(t, cluster) })
 	t.Run("audit of writes under way", func(t *testing.T) { testAuditOfWritesUnderWay(t, cluster) })
+	t.Run("kubeconfigs", func(t *testing.T) { testKubeconfigsAreWhole(t, cluster) })
 	t.Run("apply", func(t *testing.T) { testApply(t, cluster) })
 }
 
@@ -261,6 +262,36 @@ func testKubeletIdentity(t *testing.T, cluster *localcluster.Cluster) {
 		_, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		if got := err == nil; got != allowed {
 			t.Errorf("a kubelet creates the node %q: %v, want allowed = %v", name, err, allowed)
+		}
+	}
+}
+
+// A program may be reading its kubeconfig while another one of the same user gets it.
+func testKubeconfigsAreWhole(t *testing.T, cluster *localcluster.Cluster) {
+	path, err := cluster.UserKubeconfig("reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error)
+	go func() {
+		var err error
+		for range 100 {
+			_, again := cluster.UserKubeconfig("reader")
+			err = errors.Join(err, again)
+		}
+		written <- err
+	}()
+	for {
+		if config, err := clientcmd.LoadFromFile(path); err != nil || config.CurrentContext == "" {
+			t.Errorf("half a kubeconfig: %+v, %v", config, err)
+		}
+		select {
+		case err := <-written:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
 		}
 	}
 }

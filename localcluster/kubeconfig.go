@@ -3,6 +3,7 @@ package localcluster
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -100,6 +101,7 @@ func (c *Cluster) kubeconfigPath(name string) string {
 	return filepath.Join(c.dir, "kubeconfigs", name+".kubeconfig")
 }
 
+// writeKubeconfig puts a whole file into place: a program that was started with an earlier one of the name may be reading it.
 func writeKubeconfig(path string, config *rest.Config) error {
 	const name = "localcluster"
 	file := clientcmdapi.NewConfig()
@@ -111,7 +113,16 @@ func writeKubeconfig(path string, config *rest.Config) error {
 	}
 	file.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	file.CurrentContext = name
-	if err := clientcmd.WriteToFile(*file, path); err != nil {
+	unfinished, err := os.MkdirTemp(filepath.Dir(path), "unfinished-")
+	if err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	defer os.RemoveAll(unfinished)
+	written := filepath.Join(unfinished, filepath.Base(path))
+	if err := clientcmd.WriteToFile(*file, written); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	if err := os.Rename(written, path); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return nil
