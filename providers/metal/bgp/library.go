@@ -25,9 +25,9 @@ const (
 	idleAfterReset = 2 * time.Second
 	// settleTimeout bounds how long withdrawals wait for additions to be sent; a router that takes the additions' family not at
 	// all is waited for in vain. They are sent when the count has not changed for settled looks in a row.
-	settleTimeout  = 100 * time.Millisecond
+	settleTimeout  = 500 * time.Millisecond
 	settleInterval = 2 * time.Millisecond
-	settled        = 2
+	settled        = 15
 	// stopTimeout bounds how long the end of all sessions may take.
 	stopTimeout = 10 * time.Second
 )
