@@ -43,51 +43,6 @@ func indented(line, above string) bool {
 	return strings.HasPrefix(line, "    ") && (strings.TrimSpace(above) == "" || strings.HasPrefix(above, "    "))
 }
 
-// Get is a `kubectl get`, as far as this documentation uses it.
-type Get struct {
-	Namespace, Resource, Name, FieldSelector string
-}
-
-// ParseGet reads a command line. It is not ok if that is no `kubectl get` or has anything that is not known here.
-func ParseGet(command string) (get Get, ok bool) {
-	words := strings.Fields(command)
-	if len(words) < 3 || words[0] != "kubectl" {
-		return Get{}, false
-	}
-	var plain []string
-	for i := 1; i < len(words); i++ {
-		value := ""
-		if strings.HasPrefix(words[i], "-") {
-			if i+1 == len(words) {
-				return Get{}, false
-			}
-			value = words[i+1]
-		}
-		switch words[i] {
-		case "-n":
-			get.Namespace = value
-		case "--field-selector":
-			get.FieldSelector = value
-		case "-L", "-o", "--output": // what is shown
-		default:
-			if value != "" {
-				return Get{}, false
-			}
-			plain = append(plain, words[i])
-			continue
-		}
-		i++
-	}
-	if len(plain) < 2 || len(plain) > 3 || !slices.Equal(plain[:1], []string{"get"}) {
-		return Get{}, false
-	}
-	get.Resource = plain[1]
-	if len(plain) == 3 {
-		get.Name = plain[2]
-	}
-	return get, true
-}
-
 // Ours reads a command line of the tool, of one that `mooring build --tool` makes, or of the daemon. The words are those behind
 // the tool's name, or begin with the daemon's, and end where the shell goes on with something else. It is not ok if that is a
 // command of another program, or no command.

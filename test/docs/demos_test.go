@@ -13,32 +13,28 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/clientcmd"
+	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 )
 
 // patience bounds every wait: the first build of a machine is not part of it, a demo on a busy machine is.
 const patience = 5 * time.Minute
 
-// TestDemos runs the demos that the pages show, as they show them, and what they show of the one that is left running. What
+// TestDemos runs the demos that the pages show, as they show them, and what they show of those that are left running. What
 // they build goes to a folder of this test.
 func TestDemos(t *testing.T) {
 	bin := t.TempDir()
-	shell(t, bin, "make build").finish(t, 0)
-	for _, command := range here {
+	newPlace(t, bin).shell(t, "make build").finish(t, 0)
+	for _, command := range demos {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			run := shell(t, bin, command)
+			here := newPlace(t, bin)
+			run := here.shell(t, command)
 			if strings.Contains(command, "--keep") {
-				kubeconfig := run.await(t, `export KUBECONFIG=(\S+)`)
-				for _, shown := range questions(t, command) {
-					wanted, _ := ParseGet(shown)
-					answer(t, kubeconfig, shown, wanted)
+				here.env = []string{"KUBECONFIG=" + run.await(t, `export KUBECONFIG=(\S+)`)}
+				here.look(t, questions(t, command))
+				if command == firstKept {
+					here.try(t)
 				}
 				run.interrupt(t)
 				run.finish(t, anyCode)
@@ -63,10 +59,10 @@ func questions(t *testing.T, of string) []string {
 		}
 		runs := firstKept
 		for _, shown := range Commands(string(page)) {
-			if slices.Contains(here, shown) && strings.Contains(shown, "--keep") {
+			if slices.Contains(demos, shown) && strings.Contains(shown, "--keep") {
 				runs = shown
 			}
-			if _, ok := ParseGet(shown); ok && runs == of && proven[shown] == (proof{}) {
+			if looks(shown) && runs == of && proven[shown] == (proof{}) {
 				asked = append(asked, shown)
 			}
 		}
@@ -75,6 +71,38 @@ func questions(t *testing.T, of string) []string {
 		t.Errorf("the pages ask nothing of what %s leaves running", of)
 	}
 	return asked
+}
+
+// look puts questions to a cluster. Each has something to show for an answer.
+func (p place) look(t *testing.T, questions []string) {
+	t.Helper()
+	for _, question := range questions {
+		asked := p.shell(t, question)
+		asked.finish(t, 0)
+		if said := asked.text(); said == "" || strings.HasPrefix(said, "No resources found") {
+			t.Errorf("%s shows nothing: %s", question, said)
+		}
+	}
+}
+
+// try does to a cluster what the tutorials do to a reader's own, and sees that it was worth it.
+func (p place) try(t *testing.T) {
+	t.Helper()
+	for _, file := range []string{"cloud.yaml", "password", "ca.pem"} { // the reader's
+		if err := os.WriteFile(filepath.Join(p.dir, file), []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.shell(t, "kubectl create deployment web --image=web").finish(t, 0)
+	for _, command := range tried {
+		p.shell(t, command).finish(t, 0)
+	}
+	for _, check := range []string{
+		"kubectl --kubeconfig=ccm.kubeconfig auth can-i patch nodes",
+		"kubectl wait service web --for=jsonpath={.status.loadBalancer.ingress} --timeout=1m",
+	} {
+		p.shell(t, check).finish(t, 0)
+	}
 }
 
 // anyCode lets finish take every exit code: make has one of its own for a recipe that was ended by Ctrl-C.
@@ -102,18 +130,44 @@ func (r *running) text() string {
 	return r.output.String()
 }
 
-// shell starts a command line as a reader of the pages does, in the root of the project. The folder stands for bin.
-func shell(t *testing.T, bin, line string) *running {
+// place is where a reader of the pages is: in a folder that looks like a checkout, but takes what commands write.
+type place struct {
+	dir, bin string
+	// env comes on top of the environment.
+	env []string
+}
+
+// newPlace makes a place, with programs in a folder that stands for bin.
+func newPlace(t *testing.T, bin string) place {
 	t.Helper()
-	words := strings.Fields(line)
-	if words[0] == "make" {
-		words = append(words, "BIN="+bin)
+	checkout, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if name, found := strings.CutPrefix(words[0], "bin/"); found {
-		words[0] = filepath.Join(bin, name)
+	p := place{dir: t.TempDir(), bin: bin}
+	for name, of := range map[string]string{"bin": bin, "deploy": filepath.Join(checkout, "deploy")} {
+		if err := os.Symlink(of, filepath.Join(p.dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	r := &running{command: exec.Command(words[0], words[1:]...), done: make(chan struct{})}
-	r.command.Dir, r.command.Stdout, r.command.Stderr = root, r, r
+	return p
+}
+
+// shell starts a command line as a reader of the pages does. What make builds goes to the place's programs; it and demos need
+// the checkout itself, and leave nothing behind there.
+func (p place) shell(t *testing.T, line string) *running {
+	t.Helper()
+	dir := p.dir
+	if strings.HasPrefix(line, "make ") {
+		dir, line = root, line+" BIN="+p.bin
+	} else if command, found := strings.CutPrefix(line, "bin/mooring demo"); found {
+		dir, line = root, filepath.Join(p.bin, "mooring")+" demo"+command
+	}
+	kubectl := localclustertest.Build(t, localcluster.Client).Dir()
+	r := &running{command: exec.Command("sh", "-c", line), done: make(chan struct{})}
+	r.command.Env = append(os.Environ(), "PATH="+kubectl+":"+os.Getenv("PATH"), "KUBECACHEDIR="+p.dir)
+	r.command.Env = append(r.command.Env, p.env...)
+	r.command.Dir, r.command.Stdout, r.command.Stderr = dir, r, r
 	r.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := r.command.Start(); err != nil {
 		t.Fatal(err)
@@ -170,50 +224,5 @@ func (r *running) await(t *testing.T, expression string) string {
 		case <-deadline:
 			t.Fatalf("%s does not say %s:\n%s", r.command, expression, r.text())
 		}
-	}
-}
-
-// answer asks the API server what a `kubectl get` asks it, and wants at least one object: kubectl itself is not part of the
-// project.
-func answer(t *testing.T, kubeconfig, command string, get Get) {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	groups, err := restmapper.GetAPIGroupResources(found)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mapper := restmapper.NewDiscoveryRESTMapper(groups)
-	resource, err := mapper.ResourceFor(schema.GroupVersionResource{Resource: get.Resource})
-	if err != nil {
-		t.Errorf("%s: %v", command, err)
-		return
-	}
-	namespace := get.Namespace
-	if kind, err := mapper.KindFor(resource); err == nil && namespace == "" {
-		if mapping, err := mapper.RESTMapping(kind.GroupKind()); err == nil && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-			namespace = metav1.NamespaceDefault
-		}
-	}
-	objects := client.Resource(resource).Namespace(namespace)
-	if get.Name != "" {
-		if _, err := objects.Get(t.Context(), get.Name, metav1.GetOptions{}); err != nil {
-			t.Errorf("%s: %v", command, err)
-		}
-		return
-	}
-	list, err := objects.List(t.Context(), metav1.ListOptions{FieldSelector: get.FieldSelector})
-	if err != nil || len(list.Items) == 0 {
-		t.Errorf("%s shows nothing (%v)", command, err)
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mooring-ccm/mooring/deploy"
@@ -314,16 +313,19 @@ func (l *lab) awaitNode(t *testing.T, m *machine, what string, check func(*corev
 	})
 }
 
-// annotate sets an annotation of a node; an empty value takes it off.
-func (l *lab) annotate(t *testing.T, m *machine, key, value string) {
+// kubectl runs a command as docs/tutorial/metal-rack.md shows it, and returns what it says.
+func (l *lab) kubectl(t *testing.T, line string) string {
 	t.Helper()
-	text := "null"
-	if value != "" {
-		text = fmt.Sprintf("%q", value)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "sh", "-c", line)
+	shell.Env = append(os.Environ(), "KUBECONFIG="+l.cluster.AdminKubeconfig(), "KUBECACHEDIR="+l.dir,
+		"PATH="+localclustertest.Build(t, localcluster.Client).Dir()+":"+os.Getenv("PATH"))
+	said, err := shell.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", line, err, said)
 	}
-	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %s}}}`, key, text)
-	_, err := l.client.CoreV1().Nodes().Patch(t.Context(), m.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	must(t, err)
+	return string(said)
 }
 
 // quote shows the end of what each program wrote.

@@ -195,14 +195,21 @@ func (s *scene) routerRestarts(t *testing.T) {
 
 func (s *scene) drained(t *testing.T) {
 	begin := time.Now()
-	s.annotate(t, s.machines[1], "metal.mooring.dev/drain", "true")
-	s.routed(t, s.web, s.machines[0], s.machines[2])
-	s.routed(t, s.door, s.machines[0])
+	s.kubectl(t, "kubectl annotate node n1 metal.mooring.dev/drain=")
+	s.routed(t, s.web, s.machines[1], s.machines[2])
+	s.routed(t, s.door, s.machines[1])
 	s.unharmed(t, begin)
-	s.annotate(t, s.machines[1], "metal.mooring.dev/drain", "")
+	s.kubectl(t, "kubectl annotate node n1 metal.mooring.dev/drain-")
 	s.routed(t, s.web, s.machines...)
 	s.routed(t, s.door, s.machines[0], s.machines[1])
 	s.unharmed(t, begin)
+	const why = `kubectl get service web --output jsonpath='{.status.conditions[?(@.type=="metal.mooring.dev/Announced")].message}'`
+	poll.Until(t, "the Service says so", func(context.Context) error {
+		if said := s.kubectl(t, why); !strings.Contains(said, "is announced with 3 next hops") {
+			return fmt.Errorf("it says %q", said)
+		}
+		return nil
+	})
 }
 
 // silence is how long requests may be lost after a node died without a word.
