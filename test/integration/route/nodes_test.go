@@ -3,7 +3,6 @@ package route_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 
@@ -142,31 +141,13 @@ func waitForCondition(t testing.TB, want string, nodes ...*corev1.Node) {
 // eventsOf returns the route controller's events on a node, as "Type Reason: message".
 func eventsOf(t testing.TB, name string) []string {
 	t.Helper()
-	list, err := admin.CoreV1().Events(corev1.NamespaceAll).List(t.Context(), metav1.ListOptions{
-		FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + name,
-	})
-	must(t, err)
-	var events []string
-	for _, event := range list.Items {
-		if event.Source.Component == route.Name {
-			events = append(events, event.Type+" "+event.Reason+": "+event.Message)
-		}
-	}
-	return events
+	return harness.EventsOf(t, admin, route.Name, name, "")
 }
 
 // waitForEvent polls until the node has an event that begins as given.
 func waitForEvent(t testing.TB, name, beginning string) {
 	t.Helper()
-	eventually(t, "node "+name+" has the event "+beginning, func(context.Context) error {
-		events := eventsOf(t, name)
-		for _, event := range events {
-			if strings.HasPrefix(event, beginning) {
-				return nil
-			}
-		}
-		return fmt.Errorf("the events are %q", events)
-	})
+	harness.WaitForEvent(t, admin, route.Name, name, "", beginning)
 }
 
 // audited returns what the manager asked the API server about nodes since a mark, by node: "patch status 200".
