@@ -99,7 +99,7 @@ func (r *rack) cable(ctx context.Context, s *stage) (detail string, err error) {
 		if r.replicas[name], err = r.newHost(ctx, name, four, six); err != nil {
 			return "", err
 		}
-		r.router.Neighbors = append(r.router.Neighbors, four)
+		r.router.Neighbors = append(r.router.Neighbors, lab.Neighbor{Address: four, ASN: asn})
 		four, six = four.Next(), six.Next()
 	}
 	for i := 1; i <= machineCount; i++ {

@@ -21,8 +21,8 @@ const (
 // Kinds are the routing suites that a lab can have, the preferred one first.
 func Kinds() []Kind { return []Kind{FRR, BIRD} }
 
-// programs are what a kind needs: paths, or names to look for.
-func (k Kind) programs() []string {
+// Programs are what a kind needs: paths, or names to look for.
+func (k Kind) Programs() []string {
 	if k == FRR {
 		return []string{frrDaemons + "zebra", frrDaemons + "bgpd"}
 	}
@@ -74,7 +74,7 @@ func Check(kind Kind) (found Kind, proxyMode string, err error) {
 // choose returns the first kind that is installed and asked for, or none.
 func choose(kind Kind) Kind {
 	for _, k := range Kinds() {
-		if (kind == "" || kind == k) && installed(k.programs()...) {
+		if (kind == "" || kind == k) && installed(k.Programs()...) {
 			return k
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"text/template"
 )
@@ -21,12 +22,32 @@ type Router struct {
 	Host *Host
 	// Dir is a directory for its files.
 	Dir string
-	// ASN is its autonomous system, and that of its neighbours, which connect to it.
+	// ASN is its autonomous system.
 	ASN uint32
 	// RouterID is its BGP identifier, an IPv4 address.
 	RouterID netip.Addr
-	// Neighbors are whom it speaks to. It takes all routes of both families from them, and announces none.
-	Neighbors []netip.Addr
+	// Neighbors are whom it speaks to. It waits for them to connect, and takes all routes of both families from them.
+	Neighbors []Neighbor
+	// Text is a whole configuration of the router's kind, which holds instead of all else.
+	Text string
+}
+
+// Neighbor is one BGP session of a router, for IPv4 and IPv6.
+type Neighbor struct {
+	// Address is the neighbour's.
+	Address netip.Addr
+	// ASN is the neighbour's.
+	ASN uint32
+	// Password is that of TCP MD5 signatures; empty for none.
+	Password string
+	// Multihop is how many hops an external neighbour is away at most; zero for one on the same network.
+	Multihop int
+	// NoAddPath refuses several paths to one destination.
+	NoAddPath bool
+	// BFD watches the neighbour, every 100 ms.
+	BFD bool
+	// Announce tells the neighbour of the router's own networks. Otherwise it is told nothing.
+	Announce bool
 }
 
 // Daemon is a program of a router.
@@ -42,24 +63,38 @@ var frrConfig = template.Must(template.New("frr.conf").Parse(`log stdout informa
 bgp route-map delay-timer 0
 router bgp {{.ASN}}
  bgp router-id {{.RouterID}}
+ bgp log-neighbor-changes
+ no bgp ebgp-requires-policy
  no bgp default ipv4-unicast
-{{- $asn := .ASN}}
 {{- range .Neighbors}}
- neighbor {{.}} remote-as {{$asn}}
- neighbor {{.}} passive
+ neighbor {{.Address}} remote-as {{.ASN}}
+ neighbor {{.Address}} passive
+{{- if .Password}}
+ neighbor {{.Address}} password {{.Password}}
 {{- end}}
- address-family ipv4 unicast
-{{- range .Neighbors}}
-  neighbor {{.}} activate
-  neighbor {{.}} prefix-list nothing out
+{{- if .Multihop}}
+ neighbor {{.Address}} ebgp-multihop {{.Multihop}}
+{{- end}}
+{{- if .BFD}}
+ neighbor {{.Address}} bfd 3 100 100
+{{- end}}
+{{- end}}
+{{- $neighbors := .Neighbors}}
+{{- range $family := .Families}}
+ address-family {{$family}} unicast
+{{- range $neighbors}}
+  neighbor {{.Address}} activate
+{{- if .NoAddPath}}
+  neighbor {{.Address}} disable-addpath-rx
+{{- end}}
+{{- if .Announce}}
+  redistribute connected
+{{- else}}
+  neighbor {{.Address}} prefix-list nothing out
+{{- end}}
 {{- end}}
  exit-address-family
- address-family ipv6 unicast
-{{- range .Neighbors}}
-  neighbor {{.}} activate
-  neighbor {{.}} prefix-list nothing out
 {{- end}}
- exit-address-family
 exit
 ip prefix-list nothing seq 5 deny any
 ipv6 prefix-list nothing seq 5 deny any
@@ -69,17 +104,29 @@ var birdConfig = template.Must(template.New("bird.conf").Parse(`log stderr all;
 router id {{.RouterID}};
 protocol device { scan time 1; }
 protocol direct { ipv4; ipv6; }
-protocol kernel { ipv4 { import none; export where source = RTS_BGP; }; merge paths on; }
-protocol kernel { ipv6 { import none; export where source = RTS_BGP; }; merge paths on; }
+protocol kernel { ipv4 { import none; export where source = RTS_BGP; }; merge paths on limit 64; }
+protocol kernel { ipv6 { import none; export where source = RTS_BGP; }; merge paths on limit 64; }
+{{- if .BFD}}
+protocol bfd { interface "*" { min rx interval 100 ms; min tx interval 100 ms; multiplier 3; }; }
+{{- end}}
 {{- $asn := .ASN}}
 {{- range $i, $neighbor := .Neighbors}}
 protocol bgp neighbor{{$i}} {
 	local as {{$asn}};
-	neighbor {{$neighbor}} as {{$asn}};
+	neighbor {{.Address}} as {{.ASN}};
 	passive yes;
 	error wait time 1, 5;
-	ipv4 { import all; export none; add paths rx; };
-	ipv6 { import all; export none; add paths rx; };
+{{- if .Password}}
+	password "{{.Password}}";
+{{- end}}
+{{- if .Multihop}}
+	multihop {{.Multihop}};
+{{- end}}
+{{- if .BFD}}
+	bfd on;
+{{- end}}
+	ipv4 { import all; export {{if .Announce}}all{{else}}none{{end}}; {{if not .NoAddPath}}add paths rx;{{end}} };
+	ipv6 { import all; export {{if .Announce}}all{{else}}none{{end}}; {{if not .NoAddPath}}add paths rx;{{end}} };
 }
 {{- end}}
 `))
@@ -102,25 +149,39 @@ func (r *Router) Configure() ([]Daemon, error) {
 
 // configureFRR puts everything where FRR's daemons, which give up root for a user of their own, look for each other.
 func (r *Router) configureFRR() ([]Daemon, error) {
-	dir := filepath.Join("/run/frr", r.Host.Name)
-	config := filepath.Join(dir, "bgpd.conf")
+	dir := r.frrDir()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	if err := r.write(config, frrConfig); err != nil {
+	zebra, bgpd := filepath.Join(dir, "zebra.conf"), filepath.Join(dir, "bgpd.conf")
+	if err := r.write(bgpd, frrConfig); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "zebra.conf"), []byte("log stdout informational\n"), 0o600); err != nil {
+	if err := os.WriteFile(zebra, []byte("log stdout informational\n"), 0o600); err != nil {
 		return nil, err
 	}
-	if err := giveToFRR(dir, config, filepath.Join(dir, "zebra.conf")); err != nil {
+	if err := giveToFRR(dir, bgpd, zebra); err != nil {
 		return nil, err
 	}
-	daemon := func(name, socket string) Daemon {
-		args := []string{frrDaemons + name, "-N", r.Host.Name, "-f", filepath.Join(dir, name+".conf"), "-P", "0"}
-		return Daemon{Name: name, Args: append(r.Host.Args(), args...), Socket: filepath.Join(dir, socket)}
+	daemons := []Daemon{r.frrDaemon("zebra", zebra, "zserv.api")}
+	if r.watches() {
+		daemons = append(daemons, r.frrDaemon("bfdd", zebra, "bfdd.vty"))
 	}
-	return []Daemon{daemon("zebra", "zserv.api"), daemon("bgpd", "bgpd.vty")}, nil
+	return append(daemons, r.frrDaemon("bgpd", bgpd, "bgpd.vty")), nil
+}
+
+// watches reports whether some neighbour is watched.
+func (r *Router) watches() bool {
+	return slices.ContainsFunc(r.Neighbors, func(n Neighbor) bool { return n.BFD })
+}
+
+// frrDir is where the daemons of a host look for each other.
+func (r *Router) frrDir() string { return filepath.Join("/run/frr", r.Host.Name) }
+
+// frrDaemon runs in the foreground, with the sockets of its host.
+func (r *Router) frrDaemon(name, config, socket string) Daemon {
+	args := []string{frrDaemons + name, "-N", r.Host.Name, "-f", config, "-P", "0"}
+	return Daemon{Name: name, Args: append(r.Host.Args(), args...), Socket: filepath.Join(r.frrDir(), socket)}
 }
 
 func giveToFRR(paths ...string) error {
@@ -145,18 +206,36 @@ func giveToFRR(paths ...string) error {
 }
 
 func (r *Router) configureBIRD() ([]Daemon, error) {
-	config, socket := filepath.Join(r.Dir, "bird.conf"), filepath.Join(r.Dir, "bird.ctl")
+	config := filepath.Join(r.Dir, "bird.conf")
 	if err := r.write(config, birdConfig); err != nil {
 		return nil, err
 	}
-	args := []string{"bird", "-f", "-c", config, "-s", socket, "-P", filepath.Join(r.Dir, "bird.pid")}
-	return []Daemon{{Name: "bird", Args: append(r.Host.Args(), args...), Socket: socket}}, nil
+	args := []string{"bird", "-f", "-c", config, "-s", r.birdSocket(), "-P", filepath.Join(r.Dir, "bird.pid")}
+	return []Daemon{{Name: "bird", Args: append(r.Host.Args(), args...), Socket: r.birdSocket()}}, nil
 }
 
-func (r *Router) write(path string, config *template.Template) error {
-	var text bytes.Buffer
-	if err := config.Execute(&text, r); err != nil {
-		return err
+func (r *Router) birdSocket() string { return filepath.Join(r.Dir, "bird.ctl") }
+
+// Query is what asks the router's own command line, in the words of either kind.
+func (r *Router) Query(frr, bird string) []string {
+	if r.Kind == FRR {
+		return []string{"vtysh", "-N", r.Host.Name, "-c", frr}
+	}
+	return []string{"birdc", "-s", r.birdSocket(), bird}
+}
+
+// write writes the router's configuration: its text, or without one what a template makes of all else.
+func (r *Router) write(path string, otherwise *template.Template) error {
+	text := bytes.NewBufferString(r.Text)
+	if r.Text == "" {
+		values := struct {
+			*Router
+			Families []string
+			BFD      bool
+		}{r, []string{"ipv4", "ipv6"}, r.watches()}
+		if err := otherwise.Execute(text, values); err != nil {
+			return err
+		}
 	}
 	return os.WriteFile(path, text.Bytes(), 0o600)
 }

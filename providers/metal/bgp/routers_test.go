@@ -104,7 +104,7 @@ func enter(t *testing.T, change func(*router.Neighbor)) *lab {
 	t.Helper()
 	if !sandbox.Inside() {
 		t.Parallel()
-		sandbox.Require(t, append(router.FRR.Programs(), router.BIRD.Programs()...)...)
+		sandbox.Require(t, router.Programs(router.FRR, router.BIRD)...)
 		sandbox.Run(t, sandbox.Options{Timeout: 4 * time.Minute, Dirs: router.Dirs()})
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/internal/poll"
+	"github.com/mooring-ccm/mooring/test/e2e/router"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
@@ -87,7 +88,7 @@ func (l *lab) sessions(t *testing.T, want int) error {
 	for i := range l.replicas {
 		addr := replicaAddr(i).Addr().String()
 		var text string
-		if l.router.Kind == "FRR" {
+		if l.router.Kind == router.FRR {
 			text = l.router.Show(t, "show bgp ipv4 unicast neighbors "+addr+" routes")
 			if strings.Contains(text, "Displayed") && strings.Contains(text, "10.244.") {
 				up++

@@ -100,7 +100,7 @@ func enter(t *testing.T, kind router.Kind, proxyMode string) *lab {
 	t.Helper()
 	if !sandbox.Inside() {
 		t.Parallel()
-		sandbox.Require(t, append(kind.Programs(), "containerd", "nft", "iptables", "conntrack")...)
+		sandbox.Require(t, append(router.Programs(kind), "containerd", "nft", "iptables", "conntrack")...)
 		localclustertest.Build(t, localcluster.Parts()...)
 		manager := filepath.Join(t.TempDir(), "cloud-controller-manager")
 		must(t, gobuild.Build(t.Context(), gobuild.Options{

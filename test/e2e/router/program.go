@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/mooring-ccm/mooring/internal/demo/lab"
 )
 
 // program is a process of a router.
@@ -16,19 +18,18 @@ type program struct {
 	err       error
 }
 
-func (r *Router) start(t *testing.T, c command) *program {
+func (r *Router) start(t *testing.T, daemon lab.Daemon) *program {
 	t.Helper()
-	p := &program{name: c.name, log: filepath.Join(r.dir, c.name+".log"), ended: make(chan struct{})}
+	p := &program{name: daemon.Name, log: filepath.Join(r.dir, daemon.Name+".log"), ended: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	args := append(r.Host.Args(), c.args...)
-	cmd := exec.Command(args[0], args[1:]...)
+	cmd := exec.Command(daemon.Args[0], daemon.Args[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", c.name, err)
+		t.Fatalf("start %s: %v", daemon.Name, err)
 	}
 	p.process = cmd.Process
 	go func() {

@@ -6,34 +6,35 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"text/template"
 	"time"
 
+	"github.com/mooring-ccm/mooring/internal/demo/lab"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
 // Kind is a routing suite.
-type Kind string
+type Kind = lab.Kind
 
 const (
 	// FRR is FRRouting: zebra, bgpd and bfdd.
-	FRR Kind = "FRR"
+	FRR = lab.FRR
 	// BIRD is the BIRD Internet Routing Daemon 2.
-	BIRD Kind = "BIRD"
+	BIRD = lab.BIRD
 )
 
-// Programs are what a machine needs to run a kind of router, for sandbox.Require.
-func (k Kind) Programs() []string {
-	if k == FRR {
-		return []string{"ip", "nsenter", "vtysh", frrDaemons + "bgpd"}
+// Programs are what a machine needs to run these kinds of router, for sandbox.Require.
+func Programs(kinds ...Kind) []string {
+	programs := []string{"ip", "nsenter"}
+	for _, kind := range kinds {
+		programs = append(programs, kind.Programs()...)
+		programs = append(programs, map[Kind]string{FRR: "vtysh", BIRD: "birdc"}[kind])
 	}
-	return []string{"ip", "nsenter", "bird", "birdc"}
+	return programs
 }
 
 // Dirs are the directories of this machine that routers write to whatever they are told, for the options of a sandbox. FRR makes
@@ -44,35 +45,11 @@ func Dirs() []string { return []string{"/var/tmp"} }
 // startTimeout bounds how long a router may take to answer.
 const startTimeout = 20 * time.Second
 
-// Config is what a router does besides putting routes into its kernel.
-type Config struct {
-	// ASN is its autonomous system.
-	ASN uint32
-	// RouterID is its BGP identifier, an IPv4 address.
-	RouterID netip.Addr
-	// Neighbors are whom it speaks to. It waits for them to connect, and announces nothing to them.
-	Neighbors []Neighbor
-	// Text is a whole configuration of the router's kind, which holds instead of all else.
-	Text string
-}
+// Config is what a router does besides putting routes into its kernel. Kind, host and folder are what Start says.
+type Config = lab.Router
 
-// Neighbor is one BGP session of a router, for IPv4 and IPv6.
-type Neighbor struct {
-	// Address is the neighbour's.
-	Address netip.Addr
-	// ASN is the neighbour's.
-	ASN uint32
-	// Password is that of TCP MD5 signatures; empty for none.
-	Password string
-	// Multihop is how many hops an external neighbour is away at most; zero for one on the same network.
-	Multihop int
-	// NoAddPath refuses several paths to one destination.
-	NoAddPath bool
-	// BFD watches the neighbour, every 100 ms.
-	BFD bool
-	// Announce tells the neighbour of the router's own networks. Otherwise it is told nothing.
-	Announce bool
-}
+// Neighbor is one BGP session of a router.
+type Neighbor = lab.Neighbor
 
 // Router is a router that runs until its test ends.
 type Router struct {
@@ -82,16 +59,9 @@ type Router struct {
 	Kind Kind
 
 	dir      string
+	config   Config
 	programs []*program
-	commands []command
-}
-
-// command is a program to start.
-type command struct {
-	name string
-	args []string
-	// socket is what it makes when others may connect to it; empty if none do.
-	socket string
+	daemons  []lab.Daemon
 }
 
 // Start starts a router on a host, which forwards from then on, and waits until it answers. Its files go below dir.
@@ -100,13 +70,6 @@ func Start(t *testing.T, kind Kind, host *sandbox.Host, dir string, config Confi
 	r := &Router{Host: host, Kind: kind, dir: filepath.Join(dir, "router-"+host.Name)}
 	if err := os.MkdirAll(r.dir, 0o755); err != nil {
 		t.Fatal(err)
-	}
-	for _, setting := range []string{
-		"net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
-		// Spread by addresses and ports.
-		"net.ipv4.fib_multipath_hash_policy=1", "net.ipv6.fib_multipath_hash_policy=1",
-	} {
-		sandbox.Command(t, append(host.Args(), "sysctl", "-q", "-w", setting)...)
 	}
 	r.Configure(t, config)
 	t.Cleanup(r.Close)
@@ -117,27 +80,24 @@ func Start(t *testing.T, kind Kind, host *sandbox.Host, dir string, config Confi
 // Configure writes another configuration, which holds from the next Restart on.
 func (r *Router) Configure(t *testing.T, config Config) {
 	t.Helper()
-	if r.Kind == FRR {
-		r.commands = r.configureFRR(t, config)
-	} else {
-		r.commands = r.configureBIRD(t, config)
+	config.Kind, config.Host, config.Dir = r.Kind, &lab.Host{Name: r.Host.Name}, r.dir
+	daemons, err := config.Configure()
+	if err != nil {
+		t.Fatal(err)
 	}
+	r.config, r.daemons = config, daemons
 }
 
 func (r *Router) run(t *testing.T) {
 	t.Helper()
-	for _, command := range r.commands {
-		if command.socket != "" {
-			_ = os.Remove(command.socket) // one that a killed daemon left
-		}
-		r.programs = append(r.programs, r.start(t, command))
-		if command.socket != "" {
-			// A daemon that finds nobody there tries again after ten seconds only.
-			r.wait(t, command.name+" listens", func() error {
-				_, err := os.Stat(command.socket)
-				return err
-			})
-		}
+	for _, daemon := range r.daemons {
+		_ = os.Remove(daemon.Socket) // one that a killed daemon left
+		r.programs = append(r.programs, r.start(t, daemon))
+		// A daemon that finds nobody there tries again after ten seconds only.
+		r.wait(t, daemon.Name+" listens", func() error {
+			_, err := os.Stat(daemon.Socket)
+			return err
+		})
 	}
 	r.wait(t, "it answers", func() error {
 		_, err := r.query("show version", "show status")
@@ -189,10 +149,7 @@ func (r *Router) Show(t *testing.T, command string) string {
 
 // query asks the command line of the router's kind.
 func (r *Router) query(frr, bird string) (string, error) {
-	args := []string{"birdc", "-s", r.socket(), bird}
-	if r.Kind == FRR {
-		args = []string{"vtysh", "-N", r.Host.Name, "-c", frr}
-	}
+	args := r.config.Query(frr, bird)
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -216,20 +173,4 @@ func (r *Router) Log() string {
 		fmt.Fprintf(&all, "%s: %v\n%s\n", filepath.Base(file), err, content)
 	}
 	return all.String()
-}
-
-// write writes a file of the router's: a text, or without one what a template makes of values.
-func (r *Router) write(t *testing.T, name, text string, otherwise *template.Template, values any) string {
-	t.Helper()
-	content := bytes.NewBufferString(text)
-	if text == "" {
-		if err := otherwise.Execute(content, values); err != nil {
-			t.Fatal(err)
-		}
-	}
-	path := filepath.Join(r.dir, name)
-	if err := os.WriteFile(path, content.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
