@@ -165,18 +165,12 @@ func TestMultihop(t *testing.T) {
 		return
 	}
 	// A speaker on another network, behind FRR, which is one hop away and BIRD two.
-	far := &sandbox.Host{Name: "far"}
-	command := func(host *sandbox.Host, args ...string) { sandbox.Command(t, append(host.Args(), args...)...) }
-	sandbox.Command(t, "ip", "netns", "add", far.Name)
-	sandbox.Command(t, "ip", "link", "add", "near", "netns", l.frr.Host.Name, "type", "veth",
-		"peer", "name", "eth0", "netns", far.Name)
-	command(l.frr.Host, "ip", "address", "add", "10.78.0.1/24", "dev", "near")
-	command(l.frr.Host, "ip", "link", "set", "near", "up")
-	command(far, "ip", "address", "add", "10.78.0.2/24", "dev", "eth0")
-	command(far, "ip", "link", "set", "eth0", "up")
-	command(far, "ip", "link", "set", "lo", "up")
-	command(far, "ip", "route", "add", "default", "via", "10.78.0.1")
-	command(l.bird.Host, "ip", "route", "add", "10.78.0.0/24", "via", frrAddr.String())
+	far, err := l.frr.Host.Attach(t.Context(), "far",
+		[]netip.Prefix{netip.MustParsePrefix("10.78.0.1/24")}, []netip.Prefix{netip.MustParsePrefix("10.78.0.2/24")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Command(t, append(l.bird.Host.Args(), "ip", "route", "add", "10.78.0.0/24", "via", frrAddr.String())...)
 	const asn = 64600
 	neighbors := []router.Neighbor{{Address: netip.MustParseAddr("10.78.0.2"), ASN: asn, Multihop: 5}}
 	l.frr.Configure(t, router.Config{ASN: internal, RouterID: frrAddr, Neighbors: neighbors})

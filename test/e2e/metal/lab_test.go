@@ -136,7 +136,7 @@ func enter(t *testing.T, kind router.Kind, proxyMode string) *lab {
 func (l *lab) startRouter(t *testing.T, kind router.Kind) {
 	t.Helper()
 	host := l.segment.NewHost(t, "rtr", router4, router6)
-	l.outside = l.link(t, host, "client", gateway4, gateway6, client4, client6)
+	l.outside = attach(t, host, "client", []netip.Prefix{gateway4, gateway6}, []netip.Prefix{client4, client6})
 	var neighbors []router.Neighbor
 	for i := range 2 {
 		neighbors = append(neighbors, router.Neighbor{Address: replicaAddr(i).Addr(), ASN: asn})
@@ -146,22 +146,11 @@ func (l *lab) startRouter(t *testing.T, kind router.Kind) {
 	sandbox.Command(t, "ip", "route", "add", "10.244.0.0/16", "via", router4.Addr().String())
 }
 
-// link makes a host with a link of its own to another one, which is its way to everywhere.
-func (l *lab) link(t *testing.T, to *sandbox.Host, name string, there4, there6, here4, here6 netip.Prefix) *sandbox.Host {
+// attach makes a host with a link of its own to another one, which is its way to everywhere.
+func attach(t *testing.T, to *sandbox.Host, name string, there, here []netip.Prefix) *sandbox.Host {
 	t.Helper()
-	sandbox.Command(t, "ip", "netns", "add", name)
-	sandbox.Command(t, "ip", "link", "add", "to-"+name, "netns", to.Name, "type", "veth", "peer", "name", "eth0", "netns", name)
-	host := &sandbox.Host{Name: name}
-	run := func(on *sandbox.Host, args ...string) { sandbox.Command(t, append(on.Args(), args...)...) }
-	run(to, "ip", "addr", "add", there4.String(), "dev", "to-"+name)
-	run(to, "ip", "-6", "addr", "add", there6.String(), "dev", "to-"+name, "nodad")
-	run(to, "ip", "link", "set", "to-"+name, "up")
-	run(host, "ip", "link", "set", "lo", "up")
-	run(host, "ip", "addr", "add", here4.String(), "dev", "eth0")
-	run(host, "ip", "-6", "addr", "add", here6.String(), "dev", "eth0", "nodad")
-	run(host, "ip", "link", "set", "eth0", "up")
-	run(host, "ip", "route", "replace", "default", "via", there4.Addr().String())
-	run(host, "ip", "-6", "route", "replace", "default", "via", there6.Addr().String())
+	host, err := to.Attach(t.Context(), name, there, here)
+	must(t, err)
 	return host
 }
 
@@ -203,7 +192,8 @@ func (l *lab) startPod(t *testing.T, m *machine) {
 		addr := p.Addr().String()
 		return netip.PrefixFrom(netip.MustParseAddr(strings.TrimSuffix(addr, "10")+last), p.Bits())
 	}
-	pod := l.link(t, m.host, "pod"+m.name, at(m.pod4(), "1"), at(m.pod6(), "1"), m.pod4(), m.pod6())
+	pod := attach(t, m.host, "pod"+m.name,
+		[]netip.Prefix{at(m.pod4(), "1"), at(m.pod6(), "1")}, []netip.Prefix{m.pod4(), m.pod6()})
 	args := append(pod.Args(), self(t), m.name)
 	command := exec.Command(args[0], args[1:]...)
 	command.Env = append(os.Environ(), roleVariable+"="+roleServer)

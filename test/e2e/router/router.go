@@ -80,7 +80,7 @@ func Start(t *testing.T, kind Kind, host *sandbox.Host, dir string, config Confi
 // Configure writes another configuration, which holds from the next Restart on.
 func (r *Router) Configure(t *testing.T, config Config) {
 	t.Helper()
-	config.Kind, config.Host, config.Dir = r.Kind, &lab.Host{Name: r.Host.Name}, r.dir
+	config.Kind, config.Host, config.Dir = r.Kind, r.Host, r.dir
 	daemons, err := config.Configure()
 	if err != nil {
 		t.Fatal(err)

@@ -1,76 +1,49 @@
 package sandbox
 
 import (
-	"fmt"
 	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
-)
 
-const bridge = "segment"
+	"github.com/mooring-ccm/mooring/internal/demo/lab"
+)
 
 // Segment is an Ethernet segment inside the sandbox: a bridge in the namespace of the test itself.
 type Segment struct {
 	// Addrs are the test's own addresses on the segment.
 	Addrs []netip.Prefix
+
+	segment *lab.Segment
 }
 
 // NewSegment makes a segment on which the test has addresses.
 func NewSegment(t *testing.T, addrs ...netip.Prefix) *Segment {
 	t.Helper()
-	Command(t, "ip", "link", "add", bridge, "type", "bridge")
-	addAddrs(t, nil, bridge, addrs)
-	Command(t, "ip", "link", "set", bridge, "up")
-	return &Segment{Addrs: addrs}
+	segment, err := lab.NewSegment(t.Context(), addrs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Segment{Addrs: addrs, segment: segment}
 }
 
-// Host is a network namespace with one interface on a segment.
-type Host struct {
-	// Name is the name of the namespace.
-	Name string
-}
+// Host is a network namespace. Commands run in it with its Args before them; unlike with "ip netns exec", /sys stays as it is
+// then, with the control groups that a kubelet looks for.
+type Host = lab.Host
 
-// NewHost makes a host with addresses on the segment. Names may have up to eleven characters.
+// NewHost makes a host with addresses on the segment, whose way to everywhere else is the test itself. Names may have up to eleven
+// characters.
 func (s *Segment) NewHost(t *testing.T, name string, addrs ...netip.Prefix) *Host {
 	t.Helper()
-	host := &Host{Name: name}
-	outer := "veth" + name
-	Command(t, "ip", "netns", "add", name)
-	Command(t, "ip", "link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", name)
-	Command(t, "ip", "link", "set", outer, "master", bridge, "up")
-	inside := host.Args()
-	Command(t, append(inside, "ip", "link", "set", "lo", "up")...)
-	addAddrs(t, inside, "eth0", addrs)
-	Command(t, append(inside, "ip", "link", "set", "eth0", "up")...)
+	var gateways []netip.Addr
 	for _, own := range s.Addrs {
-		Command(t, append(inside, "ip", family(own), "route", "add", "default", "via", own.Addr().String())...)
+		gateways = append(gateways, own.Addr())
+	}
+	host, err := s.segment.NewHost(t.Context(), name, addrs, gateways...)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return host
-}
-
-// Args are the words to put before a command so that it runs in the host's network. Unlike with "ip netns exec", /sys
-// stays as it is, with the control groups that a kubelet looks for.
-func (h *Host) Args() []string { return []string{"nsenter", "--net=/run/netns/" + h.Name} }
-
-// addAddrs adds addresses. Duplicate address detection would make IPv6 addresses unusable for a second.
-func addAddrs(t *testing.T, inside []string, device string, addrs []netip.Prefix) {
-	t.Helper()
-	for _, addr := range addrs {
-		args := append([]string{}, inside...)
-		args = append(args, "ip", family(addr), "address", "add", addr.String(), "dev", device)
-		if addr.Addr().Is6() {
-			args = append(args, "nodad")
-		}
-		Command(t, args...)
-	}
-}
-
-func family(addr netip.Prefix) string {
-	if addr.Addr().Is4() {
-		return "-4"
-	}
-	return "-6"
 }
 
 // Command runs a command to its end, fails the test with its output when it fails, and returns its standard output.
@@ -82,6 +55,3 @@ func Command(t *testing.T, args ...string) string {
 	}
 	return string(output)
 }
-
-// String names the host as in a log.
-func (h *Host) String() string { return fmt.Sprintf("host %s", h.Name) }
