@@ -109,7 +109,8 @@ func TestDemoMetalFails(t *testing.T) {
 	if code := p.exit(); code != tool.ExitFailed {
 		t.Errorf("exit code %d, want %d", code, tool.ExitFailed)
 	}
-	want := `(?s)\nmooring: control-plane/start: .*it did not happen within 500ms.*\nlogs are in \S+\n$`
+	// The control plane does not start that fast, and on a busy machine the network is not there by then.
+	want := `(?s)\nmooring: [a-z-]+/[a-z-]+: .*it did not happen within 500ms.*\nlogs are in \S+\n$`
 	if !regexp.MustCompile(want).MatchString(p.text()) {
 		t.Errorf("the last lines are not the error")
 	}

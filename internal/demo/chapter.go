@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -76,11 +77,15 @@ func (s *stage) play(ctx context.Context, chapters []chapter) error {
 
 func (s *stage) playStep(ctx context.Context, name string, next step) error {
 	deadline := next.within(s.options.StepDeadline)
-	ctx, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("it did not happen within %s", deadline))
+	late := fmt.Errorf("it did not happen within %s", deadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, deadline, late)
 	defer cancel()
 	s.current = name
 	s.tell(story.StepBegan{At: time.Now(), Step: name})
 	detail, err := next.run(ctx, s)
+	if err != nil && context.Cause(ctx) == late && !errors.Is(err, late) { // a command that was cut off does not know by what
+		err = fmt.Errorf("%w: %w", late, err)
+	}
 	ended := story.StepEnded{At: time.Now(), Step: name, Detail: detail}
 	if err != nil {
 		ended.Err = err.Error()
