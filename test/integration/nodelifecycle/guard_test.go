@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -198,18 +199,31 @@ func TestTheLimitHoldsNodesAndLetsThemGo(t *testing.T) {
 	}
 }
 
-// crash cuts a manager off the API server right before a certain deletion of a node, as kill -9 would.
+// crash cuts a manager off the API server right before a certain deletion of a node, as kill -9 would. The deletions before it have
+// been answered by then.
 type crash struct {
 	http.RoundTripper
 	after   int32 // deletions that get through
+	through sync.WaitGroup
 	deleted atomic.Int32
 	crashed atomic.Bool
 }
 
 var errCrashed = errors.New("the process is gone")
 
+func crashAfter(deletions int32) *crash {
+	c := &crash{after: deletions}
+	c.through.Add(int(deletions))
+	return c
+}
+
 func (c *crash) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method == http.MethodDelete && c.deleted.Add(1) > c.after {
+	if request.Method == http.MethodDelete {
+		if c.deleted.Add(1) <= c.after {
+			defer c.through.Done()
+			return c.RoundTripper.RoundTrip(request)
+		}
+		c.through.Wait()
 		c.crashed.Store(true)
 	}
 	if c.crashed.Load() {
@@ -230,7 +244,7 @@ func TestTheLimitHoldsOverCrashes(t *testing.T) {
 			plugin := newPlugin("plain", map[string]string{"witness": runs})
 			create(t, corev1.ConditionTrue, []string{"witness"}, withID("plain"))
 			create(t, corev1.ConditionUnknown, lost, withID("plain"))
-			crashing := &crash{after: test.after}
+			crashing := crashAfter(test.after)
 			first := start(t, options{
 				Cloud: plugin, Settings: limited(limit, test.window), Crashes: true,
 				Transport: func(next http.RoundTripper) http.RoundTripper { crashing.RoundTripper = next; return crashing },
