@@ -24,7 +24,7 @@ func (c *Cluster) auditLog() string { return filepath.Join(c.dir, "audit.log") }
 
 // AuditEvents returns every request that kube-apiserver has answered so far, in the order of their answers, with user,
 // verb, object and response. A request that a client has the whole answer of is among them, and so is a write whose effect
-// somebody has seen: writes under way are waited for. A watch is among them when it has ended. It needs Options.Audit. What it
+// somebody has seen: writes under way are waited for, unless StopAPIServer cut them off. A watch is among them when it has ended. It needs Options.Audit. What it
 // returns is shared with later calls, and not to be changed.
 func (c *Cluster) AuditEvents(ctx context.Context) ([]auditv1.Event, error) {
 	if !audits(c.options.Audit) {
@@ -37,7 +37,7 @@ func (c *Cluster) AuditEvents(ctx context.Context) ([]auditv1.Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	var events []auditv1.Event
-	err = await(ctx, "writes under way are answered", []*process{c.apiServer}, func(context.Context) (err error) {
+	err = await(ctx, "writes under way are answered", nil, func(context.Context) (err error) {
 		var still map[types.UID]string
 		events, still, err = c.audit.read(c.auditLog())
 		for id, uri := range underWay {
@@ -88,6 +88,15 @@ func (a *auditTrail) read(path string) ([]auditv1.Event, map[types.UID]string, e
 		a.add(event)
 		a.offset = began + decoder.InputOffset()
 	}
+}
+
+// abandon has nobody wait for what a server that has ended did not answer.
+func (a *auditTrail) abandon(path string) error {
+	_, _, err := a.read(path)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.underWay)
+	return err
 }
 
 func (a *auditTrail) add(event auditv1.Event) {

@@ -2,6 +2,7 @@ package localcluster_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -12,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/localcluster"
 )
 
@@ -74,15 +75,16 @@ func testAuditOfWritesUnderWay(t *testing.T, cluster *localcluster.Cluster) {
 		}
 		answered <- err
 	}()
-	waited := func(ctx context.Context) (bool, error) {
+	waited := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
 		_, err := cluster.AuditEvents(ctx)
-		return err != nil && strings.Contains(err.Error(), "no answer yet to a write to "+path), nil
+		if err == nil || !strings.Contains(err.Error(), "no answer yet to a write to "+path) {
+			return fmt.Errorf("the error is %v", err)
+		}
+		return nil
 	}
-	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, waited); err != nil {
-		t.Errorf("the write is not waited for: %v", err)
-	}
+	poll.Until(t, "the write is waited for", waited)
 	if _, err := slow.Write([]byte(`{"metadata":{"name":"slow"}}`)); err != nil {
 		t.Error(err)
 	}
@@ -100,5 +102,42 @@ func testAuditOfWritesUnderWay(t *testing.T, cluster *localcluster.Cluster) {
 	}
 	if err := <-answered; err != nil {
 		t.Error(err)
+	}
+}
+
+// What a server did not answer before its end is waited for neither then nor when it is back.
+func testAuditOfWritesCutOff(t *testing.T, cluster *localcluster.Cluster) {
+	const path = "/api/v1/namespaces/default/secrets"
+	config := cluster.AdminConfig()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, never := io.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if response, err := client.Post(config.Host+path, "application/json", body); err == nil {
+			_ = response.Body.Close()
+		}
+	}()
+	poll.Until(t, "the write is under way", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		_, err := cluster.AuditEvents(ctx)
+		return poll.Holds(err != nil)
+	})
+	if err := cluster.StopAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = never.Close()
+	<-ended
+	for range 2 {
+		if _, err := cluster.AuditEvents(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := cluster.StartAPIServer(t.Context()); err != nil && !strings.Contains(err.Error(), "it runs") {
+			t.Fatal(err)
+		}
 	}
 }

@@ -157,7 +157,13 @@ func (c *Cluster) Stop(ctx context.Context) error {
 func (c *Cluster) StopAPIServer(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.apiServer.stop(ctx, apiServerGrace)
+	if err := c.apiServer.stop(ctx, apiServerGrace); err != nil {
+		return err
+	}
+	if !audits(c.options.Audit) {
+		return nil
+	}
+	return c.audit.abandon(c.auditLog())
 }
 
 // StartAPIServer starts kube-apiserver again after StopAPIServer, on the same port and with the same data, and returns

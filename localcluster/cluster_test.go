@@ -205,6 +205,7 @@ func TestRights(t *testing.T) {
 	t.Run("audit of writes under way", func(t *testing.T) { testAuditOfWritesUnderWay(t, cluster) })
 	t.Run("kubeconfigs", func(t *testing.T) { testKubeconfigsAreWhole(t, cluster) })
 	t.Run("apply", func(t *testing.T) { testApply(t, cluster) })
+	t.Run("audit of writes cut off", func(t *testing.T) { testAuditOfWritesCutOff(t, cluster) })
 }
 
 func testServiceAccount(t *testing.T, cluster *localcluster.Cluster) {
