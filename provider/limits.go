@@ -10,4 +10,9 @@ type Limits struct {
 	Burst int
 	// InFlight is how many calls may be under way at once. What --cloud-api-max-in-flight says goes before.
 	InFlight int
+	// Groups names the quota that a method of the provider draws on, by the method's name, such as "GetLoadBalancer", where that is
+	// not the usual one of its kind. Methods about instances, about load balancers and about routes draw on one quota each,
+	// which are named "instances", "load_balancers" and "routes". The refusals of one quota slow nobody who draws on another, and
+	// so it is with calls that hang or fail. The names are labels of metrics: there are few of them.
+	Groups map[string]string
 }

@@ -1,58 +1,124 @@
 package cloud
 
-import "time"
-
-const (
-	// openAfter is how many calls in a row have to fail, and openPast for how long none may have succeeded, until a group of
-	// calls is held back.
-	openAfter = 10
-	openPast  = 30 * time.Second
-	// firstTry is how long after that one call is let through to see, and lastTry what that doubles up to.
-	firstTry = time.Second
-	lastTry  = 30 * time.Second
+import (
+	"errors"
+	"fmt"
+	"time"
 )
 
-// breaker holds a group of calls back while the cloud fails them all. The zero value is closed: calls go through.
+const (
+	// suspectAfter is how many calls of a group have to fail in a row, and suspectPast for how long none may have succeeded,
+	// until the cloud itself is suspected.
+	suspectAfter = 10
+	suspectPast  = 30 * time.Second
+	// suspectObjects is how many objects that worked before have to be among them. One listing is enough: it is about all.
+	suspectObjects = 2
+	// firstProbe is how long after the breaker opened one call is let through to see, and lastProbe what that doubles up to.
+	// It is also how long a call waits for its turn, until it fails with the reason.
+	firstProbe = time.Second
+	lastProbe  = 30 * time.Second
+)
+
+// ErrUnavailable says that a call was not made, because the cloud has failed all calls of its kind for a while.
+var ErrUnavailable = errors.New("the cloud is not available")
+
+// UnavailableError is an ErrUnavailable that says for what, since when and why.
+type UnavailableError struct {
+	// Group is what the calls are about: instances, load_balancers or routes.
+	Group string
+	// Since is when the first of the calls failed that have all failed until now.
+	Since time.Time
+	// Err is the newest of their errors.
+	Err error
+}
+
+// Error says since when the cloud has failed, and how.
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("%v for %s since %s: %v", ErrUnavailable, e.Group, e.Since.UTC().Format(time.RFC3339), e.Err)
+}
+
+// Unwrap returns ErrUnavailable and the newest error.
+func (e *UnavailableError) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
+
+// breaker holds the calls of a group back while the cloud fails them all.
 //
-// Failures that are all of one object say something of that object and not of the cloud, so that they never open it.
+//	state      what it means                                          left by
+//	closed     calls go through; failures in a row are counted        enough failures: checking; an answer: counts from zero
+//	checking   the same, and a read that worked before is repeated    its answer: closed; its failure: open
+//	open       one call at a time goes through, reads first           an answer: closed
+//
+// What fails says little about the cloud: a plain error may be about a server that is gone or an annotation that the cloud
+// refuses. So only what worked before counts, each object once; a failed write never opens the breaker, because it may fail
+// for what it asks; and the last word has a read of another object that worked before, which is repeated for this purpose.
 type breaker struct {
-	failures int       // in a row
-	since    time.Time // the first of them
-	object   string    // what the first was about
-	several  bool      // failures are about more than one object, or about none in particular
-	err      error     // the newest of them
+	failures int // in a row
+	since    time.Time
+	err      error // the newest of them
+	// turned are the calls, by method and object, that worked before the row and failed in it.
+	turned map[string]struct{}
+	// reads is how many of those are reads, and listed says that one is a listing.
+	reads  int
+	listed bool
+
+	checking bool
+	// checked is when the last check began.
+	checked time.Time
+
 	open     bool
-	interval time.Duration // between calls that are let through
+	opened   time.Time
+	interval time.Duration // between probes
 	next     time.Time     // when the next one may go
 }
 
-// failed returns the breaker after a call that failed. A call about no object in particular, such as a listing, has none.
-func (b breaker) failed(object string, err error, now time.Time) breaker {
+// failed notes a call that failed. Worked says that the same call worked the last time it was answered.
+func (b *breaker) failed(about subject, worked bool, err error, now time.Time) {
 	if b.failures == 0 {
-		b.since, b.object = now, object
+		b.since = now
 	}
 	b.failures++
-	b.several = b.several || object == "" || object != b.object
 	b.err = err
-	if !b.open && b.several && b.failures >= openAfter && now.Sub(b.since) >= openPast {
-		b.open, b.interval, b.next = true, firstTry, now.Add(firstTry)
+	if !worked {
+		return
 	}
-	return b
+	if b.turned == nil {
+		b.turned = map[string]struct{}{}
+	}
+	b.turned[about.name+" "+about.key()] = struct{}{}
+	if !about.write {
+		b.reads++
+	}
+	b.listed = b.listed || about.whole && !about.write
 }
 
-// answered returns the breaker after a call that the cloud has answered, whatever it said.
-func (b breaker) answered() breaker { return breaker{} }
+// answered closes the breaker: the cloud has answered a call, whatever it said.
+func (b *breaker) answered() { *b = breaker{checked: b.checked} }
 
-// admit returns the breaker after it was asked to let a call through, whether it does, and if not, when to ask again.
-func (b breaker) admit(now time.Time) (after breaker, let bool, next time.Time) {
-	switch {
-	case !b.open:
-		return b, true, now
-	case now.Before(b.next):
-		return b, false, b.next
-	default:
-		b.next = now.Add(b.interval)
-		b.interval = min(2*b.interval, lastTry)
-		return b, true, now
+// suspicious reports whether it is time to check whether the cloud answers at all.
+func (b *breaker) suspicious(now time.Time) bool {
+	return !b.open && !b.checking && b.failures >= suspectAfter && now.Sub(b.since) >= suspectPast &&
+		(len(b.turned) >= suspectObjects || b.listed) && now.Sub(b.checked) >= suspectPast
+}
+
+// check begins a check.
+func (b *breaker) check(now time.Time) { b.checking, b.checked = true, now }
+
+// judge ends a check whose read failed, or for which there was none. It opens the breaker if a read has failed.
+func (b *breaker) judge(readFailed bool, now time.Time) {
+	stale := !b.checking // the cloud has answered meanwhile
+	b.checking = false
+	if stale || !readFailed && b.reads == 0 {
+		return
 	}
+	b.open, b.opened, b.interval, b.next = true, now, firstProbe, now.Add(firstProbe)
+}
+
+// probe notes that a call is let through to see.
+func (b *breaker) probe(now time.Time) {
+	b.next = now.Add(b.interval)
+	b.interval = min(2*b.interval, lastProbe)
+}
+
+// unavailable is the error of calls that are held back.
+func (b *breaker) unavailable(group string) error {
+	return &UnavailableError{Group: group, Since: b.since, Err: b.err}
 }

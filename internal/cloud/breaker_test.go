@@ -7,74 +7,88 @@ import (
 	"time"
 )
 
-// failing returns a breaker after as many failures, evenly over a time, of objects in turn.
-func failing(failures int, over time.Duration, objects ...string) (breaker, time.Time) {
-	b, start := breaker{}, time.Unix(0, 0)
-	now := start
-	for i := range failures {
-		now = start.Add(over * time.Duration(i) / time.Duration(failures-1))
-		b = b.failed(objects[i%len(objects)], errors.New("no"), now)
-	}
-	return b, now
-}
-
-func TestBreakerOpensOnSustainedFailureOnly(t *testing.T) {
+// TestWhenTheCloudIsSuspected: what worked before and fails now, for long, and several of it.
+func TestWhenTheCloudIsSuspected(t *testing.T) {
+	listing := subject{operation: operations["ListInstances"], name: "ListInstances"}
 	for name, test := range map[string]struct {
-		failures int
-		over     time.Duration
-		objects  []string
-		open     bool
+		failures  int
+		over      time.Duration
+		about     []subject
+		worked    bool
+		suspected bool
 	}{
-		"many, for long":                {failures: 10, over: 30 * time.Second, objects: []string{"a", "b"}, open: true},
-		"listings":                      {failures: 10, over: 30 * time.Second, objects: []string{""}, open: true},
-		"few":                           {failures: 9, over: time.Hour, objects: []string{"a", "b"}},
-		"many in a moment":              {failures: 1000, over: 29 * time.Second, objects: []string{"a", "b"}},
-		"all of one object":             {failures: 1000, over: time.Hour, objects: []string{"a"}},
-		"one object but for a last one": {failures: 11, over: time.Hour, objects: []string{"a", "a", "a", "a", "a", "a", "a", "a", "a", "a", "b"}, open: true},
+		"several that worked, for long":      {10, 30 * time.Second, []subject{onInstance("a"), onInstance("b")}, true, true},
+		"a listing that worked":              {10, 30 * time.Second, []subject{listing}, true, true},
+		"Services that worked":               {10, 30 * time.Second, []subject{onService("a"), onService("b")}, true, true},
+		"several that never worked":          {1000, time.Hour, []subject{onInstance("a"), onInstance("b")}, false, false},
+		"a listing that never worked":        {1000, time.Hour, []subject{listing}, false, false},
+		"one that worked":                    {1000, time.Hour, []subject{onInstance("a")}, true, false},
+		"few":                                {9, time.Hour, []subject{onInstance("a"), onInstance("b")}, true, false},
+		"many in a moment":                   {1000, 29 * time.Second, []subject{onInstance("a"), onInstance("b")}, true, false},
+		"one that worked, by two questions":  {1000, time.Hour, []subject{onInstance("a"), {operations["InstanceExists"], "InstanceExists", "a", nil}}, true, true},
+		"one that worked among those broken": {1000, time.Hour, []subject{onInstance("a"), onInstance("a"), onInstance("b")}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, now := failing(test.failures, test.over, test.objects...)
-			if b.open != test.open {
-				t.Errorf("open = %v, want %v", b.open, test.open)
+			b, start := breaker{}, time.Unix(0, 0)
+			now := start
+			for i := range test.failures {
+				now = start.Add(test.over * time.Duration(i) / time.Duration(test.failures-1))
+				b.failed(test.about[i%len(test.about)], test.worked && i < len(test.about), errors.New("no"), now)
 			}
-			if _, let, _ := b.admit(now); let == test.open {
-				t.Errorf("a call is let through: %v", let)
+			if got := b.suspicious(now); got != test.suspected {
+				t.Errorf("suspected: %v, want %v", got, test.suspected)
+			}
+			if b.answered(); b.suspicious(now) || b.failures != 0 {
+				t.Errorf("after an answer: %+v", b)
 			}
 		})
 	}
 }
 
-// TestOneBrokenObjectAmongHealthyOnes never opens the breaker, however often it fails.
-func TestOneBrokenObjectAmongHealthyOnes(t *testing.T) {
-	b, now := breaker{}, time.Unix(0, 0)
-	for i := range 10_000 {
-		now = now.Add(time.Second)
-		b = b.failed(fmt.Sprint("broken", i%2), errors.New("no"), now)
-		if i%9 == 0 {
-			b = b.answered()
-		}
-		if b.open {
-			t.Fatalf("open after %d failures", i)
-		}
+// TestTheLastWordHasARead: failed writes alone never open the breaker.
+func TestTheLastWordHasARead(t *testing.T) {
+	for name, test := range map[string]struct {
+		about      func(string) subject
+		readFailed bool
+		open       bool
+	}{
+		"reads, and another one fails":    {onInstance, true, true},
+		"reads, and there is no other":    {onInstance, false, true},
+		"writes, and a read fails":        {onService, true, true},
+		"writes, and no read ever worked": {onService, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, now := breaker{}, time.Unix(0, 0)
+			for i := range 20 {
+				now = now.Add(10 * time.Second)
+				b.failed(test.about(fmt.Sprint(i)), true, errors.New("no"), now)
+			}
+			b.check(now)
+			if b.judge(test.readFailed, now); b.open != test.open {
+				t.Errorf("open = %v, want %v", b.open, test.open)
+			}
+		})
+	}
+	b := breaker{failures: 20, reads: 3}
+	b.check(time.Unix(0, 0))
+	b.answered()
+	b.failed(onInstance("a"), true, errors.New("no"), time.Unix(1, 0))
+	if b.judge(true, time.Unix(2, 0)); b.open {
+		t.Error("a check opened the breaker although the cloud has answered since")
 	}
 }
 
-func TestOpenBreakerLetsOneThroughPerInterval(t *testing.T) {
-	b, now := failing(10, time.Minute, "a", "b")
+func TestAnOpenBreakerProbesLessAndLess(t *testing.T) {
+	b, now := breaker{failures: 10, reads: 2}, time.Unix(0, 0)
+	b.check(now)
+	b.judge(true, now)
 	var tries []time.Duration
 	for last := now; len(tries) < 8; {
-		next, let, at := b.admit(now)
-		if b = next; !let {
-			now = at
-			continue
-		}
+		now = b.next
+		b.probe(now)
 		tries, last = append(tries, now.Sub(last)), now
-		b = b.failed("a", errors.New("no"), now)
 	}
 	if got, want := fmt.Sprint(tries), "[1s 1s 2s 4s 8s 16s 30s 30s]"; got != want {
 		t.Errorf("let through after %s, want %s", got, want)
-	}
-	if b = b.answered(); b.open || b.failures != 0 {
-		t.Errorf("after an answer: %+v, want closed", b)
 	}
 }

@@ -3,9 +3,14 @@ package cloud
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -15,92 +20,215 @@ const (
 	// its caller hears of it: somebody may wait for a reason.
 	patience     = time.Minute
 	mostRefusals = 6
+
+	// tracerName is the instrumentation scope of the spans.
+	tracerName = "github.com/mooring-ccm/mooring/internal/cloud"
 )
 
-// caller is the door: what all calls of one plugin share.
-type caller struct {
-	readTimeout  time.Duration
-	writeTimeout time.Duration
-	guard        *guard
-	gate         *gate
-	tracer       trace.Tracer
-	metrics      *metrics
+// outcomePanic is the outcome of a call in which the plugin panicked, as the label of a metric.
+const outcomePanic = "panic"
+
+// noSpan is the span of calls that are not traced. As a variable it costs no allocation.
+var noSpan trace.Span = noop.Span{}
+
+// tracerOf returns nil for nil.
+func tracerOf(provider trace.TracerProvider) trace.Tracer {
+	if provider == nil {
+		return nil
+	}
+	return provider.Tracer(tracerName)
 }
 
-// read makes a call that changes nothing. It returns at the deadline even if the plugin ignores its context; such a call
-// keeps its place until the plugin comes back, so that a plugin that hangs cannot pile up calls.
+// call is one call of a controller, which may take several attempts. It has a span.
+type call struct {
+	*client
+	about    subject
+	arrival  uint64 // its place in the queue, from its first attempt
+	attempts int
+	refusals int
+	refused  time.Time // for the first time
+	refusal  error     // the newest
+	waited   time.Duration
+	priority Priority // when it was let in last
+	span     trace.Span
+}
+
+func (c *client) call(ctx context.Context, about subject) (context.Context, *call) {
+	span := noSpan
+	if c.tracer != nil {
+		ctx, span = c.tracer.Start(ctx, "cloud."+about.name, trace.WithSpanKind(trace.SpanKindClient))
+	}
+	return ctx, &call{client: c, about: about, priority: PriorityOf(ctx), span: span}
+}
+
+// read makes a call that changes nothing. It returns at the deadline even if the plugin ignores its context.
 //
-// A read that the cloud refuses for its quota goes back to its place in the queue: nothing has happened, and its caller could
-// do nothing else. Waiting does not count against the deadline.
-func read[T any](ctx context.Context, c *caller, about subject, call func(context.Context) (T, error)) (T, error) {
-	ctx, v := c.visit(ctx, about)
+// A read that the cloud refuses for its quota goes back to the queue: nothing has happened, and its caller could do nothing
+// else. Waiting does not count against the deadline.
+func read[T any](ctx context.Context, c *client, about subject, method func(context.Context) (T, error)) (T, error) {
+	ctx, call := c.call(ctx, about)
 	for {
-		value, err := readOnce(ctx, c, v, call)
-		if !v.again(err) {
-			v.end(err)
+		value, err := once(ctx, call, method)
+		if !call.again(ctx, err) {
+			call.end(err)
 			return value, err
 		}
 	}
 }
 
-func readOnce[T any](ctx context.Context, c *caller, v *visit, call func(context.Context) (T, error)) (T, error) {
+// write makes a call that changes something in the cloud. It waits for the plugin even if its caller gives up, because to come
+// back while the change is still under way would let a retry run beside it; at the deadline it returns all the same, and the
+// object stays locked for writes until the plugin does, see StillRunningError. A write that the cloud refuses is not
+// repeated here: it consists of several calls of the plugin, and some of them may have been accepted.
+func write[T any](ctx context.Context, c *client, about subject, method func(context.Context) (T, error)) (T, error) {
+	ctx, call := c.call(ctx, about)
+	value, err := once(ctx, call, method)
+	call.end(err)
+	return value, err
+}
+
+// once makes one attempt. What a method returns that comes back too late is dropped.
+func once[T any](ctx context.Context, c *call, method func(context.Context) (T, error)) (T, error) {
 	var zero T
-	w, err := v.enter(ctx)
+	w, err := c.enter(ctx)
 	if err != nil {
 		return zero, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.readTimeout, ErrDeadline)
-	defer cancel()
-	type result struct {
-		value T
-		err   error
+	value := new(T)
+	a := c.begin(ctx, w, func(ctx context.Context) (err error) {
+		*value, err = method(ctx)
+		return err
+	})
+	if !c.about.write {
+		a.repeat = func(ctx context.Context) error { _, err := method(ctx); return err }
 	}
-	done := make(chan result, 1)
+	a.run()
+	err, back := a.wait()
+	err = c.finish(a.ctx, a.began, err)
+	a.cancel(nil)
+	if !back {
+		return zero, err
+	}
+	return *value, err
+}
+
+// enter waits until an attempt may be made.
+func (c *call) enter(ctx context.Context) (*waiter, error) {
 	start := time.Now()
-	go func() {
-		value, err := call(ctx)
-		c.leave(w, err)
-		done <- result{value, err}
-	}()
+	if c.refusals > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, c.refused.Add(patience), c.refusal)
+		defer cancel()
+	}
+	err := c.closed()
+	var w *waiter
+	if err == nil {
+		w, err = c.queue.enter(ctx, c.about, c.arrival)
+	}
+	if err == nil {
+		if err = c.closed(); err != nil { // while it waited
+			c.queue.leave(w, outcome{err: err, label: outcomeCanceled})
+		}
+	}
+	waited := time.Since(start)
+	c.waited += waited
+	c.priority = PriorityOf(ctx)
+	c.metrics.queued.WithLabelValues(c.about.group, c.priority.String()).Observe(waited.Seconds())
+	if err != nil {
+		return nil, fmt.Errorf("waiting to call the cloud for %s: %w", c.about.name, err)
+	}
+	c.arrival = w.arrival
+	c.attempts++
+	return w, nil
+}
+
+// again reports whether an attempt that returned err is to be repeated, after it has waited for as long as the cloud asks for.
+func (c *call) again(ctx context.Context, err error) bool {
+	refusal, refused := throttled(err)
+	if !refused {
+		return false
+	}
+	now := time.Now()
+	if c.refusals++; c.refusals == 1 {
+		c.refused = now
+	}
+	c.refusal = err
+	left := patience - now.Sub(c.refused)
+	if c.refusals >= mostRefusals || left <= 0 || refusal.RetryAfter >= left {
+		return false
+	}
+	if refusal.RetryAfter <= 0 {
+		return true
+	}
+	c.waited += refusal.RetryAfter
+	timer := time.NewTimer(refusal.RetryAfter)
+	defer timer.Stop()
+	if refusal.RetryAfter >= noticeAfter {
+		requestOf(ctx).waits(fmt.Sprintf("the cloud refused %s for %s and asks to wait for %s", c.about.name, c.about.key(), refusal.RetryAfter))
+	}
 	select {
-	case r := <-done:
-		return r.value, v.finish(ctx, start, r.err)
+	case <-timer.C:
+		return true
 	case <-ctx.Done():
-		return zero, v.finish(ctx, start, context.Cause(ctx))
+		return false
 	}
 }
 
-// write makes a call that changes something in the cloud. It waits for the plugin, whatever the deadline: to come back
-// while the change is still under way would let a retry run beside it. A write that the cloud refuses is not repeated here:
-// it consists of several calls of the plugin, and some of them may have been accepted.
-func write(ctx context.Context, c *caller, about subject, call func(context.Context) error) error {
-	ctx, v := c.visit(ctx, about)
-	err := writeOnce(ctx, c, v, call)
-	v.end(err)
+// finish counts an attempt and gives its error the type by which controllers decide.
+func (c *call) finish(ctx context.Context, began time.Time, err error) error {
+	err, label := labelled(ctx, err)
+	c.metrics.observe(c.about.name, label, time.Since(began))
+	c.logPanic(ctx, err)
 	return err
 }
 
-func writeOnce(ctx context.Context, c *caller, v *visit, call func(context.Context) error) error {
-	w, err := v.enter(ctx)
-	if err != nil {
-		return err
+// logPanic logs a panic of the plugin with its stack: the error that goes on has one line.
+func (c *call) logPanic(ctx context.Context, err error) {
+	var panicked *PanicError
+	if !errors.As(err, &panicked) {
+		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.writeTimeout, ErrDeadline)
-	defer cancel()
-	start := time.Now()
-	err = call(ctx)
-	c.leave(w, err)
-	return v.finish(ctx, start, err)
+	c.metrics.panics.WithLabelValues(c.about.name).Inc()
+	logr.FromContextOrDiscard(ctx).Error(err, "The cloud provider panicked; the call fails and the process goes on",
+		"operation", c.about.name, "object", c.about.object, "stack", string(panicked.Stack))
 }
 
-// leave gives a call's place back, and tells the gate whether the cloud refused it.
-func (c *caller) leave(w *waiter, err error) {
-	refusal, refused := throttled(classify(err))
-	var retryAfter time.Duration
-	if refused {
-		retryAfter = refusal.RetryAfter
+// labelled gives an error its type, and names what became of the call.
+func labelled(ctx context.Context, err error) (error, string) {
+	if err != nil && errors.Is(context.Cause(ctx), ErrDeadline) && !errors.Is(err, ErrDeadline) {
+		err = fmt.Errorf("%w: %w", ErrDeadline, err) // the plugin's own words for a context that we ended
 	}
-	c.gate.leave(w, refused, retryAfter)
+	var panicked *PanicError
+	if errors.As(err, &panicked) || errors.Is(err, errExited) {
+		return err, outcomePanic
+	}
+	err = classify(err)
+	label := outcomeOf(err)
+	if label == outcomeError && errors.Is(ctx.Err(), context.Canceled) {
+		label = outcomeCanceled // whatever the caller gave as the cause
+	}
+	return err, label
+}
+
+// end ends the span of the call.
+func (c *call) end(err error) {
+	outcome := outcomeOf(err)
+	if c.span.IsRecording() {
+		c.span.SetAttributes(
+			attribute.String("cloud.operation", c.about.name),
+			attribute.String("cloud.object", c.about.object),
+			attribute.String("cloud.priority", c.priority.String()),
+			attribute.String("cloud.outcome", outcome),
+			attribute.Int("cloud.attempts", c.attempts),
+			attribute.Float64("cloud.waited_seconds", c.waited.Seconds()),
+		)
+	}
+	switch outcome {
+	case outcomeOK, outcomeNotFound, outcomeNotImplemented, outcomeRetry:
+	default:
+		c.span.SetStatus(codes.Error, err.Error())
+	}
+	c.span.End()
 }
 
 // throttled returns the refusal that an error is or wraps.

@@ -8,45 +8,69 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// changeRoutes puts a plugin's ChangeRoutes behind the door. What became of each change has the types that errors of calls have.
-// If the cloud refused any of them for its quota, that is heard as of a call that was refused, and if it made none, as of a call
-// that failed.
-func (c *caller) changeRoutes(plugin provider.ChangeRoutesFunc) provider.ChangeRoutesFunc {
+// changeRoutes lets a plugin's ChangeRoutes through the queue. What became of each change has the types that errors of calls
+// have. If the cloud refused any of them for its quota, that is heard as of a call that was refused, and if it made none, as
+// of a call that failed. A change of a route whose last change has not returned is left out, and gets that as its error.
+func (c *client) changeRoutes(plugin provider.ChangeRoutesFunc) provider.ChangeRoutesFunc {
 	return func(ctx context.Context, clusterName string, changes []provider.RouteChange) ([]error, error) {
-		var results []error
-		answered := false
-		err := write(ctx, c, subject{"ChangeRoutes", routeCalls, objectOf(changes)}, func(ctx context.Context) (err error) {
-			results, err = plugin(ctx, clusterName, changes)
-			if answered = err == nil; !answered {
-				return err
+		results := make([]error, len(changes))
+		var free []provider.RouteChange
+		var places []int
+		about := c.about("ChangeRoutes", "")
+		for i, change := range changes {
+			if results[i] = c.queue.locked(about, destinationOf(change)); results[i] == nil {
+				free, places = append(free, change), append(places, i)
+				about.several = append(about.several, destinationOf(change))
 			}
-			for i := range results {
-				results[i] = classify(results[i])
-			}
-			return verdict(results)
-		})
-		if answered {
+		}
+		if len(free) == 0 {
 			return results, nil
 		}
-		return nil, err
+		if len(free) == 1 {
+			about.object, about.several = about.several[0], nil
+		}
+		made, err := write(ctx, c, about, func(ctx context.Context) (made routesMade, err error) {
+			made.results, err = plugin(ctx, clusterName, free)
+			if made.answered = err == nil; !made.answered {
+				return made, err
+			}
+			for i := range made.results {
+				made.results[i] = classify(made.results[i])
+			}
+			return made, summaryOf(made.results)
+		})
+		if !made.answered {
+			return nil, err
+		}
+		if len(free) == len(changes) {
+			return made.results, nil
+		}
+		for i, result := range made.results {
+			if i < len(places) { // what a plugin returns beyond its changes is for nobody
+				results[places[i]] = result
+			}
+		}
+		return results, nil
 	}
 }
 
-// objectOf is what changes are about: one destination, or none in particular.
-func objectOf(changes []provider.RouteChange) string {
-	switch {
-	case len(changes) != 1:
-		return ""
-	case changes[0].New != nil:
-		return changes[0].New.DestinationCIDR
-	default:
-		return changes[0].Old.DestinationCIDR
-	}
+// routesMade is what a plugin's ChangeRoutes returned.
+type routesMade struct {
+	results  []error
+	answered bool
 }
 
-// verdict is what the results of a call say of the cloud: a refusal for its quota if there is one, and any other error only if
+// destinationOf is what a change is about.
+func destinationOf(change provider.RouteChange) string {
+	if change.New != nil {
+		return change.New.DestinationCIDR
+	}
+	return change.Old.DestinationCIDR
+}
+
+// summaryOf is what the results of a call say of the cloud: a refusal for its quota if there is one, and any other error only if
 // nothing worked.
-func verdict(results []error) error {
+func summaryOf(results []error) error {
 	var first error
 	worked := len(results) == 0
 	for _, err := range results {
@@ -65,10 +89,10 @@ func verdict(results []error) error {
 	return first
 }
 
-// changeTargets puts a plugin's ChangeTargets behind the door.
-func (c *caller) changeTargets(plugin provider.ChangeTargetsFunc) provider.ChangeTargetsFunc {
+// changeTargets lets a plugin's ChangeTargets through the queue.
+func (c *client) changeTargets(plugin provider.ChangeTargetsFunc) provider.ChangeTargetsFunc {
 	return func(ctx context.Context, clusterName string, service *v1.Service, add, remove []*v1.Node) error {
-		return write(ctx, c, subject{"ChangeTargets", loadBalancerCalls, key(service)}, func(ctx context.Context) error {
+		return c.change(ctx, c.about("ChangeTargets", key(service)), func(ctx context.Context) error {
 			return plugin(ctx, clusterName, service, add, remove)
 		})
 	}

@@ -3,7 +3,6 @@ package cloud
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,57 +12,54 @@ import (
 // list makes a listing, whose deadline starts anew with each page. It returns at the deadline even if the plugin ignores its
 // context; what such a plugin still lists is not handed on. A listing that is refused is repeated as a read is, unless it has
 // handed pages on.
-func (c *caller) list(ctx context.Context, about subject, list provider.ListInstancesFunc,
+func (c *client) list(ctx context.Context, about subject, list provider.ListInstancesFunc,
 	yield func([]provider.Instance) error,
 ) error {
-	ctx, v := c.visit(ctx, about)
+	ctx, call := c.call(ctx, about)
 	for {
-		started, err := c.listOnce(ctx, v, list, yield)
-		if started || !v.again(err) {
-			v.end(err)
+		started, err := call.listOnce(ctx, list, yield)
+		if started || !call.again(ctx, err) {
+			call.end(err)
 			return err
 		}
 	}
 }
 
 // listOnce makes one attempt at a listing, and says whether it handed pages on.
-func (c *caller) listOnce(ctx context.Context, v *visit, list provider.ListInstancesFunc,
-	yield func([]provider.Instance) error,
-) (started bool, err error) {
-	w, err := v.enter(ctx)
+func (c *call) listOnce(ctx context.Context, list provider.ListInstancesFunc, yield func([]provider.Instance) error) (
+	started bool, err error,
+) {
+	w, err := c.enter(ctx)
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	pages := &pages{yield: yield, seen: c.metrics.pages.WithLabelValues(v.about.operation), timeout: c.readTimeout}
-	pages.deadline = time.AfterFunc(c.readTimeout, func() { cancel(ErrDeadline) })
-	defer pages.deadline.Stop()
-	start := time.Now()
-	done := make(chan error, 1)
-	go func() {
-		err := list(ctx, pages.next)
-		c.leave(w, err)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if pages.refused != nil {
-			return true, pages.refused // the caller's own error, which says nothing about the cloud
+	pages := &pages{yield: yield, seen: c.metrics.pages.WithLabelValues(c.about.name)}
+	a := c.begin(ctx, w, func(ctx context.Context) error {
+		if err := list(ctx, pages.next); pages.refused == nil {
+			return err
 		}
-		return pages.started, v.finish(ctx, start, err)
-	case <-ctx.Done():
+		return nil // the caller's own error says nothing about the cloud
+	})
+	a.repeat = func(ctx context.Context) error { return list(ctx, func([]provider.Instance) error { return nil }) }
+	defer a.cancel(nil)
+	pages.attempt = a
+	a.run()
+	err, back := a.wait()
+	if !back {
 		pages.abandon()
-		return true, v.finish(ctx, start, context.Cause(ctx))
+		return true, c.finish(a.ctx, a.began, err)
 	}
+	if pages.refused != nil {
+		return true, pages.refused
+	}
+	return pages.started, c.finish(a.ctx, a.began, err)
 }
 
 // pages hands the pages of a listing on, until nobody waits for them any more.
 type pages struct {
-	yield    func([]provider.Instance) error
-	seen     prometheus.Counter
-	timeout  time.Duration
-	deadline *time.Timer
+	yield   func([]provider.Instance) error
+	seen    prometheus.Counter
+	attempt *attempt
 
 	mu        sync.Mutex
 	started   bool
@@ -77,12 +73,11 @@ func (p *pages) next(page []provider.Instance) error {
 	if p.abandoned {
 		return ErrDeadline
 	}
-	p.deadline.Stop() // what is done with a page does not count
+	p.attempt.pause() // what is done with a page does not count
 	p.started = true
 	p.seen.Inc()
-	if p.refused = p.yield(page); p.refused == nil {
-		p.deadline.Reset(p.timeout)
-	}
+	p.refused = p.yield(page)
+	p.attempt.extend()
 	return p.refused
 }
 

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 )
 
@@ -38,33 +39,114 @@ func (p Priority) String() string {
 	}
 }
 
-// priorityKey is the key of a *atomic.Int32 in a context, so that a call that waits can be raised.
-type priorityKey struct{}
+// raises counts how often a priority was raised, so that a queue sees that it has to sort again.
+var raises atomic.Uint64
 
-// WithPriority returns a context whose calls to the cloud have the given priority. Raise raises that context and those made
-// from it, and no other.
+// request is what a context says of the calls that are made with it. Several askers may share one, see Join.
+type request struct {
+	priority atomic.Int32
+
+	mu sync.Mutex
+	// listeners want to know what the call waits for.
+	listeners []func(reason string)
+	// waiting is what the call waits for, empty unless it has waited for long.
+	waiting string
+}
+
+// requestKey and noticeKey are the keys of a *request and of a listener in a context.
+type (
+	requestKey struct{}
+	noticeKey  struct{}
+)
+
+// WithPriority returns a context whose calls to the cloud have the given priority. Join and Raise raise that context and those
+// made from it, and no other.
 func WithPriority(ctx context.Context, priority Priority) context.Context {
-	holder := new(atomic.Int32)
-	holder.Store(int32(priority))
-	return context.WithValue(ctx, priorityKey{}, holder)
+	r := &request{}
+	r.priority.Store(int32(priority))
+	r.listen(noticeOf(ctx))
+	return context.WithValue(ctx, requestKey{}, r)
+}
+
+// WithNotice returns a context of which a listener is told when a call waits for longer than a second to be let in, and what
+// it waits for: an operator who looks at the object shall find that there. The listener is called from another goroutine, at
+// most once for each call, and must not block. WithPriority has to be called on the context that is returned, not before.
+func WithNotice(ctx context.Context, listener func(reason string)) context.Context {
+	return context.WithValue(ctx, noticeKey{}, listener)
+}
+
+func noticeOf(ctx context.Context) func(string) {
+	listener, _ := ctx.Value(noticeKey{}).(func(string))
+	return listener
+}
+
+// requestOf returns what a context says of its calls.
+func requestOf(ctx context.Context) *request {
+	if r, ok := ctx.Value(requestKey{}).(*request); ok {
+		return r
+	}
+	r := &request{} // PriorityUpdate
+	r.listen(noticeOf(ctx))
+	return r
 }
 
 // PriorityOf returns the priority of calls with this context: PriorityUpdate unless it was given one.
 func PriorityOf(ctx context.Context) Priority {
-	if holder, ok := ctx.Value(priorityKey{}).(*atomic.Int32); ok {
-		return Priority(holder.Load())
+	if r, ok := ctx.Value(requestKey{}).(*request); ok {
+		return Priority(r.priority.Load())
 	}
 	return PriorityUpdate
 }
 
 // Raise gives the calls of a context that came from WithPriority at least the given priority, those that wait already
-// included. Whoever lets several askers share one call raises it to the highest of theirs.
+// included.
 func Raise(ctx context.Context, priority Priority) {
-	holder, ok := ctx.Value(priorityKey{}).(*atomic.Int32)
+	r, ok := ctx.Value(requestKey{}).(*request)
 	for ok {
-		current := holder.Load()
-		if Priority(current) >= priority || holder.CompareAndSwap(current, int32(priority)) {
+		current := r.priority.Load()
+		if Priority(current) >= priority {
 			return
 		}
+		if r.priority.CompareAndSwap(current, int32(priority)) {
+			raises.Add(1)
+			return
+		}
+	}
+}
+
+// Join lets an asker share the call of another: the call gets the higher of both priorities, and the asker is told too what
+// it waits for.
+func Join(call, asker context.Context) {
+	Raise(call, PriorityOf(asker))
+	if r, ok := call.Value(requestKey{}).(*request); ok {
+		r.listen(noticeOf(asker))
+	}
+}
+
+// listen adds a listener, who is told at once if the call waits already.
+func (r *request) listen(listener func(string)) {
+	if listener == nil {
+		return
+	}
+	r.mu.Lock()
+	r.listeners = append(r.listeners, listener)
+	reason := r.waiting
+	r.mu.Unlock()
+	if reason != "" {
+		listener(reason)
+	}
+}
+
+// waits tells all listeners what the call waits for; an empty reason is that it waits no more.
+func (r *request) waits(reason string) {
+	r.mu.Lock()
+	r.waiting = reason
+	listeners := r.listeners
+	r.mu.Unlock()
+	if reason == "" {
+		return
+	}
+	for _, listener := range listeners {
+		listener(reason)
 	}
 }

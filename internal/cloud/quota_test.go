@@ -113,3 +113,52 @@ func TestNoQuotaNoLimit(t *testing.T) {
 		}
 	})
 }
+
+// TestOneQuotaForSeveralGroups: it is learned as such only when several are refused, and then their calls share it by priority.
+func TestOneQuotaForSeveralGroups(t *testing.T) {
+	const nodes, services = 300, 100
+	for _, refill := range []float64{10, 50} {
+		t.Run(fmt.Sprint(refill), func(t *testing.T) {
+			inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
+				bucket := &limited{latency: usual, bucket: rate.NewLimiter(rate.Limit(refill), 5), retryAfter: func(time.Duration) time.Duration { return 0 }}
+				draw := func(ctx context.Context) error { _, err := bucket.call(ctx, nil); return err }
+				all := append(names("service", services), names("node", nodes)...)
+				m.set(draw, all...)
+				var done sync.WaitGroup
+				joined, began := time.Duration(0), time.Now()
+				for _, name := range all[:services] {
+					done.Go(func() {
+						for m.ensure(WithPriority(t.Context(), PriorityUpdate), name) != nil {
+							time.Sleep(5 * time.Second)
+						}
+					})
+				}
+				for _, name := range all[services:] {
+					done.Go(func() {
+						for m.node(WithPriority(t.Context(), PriorityNewNode), name) != nil {
+							time.Sleep(5 * time.Second)
+						}
+						joined = max(joined, time.Since(began))
+					})
+				}
+				done.Wait()
+				took, floor := time.Since(began), time.Duration((nodes+services)/refill*float64(time.Second))
+				if took > floor*13/10+5*time.Second || bucket.refused > 40 {
+					t.Errorf("all took %s with %d refusals, want a third more than %s and 40 at the most", took, bucket.refused, floor)
+				}
+				if most := time.Duration(nodes / refill * float64(time.Second) * 1.5); joined > most {
+					t.Errorf("the nodes took %s of %s, want them to go before the Services: %s", joined, took, most)
+				}
+				q := m.cloud.(*decorated).calls.queue
+				if q.of(GroupInstances).quota != q.of(GroupLoadBalancers).quota || q.of(GroupInstances).quota == q.of(GroupRoutes).quota {
+					t.Error("the quota is not shared by the groups that were refused, and only by these")
+				}
+				time.Sleep(2 * forget)
+				_, _ = m.node(t.Context(), "later"), m.ensure(t.Context(), "later")
+				if q.of(GroupInstances).quota == q.of(GroupLoadBalancers).quota {
+					t.Error("the quota is still shared when it has not been in demand for long")
+				}
+			})
+		})
+	}
+}

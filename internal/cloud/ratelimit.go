@@ -9,8 +9,9 @@ const (
 	// firstRate is at how many calls a second the search begins after a first refusal. What was achieved before says nothing:
 	// it came out of the quota's burst.
 	firstRate = 30.0
-	// leastRate is the least that a rate is cut to, in calls a second.
-	leastRate = 0.1
+	// leastRate is the least that a rate is cut to, in calls a second, and leastGuess the least where too little was accepted to
+	// estimate it by: the refusals may be about an object, and not about the quota.
+	leastRate, leastGuess = 0.1, 1.0
 	// mostRate is the rate from which on none is needed: the pace of an open gate is no faster.
 	mostRate = 1000.0
 	// levelCalls is how many answers in a row raise the rate while it is being searched.
@@ -37,8 +38,9 @@ const (
 	probeTurn = time.Second
 )
 
-// ticket is a call that has been let in: the how many-th, when, and when the one before it was.
+// ticket is a call that has been let in: by which quota, the how many-th, when, and when the one before it was.
 type ticket struct {
+	quota        *quota
 	seq          uint64
 	at, before   time.Time
 	epoch, level int
@@ -50,36 +52,66 @@ type mark struct {
 	at  time.Time
 }
 
-// quota is what is known of the cloud's quota, from its refusals. The zero value knows of none, and the gate is open.
+// quota is what is known of a quota of the cloud, from its refusals. The zero value knows of none, and calls are let in as they
+// come.
 //
 // A quota is taken to be a token bucket, as most are: a rate at which it fills, and a burst that it holds. Whenever a call is
 // refused, the bucket is empty, so that between two refusals the cloud has accepted what it filled in: their number by their
 // time is its rate. Where a pause let the bucket run over, that is too little; then what was accepted in any stretch, less
 // the burst, is what it filled in at least. The best of these is taken.
+//
+//	state      rate        found  what it means                                 left by
+//	open       0           0      no quota is known                             a refusal: searching
+//	searching  r           0      r is raised by step every levelCalls answers  a refusal: found, or searching from less
+//	found      up to f     f      r follows a curve to f and beyond             a refusal: found or searching from less;
+//	                                                                            five minutes without demand: open
+//	holding    as before          nobody is let in before hold, then one at a   an answer: as before; a refusal: the
+//	                              time (probing)                                same with less
 type quota struct {
-	rate    float64 // calls a second, 0: none is known
-	found   float64 // the rate that was found, 0: it is being searched
-	grown   time.Duration
-	step    float64 // by how much a search raises the rate
-	guess   float64 // the newest estimate
-	doubted bool    // found was refused soon after
+	rate   float64 // calls a second, 0: none is known
+	shared bool    // several groups draw on it
 
-	last      mark          // the newest call
-	next      time.Time     // the pace lets nobody in before
-	hold      time.Time     // nor does the cloud
-	probing   bool          // one call at a time until one is accepted
-	probed    time.Time     // when the one call was let in; zero: it may be
-	wanted    time.Time     // when the rate last held a call up
-	epoch     int           // refusals that were acted upon
-	level     int           // raises of a search
-	accepted  int           // answers at this level
-	opened    mark          // the first call since the gate is open
-	burst     uint64        // calls that were accepted before the first refusal
-	burstTook time.Duration // in which time
-	empty     mark          // the newest call that was refused
-	levels    []mark        // the first call after empty of each level
-	levelAt   time.Time     // when this level began
-	fresh     bool          // the next call is the first of a level
+	// While searching: by how much a level raises the rate, the how many-th it is, answers in it and since when; the next call
+	// is its first if fresh.
+	step     float64
+	level    int
+	accepted int
+	levelAt  time.Time
+	fresh    bool
+
+	// Once found: the rate, for how long in demand it has grown along its curve, and whether it was refused soon after.
+	found   float64
+	grown   time.Duration
+	doubted bool
+
+	// What estimates rest on: the first call while open, the burst accepted before the first refusal and how long it took, the
+	// newest refused call, the first call of each level since, and the newest estimate.
+	opened    mark
+	burst     uint64
+	burstTook time.Duration
+	empty     mark
+	levels    []mark
+	guess     float64
+
+	// When calls are let in: the newest call; the pace lets nobody in before next, nor does the cloud before hold; one call at
+	// a time while probing, the last of them at probed.
+	last    mark
+	next    time.Time
+	hold    time.Time
+	probing bool
+	probed  time.Time
+
+	epoch  int           // refusals that were acted upon
+	wanted time.Time     // when the rate last held a call up, or a refusal was acted upon
+	demand time.Duration // for how long it has held calls up since the newest event
+}
+
+// joint returns a quota for groups whose calls draw on one bucket, as far as two of them have learned it.
+func joint(a, b *quota, now time.Time) *quota {
+	q := &quota{shared: true, hold: later(a.hold, b.hold), next: later(a.next, b.next), probing: a.probing || b.probing, wanted: now}
+	q.empty = mark{at: now}
+	q.search(max(a.rate+b.rate, leastGuess), gentle)
+	return q
 }
 
 // ready returns when the next call may be let in, as far as the quota goes.
@@ -98,8 +130,9 @@ func (q *quota) admit(now time.Time, open time.Duration) ticket {
 	if q.rate > 0 {
 		gap = time.Duration(float64(time.Second) / q.rate)
 		if now.Sub(q.next) < gap/2 { // it is the rate that calls wait for
-			q.wanted = now
-			q.grow(min(now.Sub(q.last.at), max(time.Second, gap)))
+			took := min(now.Sub(q.last.at), max(time.Second, gap))
+			q.wanted, q.demand = now, q.demand+took
+			q.grow(took)
 		}
 	}
 	if now.Sub(q.next) > min(gap/8, lateTimer) {
@@ -109,7 +142,7 @@ func (q *quota) admit(now time.Time, open time.Duration) ticket {
 	if q.probing {
 		q.probed = now
 	}
-	t := ticket{seq: q.last.seq + 1, at: now, before: q.last.at, epoch: q.epoch, level: q.level}
+	t := ticket{quota: q, seq: q.last.seq + 1, at: now, before: q.last.at, epoch: q.epoch, level: q.level}
 	q.last = mark{seq: t.seq, at: now}
 	if q.opened.at.IsZero() {
 		q.opened = q.last
@@ -138,11 +171,11 @@ func (q *quota) accept(t ticket, now time.Time) {
 	}
 }
 
-// refuse learns that a call was refused, and returns whether that changed the rate. Calls that were under way when a refusal
-// was acted upon belong to the same event.
-func (q *quota) refuse(t ticket, retryAfter time.Duration, now time.Time) bool {
-	if retryAfter > 0 {
-		q.hold = later(q.hold, now.Add(min(retryAfter, longestHold)))
+// refuse learns that a call was refused, and returns whether that changed the rate. Hold is for how long nobody shall come
+// again. Calls that were under way when a refusal was acted upon belong to the same event.
+func (q *quota) refuse(t ticket, hold time.Duration, now time.Time) bool {
+	if hold > 0 {
+		q.hold = later(q.hold, now.Add(min(hold, longestHold)))
 		q.next = later(q.next, q.hold)
 		q.probing = true
 	}
@@ -150,7 +183,7 @@ func (q *quota) refuse(t ticket, retryAfter time.Duration, now time.Time) bool {
 	if event {
 		q.epoch++
 		q.probed = time.Time{}
-		q.decrease(t, retryAfter > 0, now)
+		q.decrease(t, hold > 0, now)
 	}
 	if t.seq > q.empty.seq {
 		q.empty = mark{seq: t.seq, at: t.at}
@@ -168,30 +201,34 @@ func (q *quota) decrease(t ticket, asked bool, now time.Time) {
 		q.probing = true
 	case accepted == 0 && q.probing && asked: // the one call came too early, not too often
 	case accepted == 0 && q.probing:
-		q.search(q.rate/4, q.step)
+		q.search(max(q.rate/4, min(q.rate, leastGuess)), q.step)
+	case q.demand < t.at.Sub(q.empty.at)/4:
+		// The rate held nobody up, so that how many calls were accepted says nothing of the quota.
+		q.search(min(max(q.rate/2, leastGuess), firstRate), steep)
+		q.probing = true
 	case accepted < levelCalls && q.found > 0 && !q.doubted: // soon after the last one, whose estimate may still hold
 		q.doubted, q.grown = true, 0
-		q.found *= caution
-		q.rate = caution * q.found
+		q.found = max(caution*q.found, leastRate)
+		q.rate = max(caution*q.found, leastRate)
 	default:
 		estimate, sound := q.estimate(t)
 		if estimate >= q.rate {
 			estimate = 0.9 * q.rate
 		}
 		if accepted < levelCalls {
-			estimate, sound = max(estimate, q.rate/2), false
+			estimate, sound = max(estimate, q.rate/2, min(q.rate, leastGuess)), false
 		} else {
 			sound = sound || estimate >= 0.8*q.rate || q.guess > 0 && estimate <= q.guess*agree
 			q.guess, q.doubted = estimate, false
 		}
 		if sound {
-			q.found, q.grown, q.rate = estimate, 0, caution*estimate
+			q.found, q.grown, q.rate = max(estimate, leastRate), 0, max(caution*estimate, leastRate)
 			break
 		}
 		q.search(estimate, gentle)
 	}
 	q.levels, q.fresh, q.accepted = nil, true, 0
-	q.wanted = now
+	q.wanted, q.demand = now, 0
 	gap := time.Duration(float64(time.Second) / q.rate)
 	if asked {
 		q.next = later(q.hold, q.last.at.Add(gap))
@@ -249,7 +286,7 @@ func (q *quota) forget(now time.Time) {
 	if q.rate == 0 || !enough && now.Sub(q.wanted) < forget {
 		return
 	}
-	*q = quota{last: q.last, epoch: q.epoch + 1, level: q.level + 1, empty: q.last}
+	*q = quota{shared: q.shared, last: q.last, epoch: q.epoch + 1, level: q.level + 1, empty: q.last}
 }
 
 func later(a, b time.Time) time.Time {

@@ -21,9 +21,9 @@ import (
 func TestWithoutATracerNothingIsMade(t *testing.T) {
 	calls := Decorate(&plugin{}, Options{}).(*decorated).calls
 	ctx := t.Context()
-	visiting, v := calls.visit(ctx, subject{operation: "InstanceMetadata", group: instanceCalls})
-	if visiting != ctx || v.span.SpanContext().IsValid() {
-		t.Errorf("the call has a context of its own, or the span %v", v.span.SpanContext())
+	calling, made := calls.call(ctx, calls.about("InstanceMetadata", "a"))
+	if calling != ctx || made.span.SpanContext().IsValid() {
+		t.Errorf("the call has a context of its own, or the span %v", made.span.SpanContext())
 	}
 }
 

@@ -1,0 +1,105 @@
+package cloud
+
+import (
+	"context"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// decorated replaces what leaves the process; the rest is the plugin's own.
+type decorated struct {
+	cloudprovider.Interface
+	calls *client
+}
+
+var _ provider.Capable = (*decorated)(nil)
+
+func (d *decorated) Instances() (cloudprovider.Instances, bool) {
+	plugin, offered := d.Interface.Instances()
+	if !offered || plugin == nil {
+		return nil, false
+	}
+	return &instances{plugin: plugin, calls: d.calls}, true
+}
+
+func (d *decorated) InstancesV2() (cloudprovider.InstancesV2, bool) {
+	plugin, offered := d.Interface.InstancesV2()
+	if !offered || plugin == nil {
+		return nil, false
+	}
+	return &instancesV2{plugin: plugin, calls: d.calls}, true
+}
+
+func (d *decorated) Zones() (cloudprovider.Zones, bool) {
+	plugin, offered := d.Interface.Zones()
+	if !offered || plugin == nil {
+		return nil, false
+	}
+	return &zones{plugin: plugin, calls: d.calls}, true
+}
+
+func (d *decorated) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
+	plugin, offered := d.Interface.LoadBalancer()
+	if !offered || plugin == nil {
+		return nil, false
+	}
+	return &loadBalancer{LoadBalancer: plugin, calls: d.calls}, true
+}
+
+func (d *decorated) Routes() (cloudprovider.Routes, bool) {
+	plugin, offered := d.Interface.Routes()
+	if !offered || plugin == nil {
+		return nil, false
+	}
+	return &routes{plugin: plugin, calls: d.calls}, true
+}
+
+// Capabilities returns the plugin's, with their calls through the same queue.
+func (d *decorated) Capabilities() provider.Capabilities {
+	capabilities := provider.CapabilitiesOf(d.Interface)
+	if list := capabilities.ListInstances; list != nil {
+		capabilities.ListInstances = func(ctx context.Context, yield func([]provider.Instance) error) error {
+			return d.calls.list(ctx, d.calls.about("ListInstances", ""), list, yield)
+		}
+	}
+	if watch := capabilities.WatchInstances; watch != nil {
+		capabilities.WatchInstances = func(ctx context.Context, yield func(provider.InstanceEvent) error) error {
+			return d.calls.watch(ctx, d.calls.about("WatchInstances", ""), watch, yield)
+		}
+	}
+	if list := capabilities.ListLoadBalancers; list != nil {
+		capabilities.ListLoadBalancers = func(ctx context.Context, clusterName string) ([]provider.LoadBalancer, error) {
+			about := d.calls.about("ListLoadBalancers", "")
+			return read(ctx, d.calls, about, func(ctx context.Context) ([]provider.LoadBalancer, error) {
+				return list(ctx, clusterName)
+			})
+		}
+	}
+	if replace := capabilities.ReplaceRoute; replace != nil {
+		capabilities.ReplaceRoute = func(ctx context.Context, clusterName string, old, replacement *cloudprovider.Route) error {
+			return d.calls.change(ctx, d.calls.about("ReplaceRoute", old.DestinationCIDR), func(ctx context.Context) error {
+				return replace(ctx, clusterName, old, replacement)
+			})
+		}
+	}
+	if change := capabilities.ChangeRoutes; change != nil {
+		capabilities.ChangeRoutes = d.calls.changeRoutes(change)
+	}
+	if change := capabilities.ChangeTargets; change != nil {
+		capabilities.ChangeTargets = d.calls.changeTargets(change)
+	}
+	if retry := capabilities.RetryLoadBalancers; retry != nil {
+		capabilities.RetryLoadBalancers = func(ctx context.Context, again func(types.NamespacedName)) {
+			call := &call{client: d.calls, about: subject{name: "RetryLoadBalancers"}, span: noSpan}
+			err := Protect(call.about.name, func() error { retry(ctx, again); return nil }, func(err error) {
+				logr.FromContextOrDiscard(ctx).Error(err, "The cloud provider tells no more of Services that are worth another try")
+			})
+			call.logPanic(ctx, err)
+		}
+	}
+	return capabilities
+}

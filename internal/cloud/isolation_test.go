@@ -1,0 +1,373 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// TestPanicsAreErrors: of every call, and nobody else notices.
+func TestPanicsAreErrors(t *testing.T) {
+	inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
+		watch := func(ctx context.Context, _ string) error {
+			return provider.CapabilitiesOf(m.cloud).WatchInstances(ctx, func(provider.InstanceEvent) error { return nil })
+		}
+		for name, call := range map[string]func(context.Context, string) error{
+			"bad": m.ensure, "node": m.node, "ListInstances": m.list, "ListLoadBalancers": m.listBalancers, "WatchInstances": watch, "10.0.0.0/24": m.route,
+		} {
+			m.set(panics, name)
+			for range 100 { // more than there are places
+				var panicked *PanicError
+				if err := call(t.Context(), name); !errors.As(err, &panicked) || !strings.Contains(string(panicked.Stack), "panics") ||
+					strings.Contains(err.Error(), "\n") {
+					t.Fatalf("%s: error %v, want a PanicError of one line with the stack", name, err)
+				}
+			}
+			m.set(exits, name)
+			if err := call(t.Context(), name); !errors.Is(err, errExited) {
+				t.Errorf("%s: error %v of a plugin that ends its goroutine", name, err)
+			}
+			if took := m.join(t, 1); took > 2*usual {
+				t.Errorf("a new node took %s after panics of %s", took, name)
+			}
+		}
+		metrics := m.cloud.(*decorated).calls.metrics
+		if got := testutil.ToFloat64(metrics.panics.WithLabelValues("EnsureLoadBalancer")); got != 100 {
+			t.Errorf("%v panics of EnsureLoadBalancer are counted, want 100", got)
+		}
+		if got := testutil.ToFloat64(metrics.inFlight.WithLabelValues(GroupLoadBalancers)); got != 0 {
+			t.Errorf("%v calls of load balancers are under way, want none", got)
+		}
+	})
+}
+
+// TestCallsThatHang hold up nobody but their own objects, whatever their group, and for as long as they like.
+func TestCallsThatHang(t *testing.T) {
+	for name, kind := range map[string]struct {
+		call    func(m *misbehaving) func(context.Context, string) error
+		objects []string
+	}{
+		"reads":            {func(m *misbehaving) func(context.Context, string) error { return m.node }, names("node", 12)},
+		"writes":           {func(m *misbehaving) func(context.Context, string) error { return m.ensure }, names("service", 12)},
+		"writes of routes": {func(m *misbehaving) func(context.Context, string) error { return m.route }, names("route", 12)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
+				m.set(m.hangs, kind.objects...)
+				m.manyRetry(kind.call(m), PriorityNewNode, kind.objects...)
+				for _, after := range []time.Duration{slowAfter, time.Minute, time.Hour, 24 * time.Hour} {
+					time.Sleep(after)
+					began := time.Now()
+					for _, call := range []func(context.Context, string) error{m.node, m.exists, m.ensure, m.get, m.route} {
+						if err := call(WithPriority(t.Context(), PriorityRefresh), "well"); err != nil {
+							t.Errorf("another object after %s: %v", after, err)
+						}
+					}
+					most := 10 * usual
+					if after == slowAfter {
+						most += slowAfter // they still hold places: nobody could know
+					}
+					if took := time.Since(began); took > most {
+						t.Errorf("five calls for others took %s after %s, want twice their usual time at the most", took, after)
+					}
+				}
+				q := m.cloud.(*decorated).calls.queue
+				if err := Overdue(m.cloud); err != nil {
+					t.Errorf("twelve objects alone reach the bound of abandoned calls: %v", err)
+				}
+				for _, g := range q.groups {
+					if g.breaker.open {
+						t.Errorf("the breaker of %s is open", g.name)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestAnAbandonedWriteKeepsItsObject until it returns; reads of it and writes of others go on.
+func TestAnAbandonedWriteKeepsItsObject(t *testing.T) {
+	inVirtualTime(t, Options{WriteTimeout: time.Minute}, func(t *testing.T, m *misbehaving) {
+		m.set(slow(time.Hour, nil), "a")
+		began := time.Now()
+		if err := m.ensure(t.Context(), "a"); !errors.Is(err, ErrDeadline) || time.Since(began) != time.Minute+grace {
+			t.Errorf("error %v after %s, want the deadline after a minute", err, time.Since(began))
+		}
+		balancers, _ := m.cloud.LoadBalancer()
+		for range 10 {
+			var running *StillRunningError
+			if err := balancers.UpdateLoadBalancer(t.Context(), "c", serviceNamed("a"), nil); !errors.As(err, &running) ||
+				running.Operation != "EnsureLoadBalancer" || running.Object != "default/a" || !running.Since.Equal(began) {
+				t.Errorf("error %v, want a StillRunningError", err)
+			}
+		}
+		if m.called("a") != 1 {
+			t.Errorf("the plugin was called %d times for the Service, want once", m.called("a"))
+		}
+		if err := errors.Join(m.get(t.Context(), "a"), m.ensure(t.Context(), "b")); err != nil {
+			t.Errorf("a read of it or a write of another: %v", err)
+		}
+		gauge := m.cloud.(*decorated).calls.metrics.abandoned.WithLabelValues(GroupLoadBalancers)
+		if got := testutil.ToFloat64(gauge); got != 1 {
+			t.Errorf("%v calls are abandoned, want 1", got)
+		}
+		time.Sleep(time.Hour)
+		m.set(well, "a")
+		if err := m.ensure(t.Context(), "a"); err != nil || testutil.ToFloat64(gauge) != 0 {
+			t.Errorf("after it returned: %v, %v calls are abandoned", err, testutil.ToFloat64(gauge))
+		}
+	})
+}
+
+// TestAbandonedCallsAreBounded: the group is not called any more, and says so; what hangs already has no more calls from half of the
+// bound on.
+func TestAbandonedCallsAreBounded(t *testing.T) {
+	inVirtualTime(t, Options{CallTimeout: 10 * time.Second}, func(t *testing.T, m *misbehaving) {
+		m.set(m.hangs, names("hangs", 2*maxOverdue)...)
+		for _, name := range names("hangs", maxOverdue/2) {
+			go func() { _ = m.node(t.Context(), name) }()
+		}
+		time.Sleep(time.Minute)
+		var running *StillRunningError
+		if err := m.node(t.Context(), "hangs-0"); !errors.As(err, &running) {
+			t.Errorf("error %v for what hangs already, at half of the bound", err)
+		}
+		if took := m.join(t, 1); took > 2*usual || Overdue(m.cloud) != nil {
+			t.Errorf("a new node took %s at half of the bound; ready: %v", took, Overdue(m.cloud))
+		}
+		for _, name := range names("hangs", 2*maxOverdue)[maxOverdue/2:] {
+			go func() { _ = m.node(t.Context(), name) }()
+		}
+		time.Sleep(10 * time.Minute)
+		if got := testutil.ToFloat64(m.cloud.(*decorated).calls.metrics.abandoned.WithLabelValues(GroupInstances)); got < maxOverdue || got > maxOverdue+DefaultMaxInFlight {
+			t.Errorf("%v calls are abandoned, want the bound of %d and no more than were under way then", got, maxOverdue)
+		}
+		if err := m.node(t.Context(), "well"); !errors.Is(err, ErrTooManyAbandoned) || !errors.Is(Overdue(m.cloud), ErrTooManyAbandoned) {
+			t.Errorf("at the bound: a call's error is %v, the check's is %v", err, Overdue(m.cloud))
+		}
+		if err := m.ensure(t.Context(), "well"); err != nil {
+			t.Errorf("a call of another group: %v", err)
+		}
+	})
+}
+
+// TestPlainErrorsOfAFewNodes: a plugin that returns one for a server that is gone, as several do, closes nothing for others.
+func TestPlainErrorsOfAFewNodes(t *testing.T) {
+	inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
+		gone := names("gone", 5)
+		for _, name := range append(gone, "healthy") {
+			if err := m.exists(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.set(fails(errors.New("server not found in region")), gone...)
+		m.manyRetry(m.exists, PriorityDeletion, gone...)
+		for range 48 {
+			time.Sleep(7 * time.Minute) // nobody else asks meanwhile
+			if took := m.join(t, 1); took > 2*usual {
+				t.Fatalf("a new node took %s", took)
+			}
+			if err := m.node(WithPriority(t.Context(), PriorityRefresh), "healthy"); err != nil {
+				t.Fatalf("a refresh: %v", err)
+			}
+		}
+	})
+}
+
+// TestErrorsOfUsers are none of the cloud's, although the Services worked before.
+func TestErrorsOfUsers(t *testing.T) {
+	inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
+		services := names("service", 5)
+		for _, name := range services {
+			if err := m.ensure(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.set(fails(errors.New("invalid annotation: subnet not found")), services...)
+		m.manyRetry(m.ensure, PriorityUpdate, services...)
+		for range 20 {
+			time.Sleep(3 * time.Minute)
+			began := time.Now()
+			if err := m.ensure(WithPriority(t.Context(), PriorityRefresh), "other"); err != nil || time.Since(began) > 2*usual {
+				t.Fatalf("a good Service: %v after %s", err, time.Since(began))
+			}
+			if m.cloud.(*decorated).calls.queue.of(GroupLoadBalancers).breaker.open {
+				t.Fatal("the breaker is open")
+			}
+		}
+		if checks := m.called("get service-4"); checks < 1 || checks > 3 {
+			t.Errorf("the cloud was checked %d times, want once for each time that what worked has failed", checks)
+		}
+	})
+}
+
+// TestAnOutage is still found: of reads, and of writes whose reads fail as well.
+func TestAnOutage(t *testing.T) {
+	for name, test := range map[string]struct {
+		call     func(m *misbehaving) func(context.Context, string) error
+		group    string
+		affected []string
+	}{
+		"of instances":      {func(m *misbehaving) func(context.Context, string) error { return m.node }, GroupInstances, names("o", 40)},
+		"of load balancers": {func(m *misbehaving) func(context.Context, string) error { return m.ensure }, GroupLoadBalancers, names("o", 40)},
+		"of listings":       {func(m *misbehaving) func(context.Context, string) error { return m.list }, GroupInstances, []string{"ListInstances"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
+				call, g := test.call(m), m.cloud.(*decorated).calls.queue.of(test.group)
+				for _, name := range test.affected {
+					if err := call(t.Context(), name); err != nil {
+						t.Fatal(err)
+					}
+				}
+				all := test.affected
+				for _, name := range test.affected {
+					all = append(all, "get "+name)
+				}
+				m.set(fails(errors.New("connection refused")), all...)
+				m.manyRetry(call, PriorityNewObject, test.affected...)
+				time.Sleep(40 * time.Minute)
+				if !g.breaker.open {
+					t.Fatal("the breaker is not open after forty minutes without a success")
+				}
+				before := m.total(test.affected)
+				var unavailable *UnavailableError
+				refresh := WithPriority(t.Context(), PriorityRefresh)
+				_ = call(refresh, test.affected[0]) // it may be its turn to try
+				if err := call(refresh, test.affected[0]); !errors.As(err, &unavailable) || unavailable.Group != test.group ||
+					!strings.Contains(err.Error(), "connection refused") {
+					t.Errorf("a refresh: %v, want an UnavailableError that says why", err)
+				}
+				if time.Sleep(5 * time.Minute); m.total(test.affected)-before > 11 {
+					t.Errorf("the cloud was called %d times in five minutes, want one probe in 30 s", m.total(test.affected)-before)
+				}
+				m.set(well, all...)
+				time.Sleep(6 * time.Minute)
+				if g.breaker.open {
+					t.Error("the breaker is open although the cloud answers")
+				}
+				if err := call(WithPriority(t.Context(), PriorityRefresh), test.affected[0]); err != nil {
+					t.Errorf("a refresh afterwards: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func (m *misbehaving) total(objects []string) int {
+	total := 0
+	for _, object := range objects {
+		total += m.called(object)
+	}
+	return total
+}
+
+// TestThrottledServices slow neither nodes nor, when it is their own matter, other Services.
+func TestThrottledServices(t *testing.T) {
+	const nodes = 300
+	usually := undisturbed(t, nodes)
+	for name, refusal := range map[string]error{
+		"a typed error":  &provider.ThrottledError{RetryAfter: 10 * time.Minute, Err: errors.New("over quota")},
+		"without a time": errors.New("ThrottlingException: Rate exceeded"),
+		"a long time in the text": errors.New(`Retriable: true, RetryAfter: 600s, HTTPStatusCode: 429, RawError: azure cloud provider ` +
+			`throttled for operation LBPut with reason "client throttled"`),
+	} {
+		for _, services := range []int{1, 5, 20} {
+			t.Run(fmt.Sprintf("%s, %d Services", name, services), func(t *testing.T) {
+				inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
+					bad := names("service", services)
+					m.set(fails(refusal), bad...)
+					m.manyRetry(m.ensure, PriorityNewObject, bad...)
+					for _, after := range []time.Duration{time.Second, 10 * time.Minute, time.Hour} {
+						time.Sleep(after)
+						if took := m.join(t, nodes); float64(took) > 1.2*float64(usually) {
+							t.Errorf("after %s, %d nodes joined in %s, undisturbed in %s", after, nodes, took, usually)
+						}
+						if after == time.Second {
+							continue // each may still be the first that a quota refuses, and holds its own group
+						}
+						began := time.Now()
+						if err := m.ensure(WithPriority(t.Context(), PriorityNewObject), "healthy"); err != nil || time.Since(began) > 2*usual+2*time.Second {
+							t.Errorf("after %s, a healthy Service: %v after %s", after, err, time.Since(began))
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestOneNodeThatIsAlwaysRefused reduces nobody's rate: others are accepted in between.
+func TestOneNodeThatIsAlwaysRefused(t *testing.T) {
+	const nodes = 300
+	usually := undisturbed(t, nodes)
+	for name, refusal := range map[string]error{
+		"without a time": errors.New("throttled by the hypervisor of this host"),
+		"for an hour":    &provider.ThrottledError{RetryAfter: time.Hour, Err: errors.New("over quota")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
+				m.set(fails(refusal), "bad")
+				m.manyRetry(m.node, PriorityNewNode, "bad")
+				time.Sleep(time.Minute)
+				if took := m.join(t, nodes); took > 2*usually+2*time.Second {
+					t.Errorf("%d nodes joined in %s a minute later, undisturbed in %s", nodes, took, usually)
+				}
+				time.Sleep(time.Hour)
+				if took := m.join(t, nodes); float64(took) > 1.2*float64(usually) {
+					t.Errorf("%d nodes joined in %s an hour later, undisturbed in %s", nodes, took, usually)
+				}
+				if got := testutil.ToFloat64(m.cloud.(*decorated).calls.metrics.own.WithLabelValues(GroupInstances)); got != 1 {
+					t.Errorf("%v objects are refused by a matter of their own, want 1", got)
+				}
+			})
+		})
+	}
+}
+
+// TestSlowWrites of routes hold up neither a node nor other routes.
+func TestSlowWrites(t *testing.T) {
+	inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
+		routes := names("route", 8)
+		m.set(slow(9*time.Minute, nil), routes...)
+		m.manyRetry(m.route, PriorityNewObject, routes...)
+		time.Sleep(usual)
+		if took := m.join(t, 1); took > 2*usual {
+			t.Errorf("a new node took %s behind eight slow writes of routes", took)
+		}
+		time.Sleep(2 * slowAfter)
+		began := time.Now()
+		if err := m.route(t.Context(), "other"); err != nil || time.Since(began) > 2*usual {
+			t.Errorf("another route: %v after %s", err, time.Since(began))
+		}
+	})
+}
+
+// TestAFenceIsAskedBeforeEachCall, also of a call that waits while it closes.
+func TestAFenceIsAskedBeforeEachCall(t *testing.T) {
+	errFenced := errors.New("another leads")
+	var closed error
+	inVirtualTime(t, Options{MaxInFlight: 1, Fence: func() error { return closed }}, func(t *testing.T, m *misbehaving) {
+		m.set(slow(10*time.Second, nil), "slow")
+		go func() { _ = m.node(t.Context(), "slow") }()
+		time.Sleep(time.Second)
+		time.AfterFunc(time.Second, func() { closed = errFenced })
+		if err := m.ensure(t.Context(), "a"); !errors.Is(err, errFenced) || m.called("a") != 0 {
+			t.Errorf("a call that waited: %v, made %d times", err, m.called("a"))
+		}
+		if err := m.node(t.Context(), "b"); !errors.Is(err, errFenced) || m.called("b") != 0 {
+			t.Errorf("a call: %v, made %d times", err, m.called("b"))
+		}
+		closed = nil
+		if err := m.node(t.Context(), "b"); err != nil {
+			t.Errorf("a call when the fence is open: %v", err)
+		}
+	})
+}

@@ -1,0 +1,402 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/time/rate"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+func newTestQueue(most int, limit rate.Limit, burst int) *queue {
+	return newQueue(groupNames(provider.Limits{}), most, true, limit, burst, newMetrics(nil))
+}
+
+// onInstance is a read about an instance.
+func onInstance(name string) subject {
+	return subject{operation: operations["InstanceMetadata"], name: "InstanceMetadata", object: name}
+}
+
+func onService(name string) subject {
+	return subject{operation: operations["EnsureLoadBalancer"], name: "EnsureLoadBalancer", object: name}
+}
+
+// reading is a read about a Service.
+func reading(name string) subject {
+	return subject{operation: operations["GetLoadBalancer"], name: "GetLoadBalancer", object: name}
+}
+
+var (
+	accepted = outcome{label: outcomeOK}
+	hung     = outcome{label: outcomeTimeout, err: ErrDeadline, abandoned: true, timeout: time.Minute}
+)
+
+func refusedFor(retryAfter time.Duration) outcome {
+	return outcome{label: outcomeThrottled, refused: true, retryAfter: retryAfter}
+}
+
+// single is a queue with one place, which is taken, and the calls that come through in their order.
+type single struct {
+	t     *testing.T
+	queue *queue
+	first *waiter
+	order []string
+}
+
+func newSingle(t *testing.T) *single {
+	t.Helper()
+	q := newTestQueue(1, 0, 0)
+	first, err := q.enter(t.Context(), reading("first"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &single{t: t, queue: q, first: first}
+}
+
+// wait lets a call wait, which notes its name when it comes through and leaves at once.
+func (s *single) wait(ctx context.Context, about subject) {
+	s.t.Helper()
+	go func() {
+		w, err := s.queue.enter(ctx, about, 0)
+		if err != nil {
+			return
+		}
+		s.order = append(s.order, about.object) // one place: never two at once
+		s.queue.leave(w, accepted)
+	}()
+	synctest.Wait()
+}
+
+// open frees the place and returns the order in which calls came through.
+func (s *single) open() []string {
+	s.queue.leave(s.first, accepted)
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	return s.order
+}
+
+func TestCallsEnterByPriorityThenArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSingle(t)
+		s.wait(WithPriority(t.Context(), PriorityRefresh), reading("refresh"))
+		s.wait(t.Context(), reading("without one"))
+		s.wait(WithPriority(t.Context(), PriorityUpdate), onService("update"))
+		s.wait(WithPriority(t.Context(), PriorityNewObject), onService("new Service"))
+		s.wait(WithPriority(t.Context(), PriorityDeletion), reading("deletion"))
+		s.wait(WithPriority(t.Context(), PriorityNewNode), reading("new node"))
+		want := []string{"new node", "deletion", "new Service", "without one", "update", "refresh"}
+		if diff := cmp.Diff(want, s.open()); diff != "" {
+			t.Errorf("order (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestACallThatWaitsCanBeRaised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSingle(t)
+		shared := WithPriority(t.Context(), PriorityRefresh)
+		child, cancel := context.WithCancel(shared)
+		defer cancel()
+		s.wait(t.Context(), reading("update"))
+		s.wait(child, reading("shared"))
+		Join(child, WithPriority(t.Context(), PriorityNewNode))
+		Raise(shared, PriorityUpdate) // which does not lower it
+		if diff := cmp.Diff([]string{"shared", "update"}, s.open()); diff != "" {
+			t.Errorf("order (-want +got):\n%s", diff)
+		}
+		if got := PriorityOf(shared); got != PriorityNewNode {
+			t.Errorf("priority = %s, want %s", got, PriorityNewNode)
+		}
+		if ctx := t.Context(); PriorityOf(ctx) != PriorityUpdate {
+			t.Errorf("a context without a priority has %s, want %s", PriorityOf(ctx), PriorityUpdate)
+		}
+	})
+}
+
+func TestTheLowestPriorityIsNotStarved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSingle(t)
+		s.wait(WithPriority(t.Context(), PriorityRefresh), reading("refresh"))
+		for range 100 {
+			s.wait(WithPriority(t.Context(), PriorityNewNode), reading("new node"))
+		}
+		if at := slices.Index(s.open(), "refresh"); at < 0 || at >= fairShare {
+			t.Errorf("the refresh came through after %d calls, want fewer than %d", at, fairShare)
+		}
+	})
+}
+
+func TestWhoeverGivesUpLeavesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSingle(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		own := errors.New("own")
+		gone := make(chan error, 1)
+		go func() {
+			_, err := s.queue.enter(ctx, reading("impatient"), 0)
+			gone <- err
+		}()
+		synctest.Wait()
+		s.wait(t.Context(), reading("other"))
+		cancel(own)
+		synctest.Wait()
+		select {
+		case err := <-gone:
+			if !errors.Is(err, own) {
+				t.Errorf("error = %v, want the cause", err)
+			}
+		default:
+			t.Error("still waiting after its context has ended")
+		}
+		if diff := cmp.Diff([]string{"other"}, s.open()); diff != "" {
+			t.Errorf("came through (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// enter lets calls in, one after the other, and fails the test if one is not.
+func enter(t *testing.T, q *queue, about subject) *waiter {
+	t.Helper()
+	w, err := q.enter(t.Context(), about, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestRetryAfterHoldsItsGroupThenOneTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(64, 0, 0)
+		start := time.Now()
+		q.leave(enter(t, q, onInstance("a")), refusedFor(3*time.Second))
+		if other := enter(t, q, onService("a")); other.admitted != start {
+			waited := other.admitted.Sub(start)
+			t.Errorf("a call of another group entered after %s", waited)
+		}
+		probe := enter(t, q, onInstance("b"))
+		if waited := time.Since(start); waited != firstHold {
+			t.Errorf("another entered %s after the first refusal, want %s", waited, firstHold)
+		}
+		let := make(chan *waiter, 3)
+		for range cap(let) {
+			go func() { let <- enter(t, q, onInstance("c")) }()
+		}
+		time.Sleep(probeTurn / 2)
+		if len(let) != 0 {
+			t.Errorf("%d more were let in before the first has come back", len(let))
+		}
+		q.leave(probe, accepted)
+		time.Sleep(time.Second)
+		if len(let) != cap(let) {
+			t.Errorf("%d were let in after the first was accepted, want all %d", len(let), cap(let))
+		}
+	})
+}
+
+// TestALongRetryAfterNeedsSeveralObjects: one may have reasons of its own for it.
+func TestALongRetryAfterNeedsSeveralObjects(t *testing.T) {
+	for name, test := range map[string]struct {
+		about func(string) subject
+		want  string
+	}{
+		"reads":  {onInstance, "[0s 1s 2s 4s 8s 16s 30s 30s]"},
+		"writes": {onService, "[0s 0s 2s 4s 8s 16s 30s 30s]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newTestQueue(64, 0, 0)
+				var waits []time.Duration
+				for i := range 8 {
+					start := time.Now()
+					w := enter(t, q, test.about(strconv.Itoa(i)))
+					waits = append(waits, time.Since(start).Round(100*time.Millisecond))
+					q.leave(w, refusedFor(10*time.Minute))
+				}
+				if got := fmt.Sprint(waits); got != test.want {
+					t.Errorf("after the refusals of others, objects waited %s, want %s", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// TestAProbeThatHangsHoldsNobodyForLong: a write may take minutes.
+func TestAProbeThatHangsHoldsNobodyForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(64, 0, 0)
+		q.leave(enter(t, q, onInstance("a")), refusedFor(time.Second))
+		start := time.Now()
+		for _, name := range []string{"b", "c", "d"} { // none of them leaves
+			enter(t, q, onInstance(name))
+		}
+		if took := time.Since(start); took != time.Second+2*probeTurn {
+			t.Errorf("three entered in %s, want one a %s after the hold", took, probeTurn)
+		}
+	})
+}
+
+func TestTheOperatorsLimitHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(64, 10, 5)
+		start := time.Now()
+		for i := range 25 {
+			about := onInstance("a")
+			if i%2 == 0 {
+				about = onService("a") // it is one limit for all groups
+			}
+			q.leave(enter(t, q, about), accepted)
+		}
+		if took := time.Since(start); took < 2*time.Second || took > 2100*time.Millisecond {
+			t.Errorf("25 calls at 10 a second with a burst of 5 took %s, want 2 s", took)
+		}
+	})
+}
+
+// under lets in as many calls of a group as come through in a moment, and returns how many those are.
+func under(t *testing.T, q *queue, about subject, tries int) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	in := 0
+	for range tries {
+		all.Go(func() {
+			if _, err := q.enter(ctx, about, 0); err == nil {
+				mu.Lock()
+				in++
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return in
+}
+
+// TestEachGroupHasItsShare of a bound that is declared, whatever hangs in the others.
+func TestEachGroupHasItsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(20, 0, 0)
+		grow := func(about subject) {
+			for range 100 {
+				q.leave(enter(t, q, about), accepted)
+			}
+			q.of(about.group).window.size = q.of(about.group).window.max
+		}
+		grow(onInstance("a"))
+		grow(onService("a"))
+		if got := under(t, q, onInstance("a"), 100); got != 16 {
+			t.Errorf("one group had %d calls under way of 20, want 16: a tenth is kept for each of two others", got)
+		}
+		if got := under(t, q, onService("a"), 100); got != 2 {
+			t.Errorf("another had %d, want its 2", got)
+		}
+	})
+}
+
+// TestWritesLeaveAPartOfTheWindow as it is now, and slow ones leave it.
+func TestWritesLeaveAPartOfTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(80, 0, 0)
+		if got := under(t, q, onService("slow"), 100); got != 6 {
+			t.Errorf("%d writes were let in at once, want 6 of the window of %d", got, firstWindow)
+		}
+		start := time.Now()
+		enter(t, q, reading("a"))
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("a read waited for %s behind writes", waited)
+		}
+		time.Sleep(slowAfter)
+		start = time.Now()
+		enter(t, q, onService("other"))
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("a write waited for %s behind writes that were slow already", waited)
+		}
+	})
+}
+
+// TestWhoeverWaitsIsTold for what, once, after a second.
+func TestWhoeverWaitsIsTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(t *testing.T) *queue
+		want   string
+	}{
+		"a hold": {func(t *testing.T) *queue {
+			q := newTestQueue(8, 0, 0)
+			q.leave(enter(t, q, onInstance("a")), refusedFor(time.Minute))
+			q.leave(enter(t, q, onInstance("b")), refusedFor(time.Minute))
+			q.leave(enter(t, q, onInstance("c")), refusedFor(time.Minute))
+			return q
+		}, "the cloud asked for no calls for instances until 2000-01-01T00:00:07Z; 1 calls for instances are waiting"},
+		"a place": {func(t *testing.T) *queue {
+			q := newTestQueue(1, 0, 0)
+			w := enter(t, q, onService("a"))
+			time.AfterFunc(4*time.Second, func() { q.leave(w, accepted) })
+			return q
+		}, "0 calls for instances and 1 others are under way; 1 calls for instances are waiting"},
+		"the operator's limit": {func(t *testing.T) *queue {
+			q := newTestQueue(8, 0.2, 1)
+			enter(t, q, onInstance("a"))
+			return q
+		}, "--cloud-api-qps, or what the provider declares, allows 0.2 calls a second; 1 calls for instances are waiting"},
+		"an open breaker": {func(t *testing.T) *queue {
+			q := newTestQueue(8, 0, 0)
+			g := q.of(GroupInstances)
+			g.breaker = breaker{open: true, opened: time.Now(), since: time.Now(), err: errors.New("no route"), next: time.Now().Add(4 * time.Second)}
+			return q
+		}, "the cloud is not available for instances since 2000-01-01T00:00:00Z: no route"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := test.before(t)
+				var told []string
+				ctx := WithPriority(WithNotice(t.Context(), func(reason string) { told = append(told, reason) }), PriorityNewNode)
+				time.AfterFunc(noticeAfter-1, func() {
+					if len(told) > 0 {
+						t.Errorf("told too early: %q", told)
+					}
+				})
+				var joined []string
+				time.AfterFunc(2*time.Second, func() {
+					Join(ctx, WithNotice(t.Context(), func(reason string) { joined = append(joined, reason) }))
+				})
+				w, err := q.enter(ctx, onInstance("n"), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				q.leave(w, accepted)
+				synctest.Wait()
+				if diff := cmp.Diff([]string{test.want}, told); diff != "" {
+					t.Errorf("told (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff([]string{test.want}, joined); diff != "" {
+					t.Errorf("who joined later was told (-want +got):\n%s", diff)
+				}
+				told, q.cap = nil, nil
+				if w, err = q.enter(ctx, onService("n"), 0); err != nil || len(told) > 0 {
+					t.Errorf("a call that did not wait: told %q, error %v", told, err)
+				}
+			})
+		})
+	}
+}
+
+// TestGroupsThatAProviderDeclares have a quota of their own.
+func TestGroupsThatAProviderDeclares(t *testing.T) {
+	names := groupNames(provider.Limits{Groups: map[string]string{
+		"GetLoadBalancer": "load_balancer_reads", "ListLoadBalancers": "load_balancer_reads", "InstanceExists": "", "ListRoutes": "instances",
+	}})
+	if got := strings.Join(names, " "); got != "instances load_balancers routes load_balancer_reads" {
+		t.Errorf("groups: %s", got)
+	}
+}
