@@ -26,12 +26,12 @@ const stopTimeout = 30 * time.Second
 
 // Main runs the tests of a package on a control plane that they share, with the shipped rights and an audit log, and returns
 // the exit code. Ready is called with the control plane and a client of its administrator before the first test. Nothing is
-// left behind, no goroutine either, except the control plane's files if a test failed.
-func Main(m *testing.M, name string, ready func(*localcluster.Cluster, *kubernetes.Clientset)) int {
+// left behind, no goroutine either but those that are ignored, except the control plane's files if a test failed.
+func Main(m *testing.M, name string, ready func(*localcluster.Cluster, *kubernetes.Clientset), ignored ...goleak.Option) int {
 	// Each manager has a logger of its test; these are for what is logged outside of all.
 	logf.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
-	code, err := run(context.Background(), m, name, ready)
+	code, err := run(context.Background(), m, name, ready, ignored)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -39,7 +39,8 @@ func Main(m *testing.M, name string, ready func(*localcluster.Cluster, *kubernet
 	return code
 }
 
-func run(ctx context.Context, m *testing.M, name string, ready func(*localcluster.Cluster, *kubernetes.Clientset)) (code int, err error) {
+func run(ctx context.Context, m *testing.M, name string, ready func(*localcluster.Cluster, *kubernetes.Clientset), ignored []goleak.Option,
+) (code int, err error) {
 	binaries, err := localcluster.Build(ctx, localcluster.BuildOptions{
 		Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr,
 	})
@@ -74,7 +75,7 @@ func run(ctx context.Context, m *testing.M, name string, ready func(*localcluste
 	if err := os.RemoveAll(dir); err != nil {
 		return 1, err
 	}
-	return 0, goleak.Find()
+	return 0, goleak.Find(ignored...)
 }
 
 // accounts are the client configurations of ServiceAccounts. Tests that run side by side share them.

@@ -1,0 +1,83 @@
+package isolation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mooring-ccm/mooring/internal/poll"
+	"github.com/mooring-ccm/mooring/test/integration/faulty"
+)
+
+// openPast is for how long all calls of a kind have to fail until the manager takes the cloud for broken.
+const openPast = 30 * time.Second
+
+// TestOnlyTheBrokenFail has nobody ask the cloud for longer than that but those whose calls fail.
+func TestOnlyTheBrokenFail(t *testing.T) {
+	t.Parallel()
+	m := start(t, "broken", faulty.Options{LoadBalancerWrites: 4})
+	m.populate(t)
+	for name, scenario := range map[string]func(*testing.T, *manager){
+		"servers that are missing":   missingServers,
+		"annotations that are wrong": wrongAnnotations,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scenario(t, m)
+			m.awaitProbe(t, "/livez", http.StatusOK)
+		})
+	}
+}
+
+// Providers return a plain error for a server that is gone. Whoever only ever fails says nothing about the cloud.
+func missingServers(t *testing.T, m *manager) {
+	nodes := m.instances(t, 3, "missing", "InstanceExists", faulty.Fail(errors.New("server not found (not_found, 0a1b2c)")))
+	for _, node := range nodes {
+		m.awaitInitialized(t, node)
+	}
+	for _, node := range nodes {
+		fail(t, node)
+	}
+	m.failsForLong(t, "InstanceExists", nodes)
+	m.expectClosed(t, "instances")
+	m.servesNode(t, "missing-healthy")
+	m.expectClosed(t, "instances")
+}
+
+// A setting that the cloud refuses is its user's matter.
+func wrongAnnotations(t *testing.T, m *manager) {
+	refuse := faulty.Fail(errors.New("annotation load-balancer-type: unsupported value \"lb99\""))
+	refused := m.services(t, 5, "refused", refuse)
+	m.failsForLong(t, "EnsureLoadBalancer", refused)
+	refused = m.services(t, 1, "refused-late", refuse) // the others try again in a while
+	m.awaitFaults(t, 1, "EnsureLoadBalancer", refused...)
+	awaitWarning(t, named(refused[0]))
+	m.expectClosed(t, "load_balancers")
+	awaitAddress(t, m.service(t, "refused-healthy"))
+	m.expectClosed(t, "load_balancers")
+}
+
+// failsForLong waits until calls have failed for so long, and so often, that all calls of the kind would have been held back.
+func (m *manager) failsForLong(t *testing.T, operation string, objects []string) {
+	t.Helper()
+	const often = 12
+	m.awaitFaults(t, often, operation, objects...)
+	first := m.cloud.Calls(operation, objects[0])[0]
+	poll.Within(t, 2*openPast, "calls have failed for long", func(context.Context) error {
+		return holds(time.Since(first.Ended) > openPast, "they do since %s", first.Ended)
+	})
+}
+
+// expectClosed checks that calls of a group are not held back as if the cloud failed them all.
+func (m *manager) expectClosed(t *testing.T, group string) {
+	t.Helper()
+	status, body, err := m.get(t.Context(), "/metrics")
+	must(t, err)
+	if want := fmt.Sprintf("mooring_cloud_breaker_open{group=%q} 0\n", group); !strings.Contains(body, want) {
+		t.Errorf("the metrics, with status %d, do not say %q", status, want)
+	}
+}

@@ -1,0 +1,161 @@
+package isolation_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/mooring-ccm/mooring/ccm"
+	"github.com/mooring-ccm/mooring/internal/poll"
+	"github.com/mooring-ccm/mooring/test/integration/faulty"
+)
+
+const (
+	// limit is how long a step may take that nothing disturbs. It is far below what the faults cause where they spread, which is a
+	// minute to for ever, and far above what the step takes.
+	limit = 25 * time.Second
+	// stopLimit is how long a manager may take to stop once the calls that hang are released.
+	stopLimit = 20 * time.Second
+	// labelManager is the label of nodes by the manager that looks after them.
+	labelManager = "isolation.test/manager"
+)
+
+// shortDeadlines are the deadlines of calls where calls hang.
+//
+// TODO(lead): --cloud-api-write-timeout is new; with it "--cloud-api-write-timeout=5s" belongs here.
+var shortDeadlines = []string{"--cloud-api-timeout=3s"}
+
+// manager is a cloud controller manager in this process, with a faulty cloud.
+type manager struct {
+	name  string
+	cloud *faulty.Cloud
+	port  string
+	ended chan error
+	http  *http.Client
+}
+
+// parsing is held while a manager is built and reads its flags: some of them are shared by all commands of a process.
+var parsing sync.Mutex
+
+// start runs a manager until the test ends, and returns when it leads. Unless the options say otherwise, its provider declares the
+// scheme of its provider IDs.
+func start(t *testing.T, name string, o faulty.Options, args ...string) *manager {
+	t.Helper()
+	name += "-" + utilrand.String(5) // so that a test can run again on the same control plane
+	if o.Schemes == nil {
+		o.Schemes = []string{name}
+	}
+	m := &manager{name: name, cloud: faulty.New(name, o), port: freePort(t), ended: make(chan error, 1), http: administrator(t)}
+	kubeconfig := cluster.AdminKubeconfig()
+	stop := m.launch(t, append([]string{
+		"--cloud-provider=" + name, "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + m.port, "--cert-dir=" + t.TempDir(),
+		"--leader-elect-resource-name=" + name, "--node-selector=" + labelManager + "=" + name,
+		"--load-balancer-classes=" + m.class(), "--load-balancer-default-class=false", "--load-balancer-target-delay=1s",
+		"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--node-deletion-limit=100%",
+		"--configure-cloud-routes", "--cluster-cidr=10.0.0.0/8", "--route-reconciliation-period=1s",
+		"--graceful-shutdown-timeout=10s",
+	}, args...))
+	t.Cleanup(func() {
+		m.cloud.Release()
+		stop()
+		select {
+		case err := <-m.ended:
+			if err != nil {
+				t.Errorf("manager %s ended with %v", name, err)
+			}
+		case <-time.After(stopLimit):
+			t.Errorf("manager %s has not stopped within %s", name, stopLimit)
+		}
+	})
+	m.awaitProbe(t, "/readyz", http.StatusOK)
+	return m
+}
+
+// launch runs the command and returns what ends it, once it has read its flags.
+func (m *manager) launch(t *testing.T, args []string) (stop func()) {
+	t.Helper()
+	parsing.Lock()
+	defer parsing.Unlock()
+	command := ccm.NewCommand()
+	command.SetArgs(args)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	go func() { m.ended <- command.ExecuteContext(ctx) }()
+	select {
+	case <-m.cloud.Built():
+	case err := <-m.ended:
+		cancel()
+		t.Fatalf("manager %s has not started: %v", m.name, err)
+	}
+	return cancel
+}
+
+// class is the class of the Services that the manager serves.
+func (m *manager) class() string { return "isolation.test/" + m.name }
+
+// administrator returns a client for the secure ports of managers.
+func administrator(t *testing.T) *http.Client {
+	t.Helper()
+	config := cluster.AdminConfig()
+	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
+	must(t, err)
+	transport := &http.Transport{
+		// The manager has signed its certificate itself, and is in this process.
+		TLSClientConfig:   &tls.Config{Certificates: []tls.Certificate{certificate}, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
+		DisableKeepAlives: true,
+	}
+	return &http.Client{Transport: transport}
+}
+
+// get asks the secure port for a path.
+func (m *manager) get(ctx context.Context, path string) (status int, body string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+net.JoinHostPort("127.0.0.1", m.port)+path, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	response, err := m.http.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(content), err
+}
+
+// awaitProbe waits until a health check has a status, and returns what it says.
+func (m *manager) awaitProbe(t *testing.T, path string, want int) (body string) {
+	t.Helper()
+	poll.Within(t, limit, fmt.Sprintf("%s of %s answers %d", path, m.name, want), func(ctx context.Context) error {
+		select {
+		case err := <-m.ended:
+			m.ended <- err
+			t.Fatalf("manager %s ended: %v", m.name, err)
+		default:
+		}
+		status, said, err := m.get(ctx, path+"?verbose")
+		if err == nil && status != want {
+			err = fmt.Errorf("it answers %d: %s", status, said)
+		}
+		body = said
+		return err
+	})
+	return body
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	must(t, err)
+	must(t, listener.Close())
+	return port
+}
