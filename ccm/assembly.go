@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/election"
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/provider"
@@ -34,11 +35,13 @@ import (
 
 // assembly is everything of one process, wired.
 type assembly struct {
-	config    *config
-	identity  identities
-	events    *events
-	registry  *prometheus.Registry
-	spans     trace.TracerProvider // nil: tracing is off
+	config   *config
+	identity identities
+	events   *events
+	registry *prometheus.Registry
+	spans    trace.TracerProvider // nil: tracing is off
+	// client is the client of the cloud, and cloud what controllers get of it: under --dry-run without writes.
+	client    cloudprovider.Interface
 	cloud     cloudprovider.Interface
 	lifecycle *lifecycle
 	// everywhere is nil if the provider runs nothing on every replica.
@@ -253,7 +256,8 @@ func (a *assembly) probes() probes {
 		checks.live = append(checks.live, leaderMigration)
 		checks.ready = append(checks.ready, leaderMigration)
 	}
-	checks.ready = append(checks.ready, healthz.NamedCheck("informer-sync", a.synced), a.lifecycle)
+	checks.ready = append(checks.ready, healthz.NamedCheck("informer-sync", a.synced), a.lifecycle,
+		healthz.NamedCheck("cloud-calls", func(*http.Request) error { return cloud.Overdue(a.client) }))
 	for _, controller := range a.controllers {
 		checks.live = append(checks.live, controller)
 		checks.ready = append(checks.ready, controller.readiness())

@@ -37,6 +37,7 @@ type config struct {
 	nodeSelector            labels.Selector
 	providerIDSchemes       []string
 	cloudAPITimeout         time.Duration
+	cloudAPIWriteTimeout    time.Duration
 	cloudAPIMaxInFlight     int
 	cloudAPIQPS             float64
 	cloudAPIBurst           int
@@ -60,6 +61,7 @@ func (o *options) config() (*config, error) {
 	c := &config{
 		providerIDSchemes:       o.providerIDSchemes,
 		cloudAPITimeout:         o.cloudAPITimeout,
+		cloudAPIWriteTimeout:    o.cloudAPIWriteTimeout,
 		cloudAPIMaxInFlight:     o.cloudAPIMaxInFlight,
 		cloudAPIQPS:             o.cloudAPIQPS,
 		cloudAPIBurst:           o.cloudAPIBurst,
@@ -112,6 +114,7 @@ func (c *config) cloudOptions(registerer prometheus.Registerer, spans trace.Trac
 	return cloud.Options{
 		TracerProvider: spans,
 		CallTimeout:    c.cloudAPITimeout,
+		WriteTimeout:   c.cloudAPIWriteTimeout,
 		MaxInFlight:    c.cloudAPIMaxInFlight,
 		QPS:            c.cloudAPIQPS,
 		Burst:          c.cloudAPIBurst,

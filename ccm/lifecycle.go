@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/internal/cloud"
 )
 
 // lifecycle is the life of the plugin on the replica that leads, and with it that of every controller: none acts before the
@@ -91,17 +93,38 @@ func (l *lifecycle) initialise(ctx context.Context, stop <-chan struct{}) *initi
 	go func() {
 		defer close(first.over)
 		started := time.Now()
-		if first.err = l.checkClusterID(ctx); first.err != nil {
+		first.err = errNotReturned // until it has
+		if first.err = cloud.Protect("Initialize", func() error { return l.begin(ctx, stop) }, nil); first.err != nil {
+			logPanic(ctx, first.err)
 			return
-		}
-		l.plugin.Initialize(l.clients, stop)
-		if user, ok := l.plugin.(cloudprovider.InformerUser); ok {
-			user.SetInformers(l.informers)
 		}
 		log.FromContext(ctx).Info("Initialised the cloud provider", "provider", l.plugin.ProviderName(),
 			"took", time.Since(started).Round(time.Millisecond).String())
 	}()
 	return first
+}
+
+// errNotReturned is a plugin that ended its goroutine in Initialize.
+var errNotReturned = errors.New("the cloud provider did not return from Initialize: it ended its goroutine")
+
+// begin makes the first calls.
+func (l *lifecycle) begin(ctx context.Context, stop <-chan struct{}) error {
+	if err := l.checkClusterID(ctx); err != nil {
+		return err
+	}
+	l.plugin.Initialize(l.clients, stop)
+	if user, ok := l.plugin.(cloudprovider.InformerUser); ok {
+		user.SetInformers(l.informers)
+	}
+	return nil
+}
+
+// logPanic logs the stack of a panic of the plugin, which is not in the error's text.
+func logPanic(ctx context.Context, err error) {
+	var panicked *cloud.PanicError
+	if errors.As(err, &panicked) {
+		log.FromContext(ctx).Error(err, "The cloud provider panicked", "operation", panicked.Operation, "stack", string(panicked.Stack))
+	}
 }
 
 // checkClusterID refuses a cluster that the cloud does not know as one, unless --allow-untagged-cloud says that this is fine.

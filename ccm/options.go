@@ -52,6 +52,7 @@ type options struct {
 	nodeSelector            string
 	providerIDSchemes       []string
 	cloudAPITimeout         time.Duration
+	cloudAPIWriteTimeout    time.Duration
 	cloudAPIMaxInFlight     int
 	cloudAPIQPS             float64
 	cloudAPIBurst           int
@@ -78,6 +79,7 @@ func newOptions(controllers registry) (*options, error) {
 		logs:                          logs.NewOptions(),
 		registry:                      controllers,
 		cloudAPITimeout:               cloud.DefaultCallTimeout,
+		cloudAPIWriteTimeout:          cloud.DefaultWriteTimeout,
 		gracefulShutdownTimeout:       defaultGracefulShutdownTimeout,
 	}, nil
 }
@@ -120,8 +122,10 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 		"Schemes of the provider IDs of this cloud's nodes, such as aws for aws:///zone/i-1. A node with another scheme is never written and never asked for. Empty: what the provider declares, or else its name.")
 	fs.DurationVar(&o.cloudAPITimeout, "cloud-api-timeout", o.cloudAPITimeout,
 		"Deadline of a call to the cloud that reads; of a listing, the longest time from page to page.")
+	fs.DurationVar(&o.cloudAPIWriteTimeout, "cloud-api-write-timeout", o.cloudAPIWriteTimeout,
+		"Deadline of a call to the cloud that changes something. A plugin that ignores it keeps its object until it returns; others go on.")
 	fs.IntVar(&o.cloudAPIMaxInFlight, "cloud-api-max-in-flight", o.cloudAPIMaxInFlight,
-		fmt.Sprintf("How many calls to the cloud may be under way at once, over all controllers. 0: what the provider declares, or else %d.", cloud.DefaultMaxInFlight))
+		fmt.Sprintf("How many calls to the cloud may be under way at once, over all controllers; a tenth is kept for each of instances, load balancers and routes. 0: what the provider declares, or else %d, not counting those that have been under way for a second.", cloud.DefaultMaxInFlight))
 	fs.Float64Var(&o.cloudAPIQPS, "cloud-api-qps", o.cloudAPIQPS,
 		"How many calls to the cloud are made in a second at the most, over all controllers. 0: what the provider declares, or else as many as the cloud's own quota allows, which is found from its refusals.")
 	fs.IntVar(&o.cloudAPIBurst, "cloud-api-burst", o.cloudAPIBurst,

@@ -47,9 +47,11 @@ func run(ctx context.Context, c *config) error {
 	defer stopTracing()
 
 	registry := prometheus.NewRegistry()
+	client := cloud.Decorate(plugin, c.cloudOptions(registry, spans))
 	a := &assembly{
 		config: c, identity: identity, events: events, registry: registry, spans: spans,
-		cloud:     c.cloudFor(cloud.Decorate(plugin, c.cloudOptions(registry, spans))),
+		client:    client,
+		cloud:     c.cloudFor(client),
 		lifecycle: newLifecycle(plugin, identity.builder, pluginInformers(identity, c), c.component.KubeCloudShared.AllowUntaggedCloud),
 	}
 	if a.everywhere, err = a.startEverywhere(ctx, plugin); err != nil {

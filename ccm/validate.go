@@ -123,6 +123,7 @@ func (o *options) validateOwn() []error {
 		value time.Duration
 	}{
 		{"cloud-api-timeout", o.cloudAPITimeout},
+		{"cloud-api-write-timeout", o.cloudAPIWriteTimeout},
 		{"graceful-shutdown-timeout", o.gracefulShutdownTimeout},
 		{"node-status-update-frequency", o.NodeStatusUpdateFrequency.Duration},
 	} {

@@ -11,10 +11,13 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// The reasons of the events on a Node, and of the metric mooring_node_failures_total. All but ReasonSynced are warnings.
+// The reasons of the events on a Node, and of the metric mooring_node_failures_total. All but ReasonSynced and
+// ReasonWaitingForCloud are warnings.
 const (
 	// ReasonSynced says that the node has been initialised. It is the reference's event.
 	ReasonSynced = "Synced"
+	// ReasonWaitingForCloud says that the call for the node's instance waits to be let in, and for what. It is no failure.
+	ReasonWaitingForCloud = "WaitingForCloud"
 	// ReasonInstanceNotFound says that the cloud knows no instance for the node.
 	ReasonInstanceNotFound = "InstanceNotFound"
 	// ReasonAmbiguousInstance says that several instances of the cloud claim the name of a node that has no provider ID.
@@ -109,12 +112,18 @@ func messageOf(node *corev1.Node, err error) string {
 	if ownership.Uninitialized(node) {
 		doing = "Could not initialise the node: "
 	}
-	message := doing + err.Error()
 	if advice != "" {
 		advice = ". " + advice + "."
 	}
-	if room := maxMessage - len(advice); len(message) > room {
-		message = message[:room-3] + "..."
+	return shortenedTo(maxMessage-len(advice), doing+err.Error()) + advice
+}
+
+// shortened cuts a message to what the events API takes.
+func shortened(message string) string { return shortenedTo(maxMessage, message) }
+
+func shortenedTo(room int, message string) string {
+	if len(message) > room {
+		return message[:room-3] + "..."
 	}
-	return message + advice
+	return message
 }

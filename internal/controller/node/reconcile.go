@@ -87,7 +87,8 @@ func (r *reconciler) proven(node *corev1.Node, judgement ownership.Judgement, an
 
 // initialize asks the cloud for the instance of a node that waits for its initialisation, and initialises it.
 func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgement ownership.Judgement) ending {
-	observation, err := r.lookUp(cloud.WithPriority(ctx, cloud.PriorityNewNode), node)
+	waiting := cloud.WithNotice(ctx, func(reason string) { r.waiting(node, reason) })
+	observation, err := r.lookUp(cloud.WithPriority(waiting, cloud.PriorityNewNode), node)
 	if err == nil && observation.Status == inventory.NotFound {
 		err = &instanceNotFoundError{name: node.Name, providerID: node.Spec.ProviderID, listed: observation.Listed}
 	}

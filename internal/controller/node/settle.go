@@ -131,6 +131,13 @@ func (r *reconciler) tell(ctx context.Context, node *corev1.Node, err error) tim
 	return delay
 }
 
+// waiting tells a node what the call for its instance waits for.
+func (r *reconciler) waiting(node *corev1.Node, reason string) {
+	if r.told.Allow(node.UID, ReasonWaitingForCloud, time.Now()) {
+		r.recorder.Event(node, corev1.EventTypeNormal, ReasonWaitingForCloud, shortened("Waiting to ask the cloud for the node's instance: "+reason))
+	}
+}
+
 // retry puts a node that has had its chance behind those that have not.
 func retry(delay time.Duration) reconcile.Result {
 	priority := priorityRetry

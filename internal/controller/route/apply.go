@@ -129,7 +129,12 @@ func (a *applier) perform(ctx context.Context, batch []action) []error {
 	}
 	defer a.places.Release(1)
 	begun := time.Now()
-	errs := a.call(cloud.WithPriority(rehearsal.Because(ctx, batch[0].why), urgency(batch)), batch)
+	waiting := cloud.WithNotice(rehearsal.Because(ctx, batch[0].why), func(reason string) {
+		for _, action := range batch {
+			a.teller.waiting(action, reason)
+		}
+	})
+	errs := a.call(cloud.WithPriority(waiting, urgency(batch)), batch)
 	took := time.Since(begun).Round(time.Millisecond).String()
 	for i, action := range batch {
 		a.metrics.performed(action.kind, errs[i])

@@ -11,8 +11,10 @@ import (
 	"github.com/mooring-ccm/mooring/internal/events"
 )
 
-// The reasons of the events on a Node; all are warnings.
+// The reasons of the events on a Node; all but the first are warnings.
 const (
+	// ReasonWaitingForCloud says that the call for the node's route waits to be let in, and for what.
+	ReasonWaitingForCloud = "WaitingForCloud"
 	// ReasonFailedToCreateRoute says that a route to a pod CIDR of the node could not be made. It is the reference's event.
 	ReasonFailedToCreateRoute = "FailedToCreateRoute"
 	// ReasonPodCIDRConflict says that another node has the pod CIDR, and the route to it.
@@ -50,6 +52,14 @@ func (t *teller) failed(action action, err error) {
 	}
 }
 
+// waiting tells a node what the call for its route waits for.
+func (t *teller) waiting(action action, reason string) {
+	if action.want != nil && t.failures.Allow(action.want.uid, ReasonWaitingForCloud, time.Now()) {
+		t.event(*action.want, corev1.EventTypeNormal, ReasonWaitingForCloud,
+			fmt.Sprintf("Waiting to %s the route to %s: %s", action.kind, action.want.cidr, reason))
+	}
+}
+
 // tell says what is new among the notices of a plan. What is not among them any more may be said again later.
 func (t *teller) tell(notices []notice) {
 	t.mu.Lock()
@@ -65,7 +75,8 @@ func (t *teller) tell(notices []notice) {
 	}
 }
 
-func (t *teller) warn(w want, reason, message string) {
-	t.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(w.node), UID: w.uid},
-		corev1.EventTypeWarning, reason, message)
+func (t *teller) warn(w want, reason, message string) { t.event(w, corev1.EventTypeWarning, reason, message) }
+
+func (t *teller) event(w want, kind, reason, message string) {
+	t.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(w.node), UID: w.uid}, kind, reason, message)
 }
