@@ -163,6 +163,22 @@ func (a *Arena) AwaitQuiet(ctx context.Context) error {
 	}
 }
 
+// AwaitRefusals waits until the cloud has throttled so many calls, at most for some time. It is an error if it has throttled
+// none until then.
+func (a *Arena) AwaitRefusals(ctx context.Context, want int, most time.Duration) error {
+	end := time.Now().Add(most)
+	err := a.await(ctx, want, func() int {
+		if time.Now().After(end) {
+			return want
+		}
+		return a.Cloud.refused()
+	})
+	if err == nil && a.Cloud.refused() == 0 {
+		return fmt.Errorf("the cloud has throttled nothing within %s", most)
+	}
+	return err
+}
+
 // AwaitListedRoutes waits until the routes are listed the next time, at most for some time.
 func (a *Arena) AwaitListedRoutes(ctx context.Context, most time.Duration) error {
 	before, end := a.Cloud.received(api.OpListRoutes), time.Now().Add(most)

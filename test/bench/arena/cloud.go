@@ -3,7 +3,9 @@ package arena
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -85,6 +87,20 @@ func (c *Cloud) Limit(rate float64, burst int) error {
 	return c.service.SetKnobs(knobs(&api.Quota{RequestsPerSecond: rate, Burst: burst}))
 }
 
+// ThrottleBalancers has the cloud answer 429 to every creation of a load balancer from now on: so many times without
+// Retry-After, and with it after that. All other calls are served.
+func (c *Cloud) ThrottleBalancers(without int, retryAfter time.Duration) error {
+	refusal := api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultStatus, Status: http.StatusTooManyRequests}
+	if without > 0 {
+		refusal.Count = without
+		if err := c.service.AddFault(refusal); err != nil {
+			return err
+		}
+	}
+	refusal.RetryAfter, refusal.Count = metav1.Duration{Duration: retryAfter}, math.MaxInt
+	return c.service.AddFault(refusal)
+}
+
 // own are the operations by which the benchmark changes the cloud. No manager calls them.
 var own = map[api.Operation]bool{
 	api.OpCreateInstance: true, api.OpUpdateInstance: true, api.OpDeleteInstance: true,
@@ -95,7 +111,8 @@ func (c *Cloud) calls() map[string]figures.Calls {
 	counted := map[string]figures.Calls{}
 	for op, n := range c.service.Counts().Operations {
 		if !own[op] {
-			counted[string(op)] = figures.Calls{Received: n.Received, Refused: n.Throttled, Failed: n.Failed + n.Faulted + n.Unauthenticated}
+			// All faults are those of ThrottleBalancers.
+			counted[string(op)] = figures.Calls{Received: n.Received, Refused: n.Throttled + n.Faulted, Failed: n.Failed + n.Unauthenticated}
 		}
 	}
 	return counted
@@ -139,6 +156,15 @@ func (c *Cloud) Balancers() (all, stale int) {
 		}
 	}
 	return len(balancers), stale
+}
+
+// refused returns how many calls the cloud has throttled.
+func (c *Cloud) refused() int {
+	total := int64(0)
+	for _, n := range c.calls() {
+		total += n.Refused
+	}
+	return int(total)
 }
 
 // received returns how many calls of some operations the cloud has received, of all operations if none is named.

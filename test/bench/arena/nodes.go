@@ -64,6 +64,15 @@ func (a *Arena) createNodes(ctx context.Context, first, count int, complete func
 	return nil
 }
 
+// RemoveNodes deletes all nodes, and waits until none is left. Their instances stay.
+func (a *Arena) RemoveNodes(ctx context.Context) error {
+	if err := a.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		return fmt.Errorf("delete all nodes: %w", err)
+	}
+	all := a.watch.countNodes(func(*corev1.Node) bool { return true })
+	return await(ctx, func() int { return all - a.watch.countNodes(func(*corev1.Node) bool { return true }) }, all, func(int) {}, a.problem)
+}
+
 // FallSilent makes nodes unready, the first ones, as kube-controller-manager does when it hears nothing of a kubelet.
 func (a *Arena) FallSilent(ctx context.Context, count int) error {
 	now := metav1.NewTime(time.Now())

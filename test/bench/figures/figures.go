@@ -16,6 +16,12 @@ const (
 	MooringBulk      = "mooring-bulk"
 )
 
+// The scenarios in which the same nodes join, undisturbed and while Services are throttled.
+const (
+	Join300      = "join-300"
+	Throttled300 = "throttled-300"
+)
+
 // Report is everything that one run of the benchmark measured. It is what the JSON file holds.
 type Report struct {
 	// Began is when the benchmark began, and Seconds how long it took.
@@ -67,6 +73,13 @@ type Size struct {
 	// QuotaRate is how many calls a second the quota grants, and QuotaBurst how many at once.
 	QuotaRate  float64 `json:"quotaRate"`
 	QuotaBurst int     `json:"quotaBurst"`
+	// ThrottledNodes is how many nodes join while as many Services as ThrottledServices are refused a load balancer. Each of these
+	// has been refused as often as Refusals says before the nodes join.
+	ThrottledNodes    int `json:"throttledNodes"`
+	ThrottledServices int `json:"throttledServices"`
+	Refusals          int `json:"refusals"`
+	// Rounds is how many times these nodes join.
+	Rounds int `json:"rounds"`
 	// Idle and Steady are how long nothing happens in the scenarios of those names.
 	Idle   time.Duration `json:"idle"`
 	Steady time.Duration `json:"steady"`
@@ -87,8 +100,11 @@ type Variant struct {
 type Result struct {
 	Scenario string `json:"scenario"`
 	Variant  string `json:"variant"`
-	// Seconds is the time from the scenario's first event to its end, or to the limit that was reached before.
+	// Seconds is the time from the scenario's first event to its end, or to the limit that was reached before. If the scenario
+	// happens in rounds, it is their median.
 	Seconds float64 `json:"seconds"`
+	// Rounds are the times of the rounds, in their order; empty if there is one only. The last one may have been given up.
+	Rounds []float64 `json:"rounds,omitempty"`
 	// Complete says that the end was reached. Done of Of things were through.
 	Complete bool `json:"complete"`
 	Done     int  `json:"done"`
@@ -109,8 +125,8 @@ type Result struct {
 
 // Calls is how often an operation of the cloud was called.
 type Calls struct {
-	// Received is every call, each page of a list included. Refused are those above the quota, Failed those that were answered
-	// with another error; both are part of Received.
+	// Received is every call, each page of a list included. Refused are those that were throttled (429), Failed those that were
+	// answered with another error; both are part of Received.
 	Received int64 `json:"received"`
 	Refused  int64 `json:"refused,omitempty"`
 	Failed   int64 `json:"failed,omitempty"`
@@ -129,12 +145,12 @@ func (r Result) Received() int64 {
 	return sum(r.Calls, func(c Calls) int64 { return c.Received })
 }
 
-// Refused is how many calls the cloud refused because of its quota.
+// Refused is how many calls the cloud throttled.
 func (r Result) Refused() int64 {
 	return sum(r.Calls, func(c Calls) int64 { return c.Refused })
 }
 
-// Failed is how many calls the cloud answered with another error than that of its quota.
+// Failed is how many calls the cloud answered with an error and did not throttle.
 func (r Result) Failed() int64 {
 	return sum(r.Calls, func(c Calls) int64 { return c.Failed })
 }
@@ -154,6 +170,14 @@ func sum(calls map[string]Calls, of func(Calls) int64) int64 {
 		total += of(count)
 	}
 	return total
+}
+
+// Median returns the middle one of some numbers, the lower of two, and 0 of none.
+func Median(numbers []float64) float64 {
+	if len(numbers) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(numbers))[(len(numbers)-1)/2]
 }
 
 // Find returns the result of a scenario and a variant.
@@ -276,4 +300,15 @@ func Compare(one, other Result) (Ratio, bool) {
 	default:
 		return Ratio{}, false
 	}
+}
+
+// Disturbance is how a variant's time for nodes to join while Services are throttled compares with the same undisturbed. It is
+// false when that says nothing.
+func (r Report) Disturbance(variant string) (Ratio, bool) {
+	disturbed, found := r.Find(Throttled300, variant)
+	undisturbed, foundUndisturbed := r.Find(Join300, variant)
+	if !found || !foundUndisturbed {
+		return Ratio{}, false
+	}
+	return Compare(disturbed, undisturbed)
 }

@@ -1,7 +1,9 @@
 package figures_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -79,6 +81,8 @@ func TestChecks(t *testing.T) {
 				Scenario: "quota-600", Variant: figures.MooringBulk, Seconds: 34, Complete: true,
 				Calls: map[string]figures.Calls{"GetInstanceByName": {Received: 610, Refused: 10}},
 			},
+			{Scenario: figures.Join300, Variant: figures.MooringBulk, Seconds: 2, Complete: true},
+			{Scenario: figures.Throttled300, Variant: figures.MooringBulk, Seconds: 240},
 			{Scenario: "leader-sigterm", Variant: figures.MooringBulk, Seconds: 1, Complete: false},
 			{
 				Scenario: "steady-5000", Variant: figures.MooringBulk, Seconds: 300, Complete: true,
@@ -104,7 +108,7 @@ func TestChecks(t *testing.T) {
 		got = append(got, outcome{check.Target, check.Want, check.Got, check.Met()})
 	}
 	want := []outcome{
-		{"nodes", 1, 1.5, false}, {"routes", 0.5, 0.1, true}, {"notready-updates", 2, 1.5, true}, {"quota", 34.8, 34, true},
+		{"nodes", 1, 1.5, false}, {"routes", 0.5, 0.1, true}, {"throttled", 1.2, 120, false}, {"notready-updates", 2, 1.5, true}, {"quota", 34.8, 34, true},
 		{"quota-refused", 9, 10, false}, {"sigterm", 1.5, 1, false}, {"bulk-steady", 200, 120, true},
 		{"cpu", 0.5, 0.4, true}, {"memory", 1, 1.1, false},
 	}
@@ -117,5 +121,76 @@ func TestKinds(t *testing.T) {
 	got := figures.Kinds(map[string]int{"b": 2, "a": 2, "c": 3})
 	if diff := cmp.Diff([]string{"c", "a", "b"}, got); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, test := range []struct {
+		numbers []float64
+		want    float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{3, 1}, 1}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 3, 2, 1}, 2}} {
+		if got := figures.Median(test.numbers); got != test.want {
+			t.Errorf("median of %v: %v, want %v", test.numbers, got, test.want)
+		}
+	}
+}
+
+func TestDisturbance(t *testing.T) {
+	report := figures.Report{Results: []figures.Result{
+		{Scenario: figures.Join300, Variant: "a", Seconds: 2, Complete: true},
+		{Scenario: figures.Throttled300, Variant: "a", Seconds: 3, Complete: true},
+		{Scenario: figures.Join300, Variant: "b", Seconds: 2, Complete: true},
+		{Scenario: figures.Throttled300, Variant: "b", Seconds: 240},
+		{Scenario: figures.Throttled300, Variant: "c", Seconds: 3, Complete: true},
+	}}
+	for variant, want := range map[string]figures.Ratio{"a": {Value: 1.5}, "b": {Value: 120, Bound: figures.AtLeast}, "c": {}} {
+		if got, known := report.Disturbance(variant); got != want || known != (want != figures.Ratio{}) {
+			t.Errorf("%s: got %v %t, want %v", variant, got, known, want)
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	whole := figures.Report{
+		Seconds: 100, Remark: "One remark.",
+		Setup: figures.Setup{
+			Kubernetes: "v1", Size: figures.Size{Nodes: 1000}, Variants: []figures.Variant{{Name: "a"}, {Name: "b"}},
+		},
+		Results: []figures.Result{
+			{Scenario: "first", Variant: "a", Seconds: 1}, {Scenario: "first", Variant: "b", Seconds: 2}, {Scenario: "third", Variant: "a"},
+		},
+		Lives: []figures.Life{{Stage: "x", Variant: "a", CPUSeconds: 1}, {Stage: "x", Variant: "b", CPUSeconds: 2}},
+	}
+	part := figures.Report{
+		Began: time.Date(2030, 5, 6, 7, 8, 9, 0, time.UTC), Seconds: 10,
+		Setup: figures.Setup{
+			Kubernetes: "v1", Size: figures.Size{Nodes: 1000, Rounds: 3}, Variants: []figures.Variant{{Name: "b"}},
+		},
+		Results: []figures.Result{{Scenario: "first", Variant: "b", Seconds: 5}, {Scenario: "second", Variant: "b"}},
+		Lives:   []figures.Life{{Stage: "x", Variant: "b", CPUSeconds: 4}, {Stage: "y", Variant: "b"}},
+	}
+	got, err := whole.Merge(part, []string{"first", "second", "third"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := whole
+	want.Seconds, want.Setup.Size = 110, part.Setup.Size
+	want.Remark = "One remark.\nThe figures of `first`, `second` come from a run of their own on 2030-05-06."
+	want.Results = []figures.Result{
+		{Scenario: "first", Variant: "a", Seconds: 1}, {Scenario: "first", Variant: "b", Seconds: 5}, {Scenario: "second", Variant: "b"},
+		{Scenario: "third", Variant: "a"},
+	}
+	want.Lives = []figures.Life{
+		{Stage: "x", Variant: "a", CPUSeconds: 1}, {Stage: "x", Variant: "b", CPUSeconds: 4}, {Stage: "y", Variant: "b"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("merged (-want +got):\n%s", diff)
+	}
+	part.Setup.Kubernetes, part.Setup.Size.Nodes = "v2", 20
+	_, err = whole.Merge(part, nil)
+	for _, named := range []string{"version of Kubernetes: v1 and v2", "number of nodes: 1000 and 20"} {
+		if err == nil || !strings.Contains(err.Error(), named) {
+			t.Errorf("error %v, want it to name %q", err, named)
+		}
 	}
 }

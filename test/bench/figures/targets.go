@@ -51,6 +51,7 @@ func Checks(r Report) []Check {
 				Target: compared.target, Says: compared.says, Variant: variant,
 			})...)
 		}
+		checks = append(checks, r.comparedWithUndisturbed(variant)...)
 		checks = append(checks, r.absolute(variant)...)
 		checks = append(checks, r.comparedWithDefault(variant)...)
 	}
@@ -66,6 +67,18 @@ func (r Report) comparedWithTuned(variant, scenario string, most float64, check 
 	}
 	check.Want, check.Got, check.Bound, check.Unit = most, ratio.Value, ratio.Bound, UnitTimes
 	return []Check{check}
+}
+
+// comparedWithUndisturbed is the target of nodes that join while Services are throttled.
+func (r Report) comparedWithUndisturbed(variant string) []Check {
+	ratio, known := r.Disturbance(variant)
+	if !known {
+		return nil
+	}
+	return []Check{{
+		Target: "throttled", Says: "Throttled Services: nodes join in at most 1.2 times the undisturbed time", Variant: variant,
+		Want: 1.2, Got: ratio.Value, Bound: ratio.Bound, Unit: UnitTimes,
+	}}
 }
 
 // absolute are the targets that need no other variant.

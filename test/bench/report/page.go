@@ -27,7 +27,7 @@ func Page(measured figures.Report, titles map[string]string) (string, error) {
 	err := page.Execute(&b, map[string]any{
 		"Setup": measured.Setup, "Remark": measured.Remark, "Machine": measured.Machine, "Date": measured.Began.Format("2006-01-02"),
 		"Memory": measured.Machine.MemoryBytes >> 30, "Minutes": fmt.Sprintf("%.0f", measured.Seconds/60),
-		"TimeTable": timeTable(measured, titles), "TargetTable": targetTable(measured), "Reasons": reasonsFor(figures.Checks(measured)),
+		"TimeTable": timeTable(measured, titles), "ThrottledTable": throttledTable(measured), "TargetTable": targetTable(measured), "Reasons": reasonsFor(figures.Checks(measured)),
 		"SumTable": sumTable(measured), "Details": all,
 	})
 	if err != nil {
@@ -74,6 +74,23 @@ func timeTable(measured figures.Report, titles map[string]string) string {
 			row = append(row, ratioText(result, tuned))
 		}
 		rows = append(rows, row)
+	}
+	return table(rows...)
+}
+
+// throttledTable compares, for each variant, the time in which nodes join while Services are throttled with the same undisturbed.
+// Empty if no variant went through both.
+func throttledTable(measured figures.Report) string {
+	rows := [][]string{{"variant", "undisturbed", "while Services are throttled", "ratio"}}
+	for _, variant := range measured.VariantNames() {
+		undisturbed, _ := measured.Find(figures.Join300, variant)
+		disturbed, _ := measured.Find(figures.Throttled300, variant)
+		if ratio := disturbanceText(measured, variant); ratio != "" {
+			rows = append(rows, []string{titleOf(measured, variant), timeText(undisturbed), timeText(disturbed), ratio})
+		}
+	}
+	if len(rows) == 1 {
+		return ""
 	}
 	return table(rows...)
 }
@@ -135,7 +152,7 @@ func detailTable(measured figures.Report, scenario string) string {
 		if !found {
 			continue
 		}
-		took := timeText(result)
+		took := withRounds(result)
 		if result.LeaseSeconds > 0 {
 			took += fmt.Sprintf(" (lease %s)", seconds(result.LeaseSeconds))
 		}

@@ -34,6 +34,10 @@ func measured() figures.Report {
 			},
 			{Scenario: "join-5000", Variant: figures.MooringBulk, Seconds: 1, Complete: true},
 			{Scenario: "idle", Variant: figures.MooringBulk, Seconds: 60, Complete: true},
+			{Scenario: figures.Join300, Variant: figures.ReferenceTuned, Seconds: 2, Complete: true},
+			{Scenario: figures.Join300, Variant: figures.MooringBulk, Seconds: 1, Complete: true},
+			{Scenario: figures.Throttled300, Variant: figures.ReferenceTuned, Seconds: 2.2, Complete: true},
+			{Scenario: figures.Throttled300, Variant: figures.MooringBulk, Seconds: 120, Rounds: []float64{130, 120, 110}},
 		},
 	}
 }
@@ -50,6 +54,9 @@ func TestPage(t *testing.T) {
 		"5,001: GetInstanceByName 5,000, ListRoutes 1 | 7, 0 | 5,000: patch nodes 5,000",
 		"Measured on 2030-05-06 on a <fast> one: 2 cores,\n8 GiB of memory, Linux 6.1, go1.26",
 		"not explained yet",
+		"| reference, tuned | 2.00 s | 2.20 s | × 1.10 |\n| Mooring, bulk | 1.00 s | > 120 s (0 of 0) | > × 120.00 |",
+		"> 120 s (0 of 0) (median of 130 s, 120 s, 110 s)",
+		"the undisturbed time | bulk | ≤ × 1.20 | > × 120.00 | **no** |",
 		"takes 50ms for every call and gives 500 elements",
 	} {
 		if !strings.Contains(page, want) {
@@ -93,7 +100,7 @@ func TestChartIsLogarithmic(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	table := report.Table(measured())
-	for _, want := range []string{"> 300 s (2,010 of 5,000)", "× 0.050", "GetInstanceByName 5,000"} {
+	for _, want := range []string{"> 300 s (2,010 of 5,000)", "× 0.050", "× 1.10", "> × 120.00", "GetInstanceByName 5,000"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table lacks %q:\n%s", want, table)
 		}

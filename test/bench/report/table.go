@@ -14,7 +14,7 @@ import (
 func Table(measured figures.Report) string {
 	var b strings.Builder
 	columns := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "SCENARIO\tVARIANT\tTIME\tTO TUNED\tCLOUD CALLS\tREFUSED\tAPI WRITES\tLEASE\tCPU s\tPEAK MiB\tCALLS BY KIND")
+	fmt.Fprintln(columns, "SCENARIO\tVARIANT\tTIME\tTO TUNED\tTO UNDISTURBED\tCLOUD CALLS\tREFUSED\tAPI WRITES\tLEASE\tCPU s\tPEAK MiB\tCALLS BY KIND")
 	for _, scenario := range measured.Scenarios() {
 		tuned, hasTuned := measured.Find(scenario, figures.ReferenceTuned)
 		for _, variant := range measured.VariantNames() {
@@ -26,13 +26,17 @@ func Table(measured figures.Report) string {
 			if hasTuned && variant != figures.ReferenceTuned {
 				ratio = ratioText(result, tuned)
 			}
-			fmt.Fprintf(columns, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%.1f\t%d\t%s\n", scenario, variant, timeText(result), ratio,
-				result.Received(), result.Refused(), result.Written(), result.LeaseWrites, result.CPUSeconds, result.PeakBytes>>20,
+			disturbance := ""
+			if scenario == figures.Throttled300 {
+				disturbance = disturbanceText(measured, variant)
+			}
+			fmt.Fprintf(columns, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%.1f\t%d\t%s\n", scenario, variant, withRounds(result), ratio,
+				disturbance, result.Received(), result.Refused(), result.Written(), result.LeaseWrites, result.CPUSeconds, result.PeakBytes>>20,
 				callsText(result.Calls))
 		}
 	}
 	for _, sum := range measured.Sums() {
-		fmt.Fprintf(columns, "all\t%s\t\t\t%d\t%d\t%d\t\t%.1f\t%d\t\n", sum.Variant, sum.Calls, sum.Refused, sum.Writes, sum.CPUSeconds,
+		fmt.Fprintf(columns, "all\t%s\t\t\t\t%d\t%d\t%d\t\t%.1f\t%d\t\n", sum.Variant, sum.Calls, sum.Refused, sum.Writes, sum.CPUSeconds,
 			sum.PeakBytes>>20)
 	}
 	_ = columns.Flush() // to memory
@@ -45,6 +49,18 @@ func timeText(result figures.Result) string {
 		return fmt.Sprintf("> %.0f s (%s of %s)", result.Seconds, grouped(int64(result.Done)), grouped(int64(result.Of)))
 	}
 	return seconds(result.Seconds)
+}
+
+// withRounds is timeText with the times of all rounds, if there were several.
+func withRounds(result figures.Result) string {
+	if len(result.Rounds) < 2 {
+		return timeText(result)
+	}
+	var rounds []string
+	for _, round := range result.Rounds {
+		rounds = append(rounds, seconds(round))
+	}
+	return fmt.Sprintf("%s (median of %s)", timeText(result), strings.Join(rounds, ", "))
 }
 
 // seconds is a time with about three digits.
@@ -61,7 +77,15 @@ func seconds(s float64) string {
 
 // ratioText says how many times as long one takes as the other. Empty if that cannot be said.
 func ratioText(one, other figures.Result) string {
-	ratio, known := figures.Compare(one, other)
+	return boundedText(figures.Compare(one, other))
+}
+
+// disturbanceText says how many times as long nodes take to join while Services are throttled. Empty if that cannot be said.
+func disturbanceText(measured figures.Report, variant string) string {
+	return boundedText(measured.Disturbance(variant))
+}
+
+func boundedText(ratio figures.Ratio, known bool) string {
 	if !known {
 		return ""
 	}

@@ -182,7 +182,10 @@ func runScenario(ctx context.Context, a *arena.Arena, one scenario.Scenario, opt
 		}
 	}
 	result, err := meter.End(ctx, one.Name)
-	result.Complete, result.LeaseSeconds = complete, said.LeaseSeconds
+	result.Complete, result.LeaseSeconds, result.Rounds = complete, said.LeaseSeconds, said.Rounds
+	if len(result.Rounds) > 0 {
+		result.Seconds = figures.Median(result.Rounds)
+	}
 	return result, err
 }
 

@@ -34,11 +34,12 @@ func TestBothManagersGoThroughTheScenarios(t *testing.T) {
 	}
 	options := runner.Options{Size: runner.QuickSize(), Programs: programs, Binaries: localclustertest.Build(t), Display: display}
 
-	measured := run(ctx, t, options, []string{"join-1000", "notready-1000"}, figures.ReferenceTuned, figures.MooringBulk)
-	if want := []string{"join-1000", "services-200", "notready-1000"}; !slices.Equal(measured.Scenarios(), want) {
+	measured := run(ctx, t, options, []string{"join-1000", "notready-1000", figures.Throttled300}, figures.ReferenceTuned, figures.MooringBulk)
+	if want := []string{"join-1000", "services-200", "notready-1000", figures.Join300, figures.Throttled300}; !slices.Equal(measured.Scenarios(), want) {
 		t.Errorf("scenarios %q, want %q", measured.Scenarios(), want)
 	}
 	requireCounts(t, measured, options.Size)
+	requireThrottled(t, measured, options.Size)
 
 	// A standby takes 20 s, but for one of Mooring whose leader is asked to stop.
 	stopped := run(ctx, t, options, []string{"leader-sigterm"}, figures.MooringPlain)
@@ -100,6 +101,25 @@ func requireCounts(t *testing.T, measured figures.Report, size figures.Size) {
 	joined, _ := measured.Find("join-1000", figures.ReferenceTuned)
 	if asked := joined.Calls["GetInstanceByName"].Received; asked < int64(size.Nodes) {
 		t.Errorf("the reference has asked for %d nodes, want at least %d", asked, size.Nodes)
+	}
+}
+
+// requireThrottled fails unless nodes have joined as often as they should, and only load balancers were throttled.
+func requireThrottled(t *testing.T, measured figures.Report, size figures.Size) {
+	t.Helper()
+	for _, result := range measured.Results {
+		if result.Scenario != figures.Join300 && result.Scenario != figures.Throttled300 {
+			continue
+		}
+		if len(result.Rounds) != size.Rounds || result.Seconds != figures.Median(result.Rounds) {
+			t.Errorf("%s, %s: rounds of %v s, median %f s; want %d rounds", result.Scenario, result.Variant, result.Rounds, result.Seconds,
+				size.Rounds)
+		}
+		creations := result.Calls["CreateLoadBalancer"]
+		if creations.Refused != creations.Received || result.Refused() != creations.Refused {
+			t.Errorf("%s, %s: want refusals for each creation of a load balancer and nothing else: %+v", result.Scenario, result.Variant,
+				result.Calls)
+		}
 	}
 }
 

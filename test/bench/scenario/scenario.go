@@ -49,7 +49,7 @@ type Scenario struct {
 
 // Stages returns all stages with their scenarios, in their order.
 func Stages() []Stage {
-	return []Stage{join(), cluster(), routes(), quota(), failover(), joinMany()}
+	return []Stage{join(), cluster(), routes(), quota(), throttled(), failover(), joinMany()}
 }
 
 // takesPart reports whether a variant takes part in a scenario.

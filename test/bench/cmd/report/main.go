@@ -16,22 +16,41 @@ import (
 
 func main() {
 	from := pflag.String("figures", filepath.Join("..", "..", "out", "bench", "figures.json"), "The file with the figures.")
+	parts := pflag.StringArray("with", nil, "A file with the figures of a part, which replace those of the same scenarios and variants. "+
+		"May be given several times.")
 	docs := pflag.String("docs", filepath.Join("..", "..", "docs"), "The folder of the documentation.")
 	pflag.Parse()
-	if err := write(*from, *docs); err != nil {
+	if err := write(*from, *parts, *docs); err != nil {
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func write(from, docs string) error {
-	data, err := os.ReadFile(from)
+func read(name string) (figures.Report, error) {
+	data, err := os.ReadFile(name)
 	if err != nil {
-		return fmt.Errorf("read the figures (make bench writes them): %w", err)
+		return figures.Report{}, fmt.Errorf("read the figures (make bench writes them): %w", err)
 	}
 	var measured figures.Report
 	if err := json.Unmarshal(data, &measured); err != nil {
-		return fmt.Errorf("read the figures in %s: %w", from, err)
+		return figures.Report{}, fmt.Errorf("read the figures in %s: %w", name, err)
+	}
+	return measured, nil
+}
+
+func write(from string, parts []string, docs string) error {
+	measured, err := read(from)
+	if err != nil {
+		return err
+	}
+	for _, name := range parts {
+		part, err := read(name)
+		if err != nil {
+			return err
+		}
+		if measured, err = measured.Merge(part, scenario.Names(scenario.Stages())); err != nil {
+			return fmt.Errorf("add the figures in %s: %w", name, err)
+		}
 	}
 	titles := map[string]string{}
 	for _, stage := range scenario.Stages() {

@@ -1,0 +1,59 @@
+package figures
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Merge returns the report with the results of a part, which was measured by itself: they replace those of the same scenario
+// and variant. The remark says which they are. It is an error if the two were measured with different sizes or versions or on
+// different machines. Order is that of the scenarios.
+func (r Report) Merge(part Report, order []string) (Report, error) {
+	if err := r.comparable(part); err != nil {
+		return Report{}, err
+	}
+	r.Results = append(slices.DeleteFunc(slices.Clone(r.Results), func(old Result) bool {
+		_, replaced := part.Find(old.Scenario, old.Variant)
+		return replaced
+	}), part.Results...)
+	variants := r.Setup.Variants
+	place := func(one Result) int {
+		variant := slices.IndexFunc(variants, func(v Variant) bool { return v.Name == one.Variant })
+		return slices.Index(order, one.Scenario)*len(variants) + variant
+	}
+	slices.SortStableFunc(r.Results, func(a, b Result) int { return place(a) - place(b) })
+	r.Lives = append(slices.DeleteFunc(slices.Clone(r.Lives), func(old Life) bool {
+		return slices.ContainsFunc(part.Lives, func(life Life) bool { return life.Stage == old.Stage && life.Variant == old.Variant })
+	}), part.Lives...)
+	r.Seconds += part.Seconds
+	r.Setup.Size = part.Setup.Size
+	r.Remark = strings.TrimSpace(r.Remark + fmt.Sprintf("\nThe figures of `%s` come from a run of their own on %s.",
+		strings.Join(part.Scenarios(), "`, `"), part.Began.Format("2006-01-02")))
+	return r, nil
+}
+
+// comparable returns an error that names everything in which another report differs, so that its figures do not belong
+// beside these.
+func (r Report) comparable(other Report) error {
+	var differ []string
+	for _, compared := range []struct {
+		what      string
+		one, with any
+	}{
+		{"version of Kubernetes", r.Setup.Kubernetes, other.Setup.Kubernetes},
+		{"version of the reference", r.Setup.Reference, other.Setup.Reference},
+		{"latency of the cloud", r.Setup.Latency, other.Setup.Latency},
+		{"number of nodes", r.Setup.Size.Nodes, other.Setup.Size.Nodes},
+		{"processor", r.Machine.CPU, other.Machine.CPU},
+		{"number of cores", r.Machine.Cores, other.Machine.Cores},
+	} {
+		if compared.one != compared.with {
+			differ = append(differ, fmt.Sprintf("%s: %v and %v", compared.what, compared.one, compared.with))
+		}
+	}
+	if len(differ) > 0 {
+		return fmt.Errorf("figures that do not belong together: %s", strings.Join(differ, "; "))
+	}
+	return nil
+}
