@@ -116,15 +116,18 @@ func (m *Manager) read() error {
 	return nil
 }
 
-// signal sends a signal, after a last look at the memory of the process.
+// signal sends a signal, after a last look at the memory of the process. One that has ended needs none, also if that has not
+// been noticed yet.
 func (m *Manager) signal(signal syscall.Signal) error {
 	if !m.runs() {
 		return nil
 	}
-	if err := m.read(); err != nil {
+	// Of one that ends at this moment there is nothing to read.
+	_ = m.read()
+	if err := m.command.Process.Signal(signal); !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	return m.command.Process.Signal(signal)
+	return nil
 }
 
 // stop ends the process, with force if it has to.
@@ -136,7 +139,9 @@ func (m *Manager) stop(ctx context.Context) error {
 	select {
 	case <-m.done:
 	case <-ctx.Done():
-		err = errors.Join(err, m.command.Process.Kill())
+		if killErr := m.command.Process.Kill(); !errors.Is(killErr, os.ErrProcessDone) {
+			err = errors.Join(err, killErr)
+		}
 		<-m.done
 	}
 	return errors.Join(err, m.read())
