@@ -75,7 +75,9 @@ func (t *teller) tell(notices []notice) {
 	}
 }
 
-func (t *teller) warn(w want, reason, message string) { t.event(w, corev1.EventTypeWarning, reason, message) }
+func (t *teller) warn(w want, reason, message string) {
+	t.event(w, corev1.EventTypeWarning, reason, message)
+}
 
 func (t *teller) event(w want, kind, reason, message string) {
 	t.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(w.node), UID: w.uid}, kind, reason, message)
