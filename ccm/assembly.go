@@ -30,6 +30,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/election"
 	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/reconnect"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -40,6 +41,7 @@ type assembly struct {
 	events   *events
 	registry *prometheus.Registry
 	spans    trace.TracerProvider // nil: tracing is off
+	watches  *reconnect.Monitor   // all informers share it
 	// client is the client of the cloud, and cloud what controllers get of it: under --dry-run without writes.
 	client    cloudprovider.Interface
 	cloud     cloudprovider.Interface
@@ -163,12 +165,17 @@ func (a *assembly) managerOptions(ctx context.Context) (manager.Options, error) 
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return manager.Options{}, fmt.Errorf("types of the Kubernetes API: %w", err)
 	}
+	cached := cacheOptions()
+	var err error
+	if cached.HTTPClient, err = a.watches.HTTPClient(a.identity.kubeconfig); err != nil {
+		return manager.Options{}, err
+	}
 	logger := log.FromContext(ctx)
 	settings := a.config.component.Generic.LeaderElection
 	options := manager.Options{
 		Scheme:                  scheme,
 		Logger:                  withoutFalseAlarm(logger),
-		Cache:                   cacheOptions(),
+		Cache:                   cached,
 		BaseContext:             func() context.Context { return log.IntoContext(context.Background(), logger) },
 		GracefulShutdownTimeout: ptr.To(a.config.gracefulShutdownTimeout),
 		Metrics:                 metricsserver.Options{BindAddress: "0"},

@@ -42,6 +42,12 @@ type harbour struct {
 func newHarbour(t *testing.T, instances int) *harbour {
 	t.Helper()
 	cluster, kubeconfig := controlPlane(t)
+	return newHarbourOn(t, cluster, kubeconfig, instances)
+}
+
+// newHarbourOn is newHarbour on a control plane that the test may stop.
+func newHarbourOn(t *testing.T, cluster *localcluster.Cluster, kubeconfig string, instances int) *harbour {
+	t.Helper()
 	r := newReplicas(t, cluster, kubeconfig) // no Lease is held
 	h := &harbour{cluster: cluster, client: r.client, cloud: simtest.Start(t, service.Options{Seed: service.DefaultSeed(instances)})}
 	h.args = []string{

@@ -9,6 +9,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/controller-manager/pkg/clientbuilder"
+
+	"github.com/mooring-ccm/mooring/internal/reconnect"
 )
 
 // requestTimeout is the deadline of one request of the start-up checks.
@@ -63,6 +65,19 @@ func (i identities) clientOf(clientName string) (kubernetes.Interface, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of ServiceAccount %s/%s: %w", metav1.NamespaceSystem, clientName, err)
+	}
+	return client, nil
+}
+
+// watchingClient returns a client for informers, whose requests wait while the API server is unavailable.
+func watchingClient(watches *reconnect.Monitor, config *rest.Config) (kubernetes.Interface, error) {
+	httpClient, err := watches.HTTPClient(config)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("client of informers for the API server %s: %w", config.Host, err)
 	}
 	return client, nil
 }

@@ -34,17 +34,22 @@ func (a *assembly) startEverywhere(ctx context.Context, plugin cloudprovider.Int
 	if run == nil || a.config.rehearsal != nil { // what is announced is a change, too
 		return nil, nil
 	}
-	// A client of its own: what this part asks for must not wait for the controllers, nor they for it.
-	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(a.identity.kubeconfig), "every-replica"))
+	// Clients of its own: what this part asks for must not wait for the controllers, nor they for it.
+	config := rest.AddUserAgent(rest.CopyConfig(a.identity.kubeconfig), "every-replica")
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client for what the provider runs on every replica: %w", err)
+	}
+	watching, err := watchingClient(a.watches, config)
+	if err != nil {
+		return nil, err
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	running = log.IntoContext(running, log.FromContext(ctx).WithName(plugin.ProviderName()))
 	part := &everywhere{cancel: cancel, over: make(chan struct{}), patience: a.config.gracefulShutdownTimeout}
 	replica := provider.Replica{
 		Client: client,
-		Informers: informers.NewSharedInformerFactoryWithOptions(client, 0,
+		Informers: informers.NewSharedInformerFactoryWithOptions(watching, 0,
 			informers.WithTransform(cache.TransformStripManagedFields())),
 		Registerer: a.registry,
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/reconnect"
 )
 
 // run is the life of a process: start-up checks, warm caches on every replica, controllers on the one that leads. It returns
@@ -46,13 +47,17 @@ func run(ctx context.Context, c *config) error {
 	}
 	defer stopTracing()
 
-	registry := prometheus.NewRegistry()
+	registry, watches := prometheus.NewRegistry(), reconnect.New(log.FromContext(ctx))
+	forPlugin, err := pluginInformers(watches, identity, c)
+	if err != nil {
+		return err
+	}
 	client := cloud.Decorate(plugin, c.cloudOptions(registry, spans))
 	a := &assembly{
-		config: c, identity: identity, events: events, registry: registry, spans: spans,
+		config: c, identity: identity, events: events, registry: registry, spans: spans, watches: watches,
 		client:    client,
 		cloud:     c.cloudFor(client),
-		lifecycle: newLifecycle(plugin, identity.builder, pluginInformers(identity, c), c.component.KubeCloudShared.AllowUntaggedCloud),
+		lifecycle: newLifecycle(plugin, identity.builder, forPlugin, c.component.KubeCloudShared.AllowUntaggedCloud),
 	}
 	if a.everywhere, err = a.startEverywhere(ctx, plugin); err != nil {
 		return err
@@ -110,9 +115,13 @@ func versions() (program, libraries string) {
 // pluginInformers returns the informers for a plugin that is a cloudprovider.InformerUser. They watch nothing that the plugin has
 // not asked for, and hand out objects as they are, but for managedFields. Resyncs are spread over one to two periods, as in the
 // reference.
-func pluginInformers(identity identities, c *config) informers.SharedInformerFactory {
+func pluginInformers(watches *reconnect.Monitor, identity identities, c *config) (informers.SharedInformerFactory, error) {
+	client, err := watchingClient(watches, identity.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
 	resync := time.Duration(float64(c.component.Generic.MinResyncPeriod.Duration) * (1 + rand.Float64()))
-	return informers.NewSharedInformerFactoryWithOptions(identity.client, resync, informers.WithTransform(cache.TransformStripManagedFields()))
+	return informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(cache.TransformStripManagedFields())), nil
 }
 
 // start serves the secure port and runs the manager. The port is served to the end: an operator may want to see why a

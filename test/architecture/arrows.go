@@ -34,6 +34,7 @@ var arrows = map[string][]string{
 	"internal/inventory":     {"internal/cloud", "internal/ownership", "provider"},
 	"internal/poll":          {},
 	"internal/priorityqueue": {},
+	"internal/reconnect":     {},
 	"internal/controller": {"internal/inventory", "internal/cloud", "internal/ownership", "internal/events",
 		"internal/leftovers", "internal/rehearsal", "internal/priorityqueue", "provider"},
 	"internal/demo":                {"localcluster", "deploy", "providers/sim", "providers/metal/power/redfishsim", "provider"},

@@ -1,0 +1,56 @@
+package ccm_test
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mooring-ccm/mooring/localcluster"
+)
+
+// failedWatch is how client-go logs that a request of an informer has failed, after which it backs off for up to a minute.
+var failedWatch = regexp.MustCompile(`.*"(Watch failed - backing off|watch-list failed - backing off|Failed to watch)".*type="\*v1\.(Node|Service)".*`)
+
+// TestWatchesOutlastAnOutage stops the API server under a manager. No request of its caches fails, so that none is delayed when
+// the API server is back. How soon they are back is tested in virtual time, by internal/reconnect.
+func TestWatchesOutlastAnOutage(t *testing.T) {
+	binaries, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.WithoutCancel(t.Context())
+	cluster, err := localcluster.Start(ctx, localcluster.Options{Binaries: binaries, Audit: "Metadata"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	h := newHarbourOn(t, cluster, shippedIdentity(t, cluster), 2)
+	h.args = append(h.args, "--leader-elect=false", "--v=4")
+	h.join(t, 1)
+	manager, _ := h.replica(t)
+	h.await(t, "node-001", "is initialized", isComplete)
+
+	if err := cluster.StopAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	manager.awaitOutput(t, `"API server unavailable; watches wait until it is ready" url="`+cluster.AdminConfig().Host+`"`)
+	if err := cluster.StartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	h.join(t, 2)
+	h.await(t, "node-002", "is initialized after the outage", isComplete)
+	manager.awaitOutput(t, `"API server available again; watches resume"`)
+	output := manager.output.String()
+	if failed := failedWatch.FindAllString(output, -1); len(failed) > 0 {
+		t.Errorf("requests of the caches failed:\n%s", strings.Join(failed, "\n"))
+	}
+	if lines := strings.Count(output, "API server unavailable"); lines != 1 {
+		t.Errorf("the log has %d lines about one outage", lines)
+	}
+}
