@@ -89,7 +89,7 @@ type Controller struct {
 	memory     *memory
 	metrics    *metrics
 	enqueuer   *enqueuer
-	// leftoversTurn is sent to when a place in the lane is free for leftovers.
+	// leftoversTurn is sent to when the write limiter has admitted leftovers.
 	leftoversTurn chan struct{}
 }
 
@@ -111,8 +111,8 @@ func New(options Options) (*Controller, error) {
 		options: options, reconciler: reconciler, targets: targets, memory: memory, metrics: metrics, enqueuer: &enqueuer{},
 		leftoversTurn: make(chan struct{}, 1),
 	}
-	reconciler.lane = newLane(options.Writes, c.wake)
-	registerCounts(options.Registerer, memory, reconciler.lane)
+	reconciler.limiter = newWriteLimiter(options.Writes, c.admit)
+	registerCounts(options.Registerer, memory, reconciler.limiter)
 	var err error
 	if c.inner, err = newInner(reconciler, workersFor(options.Writes), options.Logger); err != nil {
 		return nil, fmt.Errorf("building the service controller: %w", err)
@@ -208,7 +208,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		client: c.options.Client, clusterName: c.options.ClusterName, clusterUID: clusterUID(c.options.Client),
 	}
 	c.reconciler.applier = applier
-	defer c.reconciler.lane.stop()
+	defer c.reconciler.limiter.stop()
 	auditor := c.newAuditor(applier)
 	c.settleFirst(ctx)
 	ctx, cancel := context.WithCancel(ctx)
@@ -246,7 +246,7 @@ func (c *Controller) newAuditor(applier *applier) *auditor {
 		reader: c.options.Client, applier: applier, targets: c.targets, memory: c.memory, metrics: c.metrics,
 		classes: c.options.Classes, enqueue: c.enqueuer.add,
 		leftovers: &collector{
-			cached: c.options.Client, live: c.options.LiveReader, applier: applier, lane: c.reconciler.lane, turn: c.leftoversTurn,
+			cached: c.options.Client, live: c.options.LiveReader, applier: applier, limiter: c.reconciler.limiter, turn: c.leftoversTurn,
 			memory: c.memory, metrics: c.metrics, recorder: c.options.Recorder, collect: c.options.CollectLeftovers,
 		},
 	}
@@ -268,10 +268,10 @@ func (c *Controller) retry(key types.NamespacedName) {
 	c.enqueuer.add(key, priorityChange)
 }
 
-// wake has somebody try again to write to the cloud.
-func (c *Controller) wake(key types.NamespacedName, priority int) {
+// admit has a pass that waited for the write limiter made again, before all others: a place is reserved for it.
+func (c *Controller) admit(key types.NamespacedName) {
 	if key != leftoversTurn {
-		c.enqueuer.add(key, priority)
+		c.enqueuer.add(key, priorityAdmitted)
 		return
 	}
 	select {

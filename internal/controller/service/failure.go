@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	cloudproviderapi "k8s.io/cloud-provider/api"
@@ -110,6 +111,16 @@ func reasonOf(err error) string {
 	}
 }
 
+// isWriteFailure reports whether a reason says that a write to the cloud failed, and not that it goes on, or was never made.
+func isWriteFailure(reason string) bool {
+	switch reason {
+	case ReasonThrottled, ReasonTimeout, ReasonRefused, ReasonCloudError:
+		return true
+	default:
+		return false
+	}
+}
+
 // saysNothing reports whether an error of a deletion leaves it open what became of it, so that the call has to be repeated
 // even if the load balancer is not to be seen any more.
 func saysNothing(err error) bool {
@@ -142,10 +153,11 @@ func (b backoff) after(before int, err error) time.Duration {
 	return delay
 }
 
-// shortened cuts a message to what events and conditions take.
+// shortened makes of a message one line of the length that events and conditions take.
 func shortened(message string) string {
+	message = strings.Join(strings.Fields(message), " ")
 	if len(message) > maxMessage {
-		return message[:maxMessage-3] + "..."
+		return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
 	}
 	return message
 }

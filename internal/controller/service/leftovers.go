@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// leftoversTurn is the name under which leftovers wait in the lane. No Service has it: it has no namespace.
+// leftoversTurn is the name under which leftovers wait in the write limiter. No Service has it: it has no namespace.
 var leftoversTurn = types.NamespacedName{Name: "leftovers"}
 
 // liveServices is how many Services a page of the API server's list has.
@@ -28,16 +28,16 @@ type collector struct {
 	// cached and live read Services from the cache and from the API server.
 	cached, live client.Reader
 	applier      *applier
-	lane         *lane
+	limiter      *writeLimiter
 	memory       *memory
 	metrics      *metrics
 	recorder     record.EventRecorder
 	// collect says that leftovers are deleted.
 	collect bool
-	// turn is sent to when a place in the lane is free for us.
+	// turn is sent to when the write limiter has admitted us.
 	turn chan struct{}
-	// seen are those of the last comparison, told those that have been told of.
-	seen, told map[leftoverKey]bool
+	// seen are those of the last comparison, told those that have been told of, failed those whose deletion failed.
+	seen, told, failed map[leftoverKey]bool
 }
 
 // leftoverKey identifies a leftover.
@@ -52,7 +52,7 @@ func (c *collector) sweep(ctx context.Context, listed []provider.LoadBalancer) e
 	if err != nil {
 		return err
 	}
-	seen, told := map[leftoverKey]bool{}, map[leftoverKey]bool{}
+	seen, told, failed := map[leftoverKey]bool{}, map[leftoverKey]bool{}, map[leftoverKey]bool{}
 	owners := map[bool]int{}
 	var errs []error
 	for _, one := range found {
@@ -67,10 +67,12 @@ func (c *collector) sweep(ctx context.Context, listed []provider.LoadBalancer) e
 			c.tell(ctx, one)
 		}
 		if c.collect && one.Proven {
-			errs = append(errs, c.delete(ctx, one))
+			err := c.delete(ctx, one, c.failed[key])
+			failed[key] = err != nil
+			errs = append(errs, err)
 		}
 	}
-	c.seen, c.told = seen, told
+	c.seen, c.told, c.failed = seen, told, failed
 	c.metrics.leftovers.WithLabelValues("this_cluster").Set(float64(owners[true]))
 	c.metrics.leftovers.WithLabelValues("unknown").Set(float64(owners[false]))
 	return errors.Join(errs...)
@@ -143,19 +145,10 @@ func (c *collector) tell(ctx context.Context, one leftovers.Balancer) {
 		fmt.Sprintf("The load balancer %s in the cloud was made for this Service, which does not exist any more", one.Name))
 }
 
-// delete deletes a leftover. Whether it has worked, the next listing tells.
-func (c *collector) delete(ctx context.Context, one leftovers.Balancer) error {
+// delete deletes a leftover, whose last deletion may have failed. Whether it has worked, the next listing tells.
+func (c *collector) delete(ctx context.Context, one leftovers.Balancer, failed bool) error {
 	service := one.AsService()
-	for !c.lane.enter(leftoversTurn, priorityLeftover) {
-		select {
-		case <-c.turn:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	err := c.applier.remove(ctx, service)
-	c.lane.leave()
-	if err != nil {
+	if err := c.remove(ctx, service, failed); err != nil {
 		return fmt.Errorf("deleting the load balancer %s, which belongs to no Service: %w", one.Name, err)
 	}
 	c.metrics.collected.Inc()
@@ -163,4 +156,18 @@ func (c *collector) delete(ctx context.Context, one leftovers.Balancer) error {
 	logf.FromContext(ctx).Info("Deleted a load balancer that belonged to no Service", "loadBalancer", one.Name,
 		"service", one.Service.String(), "serviceUID", one.ServiceUID)
 	return nil
+}
+
+// remove deletes the load balancer of a Service that is gone, when the write limiter admits it.
+func (c *collector) remove(ctx context.Context, service *corev1.Service, failed bool) error {
+	for !c.limiter.acquire(leftoversTurn, priorityLeftover, failed, nil) {
+		select {
+		case <-c.turn:
+		case <-ctx.Done():
+			c.limiter.cancel(leftoversTurn)
+			return ctx.Err()
+		}
+	}
+	defer c.limiter.release(leftoversTurn)
+	return c.applier.remove(ctx, service)
 }

@@ -55,6 +55,11 @@ type failure struct {
 	retryAt time.Time
 }
 
+// isOf reports whether passes for an intent and inputs do the same as those that failed.
+func (f *failure) isOf(intent intent, in inputs) bool {
+	return f.intent == intent && len(in.changes(f.inputs)) == 0
+}
+
 func newMemory() *memory { return &memory{records: map[types.NamespacedName]*remembered{}} }
 
 // recall returns a copy of what is remembered of a Service, and whether anything is.
@@ -141,7 +146,7 @@ func (r remembered) newest(cached *corev1.Service) *corev1.Service {
 
 // held returns how long a pass that would do the same as the one that failed has yet to wait.
 func (r remembered) held(intent intent, in inputs, now time.Time) time.Duration {
-	if r.failure == nil || r.failure.intent != intent || len(in.changes(r.failure.inputs)) > 0 {
+	if r.failure == nil || !r.failure.isOf(intent, in) {
 		return 0
 	}
 	return r.failure.retryAt.Sub(now)

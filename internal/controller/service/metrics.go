@@ -91,12 +91,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 }
 
 // registerCounts exports how many load balancers there are and how many wait, counted when somebody asks.
-func registerCounts(registerer prometheus.Registerer, memory *memory, lane *lane) {
+func registerCounts(registerer prometheus.Registerer, memory *memory, limiter *writeLimiter) {
 	factory := promauto.With(registerer)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mooring_service_writes_waiting",
 		Help: "Services that wait for other writes to load balancers, of which the cloud bears only so many at once.",
-	}, func() float64 { return float64(lane.waiting()) })
+	}, func() float64 { return float64(limiter.countWaiting()) })
 	gauge := func(state string, count func() int) {
 		factory.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "mooring_service_load_balancers",

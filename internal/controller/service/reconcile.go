@@ -8,17 +8,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/internal/events"
 )
 
-// The places in the queue and in the lane. Whoever waits for something comes before what is merely looked after.
+// The priorities in the queue of the controller and in the write limiter. What somebody waits for comes before what is merely
+// refreshed. A pass that the write limiter has admitted comes before all others in the queue, and has no priority in the limiter.
 const (
+	priorityAdmitted = 1000
 	priorityRemove   = 100
 	priorityNew      = 80
 	priorityChange   = 60
@@ -31,8 +34,8 @@ const (
 // maxRounds is how often a pass plans. Two rounds make a load balancer and publish its address; the third finds nothing to do.
 const maxRounds = 5
 
-// errParked ends a pass that has to wait for other writes to the cloud. It is made again when its turn comes.
-var errParked = errors.New("other writes to the cloud come first")
+// errWaiting ends a pass that has to wait for other writes to the cloud. It is made again when it is admitted.
+var errWaiting = errors.New("other writes to the cloud come first")
 
 // errNoEnd says that planning over the result of a plan goes on for ever. It would be a defect of this package.
 var errNoEnd = errors.New("the Service is not as planned after the plan was carried out")
@@ -48,7 +51,8 @@ type reconciler struct {
 	metrics  *metrics
 	backoff  backoff
 	applier  *applier
-	lane     *lane
+	limiter  *writeLimiter
+	waits    events.Limiter
 }
 
 // pass is one pass over a Service.
@@ -61,18 +65,34 @@ type pass struct {
 	provisional bool
 	// announced says that the events of an ensuring are worth it: something changes for the Service.
 	announced bool
+	// priority is where in the queue the pass belongs if it is made again.
+	priority int
 }
 
 // Reconcile makes one pass over the Service of a name. It only returns an error that has to do with neither the Service nor the
 // cloud; all others are told to the Service, and retried, by settle.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	defer r.lane.ended(request.NamespacedName)
+	waits := false
+	defer func() {
+		if !waits {
+			r.limiter.cancel(request.NamespacedName)
+		}
+	}()
 	p, wait, err := r.begin(ctx, request.NamespacedName)
-	if err != nil || wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, err
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if wait > 0 {
+		return p.again(wait), nil
 	}
 	err = r.run(ctx, p)
+	waits = errors.Is(err, errWaiting)
 	return r.settle(ctx, p, err), nil
+}
+
+// again has a pass made again after a while. It keeps its own place in the queue, not that of a pass that was admitted.
+func (p *pass) again(after time.Duration) reconcile.Result {
+	return reconcile.Result{RequeueAfter: after, Priority: &p.priority}
 }
 
 // begin collects what is known, and returns how long to wait if the same has failed a short while ago.
@@ -92,6 +112,7 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 	if p.service != nil {
 		p.want.inputs = inputsOf(p.service)
 	}
+	p.priority = queuePriority(p.service, p.want.intent, known)
 	return p, known.held(p.want.intent, p.want.inputs, time.Now()), nil
 }
 
@@ -158,10 +179,11 @@ func (r *reconciler) look(ctx context.Context, p *pass) error {
 // act carries out one action and remembers what it brought about.
 func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	if act.changesCloud() {
-		if !r.lane.enter(p.key, priorityFor(p, act)) {
-			return errParked
+		p.priority = priorityFor(p, act)
+		if !r.limiter.acquire(p.key, p.priority, r.failedLast(p), r.noticeOf(p, act)) {
+			return errWaiting
 		}
-		defer r.lane.leave()
+		defer r.limiter.release(p.key)
 	}
 	r.before(ctx, p, act)
 	var nodes []*corev1.Node
@@ -172,8 +194,6 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	done, err := r.applier.apply(ctx, act, nodes)
 	if err == nil {
 		r.remember(p, act, done)
-	} else if wait, ok := provider.RetryAfter(err); ok && act.changesCloud() {
-		r.lane.hold(wait)
 	}
 	r.after(ctx, p, act, done, err, time.Since(began))
 	return err
@@ -221,6 +241,32 @@ func (r *reconciler) attempted(p *pass, act action) {
 		known.made = attempt
 		known.removed = ""
 	})
+}
+
+// failedLast reports whether the last write for a Service failed, as far as that says anything of the next one: a Service that
+// has been changed is another matter. Until this process has tried, the condition says how the process before it fared.
+func (r *reconciler) failedLast(p *pass) bool {
+	known, _ := r.memory.recall(p.key)
+	if last := known.failure; last != nil {
+		return isWriteFailure(last.reason) && last.isOf(p.want.intent, p.want.inputs)
+	}
+	if known.made != nil || p.service == nil {
+		return false
+	}
+	condition := conditionOf(p.service)
+	return condition != nil && condition.Status == metav1.ConditionFalse && isWriteFailure(condition.Reason)
+}
+
+// noticeOf returns what tells a Service that its write waits for others; nil if nobody waits for that write.
+func (r *reconciler) noticeOf(p *pass, act action) func(message string) {
+	if p.priority < priorityChange {
+		return nil
+	}
+	return func(message string) {
+		if r.waits.Allow(act.service.UID, EventWaiting, time.Now()) {
+			r.recorder.Event(act.service, corev1.EventTypeNormal, EventWaiting, shortened(message))
+		}
+	}
 }
 
 // priorityFor is how urgent an action is to the Service.

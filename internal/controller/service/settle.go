@@ -39,6 +39,8 @@ const (
 	// EventLeftover says that a load balancer in the cloud belongs to no Service, EventCollected that it was deleted.
 	EventLeftover  = "LeftoverLoadBalancer"
 	EventCollected = "CollectedLoadBalancer"
+	// EventWaiting says for what a Service waits that is to be written to the cloud.
+	EventWaiting = "WaitingForWrite"
 )
 
 // before announces an action.
@@ -125,12 +127,12 @@ func (r *reconciler) settle(ctx context.Context, p *pass, err error) reconcile.R
 	case err == nil:
 		r.succeeded(p)
 		return reconcile.Result{}
-	case ctx.Err() != nil, errors.Is(err, errParked):
-		return reconcile.Result{} // we are being stopped, which is nobody's failure, or will be woken
+	case ctx.Err() != nil, errors.Is(err, errWaiting):
+		return reconcile.Result{} // we are being stopped, which is nobody's failure, or will be admitted
 	case errors.As(err, &outdated):
 		return r.repeat(ctx, p, err)
 	default:
-		return reconcile.Result{RequeueAfter: r.failed(ctx, p, err)}
+		return p.again(r.failed(ctx, p, err))
 	}
 }
 
@@ -160,10 +162,10 @@ func (r *reconciler) repeat(ctx context.Context, p *pass, err error) reconcile.R
 		known.failure, known.written, conflicts = &next, nil, next.conflicts
 	})
 	if conflicts > maxConflicts {
-		return reconcile.Result{RequeueAfter: r.failed(ctx, p, &writeError{err})}
+		return p.again(r.failed(ctx, p, &writeError{err}))
 	}
 	logf.FromContext(ctx).V(1).Info("The Service changed while it was being written; looking at it again")
-	return reconcile.Result{RequeueAfter: conflictDelay << (conflicts - 1)}
+	return p.again(conflictDelay << (conflicts - 1))
 }
 
 // failed counts, logs and remembers a failure, and tells it to the Service. It returns the pause before the next try.
@@ -195,7 +197,7 @@ func (r *reconciler) remind(p *pass, reason string, err error) (delay time.Durat
 	now := time.Now()
 	r.memory.change(p.key, func(known *remembered) {
 		next := failure{intent: p.want.intent, inputs: p.want.inputs}
-		if last := known.failure; last != nil && last.intent == next.intent && len(last.inputs.changes(next.inputs)) == 0 {
+		if last := known.failure; last != nil && last.isOf(next.intent, next.inputs) {
 			next = *last
 		}
 		next.conflicts = 0

@@ -64,9 +64,13 @@ func (w watcher) matters(before, after *corev1.Service) (intent, bool) {
 	}
 }
 
-// priority is where in the queue a Service belongs.
 func (w watcher) priority(service *corev1.Service, intent intent) int {
 	known, _ := w.memory.recall(keyOf(service))
+	return queuePriority(service, intent, known)
+}
+
+// queuePriority is where in the queue a Service belongs, which may be gone.
+func queuePriority(service *corev1.Service, intent intent, known remembered) int {
 	switch {
 	case intent != provide:
 		return priorityRemove

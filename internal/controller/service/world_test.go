@@ -310,7 +310,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 		options:    Options{Cloud: e.cloud, AuditPeriod: -1, AuditCalls: DefaultAuditCalls, Client: e.cluster},
 		reconciler: reconciler, targets: targets, memory: memory, metrics: metrics, enqueuer: &enqueuer{queue: e.queue},
 	}
-	reconciler.lane = newLane(writes, e.core.wake)
+	reconciler.limiter = newWriteLimiter(writes, e.core.admit)
 	e.watcher = watcher{classes: reconciler.classes, memory: memory, targets: targets}
 	e.run(workersFor(writes))
 	return e
@@ -336,6 +336,9 @@ func (e *engine) run(workers int) {
 				result, err := e.core.reconciler.Reconcile(ctx, request)
 				if err != nil {
 					panic(err)
+				}
+				if result.Priority != nil {
+					priority = *result.Priority
 				}
 				if result.RequeueAfter > 0 {
 					e.queue.AddWithOpts(priorityqueue.AddOpts{After: result.RequeueAfter, Priority: &priority}, request)

@@ -1,0 +1,424 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/events"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// selective is a plugin some of whose Services are in trouble; the others are served at once.
+type selective struct {
+	*memoryCloud
+	// trouble returns how long a write for a Service takes and its error. It is called with the number of the write for it.
+	trouble func(name string, number int) (time.Duration, error)
+
+	mu     sync.Mutex
+	writes map[string][]time.Time
+}
+
+// troubled has the plugin of an engine write as trouble says.
+func (e *engine) troubled(trouble func(name string, number int) (time.Duration, error)) *selective {
+	plugin := &selective{memoryCloud: e.cloud, trouble: trouble, writes: map[string][]time.Time{}}
+	e.core.reconciler.applier.balancer = plugin
+	return plugin
+}
+
+func (s *selective) write(service *corev1.Service) error {
+	s.mu.Lock()
+	s.writes[service.Name] = append(s.writes[service.Name], time.Now())
+	number := len(s.writes[service.Name])
+	s.mu.Unlock()
+	took, err := s.trouble(service.Name, number)
+	time.Sleep(took)
+	return err
+}
+
+// written returns when writes for a Service began.
+func (s *selective) written(name string) []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.writes[name])
+}
+
+func (s *selective) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) (
+	*corev1.LoadBalancerStatus, error,
+) {
+	if err := s.write(service); err != nil {
+		return nil, err
+	}
+	return s.memoryCloud.EnsureLoadBalancer(ctx, cluster, service, nodes)
+}
+
+func (s *selective) UpdateLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) error {
+	if err := s.write(service); err != nil {
+		return err
+	}
+	return s.memoryCloud.UpdateLoadBalancer(ctx, cluster, service, nodes)
+}
+
+const slowWrite = 5 * time.Minute
+
+// failSlowly fails after a long time for all Services but those whose names begin with "web".
+func failSlowly(name string, _ int) (time.Duration, error) {
+	if strings.HasPrefix(name, "web") {
+		return 0, nil
+	}
+	return slowWrite, errors.New("no address in time")
+}
+
+// hears waits until all of some Services have heard of a change of the nodes, and returns how long the last of them took.
+func (e *engine) hears(t *testing.T, services []*corev1.Service, node string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for _, service := range services {
+		for !e.cloud.has(service.UID, node) {
+			if time.Since(began) > 48*time.Hour {
+				t.Fatalf("%s has not heard of %s after %s", service.Name, node, time.Since(began))
+			}
+			time.Sleep(time.Second)
+		}
+	}
+	return time.Since(began)
+}
+
+// healthyServices returns Services that have their load balancers from before a restart.
+func healthyServices(number int) []*corev1.Service {
+	var services []*corev1.Service
+	for i := range number {
+		services = append(services, serviceWith(named(fmt.Sprintf("web-%d", i)), protected, reached("192.0.2.1")))
+	}
+	return services
+}
+
+// New Services that fail after minutes, for ever, keep nobody from hearing of the nodes: it waits for the writes that wait
+// already, however many failures there are. Once they have failed, it waits for the one that is under way.
+func TestSlowFailuresDoNotStarveTargets(t *testing.T) {
+	for _, bad := range []int{1, 3, 20} {
+		t.Run(fmt.Sprint(bad), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := startEngine(t, 1)
+				defer e.stop()
+				plugin := e.troubled(failSlowly)
+				healthy := healthyServices(3)
+				for _, service := range healthy {
+					e.addService(service)
+				}
+				e.changeNode("node-0", nodeWith("node-0"))
+				time.Sleep(time.Minute)
+				for i := range bad {
+					e.addService(serviceWith(named(fmt.Sprintf("bad-%d", i))))
+				}
+				for round := 1; round <= 48; round++ {
+					name := fmt.Sprintf("node-%d", round)
+					e.changeNode(name, nodeWith(name))
+					e.changeNode(fmt.Sprintf("node-%d", round-1), nil)
+					bound := DefaultTargetDelay + slowWrite
+					if round == 1 { // those that have just been created have not failed yet
+						bound = DefaultTargetDelay + time.Duration(bad)*slowWrite
+					} else if bad > 1 { // the first that asks after a write may find one that must not be passed any more
+						bound += slowWrite
+					}
+					if took := e.hears(t, healthy, name); took > bound {
+						t.Errorf("round %d: %s until all load balancers had heard of a node, want at most %s", round, took, bound)
+					}
+					time.Sleep(time.Hour)
+				}
+				for i := range bad {
+					if n := len(plugin.written(fmt.Sprintf("bad-%d", i))); n < 48*60/5/(bad+1)/2 {
+						t.Errorf("a Service that fails was tried %d times in two days", n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// After a restart all Services are new to the process. Those that fail do not keep it from those that work, whether the
+// condition shows that they failed before or not.
+func TestSlowFailuresDoNotStarveARestart(t *testing.T) {
+	failedBefore := func(s *corev1.Service) {
+		s.Status.Conditions = []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonCloudError}}
+	}
+	unknown := func(*corev1.Service) {}
+	for name, test := range map[string]struct {
+		edit  func(*corev1.Service)
+		bound time.Duration
+	}{
+		"without an address": {unknown, 3 * slowWrite},
+		"with an address":    {reached("192.0.2.2"), 3 * slowWrite},
+		"they failed before": {failedBefore, slowWrite},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := startEngine(t, 1)
+				defer e.stop()
+				plugin := e.troubled(failSlowly)
+				e.changeNode("node", nodeWith("node"))
+				time.Sleep(time.Minute)
+				began := time.Now()
+				for i := range 3 {
+					e.addService(serviceWith(named(fmt.Sprintf("bad-%d", i)), protected, test.edit))
+				}
+				synctest.Wait()
+				healthy := healthyServices(5)
+				for _, service := range healthy {
+					e.addService(service)
+				}
+				time.Sleep(24 * time.Hour)
+				for _, service := range healthy {
+					written := plugin.written(service.Name)
+					if len(written) != 1 || written[0].Sub(began) > test.bound {
+						t.Errorf("%s was ensured at %v, want once within %s of %s", service.Name, written, test.bound, began)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Services that are created faster than the cloud makes them do not keep a load balancer from hearing of the nodes: it waits for
+// those that waited when it asked.
+func TestTargetUpdatesHaveTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		plugin := e.troubled(func(name string, _ int) (time.Duration, error) {
+			if strings.HasPrefix(name, "web") {
+				return time.Second, nil
+			}
+			return time.Minute, nil
+		})
+		healthy := healthyServices(1)
+		e.changeNode("a", nodeWith("a"))
+		e.addService(healthy[0])
+		time.Sleep(time.Minute)
+		const waiting = 20
+		ctx, cancel := context.WithCancel(t.Context())
+		var creating sync.WaitGroup
+		defer creating.Wait()
+		defer cancel()
+		for i := range waiting {
+			e.addService(serviceWith(named(fmt.Sprintf("new-%d", i))))
+		}
+		creating.Go(func() {
+			for i := waiting; ctx.Err() == nil; i++ {
+				time.Sleep(20 * time.Second)
+				e.addService(serviceWith(named(fmt.Sprintf("new-%d", i))))
+			}
+		})
+		e.changeNode("b", nodeWith("b"))
+		if took, bound := e.hears(t, healthy, "b"), DefaultTargetDelay+waiting*time.Minute+time.Second; took > bound {
+			t.Errorf("%s until the load balancer had heard of the node, want at most %s", took, bound)
+		}
+		if n := len(plugin.written("new-0")); n != 1 {
+			t.Errorf("the first creation was written %d times", n)
+		}
+	})
+}
+
+// A Service that the cloud throttles waits as long as the cloud asks, and nobody else does.
+func TestAThrottledServiceHoldsNoOther(t *testing.T) {
+	for _, writes := range []int{1, 3} {
+		t.Run(fmt.Sprint(writes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := startEngine(t, writes)
+				defer e.stop()
+				plugin := e.troubled(func(name string, _ int) (time.Duration, error) {
+					if name == "throttled" {
+						return time.Second, &provider.ThrottledError{RetryAfter: 10 * time.Minute, Err: errors.New("slow down")}
+					}
+					return time.Second, nil
+				})
+				healthy := healthyServices(4)
+				e.changeNode("node-0", nodeWith("node-0"))
+				for _, service := range healthy {
+					e.addService(service)
+				}
+				time.Sleep(time.Minute)
+				e.addService(serviceWith(named("throttled")))
+				time.Sleep(3 * time.Second)
+				for round := 1; round <= 30; round++ {
+					name := fmt.Sprintf("node-%d", round)
+					e.changeNode(name, nodeWith(name))
+					if took, bound := e.hears(t, healthy, name), DefaultTargetQuiet+6*time.Second; took > bound {
+						t.Errorf("round %d: %s until all had heard of a node, want at most %s", round, took, bound)
+					}
+					time.Sleep(2 * time.Minute)
+				}
+				calls := plugin.written("throttled")
+				for i := range len(calls) - 1 {
+					if pause := calls[i+1].Sub(calls[i]); pause < 10*time.Minute {
+						t.Errorf("the throttled Service was tried again after %s", pause)
+					}
+				}
+				if len(calls) < 5 {
+					t.Errorf("the throttled Service was tried %d times in an hour", len(calls))
+				}
+			})
+		})
+	}
+}
+
+// A write that never returns ends at its deadline for the controller, and fails at once from then on. Until then it costs one
+// place: others wait for it if there is no other, and notice nothing if there is one.
+func TestAHungWriteHoldsOnePlace(t *testing.T) {
+	const deadline = 10 * time.Minute
+	for _, test := range []struct {
+		writes int
+		bound  time.Duration
+	}{
+		{1, DefaultTargetDelay + deadline},
+		{2, DefaultTargetQuiet + 2*time.Second},
+	} {
+		t.Run(fmt.Sprint(test.writes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := startEngine(t, test.writes)
+				defer e.stop()
+				plugin := e.troubled(func(name string, number int) (time.Duration, error) {
+					switch {
+					case name != "hung":
+						return 0, nil
+					case number == 1:
+						return deadline, fmt.Errorf("EnsureLoadBalancer: %w", cloud.ErrDeadline)
+					default:
+						return 0, errors.New("the call before it has not returned")
+					}
+				})
+				healthy := healthyServices(3)
+				e.changeNode("node-0", nodeWith("node-0"))
+				for _, service := range healthy {
+					e.addService(service)
+				}
+				time.Sleep(time.Minute)
+				e.addService(serviceWith(named("hung")))
+				time.Sleep(time.Second)
+				bound := test.bound
+				for round := 1; round <= 20; round++ {
+					name := fmt.Sprintf("node-%d", round)
+					e.changeNode(name, nodeWith(name))
+					if took := e.hears(t, healthy, name); took > bound {
+						t.Errorf("round %d: %s until all had heard of a node, want at most %s", round, took, bound)
+					}
+					time.Sleep(deadline)
+					bound = DefaultTargetQuiet + 2*time.Second // the place was given back
+				}
+				if n := len(plugin.written("hung")); n < 20 {
+					t.Errorf("the Service whose write hangs was tried %d times in more than three hours", n)
+				}
+			})
+		})
+	}
+}
+
+// eventsOf returns the events that were recorded so far and have a reason.
+func (e *engine) eventsOf(reason string) []string {
+	var found []string
+	for range len(e.events.Events) {
+		if event := <-e.events.Events; strings.Contains(event, " "+reason+" ") {
+			found = append(found, event)
+		}
+	}
+	return found
+}
+
+// Whoever has been created, changed or deleted and waits for another write for more than a second says so once, and for what.
+// What is merely refreshed says nothing.
+func TestAWaitIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		e.troubled(func(name string, _ int) (time.Duration, error) {
+			if name == "slow" {
+				return slowWrite, errors.New("no address in time")
+			}
+			return 0, nil
+		})
+		e.addService(serviceWith(named("slow")))
+		time.Sleep(time.Second)
+		healthy := healthyServices(10)
+		for _, service := range healthy {
+			e.addService(service)
+		}
+		e.addService(serviceWith(named("new")))
+		time.Sleep(noticeAfter - 1)
+		if got := e.eventsOf(EventWaiting); len(got) != 0 {
+			t.Errorf("events %q before %s are over", got, noticeAfter)
+		}
+		for range 10 { // passes that are made meanwhile are the same wait
+			e.addService(serviceWith(named("new")))
+			time.Sleep(10 * time.Second)
+		}
+		got := e.eventsOf(EventWaiting)
+		if len(got) != 1 {
+			t.Fatalf("events %q, want one for the new Service", got)
+		}
+		for _, want := range []string{"Normal " + EventWaiting, " shop/slow since 2000-01-01T00:00:00Z", "Others that wait: 10"} {
+			if !strings.Contains(got[0], want) {
+				t.Errorf("event %q, want %q in it", got[0], want)
+			}
+		}
+		time.Sleep(slowWrite)
+		if n := e.cloud.count("ensure"); n != len(healthy)+1 {
+			t.Errorf("%d load balancers were ensured, want %d", n, len(healthy)+1)
+		}
+		if again := e.eventsOf(EventWaiting); len(again) != 0 {
+			t.Errorf("events %q after the waits were over", again)
+		}
+	})
+}
+
+// Services that fail and wait for each other for ever say so no more often than an object may be told anything.
+func TestWaitsAreToldSparingly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		e.troubled(failSlowly)
+		const services, hours = 3, 6
+		for i := range services {
+			e.addService(serviceWith(named(fmt.Sprintf("bad-%d", i))))
+		}
+		time.Sleep(hours * time.Hour)
+		if got, most := len(e.eventsOf(EventWaiting)), services*int(hours*time.Hour/events.Interval); got == 0 || got > most {
+			t.Errorf("%d events, want at most %d", got, most)
+		}
+	})
+}
+
+// What the plugin says in many lines, as a panic does, is one line in events and the condition.
+func TestMessagesAreOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		e.troubled(func(string, int) (time.Duration, error) {
+			return 0, errors.New("the plugin panicked: nil map\n\ngoroutine 7 [running]:\n\tmain.f()\r\n" + strings.Repeat("\t/src/é.go:1\n", 500))
+		})
+		e.addService(serviceWith())
+		time.Sleep(time.Minute)
+		const want = "the plugin panicked: nil map goroutine 7 [running]: main.f() /src/é.go:1 "
+		got := e.eventsOf(EventSyncFailed)
+		if len(got) != 1 || !strings.Contains(got[0], want) || strings.ContainsAny(got[0], "\n\r\t\uFFFD") {
+			t.Errorf("events %q, want one with %q", got, want)
+		}
+		e.cluster.mu.Lock()
+		defer e.cluster.mu.Unlock()
+		for _, service := range e.cluster.services {
+			condition := conditionOf(service)
+			if condition == nil || condition.Reason != ReasonCloudError || !strings.Contains(condition.Message, want) || len(condition.Message) > maxMessage {
+				t.Errorf("condition %v, want reason %s and %q", condition, ReasonCloudError, want)
+			}
+		}
+	})
+}

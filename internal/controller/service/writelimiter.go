@@ -1,0 +1,179 @@
+package service
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// noticeAfter is how long a pass waits for a place before its Service gets an event that says for what.
+	noticeAfter = time.Second
+	// shownWrites is how many writes such an event names.
+	shownWrites = 3
+)
+
+// writeLimiter bounds how many writes to the cloud go on at once. Clouds exist that lose a change when two reach them together;
+// for those the bound is one.
+//
+// No worker is blocked by it: a pass that finds no place ends. When nextWaiting chooses it, a place is reserved for it and the
+// pass is queued again. The place stays reserved until that pass asks for it or ends: nobody who comes in between takes it.
+type writeLimiter struct {
+	places int
+	// queue queues the pass of a waiter that was admitted.
+	queue func(types.NamespacedName)
+
+	mu sync.Mutex
+	// writing are those that have a place, with the time since when.
+	writing map[types.NamespacedName]time.Time
+	// admitted are those for which a place is reserved: they were queued and have not asked again yet.
+	admitted map[types.NamespacedName]bool
+	// waiting is empty while a place is free.
+	waiting []*waiter
+	// arrivals counts those that had to wait.
+	arrivals uint64
+}
+
+func newWriteLimiter(places int, queue func(types.NamespacedName)) *writeLimiter {
+	return &writeLimiter{
+		places: places, queue: queue, writing: map[types.NamespacedName]time.Time{}, admitted: map[types.NamespacedName]bool{},
+	}
+}
+
+// acquire returns whether a pass may write to the cloud now. If so, it calls release afterwards. If not, it waits: it is queued
+// again when it is its turn, unless it calls cancel before. Notice is called with what it waits for if that takes longer than
+// noticeAfter, from another goroutine and at most once; nil: nobody wants to know.
+func (l *writeLimiter) acquire(key types.NamespacedName, priority int, failed bool, notice func(message string)) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.admitted[key] || l.free() > 0 {
+		delete(l.admitted, key)
+		l.writing[key] = time.Now()
+		return true
+	}
+	if at := l.find(key); at >= 0 {
+		l.waiting[at].failed = l.waiting[at].failed && failed
+		l.waiting[at].priority = max(l.waiting[at].priority, priority)
+	} else {
+		l.waiting = append(l.waiting, l.newWaiter(key, priority, failed, notice))
+	}
+	countPeers(l.waiting)
+	return false
+}
+
+// newWaiter returns a waiter that asks last. The lock is held.
+func (l *writeLimiter) newWaiter(key types.NamespacedName, priority int, failed bool, notice func(string)) *waiter {
+	w := &waiter{key: key, priority: priority, failed: failed, asked: l.arrivals}
+	l.arrivals++
+	if notice != nil {
+		timer := time.AfterFunc(noticeAfter, func() {
+			if message, waits := l.describe(w); waits {
+				notice(message)
+			}
+		})
+		w.stopNotice = func() { timer.Stop() }
+	}
+	return w
+}
+
+// release gives the place of a pass to the next waiter.
+func (l *writeLimiter) release(key types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.writing, key)
+	l.admitNext()
+}
+
+// cancel says that a pass has ended and does not want to write. A place that was reserved for it goes to the next waiter.
+func (l *writeLimiter) cancel(key types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.admitted, key)
+	if at := l.find(key); at >= 0 {
+		l.remove(at)
+	}
+	l.admitNext()
+}
+
+// admitNext reserves the places that are free, and queues those whose they are. The lock is held.
+func (l *writeLimiter) admitNext() {
+	for l.free() > 0 && len(l.waiting) > 0 {
+		next := l.remove(nextWaiting(l.waiting))
+		countPassed(l.waiting, next)
+		l.admitted[next.key] = true
+		l.queue(next.key)
+	}
+}
+
+// free returns how many places nobody has and none is reserved for. The lock is held.
+func (l *writeLimiter) free() int { return l.places - len(l.writing) - len(l.admitted) }
+
+// find returns where a pass waits, -1 if it does not. The lock is held.
+func (l *writeLimiter) find(key types.NamespacedName) int {
+	return slices.IndexFunc(l.waiting, func(w *waiter) bool { return w.key == key })
+}
+
+// remove takes a waiter out. The lock is held.
+func (l *writeLimiter) remove(at int) *waiter {
+	w := l.waiting[at]
+	l.waiting = slices.Delete(l.waiting, at, at+1)
+	if w.stopNotice != nil {
+		w.stopNotice()
+	}
+	return w
+}
+
+// stop cancels all notices.
+func (l *writeLimiter) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.waiting {
+		if w.stopNotice != nil {
+			w.stopNotice()
+		}
+	}
+}
+
+// countWaiting returns how many wait for a place.
+func (l *writeLimiter) countWaiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting)
+}
+
+// describe says in one line what a waiter waits for, and whether it still does.
+func (l *writeLimiter) describe(w *waiter) (message string, waits bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Contains(l.waiting, w) {
+		return "", false
+	}
+	keys := slices.SortedFunc(maps.Keys(l.writing), func(a, b types.NamespacedName) int {
+		return l.writing[a].Compare(l.writing[b])
+	})
+	var writes []string
+	for _, key := range keys[:min(len(keys), shownWrites)] {
+		writes = append(writes, fmt.Sprintf("%s since %s", nameOfWriter(key), l.writing[key].UTC().Format(time.RFC3339)))
+	}
+	if more := len(keys) - shownWrites; more > 0 {
+		writes = append(writes, fmt.Sprintf("%d more", more))
+	}
+	if about := len(l.admitted); about > 0 {
+		writes = append(writes, fmt.Sprintf("%d about to begin", about))
+	}
+	return fmt.Sprintf("Waiting for other changes of load balancers, at most %d at a time. In progress: %s. Others that wait: %d",
+		l.places, strings.Join(writes, ", "), len(l.waiting)-1), true
+}
+
+// nameOfWriter names who has a place.
+func nameOfWriter(key types.NamespacedName) string {
+	if key == leftoversTurn {
+		return "a load balancer without a Service"
+	}
+	return key.String()
+}
