@@ -99,7 +99,11 @@ func (s *shared[T]) join(ctx context.Context, notBefore time.Time, question ask[
 		}
 		f = s.next
 	}
-	cloud.Raise(f.ctx, cloud.PriorityOf(ctx)) // the call is as urgent as the most urgent of those who wait for it
+	// The call is as urgent as the most urgent of those who wait for it, and so is the one that has to end before it.
+	cloud.Raise(f.ctx, cloud.PriorityOf(ctx))
+	if s.current != nil {
+		cloud.Raise(s.current.ctx, cloud.PriorityOf(ctx))
+	}
 	f.waiting++
 	if !s.running {
 		s.running = true
