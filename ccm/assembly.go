@@ -1,7 +1,6 @@
 package ccm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +30,6 @@ import (
 	"github.com/mooring-ccm/mooring/internal/election"
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/reconnect"
-	"github.com/mooring-ccm/mooring/provider"
 )
 
 // assembly is everything of one process, wired.
@@ -143,15 +141,14 @@ func (a *assembly) admissionOf(name string) *admission {
 	return a.lifecycle.controllers
 }
 
-// newInventory returns the one place that asks the cloud about instances. How many of its calls are under way beside those of
-// load balancers and routes is for the door to the cloud to say, by their priorities.
+// newInventory returns the one place that asks the cloud about instances. How many of its calls are under way, and which comes
+// first, is up to the client of the cloud.
 func (a *assembly) newInventory(ctx context.Context) (*inventory.Inventory, error) {
 	instances := inventory.New(inventory.Options{
-		Cloud:       a.cloud,
-		MaxInFlight: cmp.Or(a.config.cloudAPIMaxInFlight, max(provider.CapabilitiesOf(a.cloud).Limits.InFlight, 0)),
-		Elected:     a.manager.Elected(),
-		Registerer:  a.registry,
-		Logger:      log.FromContext(ctx).WithName("inventory"),
+		Cloud:      a.cloud,
+		Elected:    a.manager.Elected(),
+		Registerer: a.registry,
+		Logger:     log.FromContext(ctx).WithName("inventory"),
 	})
 	if err := a.manager.Add(instances); err != nil {
 		return nil, fmt.Errorf("adding the inventory to the manager: %w", err)

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
@@ -19,14 +17,11 @@ import (
 // retention is how long an answer is kept that nobody asks for any more.
 const retention = 15 * time.Minute
 
-// asking asks a cloud that can only be asked for one instance at a time.
+// asking asks a cloud that can only be asked for one instance at a time. It bounds nothing: how many calls are under way, which
+// of those that wait comes first and when a cloud that refused is asked again is up to the client of the cloud.
 type asking struct {
-	cloud cloudprovider.Interface
-	// places are for calls, and crowd is for nodes that are asked for beside many others, over all users.
-	places, crowd *semaphore.Weighted
-	share         int // of the crowd
-	metrics       *metrics
-	gate          gate
+	cloud   cloudprovider.Interface
+	metrics *metrics
 
 	mu    sync.Mutex
 	swept time.Time
@@ -48,12 +43,8 @@ type record struct {
 	existence, power shared[Observation]
 }
 
-func newAsking(cloud cloudprovider.Interface, bound int, metrics *metrics) *asking {
-	share := max(1, bound-bound/4)
-	return &asking{
-		cloud: cloud, places: semaphore.NewWeighted(int64(bound)), crowd: semaphore.NewWeighted(int64(share)), share: share,
-		metrics: metrics, swept: time.Now(), nodes: map[nodeKey]*record{},
-	}
+func newAsking(cloud cloudprovider.Interface, metrics *metrics) *asking {
+	return &asking{cloud: cloud, metrics: metrics, swept: time.Now(), nodes: map[nodeKey]*record{}}
 }
 
 func keyOf(node *corev1.Node) nodeKey {
@@ -66,7 +57,7 @@ func (a *asking) lookup(ctx context.Context, node *corev1.Node, maxAge time.Dura
 
 func (a *asking) metadataOf(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
 	return answerOf(ctx, &a.of(node).metadata, age, func(ctx context.Context) (Observation, error) {
-		return a.admitted(ctx, node, func() (Observation, error) { return a.ask(ctx, node) })
+		return a.counted(a.ask(ctx, node))
 	})
 }
 
@@ -123,35 +114,23 @@ func (a *asking) sweep() {
 
 func (a *asking) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
 	age := ageOf(maxAge)
-	a.fanOut(ctx, nodes, yield, func(node *corev1.Node) (Observation, error) { return a.metadataOf(ctx, node, age) })
+	a.fanOut(nodes, yield, func(node *corev1.Node) (Observation, error) { return a.metadataOf(ctx, node, age) })
 }
 
-// fanOut puts a question for each node. All who ask for many have three quarters of the places between them, so that whoever waits for
-// one node never waits for those. A question is put only once it has its share: nobody else can come to wait for the share by
-// joining it.
-func (a *asking) fanOut(ctx context.Context, nodes []*corev1.Node, yield Yield, question func(*corev1.Node) (Observation, error)) {
-	var group errgroup.Group
-	group.SetLimit(a.share)
+// fanOut puts a question for each node, all at once: a goroutine for each is all that a question costs while it waits in the
+// queue of the client of the cloud, and nodes for which that does not answer hold up no others.
+func (a *asking) fanOut(nodes []*corev1.Node, yield Yield, question func(*corev1.Node) (Observation, error)) {
+	var waiting sync.WaitGroup
 	var mu sync.Mutex
 	for _, node := range nodes {
-		group.Go(func() error {
-			observation, err := a.inTheCrowd(ctx, node, question)
+		waiting.Go(func() {
+			observation, err := question(node)
 			mu.Lock()
 			defer mu.Unlock()
 			yield(node, observation, err)
-			return nil
 		})
 	}
-	_ = group.Wait() // its functions return no errors; each error has been yielded
-}
-
-func (a *asking) inTheCrowd(ctx context.Context, node *corev1.Node, question func(*corev1.Node) (Observation, error),
-) (Observation, error) {
-	if err := a.crowd.Acquire(ctx, 1); err != nil {
-		return Observation{}, fmt.Errorf("waiting to ask the cloud for node %q among others: %w", node.Name, err)
-	}
-	defer a.crowd.Release(1)
-	return question(node)
+	waiting.Wait()
 }
 
 func (a *asking) peek(node *corev1.Node, notBefore time.Time) (Observation, bool) {
@@ -169,23 +148,14 @@ func (a *asking) peek(node *corev1.Node, notBefore time.Time) (Observation, bool
 	return said.value, true
 }
 
-// admitted makes a call for one node when there is a place for it.
-func (a *asking) admitted(ctx context.Context, node *corev1.Node, call func() (Observation, error)) (Observation, error) {
-	if err := a.places.Acquire(ctx, 1); err != nil {
-		return Observation{}, fmt.Errorf("waiting to ask the cloud for node %q: %w", node.Name, err)
-	}
-	defer a.places.Release(1)
-	if err := a.gate.closed(); err != nil {
-		return Observation{}, err
-	}
-	observation, err := call()
-	a.gate.note(err)
+// counted counts what a call came to.
+func (a *asking) counted(observation Observation, err error) (Observation, error) {
 	if err != nil {
 		a.metrics.asked("error")
-		return observation, err
+	} else {
+		a.metrics.asked(observation.Status.String())
 	}
-	a.metrics.asked(observation.Status.String())
-	return observation, nil
+	return observation, err
 }
 
 // ask asks for all that the cloud knows of a node's instance.

@@ -1,57 +1,37 @@
 package inventory
 
 import (
-	"errors"
 	"sync"
 	"time"
-
-	"github.com/mooring-ccm/mooring/provider"
 )
 
-// maxHold bounds how long a cloud's Retry-After is obeyed without asking again, so that a wrong one cannot stop the
-// process for good.
-const maxHold = 10 * time.Minute
+// errorHold is how long a failed listing answers for those who ask after it: an outage costs a call a second, however many
+// nodes are waiting. What the cloud itself asks for, by a Retry-After, its client holds to.
+const errorHold = time.Second
 
-// gate keeps everybody from asking a cloud that has just refused: the quota it refused for is everybody's.
-type gate struct {
-	// atLeast is how long any error closes the gate; zero if only those do that ask for it.
-	atLeast time.Duration
-
+// recentError is the error of a listing that has just failed.
+type recentError struct {
 	mu    sync.Mutex
 	until time.Time
 	err   error
 }
 
-// closed returns the error that closed the gate, with the time that is left of its Retry-After, or nil if the gate is open.
-func (g *gate) closed() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	left := time.Until(g.until)
-	if left <= 0 {
+// get returns the error for as long as it answers for others, and nil after that.
+func (r *recentError) get() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Until(r.until) <= 0 {
 		return nil
 	}
-	var throttled *provider.ThrottledError
-	if errors.As(g.err, &throttled) && throttled.RetryAfter > 0 {
-		return &provider.ThrottledError{RetryAfter: left, Err: throttled.Err}
-	}
-	return g.err
+	return r.err
 }
 
-// note closes the gate if err asks for it.
-func (g *gate) note(err error) {
+// note keeps an error, if it is one.
+func (r *recentError) note(err error) {
 	if err == nil {
 		return
 	}
-	hold := g.atLeast
-	if wait, ok := provider.RetryAfter(err); ok {
-		hold = max(hold, min(wait, maxHold))
-	}
-	if hold <= 0 {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if until := time.Now().Add(hold); until.After(g.until) {
-		g.until, g.err = until, err
-	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.until, r.err = time.Now().Add(errorHold), err
 }

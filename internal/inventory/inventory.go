@@ -2,8 +2,11 @@
 //
 // A provider that can list its instances is asked for nothing but lists: any number of nodes costs the pages of one
 // listing; and if it tells of changes by a watch, only what the watch does not show is listed. Any other provider is asked
-// node by node, within a bound, and for each fact once, whoever wants to know it. Either way a question that is already on its way to the
+// node by node, and for each fact once, whoever wants to know it. Either way a question that is already on its way to the
 // cloud is shared, and an answer is used again for as long as its user allows.
+//
+// How many calls are under way, and which comes first, is up to the client of the cloud (package cloud): a call that several
+// wait for has the highest of their priorities, also if they came while it waited.
 //
 // What an answer may claim depends on when it was sought. That an instance is there may be said by an answer as old as the
 // user of the answer allows. That it is not there may only be said by an answer that was sought after the user asked,
@@ -28,21 +31,16 @@ import (
 const (
 	// DefaultWindow is how long a listing waits for others who need one.
 	DefaultWindow = 50 * time.Millisecond
-	// DefaultMaxInFlight is how many nodes are asked for at once where the cloud cannot list. A thousand nodes that join wait
-	// for a thousand answers, so this is no less than what package cloud lets through.
-	DefaultMaxInFlight = 64
 	// DefaultWarmInterval is how much time a standby spends on each page of a listing.
 	DefaultWarmInterval = time.Minute
 )
 
 // Options say whom to ask, and how hard. A zero field takes its default.
 type Options struct {
-	// Cloud is asked. Its calls are expected to have deadlines of their own, see package cloud. Required.
+	// Cloud is asked. Its calls are expected to have deadlines and bounds of their own, see package cloud. Required.
 	Cloud cloudprovider.Interface
 	// Window is how long a listing waits before it begins, so that a burst of lookups shares it.
 	Window time.Duration
-	// MaxInFlight is how many nodes are asked for at once where the cloud cannot list.
-	MaxInFlight int
 	// WarmInterval is how much time a standby spends on each page of a listing, where the provider allows standbys to ask:
 	// with ten pages, its snapshot becomes ten times as old as with one. So a standby costs the same however large the cloud.
 	WarmInterval time.Duration
@@ -78,7 +76,6 @@ type source interface {
 // New returns an inventory that has not asked the cloud anything yet.
 func New(options Options) *Inventory {
 	options.Window = cmp.Or(options.Window, DefaultWindow)
-	options.MaxInFlight = cmp.Or(options.MaxInFlight, DefaultMaxInFlight)
 	options.WarmInterval = cmp.Or(options.WarmInterval, DefaultWarmInterval)
 	inventory := &Inventory{options: options, metrics: newMetrics(options.Registerer)}
 	capabilities := provider.CapabilitiesOf(options.Cloud)
@@ -86,7 +83,7 @@ func New(options Options) *Inventory {
 		capabilities.ListInstances = listByWatch(capabilities.WatchInstances)
 	}
 	if capabilities.ListInstances == nil {
-		inventory.source = newAsking(options.Cloud, options.MaxInFlight, inventory.metrics)
+		inventory.source = newAsking(options.Cloud, inventory.metrics)
 		return inventory
 	}
 	listing := newListing(capabilities.ListInstances, options.Window, inventory.metrics)
@@ -127,7 +124,7 @@ func (i *Inventory) Lookup(ctx context.Context, node *corev1.Node, maxAge time.D
 
 // LookupEach looks many nodes up at once and hands each answer to yield, one at a time and in no particular order. The rules
 // are those of Lookup, and the question counts as asked when LookupEach is called. Where the cloud can list, all nodes
-// together cost one listing at most; where not, they take at most three quarters of the calls in flight.
+// together cost one listing at most; where not, all questions are put at once, and their priority is that of ctx.
 func (i *Inventory) LookupEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
 	if len(nodes) == 0 {
 		return

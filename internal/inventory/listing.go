@@ -11,20 +11,15 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-const (
-	// errorHold is how long a failed listing answers for those who ask after it: an outage costs a call a second, however
-	// many nodes are waiting.
-	errorHold = time.Second
-	// maxRest bounds the pause between listings.
-	maxRest = 2 * time.Second
-)
+// maxRest bounds the pause between listings.
+const maxRest = 2 * time.Second
 
 // listing asks a cloud that can list all of its instances.
 type listing struct {
 	list    provider.ListInstancesFunc
 	window  time.Duration
 	metrics *metrics
-	gate    gate
+	failed  recentError
 	shared  shared[*snapshot]
 	stream  *stream // nil unless the provider offers a watch
 
@@ -38,7 +33,7 @@ type listing struct {
 }
 
 func newListing(list provider.ListInstancesFunc, window time.Duration, metrics *metrics) *listing {
-	l := &listing{list: list, window: window, metrics: metrics, gate: gate{atLeast: errorHold}}
+	l := &listing{list: list, window: window, metrics: metrics}
 	l.shared.pause = l.pause
 	return l
 }
@@ -51,7 +46,7 @@ func (l *listing) pause() time.Duration {
 
 // run makes one listing.
 func (l *listing) run(ctx context.Context) (*snapshot, error) {
-	if err := l.gate.closed(); err != nil {
+	if err := l.failed.get(); err != nil {
 		return nil, fmt.Errorf("listing the cloud's instances, a moment ago: %w", err)
 	}
 	began := time.Now()
@@ -66,7 +61,7 @@ func (l *listing) run(ctx context.Context) (*snapshot, error) {
 	l.takes.Store(int64(l.took))
 	l.metrics.listed(began, assembly.size(), l.took, err)
 	if ctx.Err() == nil {
-		l.gate.note(err) // an error after all callers have gone says nothing about the cloud
+		l.failed.note(err) // an error after all callers have gone says nothing about the cloud
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the cloud's instances: %w", err)

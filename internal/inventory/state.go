@@ -59,7 +59,7 @@ func (l *listing) states(ctx context.Context, nodes []*corev1.Node, maxAge time.
 
 func (a *asking) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
 	age := ageOf(maxAge)
-	a.fanOut(ctx, nodes, yield, func(node *corev1.Node) (Observation, error) {
+	a.fanOut(nodes, yield, func(node *corev1.Node) (Observation, error) {
 		there, err := a.existence(ctx, node, age)
 		if err != nil || there.Status != Found || what == aboutExistence {
 			return without(there), err
@@ -78,7 +78,7 @@ func without(observation Observation) Observation {
 // an hour after its end. The provider ID by which it was found is in the answer.
 func (a *asking) existence(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
 	return answerOf(ctx, &a.of(node).existence, age, func(ctx context.Context) (Observation, error) {
-		return a.admitted(ctx, node, func() (Observation, error) { return a.exists(ctx, node) })
+		return a.counted(a.exists(ctx, node))
 	})
 }
 
@@ -114,13 +114,11 @@ func (a *asking) power(ctx context.Context, node *corev1.Node, providerID string
 	provider.InstanceState, time.Time, error,
 ) {
 	said, err := answerOf(ctx, &a.of(node).power, age, func(ctx context.Context) (Observation, error) {
-		return a.admitted(ctx, node, func() (Observation, error) {
-			state, err := a.runs(ctx, node, providerID)
-			if err != nil {
-				return Observation{}, fmt.Errorf("asking the cloud whether the instance of node %q is shut down: %w", node.Name, err)
-			}
-			return Observation{Status: Found, State: state, Listed: -1}, nil
-		})
+		state, err := a.runs(ctx, node, providerID)
+		if err != nil {
+			return a.counted(Observation{}, fmt.Errorf("asking the cloud whether the instance of node %q is shut down: %w", node.Name, err))
+		}
+		return a.counted(Observation{Status: Found, State: state, Listed: -1}, nil)
 	})
 	return said.State, said.At, err
 }

@@ -21,6 +21,8 @@ const (
 	// patience is how long a lookup waits for the watch's next mark when the last one is too old for it. A listing would
 	// take about as long, and cost calls.
 	patience = 2 * time.Second
+	// maxHold bounds how long a Retry-After is obeyed without watching again, so that a wrong one cannot stop the watch for good.
+	maxHold = 10 * time.Minute
 )
 
 // errSilent ends a watch that shows no mark.

@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 // answering is a cloud that is asked for one node at a time, and counts that.
 type answering struct {
 	cloudprovider.Interface
+	mu      sync.Mutex
 	asked   int
 	answers map[string]string // provider IDs by node name; "error" is an error
 }
@@ -35,6 +37,8 @@ func (a *answering) InstanceShutdown(context.Context, *corev1.Node) (bool, error
 }
 
 func (a *answering) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.asked++
 	switch answer, found := a.answers[node.Name]; {
 	case !found:
@@ -50,7 +54,7 @@ func TestWhoseNodesAre(t *testing.T) {
 	cloud := &answering{answers: map[string]string{
 		"proven": "robot://1", "bare": "i-1", "twin": "sim://2", "silent": "error", "odd": "error",
 	}}
-	known := newStandings(ownership.Rules{ProviderName: "sim"}, inventory.New(inventory.Options{Cloud: cloud, MaxInFlight: 1}), time.Hour)
+	known := newStandings(ownership.Rules{ProviderName: "sim"}, inventory.New(inventory.Options{Cloud: cloud}), time.Hour)
 	identified := func(name, providerID string, cidrs ...string) *corev1.Node {
 		n := node(name, cidrs...).node
 		n.Spec.ProviderID = providerID

@@ -240,22 +240,22 @@ func TestAStuckRefreshDoesNotDelayANewNode(t *testing.T) {
 	})
 	start(t, options{Cloud: slow, Refresh: often})
 	var old []nodeagent.Options
-	for i := range inventory.DefaultMaxInFlight + 10 { // more than calls may be in flight
+	for i := range cloud.DefaultMaxInFlight + 10 { // more than calls may be in flight
 		old = append(old, named(fmt.Sprintf("old-%d", i)))
 	}
 	join(t, old...)
 	waitAllInitialized(t, len(old))
 	sticky.Store(true)
 	eventually(t, "the refresh is stuck", func(context.Context) error {
-		if inCloud.Load() == 0 { // how many there are is for the door to the cloud to say
+		if inCloud.Load() == 0 { // how many there are is up to the client of the cloud
 			return errors.New("no call is")
 		}
 		return nil
 	})
 	join(t, named("new"))
 	waitInitialized(t, "new")
-	if got := inCloud.Load(); got == 0 || got >= inventory.DefaultMaxInFlight {
-		t.Errorf("%d calls for the other nodes are in the cloud, want some, and room left of %d", got, inventory.DefaultMaxInFlight)
+	if got := inCloud.Load(); got == 0 || got >= cloud.DefaultMaxInFlight {
+		t.Errorf("%d calls for the other nodes are in the cloud, want some, and room left of %d", got, cloud.DefaultMaxInFlight)
 	}
 	close(release)
 }
