@@ -92,17 +92,20 @@ func (s *shared[T]) get(ctx context.Context, notBefore time.Time, question ask[T
 func (s *shared[T]) join(ctx context.Context, notBefore time.Time, question ask[T]) *flight[T] {
 	f := s.current
 	if f == nil || f.waiting == 0 || f.began.Before(notBefore) {
-		if s.next == nil || s.next.waiting == 0 {
-			s.next = &flight[T]{ask: question, done: make(chan struct{})}
-			own := cloud.WithPriority(context.WithoutCancel(ctx), cloud.PriorityOf(ctx))
-			s.next.ctx, s.next.cancel = context.WithCancel(own)
-		}
 		f = s.next
 	}
 	// The call is as urgent as the most urgent of those who wait for it, and so is the one that has to end before it.
-	cloud.Raise(f.ctx, cloud.PriorityOf(ctx))
 	if s.current != nil {
-		cloud.Raise(s.current.ctx, cloud.PriorityOf(ctx))
+		cloud.Join(s.current.ctx, ctx)
+	}
+	switch {
+	case f == nil || f.waiting == 0:
+		f = &flight[T]{ask: question, done: make(chan struct{})}
+		own := cloud.WithPriority(context.WithoutCancel(ctx), cloud.PriorityOf(ctx))
+		f.ctx, f.cancel = context.WithCancel(own)
+		s.next = f
+	case f != s.current:
+		cloud.Join(f.ctx, ctx)
 	}
 	f.waiting++
 	if !s.running {
