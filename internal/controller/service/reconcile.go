@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/events"
 )
 
@@ -191,7 +192,13 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 		nodes = p.want.latest.nodes
 	}
 	began := time.Now()
-	done, err := r.applier.apply(ctx, act, nodes)
+	waiting := cloud.WithNotice(ctx, func(reason string) {
+		if r.waits.Allow(act.service.UID, EventWaitingForCloud, time.Now()) {
+			r.recorder.Event(act.service, corev1.EventTypeNormal, EventWaitingForCloud,
+				shortened(fmt.Sprintf("Waiting to %s the load balancer: %s", act.verb, reason)))
+		}
+	})
+	done, err := r.applier.apply(waiting, act, nodes)
 	if err == nil {
 		r.remember(p, act, done)
 	}

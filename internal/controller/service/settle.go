@@ -27,6 +27,8 @@ const (
 	// EventUpdated and EventUpdateFailed are about a change of the targets only.
 	EventUpdated      = "UpdatedLoadBalancer"
 	EventUpdateFailed = "UpdateLoadBalancerFailed"
+	// EventWaitingForCloud says that the call for the load balancer waits to be let in, and for what.
+	EventWaitingForCloud = "WaitingForCloud"
 	// EventUnavailable says that there is no node that may be a target.
 	EventUnavailable = "UnAvailableLoadBalancer"
 	// EventDeleting and EventDeleted frame the deletion of a load balancer, EventDeleteFailed ends that of a Service that is
