@@ -1,12 +1,8 @@
 package cloud
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"regexp"
-	"strconv"
-	"strings"
 	"time"
 
 	cloudprovider "k8s.io/cloud-provider"
@@ -15,33 +11,10 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// saysThrottled finds the words by which clouds refuse a call over quota. Plugins written before this project return
-// plain errors, so that their text is all there is. A number is only a status where a status stands: IDs may contain 429. And a
-// quota of something else than calls, such as of machines, is not meant.
-var saysThrottled = regexp.MustCompile(`(?i)(?:^|: |status\W{0,3}|code\W{0,3}|http\S*\s|error\W{0,3}|response\W{0,3})429(?:$|[\s,;:)\]}"']|\.(?:\s|$))` +
-	`|too many requests|throttl|rate[ _]?exceeded|requests? ?limit ?exceeded|quota exceeded for quota metric` +
-	`|rate[ _-]?limit(?:ed\b|.{0,20}(?:exceed|reach|hit))|(?:exceed|reach|hit)\w*.{0,20}rate[ _-]?limit`)
-
-// saysRetryAfter finds how long a cloud asks to wait: as the header, or in words. Without a unit it is seconds, as in the
-// header (RFC 9110, section 10.2.3).
-var saysRetryAfter = regexp.MustCompile(`(?i)(?:retry[ _-]?after|(?:re)?try(?: again)? (?:in|after))["']?\s*[:=]?\s*\[?["']?(\d+(?:\.\d+)?)\s*(ms|milli|m|h)?`)
-
-// retryAfterIn returns how long a plain error asks to wait, zero if it does not say.
-func retryAfterIn(text string) time.Duration {
-	found := saysRetryAfter.FindStringSubmatch(text)
-	if found == nil {
-		return 0
-	}
-	number, err := strconv.ParseFloat(found[1], 64)
-	if err != nil {
-		return 0
-	}
-	unit := map[string]time.Duration{"ms": time.Millisecond, "milli": time.Millisecond, "m": time.Minute, "h": time.Hour}
-	return time.Duration(min(number*float64(cmp.Or(unit[strings.ToLower(found[2])], time.Second)), float64(longestHold)))
-}
-
 // classify wraps a plain error in the type by which controllers decide. What has a type already, or is one of upstream's
 // sentinels, is returned as it is: plugins and upstream's own code compare those with ==.
+//
+// A ThrottledError that it returns asks to wait between zero and longestHold.
 func classify(err error) error {
 	var throttled *provider.ThrottledError
 	var retry *cloudproviderapi.RetryError
@@ -53,14 +26,35 @@ func classify(err error) error {
 		errors.Is(err, context.Canceled),
 		errors.Is(err, context.DeadlineExceeded),
 		provider.IsTerminal(err),
-		errors.As(err, &retry),
-		errors.As(err, &throttled):
+		errors.As(err, &retry):
 		return err
-	case saysThrottled.MatchString(err.Error()):
-		return &provider.ThrottledError{RetryAfter: retryAfterIn(err.Error()), Err: err}
-	default:
+	case errors.As(err, &throttled):
+		if wait := bounded(throttled.RetryAfter); wait != throttled.RetryAfter {
+			return &provider.ThrottledError{RetryAfter: wait, Err: err}
+		}
 		return err
 	}
+	if a := answerOf(err); a.refused() {
+		return &provider.ThrottledError{RetryAfter: a.wait(), Err: err}
+	}
+	return err
+}
+
+// bounded returns a wait as it is obeyed.
+func bounded(wait time.Duration) time.Duration { return min(max(wait, 0), longestHold) }
+
+// isRequestError reports whether an error is the cloud's answer to this one request: what it asks for is invalid, is not
+// allowed, or does not fit the object's state. Such an answer shows that the cloud works, however often it is repeated.
+//
+// Errors of the credentials are not among them, since they fail every request, nor is a refusal for the quota.
+func isRequestError(err error) bool {
+	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	if _, refused := throttled(classify(err)); refused {
+		return false
+	}
+	return answerOf(err).blamesRequest()
 }
 
 // The outcomes of a call, as the label of a metric.

@@ -1,0 +1,93 @@
+package cloud
+
+import (
+	"net/http"
+	"slices"
+	"time"
+)
+
+// answer is what an error says of the cloud's HTTP response. Where the SDK's error is in the chain, its fields say it; otherwise the
+// text does, in the formats of the SDKs: plugins often return fmt.Errorf with %v.
+type answer struct {
+	statuses   []int    // HTTP statuses from 400 on; several if errors are joined
+	typed      bool     // the statuses are from types
+	codes      []string // error codes of the cloud's own, from types
+	retryAfter time.Duration
+	text       string
+}
+
+func answerOf(err error) answer {
+	a := answer{text: err.Error()}
+	a.walk(err)
+	a.typed = len(a.statuses) > 0
+	if !a.typed {
+		a.statuses = statusesIn(a.text)
+	}
+	return a
+}
+
+// refusalStatuses are the statuses with which clouds refuse a call for its quota: AWS says 400 and 503, Google 403, and
+// OpenStack's older services 413.
+var refusalStatuses = []int{
+	http.StatusBadRequest, http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusServiceUnavailable,
+}
+
+// refused reports whether the cloud refused the call for a quota of calls. The more exact says it: first an error code, then the
+// status 429, then whole phrases. A quota of something else, such as of machines, is not meant.
+func (a answer) refused() bool {
+	switch {
+	case slices.ContainsFunc(a.codes, isRefusalCode.MatchString):
+		return true
+	case len(a.codes) == 0 && saysRefusalCode.MatchString(a.text):
+		return true
+	case a.blamesObject():
+		return false
+	case slices.Contains(a.statuses, http.StatusTooManyRequests):
+		return true
+	case a.typed && len(a.codes) > 0: // the code is known, and is another one
+		return false
+	case len(a.statuses) > 0 && !slices.ContainsFunc(a.statuses, isRefusalStatus):
+		return false
+	default:
+		return saysThrottled.MatchString(a.text) && !saysNotSent.MatchString(a.text)
+	}
+}
+
+func isRefusalStatus(status int) bool { return slices.Contains(refusalStatuses, status) }
+
+// wait returns how long the cloud asks to wait, zero if it does not say.
+func (a answer) wait() time.Duration {
+	if a.retryAfter > 0 {
+		return bounded(a.retryAfter)
+	}
+	return retryAfterIn(a.text)
+}
+
+// blamesObject reports whether the cloud answered that the object, or one that it refers to, is being changed. Azure does so with
+// status 429.
+func (a answer) blamesObject() bool {
+	return saysObjectBusy.MatchString(a.text) || slices.ContainsFunc(a.codes, saysObjectBusy.MatchString)
+}
+
+// blamesRequest reports whether the request or its object is to blame.
+func (a answer) blamesRequest() bool {
+	switch {
+	case saysCredentials.MatchString(a.text), slices.ContainsFunc(a.codes, saysCredentials.MatchString):
+		return false
+	case len(a.statuses) == 0:
+		return slices.ContainsFunc(a.codes, isRequestCode.MatchString) || saysRequestCode.MatchString(a.text) || a.blamesObject()
+	}
+	return !slices.ContainsFunc(a.statuses, func(status int) bool {
+		return !isRequestStatus(status) && (status != http.StatusTooManyRequests || !a.blamesObject())
+	})
+}
+
+// isRequestStatus reports whether an HTTP status says that the request is to blame. 401, 407, 408 and 429 do not: another request
+// would get the same.
+func isRequestStatus(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	}
+	return status >= 400 && status < 500
+}

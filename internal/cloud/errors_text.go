@@ -1,0 +1,112 @@
+package cloud
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The texts of errors hold names of objects, parameters and annotations beside the cloud's words. Single words are therefore looked for
+// only in a form that a name cannot have: Kubernetes' names have no capitals, underscores and spaces.
+
+// refusalCodes are error codes by which clouds refuse a call for a quota of calls. AWS: aws/retry.DefaultThrottleErrorCodes less those that
+// are about an object or a quota of objects. Azure: TooManyRequests and those of the Resource Manager. Google: reasons. OCI:
+// TooManyRequests. hcloud, DigitalOcean: with underscores. Alibaba and Tencent Cloud: with a suffix.
+const refusalCodes = `ThrottlingException|ThrottledException|EC2ThrottledException|RequestThrottled(?:Exception)?|TooManyRequests(?:Exception)?` +
+	`|RequestLimitExceeded(?:\.\w+)?|BandwidthLimitExceeded|ProvisionedThroughputExceededException|Throttling\.\w+` +
+	`|(?:Subscription|Resource|Tenant|Client)RequestsThrottled` +
+	`|(?:user)?[rR]ateLimitExceeded|dailyLimitExceeded|RATE_LIMIT_EXCEEDED|rate_limit_exceeded|too_many_requests`
+
+// requestCodes are error codes that blame the request, for errors that come without a status: AWS's SDKs find some before they
+// send it. hcloudCodes are Hetzner's for the request or its object (hcloud/error.go): its type shows no status.
+const (
+	requestCodes = `Validation(?:Error|Exception)|Invalid(?:Parameter|Input|Argument)\w*|MissingParameter|BadRequest`
+	hcloudCodes  = `invalid_input|not_found|forbidden|conflict|locked|resource_locked|protected|uniqueness_error|unsupported_error` +
+		`|resource_limit_exceeded|resource_unavailable|resource_in_use|placement_error|invalid_server_type|invalid_load_balancer_type` +
+		`|networks_overlap|server_already_attached|server_not_attached_to_network|ip_not_owned|ip_not_available|no_subnet_available` +
+		`|source_port_already_used|cloud_resource_ip_not_allowed|target_already_defined|load_balancer_already_attached` +
+		`|load_balancer_not_attached_to_network|targets_without_use_private_ip`
+)
+
+var (
+	// Some codes are also words, and count only where a type calls them a code.
+	isRefusalCode   = regexp.MustCompile(`^(?:` + refusalCodes + `|Throttling|SlowDown|DependencyThrottle(?:Exception)?)$`)
+	saysRefusalCode = regexp.MustCompile(`(?:^|[^\w./-])(?:` + refusalCodes + `)(?:$|[^\w./-]|\.(?:\s|$))`)
+
+	isRequestCode   = regexp.MustCompile(`^(?:` + requestCodes + `|` + hcloudCodes + `)$`)
+	saysRequestCode = regexp.MustCompile(`(?:^|: )(?:` + requestCodes + `): |Code="(?:` + requestCodes + `)"|\((?:` + hcloudCodes + `)[,)]` +
+		`|\d validation error\(s\) found`)
+)
+
+// saysStatus finds an HTTP status where SDKs write one. A number is only a status where a status stands: names and IDs may be 429.
+var saysStatus = regexp.MustCompile(`(?:` + strings.Join([]string{
+	`(?i:status(?:[ _-]?code)?)\W{0,3}`,          // AWS, OCI, Azure: "StatusCode: 503", "status code: 400", "HTTPStatusCode: 429"
+	`(?i:\bhttp(?:/\d(?:\.\d)?)? )`,              // "HTTP/1.1 429"
+	`(?i:\berror )`,                              // Google: "Error 403:"
+	`(?i:\bresponse(?: code)?:? )`,               // azcore: "RESPONSE 429:"; Google without a body
+	`(?i:\bcode)\W{0,4}`,                         // JSON: `"code": 429`
+	`\b(?:GET|HEAD|POST|PUT|PATCH|DELETE) \S+: `, // godo: "GET https://api...: 429"
+}, "|") + `)([45]\d\d)(?:$|[\s,;:)\]}"'\\]|\.(?:\s|$))` +
+	`|\bgot ([45]\d\d) instead\b` + // gophercloud
+	`|(?:^|: )\[([45]\d\d)\] [A-Z\[]` + // linodego
+	`|^(429): .{0,20}\bRetry-After`)
+
+// gophercloud v1 writes no status for these, but always the same words.
+var saysStatusInWords = []struct {
+	words  *regexp.Regexp
+	status int
+}{
+	{regexp.MustCompile(`\bBad request with: \[[A-Z]+ `), 400},
+	{regexp.MustCompile(`\bRequest forbidden: \[[A-Z]+ `), 403},
+	{regexp.MustCompile(`\bResource not found: \[[A-Z]+ `), 404},
+}
+
+// statusesIn returns the HTTP statuses from 400 on that a text names.
+func statusesIn(text string) (statuses []int) {
+	for _, found := range saysStatus.FindAllStringSubmatch(text, -1) {
+		if status, err := strconv.Atoi(strings.Join(found[1:], "")); err == nil { // only one of the groups has matched
+			statuses = append(statuses, status)
+		}
+	}
+	for _, known := range saysStatusInWords {
+		if known.words.MatchString(text) {
+			statuses = append(statuses, known.status)
+		}
+	}
+	slices.Sort(statuses)
+	return slices.Compact(statuses)
+}
+
+// saysThrottled finds the phrases by which clouds, and the clients of their SDKs, refuse a call for a quota of calls.
+var saysThrottled = regexp.MustCompile(`(?i)` + strings.Join([]string{
+	`\btoo many (?:api )?requests\b`,
+	`\brate[ -]limit (?:(?:has been|was|is) )?(?:exceeded|reached|hit)\b`,
+	`\brate limit of .{1,40} (?:exceeded|reached)\b`,
+	`\b(?:exceeded|reached|hit) (?:(?:the|your|our|an?) )?(?:(?:api|request) )?rate limit\b`,
+	`\brequests? limit exceeded\b`,
+	`\brequests per (?:second|minute|hour|day) (?:reached|exceeded)\b`, // hcloud
+	`(?:^|[:"'(,;.]\s?)rate exceeded\b`,                                // AWS; not "Operation rate exceeded", which is a resource's
+	`\bquota exceeded for quota (?:metric|group)\b`,                    // Google
+	`\bnumber of (?:'?\w+'? )?requests for .{1,300} exceeded the\b`,    // Azure's Resource Manager
+	`\bcloud provider (?:throttled for operation|rate limited\()`,      // cloud-provider-azure, its own limit or a Retry-After from before
+	`(?:^|: )throttled, (?:please )?(?:re)?try\b`,                      // and when
+	`\bthrottled by the cloud\b`,                                       // provider.ThrottledError, flattened
+	`\bdue to (?:user |request |api )?(?:throttling\b|flow control\b)`, // Alibaba Cloud
+	`\bthrottling threshold has been reached\b`,                        // Huawei Cloud
+	`\b(?:requests?|calls?|operations?|client|application) (?:(?:has|have) been|was|were|(?:is|are)(?: being)?) (?:throttled\b|rate[ -]limited\b)`,
+}, "|"))
+
+// saysNotSent finds the words of OCI's circuit breaker, which lets one call through at a time after failures: "too many requests, so this
+// request was not sent". It is no quota.
+var saysNotSent = regexp.MustCompile(`\bthis request was not sent to the\b`)
+
+// saysObjectBusy finds Azure's answers with status 429, or none, about an object that is being changed, and about its own failures
+// inside: kubernetes-sigs/cloud-provider-azure#792.
+var saysObjectBusy = regexp.MustCompile(`\b(?:RetryableError|ReferencedResourceNotProvisioned|AnotherOperationInProgress|CanceledAndSupersededDueToAnotherOperation)\b` +
+	`|\bA retryable error occurr?ed\b|\b[Aa]nother operation\b.{0,60}\bin progress\b`)
+
+// saysCredentials finds answers that blame the credentials. They come with statuses that otherwise blame the request.
+var saysCredentials = regexp.MustCompile(`\b(?:ExpiredToken(?:Exception)?|RequestExpired|InvalidClientTokenId|UnrecognizedClientException|SignatureDoesNotMatch` +
+	`|InvalidSignatureException|IncompleteSignature|AuthFailure|InvalidAccessKeyId|MissingAuthenticationToken(?:Exception)?|RequestTimeTooSkewed` +
+	`|(?:Expired|Invalid)AuthenticationToken\w*|AADSTS\d+|NotAuthenticated)\b|\boauth2: |\b[Aa]uthentication failed\b`)
