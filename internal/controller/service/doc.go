@@ -3,6 +3,7 @@
 //
 // Data flows one way. A watch event (watch.go), a change of the set of nodes (targets.go) or a comparison with the cloud
 // (audit.go) puts a Service's name into the queue; reconcile.go collects what is known; desired.go and plan.go decide; apply.go
-// calls the plugin and the API server, through the write limiter in writelimiter.go that bounds how many writes the cloud sees at once, in the order of writeorder.go; and
-// settle.go turns how it ended into events, metrics, the Service's condition and the time of the next try.
+// calls the plugin and the API server, through the write limiter in writelimiter.go that bounds how many writes the cloud sees at
+// once, in the order of writeorder.go; and settle.go turns how it ended into events, metrics, the Service's condition and the time
+// of the next try.
 package service

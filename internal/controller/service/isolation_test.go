@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/events"
@@ -229,6 +230,62 @@ func TestTargetUpdatesHaveTheirTurn(t *testing.T) {
 	})
 }
 
+// A place that is reserved does not idle: the pass of a Service that was admitted comes before all others in the queue, even where
+// many more urgent ones are made, each with a slow write to the API server.
+func TestAReservedPlaceDoesNotIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const first, patch = 10 * time.Second, time.Second
+		e := startEngine(t, 1, func(e *engine) { e.cluster.patchTakes = patch })
+		defer e.stop()
+		plugin := e.troubled(func(string, int) (time.Duration, error) { return first, nil })
+		time.Sleep(time.Minute)
+		healthy := healthyServices(2)
+		for _, service := range healthy {
+			e.addService(service)
+			synctest.Wait()
+		}
+		time.Sleep(first - patch)
+		for i := range 500 {
+			e.addService(serviceWith(named(fmt.Sprintf("new-%d", i))))
+		}
+		time.Sleep(time.Minute)
+		began, next := plugin.written("web-0"), plugin.written("web-1")
+		if len(began) != 1 || len(next) != 1 || next[0].Sub(began[0]) > first+2*patch {
+			t.Errorf("writes began at %v and %v, want the second within %s of the end of the first", began, next, 2*patch)
+		}
+	})
+}
+
+// A load balancer without a Service is deleted although Services fail slowly for ever, and who gives up waiting leaves no place
+// reserved.
+func TestLeftoversHaveTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		e.troubled(failSlowly)
+		for i := range 3 {
+			e.addService(serviceWith(named(fmt.Sprintf("bad-%d", i))))
+		}
+		time.Sleep(time.Hour)
+		leftovers := e.core.newAuditor(e.core.reconciler.applier).leftovers
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := leftovers.remove(ctx, serviceWith(named("left")), false); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v, want that of the context", err)
+		}
+		began := time.Now()
+		if err := leftovers.remove(t.Context(), serviceWith(named("left")), false); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > slowWrite {
+			t.Errorf("the deletion waited for %s, want at most one write of %s", took, slowWrite)
+		}
+		if n := e.cloud.count("delete"); n != 1 {
+			t.Errorf("%d deletions, want 1", n)
+		}
+	})
+}
+
 // A Service that the cloud throttles waits as long as the cloud asks, and nobody else does.
 func TestAThrottledServiceHoldsNoOther(t *testing.T) {
 	for _, writes := range []int{1, 3} {
@@ -380,18 +437,23 @@ func TestAWaitIsToldOnce(t *testing.T) {
 	})
 }
 
-// Services that fail and wait for each other for ever say so no more often than an object may be told anything.
+// Services that wait for each other again and again say so no more often than an object may be told anything.
 func TestWaitsAreToldSparingly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, 1)
 		defer e.stop()
-		e.troubled(failSlowly)
+		plugin := e.troubled(func(string, int) (time.Duration, error) {
+			return 20 * time.Second, cloudproviderapi.NewRetryError("still at it", 10*time.Second)
+		})
 		const services, hours = 3, 6
 		for i := range services {
-			e.addService(serviceWith(named(fmt.Sprintf("bad-%d", i))))
+			e.addService(serviceWith(named(fmt.Sprintf("pending-%d", i))))
 		}
 		time.Sleep(hours * time.Hour)
-		if got, most := len(e.eventsOf(EventWaiting)), services*int(hours*time.Hour/events.Interval); got == 0 || got > most {
+		if n := len(plugin.written("pending-0")); n < 60*hours/2 {
+			t.Errorf("%d writes, and each time others waited, in %d hours", n, hours)
+		}
+		if got, most := len(e.eventsOf(EventWaiting)), services*int(hours*time.Hour/events.Interval); got < services || got > most {
 			t.Errorf("%d events, want at most %d", got, most)
 		}
 	})

@@ -41,6 +41,8 @@ type cluster struct {
 	services map[types.NamespacedName]*corev1.Service
 	nodes    map[string]*corev1.Node
 	patches  int
+	// patchTakes is how long a patch takes.
+	patchTakes time.Duration
 }
 
 func newCluster() *cluster {
@@ -83,6 +85,7 @@ type statusWriter struct {
 
 func (w statusWriter) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 	c := w.cluster
+	time.Sleep(c.patchTakes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := client.ObjectKeyFromObject(object)
