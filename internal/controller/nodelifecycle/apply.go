@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/events"
+	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/rehearsal"
 )
 
@@ -183,6 +184,16 @@ func (w writer) tell(done result) {
 		if w.told.Allow(node.uid, ReasonHeld+" "+string(done.action.reason), time.Now()) {
 			w.recorder.Event(object(node), corev1.EventTypeWarning, ReasonHeld,
 				short(string(done.action.reason)+": "+heldMessage(node, done.action.reason, w.settings, w.journal)))
+		}
+	}
+}
+
+// tellUnanswered says on nodes that the cloud returned errors for them.
+func (w writer) tellUnanswered(unanswered []inventory.Answer) {
+	for _, answer := range unanswered {
+		node := answer.Node
+		if w.told.Allow(node.UID, ReasonCloudError, time.Now()) {
+			w.recorder.Event(node, corev1.EventTypeWarning, ReasonCloudError, short(unansweredMessage(node.Name, answer.Err)))
 		}
 	}
 }

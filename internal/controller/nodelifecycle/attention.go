@@ -17,7 +17,7 @@ import (
 // is none, and passes over thousands of nodes are over before they begin.
 type attention struct {
 	rules ownership.Rules
-	// due has room for one: a node has come to need a look since it was last received from.
+	// due has room for one: a node has come to need a look, or the cloud has answered late, since it was last received from.
 	due chan struct{}
 	// beginning is held while the watch begins, during which nodes may already be seen.
 	beginning sync.Mutex
@@ -112,12 +112,17 @@ func (a *attention) count(was, is seen) {
 	}
 	if is.needs {
 		a.needed++
-		select {
-		case a.due <- struct{}{}:
-		default:
-		}
+		a.poke()
 	}
 	a.changed = true
+}
+
+// poke has the next pass made soon.
+func (a *attention) poke() {
+	select {
+	case a.due <- struct{}{}:
+	default:
+	}
 }
 
 // take reports whether a pass has to look at the nodes: one of them needs it, or was seen to need it no more, or came or went,

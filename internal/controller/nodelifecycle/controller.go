@@ -82,11 +82,12 @@ func New(options Options) (*Controller, error) {
 	if err := options.complete(); err != nil {
 		return nil, err
 	}
+	attention := newAttention(options.Ownership)
 	passer := &passer{
-		reader: options.Client, attention: newAttention(options.Ownership), journal: options.Journal, settings: options.Settings,
+		reader: options.Client, attention: attention, journal: options.Journal, settings: options.Settings,
 		metrics:  newMetrics(options.Registerer),
-		proofs:   newProofs(options.Ownership, options.Inventory),
-		observer: observer{inventory: options.Inventory, settings: options.Settings, maxAge: options.Period},
+		proofs:   newProofs(options.Ownership, options.Inventory, attention.poke),
+		observer: newObserver(options.Inventory, options.Settings, options.Period, attention.poke),
 		writer: writer{
 			client: options.Client, recorder: options.Recorder, told: &events.Limiter{}, settings: options.Settings,
 			journal: options.Journal.String(), workers: options.Workers,

@@ -195,21 +195,20 @@ type answers map[types.UID]answer
 
 // witnesses returns the nodes to ask for where the cloud cannot list, when all that it said was that instances are gone: a
 // few that are ready, and so must exist; always the same ones, whatever the order of the nodes. They are spread over the names:
-// neighbours are often of one rack or group, which may have gone as a whole while their nodes still seem to be ready.
-func witnesses(nodes []facts, said answers) []facts {
-	if len(said) == 0 {
+// neighbours are often of one rack or group, which may have gone as a whole while their nodes still seem to be ready. Nodes that
+// the cloud did not answer for when they were last asked for are only chosen if there is no other.
+func witnesses(nodes []facts, said answers, answered func(facts) bool) []facts {
+	if !onlyDenials(said) {
 		return nil
-	}
-	for _, answer := range said {
-		if answer.exists {
-			return nil
-		}
 	}
 	var chosen []facts
 	for _, node := range nodes {
 		if node.standing == ours && node.ready && !node.announced {
 			chosen = append(chosen, node)
 		}
+	}
+	if others := slices.DeleteFunc(slices.Clone(chosen), func(node facts) bool { return !answered(node) }); len(others) > 0 {
+		chosen = others
 	}
 	slices.SortFunc(chosen, func(a, b facts) int { return strings.Compare(a.name, b.name) })
 	if len(chosen) <= maxWitnesses {
@@ -220,6 +219,16 @@ func witnesses(nodes []facts, said answers) []facts {
 		spread[i] = chosen[i*(len(chosen)-1)/(maxWitnesses-1)]
 	}
 	return spread
+}
+
+// onlyDenials reports whether all that was said, if anything, is that instances are gone.
+func onlyDenials(said answers) bool {
+	for _, answer := range said {
+		if answer.exists {
+			return false
+		}
+	}
+	return len(said) > 0
 }
 
 // existence is whether a node has an instance.

@@ -1,6 +1,7 @@
 package nodelifecycle
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -113,22 +114,25 @@ func TestWitnesses(t *testing.T) {
 	lost := mine(node("lost", corev1.ConditionUnknown))
 	leaving := ready("a", withTaint(taintClusterAutoscaler, "", corev1.TaintEffectNoSchedule))
 	tests := []struct {
-		name  string
-		nodes []facts
-		said  answers
-		want  []string
+		name   string
+		nodes  []facts
+		said   answers
+		want   []string
+		silent string // names of nodes that the cloud did not answer for
 	}{
-		{"nothing was denied", []facts{lost, ready("w")}, nil, nil},
-		{"another instance is known", []facts{lost, ready("w")}, saidAt(today, gone("lost"), there(provider.InstanceRunning, "x")), nil},
-		{"all that was asked for is denied", []facts{lost, ready("w")}, saidAt(today, gone("lost")), []string{"w"}},
-		{"a few are enough", []facts{ready("w4"), lost, ready("w1"), ready("w3"), ready("w2")}, saidAt(today, gone("lost")), []string{"w1", "w2", "w4"}},
-		{"not one that is leaving", []facts{leaving, lost, ready("w")}, saidAt(today, gone("lost")), []string{"w"}},
-		{"not a foreign one", []facts{factsOf(node("f", corev1.ConditionTrue), foreign), lost}, saidAt(today, gone("lost")), nil},
+		{"nothing was denied", []facts{lost, ready("w")}, nil, nil, ""},
+		{"another instance is known", []facts{lost, ready("w")}, saidAt(today, gone("lost"), there(provider.InstanceRunning, "x")), nil, ""},
+		{"all that was asked for is denied", []facts{lost, ready("w")}, saidAt(today, gone("lost")), []string{"w"}, ""},
+		{"a few are enough", []facts{ready("w4"), lost, ready("w1"), ready("w3"), ready("w2")}, saidAt(today, gone("lost")), []string{"w1", "w2", "w4"}, ""},
+		{"not one that is leaving", []facts{leaving, lost, ready("w")}, saidAt(today, gone("lost")), []string{"w"}, ""},
+		{"not a foreign one", []facts{factsOf(node("f", corev1.ConditionTrue), foreign), lost}, saidAt(today, gone("lost")), nil, ""},
+		{"others if the cloud is silent about these", []facts{ready("w4"), lost, ready("w1"), ready("w3"), ready("w2")}, saidAt(today, gone("lost")), []string{"w3", "w4"}, "w1 w2"},
+		{"these if there are no others", []facts{lost, ready("w1")}, saidAt(today, gone("lost")), []string{"w1"}, "w1"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
-			for _, witness := range witnesses(test.nodes, test.said) {
+			for _, witness := range witnesses(test.nodes, test.said, func(node facts) bool { return !strings.Contains(test.silent, node.name) }) {
 				got = append(got, witness.name)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

@@ -10,7 +10,15 @@ const (
 	ReasonDeletingFailed = "DeletingNodeFailed"
 	// ReasonHeld says that the node is kept although the cloud denies its instance. It is a warning.
 	ReasonHeld = "NodeDeletionHeld"
+	// ReasonCloudError says that the cloud does not answer for a node that is not ready. It is a warning.
+	ReasonCloudError = "CloudError"
 )
+
+// unansweredMessage says that nothing is done about a node, and why.
+func unansweredMessage(node string, err error) string {
+	return fmt.Sprintf("Could not learn from the cloud whether the instance of node %s exists and runs, so that nothing is done about "+
+		"the node: %v", node, err)
+}
 
 // deletingMessage says why a node is deleted.
 func deletingMessage(node facts, cause cause) string {

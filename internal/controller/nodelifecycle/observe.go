@@ -1,7 +1,11 @@
 package nodelifecycle
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,76 +15,204 @@ import (
 	"github.com/mooring-ccm/mooring/internal/inventory"
 )
 
-// observeTimeout is how long a pass waits for the cloud, however many nodes are asked for. Those that were not answered for are
-// asked for again by the next pass.
-const observeTimeout = 5 * time.Minute
+const (
+	// longestPause bounds the pause after which a node is asked for again for which the cloud returns errors: as long as a cloud
+	// that fails all calls is left alone at most.
+	longestPause = 30 * time.Second
+	// mostWitnesses is how many ready nodes are asked for because the cloud did not answer for the ones before. If it answers for
+	// none of them, the denials stand alone, and the nodes are held.
+	mostWitnesses = 3 * maxWitnesses
+)
 
-// observer asks the cloud on behalf of a pass.
+// observer asks the cloud on behalf of passes, and waits for no node for long: what it was not told in one pass is there for the
+// next.
 type observer struct {
 	inventory *inventory.Inventory
 	settings  Settings
-	// maxAge is how old an answer may be that says that an instance is there.
-	maxAge time.Duration
+	// states are the questions about nodes that are due, exists those about witnesses.
+	states, exists *inventory.Questions
+	// since is when the nodes that are due have come to be.
+	since map[types.UID]time.Time
+	// failing are the errors of the nodes that are due and were not answered for when they were last asked for.
+	failing map[types.UID]nodeError
+	pending pending
+}
+
+// pending are denials for which no witness has answered yet.
+type pending struct {
+	denied answers
+	// since is when the first witness was asked for, asked how many there were, and failed for how many there was an error.
+	since         time.Time
+	asked, failed int
+}
+
+// nodeError is why the cloud did not answer for a node.
+type nodeError struct {
+	node string
+	err  error
 }
 
 // observation is what one pass heard of the cloud.
 type observation struct {
 	said answers
-	// asked is how many nodes were asked for, and failed how many of them got no answer; err is one of the reasons.
-	asked, failed int
-	err           error
+	// heard is how many answers there were, and failed how many of them were errors.
+	heard, failed int
+	// unanswered are the nodes that were asked for one by one and for which an error came.
+	unanswered []inventory.Answer
+	// pending says that denials wait for witnesses who have just been asked for.
+	pending bool
+	// err is that of the nodes whose last answer was an error, nil if there is none.
+	err error
+}
+
+// newObserver returns an observer that takes the word that an instance is there from answers up to maxAge old, and calls late
+// when answers have come that no pass has waited for.
+func newObserver(source *inventory.Inventory, settings Settings, maxAge time.Duration, late func()) *observer {
+	options := inventory.QuestionOptions{Late: late, LongestPause: longestPause}
+	return &observer{
+		inventory: source, settings: settings, since: map[types.UID]time.Time{}, failing: map[types.UID]nodeError{},
+		states: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield inventory.Yield) {
+			source.StateEach(ctx, nodes, maxAge, yield)
+		}, options),
+		exists: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield inventory.Yield) {
+			source.ExistsEach(ctx, nodes, 0, yield)
+		}, options),
+	}
 }
 
 // observe asks about the nodes that are due. Where the cloud can list, the ready nodes come with the same listing, and show
 // whether it is to be believed; where not, a few of them are asked for if nothing else speaks for what was said.
 // Facts and objects are the same nodes, in the same order.
-func (o observer) observe(ctx context.Context, nodes []facts, objects []*corev1.Node, now time.Time) observation {
+func (o *observer) observe(ctx context.Context, nodes []facts, objects []*corev1.Node, now time.Time) observation {
 	seen := observation{said: answers{}}
-	byUID := make(map[types.UID]*corev1.Node, len(objects))
 	var due, ready []*corev1.Node
+	since := map[types.UID]time.Time{}
 	for i, node := range nodes {
-		byUID[node.uid] = objects[i]
 		switch {
 		case node.due(o.settings, now):
 			due = append(due, objects[i])
+			since[node.uid] = now
+			if before, known := o.since[node.uid]; known {
+				since[node.uid] = before
+			}
 		case node.standing == ours && node.ready:
 			ready = append(ready, objects[i])
 		}
 	}
-	if len(due) == 0 {
-		return seen
+	o.since = since
+	maps.DeleteFunc(o.failing, func(uid types.UID, _ nodeError) bool { return since[uid].IsZero() })
+	ctx = cloud.WithPriority(ctx, cloud.PriorityDeletion)
+	if len(due) > 0 && o.inventory.Lists() {
+		due = append(due, ready...)
 	}
-	ctx, cancel := context.WithTimeout(cloud.WithPriority(ctx, cloud.PriorityDeletion), observeTimeout)
-	defer cancel()
-	if o.inventory.Lists() {
-		o.inventory.StateEach(ctx, append(due, ready...), o.maxAge, seen.note)
-		return seen
+	for _, answer := range o.states.Ask(ctx, due) {
+		o.take(&seen, answer)
 	}
-	o.inventory.StateEach(ctx, due, o.maxAge, seen.note)
-	var bearing []*corev1.Node
-	for _, witness := range witnesses(nodes, seen.said) {
-		bearing = append(bearing, byUID[witness.uid])
+	if !o.inventory.Lists() {
+		o.confront(ctx, &seen, nodes, objects, now)
 	}
-	o.inventory.ExistsEach(ctx, bearing, 0, seen.note)
+	seen.err = o.trouble()
 	return seen
 }
 
-// note takes one answer. An error says nothing, unless it is only about the state of an instance that exists.
-func (o *observation) note(node *corev1.Node, said inventory.Observation, err error) {
-	o.asked++
-	if err != nil {
-		o.err = err
+// take takes an answer about a node that was due when it was asked for. What was asked before the node came to be due the last
+// time says nothing: it was ready since.
+func (o *observer) take(seen *observation, answer inventory.Answer) {
+	uid := answer.Node.UID
+	since, due := o.since[uid]
+	if due && answer.Err == nil && answer.Observation.Status == inventory.NotFound && answer.Observation.At.Before(since) {
+		return
 	}
+	seen.note(answer)
+	delete(o.failing, uid)
+	if answer.Err != nil && due {
+		o.failing[uid] = nodeError{answer.Node.Name, answer.Err}
+		if !o.inventory.Lists() {
+			seen.unanswered = append(seen.unanswered, answer)
+		}
+	}
+}
+
+// confront has witnesses asked for if all that was said is that instances are gone. Until one of them has answered, the denials
+// wait for it.
+func (o *observer) confront(ctx context.Context, seen *observation, nodes []facts, objects []*corev1.Node, now time.Time) {
+	for uid, answer := range o.pending.denied {
+		if _, newer := seen.said[uid]; !newer && !o.since[uid].IsZero() {
+			seen.said[uid] = answer
+		}
+	}
+	if !onlyDenials(seen.said) {
+		o.pending = pending{}
+	}
+	bearing := o.bearing(nodes, objects, seen.said)
+	if o.pending.asked == 0 {
+		o.pending.since = now
+	}
+	o.pending.asked += len(bearing)
+	denied, answered := maps.Clone(seen.said), false
+	for _, answer := range o.exists.Ask(ctx, bearing) {
+		switch {
+		case answer.Observation.At.Before(o.pending.since) && answer.Err == nil, o.pending.asked == 0: // of an earlier round
+		case answer.Err != nil:
+			o.pending.failed++
+			seen.note(answer)
+		default:
+			answered = true
+			seen.note(answer)
+		}
+	}
+	if answered || o.pending.failed >= o.pending.asked && (len(bearing) == 0 || o.pending.asked >= mostWitnesses) {
+		o.pending = pending{}
+		return
+	}
+	o.pending.denied, seen.said, seen.pending = denied, answers{}, len(bearing) > 0
+}
+
+// bearing returns the nodes to ask for as witnesses now: none of those for which there is a question open.
+func (o *observer) bearing(nodes []facts, objects []*corev1.Node, said answers) (bearing []*corev1.Node) {
+	if o.pending.asked >= mostWitnesses {
+		return nil
+	}
+	byUID := make(map[types.UID]*corev1.Node, len(objects))
+	for _, object := range objects {
+		byUID[object.UID] = object
+	}
+	for _, witness := range witnesses(nodes, said, func(node facts) bool { return o.exists.Answered(byUID[node.uid]) }) {
+		if object := byUID[witness.uid]; o.exists.Askable(object) {
+			bearing = append(bearing, object)
+		}
+	}
+	return bearing
+}
+
+// trouble returns the error of one of the nodes for which the cloud does not answer, always the same one while it goes on.
+func (o *observer) trouble() error {
+	if len(o.failing) == 0 {
+		return nil
+	}
+	first := slices.MinFunc(slices.Collect(maps.Values(o.failing)), func(a, b nodeError) int { return cmp.Compare(a.node, b.node) })
+	return fmt.Errorf("%d nodes, of which node %q: %w", len(o.failing), first.node, first.err)
+}
+
+// note takes one answer. An error says nothing, unless it is only about the state of an instance that exists.
+func (o *observation) note(answer inventory.Answer) {
+	o.heard++
+	said := answer.Observation
+	uid := answer.Node.UID
 	switch said.Status {
 	case inventory.Found:
-		o.said[node.UID] = answer{exists: true, state: said.State, at: said.At}
+		o.said[uid] = answerOf(said)
 	case inventory.NotFound:
-		if err == nil {
-			o.said[node.UID] = answer{at: said.At}
+		if answer.Err == nil {
+			o.said[uid] = answerOf(said)
 		}
 	case inventory.NoStatement:
 	}
-	if _, answered := o.said[node.UID]; !answered || err != nil {
+	if answer.Err != nil || said.Status == inventory.NoStatement {
 		o.failed++
 	}
+}
+
+func answerOf(said inventory.Observation) answer {
+	return answer{exists: said.Status == inventory.Found, state: said.State, at: said.At}
 }

@@ -16,7 +16,7 @@ type passer struct {
 	reader    client.Reader
 	attention *attention
 	proofs    *proofs
-	observer  observer
+	observer  *observer
 	writer    writer
 	journal   *Journal
 	settings  Settings
@@ -29,7 +29,7 @@ type passer struct {
 }
 
 // pass looks at all nodes once, if there can be anything to do about any of them. What goes wrong is logged, and tried again by
-// the next pass. It reports whether nodes wait for another observation to confirm this one.
+// the next pass. It reports whether nodes wait for another observation: to confirm this one, or to learn whether it can be believed.
 func (p *passer) pass(ctx context.Context) (unconfirmed bool) {
 	began := time.Now()
 	if looks := p.attention.take(); !looks && p.atRest() {
@@ -44,11 +44,12 @@ func (p *passer) pass(ctx context.Context) (unconfirmed bool) {
 	p.act(ctx, all, nil) // for nodes that are ready again: a cloud that takes its time does not matter to them
 	p.proofs.learn(ctx, all, began)
 	seen := p.observer.observe(ctx, p.facts(all), all, began)
-	p.metrics.asked.Add(float64(seen.asked))
+	p.metrics.asked.Add(float64(seen.heard))
 	p.metrics.unanswered.Add(float64(seen.failed))
 	if ctx.Err() != nil {
 		return false
 	}
+	p.writer.tellUnanswered(seen.unanswered)
 	p.trouble(ctx, "Could not learn from the cloud about nodes that are not ready", seen.err)
 
 	// Meanwhile a node may have become ready, or its object another.
@@ -58,7 +59,7 @@ func (p *passer) pass(ctx context.Context) (unconfirmed bool) {
 	planned := p.act(ctx, all, seen.said)
 	p.metrics.planned(planned)
 	p.metrics.passed(time.Since(began))
-	return planned.unconfirmed > 0
+	return planned.unconfirmed > 0 || seen.pending
 }
 
 // atRest reports whether nothing is left of earlier passes that the time or another pass has to change: denials that end when a

@@ -26,13 +26,20 @@ type proofs struct {
 	rules     ownership.Rules
 	evidence  ownership.Evidence
 	inventory *inventory.Inventory
+	questions *inventory.Questions
 	// proven are the nodes that were proven one by one, and asked is when the plugin was last asked to prove one.
 	proven map[types.UID]bool
 	asked  map[types.UID]time.Time
 }
 
-func newProofs(rules ownership.Rules, inventory *inventory.Inventory) *proofs {
-	return &proofs{rules: rules, inventory: inventory, proven: map[types.UID]bool{}, asked: map[types.UID]time.Time{}}
+// newProofs returns proofs that know nothing. It has late called when answers have come that no pass has waited for.
+func newProofs(rules ownership.Rules, source *inventory.Inventory, late func()) *proofs {
+	return &proofs{
+		rules: rules, inventory: source, proven: map[types.UID]bool{}, asked: map[types.UID]time.Time{},
+		questions: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield inventory.Yield) {
+			source.LookupEach(ctx, nodes, proofInterval, yield)
+		}, inventory.QuestionOptions{Late: late}),
+	}
 }
 
 // standing returns what a node is to us. One without provider ID is awaited if it asks for its initialisation. If it does not,
@@ -51,7 +58,8 @@ func (p *proofs) standing(node *corev1.Node) standing {
 	}
 }
 
-// learn looks for proof of nodes that are in doubt: in what is known, and for those that are not ready by asking.
+// learn looks for proof of nodes that are in doubt: in what is known, and for those that are not ready by asking. An answer that
+// takes its time is there for a later pass.
 func (p *proofs) learn(ctx context.Context, nodes []*corev1.Node, now time.Time) {
 	current := map[types.UID]bool{}
 	var ask []*corev1.Node
@@ -69,11 +77,11 @@ func (p *proofs) learn(ctx context.Context, nodes []*corev1.Node, now time.Time)
 			ask = append(ask, node)
 		}
 	}
-	p.inventory.LookupEach(cloud.WithPriority(ctx, cloud.PriorityDeletion), ask, proofInterval, func(node *corev1.Node, said inventory.Observation, err error) {
-		if err == nil {
-			p.prove(node, said)
+	for _, answer := range p.questions.Ask(cloud.WithPriority(ctx, cloud.PriorityDeletion), ask) {
+		if answer.Err == nil && current[answer.Node.UID] {
+			p.prove(answer.Node, answer.Observation)
 		}
-	})
+	}
 	maps.DeleteFunc(p.proven, func(uid types.UID, _ bool) bool { return !current[uid] })
 	maps.DeleteFunc(p.asked, func(uid types.UID, _ time.Time) bool { return !current[uid] })
 }
