@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -85,6 +86,7 @@ func New(options Options) (*Controller, error) {
 	refresher := &refresher{
 		interval: options.StatusUpdateFrequency, reader: options.Client, inventory: options.Inventory,
 		reconciler: reconciler, metrics: metrics, log: log, queued: make(chan queue, 1),
+		asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 	}
 	inner, err := newInner(reconciler, options.Workers, log)
 	if err != nil {

@@ -1,12 +1,15 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
@@ -24,6 +27,11 @@ type refresher struct {
 	metrics    *metrics
 	log        logr.Logger
 	queued     chan queue // receives the controller's queue once there is one
+
+	mu      sync.Mutex
+	asked   map[types.UID]bool  // the nodes for which the cloud is being asked
+	failed  map[types.UID]error // those for which it returned an error when it was last asked
+	failing bool                // what was logged last
 }
 
 // capture is a source of the controller, by which its queue becomes known.
@@ -45,56 +53,95 @@ func (r *refresher) run(ctx context.Context) {
 	}
 	ticker := time.NewTicker(r.interval)
 	defer ticker.Stop()
-	failing := false
-	for {
-		err := r.pass(ctx, q)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil && !failing:
-			r.log.Error(err, "Could not compare all nodes with the cloud; trying again", "interval", r.interval)
-		case err == nil && failing:
-			r.log.Info("All nodes could be compared with the cloud again")
-		}
-		failing = err != nil
+	var passes sync.WaitGroup
+	defer passes.Wait()
+	for ctx.Err() == nil {
+		r.pass(ctx, q, &passes)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return
 		}
 	}
 }
 
-// pass compares all initialised nodes with the cloud. The error is that of the first node that could not be compared; the
-// others were.
-func (r *refresher) pass(ctx context.Context, q queue) error {
+// pass has all initialised nodes compared with the cloud, each when the cloud has answered for it. It does not wait for that: a node
+// for which the cloud takes its time is left out of the passes meanwhile, and holds up none of the others.
+func (r *refresher) pass(ctx context.Context, q queue, passes *sync.WaitGroup) {
 	start := time.Now()
 	var list corev1.NodeList
 	if err := r.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // the nodes are only read
-		return fmt.Errorf("listing nodes: %w", err)
+		r.ended(ctx, fmt.Errorf("listing nodes: %w", err))
+		return
 	}
-	var nodes []*corev1.Node
-	for i := range list.Items {
-		if r.concerns(&list.Items[i]) {
-			nodes = append(nodes, &list.Items[i])
-		}
+	nodes := r.open(list.Items)
+	if len(nodes) == 0 {
+		return
 	}
-	var first error
-	// An answer from before this pass would be one interval late.
-	r.inventory.LookupEach(cloud.WithPriority(ctx, cloud.PriorityRefresh), nodes, 0, func(node *corev1.Node, observation inventory.Observation, err error) {
-		if err != nil {
-			r.metrics.refreshFailures.Inc()
-			if first == nil {
-				first = fmt.Errorf("looking up node %q: %w", node.Name, err)
+	passes.Go(func() {
+		// An answer from before this pass would be one interval late.
+		r.inventory.LookupEach(cloud.WithPriority(ctx, cloud.PriorityRefresh), nodes, 0, func(node *corev1.Node, observation inventory.Observation, err error) {
+			r.close(node, err)
+			switch {
+			case err != nil:
+				r.metrics.refreshFailures.Inc()
+			case r.reconciler.differs(node, observation):
+				add(q, node.Name, priorityRefresh)
 			}
-			return
-		}
-		if r.reconciler.differs(node, observation) {
-			add(q, node.Name, priorityRefresh)
-		}
+		})
+		r.metrics.refreshDuration.Observe(time.Since(start).Seconds())
+		r.ended(ctx, nil)
 	})
-	r.metrics.refreshDuration.Observe(time.Since(start).Seconds())
-	return first
+}
+
+// open returns those of the nodes that are to be compared with the cloud and for which it is not being asked yet.
+func (r *refresher) open(all []corev1.Node) (nodes []*corev1.Node) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	failed := r.failed
+	r.failed = map[types.UID]error{}
+	for i := range all {
+		node := &all[i]
+		if !r.concerns(node) {
+			continue
+		}
+		if err := failed[node.UID]; err != nil {
+			r.failed[node.UID] = err
+		}
+		if !r.asked[node.UID] {
+			r.asked[node.UID] = true
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// close notes the answer for a node.
+func (r *refresher) close(node *corev1.Node, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.asked, node.UID)
+	delete(r.failed, node.UID)
+	if err != nil {
+		r.failed[node.UID] = fmt.Errorf("looking up node %q: %w", node.Name, err)
+	}
+}
+
+// ended logs when a pass could not be made, or nodes not be compared, and when that has ended.
+func (r *refresher) ended(ctx context.Context, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, failed := range r.failed {
+		err = cmp.Or(err, failed)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil && !r.failing:
+		r.log.Error(err, "Could not compare all nodes with the cloud; trying again", "interval", r.interval)
+	case err == nil && r.failing:
+		r.log.Info("All nodes could be compared with the cloud again")
+	}
+	r.failing = err != nil
 }
 
 // concerns reports whether a node is one that the refresh may ask for. Nodes that wait for their initialisation are in the

@@ -1,0 +1,120 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	cloudprovider "k8s.io/cloud-provider"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+// moodyCloud is asked for one instance at a time. Calls for nodes named "hangs" end with an error after a minute, as the client of
+// the cloud has it, and those for nodes named "fails" at once.
+type moodyCloud struct {
+	cloudprovider.Interface
+	mu    sync.Mutex
+	zone  string
+	calls map[string]int
+}
+
+func (c *moodyCloud) ProviderName() string { return "sim" }
+
+func (c *moodyCloud) InstancesV2() (cloudprovider.InstancesV2, bool) {
+	return moodyInstances{cloud: c}, true
+}
+
+type moodyInstances struct {
+	cloudprovider.InstancesV2
+	cloud *moodyCloud
+}
+
+func (i moodyInstances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	i.cloud.mu.Lock()
+	i.cloud.calls[node.Name]++
+	took, zone := 50*time.Millisecond, i.cloud.zone
+	i.cloud.mu.Unlock()
+	if strings.HasPrefix(node.Name, "hangs") {
+		took = time.Minute
+	}
+	select {
+	case <-time.After(took):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if strings.HasPrefix(node.Name, "hangs") || strings.HasPrefix(node.Name, "fails") {
+		return nil, errors.New("no answer")
+	}
+	return &cloudprovider.InstanceMetadata{ProviderID: node.Spec.ProviderID, Zone: zone}, nil
+}
+
+// fixedNodes are the nodes of a cluster.
+type fixedNodes struct {
+	client.Reader
+	nodes []corev1.Node
+}
+
+func (f fixedNodes) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*corev1.NodeList).Items = append([]corev1.Node{}, f.nodes...)
+	return nil
+}
+
+// A change in the cloud is noticed within one interval, whatever other nodes suffer; and what is bad for ever is asked for once per
+// interval at most, and never twice at a time.
+func TestARefreshDoesNotWaitForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const interval = 10 * time.Second
+		plugin := &moodyCloud{zone: "a", calls: map[string]int{}}
+		var nodes []corev1.Node
+		for _, name := range []string{"n", "fails", "hangs-1", "hangs-2"} {
+			nodes = append(nodes, *newNode(withID("sim://"+name), func(n *corev1.Node) {
+				n.Name, n.UID = name, types.UID("uid-"+name)
+				n.Labels = map[string]string{corev1.LabelTopologyZone: "a", corev1.LabelFailureDomainBetaZone: "a"}
+			}))
+		}
+		r := &refresher{
+			interval: interval, reader: fixedNodes{nodes: nodes}, inventory: inventory.New(inventory.Options{Cloud: plugin}), metrics: newMetrics(nil),
+			reconciler: &reconciler{rules: ownership.Rules{ProviderName: "sim"}, evidence: &ownership.Evidence{}, memory: newMemory()},
+			log:        logr.Discard(), queued: make(chan queue, 1), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
+		}
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer q.ShutDown()
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { r.run(ctx) })
+		_ = r.capture(ctx, q)
+		time.Sleep(time.Hour + interval/2)
+		if got := q.Len(); got != 0 {
+			t.Fatalf("%d nodes are to be changed, want none", got)
+		}
+		plugin.mu.Lock()
+		calls := fmt.Sprint(plugin.calls)
+		if plugin.calls["n"] != 361 || plugin.calls["fails"] != 361 || plugin.calls["hangs-1"] < 50 || plugin.calls["hangs-1"] > 61 {
+			t.Errorf("%s calls within an hour, want one per interval, and one at a time", calls)
+		}
+		plugin.zone = "b"
+		plugin.mu.Unlock()
+		start := time.Now()
+		for q.Len() == 0 && time.Since(start) < 10*interval {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(start); took > interval {
+			t.Errorf("it took %s to notice a change, want at most the interval of %s", took, interval)
+		}
+		cancel()
+		running.Wait()
+	})
+}
