@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Any stands for every object that has no fault of its own.
+// Any stands for every object that has no fault of its own, or every operation.
 const Any = "*"
 
 // Call is a call that the plugin received.
@@ -18,6 +18,8 @@ type Call struct {
 	Began, Ended time.Time
 	// Faulty says that there was a fault for it.
 	Faulty bool
+	// Err is what it returned.
+	Err error
 }
 
 // Fault makes the calls of an operation for an object misbehave from now on. The object is as in Call, or Any. The zero Fault heals.
@@ -31,13 +33,13 @@ func (c *Cloud) Fault(operation, object string, fault Fault) {
 // release them before the test ends.
 func (c *Cloud) Release() { c.release() }
 
-// Calls returns the calls of an operation for an object, oldest first. The object is as in Call, or Any for all of them.
+// Calls returns the calls of an operation for an object, oldest first. Both are as in Call, or Any.
 func (c *Cloud) Calls(operation, object string) []Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var found []Call
 	for _, one := range c.calls {
-		if one.Operation == operation && (object == Any || one.Object == object) {
+		if (operation == Any || one.Operation == operation) && (object == Any || one.Object == object) {
 			found = append(found, *one)
 		}
 	}
@@ -73,23 +75,22 @@ func (c *Cloud) begin(operation, object string) (*Call, Fault) {
 	return received, fault
 }
 
-func (c *Cloud) end(received *Call) {
+func (c *Cloud) end(received *Call, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	received.Ended = time.Now()
+	received.Ended, received.Err = time.Now(), err
 }
 
 // serve is what all operations have in common. Work is the cloud's and runs under its lock.
-func serve[T any](ctx context.Context, c *Cloud, operation, object string, request any, work func() (T, error)) (T, error) {
+func serve[T any](ctx context.Context, c *Cloud, operation, object string, request any, work func() (T, error)) (answer T, err error) {
 	received, fault := c.begin(operation, object)
-	defer c.end(received)
+	defer func() { c.end(received, err) }()
 	if fault.Before != nil {
 		if err := fault.Before(ctx, c.released); err != nil {
-			var none T
-			return none, err
+			return answer, err
 		}
 	}
-	answer, err := locked(c, work)
+	answer, err = locked(c, work)
 	if err != nil || fault.Answer == nil {
 		return answer, err
 	}

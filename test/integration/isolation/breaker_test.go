@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func missingServers(t *testing.T, m *manager) {
 	for _, node := range nodes {
 		fail(t, node)
 	}
-	m.failsForLong(t, "InstanceExists", nodes)
+	m.failsAlone(t, "InstanceExists", "InstanceShutdown", "InstanceMetadata")
 	m.expectClosed(t, "instances")
 	m.servesNode(t, "missing-healthy")
 	m.expectClosed(t, "instances")
@@ -50,25 +51,35 @@ func missingServers(t *testing.T, m *manager) {
 
 // A setting that the cloud refuses is its user's matter.
 func wrongAnnotations(t *testing.T, m *manager) {
-	refuse := faulty.Fail(errors.New("annotation load-balancer-type: unsupported value \"lb99\""))
-	refused := m.services(t, 5, "refused", refuse)
-	m.failsForLong(t, "EnsureLoadBalancer", refused)
-	refused = m.services(t, 1, "refused-late", refuse) // the others try again in a while
-	m.awaitFaults(t, 1, "EnsureLoadBalancer", refused...)
+	refused := m.services(t, 5, "refused", faulty.Fail(errors.New(`annotation load-balancer-type: unsupported value "lb99"`)))
+	m.failsAlone(t, "GetLoadBalancer", "EnsureLoadBalancer", "UpdateLoadBalancer")
 	awaitWarning(t, named(refused[0]))
 	m.expectClosed(t, "load_balancers")
 	awaitAddress(t, m.service(t, "refused-healthy"))
 	m.expectClosed(t, "load_balancers")
 }
 
-// failsForLong waits until calls have failed for so long, and so often, that all calls of the kind would have been held back.
-func (m *manager) failsForLong(t *testing.T, operation string, objects []string) {
+// failsAlone waits until none of these operations has worked for so long, and so many calls of them have failed, that all calls
+// of the kind would be held back.
+func (m *manager) failsAlone(t *testing.T, operations ...string) {
 	t.Helper()
-	const often = 12
-	m.awaitFaults(t, often, operation, objects...)
-	first := m.cloud.Calls(operation, objects[0])[0]
+	const often = 10
 	poll.Within(t, 2*openPast, "calls have failed for long", func(context.Context) error {
-		return holds(time.Since(first.Ended) > openPast, "they do since %s", first.Ended)
+		var first time.Time // of those that have failed since one worked
+		failed, lasting := 0, false
+		for _, call := range m.cloud.Calls(faulty.Any, faulty.Any) {
+			switch {
+			case call.Ended.IsZero() || !slices.Contains(operations, call.Operation):
+			case call.Err == nil:
+				failed, lasting = 0, false
+			case failed == 0:
+				failed, first = 1, call.Ended
+			default:
+				failed++
+				lasting = lasting || call.Ended.Sub(first) > openPast
+			}
+		}
+		return holds(failed >= often && lasting, "%d did, since %s", failed, first)
 	})
 }
 
