@@ -75,7 +75,7 @@ func awsTokenError() error {
 	return fmt.Errorf("failed to get rate limit token, %w", errors.New("retry quota exceeded, 4 available, 5 requested"))
 }
 
-func awsV2(operation string, status int, code, message string) error {
+func awsV2(status int, code, message string) error {
 	response := &http.Response{StatusCode: status, Header: http.Header{}}
 	return &awsResponseError{&smithyResponseError{&smithyResponse{response}, &smithyAPIError{code, message}}, "5b9b9a1d-ddfb-424e"}
 }

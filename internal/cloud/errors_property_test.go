@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"pgregory.net/rapid"
 
 	"github.com/mooring-ccm/mooring/provider"
@@ -26,6 +28,7 @@ func TestRetryAfterIn(t *testing.T) {
 			"retry after 500 nanoseconds":                          500 * time.Nanosecond,
 			"retry after 250 milliseconds":                         250 * time.Millisecond,
 			"retry after 250ms":                                    250 * time.Millisecond,
+			"retry-after 3s":                                       3 * time.Second,
 			"retry after 3s":                                       3 * time.Second,
 			"retry after 3 sec.":                                   3 * time.Second,
 			"retry after 3 Seconds":                                3 * time.Second,
@@ -155,6 +158,64 @@ func TestNamesAreNoRefusals(t *testing.T) {
 			t.Fatalf("classify(%q) = %#v, want the same value", text, got)
 		}
 	})
+}
+
+// A type goes before the text: what a text says by accident is not asked for where the type is certain.
+func TestTypesGoBeforeTexts(t *testing.T) {
+	for name, err := range map[string]error{
+		"AWS v2":      awsV2(400, "ValidationError", "Value 'too many requests' is not valid"),
+		"AWS v1":      awsV1Error{code: "ValidationError", message: "Value 'too many requests' is not valid", status: 400},
+		"Azure":       azcore(400, "InvalidParameter", "Value 'too many requests' is not valid", nil),
+		"Google":      google(404, "The resource 'status 429: too many requests' was not found", "notFound", nil),
+		"gophercloud": gophercloud(409, "status 429: too many requests", nil),
+		"OCI":         ociError{400, "InvalidParameter", "Value 'too many requests' is not valid"},
+	} {
+		if got, want := classOf(fmt.Errorf("x: %w", err)), (class{request: true}); got != want {
+			t.Errorf("%s:\n%v\ngot  %v\nwant %v", name, err, got, want)
+		}
+	}
+}
+
+func TestAnswersOfTypes(t *testing.T) {
+	unexpected := gophercloud(429, "", retryAfter("6"))
+	response := &http.Response{StatusCode: 429, Header: retryAfter("6")}
+	aws := &smithyResponseError{&smithyResponse{response}, &smithyAPIError{Code: "Throttling"}}
+	for name, test := range map[string]struct {
+		err      error
+		statuses []int
+		codes    []string
+		wait     time.Duration
+	}{
+		"smithy":            {aws, []int{429, 429}, []string{"Throttling", "Throttling"}, 6 * time.Second},
+		"AWS v2":            {&awsResponseError{aws, ""}, []int{429, 429}, []string{"Throttling", "Throttling"}, 6 * time.Second},
+		"smithy, no status": {&smithyAPIError{Code: "Throttling"}, nil, []string{"Throttling", "Throttling"}, 0},
+		"AWS v1":            {awsV1Error{code: "Throttling", status: 400}, []int{400}, []string{"Throttling"}, 0},
+		"AWS v1, cause":     {awsV1Error{code: "X", orig: awsV1Error{code: "Y", status: 500}}, []int{500}, []string{"X", "Y"}, 0},
+		"joined":            {errors.Join(awsV1Error{code: "X", status: 400}, awsV1Error{code: "Y", status: 500}), []int{400, 500}, []string{"X", "Y"}, 0},
+		"azcore":            {&azcoreError{"TooManyRequests", 429, response, ""}, []int{429, 429}, []string{"TooManyRequests"}, 6 * time.Second},
+		"azcore, alone":     {&azcoreError{"TooManyRequests", 429, nil, ""}, []int{429}, []string{"TooManyRequests"}, 0},
+		"autorest":          {autorestError{StatusCode: 429, Response: response}, []int{429, 429}, nil, 6 * time.Second},
+		"autorest, alone":   {autorestError{StatusCode: nil}, nil, nil, 0},
+		"Google":            {&googleError{Code: 429, Header: retryAfter("6")}, []int{429}, nil, 6 * time.Second},
+		"gophercloud":       {unexpected, []int{429}, nil, 6 * time.Second},
+		"gophercloud v1":    {gophercloud429{unexpected}, []int{429}, nil, 6 * time.Second},
+		"hcloud":            {hcloudError{Code: "locked"}, nil, []string{"locked"}, 0},
+		"DigitalOcean":      {godo(429, "", retryAfter("6")), []int{429}, nil, 6 * time.Second},
+		"Linode":            {&linodeError{response, 429, ""}, []int{429, 429, 429}, nil, 6 * time.Second},
+		"Linode, by value":  {linodeError{Code: 429}, []int{429, 429}, nil, 0},
+		"Linode, no status": {linodeError{Code: 2}, nil, nil, 0},
+		"OCI":               {ociError{429, "TooManyRequests", ""}, []int{429, 429}, []string{"TooManyRequests", "TooManyRequests"}, 0},
+		"OVHcloud":          {&ovhError{Code: 429}, []int{429}, nil, 0},
+		"Kubernetes":        {apierrors.NewTooManyRequests("", 6), []int{429}, nil, 6 * time.Second},
+		"none of them":      {errors.New("status code: 429"), nil, nil, 0},
+	} {
+		var got answer
+		got.walk(fmt.Errorf("wrapped: %w", test.err))
+		if !slices.Equal(got.statuses, test.statuses) || !slices.Equal(got.codes, test.codes) || got.retryAfter != test.wait {
+			t.Errorf("%s: got statuses %v, codes %v, wait %s; want %v, %v, %s", name,
+				got.statuses, got.codes, got.retryAfter, test.statuses, test.codes, test.wait)
+		}
+	}
 }
 
 // What is not the cloud's answer to a request is not the request's fault.

@@ -50,7 +50,7 @@ var saysStatus = regexp.MustCompile(`(?:` + strings.Join([]string{
 }, "|") + `)([45]\d\d)(?:$|[\s,;:)\]}"'\\]|\.(?:\s|$))` +
 	`|\bgot ([45]\d\d) instead\b` + // gophercloud
 	`|(?:^|: )\[([45]\d\d)\] [A-Z\[]` + // linodego
-	`|^(429): .{0,20}\bRetry-After`)
+	`|^(429)(?:$|: .{0,20}\bRetry-After)`)
 
 // gophercloud v1 writes no status for these, but always the same words.
 var saysStatusInWords = []struct {
@@ -90,8 +90,7 @@ var saysThrottled = regexp.MustCompile(`(?i)` + strings.Join([]string{
 	`\bquota exceeded for quota (?:metric|group)\b`,                    // Google
 	`\bnumber of (?:'?\w+'? )?requests for .{1,300} exceeded the\b`,    // Azure's Resource Manager
 	`\bcloud provider (?:throttled for operation|rate limited\()`,      // cloud-provider-azure, its own limit or a Retry-After from before
-	`(?:^|: )throttled, (?:please )?(?:re)?try\b`,                      // and when
-	`\bthrottled by the cloud\b`,                                       // provider.ThrottledError, flattened
+	`(?:^|: )throttled(?:, (?:please )?(?:re)?try| by)\b`,              // also provider.ThrottledError as a text
 	`\bdue to (?:user |request |api )?(?:throttling\b|flow control\b)`, // Alibaba Cloud
 	`\bthrottling threshold has been reached\b`,                        // Huawei Cloud
 	`\b(?:requests?|calls?|operations?|client|application) (?:(?:has|have) been|was|were|(?:is|are)(?: being)?) (?:throttled\b|rate[ -]limited\b)`,
@@ -103,10 +102,11 @@ var saysNotSent = regexp.MustCompile(`\bthis request was not sent to the\b`)
 
 // saysObjectBusy finds Azure's answers with status 429, or none, about an object that is being changed, and about its own failures
 // inside: kubernetes-sigs/cloud-provider-azure#792.
-var saysObjectBusy = regexp.MustCompile(`\b(?:RetryableError|ReferencedResourceNotProvisioned|AnotherOperationInProgress|CanceledAndSupersededDueToAnotherOperation)\b` +
+var saysObjectBusy = regexp.MustCompile(`\b(?:RetryableError|ReferencedResourceNotProvisioned|AnotherOperationInProgress` +
+	`|CanceledAndSupersededDueToAnotherOperation)\b` +
 	`|\bA retryable error occurr?ed\b|\b[Aa]nother operation\b.{0,60}\bin progress\b`)
 
 // saysCredentials finds answers that blame the credentials. They come with statuses that otherwise blame the request.
-var saysCredentials = regexp.MustCompile(`\b(?:ExpiredToken(?:Exception)?|RequestExpired|InvalidClientTokenId|UnrecognizedClientException|SignatureDoesNotMatch` +
-	`|InvalidSignatureException|IncompleteSignature|AuthFailure|InvalidAccessKeyId|MissingAuthenticationToken(?:Exception)?|RequestTimeTooSkewed` +
-	`|(?:Expired|Invalid)AuthenticationToken\w*|AADSTS\d+|NotAuthenticated)\b|\boauth2: |\b[Aa]uthentication failed\b`)
+var saysCredentials = regexp.MustCompile(`\b(?:ExpiredToken(?:Exception)?|RequestExpired|InvalidClientTokenId|UnrecognizedClientException` +
+	`|SignatureDoesNotMatch|InvalidSignatureException|IncompleteSignature|AuthFailure|InvalidAccessKeyId|MissingAuthenticationToken(?:Exception)?` +
+	`|RequestTimeTooSkewed|(?:Expired|Invalid)AuthenticationToken\w*|AADSTS\d+|NotAuthenticated)\b|\boauth2: |\b[Aa]uthentication failed\b`)

@@ -3,6 +3,7 @@ package cloud
 import (
 	"net/http"
 	"reflect"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,9 @@ import (
 func (a *answer) walk(err error) {
 	if value := reflect.ValueOf(err); !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil() {
 		return
+	}
+	if text := err.Error(); !strings.Contains(a.text, text) { // a wrapper may have kept it to itself
+		a.text += "\n" + text
 	}
 	a.readMethods(err)
 	a.readFields(err)
@@ -104,10 +108,7 @@ func field(of reflect.Value, name string) reflect.Value {
 	if !ok || !described.IsExported() {
 		return reflect.Value{}
 	}
-	found, err := of.FieldByIndexErr(described.Index)
-	if err != nil { // the embedded pointer is nil
-		return reflect.Value{}
-	}
+	found, _ := of.FieldByIndexErr(described.Index) // the zero Value where an embedded pointer is nil
 	if found.Kind() == reflect.Interface {
 		return found.Elem()
 	}
