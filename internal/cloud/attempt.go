@@ -178,5 +178,6 @@ func (a *attempt) leave(err error, abandoned bool) change {
 	if refusal, refused := throttled(err); refused {
 		result.refused, result.retryAfter = true, refusal.RetryAfter
 	}
+	result.rejected = label == outcomeError && isRequestError(err)
 	return a.queue.leave(a.waiter, result)
 }

@@ -184,8 +184,8 @@ func (c *client) check(ctx context.Context, group string) {
 		if c.closed() != nil {
 			return
 		}
-		switch label := c.repeat(ctx, known); {
-		case outcome{label: label}.answered():
+		switch label, rejected := c.repeat(ctx, known); {
+		case outcome{label: label, rejected: rejected}.answered():
 			c.queue.judge(group, known, false)
 			return
 		case label != outcomePanic:
@@ -198,8 +198,8 @@ func (c *client) check(ctx context.Context, group string) {
 	}
 }
 
-// repeat makes a read again that worked before, and names what became of it.
-func (c *client) repeat(ctx context.Context, known *canary) string {
+// repeat makes a read again that worked before. It names what became of it, and says whether the cloud blames the request.
+func (c *client) repeat(ctx context.Context, known *canary) (label string, rejected bool) {
 	ctx, call := c.call(ctx, known.about)
 	ctx, cancel := context.WithTimeoutCause(ctx, c.readTimeout, ErrDeadline)
 	defer cancel()
@@ -216,6 +216,6 @@ func (c *client) repeat(ctx context.Context, known *canary) string {
 	}
 	err = call.finish(ctx, began, err)
 	call.end(err)
-	_, label := labelled(ctx, err)
-	return label
+	_, label = labelled(ctx, err)
+	return label, label == outcomeError && isRequestError(err)
 }

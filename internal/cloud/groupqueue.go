@@ -297,6 +297,9 @@ func (g *groupQueue) accept(o *object, t ticket, now time.Time) {
 	if o.own {
 		g.owned--
 	}
+	if o.clean(now) {
+		g.counts.clean++
+	}
 	o.accept()
 	t.quota.accept(t, now)
 }
@@ -327,7 +330,7 @@ func (g *groupQueue) drop(key string) {
 func (g *groupQueue) learn(about subject, o *object, result outcome, now time.Time, changed *change) {
 	bit := about.bit()
 	switch {
-	case result.label == outcomeError || result.label == outcomeTimeout:
+	case result.label == outcomeError && !result.rejected || result.label == outcomeTimeout:
 		g.breaker.failed(about, o.worked&bit != 0, result.err, now)
 		o.worked &^= bit
 		g.forgetCanary(about)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -97,7 +96,7 @@ func TestHealthyObjectsAreServed(t *testing.T) {
 						err := kinds[kind].call(m, WithPriority(m.ctx, kinds[kind].priority), "healthy-"+kind)
 						if took := time.Since(began); err != nil || took > limits[kinds[kind].group] {
 							mu.Lock()
-							late = append(late, fmt.Sprintf("%s took %s, error %v", kind, took, err))
+							late = append(late, fmt.Sprintf("%s took %s, limit %s, error %v", kind, took, limits[kinds[kind].group], err))
 							mu.Unlock()
 						}
 						time.Sleep(pause)
@@ -113,23 +112,33 @@ func TestHealthyObjectsAreServed(t *testing.T) {
 }
 
 // limitsFor returns how long a healthy object's call may take, by its group: twice its usual time, and the second for which what
-// hangs holds its places. Where objects of the group are refused for a quota, which may be the group's, all that wait share the
-// least rate that this leads to.
+// hangs holds its places. Where objects of the group are refused for a quota, which may be the group's, all that wait share a
+// call a second; where objects are refused and accepted by turns, as under a real quota, the healthy ones may have to share the
+// least rate there is.
 func limitsFor(bad []badObject, healthy []string) map[string]time.Duration {
-	limits, waiting, refused := map[string]time.Duration{}, map[string]int{}, map[string]bool{}
-	for _, kind := range healthy {
-		waiting[kinds[kind].group]++
-	}
+	limits, refused, byTurns := map[string]time.Duration{}, map[string]bool{}, map[string]bool{}
 	for _, object := range bad {
 		group := kinds[object.kind].group
-		waiting[group]++
-		refused[group] = refused[group] || slices.Contains([]string{"throttled", "throttled for long", "one after the other"}, object.behavior)
-	}
-	for group, count := range waiting {
-		limits[group] = 2*usual + slowAfter
-		if refused[group] {
-			limits[group] += probeTurn + time.Duration(count)*time.Second/leastGuess
+		switch object.behavior {
+		case "throttled", "throttled for long":
+			refused[group] = true
+		case "one after the other":
+			refused[group], byTurns[group] = true, true
 		}
+		limits[group] += time.Second / leastGuess
+	}
+	for _, kind := range healthy {
+		group := kinds[kind].group
+		limits[group] += time.Second / leastGuess
+		if byTurns[group] {
+			limits[group] += time.Duration(float64(time.Second) / leastRate)
+		}
+	}
+	for group := range limits {
+		if !refused[group] {
+			limits[group] = 0
+		}
+		limits[group] += 2*usual + slowAfter + probeTurn
 	}
 	return limits
 }

@@ -208,6 +208,24 @@ func TestErrorsOfUsers(t *testing.T) {
 	})
 }
 
+// TestRejectedRequestsAreAnswers: a cloud that blames each request works.
+func TestRejectedRequestsAreAnswers(t *testing.T) {
+	inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
+		all := names("node", 40)
+		for _, name := range all {
+			if err := m.node(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.set(fails(errors.New("googleapi: Error 400: Invalid value for field 'resource.name', invalid")), all...)
+		m.manyRetry(m.node, PriorityRefresh, all...)
+		time.Sleep(time.Hour)
+		if m.cloud.(*decorated).calls.queue.of(GroupInstances).breaker.open {
+			t.Error("the breaker is open")
+		}
+	})
+}
+
 // TestAnOutage is still found: of reads, and of writes whose reads fail as well.
 func TestAnOutage(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -16,6 +16,10 @@ const (
 	ownRefusals  = 3
 	ownWitnesses = 4
 	ownSpan      = 10 * time.Second
+	// So it is with an object that is refused in habitRows rows, with answers in between, none of them habitGap after the one
+	// before, while others are accepted that never were refused.
+	habitRows = 3
+	habitGap  = 15 * time.Minute
 	// againAfter is how many reads of one object may have been abandoned until the next has to wait: for the deadline of a
 	// read, doubled with each further one, up to longestAgain.
 	againAfter   = 2
@@ -57,6 +61,11 @@ type object struct {
 	rowBefore counts
 	own       bool // the refusals are its own matter
 
+	// rows is how many rows of refusals there were, the last at lastRow, and cleanBefore the count of the group at the first.
+	rows        int
+	lastRow     time.Time
+	cleanBefore uint64
+
 	hung      bool      // its last call was not back at its deadline
 	abandoned int       // calls that have not returned long after that
 	again     time.Time // when the next read may be made
@@ -67,6 +76,8 @@ type object struct {
 // counts are what became of the calls of a group, of whatever object.
 type counts struct {
 	accepted uint64
+	// clean are those of objects that were not refused of late.
+	clean uint64
 	// fresh are refusals of objects whose last call was not refused.
 	fresh uint64
 }
@@ -77,6 +88,12 @@ func (o *object) behind() bool { return o.hung || o.refusals > 0 }
 // refuse notes a refusal for the quota. All are the counts of the group with this refusal.
 func (o *object) refuse(all counts, now time.Time) {
 	o.refusals++
+	if o.refusals == 1 {
+		if now.Sub(o.lastRow) > habitGap {
+			o.rows, o.cleanBefore = 0, all.clean
+		}
+		o.rows, o.lastRow = o.rows+1, now
+	}
 	if o.refusals == 1 || !o.own && all.fresh > o.rowBefore.fresh {
 		o.rowAt, o.rowLength, o.rowBefore = now, 0, all // somebody else was refused too: the row is looked at from here on
 	}
@@ -91,8 +108,12 @@ func (o *object) judge(all counts, now time.Time) bool {
 		others := all.accepted - o.rowBefore.accepted
 		o.own = o.rowLength >= ownRefusals && others >= ownWitnesses || now.Sub(o.rowAt) >= ownSpan && others > 0
 	}
+	o.own = o.own || o.rows >= habitRows && all.clean-o.cleanBefore >= ownWitnesses
 	return o.own
 }
+
+// clean reports whether an object was not refused of late.
+func (o *object) clean(now time.Time) bool { return o.rows == 0 || now.Sub(o.lastRow) > habitGap }
 
 // accept notes that a call was not refused.
 func (o *object) accept() { o.refusals, o.rowLength, o.own = 0, 0, false }

@@ -272,6 +272,8 @@ type outcome struct {
 	label      string
 	refused    bool
 	retryAfter time.Duration
+	// rejected says that the cloud blames the request: that is an answer.
+	rejected bool
 	// abandoned says that the call is given up although it has not returned; timeout is its deadline.
 	abandoned bool
 	timeout   time.Duration
@@ -282,7 +284,9 @@ type outcome struct {
 // answered reports whether the cloud said anything.
 func (o outcome) answered() bool {
 	switch o.label {
-	case outcomeError, outcomeTimeout, outcomeCanceled, outcomePanic:
+	case outcomeError:
+		return o.rejected
+	case outcomeTimeout, outcomeCanceled, outcomePanic:
 		return false
 	default:
 		return true

@@ -39,6 +39,9 @@ type Monitor struct {
 	outage *outage
 }
 
+// New returns a Monitor of an API server that is ready as far as known.
+func New(logger logr.Logger) *Monitor { return &Monitor{logger: logger} }
+
 // outage is the time from a failed request until a probe says that the API server is ready. The fields below over are guarded by
 // the Monitor.
 type outage struct {

@@ -13,7 +13,6 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 )
 
@@ -102,6 +101,3 @@ func drain(response *http.Response) {
 	_, _ = io.CopyN(io.Discard, response.Body, drainLimit)
 	_ = response.Body.Close()
 }
-
-// New returns a Monitor of an API server that is ready as far as known.
-func New(logger logr.Logger) *Monitor { return &Monitor{logger: logger} }
