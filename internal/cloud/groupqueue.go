@@ -43,6 +43,8 @@ type groupQueue struct {
 	refused   map[string]struct{}
 	refusedAt time.Time
 	holds     int
+	// coincided is how often it was refused soon after another group.
+	coincided map[string]int
 	owned     int // objects whose refusals are their own matter
 	canaries  []canary
 }
@@ -56,6 +58,7 @@ type canary struct {
 func newGroupQueue(name string, window int) *groupQueue {
 	return &groupQueue{
 		name: name, window: newWindow(window), quota: &quota{}, objects: map[string]*object{}, refused: map[string]struct{}{},
+		coincided: map[string]int{},
 	}
 }
 
@@ -158,6 +161,7 @@ func (g *groupQueue) ready(now time.Time) time.Time {
 	g.quota.forget(now)
 	if g.quota.rate == 0 && len(g.refused) > 0 {
 		clear(g.refused)
+		clear(g.coincided)
 	}
 	if g.quota.rate == 0 && g.quota.shared {
 		g.quota = &quota{}

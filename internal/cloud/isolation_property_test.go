@@ -113,8 +113,8 @@ func TestHealthyObjectsAreServed(t *testing.T) {
 
 // limitsFor returns how long a healthy object's call may take, by its group: twice its usual time, and the second for which what
 // hangs holds its places. Where objects of the group are refused for a quota, which may be the group's, all that wait share a
-// call a second; where objects are refused and accepted by turns, as under a real quota, the healthy ones may have to share the
-// least rate there is.
+// call a second; where objects are refused and accepted by turns, as under a real quota, the healthy ones and those may have to
+// share the least rate there is.
 func limitsFor(bad []badObject, healthy []string) map[string]time.Duration {
 	limits, refused, byTurns := map[string]time.Duration{}, map[string]bool{}, map[string]bool{}
 	for _, object := range bad {
@@ -124,6 +124,7 @@ func limitsFor(bad []badObject, healthy []string) map[string]time.Duration {
 			refused[group] = true
 		case "one after the other":
 			refused[group], byTurns[group] = true, true
+			limits[group] += 2 * time.Duration(float64(time.Second)/leastRate)
 		}
 		limits[group] += time.Second / leastGuess
 	}

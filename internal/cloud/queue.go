@@ -20,8 +20,9 @@ const (
 	// well the group is held for twice as long, and so on up to longestGroupHold. Each object waits for as long as it is asked to.
 	firstHold        = time.Second
 	longestGroupHold = 30 * time.Second
-	// jointWithin is how close together two groups have to be refused to be taken for users of one quota.
+	// jointWithin is how close together two groups have to be refused, and jointAfter how often, to be taken for users of one quota.
 	jointWithin = 10 * time.Second
+	jointAfter  = 3
 	// maxOverdue is how many calls of a group may be slow or abandoned at once. Beyond it slow calls keep their places in the
 	// window; what has been abandoned already gets no more calls from half of it on; and when all of them are abandoned, the
 	// group is not called any more.
@@ -356,23 +357,28 @@ func (q *queue) refuse(g *groupQueue, o *object, w *waiter, retryAfter time.Dura
 		g.holds++
 	}
 	g.refused[w.about.key()] = struct{}{}
-	if g.quota.refuse(w.ticket, hold, now) {
+	if g.quota.refuse(w.ticket, hold, now) && fresh {
 		g.refusedAt = now
 		q.join(g, now)
 	}
 	return false
 }
 
-// join lets groups share a quota that are refused at the same time: their calls draw on one bucket.
+// join lets groups share a quota that are refused at the same time again and again: their calls draw on one bucket.
 func (q *queue) join(g *groupQueue, now time.Time) {
 	for _, other := range q.groups {
 		if other == g || other.quota == g.quota || other.quota.rate == 0 || other.refusedAt.IsZero() || now.Sub(other.refusedAt) > jointWithin {
+			continue
+		}
+		g.coincided[other.name]++
+		if g.coincided[other.name]+other.coincided[g.name] < jointAfter {
 			continue
 		}
 		shared, before := joint(g.quota, other.quota, now), []*quota{g.quota, other.quota}
 		for _, member := range q.groups {
 			if slices.Contains(before, member.quota) {
 				member.quota = shared
+				clear(member.coincided)
 			}
 		}
 	}
