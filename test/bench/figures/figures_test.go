@@ -186,11 +186,23 @@ func TestMerge(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("merged (-want +got):\n%s", diff)
 	}
-	part.Setup.Kubernetes, part.Setup.Size.Nodes = "v2", 20
+	part.Machine, part.Setup.Kubernetes, part.Setup.Size.Nodes = figures.Machine{CPU: "fast", Cores: 2}, "v2", 20
 	_, err = whole.Merge(part, nil)
-	for _, named := range []string{"version of Kubernetes: v1 and v2", "number of nodes: 1000 and 20"} {
+	for _, named := range []string{"version of Kubernetes: v1 and v2", "number of nodes: 1000 and 20", "machine: first of a"} {
 		if err == nil || !strings.Contains(err.Error(), named) {
 			t.Errorf("error %v, want it to name %q", err, named)
 		}
+	}
+}
+
+func TestMergeSaysOnWhichMachineAPartWasMeasured(t *testing.T) {
+	whole := figures.Report{Results: []figures.Result{{Scenario: "first", Variant: "a"}}}
+	part := figures.Report{
+		Machine: figures.Machine{CPU: "fast", Cores: 2}, Results: []figures.Result{{Scenario: "second", Variant: "a"}},
+	}
+	merged, err := whole.Merge(part, []string{"first", "second"})
+	const want = "`second` come from a run of their own on another machine (fast, 2 cores)"
+	if err != nil || !strings.Contains(merged.Remark, want) {
+		t.Errorf("remark %q, error %v; want %q", merged.Remark, err, want)
 	}
 }

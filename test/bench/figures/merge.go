@@ -7,11 +7,16 @@ import (
 )
 
 // Merge returns the report with the results of a part, which was measured by itself: they replace those of the same scenario
-// and variant. The remark says which they are. It is an error if the two were measured with different sizes or versions or on
-// different machines. Order is that of the scenarios.
+// and variant. The remark says which they are, and on which machine they were measured if it is another one. It is an error if
+// the two were measured with different sizes or versions, or if a scenario would have figures of two machines. Order is that of
+// the scenarios.
 func (r Report) Merge(part Report, order []string) (Report, error) {
 	if err := r.comparable(part); err != nil {
 		return Report{}, err
+	}
+	where := ""
+	if !r.Machine.same(part.Machine) {
+		where = fmt.Sprintf(" on another machine (%s, %d cores)", part.Machine.CPU, part.Machine.Cores)
 	}
 	r.Results = append(slices.DeleteFunc(slices.Clone(r.Results), func(old Result) bool {
 		_, replaced := part.Find(old.Scenario, old.Variant)
@@ -28,8 +33,8 @@ func (r Report) Merge(part Report, order []string) (Report, error) {
 	}), part.Lives...)
 	r.Seconds += part.Seconds
 	r.Setup.Size = part.Setup.Size
-	r.Remark = strings.TrimSpace(r.Remark + fmt.Sprintf("\nThe figures of `%s` come from a run of their own on %s.",
-		strings.Join(part.Scenarios(), "`, `"), part.Began.Format("2006-01-02")))
+	r.Remark = strings.TrimSpace(r.Remark + fmt.Sprintf("\nThe figures of `%s` come from a run of their own%s on %s.",
+		strings.Join(part.Scenarios(), "`, `"), where, part.Began.Format("2006-01-02")))
 	return r, nil
 }
 
@@ -45,11 +50,15 @@ func (r Report) comparable(other Report) error {
 		{"version of the reference", r.Setup.Reference, other.Setup.Reference},
 		{"latency of the cloud", r.Setup.Latency, other.Setup.Latency},
 		{"number of nodes", r.Setup.Size.Nodes, other.Setup.Size.Nodes},
-		{"processor", r.Machine.CPU, other.Machine.CPU},
-		{"number of cores", r.Machine.Cores, other.Machine.Cores},
 	} {
 		if compared.one != compared.with {
 			differ = append(differ, fmt.Sprintf("%s: %v and %v", compared.what, compared.one, compared.with))
+		}
+	}
+	for _, result := range r.Results {
+		_, replaced := other.Find(result.Scenario, result.Variant)
+		if slices.Contains(other.Scenarios(), result.Scenario) && !replaced && !r.Machine.same(other.Machine) {
+			differ = append(differ, fmt.Sprintf("machine: %s of %s was measured on the old one only", result.Scenario, result.Variant))
 		}
 	}
 	if len(differ) > 0 {
@@ -57,3 +66,6 @@ func (r Report) comparable(other Report) error {
 	}
 	return nil
 }
+
+// same reports whether figures of two machines can be compared.
+func (m Machine) same(other Machine) bool { return m.CPU == other.CPU && m.Cores == other.Cores }
