@@ -14,7 +14,6 @@ import (
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/mooring-ccm/mooring/ccm"
-	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/test/integration/faulty"
 )
 
@@ -29,9 +28,7 @@ const (
 )
 
 // shortDeadlines are the deadlines of calls where calls hang.
-//
-// TODO(lead): --cloud-api-write-timeout is new; with it "--cloud-api-write-timeout=5s" belongs here.
-var shortDeadlines = []string{"--cloud-api-timeout=3s"}
+var shortDeadlines = []string{"--cloud-api-timeout=3s", "--cloud-api-write-timeout=5s"}
 
 // manager is a cloud controller manager in this process, with a faulty cloud.
 type manager struct {
@@ -130,10 +127,11 @@ func (m *manager) get(ctx context.Context, path string) (status int, body string
 	return response.StatusCode, string(content), err
 }
 
-// awaitProbe waits until a health check has a status, and returns what it says.
+// awaitProbe waits until a health check has a status, and returns what it says. What comes before or after a scenario may take
+// longer than the scenario itself.
 func (m *manager) awaitProbe(t *testing.T, path string, want int) (body string) {
 	t.Helper()
-	poll.Within(t, limit, fmt.Sprintf("%s of %s answers %d", path, m.name, want), func(ctx context.Context) error {
+	eventually(t, fmt.Sprintf("%s of %s answers %d", path, m.name, want), func(ctx context.Context) error {
 		select {
 		case err := <-m.ended:
 			m.ended <- err

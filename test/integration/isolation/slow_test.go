@@ -43,7 +43,7 @@ func slowRoutes(t *testing.T, m *manager) {
 	for _, node := range slow {
 		m.awaitInitialized(t, node)
 	}
-	m.awaitFaults(t, 8, "CreateRoute", slow...)
+	m.awaitFaults(t, places, "CreateRoute", slow...)
 	node := m.instance(t, "route-healthy")
 	m.awaitInitialized(t, node)
 	m.awaitTarget(t, node)
