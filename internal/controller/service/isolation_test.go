@@ -262,7 +262,7 @@ func TestLeftoversHaveTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, 1)
 		defer e.stop()
-		e.troubled(failSlowly)
+		plugin := e.troubled(failSlowly)
 		for i := range 3 {
 			e.addService(serviceWith(named(fmt.Sprintf("bad-%d", i))))
 		}
@@ -273,8 +273,15 @@ func TestLeftoversHaveTheirTurn(t *testing.T) {
 		if err := leftovers.remove(ctx, serviceWith(named("left")), false); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v, want that of the context", err)
 		}
+		before := len(plugin.written("bad-0"))
+		time.Sleep(time.Hour)
+		if n := len(plugin.written("bad-0")); n < before+2 {
+			t.Errorf("%d writes in an hour after the leftover has given up", n-before)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 48*time.Hour)
+		defer cancel()
 		began := time.Now()
-		if err := leftovers.remove(t.Context(), serviceWith(named("left")), false); err != nil {
+		if err := leftovers.remove(ctx, serviceWith(named("left")), false); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > slowWrite {

@@ -312,6 +312,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	e.core = &Controller{
 		options:    Options{Cloud: e.cloud, AuditPeriod: -1, AuditCalls: DefaultAuditCalls, Client: e.cluster},
 		reconciler: reconciler, targets: targets, memory: memory, metrics: metrics, enqueuer: &enqueuer{queue: e.queue},
+		leftoversTurn: make(chan struct{}, 1),
 	}
 	reconciler.limiter = newWriteLimiter(writes, e.core.admit)
 	e.watcher = watcher{classes: reconciler.classes, memory: memory, targets: targets}
