@@ -3,10 +3,6 @@ package election_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -117,16 +113,16 @@ func TestLock(t *testing.T) {
 
 func partition(t *testing.T, cluster *localcluster.Cluster) {
 	happened := &history{}
-	proxy := newProxy(t, cluster.AdminConfig())
-	_, _ = replica(t, proxy.config, "leader", "partition", happened, nil)
+	proxy := localclustertest.NewProxy(t, cluster.AdminConfig())
+	_, _ = replica(t, proxy.Config, "leader", "partition", happened, nil)
 	happened.await(t, "leader leads")
 	_, _ = replica(t, cluster.AdminConfig(), "standby", "partition", happened, nil)
-	proxy.pause()
+	proxy.Pause()
 	happened.await(t, "standby leads")
 	if stopped := happened.index("leader stops"); stopped < 0 || stopped > happened.index("standby leads") {
 		t.Errorf("two led at once: %q", happened.events)
 	}
-	proxy.resume()
+	proxy.Resume()
 }
 
 func keptLease(t *testing.T, cluster *localcluster.Cluster) {
@@ -163,91 +159,3 @@ func endedStandby(t *testing.T, cluster *localcluster.Cluster) {
 }
 
 var _ resourcelock.Interface = &election.Lock{}
-
-// proxy forwards connections to the API server, until it is paused: then they stay open, and nothing passes.
-type proxy struct {
-	config *rest.Config
-	mu     sync.Mutex
-	open   chan struct{} // closed while bytes pass
-}
-
-func newProxy(t *testing.T, target *rest.Config) *proxy {
-	t.Helper()
-	address, err := url.Parse(target.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{config: rest.CopyConfig(target), open: make(chan struct{})}
-	close(p.open)
-	p.config.Host = fmt.Sprintf("https://%s", listener.Addr())
-	var forwarding sync.WaitGroup
-	var closers []io.Closer
-	t.Cleanup(func() {
-		p.resume()
-		_ = listener.Close()
-		p.mu.Lock()
-		for _, closer := range closers {
-			_ = closer.Close()
-		}
-		p.mu.Unlock()
-		forwarding.Wait()
-	})
-	forwarding.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", address.Host)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			p.mu.Lock()
-			closers = append(closers, client, server)
-			p.mu.Unlock()
-			forwarding.Go(func() { p.forward(client, server) })
-			forwarding.Go(func() { p.forward(server, client) })
-		}
-	})
-	return p
-}
-
-// forward copies what one side sends to the other, while the proxy is not paused.
-func (p *proxy) forward(from io.Reader, to io.WriteCloser) {
-	defer func() { _ = to.Close() }()
-	buffer := make([]byte, 32<<10)
-	for {
-		count, err := from.Read(buffer)
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		open := p.open
-		p.mu.Unlock()
-		<-open
-		if _, err := to.Write(buffer[:count]); err != nil {
-			return
-		}
-	}
-}
-
-func (p *proxy) pause() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.open = make(chan struct{})
-}
-
-func (p *proxy) resume() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.open:
-	default:
-		close(p.open)
-	}
-}
