@@ -8,4 +8,8 @@
 // The judgement stays client-go's: a lease is expired when this process has seen no change of it for the duration written
 // in it, measured by this process's monotonic clock, so clocks of different machines need not agree. Two standbys that both
 // see a free lease both write it, and the API server lets the resource version of only one of them win.
+//
+// The elector of a leader that cannot renew its lease gives up after its renew deadline, counted from when it tries: a process
+// that was stopped beyond the lease's duration and goes on would act for that long beside a new leader. Lock therefore says at
+// any time whether this replica may act (Lost), and calls OnLost when it may not any more.
 package election

@@ -31,10 +31,13 @@ type Options struct {
 	// BeforeRelease is asked before the lease is given up. An error keeps the lease, which then expires by itself: a replica
 	// whose work has not ended must not let another begin. Nil never objects.
 	BeforeRelease func() error
+	// OnLost is called once, in a goroutine of its own, when this replica must not act as the leader any more: its lease has become
+	// overdue, or was seen in the hands of somebody else. It is not called after Renounce. Nil is not called.
+	OnLost func(reason error)
 }
 
-// Lock is a resourcelock.Interface whose Get blocks while another replica leads. It serves one elector; Check may be called
-// from other goroutines.
+// Lock is a resourcelock.Interface whose Get blocks while another replica leads. It serves one elector; Check, Lost and Expiry may
+// be called from other goroutines.
 type Lock struct {
 	*resourcelock.LeaseLock
 	options Options
@@ -47,10 +50,14 @@ type Lock struct {
 	mu sync.Mutex
 	// acquired is when this replica won the lease, zero before. It is not reset: a replica that loses the lease ends.
 	acquired time.Time
-	// renewed is when the API server last took a write of this replica as the holder.
-	renewed time.Time
-	// released says that the lease was given up or renounced.
+	// renewed is when the last write was sent that the API server took of this replica as the holder.
+	renewed instant
+	// released says that the lease was given up.
 	released bool
+	// lost is why this replica cannot lead any more, nil while it can.
+	lost error
+	// expiring runs from the first hold of the lease, and loses it when it is overdue.
+	expiring *time.Timer
 }
 
 var _ resourcelock.Interface = &Lock{}
@@ -70,6 +77,10 @@ func New(config *rest.Config, options Options) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client that watches the lease %s/%s: %w", options.Namespace, options.Name, err)
 	}
+	return newLock(writer, watcher.Leases(options.Namespace), options), nil
+}
+
+func newLock(writer coordinationv1client.LeasesGetter, watcher coordinationv1client.LeaseInterface, options Options) *Lock {
 	return &Lock{
 		LeaseLock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: options.Namespace, Name: options.Name},
@@ -77,17 +88,17 @@ func New(config *rest.Config, options Options) (*Lock, error) {
 			LockConfig: resourcelock.ResourceLockConfig{Identity: options.Identity, EventRecorder: options.Recorder},
 		},
 		options: options,
-		watcher: watcher.Leases(options.Namespace),
-	}, nil
+		watcher: watcher,
+	}
 }
 
 // Get returns the lease. Before this replica has led it returns only when the lease is free, when reading it fails, or when
 // ctx ends; then it returns the lease as it is held, which tells the elector that there is nothing to take. An expired lease
 // is returned without its holder, or the elector would start to observe it only now and wait for its duration a second time.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	if ctx, cancel, held := l.whileHeld(ctx); held {
+	if bounded, cancel, held := l.whileHeld(ctx); held {
 		defer cancel()
-		return l.LeaseLock.Get(ctx)
+		return l.getHeld(bounded)
 	}
 	for {
 		record, raw, err := l.LeaseLock.Get(ctx)
@@ -108,6 +119,18 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	}
 }
 
+// getHeld reads the lease that this replica has won.
+func (l *Lock) getHeld(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if err := l.ended(); err != nil {
+		return nil, nil, err
+	}
+	record, raw, err := l.LeaseLock.Get(ctx)
+	if err == nil {
+		l.observe(record)
+	}
+	return record, raw, err
+}
+
 // Create creates the Lease, held by this replica.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.hold(record, func(record resourcelock.LeaderElectionRecord) error { return l.LeaseLock.Create(ctx, record) })
@@ -115,6 +138,9 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 
 // Update takes, renews or, with a record without a holder, releases the lease.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if err := l.ended(); err != nil {
+		return err
+	}
 	ctx, cancel, _ := l.whileHeld(ctx)
 	defer cancel()
 	if record.HolderIdentity != "" {
@@ -131,27 +157,27 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.released = true
+	if l.expiring != nil {
+		l.expiring.Stop()
+	}
 	return nil
 }
 
 // hold writes the lease for this replica. The elector took the record's times before Get blocked, perhaps for days: they are
 // put right, or whoever reads the Lease would take its new holder for dead.
 func (l *Lock) hold(record resourcelock.LeaderElectionRecord, write func(resourcelock.LeaderElectionRecord) error) error {
-	now := time.Now()
+	sent := now()
 	l.mu.Lock()
 	acquired := l.acquired
 	l.mu.Unlock()
 	if acquired.IsZero() {
-		acquired = now
+		acquired = sent.monotonic
 	}
-	record.AcquireTime, record.RenewTime = metav1.NewTime(acquired), metav1.NewTime(now)
+	record.AcquireTime, record.RenewTime = metav1.NewTime(acquired), metav1.NewTime(sent.wall)
 	if err := write(record); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.acquired, l.renewed = acquired, now
-	return nil
+	return l.won(acquired, sent)
 }
 
 // whileHeld reports whether this replica has won the lease. It then bounds ctx so that nothing done with it takes until the
@@ -165,13 +191,9 @@ func (l *Lock) whileHeld(ctx context.Context) (bounded context.Context, cancel c
 	if l.acquired.IsZero() {
 		return ctx, func() {}, false
 	}
-	limit := max(l.options.RenewDeadline, l.options.LeaseDuration-l.options.RetryPeriod)
-	bounded, cancel = context.WithDeadlineCause(ctx, l.renewed.Add(limit), errOverdue)
+	bounded, cancel = context.WithDeadlineCause(ctx, l.renewed.monotonic.Add(l.limit()), ErrLost)
 	return bounded, cancel, true
 }
-
-// errOverdue is why a request about a held lease is cut short.
-var errOverdue = errors.New("the lease was not renewed in time and is taken for lost")
 
 // errRenewal is what Check finds.
 var errRenewal = errors.New("the lease is held but not renewed")
@@ -181,6 +203,9 @@ func (l *Lock) Renounce() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.released = true
+	if l.lost == nil {
+		l.lost = errRenounced
+	}
 }
 
 // Check fails when this replica believes to lead and could not renew the lease for much longer than its duration. The elector
@@ -191,7 +216,7 @@ func (l *Lock) Check(*http.Request) error {
 	if l.acquired.IsZero() || l.released {
 		return nil
 	}
-	if age := time.Since(l.renewed); age > l.options.LeaseDuration+healthTolerance {
+	if age := l.renewed.age(now()); age > l.options.LeaseDuration+healthTolerance {
 		return fmt.Errorf("%w: %s, last renewed %s ago", errRenewal, l.Describe(), age.Round(time.Second))
 	}
 	return nil
