@@ -44,6 +44,8 @@ type assembly struct {
 	client    cloudprovider.Interface
 	cloud     cloudprovider.Interface
 	lifecycle *lifecycle
+	// fence keeps what the leader does from going on when the lease is lost.
+	fence *fence
 	// everywhere is nil if the provider runs nothing on every replica.
 	everywhere *everywhere
 	// lock is nil without leader election.
@@ -64,7 +66,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 		return fmt.Errorf("adding the cloud provider to the manager: %w", err)
 	}
 	if len(a.config.migrated) > 0 {
-		if err := a.addMigration(); err != nil {
+		if err := a.addMigration(ctx); err != nil {
 			return err
 		}
 	}
@@ -84,7 +86,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 // buildManager builds the manager, and with leader election its lock.
 func (a *assembly) buildManager(ctx context.Context) error {
 	if settings := a.config.component.Generic.LeaderElection; settings.LeaderElect {
-		lock, err := a.newLock(settings.ResourceName, a.lifecycle.stopped)
+		lock, err := a.newLock(ctx, settings.ResourceName, a.lifecycle.stopped, errLeaseLost)
 		if err != nil {
 			return err
 		}
@@ -101,27 +103,28 @@ func (a *assembly) buildManager(ctx context.Context) error {
 }
 
 // addMigration adds the second lease of --enable-leader-migration.
-func (a *assembly) addMigration() error {
+func (a *assembly) addMigration(ctx context.Context) error {
 	settings := a.config.component.Generic
-	lock, err := a.newLock(settings.LeaderMigration.LeaderName, nil)
+	lock, err := a.newLock(ctx, settings.LeaderMigration.LeaderName, nil, errMigrationLost)
 	if err != nil {
 		return err
 	}
-	a.migration = &migration{settings: settings, lock: lock, lifecycle: a.lifecycle, controllers: newAdmission(), lost: make(chan struct{})}
+	a.migration = &migration{settings: settings, lock: lock, lifecycle: a.lifecycle, fence: a.fence, controllers: newAdmission()}
 	if err := a.manager.Add(a.migration); err != nil {
 		return fmt.Errorf("adding leader migration to the manager: %w", err)
 	}
 	return nil
 }
 
-// newLock returns the lock on a Lease, under a name that no other process has.
-func (a *assembly) newLock(name string, beforeRelease func() error) (*election.Lock, error) {
+// newLock returns the lock on a Lease, under a name that no other process has. Its loss closes the fence and ends the process.
+func (a *assembly) newLock(ctx context.Context, name string, beforeRelease func() error, lost error) (*election.Lock, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("name of this replica: %w", err)
 	}
 	settings := a.config.component.Generic.LeaderElection
-	return election.New(a.identity.kubeconfig, election.Options{
+	// The elector's own client is not behind the fence.
+	lock, err := election.New(a.config.kubeconfig, election.Options{
 		Namespace:     settings.ResourceNamespace,
 		Name:          name,
 		Identity:      host + "_" + string(uuid.NewUUID()),
@@ -130,7 +133,17 @@ func (a *assembly) newLock(name string, beforeRelease func() error) (*election.L
 		RetryPeriod:   settings.RetryPeriod.Duration,
 		Recorder:      a.recorder(programName),
 		BeforeRelease: beforeRelease,
+		OnLost: func(reason error) {
+			log.FromContext(ctx).Info("The lease is lost, and another replica may lead: nothing more is changed",
+				"lease", settings.ResourceNamespace+"/"+name, "reason", reason.Error())
+			a.fence.end(lost)
+		},
 	})
+	if err != nil {
+		return nil, err
+	}
+	a.fence.add(lock)
+	return lock, nil
 }
 
 // admissionOf returns who admits a controller: the plugin's life, or the lease of migrated controllers.
@@ -212,7 +225,7 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 	if err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
-	controllerState := &running{name: controller.Name, admission: a.admissionOf(controller.Name), delay: delay}
+	controllerState := &running{name: controller.Name, fence: a.fence, admission: a.admissionOf(controller.Name), delay: delay}
 	own := &gated{Manager: a.manager, controller: controllerState, client: writer, config: config}
 	logger := log.FromContext(ctx).WithName(controller.Name)
 	runnable, err := controller.New(log.IntoContext(ctx, logger), Environment{
@@ -226,6 +239,7 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 		Registerer:  a.registry,
 		Logger:      logger,
 		config:      a.config,
+		kubeconfig:  a.identity.kubeconfig,
 		spans:       a.spans,
 		inventory:   a.inventory,
 	})

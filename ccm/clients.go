@@ -18,7 +18,7 @@ const requestTimeout = 10 * time.Second
 
 // identities are the clients of this process: its own, and one for each controller.
 type identities struct {
-	// kubeconfig is the manager's own.
+	// kubeconfig is the manager's own, behind the fence, as all of these are.
 	kubeconfig *rest.Config
 	// client is the manager's own.
 	client kubernetes.Interface
@@ -29,8 +29,10 @@ type identities struct {
 	separate bool
 }
 
-// newIdentities returns the clients. It asks the API server for nothing.
-func newIdentities(kubeconfig *rest.Config, separate bool) (identities, error) {
+// newIdentities returns the clients, which write only while the fence is open. It asks the API server for nothing.
+func newIdentities(kubeconfig *rest.Config, separate bool, fence *fence) (identities, error) {
+	kubeconfig = rest.CopyConfig(kubeconfig)
+	kubeconfig.Wrap(fence.transport)
 	client, err := kubernetes.NewForConfig(kubeconfig)
 	if err != nil {
 		return identities{}, fmt.Errorf("client for the API server %s: %w", kubeconfig.Host, err)
@@ -42,7 +44,9 @@ func newIdentities(kubeconfig *rest.Config, separate bool) (identities, error) {
 		separate:   separate,
 	}
 	if separate {
-		result.builder = clientbuilder.NewDynamicClientBuilder(rest.AnonymousClientConfig(kubeconfig), client.CoreV1(), metav1.NamespaceSystem)
+		anonymous := rest.AnonymousClientConfig(kubeconfig)
+		anonymous.Wrap(fence.transport) // the copy is without
+		result.builder = clientbuilder.NewDynamicClientBuilder(anonymous, client.CoreV1(), metav1.NamespaceSystem)
 	}
 	return result, nil
 }

@@ -110,8 +110,9 @@ func (o *options) config() (*config, error) {
 }
 
 // cloudOptions returns how the cloud is called.
-func (c *config) cloudOptions(registerer prometheus.Registerer, spans trace.TracerProvider) cloud.Options {
+func (c *config) cloudOptions(registerer prometheus.Registerer, spans trace.TracerProvider, fence *fence) cloud.Options {
 	return cloud.Options{
+		Fence:          fence.closed,
 		TracerProvider: spans,
 		CallTimeout:    c.cloudAPITimeout,
 		WriteTimeout:   c.cloudAPIWriteTimeout,

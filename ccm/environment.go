@@ -41,6 +41,8 @@ type Environment struct {
 
 	// config holds the settings that only controllers of this module know.
 	config *config
+	// kubeconfig is the manager's own identity, behind the fence.
+	kubeconfig *rest.Config
 	// spans takes the spans of controllers of this module, nil while tracing is off.
 	spans trace.TracerProvider
 	// inventory returns what all controllers of this module ask about instances. It is built for the first that asks.

@@ -21,6 +21,8 @@ import (
 // running is one controller as it runs: its runnables, and what is known of them.
 type running struct {
 	name string
+	// fence ends what the controller does when the lease is lost.
+	fence *fence
 	// admission lets the controller's runnables begin.
 	admission *admission
 	// delay is how long after the plugin was initialised the controller starts: --controller-start-interval.
@@ -165,7 +167,8 @@ func (g *gate) Warmup(ctx context.Context) error {
 
 // Start runs the runnable once it is admitted.
 func (g *gate) Start(ctx context.Context) error {
-	ctx = g.named(ctx)
+	ctx, cancel := g.controller.fence.within(g.named(ctx))
+	defer cancel()
 	done, ok := g.controller.admission.begin(ctx)
 	if !ok {
 		return nil

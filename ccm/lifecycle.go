@@ -22,6 +22,8 @@ type lifecycle struct {
 	clients       cloudprovider.ControllerClientBuilder
 	informers     informers.SharedInformerFactory
 	allowUntagged bool
+	// fence ends the plugin's life when the lease is lost.
+	fence *fence
 
 	// controllers admits them once the plugin is initialised.
 	controllers *admission
@@ -43,9 +45,9 @@ const (
 
 // newLifecycle returns the lifecycle of a replica that does not lead.
 func newLifecycle(plugin cloudprovider.Interface, clients cloudprovider.ControllerClientBuilder, factory informers.SharedInformerFactory,
-	allowUntagged bool) *lifecycle {
+	allowUntagged bool, fence *fence) *lifecycle {
 	return &lifecycle{
-		plugin: plugin, clients: clients, informers: factory, allowUntagged: allowUntagged,
+		plugin: plugin, clients: clients, informers: factory, allowUntagged: allowUntagged, fence: fence,
 		controllers: newAdmission(),
 	}
 }
@@ -53,8 +55,11 @@ func newLifecycle(plugin cloudprovider.Interface, clients cloudprovider.Controll
 // NeedLeaderElection makes the manager start the plugin on the leader only.
 func (l *lifecycle) NeedLeaderElection() bool { return true }
 
-// Start leads the plugin through its life. The manager ends ctx on shutdown, waits for Start, and releases the lease then.
+// Start leads the plugin through its life. The manager ends ctx on shutdown, waits for Start, and releases the lease then. The loss
+// of the lease ends that life, too.
 func (l *lifecycle) Start(ctx context.Context) error {
+	ctx, cancel := l.fence.within(ctx)
+	defer cancel()
 	l.enter(initialising)
 	stop := make(chan struct{})
 	initialisation := l.initialise(ctx, stop)

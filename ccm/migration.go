@@ -2,7 +2,6 @@ package ccm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"k8s.io/client-go/tools/leaderelection"
@@ -22,18 +21,17 @@ type migration struct {
 	lifecycle *lifecycle
 	// controllers admits the migrated controllers while the lease is held.
 	controllers *admission
-	// lost is closed when the lease is lost. The process must end then without waiting for anything.
-	lost chan struct{}
+	// fence is closed when the lease is lost.
+	fence *fence
 }
-
-// errMigrationLost ends the process: another controller manager may run the migrated controllers now.
-var errMigrationLost = errors.New("leader election for migrated controllers lost")
 
 // NeedLeaderElection makes the manager start the search for the second lease on the holder of the first.
 func (m *migration) NeedLeaderElection() bool { return true }
 
 // Start seeks and holds the lease until ctx ends, and releases it when the migrated controllers have stopped.
 func (m *migration) Start(ctx context.Context) error {
+	ctx, cancel := m.fence.within(ctx)
+	defer cancel()
 	done, ok := m.lifecycle.controllers.begin(ctx)
 	if !ok {
 		return nil
@@ -66,7 +64,7 @@ func (m *migration) Start(ctx context.Context) error {
 	}()
 	select {
 	case <-ended:
-		close(m.lost)
+		m.fence.end(errMigrationLost) // the elector may give up before the lease is overdue
 		return errMigrationLost
 	case <-ctx.Done():
 		m.controllers.drain()

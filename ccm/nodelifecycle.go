@@ -86,7 +86,7 @@ func (f *nodeLifecycleFlags) newController(_ context.Context, environment Enviro
 	if err != nil {
 		return nil, err
 	}
-	leases, err := coordinationv1client.NewForConfig(environment.config.kubeconfig) // the manager's own identity
+	leases, err := coordinationv1client.NewForConfig(environment.kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("client for the record of node deletions: %w", err)
 	}

@@ -33,6 +33,8 @@ const (
 	failing = "failing-controller"
 	needy   = "needy-controller"
 	writing = "writing-controller"
+	acting  = "acting-controller"
+	stuck   = "stuck-controller"
 )
 
 // beat is what the beating controller writes again and again while it runs.
@@ -82,6 +84,12 @@ func testControllers() []ccm.Option {
 			Grants: []ccm.Grant{{Resource: "nodes", Verbs: []string{"get", "list", "watch", "patch"}}},
 			New:    inJournal(writing, annotateNode),
 		}),
+		ccm.WithController(ccm.Controller{
+			Name: acting, ClientName: "node-controller", DisabledByDefault: true,
+			Grants: []ccm.Grant{{Resource: "nodes", Verbs: []string{"patch"}}},
+			New:    inJournal(acting, actUntilDone),
+		}),
+		ccm.WithController(ccm.Controller{Name: stuck, DisabledByDefault: true, New: inJournal(stuck, writeForEver)}),
 	}
 }
 

@@ -34,8 +34,8 @@ func (a *assembly) startEverywhere(ctx context.Context, plugin cloudprovider.Int
 	if run == nil || a.config.rehearsal != nil { // what is announced is a change, too
 		return nil, nil
 	}
-	// Clients of its own: what this part asks for must not wait for the controllers, nor they for it.
-	config := rest.AddUserAgent(rest.CopyConfig(a.identity.kubeconfig), "every-replica")
+	// Clients of its own: what this part asks for must not wait for the controllers, nor they for it. They are not behind the fence.
+	config := rest.AddUserAgent(rest.CopyConfig(a.config.kubeconfig), "every-replica")
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client for what the provider runs on every replica: %w", err)
@@ -81,7 +81,7 @@ func (e *everywhere) failure() error {
 	return e.err
 }
 
-// stop ends the part and waits for it, within bounds.
+// stop ends the part and waits for it, within its bounds and those of ctx.
 func (e *everywhere) stop(ctx context.Context) {
 	if e == nil {
 		return
@@ -91,32 +91,29 @@ func (e *everywhere) stop(ctx context.Context) {
 	defer timer.Stop()
 	select {
 	case <-e.over:
+	case <-ctx.Done():
+		log.FromContext(ctx).Info("What the provider runs on every replica has not ended before the lease expired; ending without it")
 	case <-timer.C:
 		log.FromContext(ctx).Info("What the provider runs on every replica has not ended; ending without it", "waited", e.patience.String())
 	}
 }
 
-const (
-	// lostLease is the error of a manager whose lease was not renewed in time. controller-runtime gives it no type.
-	lostLease = "leader election lost"
-	// leadershipEnds is how long the controllers may take to end when the lease is lost and the process is to go on.
-	leadershipEnds = 5 * time.Second
-)
-
 // outlast keeps a process alive that has lost its lease, for the part of the provider that runs on every replica: as long as
-// the API server does not answer nothing can start in its place. Everything that a leader does has ended by then, or the
-// process ends at once.
+// the API server does not answer nothing can start in its place. Everything that a leader does has ended before the lease
+// expires, or the process ends by then: a write that ignores its context may act beside a new leader.
 func (a *assembly) outlast(ctx context.Context, reason error) {
-	if a.everywhere == nil || a.lock == nil || reason.Error() != lostLease {
+	if a.everywhere == nil || !errors.Is(reason, errLeaseLost) {
 		return
 	}
 	logger := log.FromContext(ctx)
-	ending, cancel := context.WithTimeout(ctx, leadershipEnds)
+	last, _ := a.fence.expiry()
+	stopping, cancel := context.WithDeadline(ctx, last)
 	defer cancel()
-	err := wait.PollUntilContextCancel(ending, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(stopping, 10*time.Millisecond, true, func(context.Context) (bool, error) {
 		return a.lifecycle.stopped() == nil, nil
 	})
 	if err != nil {
+		logger.Info("The controllers have not stopped in time after the loss of the lease; ending the process before another replica leads")
 		return
 	}
 	a.lock.Renounce()

@@ -128,8 +128,8 @@ func TestPartOutlastsTheLease(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	r := newReplicas(t, cluster, shippedIdentity(t, cluster), "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2s",
-		"--leader-elect-retry-period=500ms").announcing()
+	r := newReplicas(t, cluster, shippedIdentity(t, cluster), "--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=4s",
+		"--leader-elect-retry-period=1s").announcing() // which leaves the controllers 2.5 s to stop, on a machine that is busy
 	leader := r.lead(t)
 	if err := cluster.StopAPIServer(ctx); err != nil {
 		t.Fatal(err)

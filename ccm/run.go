@@ -28,7 +28,8 @@ func run(ctx context.Context, c *config) error {
 	if err != nil {
 		return err
 	}
-	identity, err := newIdentities(c.kubeconfig, c.component.KubeCloudShared.UseServiceAccountCredentials)
+	fence := newFence()
+	identity, err := newIdentities(c.kubeconfig, c.component.KubeCloudShared.UseServiceAccountCredentials, fence)
 	if err != nil {
 		return err
 	}
@@ -41,28 +42,31 @@ func run(ctx context.Context, c *config) error {
 	events := newEvents(ctx, eventSink(identity.client.CoreV1()))
 	defer events.shutdown()
 
-	spans, stopTracing, err := newTracing(ctx, c.tracing)
-	if err != nil {
-		return err
-	}
-	defer stopTracing()
-
 	registry, watches := prometheus.NewRegistry(), reconnect.New(log.FromContext(ctx))
 	forPlugin, err := pluginInformers(watches, identity, c)
 	if err != nil {
 		return err
 	}
-	client := cloud.Decorate(plugin, c.cloudOptions(registry, spans))
+	spans, stopTracing, err := newTracing(ctx, c.tracing)
+	if err != nil {
+		return err
+	}
+	client := cloud.Decorate(plugin, c.cloudOptions(registry, spans, fence))
 	a := &assembly{
-		config: c, identity: identity, events: events, registry: registry, spans: spans, watches: watches,
+		config: c, identity: identity, events: events, registry: registry, spans: spans, watches: watches, fence: fence,
 		client:    client,
 		cloud:     c.cloudFor(client),
-		lifecycle: newLifecycle(plugin, identity.builder, forPlugin, c.component.KubeCloudShared.AllowUntaggedCloud),
+		lifecycle: newLifecycle(plugin, identity.builder, forPlugin, c.component.KubeCloudShared.AllowUntaggedCloud, fence),
 	}
+	defer func() {
+		ending, cancel := a.ending(ctx)
+		defer cancel()
+		a.everywhere.stop(ending)
+		stopTracing(ending)
+	}()
 	if a.everywhere, err = a.startEverywhere(ctx, plugin); err != nil {
 		return err
 	}
-	defer a.everywhere.stop(ctx)
 	if err := a.assemble(ctx); err != nil {
 		return orderly(ctx, err)
 	}
@@ -140,35 +144,63 @@ func (a *assembly) start(ctx context.Context) error {
 		stopServing(false)
 		return fmt.Errorf("stopped: %w", err)
 	}
-	a.everywhere.stop(ctx)
+	ending, cancel := a.ending(ctx)
+	defer cancel()
+	a.everywhere.stop(ending)
 	stopServing(true)
 	log.FromContext(ctx).Info("Stopped in order")
 	return nil
 }
 
+// ending returns a context for what is done at the end of the process, when ctx may have ended. While something that a leader does
+// may still go on, it ends when the lease expires: then nothing is worth waiting for.
+func (a *assembly) ending(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx = context.WithoutCancel(ctx)
+	_, expired := a.fence.expiry()
+	if expired.IsZero() || a.lifecycle.stopped() == nil {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, expired)
+}
+
 // manage runs the manager until ctx ends, a lease is lost or a controller fails.
 func (a *assembly) manage(ctx context.Context) error {
 	managing, cancel := context.WithCancel(ctx)
-	defer cancel()
 	finished := make(chan error, 1)
-	go func() { finished <- a.manager.Start(managing) }()
+	go func() {
+		finished <- a.manager.Start(managing)
+		cancel()
+	}()
 	select {
 	case err := <-finished:
-		if ctx.Err() != nil && errors.Is(err, context.Canceled) { // told to end before the caches were filled
-			return nil
-		}
-		return err
-	case <-a.migrationLost():
-		return errMigrationLost
+		return a.result(ctx, err)
 	case <-a.everywhere.failed():
+		cancel()
 		return a.everywhere.failure()
+	case <-a.fence.leading.Done():
 	}
+	reason := context.Cause(a.fence.leading)
+	switch {
+	case ctx.Err() != nil && a.lifecycle.stopped() == nil: // it stops in order, and only the lease is not released
+		return a.result(ctx, <-finished)
+	case errors.Is(reason, errLeaseLost):
+		// What acts as the leader has ended with the fence, and the manager ends when its elector gives up. To cancel it
+		// before would have both write one of its fields, which has no lock.
+	default:
+		cancel()
+	}
+	return reason
 }
 
-// migrationLost is closed when the lease of migrated controllers is lost; without one, never.
-func (a *assembly) migrationLost() <-chan struct{} {
-	if a.migration == nil {
+// result is what the manager's own end means.
+func (a *assembly) result(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil && errors.Is(err, context.Canceled): // told to end before the caches were filled
 		return nil
+	case err != nil && err.Error() == lostLease: // the elector gave up before the lease was overdue
+		a.fence.end(errLeaseLost)
+		return errLeaseLost
+	default:
+		return err
 	}
-	return a.migration.lost
 }

@@ -33,9 +33,9 @@ func readTracing(file string) (*tracingapi.TracingConfiguration, error) {
 
 // newTracing returns where spans go, and what ends that. Without a configuration it returns nil, and whoever would make spans
 // makes none: the provider for that of the library would have each one allocated.
-func newTracing(ctx context.Context, configuration *tracingapi.TracingConfiguration) (trace.TracerProvider, func(), error) {
+func newTracing(ctx context.Context, configuration *tracingapi.TracingConfiguration) (trace.TracerProvider, func(context.Context), error) {
 	if configuration == nil {
-		return nil, func() {}, nil
+		return nil, func(context.Context) {}, nil
 	}
 	provider, err := tracing.NewProvider(ctx, configuration, nil, []resource.Option{
 		resource.WithAttributes(attribute.String("service.name", programName)),
@@ -43,8 +43,8 @@ func newTracing(ctx context.Context, configuration *tracingapi.TracingConfigurat
 	if err != nil {
 		return nil, nil, fmt.Errorf("--tracing-config-file: %w", err)
 	}
-	return provider, func() {
-		flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	return provider, func(ctx context.Context) {
+		flushing, cancel := context.WithTimeout(ctx, flushTimeout)
 		defer cancel()
 		if err := provider.Shutdown(flushing); err != nil {
 			log.FromContext(ctx).Error(err, "The last spans were lost")

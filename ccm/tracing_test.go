@@ -29,7 +29,7 @@ func TestTracingConfiguration(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				stop()
+				stop(t.Context())
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), test.want) {

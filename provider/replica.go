@@ -23,6 +23,7 @@ type Replica struct {
 //
 // It is called once in the life of a process, as soon as the API server has answered, and is the last to end: ctx ends after
 // the controllers, the plugin and the lease. A replica that loses its lease because it is cut off from the API server stops
-// its controllers and goes on with this until the API server answers again; only then does the process end, to begin anew. An
-// error before ctx ends ends the process as that of a controller does.
+// its controllers and goes on with this until the API server answers again; only then does the process end, to begin anew. If the
+// controllers have not stopped before the lease expires, the process ends by then, and this is not waited for. An error before
+// ctx ends ends the process as that of a controller does.
 type RunOnEveryReplicaFunc func(ctx context.Context, replica Replica) error
