@@ -1,6 +1,7 @@
 package reconnect_test
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -59,6 +60,35 @@ func TestWatchesComeBackWhenTheAPIServerIsReady(t *testing.T) {
 			t.Errorf("%d requests, want %d at most", requests-before, 2*20)
 		}
 	})
+}
+
+// TestInformersEndDuringAnOutage, at once: a leader that loses its lease waits for those of the plugin.
+func TestInformersEndDuringAnOutage(t *testing.T) {
+	for _, away := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
+		t.Run(away.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &apiServer{}
+				clientset, err := kubernetes.NewForConfigAndClient(server.config(), server.waiting(t, logr.Discard()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				factory := informers.NewSharedInformerFactory(clientset, 0)
+				factory.Core().V1().Nodes().Informer()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				factory.StartWithContext(ctx)
+				factory.WaitForCacheSync(ctx.Done())
+				server.stop(refused)
+				time.Sleep(away)
+				cancel()
+				began := time.Now()
+				factory.Shutdown()
+				if took := time.Since(began); took != 0 {
+					t.Errorf("they ended after %s", took)
+				}
+			})
+		})
+	}
 }
 
 // watching starts informers of nodes, each as in a process of its own but with the same client, and waits until all watch.
