@@ -271,8 +271,11 @@ func otherMessages() map[string]message {
 		"vSphere, gone":                fault(text("ServerFaultCode: The object 'vim.VirtualMachine:vm-429' has already been deleted or has not been completely created")),
 		"Yandex, a quota of balancers": fault(text("rpc error: code = ResourceExhausted desc = Quota limit ylb.networkLoadBalancers.count exceeded")),
 		// steampipe-plugin-alicloud issue 483.
-		"Alibaba":  refused(text("SDK.ServerError\nErrorCode: Throttling.User\nRequestId: 1\nMessage: Request was denied due to user flow control.")),
-		"Scaleway": refused(text("scaleway-sdk-go: http error 429 Too Many Requests: too many requests")),
+		"Alibaba":        refused(text("SDK.ServerError\nErrorCode: Throttling.User\nRequestId: 1\nMessage: Request was denied due to user flow control.")),
+		"Alibaba, words": refused(text("Request was denied due to user flow control.")),
+		// The error code APIGW.0308 of its API Gateway.
+		"Huawei Cloud": refused(text("The throttling threshold has been reached: policy user over ratelimit,limit:60,time:1 minute")),
+		"Scaleway":     refused(text("scaleway-sdk-go: http error 429 Too Many Requests: too many requests")),
 		// KubeVirt: the cloud is a Kubernetes API.
 		"Kubernetes, requests": onlyTyped(refusalFor(5*time.Second, apierrors.NewTooManyRequests("the server is busy", 5))),
 		"Kubernetes, conflict": onlyTyped(blames(apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "throttle", text("the object has been modified")))),

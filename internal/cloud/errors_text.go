@@ -82,7 +82,6 @@ func statusesIn(text string) (statuses []int) {
 var saysThrottled = regexp.MustCompile(`(?i)` + strings.Join([]string{
 	`\btoo many (?:api )?requests\b`,
 	`\brate[ -]limit (?:(?:has been|was|is) )?(?:exceeded|reached|hit)\b`,
-	`\brate limit of .{1,40} (?:exceeded|reached)\b`,
 	`\b(?:exceeded|reached|hit) (?:(?:the|your|our|an?) )?(?:(?:api|request) )?rate limit\b`,
 	`\brequests? limit exceeded\b`,
 	`\brequests per (?:second|minute|hour|day) (?:reached|exceeded)\b`, // hcloud
