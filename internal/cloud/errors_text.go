@@ -87,7 +87,7 @@ var saysThrottled = regexp.MustCompile(`(?i)` + strings.Join([]string{
 	`\brequests per (?:second|minute|hour|day) (?:reached|exceeded)\b`, // hcloud
 	`(?:^|[:"'(,;.]\s?)rate exceeded\b`,                                // AWS; not "Operation rate exceeded", which is a resource's
 	`\bquota exceeded for quota (?:metric|group)\b`,                    // Google
-	`\bnumber of (?:'?\w+'? )?requests for .{1,300} exceeded the\b`,    // Azure's Resource Manager
+	`\bnumber of (?:'?\w+'? )?requests for .* exceeded the\b`,          // Azure's Resource Manager
 	`\bcloud provider (?:throttled for operation|rate limited\()`,      // cloud-provider-azure, its own limit or a Retry-After from before
 	`(?:^|: )throttled(?:, (?:please )?(?:re)?try| by)\b`,              // also provider.ThrottledError as a text
 	`\bdue to (?:user |request |api )?(?:throttling\b|flow control\b)`, // Alibaba Cloud
