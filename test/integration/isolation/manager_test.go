@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// limit is how long a step may take that nothing disturbs. It is far below what the faults cause where they spread, which is a
+	// limit is how long a step may take while something else misbehaves; what prepares for that may take longer. It is far below what the faults cause where they spread, which is a
 	// minute to for ever, and far above what the step takes.
 	limit = 25 * time.Second
 	// stopLimit is how long a manager may take to stop once the calls that hang are released.
@@ -127,8 +127,7 @@ func (m *manager) get(ctx context.Context, path string) (status int, body string
 	return response.StatusCode, string(content), err
 }
 
-// awaitProbe waits until a health check has a status, and returns what it says. What comes before or after a scenario may take
-// longer than the scenario itself.
+// awaitProbe waits until a health check has a status, and returns what it says.
 func (m *manager) awaitProbe(t *testing.T, path string, want int) (body string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s of %s answers %d", path, m.name, want), func(ctx context.Context) error {
