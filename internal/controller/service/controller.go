@@ -100,9 +100,10 @@ func New(options Options) (*Controller, error) {
 	}
 	metrics, memory := newMetrics(options.Registerer), newMemory()
 	targets := &targets{
-		reader: options.Client, inventory: options.Inventory, rules: options.Ownership, evidence: &ownership.Evidence{},
+		reader: options.Client, rules: options.Ownership, evidence: &ownership.Evidence{},
 		quiet: options.TargetQuiet, delay: options.TargetDelay, retry: options.FirstRetry, metrics: metrics, changed: make(chan struct{}, 1),
 	}
+	targets.start(options.Inventory)
 	reconciler := &reconciler{
 		reader: options.Client, recorder: options.Recorder, classes: options.Classes, targets: targets, memory: memory,
 		metrics: metrics, backoff: backoff{first: options.FirstRetry, longest: options.LongestRetry},

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ const (
 
 	// provenFor is how long the cloud's word that a node is not one of its own is believed.
 	provenFor = 10 * time.Minute
+	// longestPause bounds the pause after which the cloud is asked again about a node for which it returns errors.
+	longestPause = time.Minute
 )
 
 // targets keeps the set of nodes that is behind every load balancer. There are two: the latest, which follows every change at
@@ -43,13 +46,19 @@ type targets struct {
 	metrics *metrics
 	// changed has room for one: something has changed since it was last received from.
 	changed chan struct{}
+	// questions are those about whose the nodes are. Only settle asks.
+	questions *inventory.Questions
+	// began is when settle was first called.
+	began time.Time
 
 	mu         sync.Mutex
 	generation uint64 // grows with every change that may matter
 	memo       *targetSet
 	memoOf     uint64 // the generation that memo was built from
 	settled    *targetSet
-	problem    error // why the nodes could not be settled the last time
+	problem    error               // why the nodes could not be settled the last time
+	unsure     bool                // there are nodes about which the cloud has not answered
+	failures   map[types.UID]error // why it has not, if it has returned an error
 	verdicts   map[types.UID]verdict
 }
 
@@ -63,7 +72,15 @@ type verdict struct {
 // errNoTargetsYet says that no set of targets has been determined so far.
 var errNoTargetsYet = errors.New("the nodes are being looked up")
 
-// note takes notice of a node that came, went or changed.
+// start has the nodes asked about through an inventory. What the cloud answers late is a change like any other.
+func (t *targets) start(source *inventory.Inventory) {
+	t.inventory, t.failures = source, map[types.UID]error{}
+	t.questions = source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield inventory.Yield) {
+		source.LookupEach(ctx, nodes, provenFor, yield)
+	}, inventory.QuestionOptions{Late: t.note, LongestPause: longestPause})
+}
+
+// note takes notice of a node that came, went or changed, or of an answer about one.
 func (t *targets) note() {
 	t.mu.Lock()
 	t.generation++
@@ -111,8 +128,8 @@ func (t *targets) known(ctx context.Context) (*targetSet, error) {
 	return set, nil
 }
 
-// latest returns the set of this moment, and asks the cloud for it if need be. Then it is complete or an error: a set that lacks
-// a node would take it out of every load balancer. Without asking, it may lack nodes that the cloud has not been asked about.
+// latest returns the set of this moment, and asks the cloud for it if need be. A node about which the cloud has not answered is in
+// it if it is in the settled set: it holds up no other node, and no load balancer loses it for want of an answer.
 func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
 	t.mu.Lock()
 	generation, memo := t.generation, t.memo
@@ -141,8 +158,8 @@ func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
 	return set, nil
 }
 
-// ours returns the nodes that are not foreign, and whether these are all. Those of which that cannot be told are asked for, once
-// for each, or left out.
+// ours returns the nodes that are not foreign, and whether it is known of all nodes whose they are. If ask is set, the cloud is asked
+// about those of which it is not.
 func (t *targets) ours(ctx context.Context, all []corev1.Node, ask bool) (ours []*corev1.Node, complete bool, err error) {
 	var unproven []*corev1.Node
 	for i := range all {
@@ -163,36 +180,77 @@ func (t *targets) ours(ctx context.Context, all []corev1.Node, ask bool) (ours [
 		return append(ours, unproven...), true, nil
 	}
 	proven, unknown := t.recall(unproven, time.Now())
-	ours = append(ours, proven...)
-	if len(unknown) == 0 || !ask {
-		return ours, len(unknown) == 0, nil
+	if ask && len(unknown) > 0 {
+		t.prove(ctx, unknown)
+		proven, unknown = t.recall(unproven, time.Now())
 	}
-	proven, err = t.prove(ctx, unknown)
-	return append(ours, proven...), err == nil, err
+	kept, err := t.keep(unknown, ask)
+	return slices.Concat(ours, proven, kept), len(unknown) == 0, err
 }
 
-// prove asks the cloud whose nodes these are, and returns those that are its own.
-func (t *targets) prove(ctx context.Context, nodes []*corev1.Node) (proven []*corev1.Node, err error) {
-	now := time.Now()
-	var errs []error
-	t.inventory.LookupEach(ctx, nodes, provenFor, func(node *corev1.Node, seen inventory.Observation, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("whether node %q is one of this cloud's: %w", node.Name, err))
-			return
+// prove asks the cloud whose nodes these are, and keeps what it says.
+func (t *targets) prove(ctx context.Context, nodes []*corev1.Node) {
+	for _, answer := range t.questions.Ask(ctx, nodes) {
+		node, seen := answer.Node, answer.Observation
+		if answer.Err != nil {
+			t.mu.Lock()
+			t.failures[node.UID] = fmt.Errorf("whether node %q is one of this cloud's: %w", node.Name, answer.Err)
+			t.mu.Unlock()
+			continue
 		}
 		judgement := t.judge(node)
-		said := verdict{node.Spec.ProviderID, seen.Status == inventory.Found && judgement.ProvenBy(seen.Answered), now}
-		if said.ours {
-			proven = append(proven, node)
-			if seen.Answered == node.Spec.ProviderID {
-				t.evidence.Record(seen.Answered)
-			}
+		said := verdict{node.Spec.ProviderID, seen.Status == inventory.Found && judgement.ProvenBy(seen.Answered), time.Now()}
+		if said.ours && seen.Answered == node.Spec.ProviderID {
+			t.evidence.Record(seen.Answered)
 		}
 		t.mu.Lock()
 		t.verdicts[node.UID] = said
 		t.mu.Unlock()
-	})
-	return proven, errors.Join(errs...)
+	}
+}
+
+// keep returns those of the nodes about which the cloud has not answered that are targets all the same: those that are already. Before
+// any set has settled that is not known, and the set waits for the answers: as long as load balancers wait for the nodes to be
+// still, and for a cloud that can list as long as its listing takes. After that, nodes whose provider ID does not name another
+// provider are taken for targets, as in the reference: to leave one out might take it out of every load balancer.
+func (t *targets) keep(unknown []*corev1.Node, ask bool) (kept []*corev1.Node, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if ask {
+		t.forget(unknown)
+	}
+	switch {
+	case len(unknown) == 0 || t.settled == nil && !ask:
+		return nil, nil
+	case t.settled == nil && (t.inventory.Lists() || time.Since(t.began) < t.delay):
+		return nil, cmp.Or(t.failure(), errNoTargetsYet)
+	}
+	for _, node := range unknown {
+		if t.settled != nil && t.settled.has(node) || t.settled == nil && !t.judge(node).NamesUnknownProvider() {
+			kept = append(kept, node)
+		}
+	}
+	return kept, nil
+}
+
+// forget drops the errors of all other nodes than these. The lock is held.
+func (t *targets) forget(unknown []*corev1.Node) {
+	t.unsure = len(unknown) > 0
+	before := t.failures
+	t.failures = map[types.UID]error{}
+	for _, node := range unknown {
+		if err := before[node.UID]; err != nil {
+			t.failures[node.UID] = err
+		}
+	}
+}
+
+// failure returns why the cloud has not answered about a node, nil if it only takes its time. The lock is held.
+func (t *targets) failure() error {
+	for _, err := range t.failures {
+		return err
+	}
+	return nil
 }
 
 // recall returns the nodes that the cloud has said to be its own, and those about which it has to be asked. What was said of
@@ -218,11 +276,18 @@ func (t *targets) recall(nodes []*corev1.Node, now time.Time) (proven, unknown [
 
 // settle makes the latest set the settled one.
 func (t *targets) settle(ctx context.Context) error {
+	if t.began.IsZero() {
+		t.began = time.Now()
+	}
 	latest, err := t.latest(ctx, true)
 	t.mu.Lock()
 	before := t.settled
-	if t.problem = err; err == nil {
+	t.problem = nil
+	switch {
+	case err == nil:
 		t.settled = latest
+	case !errors.Is(err, errNoTargetsYet):
+		t.problem = err
 	}
 	t.mu.Unlock()
 	if err != nil {
@@ -243,31 +308,47 @@ func (t *targets) settle(ctx context.Context) error {
 func (t *targets) run(ctx context.Context, settled func()) {
 	failing := false
 	for {
-		err := t.settle(ctx)
+		unsettled := t.settle(ctx)
+		err := unsettled
+		if err == nil {
+			err = t.partial()
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
+		case errors.Is(err, errNoTargetsYet): // the cloud takes its time, which is no error yet
 		case err != nil && !failing:
 			logf.FromContext(ctx).Error(err, "Could not determine the set of targets; trying again", "retryAfter", t.retry.String())
+			failing = true
 		case err == nil && failing:
 			logf.FromContext(ctx).Info("The set of targets could be determined again")
+			failing = false
 		}
-		failing = err != nil
-		if !failing {
+		if unsettled == nil {
 			settled()
 		}
-		if !t.await(ctx, failing) {
+		if !t.await(ctx, unsettled != nil) {
 			return
 		}
 	}
 }
 
+// partial returns why the settled set is not known for all nodes, nil if it is or if the cloud only takes its time.
+func (t *targets) partial() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.failure(); err != nil {
+		return fmt.Errorf("%d nodes keep their place: %w", len(t.failures), err)
+	}
+	return nil
+}
+
 // await returns when it is time to settle again: after a change that was followed by a quiet time or that is old enough, and
 // when there is a question to ask again. It returns false when ctx ends.
-func (t *targets) await(ctx context.Context, failing bool) bool {
+func (t *targets) await(ctx context.Context, unsettled bool) bool {
 	var again <-chan time.Time // nil, so that nothing happens while nothing changes
 	switch {
-	case failing:
+	case unsettled || t.isUnsure():
 		again = time.After(t.retry)
 	case t.doubts():
 		again = time.After(provenFor)
@@ -292,6 +373,12 @@ func (t *targets) await(ctx context.Context, failing bool) bool {
 			return false
 		}
 	}
+}
+
+func (t *targets) isUnsure() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unsure
 }
 
 // doubts reports whether there are nodes that the cloud does not know. It may get to know them.

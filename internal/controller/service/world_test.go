@@ -280,11 +280,13 @@ func (m *memoryCloud) has(service types.UID, node string) bool {
 type engine struct {
 	cluster *cluster
 	cloud   *memoryCloud
-	core    *Controller
-	watcher watcher
-	queue   priorityqueue.PriorityQueue[reconcile.Request]
-	events  *record.FakeRecorder
-	stop    func()
+	// instances is asked for nodes; nil: a plugin that cannot be asked.
+	instances cloudprovider.Interface
+	core      *Controller
+	watcher   watcher
+	queue     priorityqueue.PriorityQueue[reconcile.Request]
+	events    *record.FakeRecorder
+	stop      func()
 }
 
 // startEngine starts an engine with as many workers as writes. It must be stopped before the test's bubble ends.
@@ -300,10 +302,14 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	e.queue = ours.New(t.Name(), limiter).(priorityqueue.PriorityQueue[reconcile.Request])
 	metrics, memory := newMetrics(nil), newMemory()
 	targets := &targets{
-		reader: e.cluster, inventory: inventory.New(inventory.Options{Cloud: e.cloud}), rules: ownership.Rules{ProviderName: "sim"},
+		reader: e.cluster, rules: ownership.Rules{ProviderName: "sim"},
 		evidence: &ownership.Evidence{}, quiet: DefaultTargetQuiet, delay: DefaultTargetDelay, retry: DefaultFirstRetry,
 		metrics: metrics, changed: make(chan struct{}, 1),
 	}
+	if e.instances == nil {
+		e.instances = e.cloud
+	}
+	targets.start(inventory.New(inventory.Options{Cloud: e.instances}))
 	applier := &applier{balancer: e.cloud, change: e.cloud.Capabilities().ChangeTargets, client: e.cluster, clusterUID: func(context.Context) types.UID { return "me" }}
 	reconciler := &reconciler{
 		reader: e.cluster, recorder: e.events, classes: Classes{Default: true}, targets: targets, memory: memory, metrics: metrics,
