@@ -116,7 +116,7 @@ func newReconciler(options Options, watcher *watcher) *reconciler {
 	return &reconciler{
 		reader: options.Client, clusterCIDRs: options.ClusterCIDRs,
 		abilities: abilities{replaces: capabilities.ReplaceRoute != nil, maxRoutes: capabilities.MaxRoutes},
-		standings: newStandings(options.Ownership, options.Inventory, options.MaxPeriod),
+		standings: newStandings(options.Ownership, options.Inventory, options.MaxPeriod, watcher.poke),
 		confirmer: confirmer{live: options.Live}, memory: memory, pacer: watcher.pacer,
 		applier: &applier{
 			replace: capabilities.ReplaceRoute, change: capabilities.ChangeRoutes, batch: capabilities.RouteBatch,

@@ -18,7 +18,7 @@ import (
 type standings struct {
 	rules     ownership.Rules
 	evidence  ownership.Evidence
-	inventory *inventory.Inventory
+	questions *inventory.Questions
 	// believe is how long an answer of the cloud about whose a node is counts.
 	believe time.Duration
 
@@ -37,15 +37,21 @@ type answer struct {
 	at   time.Time
 }
 
-func newStandings(rules ownership.Rules, inventory *inventory.Inventory, believe time.Duration) *standings {
-	return &standings{rules: rules, inventory: inventory, believe: believe, answers: map[identity]answer{}}
+// newStandings returns standings that know no node. They have late called when answers have come that no pass has waited for.
+func newStandings(rules ownership.Rules, source *inventory.Inventory, believe time.Duration, late func()) *standings {
+	return &standings{
+		rules: rules, believe: believe, answers: map[identity]answer{},
+		questions: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield inventory.Yield) {
+			source.LookupEach(ctx, nodes, believe, yield)
+		}, inventory.QuestionOptions{Late: late}),
+	}
 }
 
 func identityOf(node *corev1.Node) identity { return identity{node.UID, node.Spec.ProviderID} }
 
 // of returns all nodes with their standing. Nodes whose provider ID does not tell are looked up in the cloud, as far as they
 // have pod CIDRs; those that wait for their initialisation are left to that. With an error the result holds: what could not be
-// found out is undecided.
+// found out is undecided, and so is what the cloud takes its time to say.
 func (s *standings) of(ctx context.Context, nodes []*corev1.Node, now time.Time) ([]member, error) {
 	err := s.ask(ctx, s.doubtful(nodes, now), now)
 	members := make([]member, 0, len(nodes))
@@ -104,19 +110,21 @@ func awaitsProviderID(node *corev1.Node) bool {
 // ask looks nodes up and keeps what follows from the answers.
 func (s *standings) ask(ctx context.Context, nodes []*corev1.Node, now time.Time) error {
 	var errs []error
-	s.inventory.LookupEach(ctx, nodes, s.believe, func(node *corev1.Node, observed inventory.Observation, err error) {
+	for _, said := range s.questions.Ask(ctx, nodes) {
+		node := said.Node
 		judgement := s.rules.Judge(node, s.evidence.Proven)
-		if err != nil && !judgement.NamesUnknownProvider() {
-			errs = append(errs, fmt.Errorf("asking the cloud whose node %q is: %w", node.Name, err))
-			return
+		if said.Err != nil && !judgement.NamesUnknownProvider() {
+			errs = append(errs, fmt.Errorf("asking the cloud whose node %q is: %w", node.Name, said.Err))
+			continue
 		}
-		proven := err == nil && observed.Status == inventory.Found && judgement.ProvenBy(observed.Answered)
+		observed := said.Observation
+		proven := said.Err == nil && observed.Status == inventory.Found && judgement.ProvenBy(observed.Answered)
 		if proven && observed.Answered == node.Spec.ProviderID {
 			s.evidence.Record(observed.Answered)
 		}
 		s.mu.Lock()
-		defer s.mu.Unlock()
 		s.answers[identityOf(node)] = answer{ours: proven, at: now}
-	})
+		s.mu.Unlock()
+	}
 	return errors.Join(errs...)
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,7 +23,7 @@ type answering struct {
 	cloudprovider.Interface
 	mu      sync.Mutex
 	asked   int
-	answers map[string]string // provider IDs by node name; "error" is an error
+	answers map[string]string // provider IDs by node name; "error" is an error, "hangs" one that takes a minute, "slow" an ID that takes 10 s
 }
 
 func (a *answering) ProviderName() string { return "sim" }
@@ -38,11 +40,18 @@ func (a *answering) InstanceShutdown(context.Context, *corev1.Node) (bool, error
 
 func (a *answering) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.asked++
-	switch answer, found := a.answers[node.Name]; {
+	answer, found := a.answers[node.Name]
+	a.mu.Unlock()
+	switch {
 	case !found:
 		return nil, cloudprovider.InstanceNotFound
+	case answer == "hangs":
+		time.Sleep(time.Minute)
+		return nil, errors.New("no answer")
+	case answer == "slow":
+		time.Sleep(10 * time.Second)
+		return &cloudprovider.InstanceMetadata{ProviderID: node.Spec.ProviderID}, nil
 	case answer == "error":
 		return nil, errors.New("no answer")
 	default:
@@ -54,7 +63,7 @@ func TestWhoseNodesAre(t *testing.T) {
 	cloud := &answering{answers: map[string]string{
 		"proven": "robot://1", "bare": "i-1", "twin": "sim://2", "silent": "error", "odd": "error",
 	}}
-	known := newStandings(ownership.Rules{ProviderName: "sim"}, inventory.New(inventory.Options{Cloud: cloud}), time.Hour)
+	known := newStandings(ownership.Rules{ProviderName: "sim"}, inventory.New(inventory.Options{Cloud: cloud}), time.Hour, nil)
 	identified := func(name, providerID string, cidrs ...string) *corev1.Node {
 		n := node(name, cidrs...).node
 		n.Spec.ProviderID = providerID
@@ -104,4 +113,51 @@ func TestWhoseNodesAre(t *testing.T) {
 	if cloud.asked != 1 {
 		t.Errorf("the cloud was asked %d times, want once, for the node about which nothing is known", cloud.asked)
 	}
+}
+
+// A node for which the cloud hangs is undecided at once, and holds up nothing that is known of others. What the cloud says late is
+// there for the pass that it asks for.
+func TestWhoseNodesAreIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &answering{answers: map[string]string{"hangs": "hangs", "slow": "slow", "bare": "i-3"}}
+		var late atomic.Int32
+		known := newStandings(ownership.Rules{ProviderName: "sim"}, inventory.New(inventory.Options{Cloud: cloud}), time.Hour, func() { late.Add(1) })
+		var nodes []*corev1.Node
+		for name, providerID := range map[string]string{"hangs": "i-1", "slow": "i-2", "bare": "i-3", "ours": "sim://4"} {
+			n := node(name, "10.120.0.0/24").node
+			n.Spec.ProviderID = providerID
+			nodes = append(nodes, n)
+		}
+		look := func(want map[string]standing, most time.Duration) {
+			t.Helper()
+			began, got := time.Now(), map[string]standing{}
+			members, _ := known.of(t.Context(), nodes, time.Now())
+			for _, m := range members {
+				got[m.node.Name] = m.standing
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("standings (-want +got):\n%s", diff)
+			}
+			if took := time.Since(began); took > most {
+				t.Errorf("took %s, want at most %s", took, most)
+			}
+		}
+		want := map[string]standing{"hangs": undecided, "slow": undecided, "bare": ours, "ours": ours}
+		look(want, inventory.AnswerWait)
+		for range 5 { // it is not waited for again
+			time.Sleep(time.Second)
+			look(want, 0)
+		}
+		time.Sleep(10 * time.Second)
+		if late.Load() != 1 {
+			t.Errorf("%d passes were asked for, want one for the late answer", late.Load())
+		}
+		want["slow"] = ours
+		look(want, 0)
+		time.Sleep(time.Minute)
+		if cloud.asked != 3 {
+			t.Errorf("%d calls, want one for each node", cloud.asked)
+		}
+		look(want, 0)
+	})
 }
