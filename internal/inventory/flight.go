@@ -3,7 +3,6 @@ package inventory
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -130,7 +129,7 @@ func (s *shared[T]) fly() {
 		if f == nil {
 			return
 		}
-		value, err := guarded(f.ctx, f.ask)
+		value, err := f.ask(f.ctx)
 		s.land(f, value, err)
 	}
 }
@@ -192,17 +191,6 @@ func linkTo(ctx context.Context, asked *trace.SpanContext) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() && span.SpanContext().SpanID() != asked.SpanID() {
 		span.AddLink(trace.Link{SpanContext: *asked})
 	}
-}
-
-// guarded makes an error of a panic in the plugin, which would end the process: this is not the goroutine of a caller that
-// could recover.
-func guarded[T any](ctx context.Context, question ask[T]) (value T, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("the cloud provider panicked: %v\n%s", r, debug.Stack())
-		}
-	}()
-	return question(ctx)
 }
 
 // sleep waits for a time, or less if ctx ends.

@@ -11,7 +11,10 @@ import (
 
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -121,13 +124,59 @@ func TestAListingThatNobodyWaitsForIsStopped(t *testing.T) {
 	})
 }
 
+// panicking is a plugin that panics in what it is asked.
+type panicking struct {
+	cloudprovider.Interface
+	capabilities provider.Capabilities
+}
+
+func (panicking) ProviderName() string                           { return "sim" }
+func (panicking) InstancesV2() (cloudprovider.InstancesV2, bool) { return panickingInstances{}, true }
+func (panicking) Instances() (cloudprovider.Instances, bool)     { return nil, false }
+func (p panicking) Capabilities() provider.Capabilities          { return p.capabilities }
+
+type panickingInstances struct{ cloudprovider.InstancesV2 }
+
+const panicText = "nil pointer in the plugin"
+
+func (panickingInstances) InstanceMetadata(context.Context, *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	panic(panicText)
+}
+func (panickingInstances) InstanceExists(context.Context, *corev1.Node) (bool, error) {
+	panic(panicText)
+}
+
+// A panic of the plugin, which its client turns into an error, is an error to whoever asked, and the next one may ask again.
 func TestAPanicOfThePluginIsAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cloud := newListingCloud("a")
-		cloud.failWith(func() error { panic("nil pointer in the plugin") })
-		inv := inventory.New(inventory.Options{Cloud: cloud})
-		if _, err := inv.Lookup(t.Context(), node("a"), 0); err == nil || !strings.Contains(err.Error(), "nil pointer in the plugin") {
-			t.Errorf("error %v, want the panic's text", err)
-		}
-	})
+	list := func(context.Context, func([]provider.Instance) error) error { panic(panicText) }
+	watch := func(context.Context, func(provider.InstanceEvent) error) error { panic(panicText) }
+	for name, capabilities := range map[string]provider.Capabilities{
+		"InstanceMetadata and InstanceExists": {}, "ListInstances": {ListInstances: list}, "WatchInstances": {WatchInstances: watch},
+		"ListInstances and WatchInstances": {ListInstances: list, WatchInstances: watch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inv := inventory.New(inventory.Options{Cloud: cloud.Decorate(panicking{capabilities: capabilities}, cloud.Options{})})
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { _ = inv.Start(ctx) })
+				for range 3 {
+					heard := 0
+					hear := func(_ *corev1.Node, _ inventory.Observation, err error) {
+						if heard++; err == nil || !strings.Contains(err.Error(), panicText) {
+							t.Errorf("error %v, want the panic's text", err)
+						}
+					}
+					inv.LookupEach(ctx, []*corev1.Node{node("a")}, 0, hear)
+					inv.ExistsEach(ctx, []*corev1.Node{node("a")}, 0, hear)
+					if heard != 2 {
+						t.Errorf("%d answers, want 2", heard)
+					}
+					time.Sleep(time.Minute)
+				}
+				stop()
+				running.Wait()
+			})
+		})
+	}
 }
