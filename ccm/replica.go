@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -55,7 +56,9 @@ func (a *assembly) startEverywhere(ctx context.Context, plugin cloudprovider.Int
 	}
 	go func() {
 		defer close(part.over)
-		if err := run(running, replica); err != nil && running.Err() == nil {
+		err := cloud.Protect("RunOnEveryReplica", func() error { return run(running, replica) }, nil)
+		logPanic(running, err)
+		if err != nil && running.Err() == nil {
 			part.err = fmt.Errorf("what provider %q runs on every replica: %w", plugin.ProviderName(), err)
 		}
 	}()

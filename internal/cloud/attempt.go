@@ -63,7 +63,8 @@ func (a *attempt) run() {
 	a.giveUp = time.AfterFunc(a.timeout+grace, a.abandon)
 	a.mu.Unlock()
 	go func() {
-		a.returned(Protect(a.about.name, func() error { return a.method(a.ctx) }, a.returned))
+		// Errors of SDKs may panic when they are asked what they say, so that they are classified here.
+		a.returned(Protect(a.about.name, func() error { return classify(a.method(a.ctx)) }, a.returned))
 	}()
 }
 

@@ -198,6 +198,16 @@ func (w writer) tellUnanswered(unanswered []inventory.Answer) {
 	}
 }
 
+// tellWaiting says on nodes that the question whether their instances exist waits to be asked, and for what.
+func (w writer) tellWaiting(nodes []*corev1.Node, reason string) {
+	for _, node := range nodes {
+		if w.told.Allow(node.UID, ReasonWaitingForCloud, time.Now()) {
+			w.recorder.Event(node, corev1.EventTypeNormal, ReasonWaitingForCloud,
+				short("Waiting to ask the cloud whether the node's instance exists: "+reason))
+		}
+	}
+}
+
 // object returns as much of a node as a client and a recorder need.
 func object(node facts) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.name, UID: node.uid}}

@@ -83,16 +83,17 @@ func New(options Options) (*Controller, error) {
 		return nil, err
 	}
 	attention := newAttention(options.Ownership)
+	writer := writer{
+		client: options.Client, recorder: options.Recorder, told: &events.Limiter{}, settings: options.Settings,
+		journal: options.Journal.String(), workers: options.Workers,
+	}
 	passer := &passer{
 		reader: options.Client, attention: attention, journal: options.Journal, settings: options.Settings,
 		metrics:  newMetrics(options.Registerer),
 		proofs:   newProofs(options.Ownership, options.Inventory, attention.poke),
-		observer: newObserver(options.Inventory, options.Settings, options.Period, attention.poke),
-		writer: writer{
-			client: options.Client, recorder: options.Recorder, told: &events.Limiter{}, settings: options.Settings,
-			journal: options.Journal.String(), workers: options.Workers,
-		},
-		guard: guard{blind: true}, memory: newMemory(), troubles: map[string]bool{},
+		observer: newObserver(options.Inventory, options.Settings, options.Period, attention.poke, writer.tellWaiting),
+		writer:   writer,
+		guard:    guard{blind: true}, memory: newMemory(), troubles: map[string]bool{},
 	}
 	return &Controller{
 		cache: options.Cache, inventory: options.Inventory, passer: passer, period: options.Period,

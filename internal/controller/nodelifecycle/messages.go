@@ -10,6 +10,8 @@ const (
 	ReasonDeletingFailed = "DeletingNodeFailed"
 	// ReasonHeld says that the node is kept although the cloud denies its instance. It is a warning.
 	ReasonHeld = "NodeDeletionHeld"
+	// ReasonWaitingForCloud says that the question whether the node's instance exists waits to be asked, and for what.
+	ReasonWaitingForCloud = "WaitingForCloud"
 	// ReasonCloudError says that the cloud does not answer for a node that is not ready. It is a warning.
 	ReasonCloudError = "CloudError"
 )

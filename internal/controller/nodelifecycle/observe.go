@@ -36,6 +36,8 @@ type observer struct {
 	// failing are the errors of the nodes that are due and were not answered for when they were last asked for.
 	failing map[types.UID]nodeError
 	pending pending
+	// waiting is told which nodes wait for the cloud to be asked, and why.
+	waiting func(nodes []*corev1.Node, reason string)
 }
 
 // pending are denials for which no witness has answered yet.
@@ -66,11 +68,12 @@ type observation struct {
 }
 
 // newObserver returns an observer that takes the word that an instance is there from answers up to maxAge old, and calls late
-// when answers have come that no pass has waited for.
-func newObserver(source *inventory.Inventory, settings Settings, maxAge time.Duration, late func()) *observer {
+// when answers have come that no pass has waited for. Waiting is told of nodes that wait for the cloud to be asked.
+func newObserver(source *inventory.Inventory, settings Settings, maxAge time.Duration, late func(),
+	waiting func(nodes []*corev1.Node, reason string)) *observer {
 	options := inventory.QuestionOptions{Late: late, LongestPause: longestPause}
 	return &observer{
-		inventory: source, settings: settings, since: map[types.UID]time.Time{}, failing: map[types.UID]nodeError{},
+		waiting: waiting, inventory: source, settings: settings, since: map[types.UID]time.Time{}, failing: map[types.UID]nodeError{},
 		states: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield inventory.Yield) {
 			source.StateEach(ctx, nodes, maxAge, yield)
 		}, options),
@@ -101,6 +104,8 @@ func (o *observer) observe(ctx context.Context, nodes []facts, objects []*corev1
 	}
 	o.since = since
 	maps.DeleteFunc(o.failing, func(uid types.UID, _ nodeError) bool { return since[uid].IsZero() })
+	asked := slices.Clone(due)
+	ctx = cloud.WithNotice(ctx, func(reason string) { o.waiting(asked, reason) })
 	ctx = cloud.WithPriority(ctx, cloud.PriorityDeletion)
 	if len(due) > 0 && o.inventory.Lists() {
 		due = append(due, ready...)

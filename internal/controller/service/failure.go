@@ -102,7 +102,7 @@ func reasonOf(err error) string {
 		return ReasonPending
 	case errors.As(err, &throttled):
 		return ReasonThrottled
-	case errors.Is(err, cloud.ErrDeadline), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, cloud.ErrDeadline), errors.Is(err, context.DeadlineExceeded), errors.Is(err, cloud.ErrStillRunning):
 		return ReasonTimeout
 	case provider.IsTerminal(err):
 		return ReasonRefused
@@ -128,7 +128,8 @@ func saysNothing(err error) bool {
 	case ReasonPending, ReasonThrottled, ReasonTimeout:
 		return true
 	default:
-		return errors.Is(err, context.Canceled)
+		var panicked *cloud.PanicError // halfway, perhaps
+		return errors.Is(err, context.Canceled) || errors.As(err, &panicked)
 	}
 }
 

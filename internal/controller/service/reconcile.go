@@ -181,7 +181,7 @@ func (r *reconciler) look(ctx context.Context, p *pass) error {
 func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	if act.changesCloud() {
 		p.priority = priorityFor(p, act)
-		if !r.limiter.acquire(p.key, p.priority, r.failedLast(p), r.noticeOf(p, act)) {
+		if !r.limiter.acquire(p.key, p.priority, r.failedLast(p), r.noticeOf(p, act, EventWaiting)) {
 			return errWaiting
 		}
 		defer r.limiter.release(p.key)
@@ -192,12 +192,12 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 		nodes = p.want.latest.nodes
 	}
 	began := time.Now()
-	waiting := cloud.WithNotice(ctx, func(reason string) {
-		if r.waits.Allow(act.service.UID, EventWaitingForCloud, time.Now()) {
-			r.recorder.Event(act.service, corev1.EventTypeNormal, EventWaitingForCloud,
-				shortened(fmt.Sprintf("Waiting to %s the load balancer: %s", act.verb, reason)))
-		}
-	})
+	waiting := ctx
+	if notice := r.noticeOf(p, act, EventWaitingForCloud); notice != nil {
+		waiting = cloud.WithNotice(ctx, func(reason string) {
+			notice(fmt.Sprintf("Waiting to %s the load balancer: %s", act.verb, reason))
+		})
+	}
 	done, err := r.applier.apply(waiting, act, nodes)
 	if err == nil {
 		r.remember(p, act, done)
@@ -264,14 +264,14 @@ func (r *reconciler) failedLast(p *pass) bool {
 	return condition != nil && condition.Status == metav1.ConditionFalse && isWriteFailure(condition.Reason)
 }
 
-// noticeOf returns what tells a Service that its write waits for others; nil if nobody waits for that write.
-func (r *reconciler) noticeOf(p *pass, act action) func(message string) {
+// noticeOf returns what tells a Service, for a reason, that its write waits; nil if nobody waits for that write.
+func (r *reconciler) noticeOf(p *pass, act action, reason string) func(message string) {
 	if p.priority < priorityChange {
 		return nil
 	}
 	return func(message string) {
-		if r.waits.Allow(act.service.UID, EventWaiting, time.Now()) {
-			r.recorder.Event(act.service, corev1.EventTypeNormal, EventWaiting, shortened(message))
+		if r.waits.Allow(act.service.UID, reason, time.Now()) {
+			r.recorder.Event(act.service, corev1.EventTypeNormal, reason, shortened(message))
 		}
 	}
 }

@@ -61,7 +61,7 @@ func firstUnpassable(waiting []*waiter) *waiter {
 
 // outranks reports whether a comes before b where neither has waited for too long.
 func outranks(a, b *waiter) bool {
-	if false {
+	if a.failed != b.failed {
 		return b.failed
 	}
 	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.asked, b.asked)) < 0
