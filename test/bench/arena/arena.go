@@ -163,17 +163,17 @@ func (a *Arena) AwaitQuiet(ctx context.Context) error {
 	}
 }
 
-// AwaitRefusals waits until the cloud has throttled so many calls, at most for some time. It is an error if it has throttled
-// none until then.
-func (a *Arena) AwaitRefusals(ctx context.Context, want int, most time.Duration) error {
+// AwaitRefusals waits until the cloud has throttled so many calls more than before, at most for some time. It is an error if it
+// has throttled none until then.
+func (a *Arena) AwaitRefusals(ctx context.Context, before, want int, most time.Duration) error {
 	end := time.Now().Add(most)
-	err := a.await(ctx, want, func() int {
+	err := await(ctx, func() int {
 		if time.Now().After(end) {
 			return want
 		}
-		return a.Cloud.refused()
-	})
-	if err == nil && a.Cloud.refused() == 0 {
+		return a.Cloud.Refused() - before
+	}, want, func(int) {}, a.problem)
+	if err == nil && a.Cloud.Refused() == before {
 		return fmt.Errorf("the cloud has throttled nothing within %s", most)
 	}
 	return err

@@ -88,8 +88,9 @@ func (c *Cloud) Limit(rate float64, burst int) error {
 }
 
 // ThrottleBalancers has the cloud answer 429 to every creation of a load balancer from now on: so many times without
-// Retry-After, and with it after that. All other calls are served.
+// Retry-After, and with it after that. All other calls are served. It takes the place of an earlier one.
 func (c *Cloud) ThrottleBalancers(without int, retryAfter time.Duration) error {
+	c.service.ClearFaults()
 	refusal := api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultStatus, Status: http.StatusTooManyRequests}
 	if without > 0 {
 		refusal.Count = without
@@ -158,8 +159,8 @@ func (c *Cloud) Balancers() (all, stale int) {
 	return len(balancers), stale
 }
 
-// refused returns how many calls the cloud has throttled.
-func (c *Cloud) refused() int {
+// Refused returns how many calls the cloud has throttled so far.
+func (c *Cloud) Refused() int {
 	total := int64(0)
 	for _, n := range c.calls() {
 		total += n.Refused

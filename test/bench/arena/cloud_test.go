@@ -34,7 +34,7 @@ func TestThrottleBalancersRefusesCreationsOnly(t *testing.T) {
 	if _, err := cloud.client.GetInstanceByName(t.Context(), service.DefaultInstance(1).Name); err != nil {
 		t.Errorf("an instance is not served: %v", err)
 	}
-	if got, want := cloud.calls()["CreateLoadBalancer"], (figures.Calls{Received: 3, Refused: 3}); got != want || cloud.refused() != 3 {
-		t.Errorf("counted %+v, want %+v; %d refused in all", got, want, cloud.refused())
+	if got, want := cloud.calls()["CreateLoadBalancer"], (figures.Calls{Received: 3, Refused: 3}); got != want || cloud.Refused() != 3 {
+		t.Errorf("counted %+v, want %+v; %d refused in all", got, want, cloud.Refused())
 	}
 }

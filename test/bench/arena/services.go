@@ -35,6 +35,16 @@ func (a *Arena) DeleteServices(ctx context.Context, count int) error {
 	})
 }
 
+// RemoveServices deletes all Services that CreateServices created, and waits until none is left.
+func (a *Arena) RemoveServices(ctx context.Context) error {
+	all := a.watch.countServices(func(*corev1.Service) bool { return true })
+	if err := a.DeleteServices(ctx, all); err != nil {
+		return err
+	}
+	return await(ctx, func() int { return all - a.watch.countServices(func(*corev1.Service) bool { return true }) }, all,
+		func(int) {}, a.problem)
+}
+
 func (a *Arena) eachService(ctx context.Context, count int, do func(ctx context.Context, name string) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)

@@ -116,6 +116,9 @@ func requireThrottled(t *testing.T, measured figures.Report, size figures.Size) 
 				size.Rounds)
 		}
 		creations := result.Calls["CreateLoadBalancer"]
+		if (creations.Received > 0) != (result.Scenario == figures.Throttled300) {
+			t.Errorf("%s, %s: %d load balancers were asked for", result.Scenario, result.Variant, creations.Received)
+		}
 		if creations.Refused != creations.Received || result.Refused() != creations.Refused {
 			t.Errorf("%s, %s: want refusals for each creation of a load balancer and nothing else: %+v", result.Scenario, result.Variant,
 				result.Calls)
