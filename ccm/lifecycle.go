@@ -18,7 +18,9 @@ import (
 // lifecycle is the life of the plugin on the replica that leads, and with it that of every controller: none acts before the
 // plugin is initialised, the plugin is not told to stop before all have stopped, and the lease is not released before that.
 type lifecycle struct {
-	plugin        cloudprovider.Interface
+	plugin cloudprovider.Interface
+	// calls is the client of the cloud, which knows of calls that the controllers do not wait for any more.
+	calls         cloudprovider.Interface
 	clients       cloudprovider.ControllerClientBuilder
 	informers     informers.SharedInformerFactory
 	allowUntagged bool
@@ -44,10 +46,10 @@ const (
 )
 
 // newLifecycle returns the lifecycle of a replica that does not lead.
-func newLifecycle(plugin cloudprovider.Interface, clients cloudprovider.ControllerClientBuilder, factory informers.SharedInformerFactory,
+func newLifecycle(plugin, calls cloudprovider.Interface, clients cloudprovider.ControllerClientBuilder, factory informers.SharedInformerFactory,
 	allowUntagged bool, fence *fence) *lifecycle {
 	return &lifecycle{
-		plugin: plugin, clients: clients, informers: factory, allowUntagged: allowUntagged, fence: fence,
+		plugin: plugin, calls: calls, clients: clients, informers: factory, allowUntagged: allowUntagged, fence: fence,
 		controllers: newAdmission(),
 	}
 }
@@ -164,7 +166,7 @@ func (l *lifecycle) stopped() error {
 	if l.phase == initialising || l.phase == leading {
 		return errActing
 	}
-	return nil
+	return cloud.Unreturned(l.calls)
 }
 
 // Name is the name of the health check.

@@ -64,10 +64,16 @@ func (r callingRoutes) CreateRoute(context.Context, string, string, *cloudprovid
 	return nil
 }
 
-// writeForEver makes a call of the cloud that never returns.
-func writeForEver(ctx context.Context, _ journal, environment ccm.Environment) error {
+// givenUp is what the stuck controller writes when it does not wait for its call any more.
+const givenUp = "given up"
+
+// writeForEver makes a call of the cloud that never returns, and waits for it until its deadline.
+func writeForEver(ctx context.Context, written journal, environment ccm.Environment) error {
 	routes, _ := environment.Cloud.Routes()
-	return routes.CreateRoute(ctx, "cluster", "hint", &cloudprovider.Route{})
+	_ = routes.CreateRoute(ctx, "cluster", "hint", &cloudprovider.Route{})
+	written.write(givenUp)
+	<-ctx.Done()
+	return nil
 }
 
 const (
@@ -225,26 +231,48 @@ func TestUsurpedLeaseEndsTheProcessAtOnce(t *testing.T) {
 }
 
 // TestStuckWriteEndsWithTheLease cuts a leader off whose provider ignores the end of a write's context. The part that every
-// replica runs would go on, but not beside that write.
+// replica runs would go on, but not beside that write, whether the controller waits for it or has given it up at its deadline.
 func TestStuckWriteEndsWithTheLease(t *testing.T) {
+	for name, test := range map[string]struct{ timeout, awaited string }{
+		"waited for": {"10m", stuck + " started"},
+		"given up":   {"1s", givenUp},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, kubeconfig := controlPlane(t)
+			r := newReplicas(t, cluster, kubeconfig, "--cloud-provider="+callingProvider, "--controllers="+stuck,
+				"--cloud-api-write-timeout="+test.timeout, "--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=4s",
+				"--leader-elect-retry-period=2s")
+			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy := localclustertest.NewProxy(t, config)
+			leader := start(t, append(slices.Clone(r.args), "--master="+proxy.Config.Host)...)
+			r.journal.awaitEntry(t, leader.pid(), announces)
+			r.journal.awaitEntry(t, leader.pid(), test.awaited)
+			r.journal.awaitAny(t, beat)
+			standby := r.stand(t)
+			proxy.Pause()
+			r.journal.awaitEntry(t, standby.pid(), stuck+" started")
+			if code := leader.wait(t); code != 1 || leader.errorLine() != "stopped: leader election lost" {
+				t.Errorf("exit code %d, error %q", code, leader.errorLine())
+			}
+			if count := r.after(t, standby.pid(), stuck+" started", leader.pid(), beat); count != 0 {
+				t.Errorf("the old leader's write went on for %d beats beside the new leader", count)
+			}
+		})
+	}
+}
+
+// TestLeaseIsKeptBesideAStuckWrite that its controller has given up: it may act until the process is gone.
+func TestLeaseIsKeptBesideAStuckWrite(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
-	r := newReplicas(t, cluster, kubeconfig, "--cloud-provider="+callingProvider, "--controllers="+stuck,
-		"--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=2s")
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := localclustertest.NewProxy(t, config)
-	leader := start(t, append(slices.Clone(r.args), "--master="+proxy.Config.Host)...)
-	r.journal.awaitEntry(t, leader.pid(), announces)
-	r.journal.awaitAny(t, beat)
-	standby := r.stand(t)
-	proxy.Pause()
-	r.journal.awaitEntry(t, standby.pid(), stuck+" started")
-	if code := leader.wait(t); code != 1 || leader.errorLine() != "stopped: leader election lost" {
-		t.Errorf("exit code %d, error %q", code, leader.errorLine())
-	}
-	if count := r.after(t, standby.pid(), stuck+" started", leader.pid(), beat); count != 0 {
-		t.Errorf("the old leader's write went on for %d beats beside the new leader", count)
+	r := newReplicas(t, cluster, kubeconfig, "--cloud-provider="+callingProvider, "--controllers="+stuck, "--cloud-api-write-timeout=1s")
+	leader := start(t, r.args...)
+	r.journal.awaitEntry(t, leader.pid(), givenUp)
+	leader.signal(t, syscall.SIGTERM)
+	leader.wait(t)
+	if r.holder(t) == "" {
+		t.Error("the lease was released although a write of the old leader had not returned")
 	}
 }

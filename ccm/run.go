@@ -56,7 +56,7 @@ func run(ctx context.Context, c *config) error {
 		config: c, identity: identity, events: events, registry: registry, spans: spans, watches: watches, fence: fence,
 		client:    client,
 		cloud:     c.cloudFor(client),
-		lifecycle: newLifecycle(plugin, identity.builder, forPlugin, c.component.KubeCloudShared.AllowUntaggedCloud, fence),
+		lifecycle: newLifecycle(plugin, client, identity.builder, forPlugin, c.component.KubeCloudShared.AllowUntaggedCloud, fence),
 	}
 	defer func() {
 		ending, cancel := a.ending(ctx)
