@@ -35,8 +35,9 @@ const (
 	DefaultMaxPeriod = 5 * time.Minute
 	// DefaultWrites is how many calls that change routes are made at once. It leaves a quarter of the calls in flight to others.
 	DefaultWrites = 48
-	// DefaultPatience is how long a pass waits for operations when none of them ends.
-	DefaultPatience = 30 * time.Second
+	// DefaultPatience is how long a pass waits for operations when none of them ends: a node that joins meanwhile waits as long for
+	// its route. Where each operation takes longer, a pass that goes on costs a listing per period.
+	DefaultPatience = 5 * time.Second
 )
 
 // Options are what the controller works with. Client, Live, Cache, Recorder, Cloud, Inventory and ClusterCIDRs are required.

@@ -17,17 +17,18 @@ import (
 // openPast is for how long all calls of a kind have to fail until the manager takes the cloud for broken.
 const openPast = 30 * time.Second
 
-// TestOnlyTheBrokenFail has nobody ask the cloud for longer than that but those whose calls fail.
+// TestOnlyTheBrokenFail has nobody ask the cloud for longer than that but those whose calls fail. Each scenario has a manager of
+// its own, so that no node of the other one is a reason to ask.
 func TestOnlyTheBrokenFail(t *testing.T) {
 	t.Parallel()
-	m := start(t, "broken", faulty.Options{LoadBalancerWrites: 4})
-	m.populate(t)
 	for name, scenario := range map[string]func(*testing.T, *manager){
-		"servers that are missing":   missingServers,
-		"annotations that are wrong": wrongAnnotations,
+		"missing": missingServers,
+		"refused": wrongAnnotations,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			m := start(t, name, faulty.Options{LoadBalancerWrites: 4})
+			m.populate(t)
 			scenario(t, m)
 			m.awaitProbe(t, "/livez", http.StatusOK)
 		})

@@ -47,4 +47,5 @@ func slowRoutes(t *testing.T, m *manager) {
 	node := m.instance(t, "route-healthy")
 	m.awaitInitialized(t, node)
 	m.awaitTarget(t, node)
+	m.awaitRoute(t, node)
 }
