@@ -176,7 +176,7 @@ func (c *call) again(ctx context.Context, err error) bool {
 
 // finish counts an attempt and gives its error the type by which controllers decide.
 func (c *call) finish(ctx context.Context, began time.Time, err error) error {
-	err, label := labelled(ctx, err)
+	label, err := labelled(ctx, err)
 	c.metrics.observe(c.about.name, label, time.Since(began))
 	c.logPanic(ctx, err)
 	return err
@@ -193,21 +193,21 @@ func (c *call) logPanic(ctx context.Context, err error) {
 		"operation", c.about.name, "object", c.about.object, "stack", string(panicked.Stack))
 }
 
-// labelled gives an error its type, and names what became of the call.
-func labelled(ctx context.Context, err error) (error, string) {
+// labelled names what became of a call, and gives its error the type by which controllers decide.
+func labelled(ctx context.Context, err error) (string, error) {
 	if err != nil && errors.Is(context.Cause(ctx), ErrDeadline) && !errors.Is(err, ErrDeadline) {
 		err = fmt.Errorf("%w: %w", ErrDeadline, err) // the plugin's own words for a context that we ended
 	}
 	var panicked *PanicError
 	if errors.As(err, &panicked) || errors.Is(err, errExited) {
-		return err, outcomePanic
+		return outcomePanic, err
 	}
 	err = classify(err)
 	label := outcomeOf(err)
 	if label == outcomeError && errors.Is(ctx.Err(), context.Canceled) {
 		label = outcomeCanceled // whatever the caller gave as the cause
 	}
-	return err, label
+	return label, err
 }
 
 // end ends the span of the call.

@@ -216,6 +216,6 @@ func (c *client) repeat(ctx context.Context, known *canary) (label string, rejec
 	}
 	err = call.finish(ctx, began, err)
 	call.end(err)
-	_, label = labelled(ctx, err)
+	label, _ = labelled(ctx, err)
 	return label, label == outcomeError && isRequestError(err)
 }

@@ -36,10 +36,7 @@ func reading(name string) subject {
 	return subject{operation: operations["GetLoadBalancer"], name: "GetLoadBalancer", object: name}
 }
 
-var (
-	accepted = outcome{label: outcomeOK}
-	hung     = outcome{label: outcomeTimeout, err: ErrDeadline, abandoned: true, timeout: time.Minute}
-)
+var accepted = outcome{label: outcomeOK}
 
 func refusedFor(retryAfter time.Duration) outcome {
 	return outcome{label: outcomeThrottled, refused: true, retryAfter: retryAfter}
@@ -383,7 +380,7 @@ func TestWhoeverWaitsIsTold(t *testing.T) {
 					t.Errorf("who joined later was told (-want +got):\n%s", diff)
 				}
 				told, q.cap = nil, nil
-				if w, err = q.enter(ctx, onService("n"), 0); err != nil || len(told) > 0 {
+				if _, err = q.enter(ctx, onService("n"), 0); err != nil || len(told) > 0 {
 					t.Errorf("a call that did not wait: told %q, error %v", told, err)
 				}
 			})

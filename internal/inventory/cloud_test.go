@@ -188,12 +188,6 @@ func (c *v2Cloud) total() int {
 	return sum(c.calls)
 }
 
-func (c *v2Cloud) atOnce() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.most
-}
-
 func found(id string) (*cloudprovider.InstanceMetadata, error) {
 	return &cloudprovider.InstanceMetadata{ProviderID: id}, nil
 }

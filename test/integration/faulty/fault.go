@@ -73,8 +73,9 @@ func Throttle(retryAfter time.Duration) Fault {
 
 // ThrottleInWords refuses the call for its quota as the Azure provider does: by a plain error with the time to wait in its text.
 func ThrottleInWords(retryAfter time.Duration) Fault {
-	return Fail(fmt.Errorf("Retriable: true, RetryAfter: %.0fs, HTTPStatusCode: 429, RawError: azure cloud provider throttled "+
-		"for operation LBCreateOrUpdate with reason \"client throttled\"", retryAfter.Seconds()))
+	text := fmt.Sprintf("Retriable: true, RetryAfter: %.0fs, HTTPStatusCode: 429, RawError: azure cloud provider throttled "+
+		"for operation LBCreateOrUpdate with reason \"client throttled\"", retryAfter.Seconds())
+	return Fail(errors.New(text))
 }
 
 // Answer replaces the answer of an operation by one that is made from its request and from the right answer.
