@@ -96,10 +96,10 @@ func TestOffersWhatThePluginOffers(t *testing.T) {
 
 func TestReadReturnsAtItsDeadlineAndGivesItsPlaceBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		comeBack, first := make(chan struct{}), true
+		comeBack, first := make(chan struct{}), atomic.Bool{}
+		first.Store(true)
 		cloud := Decorate(&plugin{metadata: func(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error) {
-			if first {
-				first = false
+			if first.Swap(false) {
 				<-comeBack // ignores its context, as many plugins do
 			}
 			return &cloudprovider.InstanceMetadata{}, nil

@@ -56,7 +56,10 @@ func (m *misbehaving) behaviorOf(name string, random *rand.Rand) behavior {
 	default: // one after the other
 		return func(ctx context.Context) error {
 			all := []string{"fails", "panics", "hangs", "slow", "throttled", "throttled for long"}
-			return m.behaviorOf(all[random.IntN(len(all))], random)(ctx)
+			m.mu.Lock()
+			next := all[random.IntN(len(all))]
+			m.mu.Unlock()
+			return m.behaviorOf(next, random)(ctx)
 		}
 	}
 }

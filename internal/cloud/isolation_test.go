@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,13 +79,12 @@ func TestCallsThatHang(t *testing.T) {
 						t.Errorf("five calls for others took %s after %s, want twice their usual time at the most", took, after)
 					}
 				}
-				q := m.cloud.(*decorated).calls.queue
 				if err := Overdue(m.cloud); err != nil {
 					t.Errorf("twelve objects alone reach the bound of abandoned calls: %v", err)
 				}
-				for _, g := range q.groups {
-					if g.breaker.open {
-						t.Errorf("the breaker of %s is open", g.name)
+				for _, group := range []string{GroupInstances, GroupLoadBalancers, GroupRoutes} {
+					if m.open(group) {
+						t.Errorf("the breaker of %s is open", group)
 					}
 				}
 			})
@@ -198,7 +198,7 @@ func TestErrorsOfUsers(t *testing.T) {
 			if err := m.ensure(WithPriority(t.Context(), PriorityRefresh), "other"); err != nil || time.Since(began) > 2*usual {
 				t.Fatalf("a good Service: %v after %s", err, time.Since(began))
 			}
-			if m.cloud.(*decorated).calls.queue.of(GroupLoadBalancers).breaker.open {
+			if m.open(GroupLoadBalancers) {
 				t.Fatal("the breaker is open")
 			}
 		}
@@ -219,8 +219,8 @@ func TestRejectedRequestsAreAnswers(t *testing.T) {
 		}
 		m.set(fails(errors.New("googleapi: Error 400: Invalid value for field 'resource.name', invalid")), all...)
 		m.manyRetry(m.node, PriorityRefresh, all...)
-		time.Sleep(time.Hour)
-		if m.cloud.(*decorated).calls.queue.of(GroupInstances).breaker.open {
+		time.Sleep(10 * time.Minute)
+		if m.open(GroupInstances) {
 			t.Error("the breaker is open")
 		}
 	})
@@ -239,7 +239,7 @@ func TestAnOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
-				call, g := test.call(m), m.cloud.(*decorated).calls.queue.of(test.group)
+				call := test.call(m)
 				for _, name := range test.affected {
 					if err := call(t.Context(), name); err != nil {
 						t.Fatal(err)
@@ -252,7 +252,7 @@ func TestAnOutage(t *testing.T) {
 				m.set(fails(errors.New("connection refused")), all...)
 				m.manyRetry(call, PriorityNewObject, test.affected...)
 				time.Sleep(40 * time.Minute)
-				if !g.breaker.open {
+				if !m.open(test.group) {
 					t.Fatal("the breaker is not open after forty minutes without a success")
 				}
 				before := m.total(test.affected)
@@ -268,7 +268,7 @@ func TestAnOutage(t *testing.T) {
 				}
 				m.set(well, all...)
 				time.Sleep(6 * time.Minute)
-				if g.breaker.open {
+				if m.open(test.group) {
 					t.Error("the breaker is open although the cloud answers")
 				}
 				if err := call(WithPriority(t.Context(), PriorityRefresh), test.affected[0]); err != nil {
@@ -371,19 +371,20 @@ func TestSlowWrites(t *testing.T) {
 // TestAFenceIsAskedBeforeEachCall, also of a call that waits while it closes.
 func TestAFenceIsAskedBeforeEachCall(t *testing.T) {
 	errFenced := errors.New("another leads")
-	var closed error
-	inVirtualTime(t, Options{MaxInFlight: 1, Fence: func() error { return closed }}, func(t *testing.T, m *misbehaving) {
+	var closed atomic.Pointer[error]
+	closed.Store(new(error))
+	inVirtualTime(t, Options{MaxInFlight: 1, Fence: func() error { return *closed.Load() }}, func(t *testing.T, m *misbehaving) {
 		m.set(slow(10*time.Second, nil), "slow")
 		go func() { _ = m.node(t.Context(), "slow") }()
 		time.Sleep(time.Second)
-		time.AfterFunc(time.Second, func() { closed = errFenced })
+		time.AfterFunc(time.Second, func() { closed.Store(&errFenced) })
 		if err := m.ensure(t.Context(), "a"); !errors.Is(err, errFenced) || m.called("a") != 0 {
 			t.Errorf("a call that waited: %v, made %d times", err, m.called("a"))
 		}
 		if err := m.node(t.Context(), "b"); !errors.Is(err, errFenced) || m.called("b") != 0 {
 			t.Errorf("a call: %v, made %d times", err, m.called("b"))
 		}
-		closed = nil
+		closed.Store(new(error))
 		if err := m.node(t.Context(), "b"); err != nil {
 			t.Errorf("a call when the fence is open: %v", err)
 		}
