@@ -27,37 +27,61 @@ type metrics struct {
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	factory := promauto.With(registerer)
-	group := []string{"group"}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return factory.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, group)
-	}
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return factory.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		return factory.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	}
 	return &metrics{
-		calls: counter("mooring_cloud_calls_total",
-			"Calls to the cloud through the plugin, by the plugin's method and by outcome. A listing counts once.", "operation", "outcome"),
-		duration: histogram("mooring_cloud_call_duration_seconds",
-			"How long calls to the cloud took, by the plugin's method.", prometheus.ExponentialBuckets(0.01, 3, 9), "operation"), // 10 ms to 66 s
-		pages: counter("mooring_cloud_pages_total", "Pages that listings of the cloud returned.", "operation"),
-		queued: histogram("mooring_cloud_queue_duration_seconds",
-			"How long calls waited to be let in to the cloud, by group and priority.",
-			prometheus.ExponentialBuckets(0.001, 4, 9), "group", "priority"), // 1 ms to 65 s
-		panics:   counter("mooring_cloud_panics_total", "Calls in which the plugin panicked, by the plugin's method.", "operation"),
-		inFlight: gauge("mooring_cloud_calls_in_flight", "Calls to the cloud that are under way, by group, without those that were abandoned."),
-		waiting:  gauge("mooring_cloud_calls_waiting", "Calls that wait to be let in to the cloud, by group."),
-		rateLimit: gauge("mooring_cloud_rate_limit",
-			"Calls a second that are let in, by group, as found from the cloud's refusals. 0: it has refused none, or not for long."),
-		refusals: counter("mooring_cloud_refusals_total", "Calls that the cloud refused for its quota, by group.", "group"),
-		own: gauge("mooring_cloud_refused_objects",
-			"Objects that the cloud refuses again and again while it accepts others, by group. They slow nobody else."),
-		abandoned: gauge("mooring_cloud_calls_abandoned",
-			"Calls that the plugin has not returned from although their deadline has passed, by group. They hold no place any more."),
-		given:   counter("mooring_cloud_calls_abandoned_total", "Calls that were abandoned at their deadline, by group.", "group"),
-		breaker: gauge("mooring_cloud_breaker_open", "1 while calls of a group are held back because the cloud fails all of them, otherwise 0."),
+		calls: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_cloud_calls_total",
+			Help: "Calls to the cloud through the plugin, by the plugin's method and by outcome. A listing counts once.",
+		}, []string{"operation", "outcome"}),
+		duration: factory.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "mooring_cloud_call_duration_seconds",
+			Help:    "How long calls to the cloud took, by the plugin's method.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 3, 9), // 10 ms to 66 s
+		}, []string{"operation"}),
+		pages: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_cloud_pages_total",
+			Help: "Pages that listings of the cloud returned.",
+		}, []string{"operation"}),
+		queued: factory.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "mooring_cloud_queue_duration_seconds",
+			Help:    "How long calls waited to be let in to the cloud, by group and priority.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9), // 1 ms to 65 s
+		}, []string{"group", "priority"}),
+		panics: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_cloud_panics_total",
+			Help: "Calls in which the plugin panicked, by the plugin's method.",
+		}, []string{"operation"}),
+		inFlight: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_cloud_calls_in_flight",
+			Help: "Calls to the cloud that are under way, by group, without those that were abandoned.",
+		}, []string{"group"}),
+		waiting: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_cloud_calls_waiting",
+			Help: "Calls that wait to be let in to the cloud, by group.",
+		}, []string{"group"}),
+		rateLimit: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_cloud_rate_limit",
+			Help: "Calls a second that are let in, by group, as found from the cloud's refusals. 0: it has refused none, or not for long.",
+		}, []string{"group"}),
+		refusals: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_cloud_refusals_total",
+			Help: "Calls that the cloud refused for its quota, by group.",
+		}, []string{"group"}),
+		own: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_cloud_refused_objects",
+			Help: "Objects that the cloud refuses again and again while it accepts others, by group. They slow nobody else.",
+		}, []string{"group"}),
+		abandoned: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_cloud_calls_abandoned",
+			Help: "Calls that the plugin has not returned from although their deadline has passed, by group. They hold no place any more.",
+		}, []string{"group"}),
+		given: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_cloud_calls_abandoned_total",
+			Help: "Calls that were abandoned at their deadline, by group.",
+		}, []string{"group"}),
+		breaker: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_cloud_breaker_open",
+			Help: "1 while calls of a group are held back because the cloud fails all of them, otherwise 0.",
+		}, []string{"group"}),
 	}
 }
 

@@ -244,8 +244,9 @@ func TestANodeDoesNotWaitForTheCloudsAnswerAboutOthers(t *testing.T) {
 			for _, before := range []time.Duration{0, 3 * time.Minute} {
 				took := longest(t, name, healthy, others, before)
 				t.Logf("%s takes %s beside %v since %s", name, took, others, before)
-				if took > 2*undisturbed {
-					t.Errorf("%s takes %s beside %v since %s, want at most twice %s", name, took, others, before, undisturbed)
+				// A pass waits once for an answer that does not come, until it is known that it is slow.
+				if took > 2*undisturbed+inventory.AnswerWait {
+					t.Errorf("%s takes %s beside %v since %s, want at most twice %s and a wait", name, took, others, before, undisturbed)
 				}
 			}
 		}
