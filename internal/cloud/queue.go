@@ -384,42 +384,6 @@ func (q *queue) join(g *groupQueue, now time.Time) {
 	}
 }
 
-// abandoned counts a call that is given up although it has not returned. The lock is held.
-func (q *queue) abandoned(g *groupQueue, w *waiter, timeout time.Duration, now time.Time) {
-	g.abandoned++
-	q.metrics.abandoned.WithLabelValues(g.name).Set(float64(g.abandoned))
-	q.metrics.given.WithLabelValues(g.name).Inc()
-	for _, key := range w.about.keys() {
-		g.object(key, now).abandon(w, timeout, now)
-	}
-}
-
-// abandon is abandoned for a call whose place was given back before.
-func (q *queue) abandon(w *waiter, timeout time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.abandoned(q.of(w.about.group), w, timeout, time.Now())
-}
-
-// returned notes that an abandoned call has returned after all.
-func (q *queue) returned(w *waiter) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	g := q.of(w.about.group)
-	g.abandoned--
-	q.metrics.abandoned.WithLabelValues(g.name).Set(float64(g.abandoned))
-	for _, key := range w.about.keys() {
-		g.object(key, time.Now()).returned(w)
-	}
-}
-
-// locked returns an error if a write about an object has not returned although its deadline has passed.
-func (q *queue) locked(about subject, object string) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.of(about.group).object(object, time.Now()).free(about, false, time.Now())
-}
-
 // takeCanary returns a read of a group that worked, nil if there is none left.
 func (q *queue) takeCanary(group string) *canary {
 	q.mu.Lock()
@@ -444,17 +408,6 @@ func (q *queue) judge(group string, answered *canary, failed bool) change {
 	q.metrics.breaker.WithLabelValues(g.name).Set(boolToFloat(g.breaker.open))
 	q.dispatch()
 	return changed
-}
-
-// overdue returns an error if the bound of abandoned calls of a group is reached.
-func (q *queue) overdue() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var errs []error
-	for _, g := range q.groups {
-		errs = append(errs, g.full())
-	}
-	return errors.Join(errs...)
 }
 
 func boolToFloat(value bool) float64 {
