@@ -221,8 +221,13 @@ func longest(t *testing.T, name string, beside []string, others []string, before
 	t.Helper()
 	for phase := 0; phase < 10; phase++ {
 		play(t, 20*time.Second, append(append([]string{name}, beside...), others...), func(s *scene) {
+			// Never at the moment when a pass begins, or chance would say whether that one sees it.
+			offset := time.Duration(phase)*DefaultPeriod/10 + DefaultPeriod/100
+			time.Sleep(offset)
 			s.turn(corev1.ConditionUnknown, others...)
-			time.Sleep(before + time.Duration(phase)*DefaultPeriod/10)
+			if before > 0 {
+				time.Sleep(before + offset)
+			}
 			s.turn(corev1.ConditionUnknown, name)
 			most = max(most, s.takes(name))
 			if held := s.told(name, ReasonHeld); held > 0 {
