@@ -73,6 +73,19 @@ func (l *lab) leader(t *testing.T) *replica {
 	return found
 }
 
+// awaitStarted waits until both replicas have all that they need for their start from the API server.
+func (l *lab) awaitStarted(t *testing.T) {
+	t.Helper()
+	poll.Until(t, "both replicas serve their secure ports", func(context.Context) error {
+		for _, r := range l.replicas {
+			if !strings.Contains(r.Log(), "Serving securely on") {
+				return fmt.Errorf("replica %d does not yet", r.index)
+			}
+		}
+		return nil
+	})
+}
+
 // awaitSessions waits until both replicas have told the router everything.
 func (l *lab) awaitSessions(t *testing.T) {
 	t.Helper()

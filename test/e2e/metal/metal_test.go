@@ -155,6 +155,7 @@ func (s *scene) upgraded(t *testing.T) {
 // and probing: a node that fails meanwhile is taken out, and comes back.
 func (s *scene) cutOff(t *testing.T) {
 	leader := s.leader(t)
+	s.awaitStarted(t) // one that still starts cannot do without the API server, and ends
 	before, monitor, begin := s.router.FIB(t), s.router.Monitor(t), time.Now()
 	must(t, s.cluster.StopAPIServer(t.Context()))
 	poll.Until(t, "the leader goes on without its lease", func(context.Context) error {
