@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -208,12 +207,7 @@ func TestUsurpedLeaseEndsTheProcessAtOnce(t *testing.T) {
 	if err := cluster.Apply(t.Context(), []byte(migrationRBAC)); err != nil {
 		t.Fatal(err)
 	}
-	config := filepath.Join(t.TempDir(), "migration.yaml")
-	text := "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\n" +
-		"leaderName: cloud-provider-extraction-migration\ncontrollerLeaders: [{name: beating-controller, component: '*'}]\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	config := migrationConfig(t)
 	for lease, want := range map[string]string{
 		"cloud-controller-manager":            "stopped: leader election lost",
 		"cloud-provider-extraction-migration": "stopped: leader election for migrated controllers lost",

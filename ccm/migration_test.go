@@ -92,18 +92,25 @@ func TestLeaderMigration(t *testing.T) {
 	}
 }
 
-// TestLostMigrationLeaseEndsTheProcess even though the main lease is held.
-func TestLostMigrationLeaseEndsTheProcess(t *testing.T) {
-	cluster, kubeconfig := controlPlane(t)
-	if err := cluster.Apply(t.Context(), []byte(migrationRBAC)); err != nil {
-		t.Fatal(err)
-	}
+// migrationConfig writes the configuration of a migration of the beating controller, and returns its path.
+func migrationConfig(t *testing.T) string {
+	t.Helper()
 	config := filepath.Join(t.TempDir(), "migration.yaml")
 	text := "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\n" +
 		"leaderName: cloud-provider-extraction-migration\ncontrollerLeaders: [{name: beating-controller, component: '*'}]\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return config
+}
+
+// TestLostMigrationLeaseEndsTheProcess even though the main lease is held.
+func TestLostMigrationLeaseEndsTheProcess(t *testing.T) {
+	cluster, kubeconfig := controlPlane(t)
+	if err := cluster.Apply(t.Context(), []byte(migrationRBAC)); err != nil {
+		t.Fatal(err)
+	}
+	config := migrationConfig(t)
 	r := newReplicas(t, cluster, kubeconfig, "--enable-leader-migration", "--leader-migration-config="+config,
 		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms")
 	leader := r.lead(t)

@@ -17,8 +17,9 @@
 //	                                   and longer
 //	it is refused for a quota          goes behind others  the rate, until others are accepted     only if that group is refused
 //	                                   after two refusals  in between and it alone is refused      at the same time
-//	its refusal asks to wait           waits               up to longHold for a read; as asked     as above
-//	                                                       once a second object is refused
+//	its refusal asks to wait           waits               a second for a read, not for a write;   as above
+//	                                                       twice as long with each further object
+//	                                                       that is refused, up to 30 s
 //	all fail, and so does a read       waits               one at a time, reads first              not at all
 //	that worked and is repeated
 //	many wait                          -                   by priority, then by arrival; every     what is declared as the bound of

@@ -162,10 +162,8 @@ type v2Cloud struct {
 	callTime time.Duration
 	metadata func(node *corev1.Node) (*cloudprovider.InstanceMetadata, error)
 
-	mu       sync.Mutex
-	calls    map[string]int
-	inFlight int
-	most     int
+	mu    sync.Mutex
+	calls map[string]int
 }
 
 func newV2Cloud(metadata func(*corev1.Node) (*cloudprovider.InstanceMetadata, error)) *v2Cloud {
@@ -212,10 +210,7 @@ func (i v2Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*
 	c := i.cloud
 	c.mu.Lock()
 	c.calls[node.Name]++
-	c.inFlight++
-	c.most = max(c.most, c.inFlight)
 	c.mu.Unlock()
-	defer func() { c.mu.Lock(); defer c.mu.Unlock(); c.inFlight-- }()
 	select {
 	case <-time.After(c.callTime):
 		return c.metadata(node)
