@@ -26,6 +26,15 @@ type answering struct {
 	answers map[string]string // provider IDs by node name; "error" is an error, "hangs" one that takes a minute, "slow" an ID that takes 10 s
 }
 
+// calls returns how often the cloud was asked since the last call of it.
+func (a *answering) calls() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	asked := a.asked
+	a.asked = 0
+	return asked
+}
+
 func (a *answering) ProviderName() string { return "sim" }
 
 func (a *answering) InstancesV2() (cloudprovider.InstancesV2, bool) { return a, true }
@@ -103,15 +112,14 @@ func TestWhoseNodesAre(t *testing.T) {
 	if diff := cmp.Diff(want, look(epoch)); diff != "" {
 		t.Errorf("standings (-want +got):\n%s", diff)
 	}
-	if cloud.asked != 7 {
-		t.Errorf("the cloud was asked %d times, want once for each of 7 nodes in doubt", cloud.asked)
+	if asked := cloud.calls(); asked != 7 {
+		t.Errorf("the cloud was asked %d times, want once for each of 7 nodes in doubt", asked)
 	}
-	cloud.asked = 0
 	if diff := cmp.Diff(want, look(epoch.Add(59*time.Minute))); diff != "" {
 		t.Errorf("standings when looked at again (-want +got):\n%s", diff)
 	}
-	if cloud.asked != 1 {
-		t.Errorf("the cloud was asked %d times, want once, for the node about which nothing is known", cloud.asked)
+	if asked := cloud.calls(); asked != 1 {
+		t.Errorf("the cloud was asked %d times, want once, for the node about which nothing is known", asked)
 	}
 }
 
@@ -155,8 +163,8 @@ func TestWhoseNodesAreIsNotWaitedFor(t *testing.T) {
 		want["slow"] = ours
 		look(want, 0)
 		time.Sleep(time.Minute)
-		if cloud.asked != 3 {
-			t.Errorf("%d calls, want one for each node", cloud.asked)
+		if asked := cloud.calls(); asked != 3 {
+			t.Errorf("%d calls, want one for each node", asked)
 		}
 		look(want, 0)
 	})
