@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
@@ -29,21 +30,32 @@ import (
 
 const often = 200 * time.Millisecond
 
-// With a watch what changes in the cloud reaches the nodes, and nothing is listed for it.
+// With a watch what changes in the cloud reaches the nodes, and nothing is listed for it. Answers up to the refresh's period old will
+// do, and a late mark is waited for: the period is far longer than the second between two marks, on a busy machine too.
 func TestAWatchSparesListings(t *testing.T) {
 	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)}, func(c *sim.Config) { c.Watch = true })
-	instances := inventory.New(inventory.Options{Cloud: cloud.Decorate(provider, cloud.Options{})})
+	registry := prometheus.NewRegistry()
+	instances := inventory.New(inventory.Options{Cloud: cloud.Decorate(provider, cloud.Options{}), Registerer: registry})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var watching sync.WaitGroup
 	watching.Go(func() { _ = instances.Start(ctx) })
 	t.Cleanup(func() { cancel(); watching.Wait() })
-	start(t, options{Cloud: provider, Refresh: often, Inventory: instances})
+	start(t, options{Cloud: provider, Refresh: 3 * time.Second, Inventory: instances})
 	join(t, named("node-001"), named("node-002"))
 	waitInitialized(t, "node-001")
 	waitInitialized(t, "node-002")
+	// A watch is not relied upon before its second mark, which says how long to wait for the next one. Until then, refreshes list.
+	harness.Eventually(t, "the watch has shown two marks", func(context.Context) error {
+		if marks := harness.Sum(t, registry, "mooring_inventory_watch_events_total", "kind", "mark"); marks < 2 {
+			return fmt.Errorf("%v marks", marks)
+		}
+		return nil
+	})
 
-	simulated.Service.ResetCounts()
-	for _, rack := range []string{"1", "2", "3"} {
+	for i, rack := range []string{"0", "1", "2", "3"} {
+		if i == 1 { // the refresh of the first change was asked for after the second mark
+			simulated.Service.ResetCounts()
+		}
 		simulated.Change(t, "node-001", func(spec *api.InstanceSpec) { spec.Labels = map[string]string{"rack": rack} })
 		waitFor(t, "node-001", "has the rack "+rack, func(n *corev1.Node) error {
 			if n.Labels["rack"] != rack {
