@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/provider/conformance"
@@ -33,6 +34,8 @@ type mutant struct {
 	calls   int
 	created []conformance.Instance
 	ensured []*v1.Service
+	named   map[types.NodeName]string
+	running int
 }
 
 // count returns how often it was called before, counting from 1.
@@ -41,6 +44,25 @@ func (m *mutant) count() int {
 	defer m.mu.Unlock()
 	m.calls++
 	return m.calls
+}
+
+// overlaps reports whether another call is under way. A call that finds none waits a moment for one.
+func (m *mutant) overlaps(ctx context.Context) bool {
+	m.mu.Lock()
+	m.running++
+	alone := m.running == 1
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.running--
+	}()
+	if alone {
+		moment, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		<-moment.Done()
+	}
+	return !alone
 }
 
 // meet lets the first call wait for the second, and reports which one this is.

@@ -19,8 +19,8 @@ type mutation struct {
 }
 
 func mutations() []mutation {
-	return slices.Concat(instanceMutations(), legacyMutations(), listMutations(), watchMutations(),
-		balancerMutations(), balancerShapeMutations(), balancerChangeMutations(), balancerFailureMutations(), routeMutations())
+	return slices.Concat(instanceMutations(), identityMutations(), legacyMutations(), listMutations(), watchMutations(),
+		balancerMutations(), balancerShapeMutations(), balancerServiceMutations(), balancerChangeMutations(), balancerFailureMutations(), routeMutations())
 }
 
 // TestEveryRuleCanFail tries each rule on a provider that breaks it, and on one that does not.

@@ -153,9 +153,9 @@ func hooked(hooks Hooks, need Need) bool {
 // Rules returns all rules, in the order in which they run.
 func Rules() []Rule {
 	return slices.Concat(
-		providerRules(), instanceRules(), instanceFailureRules(), legacyRules(), legacyHarmonyRules(), listRules(), watchRules(),
-		balancerRules(), balancerTargetRules(), balancerShapeRules(), balancerOwnerRules(), balancerChangeRules(), balancerFailureRules(),
-		balancerEndingRules(),
+		providerRules(), instanceRules(), identityRules(), instanceFailureRules(), legacyRules(), legacyHarmonyRules(), listRules(), watchRules(),
+		balancerRules(), balancerTargetRules(), balancerShapeRules(), balancerOwnerRules(), balancerServiceRules(), balancerChangeRules(),
+		balancerFailureRules(), balancerEndingRules(),
 		routeRules(), routeSharingRules(), routeChangeRules(), routeFailureRules(),
 	)
 }

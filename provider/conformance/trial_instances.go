@@ -49,7 +49,11 @@ func (t *trial) instances(ctx context.Context, count int) ([]Instance, error) {
 // createInstance creates an instance that is deleted when the trial has ended.
 func (t *trial) createInstance(ctx context.Context) (Instance, error) {
 	t.created++
-	name := fmt.Sprintf("conformance-%s-%s-%d", t.options.RunID, t.rule, t.created)
+	return t.createInstanceNamed(ctx, fmt.Sprintf("conformance-%s-%s-%d", t.options.RunID, t.rule, t.created))
+}
+
+// createInstanceNamed creates an instance of a name, and finds its provider ID out if the hook does not say it.
+func (t *trial) createInstanceNamed(ctx context.Context, name string) (Instance, error) {
 	created, err := t.Hooks.CreateInstance(ctx, name)
 	if err != nil {
 		return Instance{}, hookFailed("CreateInstance", err)

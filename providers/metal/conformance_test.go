@@ -65,11 +65,14 @@ func TestConformance(t *testing.T) {
 	conformance.Run(t, factory, conformance.Options{Progress: func(result conformance.Result) {
 		if result.Outcome == conformance.NotRun {
 			area, _, _ := strings.Cut(result.Rule.ID, "-")
+			if area == "instances" { // one rule of them at most: a machine's provider ID is made of its name
+				area = result.Rule.ID
+			}
 			notRun = append(notRun, area)
 		}
 	}})
 	slices.Sort(notRun)
-	if got, want := slices.Compact(notRun), []string{"balancer", "legacy", "routes", "zones"}; !slices.Equal(got, want) {
+	if got, want := slices.Compact(notRun), []string{"balancer", "instances-name-reused", "legacy", "routes", "zones"}; !slices.Equal(got, want) {
 		t.Errorf("rules about %q were not run, want %q", got, want)
 	}
 }

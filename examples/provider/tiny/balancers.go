@@ -130,10 +130,13 @@ func desired(ctx context.Context, clusterName string, service *v1.Service, nodes
 	return wanted, err
 }
 
-// targets returns the IDs of the nodes' servers.
+// targets returns the IDs of the nodes' servers. A node of another provider has none here, and does not keep the others out.
 func targets(nodes []*v1.Node) ([]string, error) {
 	var ids []string
 	for _, node := range nodes {
+		if scheme, _, found := strings.Cut(node.Spec.ProviderID, "://"); found && scheme != ProviderName {
+			continue
+		}
 		id, err := serverID(node.Spec.ProviderID)
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", node.Name, err)

@@ -1,0 +1,202 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+
+	"github.com/mooring-ccm/mooring/provider"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// fields is why what an instance says of itself has to fit into a Node.
+var fields = Source{"cloudprovider.InstancesV2.InstanceMetadata",
+	"The values returned in InstanceMetadata are translated into specific fields and labels in the Node object on registration."}
+
+// identityRules are about which instance is a node's, and about what of it can stand in a Node. Each was broken by a provider that
+// people ran: see docs/explanation/known-quirks.md.
+func identityRules() []Rule {
+	return []Rule{
+		{
+			ID:     "instances-foreign-metadata",
+			Text:   "InstanceMetadata of a provider ID that is not of this provider is an error, and not InstanceNotFound.",
+			Source: deletes,
+			Needs:  []Need{NeedInstancesV2},
+			check:  checkForeignMetadata,
+		},
+		{
+			ID:   "instances-name-exact",
+			Text: "A node's name has to be all of an instance's name, not its beginning or its end.",
+			Source: Source{"cloudprovider.InstancesV2.InstanceExists",
+				"InstanceExists returns true if the instance for the given node exists according to the cloud provider."},
+			Needs: []Need{NeedInstancesV2, NeedInstance},
+			check: checkNameExact,
+		},
+		{
+			ID:   "instances-name-reused",
+			Text: "An instance that takes the name of a deleted one is found by that name, and the deleted one not by its provider ID.",
+			Source: Source{"cloudprovider.InstanceMetadata",
+				"ProviderID is a unique ID used to identify an instance on the cloud provider."},
+			Needs: []Need{NeedInstancesV2, NeedCreate, NeedDelete},
+			check: checkNameReused,
+		},
+		{
+			ID:     "instances-ip",
+			Text:   "An instance that runs has an IP address: a node whose addresses are host names only cannot be reached.",
+			Source: fields,
+			Needs:  []Need{NeedInstancesV2, NeedInstance},
+			check:  checkIP,
+		},
+		{
+			ID:     "instances-labels",
+			Text:   "Type, zone, region and additional labels can be labels, and no additional label is in a namespace of Kubernetes.",
+			Source: fields,
+			Needs:  []Need{NeedInstancesV2, NeedInstance},
+			check:  checkLabels,
+		},
+		{
+			ID:     "instances-concurrent",
+			Text:   "Instances can be asked for by several callers at once, and each gets its own answer.",
+			Source: fields,
+			Needs:  []Need{NeedInstancesV2, NeedTwoInstances},
+			check:  checkInstancesConcurrent,
+		},
+	}
+}
+
+func checkForeignMetadata(ctx context.Context, t *trial) error {
+	node := namedNode(t.missingName())
+	node.Spec.ProviderID = "not-" + t.Cloud.ProviderName() + "://elsewhere/i-1"
+	metadata, err := t.v2().InstanceMetadata(ctx, node)
+	if err == nil || errors.Is(err, provider.ErrInstanceNotFound) {
+		t.sawf("InstanceMetadata of a node with provider ID %q: %v, %v", node.Spec.ProviderID, metadata, err)
+	}
+	return nil
+}
+
+func checkNameExact(ctx context.Context, t *trial) error {
+	instance, err := t.instance(ctx)
+	if err != nil {
+		return err
+	}
+	name := string(instance.NodeName)
+	for _, other := range []string{name + "0", "0" + name, name[:len(name)-1], name[1:]} {
+		if slices.ContainsFunc(t.Subject.Instances, func(i Instance) bool { return string(i.NodeName) == other }) {
+			continue
+		}
+		metadata, err := t.v2().InstanceMetadata(ctx, namedNode(types.NodeName(other)))
+		if err == nil && metadata != nil && metadata.ProviderID == instance.ProviderID {
+			t.sawf("InstanceMetadata by name %s: provider ID %q, which is that of %s", other, metadata.ProviderID, name)
+		}
+	}
+	return nil
+}
+
+func checkNameReused(ctx context.Context, t *trial) error {
+	before, err := t.instance(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.isThere(ctx, namedNode(before.NodeName), before); err != nil {
+		return err
+	}
+	if err := t.delete(ctx, before); err != nil {
+		return err
+	}
+	after, err := t.createInstanceNamed(ctx, string(before.NodeName))
+	if err != nil {
+		return err
+	}
+	if after.ProviderID == "" {
+		if after.ProviderID, err = t.providerIDOf(ctx, after.NodeName); err != nil {
+			return err
+		}
+	}
+	byID := namedNode(before.NodeName)
+	byID.Spec.ProviderID = before.ProviderID
+	if after.ProviderID == before.ProviderID {
+		return unavailable("provider IDs are made of names: the instance and the one before it are both %q", after.ProviderID)
+	}
+	return errors.Join(t.isThere(ctx, namedNode(after.NodeName), after), t.isGone(ctx, byID))
+}
+
+// metadataOf asks for the metadata of an instance that exists.
+func (t *trial) metadataOf(ctx context.Context, instance Instance) (*cloudprovider.InstanceMetadata, error) {
+	node := namedNode(instance.NodeName)
+	node.Spec.ProviderID = instance.ProviderID
+	metadata, err := t.v2().InstanceMetadata(ctx, node)
+	if err == nil && metadata == nil {
+		err = errors.New("nil, and no error")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("InstanceMetadata of %s, which exists: %w", instance.NodeName, err)
+	}
+	return metadata, nil
+}
+
+func checkIP(ctx context.Context, t *trial) error {
+	instance, err := t.instance(ctx)
+	if err != nil {
+		return err
+	}
+	metadata, err := t.metadataOf(ctx, instance)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(metadata.NodeAddresses, func(address v1.NodeAddress) bool { return net.ParseIP(address.Address) != nil }) {
+		t.sawf("InstanceMetadata returned the addresses %v, none of which is an IP address", metadata.NodeAddresses)
+	}
+	return nil
+}
+
+// kubernetesKey finds label keys that belong to Kubernetes, which controllers do not take from a provider.
+var kubernetesKey = regexp.MustCompile(`(^|\.)(kubernetes|k8s)\.io/`)
+
+func checkLabels(ctx context.Context, t *trial) error {
+	instance, err := t.instance(ctx)
+	if err != nil {
+		return err
+	}
+	metadata, err := t.metadataOf(ctx, instance)
+	if err != nil {
+		return err
+	}
+	said := map[string]string{
+		v1.LabelInstanceTypeStable: metadata.InstanceType, v1.LabelTopologyZone: metadata.Zone, v1.LabelTopologyRegion: metadata.Region,
+	}
+	for key, value := range metadata.AdditionalLabels {
+		if kubernetesKey.MatchString(key) {
+			t.sawf("InstanceMetadata returned the additional label %s=%s, whose key belongs to Kubernetes", key, value)
+		}
+		said[key] = value
+	}
+	for key, value := range said {
+		if _, err := (labels.Set{key: value}).AsValidatedSelector(); err != nil {
+			t.sawf("InstanceMetadata returned %q for the label %s: %v", value, key, err)
+		}
+	}
+	return nil
+}
+
+func checkInstancesConcurrent(ctx context.Context, t *trial) error {
+	instances, err := t.instances(ctx, 2)
+	if err != nil {
+		return err
+	}
+	const callers = 8
+	return atOnce(callers, func(i int) error {
+		want := instances[i%len(instances)]
+		metadata, err := t.metadataOf(ctx, want)
+		if err == nil && metadata.ProviderID != want.ProviderID {
+			err = fmt.Errorf("InstanceMetadata of %s, when %d ask at once: provider ID %q; that of the instance is %q",
+				want.NodeName, callers, metadata.ProviderID, want.ProviderID)
+		}
+		return err
+	})
+}
