@@ -69,7 +69,7 @@ func (c *Cloud) begin(operation, object string) (*Call, Fault) {
 		fault = c.faults[subject{operation, Any}]
 	}
 	received := &Call{
-		Operation: operation, Object: object, Began: time.Now(), Faulty: fault.Before != nil || fault.Answer != nil,
+		Operation: operation, Object: object, Began: time.Now(), Faulty: fault.Before != nil || fault.After != nil || fault.Answer != nil,
 	}
 	c.calls = append(c.calls, received)
 	return received, fault
@@ -90,11 +90,16 @@ func serve[T any](ctx context.Context, c *Cloud, operation, object string, reque
 			return answer, err
 		}
 	}
-	answer, err = locked(c, work)
-	if err != nil || fault.Answer == nil {
+	if answer, err = locked(c, work); err != nil {
 		return answer, err
 	}
-	return fault.Answer(request, answer).(T), nil
+	if fault.After != nil {
+		return answer, fault.After
+	}
+	if fault.Answer != nil {
+		answer = fault.Answer(request, answer).(T)
+	}
+	return answer, nil
 }
 
 func locked[T any](c *Cloud, work func() (T, error)) (T, error) {

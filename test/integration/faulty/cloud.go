@@ -19,6 +19,7 @@ import (
 // Cloud is the cloud, and its provider. Its methods may be called from several goroutines.
 type Cloud struct {
 	name     string
+	scheme   string // of its provider IDs with what parts it from the rest, empty if they have none
 	declares provider.Capabilities
 	built    chan struct{}
 	build    func() // once
@@ -29,6 +30,7 @@ type Cloud struct {
 	faults    map[subject]Fault
 	calls     []*Call
 	instances map[string]provider.Instance // by node
+	made      map[string]int               // how many instances there have been, by node
 	events    []provider.InstanceEvent
 	changed   chan struct{}            // closed and replaced with each event
 	balancers map[string]*loadBalancer // by Service
@@ -49,15 +51,20 @@ type Options struct {
 	LoadBalancerWrites int
 	// Lists and Watches say that it has ListInstances and WatchInstances.
 	Lists, Watches bool
+	// BareIDs makes provider IDs without a scheme, as the providers of Alibaba Cloud and Oracle do.
+	BareIDs bool
 }
 
 // New returns an empty cloud whose provider is registered under its name, which is also the scheme of its provider IDs. A name
 // can be registered once in a process.
 func New(name string, o Options) *Cloud {
 	c := &Cloud{
-		name: name, built: make(chan struct{}), released: make(chan struct{}), changed: make(chan struct{}), addresses: netip.MustParseAddr("198.18.0.0"),
-		faults: map[subject]Fault{}, instances: map[string]provider.Instance{}, balancers: map[string]*loadBalancer{},
+		name: name, scheme: name + "://", built: make(chan struct{}), released: make(chan struct{}), changed: make(chan struct{}), addresses: netip.MustParseAddr("198.18.0.0"),
+		faults: map[subject]Fault{}, instances: map[string]provider.Instance{}, made: map[string]int{}, balancers: map[string]*loadBalancer{},
 		routes: map[string]*cloudprovider.Route{},
+	}
+	if o.BareIDs {
+		c.scheme = ""
 	}
 	c.build = sync.OnceFunc(func() { close(c.built) })
 	c.release = sync.OnceFunc(func() { close(c.released) })
@@ -78,13 +85,14 @@ func New(name string, o Options) *Cloud {
 // Built is closed once a manager has built the provider. By then it has read its flags.
 func (c *Cloud) Built() <-chan struct{} { return c.built }
 
-// AddInstance makes an instance for a node.
+// AddInstance makes an instance for a node. One that takes the place of another has a provider ID of its own.
 func (c *Cloud) AddInstance(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.made[node]++
 	instance := provider.Instance{NodeName: nodeName(node), State: provider.InstanceRunning}
 	instance.InstanceMetadata = cloudprovider.InstanceMetadata{
-		ProviderID: c.providerID(node), InstanceType: "small", Zone: "zone-1", Region: "region-1",
+		ProviderID: c.providerID(node, c.made[node]), InstanceType: "small", Zone: "zone-1", Region: "region-1",
 		NodeAddresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: c.newAddress()}, {Type: corev1.NodeHostName, Address: node}},
 	}
 	c.instances[node] = instance
@@ -97,6 +105,30 @@ func (c *Cloud) RemoveInstance(node string) {
 	defer c.mu.Unlock()
 	c.tell(provider.InstanceEvent{Kind: provider.InstanceDeleted, Instance: c.instances[node]})
 	delete(c.instances, node)
+}
+
+// LoseInstance deletes the instance of a node, and no watch tells of it.
+func (c *Cloud) LoseInstance(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.instances, node)
+}
+
+// StopInstance shuts the instance of a node down.
+func (c *Cloud) StopInstance(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	instance := c.instances[node]
+	instance.State = provider.InstanceStopped
+	c.instances[node] = instance
+	c.tell(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instance})
+}
+
+// ProviderID returns the provider ID of a node's instance, empty if there is none.
+func (c *Cloud) ProviderID(node string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.instances[node].ProviderID
 }
 
 // Targets returns the nodes that the load balancer of a Service has as targets, sorted.
@@ -120,7 +152,13 @@ func (c *Cloud) RoutedNodes() []string {
 	return slices.Sorted(maps.Keys(nodes))
 }
 
-func (c *Cloud) providerID(node string) string { return fmt.Sprintf("%s://%s", c.name, node) }
+// providerID returns the provider ID of the first, second or later instance of a node.
+func (c *Cloud) providerID(node string, instance int) string {
+	if instance == 1 {
+		return c.scheme + node
+	}
+	return fmt.Sprintf("%s%s.%d", c.scheme, node, instance)
+}
 
 // newAddress returns an address that nothing has. The lock is held.
 func (c *Cloud) newAddress() string {

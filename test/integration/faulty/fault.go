@@ -1,13 +1,17 @@
 package faulty
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -17,6 +21,8 @@ type Fault struct {
 	// Before runs ahead of the cloud's work. If it returns an error, that is the call's error and the cloud does nothing. Released
 	// is closed by Cloud.Release.
 	Before func(ctx context.Context, released <-chan struct{}) error
+	// After is the error of a call whose work the cloud has done.
+	After error
 	// Answer replaces what the cloud answers. Request and answer have the types of the operation; see Answer.
 	Answer func(request, answer any) any
 }
@@ -91,6 +97,56 @@ func Echo() Fault {
 	})
 }
 
+// FailAfter returns an error after the cloud has done its work, as a provider does that fails at the last of several steps.
+func FailAfter(err error) Fault { return Fault{After: err} }
+
+// AddressesTwice answers InstanceMetadata with each address twice.
+func AddressesTwice() Fault {
+	return describe(func(wrong *cloudprovider.InstanceMetadata) {
+		wrong.NodeAddresses = slices.Concat(wrong.NodeAddresses, wrong.NodeAddresses)
+	})
+}
+
+// HostNamesOnly answers InstanceMetadata without an IP address.
+func HostNamesOnly() Fault {
+	return describe(func(wrong *cloudprovider.InstanceMetadata) {
+		wrong.NodeAddresses = slices.DeleteFunc(slices.Clone(wrong.NodeAddresses), func(address corev1.NodeAddress) bool {
+			return address.Type != corev1.NodeHostName
+		})
+	})
+}
+
+// describe answers InstanceMetadata with the right answer changed.
+func describe(change func(*cloudprovider.InstanceMetadata)) Fault {
+	return Answer(func(_ *corev1.Node, right *cloudprovider.InstanceMetadata) *cloudprovider.InstanceMetadata {
+		wrong := *right
+		change(&wrong)
+		return &wrong
+	})
+}
+
+// SpelledOtherwise lists an instance with a provider ID in capitals.
+func SpelledOtherwise() Fault {
+	return Answer(func(_ provider.Instance, page []provider.Instance) []provider.Instance {
+		wrong := slices.Clone(page)
+		for i := range wrong {
+			scheme, id, _ := strings.Cut(wrong[i].ProviderID, "://")
+			wrong[i].ProviderID = scheme + "://" + strings.ToUpper(id)
+		}
+		return wrong
+	})
+}
+
+// OtherIngress answers GetLoadBalancer with a host name, where EnsureLoadBalancer answers with an address.
+func OtherIngress() Fault {
+	return Answer(func(service *corev1.Service, right *corev1.LoadBalancerStatus) *corev1.LoadBalancerStatus {
+		if right == nil {
+			return nil
+		}
+		return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: service.Name + ".example.com"}}}
+	})
+}
+
 // Then returns a fault that is this one and, if the call has not failed by it, the next one.
 func (f Fault) Then(next Fault) Fault {
 	return Fault{
@@ -105,6 +161,7 @@ func (f Fault) Then(next Fault) Fault {
 			}
 			return nil
 		},
+		After: cmp.Or(f.After, next.After),
 		Answer: func(request, answer any) any {
 			for _, replace := range []func(any, any) any{f.Answer, next.Answer} {
 				if replace != nil {

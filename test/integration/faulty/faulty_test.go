@@ -3,6 +3,7 @@ package faulty_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -10,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/test/integration/faulty"
@@ -104,14 +104,12 @@ func TestRefusals(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	cloud := faulty.New(t.Name(), faulty.Options{})
 	cloud.AddInstance("a")
-	cloud.Fault("InstanceMetadata", "a", faulty.Answer(func(_ *corev1.Node, right *cloudprovider.InstanceMetadata) *cloudprovider.InstanceMetadata {
-		wrong := *right
-		wrong.NodeAddresses = slices.Concat(right.NodeAddresses, right.NodeAddresses)
-		return &wrong
-	}))
-	got, err := cloud.InstanceMetadata(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
-	if err != nil || len(got.NodeAddresses) != 4 {
-		t.Errorf("got %+v, %v", got, err)
+	for count, fault := range map[int]faulty.Fault{4: faulty.AddressesTwice(), 1: faulty.HostNamesOnly(), 2: {}} {
+		cloud.Fault("InstanceMetadata", "a", fault)
+		got, err := cloud.InstanceMetadata(t.Context(), named("a", ""))
+		if err != nil || len(got.NodeAddresses) != count {
+			t.Errorf("got %+v, %v; want %d addresses", got, err, count)
+		}
 	}
 	cloud.Fault("EnsureLoadBalancer", "default/a", faulty.Echo())
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
@@ -121,6 +119,76 @@ func TestAnswers(t *testing.T) {
 		if err != nil || status.Ingress[0].IP != ip {
 			t.Errorf("got %+v, %v; want %q", status, err, ip)
 		}
+	}
+}
+
+func named(name, providerID string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID}}
+}
+
+// An instance that takes the place of another is another one.
+func TestInstances(t *testing.T) {
+	for bare, want := range map[bool][]string{false: {t.Name() + "-false://a", t.Name() + "-false://a.2"}, true: {"a", "a.2"}} {
+		cloud := faulty.New(fmt.Sprintf("%s-%t", t.Name(), bare), faulty.Options{BareIDs: bare})
+		for i, id := range want {
+			cloud.AddInstance("a")
+			if got := cloud.ProviderID("a"); got != id {
+				t.Errorf("instance %d has the provider ID %q, want %q", i, got, id)
+			}
+			if exists, err := cloud.InstanceExists(t.Context(), named("a", id)); !exists || err != nil {
+				t.Errorf("instance %q: %t, %v", id, exists, err)
+			}
+		}
+		if exists, err := cloud.InstanceExists(t.Context(), named("a", want[0])); exists || err != nil {
+			t.Errorf("the instance before it: %t, %v", exists, err)
+		}
+		if exists, err := cloud.InstanceExists(t.Context(), named("a", "other://a")); exists || err == nil {
+			t.Errorf("one of another cloud: %t, %v", exists, err)
+		}
+		cloud.StopInstance("a")
+		if shutdown, err := cloud.InstanceShutdown(t.Context(), named("a", "")); !shutdown || err != nil {
+			t.Errorf("when it is stopped: %t, %v", shutdown, err)
+		}
+		cloud.LoseInstance("a")
+		if exists, err := cloud.InstanceExists(t.Context(), named("a", "")); exists || err != nil {
+			t.Errorf("when it is lost: %t, %v", exists, err)
+		}
+	}
+}
+
+// A write can do its work and fail, and what is there can look otherwise.
+func TestLoadBalancers(t *testing.T) {
+	cloud := faulty.New(t.Name(), faulty.Options{})
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
+	if _, err := cloud.EnsureLoadBalancer(t.Context(), "kubernetes", service, nil); err != nil {
+		t.Fatal(err)
+	}
+	cloud.Fault("GetLoadBalancer", "default/a", faulty.OtherIngress())
+	status, exists, err := cloud.GetLoadBalancer(t.Context(), "kubernetes", service)
+	if err != nil || !exists || status.Ingress[0].Hostname != "a.example.com" {
+		t.Errorf("got %+v, %t, %v", status, exists, err)
+	}
+	cloud.Fault("EnsureLoadBalancerDeleted", "default/a", faulty.FailAfter(errCloud))
+	if err := cloud.EnsureLoadBalancerDeleted(t.Context(), "kubernetes", service); !errors.Is(err, errCloud) {
+		t.Errorf("the deletion returns %v", err)
+	}
+	if status, exists, err := cloud.GetLoadBalancer(t.Context(), "kubernetes", service); exists || err != nil {
+		t.Errorf("after it there is %v, %v", status, err)
+	}
+}
+
+// A page of a list can spell a provider ID otherwise than the rest of the cloud does.
+func TestList(t *testing.T) {
+	cloud := faulty.New("lists", faulty.Options{Lists: true})
+	cloud.AddInstance("a")
+	cloud.AddInstance("b")
+	cloud.Fault("ListInstances", "a", faulty.SpelledOtherwise())
+	var said []string
+	if err := cloud.Capabilities().ListInstances(t.Context(), func(page []provider.Instance) error {
+		said = append(said, page[0].ProviderID)
+		return nil
+	}); err != nil || !slices.Equal(said, []string{"lists://A", "lists://b"}) {
+		t.Errorf("the list is %q, %v", said, err)
 	}
 }
 

@@ -57,19 +57,22 @@ func nodeName(name string) types.NodeName { return types.NodeName(name) }
 // find returns the instance of a node. A provider ID of another cloud is a plain error, as it is of the providers of AWS, Hetzner
 // and DigitalOcean. The lock is held.
 func (c *Cloud) find(node *corev1.Node) (provider.Instance, error) {
-	name := node.Name
-	if id := node.Spec.ProviderID; id != "" {
-		own, ok := strings.CutPrefix(id, c.name+"://")
-		if !ok {
-			return provider.Instance{}, fmt.Errorf("provider ID %q does not have the prefix %q", id, c.name+"://")
+	id := node.Spec.ProviderID
+	if id == "" {
+		if instance, ok := c.instances[node.Name]; ok {
+			return instance, nil
 		}
-		name = own
-	}
-	instance, ok := c.instances[name]
-	if !ok {
 		return provider.Instance{}, cloudprovider.InstanceNotFound
 	}
-	return instance, nil
+	if !strings.HasPrefix(id, c.scheme) || c.scheme == "" && strings.Contains(id, "://") {
+		return provider.Instance{}, fmt.Errorf("provider ID %q does not have the prefix %q", id, c.scheme)
+	}
+	for _, instance := range c.instances {
+		if instance.ProviderID == id {
+			return instance, nil
+		}
+	}
+	return provider.Instance{}, cloudprovider.InstanceNotFound
 }
 
 // InstanceExists is part of cloudprovider.InstancesV2.
