@@ -93,7 +93,7 @@ func summaryOf(results []error) error {
 func (c *client) changeTargets(plugin provider.ChangeTargetsFunc) provider.ChangeTargetsFunc {
 	return func(ctx context.Context, clusterName string, service *v1.Service, add, remove []*v1.Node) error {
 		return c.change(ctx, c.about("ChangeTargets", key(service)), func(ctx context.Context) error {
-			return plugin(ctx, clusterName, service, add, remove)
+			return plugin(ctx, clusterName, service.DeepCopy(), add, remove)
 		})
 	}
 }

@@ -117,10 +117,17 @@ func (z *zones) GetZoneByNodeName(ctx context.Context, name types.NodeName) (clo
 // key names a Service.
 func key(service *v1.Service) string { return service.Namespace + "/" + service.Name }
 
-// loadBalancer is cloudprovider.LoadBalancer as controllers call it. GetLoadBalancerName computes a name and passes through.
+// loadBalancer is cloudprovider.LoadBalancer as controllers call it. Each call has a Service of its own: plugins of DigitalOcean and
+// OpenStack write annotations into the one that they are given, and may still do so after their call was abandoned. Two that share a
+// map would end the process, which no recover prevents. Nodes are shared with the cache, as in the reference.
 type loadBalancer struct {
 	cloudprovider.LoadBalancer
 	calls *client
+}
+
+// GetLoadBalancerName computes a name, and does not wait for other calls.
+func (l *loadBalancer) GetLoadBalancerName(ctx context.Context, clusterName string, service *v1.Service) string {
+	return l.LoadBalancer.GetLoadBalancerName(ctx, clusterName, service.DeepCopy())
 }
 
 func (l *loadBalancer) GetLoadBalancer(ctx context.Context, clusterName string, service *v1.Service) (
@@ -131,7 +138,7 @@ func (l *loadBalancer) GetLoadBalancer(ctx context.Context, clusterName string, 
 		exists bool
 	}
 	got, err := read(ctx, l.calls, l.calls.about("GetLoadBalancer", key(service)), func(ctx context.Context) (answer, error) {
-		status, exists, err := l.LoadBalancer.GetLoadBalancer(ctx, clusterName, service)
+		status, exists, err := l.LoadBalancer.GetLoadBalancer(ctx, clusterName, service.DeepCopy())
 		return answer{status, exists}, err
 	})
 	return got.status, got.exists, err
@@ -141,12 +148,12 @@ func (l *loadBalancer) EnsureLoadBalancer(ctx context.Context, clusterName strin
 	*v1.LoadBalancerStatus, error,
 ) {
 	status, err := write(ctx, l.calls, l.calls.about("EnsureLoadBalancer", key(service)), func(ctx context.Context) (*v1.LoadBalancerStatus, error) {
-		return l.LoadBalancer.EnsureLoadBalancer(ctx, clusterName, service, nodes)
+		return l.LoadBalancer.EnsureLoadBalancer(ctx, clusterName, service.DeepCopy(), nodes)
 	})
 	if err == nil {
 		// By asking for this one it can be seen whether the cloud answers when writes begin to fail.
 		l.calls.worked(l.calls.about("GetLoadBalancer", key(service)), func(ctx context.Context) error {
-			_, _, err := l.LoadBalancer.GetLoadBalancer(ctx, clusterName, service)
+			_, _, err := l.LoadBalancer.GetLoadBalancer(ctx, clusterName, service.DeepCopy())
 			return err
 		})
 	}
@@ -155,13 +162,13 @@ func (l *loadBalancer) EnsureLoadBalancer(ctx context.Context, clusterName strin
 
 func (l *loadBalancer) UpdateLoadBalancer(ctx context.Context, clusterName string, service *v1.Service, nodes []*v1.Node) error {
 	return l.calls.change(ctx, l.calls.about("UpdateLoadBalancer", key(service)), func(ctx context.Context) error {
-		return l.LoadBalancer.UpdateLoadBalancer(ctx, clusterName, service, nodes)
+		return l.LoadBalancer.UpdateLoadBalancer(ctx, clusterName, service.DeepCopy(), nodes)
 	})
 }
 
 func (l *loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, clusterName string, service *v1.Service) error {
 	return l.calls.change(ctx, l.calls.about("EnsureLoadBalancerDeleted", key(service)), func(ctx context.Context) error {
-		return l.LoadBalancer.EnsureLoadBalancerDeleted(ctx, clusterName, service)
+		return l.LoadBalancer.EnsureLoadBalancerDeleted(ctx, clusterName, service.DeepCopy())
 	})
 }
 
