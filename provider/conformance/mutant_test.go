@@ -128,6 +128,7 @@ func (m *mutant) Routes() (cloudprovider.Routes, bool) {
 type wrongV2 struct {
 	cloudprovider.InstancesV2
 	exists   func(ctx context.Context, right cloudprovider.InstancesV2, node *v1.Node) (bool, error)
+	shutdown func(ctx context.Context, right cloudprovider.InstancesV2, node *v1.Node) (bool, error)
 	metadata func(ctx context.Context, right cloudprovider.InstancesV2, node *v1.Node) (*cloudprovider.InstanceMetadata, error)
 }
 
@@ -136,6 +137,13 @@ func (w wrongV2) InstanceExists(ctx context.Context, node *v1.Node) (bool, error
 		return w.exists(ctx, w.InstancesV2, node)
 	}
 	return w.InstancesV2.InstanceExists(ctx, node)
+}
+
+func (w wrongV2) InstanceShutdown(ctx context.Context, node *v1.Node) (bool, error) {
+	if w.shutdown != nil {
+		return w.shutdown(ctx, w.InstancesV2, node)
+	}
+	return w.InstancesV2.InstanceShutdown(ctx, node)
 }
 
 func (w wrongV2) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {

@@ -56,6 +56,25 @@ func identityMutations() []mutation {
 		{"instances-labels", "an additional label has a blank", described(func(metadata *cloudprovider.InstanceMetadata) {
 			metadata.AdditionalLabels = map[string]string{"machine.example/rack": "row 4"}
 		})},
+		{"instances-broken-id", "an ID that cannot be read is anybody's",
+			denied(func(ctx context.Context, right right2, node *v1.Node) (bool, error) {
+				exists, err := right.InstanceExists(ctx, node)
+				return exists || err != nil, nil
+			})},
+		{"instances-missing-not-stopped", "what does not exist is shut down", func(m *mutant) {
+			m.v2.shutdown = func(ctx context.Context, right right2, node *v1.Node) (bool, error) {
+				shutdown, err := right.InstanceShutdown(ctx, node)
+				return shutdown || err != nil, nil
+			}
+		}},
+		{"instances-read-only", "the provider ID is filled in", asked(
+			func(ctx context.Context, _ *mutant, right right2, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+				metadata, err := right.InstanceMetadata(ctx, node)
+				if err == nil {
+					node.Spec.ProviderID = metadata.ProviderID
+				}
+				return metadata, err
+			})},
 		{"instances-concurrent", "of two at once, the second is refused", asked(
 			func(ctx context.Context, m *mutant, right right2, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
 				if m.overlaps(ctx) {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/mooring-ccm/mooring/provider"
 	v1 "k8s.io/api/core/v1"
@@ -59,6 +61,29 @@ func identityRules() []Rule {
 			Source: fields,
 			Needs:  []Need{NeedInstancesV2, NeedInstance},
 			check:  checkLabels,
+		},
+		{
+			ID:     "instances-broken-id",
+			Text:   "A provider ID of this provider that names no instance, or nothing at all, is an error or InstanceNotFound, and never found.",
+			Source: deletes,
+			Needs:  []Need{NeedInstancesV2, NeedInstance},
+			check:  checkBrokenID,
+		},
+		{
+			ID:   "instances-missing-not-stopped",
+			Text: "An instance that does not exist is not said to be shut down.",
+			Source: Source{"cloudprovider.InstancesV2.InstanceShutdown",
+				"InstanceShutdown returns true if the instance is shutdown according to the cloud provider."},
+			Needs: []Need{NeedInstancesV2},
+			check: checkMissingNotStopped,
+		},
+		{
+			ID:   "instances-read-only",
+			Text: "Nodes are not modified by any call.",
+			Source: Source{"cloudprovider.LoadBalancer.EnsureLoadBalancer",
+				"Implementations must treat the *v1.Service and *v1.Node parameters as read-only and not modify them."},
+			Needs: []Need{NeedInstancesV2, NeedInstance},
+			check: checkNodeReadOnly,
 		},
 		{
 			ID:     "instances-concurrent",
@@ -199,4 +224,56 @@ func checkInstancesConcurrent(ctx context.Context, t *trial) error {
 		}
 		return err
 	})
+}
+
+func checkBrokenID(ctx context.Context, t *trial) error {
+	instance, err := t.instance(ctx)
+	if err != nil {
+		return err
+	}
+	scheme, _, found := strings.Cut(instance.ProviderID, "://")
+	if !found {
+		return unavailable("the provider ID %q has no scheme", instance.ProviderID)
+	}
+	for _, broken := range []string{scheme + "://", scheme + ":///", scheme + "://%%/" + string(t.missingName())} {
+		node := namedNode(t.missingName())
+		node.Spec.ProviderID = broken
+		if exists, err := t.v2().InstanceExists(ctx, node); err == nil && exists {
+			t.sawf("InstanceExists of a node with provider ID %q: %t", broken, exists)
+		}
+		if metadata, err := t.v2().InstanceMetadata(ctx, node); err == nil {
+			t.sawf("InstanceMetadata of a node with provider ID %q: %v, and no error", broken, metadata)
+		}
+	}
+	return nil
+}
+
+func checkMissingNotStopped(ctx context.Context, t *trial) error {
+	if shutdown, err := t.v2().InstanceShutdown(ctx, namedNode(t.missingName())); err == nil && shutdown {
+		t.sawf("InstanceShutdown of an instance that does not exist: %t, and no error", shutdown)
+	}
+	return nil
+}
+
+func checkNodeReadOnly(ctx context.Context, t *trial) error {
+	instance, err := t.instance(ctx)
+	if err != nil {
+		return err
+	}
+	node := namedNode(instance.NodeName) // without a provider ID, which a provider may be tempted to fill in
+	untouched := node.DeepCopy()
+	for _, c := range []named{
+		{"InstanceExists", func(ctx context.Context) error { _, err := t.v2().InstanceExists(ctx, node); return err }},
+		{"InstanceShutdown", func(ctx context.Context) error { _, err := t.v2().InstanceShutdown(ctx, node); return err }},
+		{"InstanceMetadata", func(ctx context.Context) error { _, err := t.v2().InstanceMetadata(ctx, node); return err }},
+	} {
+		if err := c.call(ctx); !allowed(err) {
+			return fmt.Errorf("%s of %s, which exists: %w", c.name, instance.NodeName, err)
+		}
+		if !reflect.DeepEqual(node, untouched) {
+			t.sawf("%s modified the node that it was given: %v", c.name, node)
+			node = untouched.DeepCopy()
+		}
+	}
+	return nil
 }
