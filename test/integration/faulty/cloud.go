@@ -22,7 +22,6 @@ type Cloud struct {
 	scheme   string // of its provider IDs with what parts it from the rest, empty if they have none
 	declares provider.Capabilities
 	built    chan struct{}
-	build    func() // once
 	released chan struct{}
 	release  func() // once
 
@@ -59,14 +58,13 @@ type Options struct {
 // can be registered once in a process.
 func New(name string, o Options) *Cloud {
 	c := &Cloud{
-		name: name, scheme: name + "://", built: make(chan struct{}), released: make(chan struct{}), changed: make(chan struct{}), addresses: netip.MustParseAddr("198.18.0.0"),
+		name: name, scheme: name + "://", built: make(chan struct{}, 1), released: make(chan struct{}), changed: make(chan struct{}), addresses: netip.MustParseAddr("198.18.0.0"),
 		faults: map[subject]Fault{}, instances: map[string]provider.Instance{}, made: map[string]int{}, balancers: map[string]*loadBalancer{},
 		routes: map[string]*cloudprovider.Route{},
 	}
 	if o.BareIDs {
 		c.scheme = ""
 	}
-	c.build = sync.OnceFunc(func() { close(c.built) })
 	c.release = sync.OnceFunc(func() { close(c.released) })
 	c.declares = provider.Capabilities{ProviderIDSchemes: o.Schemes, LoadBalancerWrites: o.LoadBalancerWrites}
 	if o.Lists {
@@ -76,13 +74,14 @@ func New(name string, o Options) *Cloud {
 		c.declares.WatchInstances = c.watchInstances
 	}
 	cloudprovider.RegisterCloudProvider(name, func(io.Reader) (cloudprovider.Interface, error) {
-		c.build()
+		c.built <- struct{}{}
 		return c, nil
 	})
 	return c
 }
 
-// Built is closed once a manager has built the provider. By then it has read its flags.
+// Built has a value for each manager that has built the provider, and that nobody has received yet. By then the manager has read its
+// flags.
 func (c *Cloud) Built() <-chan struct{} { return c.built }
 
 // AddInstance makes an instance for a node. One that takes the place of another has a provider ID of its own.
@@ -115,11 +114,16 @@ func (c *Cloud) LoseInstance(node string) {
 }
 
 // StopInstance shuts the instance of a node down.
-func (c *Cloud) StopInstance(node string) {
+func (c *Cloud) StopInstance(node string) { c.set(node, provider.InstanceStopped) }
+
+// StartInstance starts it again. A watch tells of it in any case.
+func (c *Cloud) StartInstance(node string) { c.set(node, provider.InstanceRunning) }
+
+func (c *Cloud) set(node string, state provider.InstanceState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	instance := c.instances[node]
-	instance.State = provider.InstanceStopped
+	instance.State = state
 	c.instances[node] = instance
 	c.tell(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instance})
 }

@@ -149,6 +149,10 @@ func TestInstances(t *testing.T) {
 		if shutdown, err := cloud.InstanceShutdown(t.Context(), named("a", "")); !shutdown || err != nil {
 			t.Errorf("when it is stopped: %t, %v", shutdown, err)
 		}
+		cloud.StartInstance("a")
+		if shutdown, err := cloud.InstanceShutdown(t.Context(), named("a", "")); shutdown || err != nil {
+			t.Errorf("when it is started again: %t, %v", shutdown, err)
+		}
 		cloud.LoseInstance("a")
 		if exists, err := cloud.InstanceExists(t.Context(), named("a", "")); exists || err != nil {
 			t.Errorf("when it is lost: %t, %v", exists, err)

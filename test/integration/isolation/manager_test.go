@@ -34,8 +34,10 @@ var shortDeadlines = []string{"--cloud-api-timeout=3s", "--cloud-api-write-timeo
 type manager struct {
 	name  string
 	cloud *faulty.Cloud
+	args  []string
 	port  string
 	ended chan error
+	stop  func()
 	http  *http.Client
 }
 
@@ -52,7 +54,7 @@ func start(t *testing.T, name string, o faulty.Options, args ...string) *manager
 	}
 	m := &manager{name: name, cloud: faulty.New(name, o), port: freePort(t), ended: make(chan error, 1), http: administrator(t)}
 	kubeconfig := cluster.AdminKubeconfig()
-	stop := m.launch(t, append([]string{
+	m.args = append([]string{
 		"--cloud-provider=" + name, "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
 		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + m.port, "--cert-dir=" + t.TempDir(),
 		"--leader-elect-resource-name=" + name, "--node-selector=" + labelManager + "=" + name,
@@ -60,31 +62,48 @@ func start(t *testing.T, name string, o faulty.Options, args ...string) *manager
 		"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--node-deletion-limit=100%",
 		"--configure-cloud-routes", "--cluster-cidr=10.0.0.0/8", "--route-reconciliation-period=1s",
 		"--graceful-shutdown-timeout=10s",
-	}, args...))
+	}, args...)
+	m.launch(t)
 	t.Cleanup(func() {
 		m.cloud.Release()
-		stop()
-		select {
-		case err := <-m.ended:
-			if err != nil {
-				t.Errorf("manager %s ended with %v", name, err)
-			}
-		case <-time.After(stopLimit):
-			t.Errorf("manager %s has not stopped within %s", name, stopLimit)
-		}
+		m.end(t)
 	})
 	m.awaitProbe(t, "/readyz", http.StatusOK)
 	return m
 }
 
-// launch runs the command and returns what ends it, once it has read its flags.
-func (m *manager) launch(t *testing.T, args []string) (stop func()) {
+// end stops the manager.
+func (m *manager) end(t *testing.T) {
+	t.Helper()
+	m.stop()
+	select {
+	case err := <-m.ended:
+		if err != nil {
+			t.Errorf("manager %s ended with %v", m.name, err)
+		}
+	case <-time.After(stopLimit):
+		t.Errorf("manager %s has not stopped within %s", m.name, stopLimit)
+	}
+}
+
+// restart stops the manager, does something, and starts another one in its place.
+func (m *manager) restart(t *testing.T, meanwhile func()) {
+	t.Helper()
+	m.end(t)
+	meanwhile()
+	m.launch(t)
+	m.awaitProbe(t, "/readyz", http.StatusOK)
+}
+
+// launch runs the command. It returns when that has read its flags.
+func (m *manager) launch(t *testing.T) {
 	t.Helper()
 	parsing.Lock()
 	defer parsing.Unlock()
 	command := ccm.NewCommand()
-	command.SetArgs(args)
+	command.SetArgs(m.args)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	m.stop = cancel
 	go func() { m.ended <- command.ExecuteContext(ctx) }()
 	select {
 	case <-m.cloud.Built():
@@ -92,7 +111,6 @@ func (m *manager) launch(t *testing.T, args []string) (stop func()) {
 		cancel()
 		t.Fatalf("manager %s has not started: %v", m.name, err)
 	}
-	return cancel
 }
 
 // class is the class of the Services that the manager serves.

@@ -73,7 +73,7 @@ func fail(t *testing.T, name string) {
 	})
 }
 
-// awaitInitialized waits until a node has no taint and a provider ID of this cloud.
+// awaitInitialized waits until a node has no taint and the provider ID of its instance.
 func (m *manager) awaitInitialized(t *testing.T, name string) {
 	t.Helper()
 	poll.Within(t, limit, "node "+name+" joins", func(ctx context.Context) error {
@@ -84,7 +84,7 @@ func (m *manager) awaitInitialized(t *testing.T, name string) {
 		tainted := slices.ContainsFunc(found.Spec.Taints, func(taint corev1.Taint) bool {
 			return taint.Key == cloudproviderapi.TaintExternalCloudProvider
 		})
-		if tainted || found.Spec.ProviderID != m.name+"://"+name {
+		if tainted || found.Spec.ProviderID != m.cloud.ProviderID(name) {
 			return fmt.Errorf("its provider ID is %q, its taints are %v", found.Spec.ProviderID, found.Spec.Taints)
 		}
 		return nil
