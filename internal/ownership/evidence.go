@@ -6,8 +6,7 @@ import (
 )
 
 // Evidence remembers the provider-ID schemes that a plugin has proven to be its own: it answered for a node with exactly the
-// provider ID that the node has. It is the only state of this package, lives as long as the process and is safe for
-// concurrent use. The zero value holds no evidence.
+// provider ID that the node has. It lives as long as the process and is safe for concurrent use. The zero value holds no evidence.
 type Evidence struct {
 	mu      sync.RWMutex
 	schemes []string

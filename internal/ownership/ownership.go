@@ -1,5 +1,5 @@
-// Package ownership decides which nodes this cloud controller manager may write to. It is pure: the same node, rules and
-// evidence always get the same verdict.
+// Package ownership decides which nodes this cloud controller manager may write to, and which take part in what the cloud does for
+// all nodes: load balancers and routes. It is pure: the same node, rules and evidence always get the same verdict.
 //
 // Several cloud controller managers, or a cloud and bare metal, may share a cluster. A node that belongs to another one is
 // never written and never asked for.

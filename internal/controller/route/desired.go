@@ -19,7 +19,12 @@ const (
 	ours
 	// others are nodes of somebody else, who makes their routes.
 	others
+	// presumed nodes may be somebody else's, but nothing says so. They get the routes that they lack, and those that are there stay.
+	presumed
 )
+
+// takesPart reports whether routes are made for a node.
+func (s standing) takesPart() bool { return s == ours || s == presumed }
 
 // member is a node of the cluster and what may be done with it.
 type member struct {
@@ -101,6 +106,8 @@ type desired struct {
 	// wants are the routes of the nodes of ours. The order is that in which they have a claim on what is scarce: nodes that
 	// stay before nodes that are being deleted, older ones before younger ones; of a node, that of its pod CIDRs.
 	wants []want
+	// presumed are the routes of the nodes that are presumed to be ours, in the same order.
+	presumed []want
 }
 
 // desire turns all nodes of the cluster into what has to be true of the routes.
@@ -116,11 +123,15 @@ func desire(members []member, clusterCIDRs []netip.Prefix) desired {
 				continue // one route serves both
 			}
 			t.destinations = append(t.destinations, destination)
-			if member.standing == ours {
-				d.wants = append(d.wants, want{
-					node: types.NodeName(node.Name), uid: node.UID,
-					cidr: cidr, destination: destination, addresses: node.Status.Addresses,
-				})
+			w := want{
+				node: types.NodeName(node.Name), uid: node.UID,
+				cidr: cidr, destination: destination, addresses: node.Status.Addresses,
+			}
+			switch member.standing {
+			case ours:
+				d.wants = append(d.wants, w)
+			case presumed:
+				d.presumed = append(d.presumed, w)
 			}
 		}
 		d.targets[types.NodeName(node.Name)] = t

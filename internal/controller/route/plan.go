@@ -129,11 +129,15 @@ func makePlan(d desired, routes []*cloudprovider.Route, can abilities) plan {
 	}
 	p.assign()
 	creations := p.fulfil()
+	var stay []*cloudprovider.Route
 	for _, route := range sorted {
 		if why, stale := p.stale(route); stale {
 			p.plan.removals = append(p.plan.removals, action{kind: remove, old: route, why: why})
+		} else {
+			stay = append(stay, route)
 		}
 	}
+	creations = append(creations, p.offer(stay)...)
 	p.makeRoom(len(sorted)-len(p.plan.removals), creations)
 	p.noteStrays(sorted)
 	return p.plan
@@ -211,6 +215,37 @@ func (p *planner) fulfil() (creations []action) {
 		creations = append(creations, action{kind: create, want: w, why: "the node has none to this pod CIDR"})
 	}
 	return creations
+}
+
+// offer returns the routes to create for nodes that are presumed to be ours: those to pod CIDRs to which no route leads that stays and
+// which no other node has. Whatever is there may be somebody else's.
+func (p *planner) offer(stay []*cloudprovider.Route) (creations []action) {
+	for i := range p.presumed {
+		w := &p.presumed[i]
+		switch {
+		case slices.ContainsFunc(p.routes[w.destination], w.fits):
+		case p.contested(*w, stay):
+			p.plan.unmet = append(p.plan.unmet, *w)
+		default:
+			creations = append(creations, action{kind: create, want: w, why: "the node has none to this pod CIDR"})
+		}
+	}
+	return creations
+}
+
+// contested reports whether a route or another node has a part of what a want is for, or the want is outside the cluster's ranges.
+func (p *planner) contested(w want, stay []*cloudprovider.Route) bool {
+	for _, route := range stay {
+		if destinationOf(route.DestinationCIDR).overlaps(w.destination) {
+			return true
+		}
+	}
+	for name, target := range p.targets {
+		if name != w.node && slices.ContainsFunc(target.destinations, w.destination.overlaps) {
+			return true
+		}
+	}
+	return !w.destination.within(p.clusterCIDRs)
 }
 
 // fits reports whether a route to the want's destination is what is wanted.

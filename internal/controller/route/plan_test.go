@@ -32,6 +32,48 @@ func runPlanCases(t *testing.T, tests []planCase) {
 	}
 }
 
+// A node that is presumed to be ours gets the routes that it lacks, and nothing that is there is touched for it.
+func TestPlanForPresumedNodes(t *testing.T) {
+	waits := node("node-1", "10.120.0.0/24").as(presumed)
+	runPlanCases(t, []planCase{
+		{name: "nothing there", nodes: []member{waits}, want: []string{"create 10.120.0.0/24 by node-1"}},
+		{name: "its route there", nodes: []member{waits}, routes: []*cloudprovider.Route{route("01", "10.120.0.0/24", "node-1")}},
+		{name: "its route with other addresses", nodes: []member{waits}, routes: []*cloudprovider.Route{addressed("01", "10.120.0.0/24", "node-1", "other")}},
+		{name: "a route to a pod CIDR that it does not have", nodes: []member{node("node-1", "10.120.1.0/24").as(presumed)}, routes: []*cloudprovider.Route{route("01", "10.120.0.0/24", "node-1")},
+			want: []string{"create 10.120.1.0/24 by node-1"}},
+		{name: "somebody's route to a part of it", nodes: []member{waits}, routes: []*cloudprovider.Route{route("01", "10.120.0.0/25", "gone")}},
+		{name: "a black hole, which nobody needs", nodes: []member{waits}, routes: []*cloudprovider.Route{blackhole("01", "10.120.0.0/24", "gone")},
+			want: []string{"remove 01", "create 10.120.0.0/24 by node-1"}},
+		{name: "a pod CIDR that a node of ours has", nodes: []member{waits, node("node-2", "10.120.0.0/24")},
+			want: []string{"create 10.120.0.0/24 by node-2"}},
+		{name: "a pod CIDR outside the cluster's ranges", nodes: []member{node("node-1", "10.99.0.0/24").as(presumed)}},
+		{name: "no room beside a node of ours", nodes: []member{waits, node("node-2", "10.120.1.0/24").created(time.Hour)}, can: abilities{maxRoutes: 1},
+			want: []string{"create 10.120.1.0/24 by node-2", "RouteTableNearlyFull node-2 10.120.1.0/24", "RouteTableFull node-1 10.120.0.0/24"}},
+	})
+}
+
+// A node that is presumed to be ours is told that its routes are there, and never that they are not: with a network plugin of its own
+// it needs none.
+func TestConditionOfPresumedNodes(t *testing.T) {
+	members := []member{
+		node("routed", "10.120.0.0/24").as(presumed), node("refused", "10.120.1.0/24").as(presumed), node("foreign", "10.120.2.0/24").as(others),
+		node("ours", "10.120.3.0/24"),
+	}
+	wanted := desire(members, clusterCIDRs)
+	planned := makePlan(wanted, []*cloudprovider.Route{route("01", "10.120.0.0/24", "routed")}, abilities{})
+	judged, missing := judge(members, wanted, planned, unmet(planned, admission{makes: planned.makes}, nil))
+	got := map[string]bool{}
+	for _, one := range judged {
+		got[one.node.Name] = one.routed
+	}
+	if diff := cmp.Diff(map[string]bool{"routed": true, "ours": false}, got); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+	if missing != 1 {
+		t.Errorf("%d routes are missing, want 1: that of the node of ours", missing)
+	}
+}
+
 // The situations of the reference's TestReconcile, in its order: those with two IP families.
 func TestPlanInTheReferencesSituationsWithTwoFamilies(t *testing.T) {
 	dual3, dual4 := node("node-3", "10.120.0.0/24", "a00:100::/24"), node("node-4", "10.120.1.0/24", "a00:200::/24")

@@ -102,11 +102,7 @@ func (r *reconciler) members(ctx context.Context) (members []member, unclear, er
 	if err := r.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // they are not changed here
 		return nil, nil, fmt.Errorf("reading the nodes: %w", err)
 	}
-	nodes := make([]*corev1.Node, 0, len(list.Items))
-	for i := range list.Items {
-		nodes = append(nodes, &list.Items[i])
-	}
-	members, unclear = r.standings.of(ctx, nodes, time.Now())
+	members, unclear = r.standings.of(ctx, list.Items, time.Now())
 	return members, unclear, nil
 }
 
@@ -131,8 +127,9 @@ func unmet(planned plan, admitted admission, outcomes []outcome) map[key]bool {
 	return missing
 }
 
-// judge returns the nodes of ours whose condition is our business, and how many wants are unmet. As in the reference, a node
-// without pod CIDRs is none, unless routes pointed to it.
+// judge returns the nodes whose condition is our business, and how many wants are unmet. As in the reference, a node without pod
+// CIDRs is none, unless routes pointed to it. That a node of which we presume only that it is ours has no routes is not said: they
+// may be somebody else's business.
 func judge(members []member, wanted desired, planned plan, unmet map[key]bool) (judged []judgedNode, missing int) {
 	stray := map[types.NodeName]bool{}
 	for _, name := range planned.stray {
@@ -141,16 +138,20 @@ func judge(members []member, wanted desired, planned plan, unmet map[key]bool) (
 	for _, member := range members {
 		name := types.NodeName(member.node.Name)
 		destinations := wanted.targets[name].destinations
-		if member.standing != ours || len(destinations) == 0 && !stray[name] {
+		if !member.standing.takesPart() || len(destinations) == 0 && !stray[name] {
 			continue
 		}
-		routed := len(destinations) > 0
+		lacking := 0
 		for _, destination := range destinations {
 			if unmet[key{member.node.UID, destination}] {
-				routed = false
-				missing++
+				lacking++
 			}
 		}
+		routed := len(destinations) > 0 && lacking == 0
+		if member.standing == presumed && !routed {
+			continue
+		}
+		missing += lacking
 		judged = append(judged, judgedNode{node: member.node, routed: routed})
 	}
 	return judged, missing

@@ -3,6 +3,10 @@ package route
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -69,58 +73,102 @@ func (a *answering) InstanceMetadata(_ context.Context, node *corev1.Node) (*clo
 }
 
 func TestWhoseNodesAre(t *testing.T) {
-	cloud := &answering{answers: map[string]string{
-		"proven": "robot://1", "bare": "i-1", "twin": "sim://2", "silent": "error", "odd": "error",
-	}}
-	known := newStandings(ownership.Rules{ProviderName: "sim"}, inventory.New(inventory.Options{Cloud: cloud}), time.Hour, nil)
-	identified := func(name, providerID string, cidrs ...string) *corev1.Node {
-		n := node(name, cidrs...).node
-		n.Spec.ProviderID = providerID
-		return n
-	}
-	waits := identified("waits", "", "10.120.5.0/24")
-	waits.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
-	ignored := identified("ignored", "sim://9", "10.120.6.0/24")
-	ignored.Annotations = map[string]string{ownership.AnnotationIgnore: "true"}
-	nodes := []*corev1.Node{
-		identified("ours", "sim://1", "10.120.0.0/24"),
-		identified("proven", "robot://1", "10.120.1.0/24"),
-		identified("also-proven", "robot://2", "10.120.2.0/24"), // by the scheme
-		identified("unknown", "aws:///z/i-1", "10.120.3.0/24"),
-		identified("odd", "gce://z/i-1", "10.120.9.0/24"),
-		identified("bare", "i-1", "10.120.4.0/24"),
-		identified("twin", "", "10.120.7.0/24"),
-		identified("silent", "i-2", "10.120.8.0/24"),
-		identified("no-pods", "i-3"),
-		waits, ignored,
-	}
-	want := map[string]standing{
-		"ours": ours, "proven": ours, "also-proven": ours, "unknown": undecided, "odd": undecided, "bare": ours,
-		"twin": undecided, "silent": undecided, "no-pods": undecided, "waits": undecided, "ignored": others,
-	}
-	look := func(now time.Time) map[string]standing {
-		members, err := known.of(t.Context(), nodes, now)
-		if err == nil {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &answering{answers: map[string]string{
+			"proven": "robot://1", "bare": "i-1", "twin": "sim://2", "silent": "error", "odd": "error",
+		}}
+		f := newStandingsFixture(t, cloud, "ours=sim://1", "proven=robot://1", "also-proven=robot://2", "unknown=aws:///z/i-1",
+			"odd=gce://z/i-1", "bare=i-1", "twin=", "silent=i-2", "no-pods=i-3", "waits=", "ignored=sim://9")
+		f.nodes["no-pods"].Spec.PodCIDRs = nil
+		f.nodes["waits"].Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
+		f.nodes["ignored"].Annotations = map[string]string{ownership.AnnotationIgnore: "true"}
+		want := map[string]standing{
+			"ours": ours, "proven": ours, "also-proven": ours, "unknown": others, "odd": others, "bare": ours,
+			"twin": presumed, "silent": presumed, "no-pods": undecided, "waits": undecided, "ignored": others,
+		}
+		if err := f.expect(t, want); err == nil {
 			t.Error("that the cloud did not answer for a node is no error")
 		}
-		got := map[string]standing{}
-		for _, m := range members {
-			got[m.node.Name] = m.standing
+		if asked := cloud.calls(); asked != 7 {
+			t.Errorf("the cloud was asked %d times, want once for each of 7 nodes in doubt", asked)
 		}
-		return got
+		time.Sleep(59 * time.Minute)
+		if err := f.expect(t, want); err == nil {
+			t.Error("that the cloud did not answer for a node again is no error")
+		}
+		if asked := cloud.calls(); asked != 2 {
+			t.Errorf("the cloud was asked %d times, want once for each of 2 nodes about which nothing is known", asked)
+		}
+	})
+}
+
+// A node about which there is nothing but errors keeps its standing, however long that lasts, and no other node loses its own.
+func TestAnErrorTakesNoStandingAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &answering{answers: map[string]string{"bare": "i-1", "twin": "", "robot": "robot://1", "silent": "error"}}
+		f := newStandingsFixture(t, cloud, "ours=sim://1", "bare=i-1", "twin=", "robot=robot://1", "unknown=aws:///z/i-1", "silent=i-2")
+		want := map[string]standing{"ours": ours, "bare": ours, "twin": presumed, "robot": ours, "unknown": others, "silent": presumed}
+		_ = f.expect(t, want)
+		cloud.mu.Lock()
+		for _, name := range []string{"ours", "bare", "twin", "robot", "unknown", "silent", "late"} {
+			cloud.answers[name] = "error"
+		}
+		cloud.mu.Unlock()
+		cloud.calls()
+		f.add("late", "i-3")
+		want["late"] = undecided // it has no routes that it could lose
+		const hours = 48
+		for range hours {
+			time.Sleep(time.Hour)
+			_ = f.expect(t, want)
+		}
+		if asked, nodes := cloud.calls(), 4; asked > nodes*hours { // those of which no answer has proven that they are ours
+			t.Errorf("%d calls for %d nodes in %d passes", asked, nodes, hours)
+		}
+	})
+}
+
+// standingsFixture is nodes and what is known of them.
+type standingsFixture struct {
+	known *standings
+	nodes map[string]*corev1.Node
+}
+
+// newStandingsFixture returns nodes of the given names and provider IDs, each with a pod CIDR.
+func newStandingsFixture(t *testing.T, cloud cloudprovider.Interface, identified ...string) *standingsFixture {
+	t.Helper()
+	f := &standingsFixture{nodes: map[string]*corev1.Node{}}
+	source := inventory.New(inventory.Options{Cloud: cloud})
+	f.known = newStandings(ownership.Rules{ProviderName: "sim"}, source, time.Hour, nil)
+	for _, each := range identified {
+		name, providerID, _ := strings.Cut(each, "=")
+		f.add(name, providerID)
 	}
-	if diff := cmp.Diff(want, look(epoch)); diff != "" {
+	return f
+}
+
+func (f *standingsFixture) add(name, providerID string) {
+	n := node(name, fmt.Sprintf("10.120.%d.0/24", len(f.nodes))).node
+	n.Spec.ProviderID = providerID
+	f.nodes[name] = n
+}
+
+// expect compares the standing of all nodes with what it should be, and returns what could not be found out.
+func (f *standingsFixture) expect(t *testing.T, want map[string]standing) error {
+	t.Helper()
+	var list []corev1.Node
+	for _, name := range slices.Sorted(maps.Keys(f.nodes)) { // "proven" after "also-proven", which the scheme proves
+		list = append(list, *f.nodes[name])
+	}
+	members, err := f.known.of(t.Context(), list, time.Now())
+	got := map[string]standing{}
+	for _, m := range members {
+		got[m.node.Name] = m.standing
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("standings (-want +got):\n%s", diff)
 	}
-	if asked := cloud.calls(); asked != 7 {
-		t.Errorf("the cloud was asked %d times, want once for each of 7 nodes in doubt", asked)
-	}
-	if diff := cmp.Diff(want, look(epoch.Add(59*time.Minute))); diff != "" {
-		t.Errorf("standings when looked at again (-want +got):\n%s", diff)
-	}
-	if asked := cloud.calls(); asked != 1 {
-		t.Errorf("the cloud was asked %d times, want once, for the node about which nothing is known", asked)
-	}
+	return err
 }
 
 // A node for which the cloud hangs is undecided at once, and holds up nothing that is known of others. What the cloud says late is
@@ -130,11 +178,11 @@ func TestWhoseNodesAreIsNotWaitedFor(t *testing.T) {
 		cloud := &answering{answers: map[string]string{"hangs": "hangs", "slow": "slow", "bare": "i-3"}}
 		var late atomic.Int32
 		known := newStandings(ownership.Rules{ProviderName: "sim"}, inventory.New(inventory.Options{Cloud: cloud}), time.Hour, func() { late.Add(1) })
-		var nodes []*corev1.Node
+		var nodes []corev1.Node
 		for name, providerID := range map[string]string{"hangs": "i-1", "slow": "i-2", "bare": "i-3", "ours": "sim://4"} {
 			n := node(name, "10.120.0.0/24").node
 			n.Spec.ProviderID = providerID
-			nodes = append(nodes, n)
+			nodes = append(nodes, *n)
 		}
 		look := func(want map[string]standing, most time.Duration) {
 			t.Helper()
@@ -166,6 +214,7 @@ func TestWhoseNodesAreIsNotWaitedFor(t *testing.T) {
 		if asked := cloud.calls(); asked != 3 {
 			t.Errorf("%d calls, want one for each node", asked)
 		}
+		want["hangs"] = presumed // the call has ended with an error
 		look(want, 0)
 	})
 }

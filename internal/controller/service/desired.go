@@ -218,11 +218,6 @@ type targetSet struct {
 	marks map[string]bool
 }
 
-// has reports whether a node is in the set, as it was then or otherwise.
-func (s *targetSet) has(node *corev1.Node) bool {
-	return s.leaving[node.Name] || slices.ContainsFunc(s.nodes, func(member *corev1.Node) bool { return member.UID == node.UID })
-}
-
 // targetsOf builds the set from all nodes that are not foreign.
 func targetsOf(nodes []*corev1.Node) *targetSet {
 	set := &targetSet{members: map[string]string{}, leaving: map[string]bool{}, marks: map[string]bool{}}

@@ -45,7 +45,8 @@ type targets struct {
 	retry   time.Duration
 	metrics *metrics
 	// changed has room for one: something has changed since it was last received from.
-	changed chan struct{}
+	changed     chan struct{}
+	memberships *ownership.Memberships
 	// questions are those about whose the nodes are. Only settle asks.
 	questions *inventory.Questions
 	// began is when settle was first called.
@@ -59,14 +60,6 @@ type targets struct {
 	problem    error               // why the nodes could not be settled the last time
 	unsure     bool                // there are nodes about which the cloud has not answered
 	failures   map[types.UID]error // why it has not, if it has returned an error
-	verdicts   map[types.UID]verdict
-}
-
-// verdict is what the cloud said of a node whose owner cannot be told by its provider ID.
-type verdict struct {
-	providerID string
-	ours       bool
-	at         time.Time
 }
 
 // errNoTargetsYet says that no set of targets has been determined so far.
@@ -75,6 +68,7 @@ var errNoTargetsYet = errors.New("the nodes are being looked up")
 // start has the nodes asked about through an inventory. What the cloud answers late is a change like any other.
 func (t *targets) start(source *inventory.Inventory) {
 	t.inventory, t.failures = source, map[types.UID]error{}
+	t.memberships = ownership.NewMemberships(t.rules, t.evidence, provenFor)
 	t.questions = source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield inventory.Yield) {
 		source.LookupEach(ctx, nodes, provenFor, yield)
 	}, inventory.QuestionOptions{Late: t.note, LongestPause: longestPause})
@@ -94,11 +88,7 @@ func (t *targets) note() {
 // matters reports whether a change of a node can change the set. Heartbeats do not.
 func (t *targets) matters(before, after *corev1.Node) bool {
 	return before.UID != after.UID || standingOf(before) != standingOf(after) || identityOf(before) != identityOf(after) ||
-		t.judge(before).Verdict != t.judge(after).Verdict
-}
-
-func (t *targets) judge(node *corev1.Node) ownership.Judgement {
-	return t.rules.Judge(node, t.evidence.Proven)
+		t.memberships.Judge(before).Verdict != t.memberships.Judge(after).Verdict
 }
 
 // sets returns the settled set and the latest one. It does not wait for the cloud, which run does: a node that came after the
@@ -129,7 +119,7 @@ func (t *targets) known(ctx context.Context) (*targetSet, error) {
 }
 
 // latest returns the set of this moment, and asks the cloud for it if need be. A node about which the cloud has not answered is in
-// it if it is in the settled set: it holds up no other node, and no load balancer loses it for want of an answer.
+// it if it was before: it holds up no other node, and no load balancer loses it for want of an answer.
 func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
 	t.mu.Lock()
 	generation, memo := t.generation, t.memo
@@ -142,7 +132,7 @@ func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
 	if err := t.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // the nodes are only read
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	nodes, complete, err := t.ours(ctx, list.Items, ask)
+	nodes, complete, err := t.taking(ctx, list.Items, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -158,34 +148,47 @@ func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
 	return set, nil
 }
 
-// ours returns the nodes that are not foreign, and whether it is known of all nodes whose they are. If ask is set, the cloud is asked
-// about those of which it is not.
-func (t *targets) ours(ctx context.Context, all []corev1.Node, ask bool) (ours []*corev1.Node, complete bool, err error) {
-	var unproven []*corev1.Node
-	for i := range all {
-		node := &all[i]
-		if standingOf(node) == outside {
-			continue
-		}
-		switch t.judge(node).Verdict {
-		case ownership.Ours:
-			ours = append(ours, node)
-		case ownership.Unproven:
-			unproven = append(unproven, node)
-		case ownership.Foreign:
-		}
-	}
+// taking returns the nodes that take part, and whether all is known by which that is decided. If ask is set, the cloud is asked
+// about the nodes in doubt.
+func (t *targets) taking(ctx context.Context, all []corev1.Node, ask bool) (taking []*corev1.Node, complete bool, err error) {
+	t.memberships.See(all)
+	nodes, named := t.eligible(all)
 	if t.inventory.Supported() != nil {
 		// A plugin that cannot be asked for instances gets all nodes that are not foreign for certain, as in the reference.
-		return append(ours, unproven...), true, nil
+		return nodes, true, nil
 	}
-	proven, unknown := t.recall(unproven, time.Now())
-	if ask && len(unknown) > 0 {
-		t.prove(ctx, unknown)
-		proven, unknown = t.recall(unproven, time.Now())
+	doubtful := t.memberships.Doubtful(named, time.Now())
+	if ask && len(doubtful) > 0 {
+		t.prove(ctx, doubtful)
+		doubtful = t.memberships.Doubtful(named, time.Now())
 	}
-	kept, err := t.keep(unknown, ask)
-	return slices.Concat(ours, proven, kept), len(unknown) == 0, err
+	if ask {
+		if err := t.wait(doubtful); err != nil {
+			return nil, false, err
+		}
+	}
+	for _, node := range nodes {
+		if m := t.memberships.Of(node); m == ownership.Member || m == ownership.Presumed {
+			taking = append(taking, node)
+		}
+	}
+	return taking, len(doubtful) == 0, nil
+}
+
+// eligible returns the nodes that are not foreign for certain and may be targets, and those of them that have a provider ID. What
+// the cloud says of a name decides nothing.
+func (t *targets) eligible(all []corev1.Node) (nodes, named []*corev1.Node) {
+	for i := range all {
+		node := &all[i]
+		if standingOf(node) == outside || t.memberships.Judge(node).Verdict == ownership.Foreign {
+			continue
+		}
+		nodes = append(nodes, node)
+		if node.Spec.ProviderID != "" {
+			named = append(named, node)
+		}
+	}
+	return nodes, named
 }
 
 // prove asks the cloud whose nodes these are, and keeps what it says.
@@ -193,44 +196,38 @@ func (t *targets) prove(ctx context.Context, nodes []*corev1.Node) {
 	for _, answer := range t.questions.Ask(ctx, nodes) {
 		node, seen := answer.Node, answer.Observation
 		if answer.Err != nil {
+			t.memberships.Miss(node)
 			t.mu.Lock()
 			t.failures[node.UID] = fmt.Errorf("whether node %q is one of this cloud's: %w", node.Name, answer.Err)
 			t.mu.Unlock()
 			continue
 		}
-		judgement := t.judge(node)
-		said := verdict{node.Spec.ProviderID, seen.Status == inventory.Found && judgement.ProvenBy(seen.Answered), time.Now()}
-		if said.ours && seen.Answered == node.Spec.ProviderID {
-			t.evidence.Record(seen.Answered)
-		}
-		t.mu.Lock()
-		t.verdicts[node.UID] = said
-		t.mu.Unlock()
+		t.memberships.Hear(node, ownership.Answer{
+			Found: seen.Status == inventory.Found, Denied: seen.Status == inventory.NotFound, ProviderID: seen.Answered,
+		}, time.Now())
 	}
 }
 
-// keep returns those of the nodes about which the cloud has not answered that are targets all the same: those that are already. Before
-// any set has settled that is not known, and the set waits for the answers: as long as load balancers wait for the nodes to be
-// still, and for a cloud that can list as long as its listing takes. After that, nodes whose provider ID does not name another
-// provider are taken for targets, as in the reference: to leave one out might take it out of every load balancer.
-func (t *targets) keep(unknown []*corev1.Node, ask bool) (kept []*corev1.Node, err error) {
+// wait returns an error while the first set waits for answers about nodes in doubt: no longer than load balancers wait for the
+// nodes to be still, or, for a cloud that can list, until its listing has ended. No set after that waits.
+func (t *targets) wait(doubtful []*corev1.Node) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if ask {
-		t.forget(unknown)
+	t.forget(doubtful)
+	if t.settled != nil {
+		return nil
 	}
-	switch {
-	case len(unknown) == 0 || t.settled == nil && !ask:
-		return nil, nil
-	case t.settled == nil && (t.inventory.Lists() || time.Since(t.began) < t.delay):
-		return nil, cmp.Or(t.failure(), errNoTargetsYet)
-	}
-	for _, node := range unknown {
-		if t.settled != nil && t.settled.has(node) || t.settled == nil && !t.judge(node).NamesUnknownProvider() {
-			kept = append(kept, node)
+	patient := time.Since(t.began) < t.delay
+	for _, node := range doubtful {
+		listing := t.inventory.Lists() && t.failures[node.UID] == nil
+		if t.memberships.Awaited(node) && (patient || listing) {
+			return cmp.Or(t.failure(), errNoTargetsYet)
 		}
 	}
-	return kept, nil
+	for _, node := range doubtful {
+		t.memberships.Miss(node)
+	}
+	return nil
 }
 
 // forget drops the errors of all other nodes than these. The lock is held.
@@ -251,27 +248,6 @@ func (t *targets) failure() error {
 		return err
 	}
 	return nil
-}
-
-// recall returns the nodes that the cloud has said to be its own, and those about which it has to be asked. What was said of
-// nodes that are not among these is forgotten.
-func (t *targets) recall(nodes []*corev1.Node, now time.Time) (proven, unknown []*corev1.Node) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	kept := map[types.UID]verdict{}
-	for _, node := range nodes {
-		said, found := t.verdicts[node.UID]
-		if !found || said.providerID != node.Spec.ProviderID || (!said.ours && now.Sub(said.at) >= provenFor) {
-			unknown = append(unknown, node)
-			continue
-		}
-		kept[node.UID] = said
-		if said.ours {
-			proven = append(proven, node)
-		}
-	}
-	t.verdicts = kept
-	return proven, unknown
 }
 
 // settle makes the latest set the settled one.
@@ -350,7 +326,7 @@ func (t *targets) await(ctx context.Context, unsettled bool) bool {
 	switch {
 	case unsettled || t.isUnsure():
 		again = time.After(t.retry)
-	case t.doubts():
+	case t.memberships.Denies():
 		again = time.After(provenFor)
 	}
 	select {
@@ -379,18 +355,6 @@ func (t *targets) isUnsure() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.unsure
-}
-
-// doubts reports whether there are nodes that the cloud does not know. It may get to know them.
-func (t *targets) doubts() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, said := range t.verdicts {
-		if !said.ours {
-			return true
-		}
-	}
-	return false
 }
 
 // expire has the next set built anew, with the cloud asked again about the nodes that it did not know.

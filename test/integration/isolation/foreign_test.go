@@ -16,7 +16,7 @@ func TestForeignNodes(t *testing.T) {
 	node := m.instance(t, "healthy")
 	m.awaitInitialized(t, node)
 	m.awaitRoute(t, node)
-	// The load balancers of Services that are there do not hear of the node yet: they wait for the cloud's word on every node.
+	m.awaitTarget(t, node)
 	awaitAddress(t, m.service(t, "healthy"))
 	m.cloud.RemoveInstance(node)
 	fail(t, node)

@@ -1,0 +1,238 @@
+package ownership
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Membership says whether a node takes part in what the cloud does for the cluster as a whole: load balancers and routes. The
+// reference gives these every node, so that to leave one out needs a reason.
+type Membership int
+
+const (
+	// Undecided nodes keep what they have: nothing is made for them, and nothing of theirs is removed.
+	Undecided Membership = iota
+	// Outsider nodes belong to somebody else, or have a provider ID that says so.
+	Outsider
+	// Presumed nodes take part because nothing says that they belong to somebody else. What is there for them may have been made
+	// by somebody else all the same.
+	Presumed
+	// Member nodes are ours.
+	Member
+)
+
+// String returns the membership in lower case.
+func (m Membership) String() string {
+	switch m {
+	case Outsider:
+		return "outsider"
+	case Presumed:
+		return "presumed"
+	case Member:
+		return "member"
+	default:
+		return "undecided"
+	}
+}
+
+// Heard is what the plugin has said of an unproven node.
+type Heard int
+
+const (
+	// Nothing is known: the plugin has not been asked, or has not answered yet.
+	Nothing Heard = iota
+	// Unclear means that the plugin returned an error, or no statement. Many plugins return errors for provider IDs that they
+	// cannot read, so that it says nothing of whose the node is.
+	Unclear
+	// Denied means that the plugin has no instance with the node's provider ID, or answered with another one.
+	Denied
+	// Proven means that the plugin answered as Judgement.ProvenBy asks for.
+	Proven
+)
+
+// Membership decides by what the plugin has said of the node. A node that has no provider ID and does not wait for its
+// initialisation is never shown to be another's by an answer for its name.
+func (j Judgement) Membership(heard Heard) Membership {
+	switch {
+	case j.Verdict == Foreign:
+		return Outsider
+	case j.Verdict == Ours, heard == Proven:
+		return Member
+	case j.nodeProviderID == "" && j.tainted:
+		return Undecided
+	case j.nodeProviderID == "":
+		return Presumed
+	case heard == Denied, heard == Unclear && j.NamesUnknownProvider():
+		return Outsider
+	case heard == Unclear:
+		return Presumed
+	default:
+		return Undecided
+	}
+}
+
+// decides reports whether the membership follows from what is known, and not from what is missing.
+func (j Judgement) decides(heard Heard) bool {
+	return j.Verdict != Unproven || heard == Proven || heard == Denied || j.nodeProviderID == "" && !j.tainted
+}
+
+// Answer is what a plugin answered for a node.
+type Answer struct {
+	// Found and Denied say that it has an instance, or has none. Neither: it made no statement.
+	Found, Denied bool
+	// ProviderID is the one in the answer, empty if there was none.
+	ProviderID string
+}
+
+// Memberships remembers what the plugin has said of nodes in doubt, and what they were taken for: a node about which there is
+// nothing but an error keeps its membership. It asks nobody, and is safe for concurrent use.
+type Memberships struct {
+	rules    Rules
+	evidence *Evidence
+	believe  time.Duration
+
+	mu sync.Mutex
+	// founders are the nodes that were there at the beginning; nil before it.
+	founders map[types.UID]bool
+	heard    map[identity]hearing
+	last     map[types.UID]Membership
+}
+
+// identity is what an answer for a node is about.
+type identity struct {
+	uid        types.UID
+	providerID string
+}
+
+// hearing is what was heard of a node.
+type hearing struct {
+	heard Heard
+	// at is when the plugin answered, zero if it has only returned errors.
+	at time.Time
+}
+
+// NewMemberships returns memberships that know no node. Believe is for how long an answer counts that does not prove a node to be
+// ours; one that does counts for good.
+func NewMemberships(rules Rules, evidence *Evidence, believe time.Duration) *Memberships {
+	return &Memberships{
+		rules: rules, evidence: evidence, believe: believe, heard: map[identity]hearing{}, last: map[types.UID]Membership{},
+	}
+}
+
+// See notes which nodes there are, and forgets all others. Those of the first call were there before this process began to lead,
+// and may have load balancers and routes already.
+func (m *Memberships) See(nodes []corev1.Node) {
+	current := make(map[types.UID]bool, len(nodes))
+	for i := range nodes {
+		current[nodes[i].UID] = true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.founders == nil {
+		m.founders = maps.Clone(current)
+	}
+	maps.DeleteFunc(m.founders, func(uid types.UID, _ bool) bool { return !current[uid] })
+	maps.DeleteFunc(m.last, func(uid types.UID, _ Membership) bool { return !current[uid] })
+	maps.DeleteFunc(m.heard, func(of identity, _ hearing) bool { return !current[of.uid] })
+}
+
+// Doubtful returns those of the nodes about which the plugin has to be asked.
+func (m *Memberships) Doubtful(nodes []*corev1.Node, now time.Time) (doubtful []*corev1.Node) {
+	for _, node := range nodes {
+		if m.Judge(node).Verdict != Unproven {
+			continue
+		}
+		known := m.hearing(node)
+		if known.heard != Proven && (known.at.IsZero() || now.Sub(known.at) >= m.believe) {
+			doubtful = append(doubtful, node)
+		}
+	}
+	return doubtful
+}
+
+// Judge is Rules.Judge by the evidence so far.
+func (m *Memberships) Judge(node *corev1.Node) Judgement {
+	return m.rules.Judge(node, m.evidence.Proven)
+}
+
+func (m *Memberships) hearing(node *corev1.Node) hearing {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.heard[identity{node.UID, node.Spec.ProviderID}]
+}
+
+// Hear notes what the plugin answered for a node.
+func (m *Memberships) Hear(node *corev1.Node, said Answer, now time.Time) {
+	heard := Unclear
+	switch judgement := m.Judge(node); {
+	case said.Found && judgement.ProvenBy(said.ProviderID):
+		heard = Proven
+		if said.ProviderID == node.Spec.ProviderID {
+			m.evidence.Record(said.ProviderID)
+		}
+	case said.Found, said.Denied:
+		heard = Denied
+	}
+	m.note(node, hearing{heard, now})
+}
+
+// Miss notes that the plugin returned an error for a node, or that its answer is not waited for any longer. It takes nothing away
+// from what was heard before.
+func (m *Memberships) Miss(node *corev1.Node) {
+	if m.hearing(node).heard == Nothing {
+		m.note(node, hearing{heard: Unclear})
+	}
+}
+
+// note keeps what was heard, unless it is less than a proof that came before: an instance that is gone was ours.
+func (m *Memberships) note(node *corev1.Node, heard hearing) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if of := (identity{node.UID, node.Spec.ProviderID}); m.heard[of].heard != Proven {
+		m.heard[of] = heard
+	}
+}
+
+// Denies reports whether there are nodes that the plugin does not know. It may get to know them.
+func (m *Memberships) Denies() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, known := range m.heard {
+		if known.heard == Denied {
+			return true
+		}
+	}
+	return false
+}
+
+// Awaited reports whether the membership of a node hangs on an answer: there has been none, and an error leaves a node out that
+// may be ours.
+func (m *Memberships) Awaited(node *corev1.Node) bool {
+	known := m.hearing(node).heard
+	return known == Nothing || known == Unclear && m.Judge(node).NamesUnknownProvider()
+}
+
+// Of returns the membership of a node. What is unclear leaves a node what it was. If that is not known, the node's provider ID
+// decides; but a node that came later has nothing to lose, and waits for the answer.
+func (m *Memberships) Of(node *corev1.Node) Membership {
+	judgement := m.Judge(node)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	heard := m.heard[identity{node.UID, node.Spec.ProviderID}].heard
+	membership := judgement.Membership(heard)
+	if judgement.decides(heard) {
+		m.last[node.UID] = membership
+		return membership
+	}
+	if before, known := m.last[node.UID]; known {
+		return before
+	}
+	if heard == Unclear && !m.founders[node.UID] {
+		return Undecided
+	}
+	return membership
+}
