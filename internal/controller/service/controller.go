@@ -294,7 +294,7 @@ func (c *Controller) retarget(ctx context.Context, auditor *auditor) {
 		case known.failure != nil && known.failure.reason == ReasonTargetsUnknown:
 			c.memory.change(key, func(now *remembered) { now.failure = nil })
 			c.enqueuer.add(key, priorityChange)
-		case known.made != nil && known.made.ensured && known.made.status != nil && !settled.servedBy(known.made.targets):
+		case known.made != nil && known.made.followsAlone() && (known.made.targets == nil || !settled.servedBy(known.made.targets)):
 			due = append(due, key)
 		}
 	}

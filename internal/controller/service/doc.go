@@ -5,5 +5,5 @@
 // (audit.go) puts a Service's name into the queue; reconcile.go collects what is known; desired.go and plan.go decide; apply.go
 // calls the plugin and the API server, through the write limiter in writelimiter.go that bounds how many writes the cloud sees at
 // once, in the order of writeorder.go; and settle.go turns how it ended into events, metrics, the Service's condition and the time
-// of the next try.
+// of the next try. While that try is not due, targetsalone.go has the targets follow the nodes.
 package service

@@ -35,6 +35,8 @@ type remembered struct {
 	repairs int
 	// failure is nil unless the last pass failed.
 	failure *failure
+	// alone is how the targets fare while the Service itself cannot be ensured.
+	alone targetsFailure
 	// conditionAt is when a failure was last written to the condition.
 	conditionAt time.Time
 }
@@ -53,6 +55,19 @@ type failure struct {
 	told   time.Time
 	// retryAt is when the next pass is due.
 	retryAt time.Time
+}
+
+// targetsFailure is a row of changes of the targets that failed while their Service could not be ensured. Zero: the last one did not.
+type targetsFailure struct {
+	// count is how many failed.
+	count int
+	// reason is that of the last one, told when it was last told by an event.
+	reason string
+	told   time.Time
+	// retryAt is when the next one is due.
+	retryAt time.Time
+	// first says that the Service was the last to be tried, so that the targets come before it where both are due.
+	first bool
 }
 
 // isOf reports whether passes for an intent and inputs do the same as those that failed.

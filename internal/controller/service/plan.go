@@ -50,7 +50,11 @@ type made struct {
 	inputs  inputs
 	// ensured says that the plugin's last word was success. Until then all is to be ensured again.
 	ensured bool
-	// targets are the identities, by name, of the nodes that the plugin got last.
+	// failing says that the last Ensure did not succeed, or has not returned yet.
+	failing bool
+	// accepted is the Service as it was last ensured. Nil: this process has not ensured it so far.
+	accepted *corev1.Service
+	// targets are the identities, by name, of the nodes that the plugin got last. Nil: it is not known what the targets are.
 	targets map[string]string
 	// written is the set that they were members of, nil unless it is certain that the load balancer has just these; wholeAt is
 	// when the plugin got it, or one before it, as a whole.
@@ -101,6 +105,18 @@ type action struct {
 	publish publication
 	// change is what verbRetarget changes; nil: it writes all targets.
 	change *targetChange
+	// alone says that verbRetarget is all that is done while the Service itself cannot be ensured.
+	alone bool
+	// as is the Service that the plugin gets for verbRetarget; nil: service.
+	as *corev1.Service
+}
+
+// given is the Service that the plugin gets.
+func (a action) given() *corev1.Service {
+	if a.as != nil {
+		return a.as
+	}
+	return a.service
 }
 
 // changesCloud reports whether the plugin is called for a change.
@@ -150,14 +166,53 @@ func planProvide(want desired, seen observed, now time.Time) []action {
 	if why := reasonsToEnsure(want, seen); len(why) > 0 {
 		return append(plan, action{verb: verbEnsure, service: seen.service, why: why})
 	}
-	if !want.settled.servedBy(seen.made.targets) && !want.latest.servedBy(seen.made.targets) && seen.made.status != nil {
-		return append(plan, action{verb: verbRetarget, service: seen.service, why: []string{"the set of nodes has changed"},
-			change: differenceFor(want, seen.made, now)})
+	if !seen.made.serves(want) && seen.made.status != nil {
+		return append(plan, retargetFor(want, seen, now))
 	}
 	if len(plan) == 0 && !shows(seen.service, seen.made, now) {
 		plan = append(plan, action{verb: verbPublish, service: seen.service, publish: publicationFor(seen.service, seen.made, now)})
 	}
 	return plan
+}
+
+// planTargets is the plan for a Service whose last pass failed, until the next one is due: its targets follow the nodes on their own.
+// The plugin gets the Service as it was when it was last ensured, because what it refuses is what the Service has become. Where that
+// is not known, after a restart, it gets the Service as it is.
+func planTargets(want desired, seen observed, now time.Time) []action {
+	if want.intent != provide || seen.service == nil || seen.made == nil || seen.made.service.UID != seen.service.UID ||
+		!seen.made.followsAlone() || seen.made.serves(want) {
+		return nil
+	}
+	act := retargetFor(want, seen, now)
+	act.alone = true
+	if seen.made.accepted != nil {
+		act.as = seen.made.accepted.DeepCopy()
+		act.as.Status = seen.service.Status
+	}
+	return []action{act}
+}
+
+func retargetFor(want desired, seen observed, now time.Time) action {
+	return action{verb: verbRetarget, service: seen.service, why: []string{"the set of nodes has changed"},
+		change: differenceFor(want, seen.made, now)}
+}
+
+// followsAlone reports whether a load balancer exists whose targets may be changed though its Service cannot be ensured. After a
+// change of the targets that failed it is ensured before that.
+func (m *made) followsAlone() bool {
+	switch {
+	case !m.ensured && !m.failing:
+		return false
+	case m.accepted != nil:
+		return m.status != nil
+	default:
+		return len(m.service.Status.LoadBalancer.Ingress) > 0
+	}
+}
+
+// serves reports whether the targets are those of the settled set, or already those of the latest.
+func (m *made) serves(want desired) bool {
+	return m.targets != nil && (want.settled.servedBy(m.targets) || want.latest.servedBy(m.targets))
 }
 
 // differenceFor returns by what the targets of a load balancer are changed; nil: by all of them.

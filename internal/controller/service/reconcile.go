@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,12 +84,31 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if wait > 0 {
-		return p.again(wait), nil
+	if known, _ := r.memory.recall(p.key); wait > 0 || known.alone.first {
+		var next time.Duration
+		if next, waits = r.follow(ctx, p); wait > 0 || waits {
+			return p.again(soonest(wait, next)), nil
+		}
 	}
 	err = r.run(ctx, p)
-	waits = errors.Is(err, errWaiting)
-	return r.settle(ctx, p, err), nil
+	if waits = errors.Is(err, errWaiting); waits {
+		return reconcile.Result{}, nil
+	}
+	result := r.settle(ctx, p, err)
+	if err != nil && ctx.Err() == nil {
+		var next time.Duration
+		next, waits = r.follow(ctx, p)
+		result = p.again(soonest(result.RequeueAfter, next))
+	}
+	return result, nil
+}
+
+// soonest returns the shorter of two waits; zero is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // again has a pass made again after a while. It keeps its own place in the queue, not that of a pass that was admitted.
@@ -181,7 +201,7 @@ func (r *reconciler) look(ctx context.Context, p *pass) error {
 func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	if act.changesCloud() {
 		p.priority = priorityFor(p, act)
-		if !r.limiter.acquire(p.key, p.priority, r.failedLast(p), r.noticeOf(p, act, EventWaiting)) {
+		if !r.limiter.acquire(p.key, p.priority, r.failedLast(p, act), r.noticeOf(p, act, EventWaiting)) {
 			return errWaiting
 		}
 		defer r.limiter.release(p.key)
@@ -211,13 +231,15 @@ func (r *reconciler) remember(p *pass, act action, done result) {
 	r.memory.change(p.key, func(known *remembered) {
 		switch act.verb {
 		case verbEnsure:
-			known.made = &made{service: act.service, inputs: inputsOf(act.service), ensured: true,
+			known.made = &made{service: act.service, inputs: inputsOf(act.service), ensured: true, accepted: act.service,
 				targets: p.want.latest.members, written: p.want.latest, wholeAt: time.Now(), status: done.status}
 			known.madeAt, known.drift = time.Now(), nil
 		case verbRetarget:
 			changed := *known.made
-			changed.service, changed.targets, changed.ensured = act.service, p.want.latest.members, !done.missing
-			changed.written = p.want.latest
+			if changed.ensured {
+				changed.service, changed.ensured = act.service, !done.missing
+			}
+			changed.targets, changed.written = p.want.latest.members, p.want.latest
 			if act.change == nil {
 				changed.wholeAt = time.Now()
 			}
@@ -241,19 +263,25 @@ func (r *reconciler) remember(p *pass, act action, done result) {
 // attempted notes, before the plugin is called, that there may be something in the cloud from now on.
 func (r *reconciler) attempted(p *pass, act action) {
 	r.memory.change(p.key, func(known *remembered) {
-		attempt := &made{service: act.service, inputs: inputsOf(act.service)}
-		if known.made != nil && known.made.service.UID == act.service.UID {
-			attempt.targets, attempt.status = known.made.targets, known.made.status
+		attempt := &made{service: act.service, inputs: inputsOf(act.service), failing: true}
+		if before := known.made; before != nil && before.service.UID == act.service.UID {
+			attempt.accepted, attempt.status = before.accepted, before.status
+			if maps.Equal(before.targets, p.want.latest.members) { // else an Ensure that fails leaves it open which of them it has
+				attempt.targets = before.targets
+			}
 		}
-		known.made = attempt
+		known.made, known.alone.first = attempt, true
 		known.removed = ""
 	})
 }
 
 // failedLast reports whether the last write for a Service failed, as far as that says anything of the next one: a Service that
 // has been changed is another matter. Until this process has tried, the condition says how the process before it fared.
-func (r *reconciler) failedLast(p *pass) bool {
+func (r *reconciler) failedLast(p *pass, act action) bool {
 	known, _ := r.memory.recall(p.key)
+	if act.alone {
+		return isWriteFailure(known.alone.reason) || known.made.accepted == nil && known.made.targets == nil
+	}
 	if last := known.failure; last != nil {
 		return isWriteFailure(last.reason) && last.isOf(p.want.intent, p.want.inputs)
 	}

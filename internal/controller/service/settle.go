@@ -107,7 +107,7 @@ func (r *reconciler) afterRetarget(ctx context.Context, p *pass, act action, don
 		r.metrics.nodeSyncErrors.Inc()
 		r.memory.change(p.key, func(known *remembered) { // what the targets are now is open
 			changed := *known.made
-			changed.ensured, changed.written = false, nil
+			changed.ensured, changed.targets, changed.written = false, nil, nil
 			known.made = &changed
 		})
 	case err != nil:
@@ -147,7 +147,7 @@ func (r *reconciler) succeeded(p *pass) {
 	case known.made == nil && (p.service == nil || !hasFinalizer(p.service) && known.written == nil):
 		r.memory.forget(p.key)
 	case known.failure != nil:
-		r.memory.change(p.key, func(known *remembered) { known.failure = nil })
+		r.memory.change(p.key, func(known *remembered) { known.failure, known.alone = nil, targetsFailure{} })
 	}
 }
 
@@ -213,6 +213,7 @@ func (r *reconciler) remind(p *pass, reason string, err error) (delay time.Durat
 		}
 		next.retryAt = now.Add(delay)
 		known.failure = &next
+		holdTargets(known, err, now)
 	})
 	return delay, tell
 }
@@ -229,8 +230,7 @@ func (r *reconciler) event(p *pass, reason string, err error) {
 	case reason == ReasonPending:
 		r.recorder.Event(about, corev1.EventTypeNormal, EventPending, shortened("The load balancer is not ready yet: "+err.Error()))
 	case errors.As(err, &update):
-		r.recorder.Event(about, corev1.EventTypeWarning, EventUpdateFailed, shortened(fmt.Sprintf(
-			"Error updating the targets of the load balancer to %s: %v", shortList(update.nodes), err)))
+		r.updateFailed(about, err)
 	default:
 		r.recorder.Event(about, corev1.EventTypeWarning, kind, shortened(fmt.Sprintf("Error syncing the load balancer: %v", err)))
 	}

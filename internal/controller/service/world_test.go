@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -365,6 +366,43 @@ func (e *engine) addService(service *corev1.Service) {
 	if intent := e.watcher.intent(service); intent != leave {
 		add(e.queue, keyOf(service), e.watcher.priority(service, intent))
 	}
+}
+
+// edit changes a Service as a user or another controller does, and delivers the watch event.
+func (e *engine) edit(key types.NamespacedName, change func(*corev1.Service)) {
+	e.cluster.mu.Lock()
+	before := e.cluster.services[key]
+	after := before.DeepCopy()
+	change(after)
+	e.cluster.version++
+	after.ResourceVersion = strconv.Itoa(e.cluster.version)
+	e.cluster.services[key] = after
+	e.cluster.mu.Unlock()
+	if intent, matters := e.watcher.matters(before, after); matters {
+		add(e.queue, key, e.watcher.priority(after, intent))
+	}
+}
+
+// service returns a Service as it is now, nil if it is gone.
+func (e *engine) service(key types.NamespacedName) *corev1.Service {
+	e.cluster.mu.Lock()
+	defer e.cluster.mu.Unlock()
+	if service, found := e.cluster.services[key]; found {
+		return service.DeepCopy()
+	}
+	return nil
+}
+
+// recorded returns the events so far of some reasons, and forgets all.
+func (e *engine) recorded(reasons ...string) []string {
+	var found []string
+	for range len(e.events.Events) {
+		event := <-e.events.Events
+		if slices.ContainsFunc(reasons, func(reason string) bool { return strings.Contains(event, " "+reason+" ") }) {
+			found = append(found, event)
+		}
+	}
+	return found
 }
 
 // changeNode changes, creates or, with nil, deletes a node.

@@ -231,7 +231,7 @@ func eachOf(t *testing.T, count int, do func(int)) {
 	wait.Wait()
 }
 
-// An update that fails is told and counted, and made good.
+// An update that fails is told and counted, and made good: by an Ensure or, if that fails too, by another update.
 func TestAFailedUpdateIsMadeGood(t *testing.T) {
 	running, plugin := simulate(t, 2, api.Knobs{})
 	joinNodes(t, 1)
@@ -243,7 +243,8 @@ func TestAFailedUpdateIsMadeGood(t *testing.T) {
 	joinNodes(t, 2)
 	waitTargets(t, running, name, 1, 2)
 	waitReady(t, name, "True Provided")
-	waitEvents(t, name, "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer", "Warning UpdateLoadBalancerFailed")
+	waitEvents(t, name, "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer", "Warning UpdateLoadBalancerFailed",
+		"Normal UpdatedLoadBalancer")
 	if got := m.Metric(t, "service_controller_nodesync_error_total"); got != 1 {
 		t.Errorf("%v errors were counted, want 1", got)
 	}
