@@ -42,6 +42,8 @@ type applier struct {
 type result struct {
 	// status is what the plugin returned; nil if it leaves the Service to another controller.
 	status *corev1.LoadBalancerStatus
+	// echo says that status is the one that the plugin was given with the Service.
+	echo bool
 	// missing says that there is no load balancer whose targets could be changed.
 	missing bool
 	// service is the Service after a write to the API server, nil if it is gone.
@@ -83,7 +85,8 @@ func (a *applier) marked(ctx context.Context) context.Context {
 }
 
 func (a *applier) ensure(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (result, error) {
-	status, err := a.balancer.EnsureLoadBalancer(a.marked(ctx), a.clusterName, service, nodes)
+	given := service.DeepCopy() // plugins exist that write to it
+	status, err := a.balancer.EnsureLoadBalancer(a.marked(ctx), a.clusterName, given, nodes)
 	switch {
 	case errors.Is(err, cloudprovider.ImplementedElsewhere):
 		return result{}, nil
@@ -92,7 +95,7 @@ func (a *applier) ensure(ctx context.Context, service *corev1.Service, nodes []*
 	case status == nil:
 		return result{}, errNoStatus
 	default:
-		return result{status: status.DeepCopy()}, nil
+		return result{status: status.DeepCopy(), echo: sameIngress(status.Ingress, service.Status.LoadBalancer.Ingress)}, nil
 	}
 }
 

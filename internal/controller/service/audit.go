@@ -27,8 +27,12 @@ const (
 	maxRepairs = 3
 )
 
-// driftGone is what is told of a load balancer that is not there any more.
-const driftGone = "it is gone from the cloud"
+const (
+	// driftGone is what is told of a load balancer that is not there any more.
+	driftGone = "it is gone from the cloud"
+	// driftStatus is why the plugin is asked what a Service is to show.
+	driftStatus = "the Service shows other addresses than the cloud provider returned"
+)
 
 // auditor compares load balancers with the cloud: what was made there may have been changed or deleted behind our back. It
 // repairs nothing itself but queues what differs, behind everything that somebody waits for.
@@ -106,7 +110,8 @@ func (r remembered) comparable(at time.Time) bool {
 }
 
 // review queues the Services that do not show any more what was made for them: somebody has changed their status or has taken
-// their finalizer. That costs no call to the cloud, and one to the API server for each that is repaired.
+// their finalizer. Other addresses are not overwritten with what was once returned: the plugin is asked anew by an Ensure. All else
+// costs no call to the cloud, and one to the API server for each that is repaired.
 func (a *auditor) review(ctx context.Context, now time.Time) error {
 	var list corev1.ServiceList
 	if err := a.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // they are only read
@@ -118,8 +123,19 @@ func (a *auditor) review(ctx context.Context, now time.Time) error {
 		known := memory[key]
 		service := known.newest(&list.Items[i])
 		if !known.comparable(now) || known.made.service.UID != service.UID ||
-			intentFor(service, a.classes, true) != provide || shows(service, known.made, now) {
+			intentFor(service, a.classes, true) != provide {
 			continue
+		}
+		replaced := overwritten(service, known.made)
+		if !replaced && shows(service, known.made, now) {
+			continue
+		}
+		if replaced {
+			a.memory.change(key, func(now *remembered) {
+				if now.made == known.made {
+					now.drift = []string{driftStatus}
+				}
+			})
 		}
 		logf.FromContext(ctx).Info("Somebody has changed what the Service shows of its load balancer; repairing it",
 			"service", key.String(), "finalizer", hasFinalizer(service), "status", service.Status)

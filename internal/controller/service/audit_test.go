@@ -43,8 +43,9 @@ func TestReview(t *testing.T) {
 			service := serviceWith()
 			service.Finalizers = []string{Finalizer}
 			known := remembered{made: &made{service: service.DeepCopy(), inputs: inputsOf(service), ensured: true,
-				targets: map[string]string{"a": ""}, status: memoryStatus()}}
+				targets: map[string]string{"a": ""}, status: memoryStatus(), unpublished: true}}
 			shown := publicationFor(service, known.made, now)
+			known.made.unpublished = false
 			service.Status.LoadBalancer.Ingress, service.Status.Conditions = shown.ingress, []metav1.Condition{*shown.ready}
 			if test.change != nil {
 				test.change(service)

@@ -62,6 +62,9 @@ type made struct {
 	wholeAt time.Time
 	// status is what the plugin returned. Nil if the load balancer is implemented elsewhere.
 	status *corev1.LoadBalancerStatus
+	// unpublished says that the Service is to show that status and has not been written since. A status that equals the one that the
+	// plugin was given is not to be written: it may be that of an agent, which changes it as it likes.
+	unpublished bool
 }
 
 // observed is what is known of a Service and its load balancer.
@@ -273,21 +276,37 @@ func publicationFor(service *corev1.Service, made *made, now time.Time) publicat
 		return publication{service.Status.LoadBalancer.Ingress, transition(current, metav1.ConditionUnknown, ReasonImplementedElsewhere,
 			"The cloud provider leaves this Service to another controller", now)}
 	}
+	ingress := service.Status.LoadBalancer.Ingress
+	if made.unpublished {
+		ingress = normalised(made.status.Ingress)
+	}
 	status, reason, message := metav1.ConditionTrue, ReasonProvided, "The load balancer is as the Service asks"
 	switch {
-	case len(made.status.Ingress) == 0:
+	case len(ingress) == 0:
 		status, reason = metav1.ConditionFalse, ReasonNoAddress
 		message = "The cloud provider made the load balancer and gave it no address"
 	case len(made.targets) == 0:
 		status, reason = metav1.ConditionFalse, ReasonNoTargets
 		message = "No node may be a target: a node must be initialised, ours, and not labelled " + corev1.LabelNodeExcludeBalancers
 	}
-	return publication{normalised(made.status.Ingress), transition(current, status, reason, message, now)}
+	return publication{ingress, transition(current, status, reason, message, now)}
+}
+
+// overwritten reports whether a Service shows another status than the plugin returned, which was published or was there already. The
+// plugin has to say what it makes of that. One that returned no address leaves it to others to write one.
+func overwritten(service *corev1.Service, made *made) bool {
+	return made.status != nil && !made.unpublished && len(made.status.Ingress) > 0 &&
+		!sameIngress(service.Status.LoadBalancer.Ingress, made.status.Ingress)
+}
+
+// sameIngress compares addresses as the API server would show them.
+func sameIngress(a, b []corev1.LoadBalancerIngress) bool {
+	return equality.Semantic.DeepEqual(normalised(a), normalised(b))
 }
 
 // equal compares what a Service would show, whenever it began to.
 func (p publication) equal(other publication) bool {
-	return equality.Semantic.DeepEqual(normalised(p.ingress), normalised(other.ingress)) && sameCondition(p.ready, other.ready)
+	return sameIngress(p.ingress, other.ingress) && sameCondition(p.ready, other.ready)
 }
 
 func sameCondition(a, b *metav1.Condition) bool {
@@ -339,7 +358,7 @@ func differences(made *made, targets *targetSet, listed provider.LoadBalancer, c
 	if clusterUID != "" && listed.ClusterUID != clusterUID {
 		differ = append(differ, "it does not carry the UID of this cluster")
 	}
-	if !equality.Semantic.DeepEqual(normalised(listed.Status.Ingress), normalised(made.status.Ingress)) {
+	if !sameIngress(listed.Status.Ingress, made.status.Ingress) {
 		differ = append(differ, "its addresses have changed in the cloud")
 	}
 	if listed.Ports != nil && !slices.Equal(listeners(listed.Ports), listeners(made.inputs.ports)) {

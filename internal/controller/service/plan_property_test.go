@@ -43,6 +43,7 @@ func (w *world) apply(t *rapid.T, act action, targets *targetSet, elsewhere bool
 		w.seen.made.targets, w.seen.made.written = written, targets
 	case verbPublish:
 		w.write(act, func(*corev1.Service) {})
+		w.seen.made.unpublished = false
 	case verbRemove:
 		delete(w.balancers, act.service.UID)
 		w.seen.made, w.seen.drift = nil, nil

@@ -39,7 +39,7 @@ func provided(s *corev1.Service) {
 // madeFor is what was made for a Service, with the given targets and address.
 func madeFor(service *corev1.Service, targets *targetSet, ingress ...corev1.LoadBalancerIngress) *made {
 	return &made{service: service, inputs: inputsOf(service), ensured: true, targets: targets.members,
-		status: &corev1.LoadBalancerStatus{Ingress: ingress}}
+		status: &corev1.LoadBalancerStatus{Ingress: ingress}, unpublished: true}
 }
 
 // wanting is what is desired of a Service.
@@ -83,6 +83,8 @@ func situations() map[string]situation {
 	failed.ensured, drifted.drift = false, []string{"x"}
 	elsewhere := madeFor(done, two)
 	elsewhere.status = nil
+	echoed := madeFor(done, two, at("192.0.2.1"))
+	echoed.unpublished = false
 	saysElsewhere := serviceWith(protected, func(s *corev1.Service) {
 		s.Status.Conditions = []metav1.Condition{*transition(nil, metav1.ConditionUnknown, ReasonImplementedElsewhere,
 			"The cloud provider leaves this Service to another controller", noon)}
@@ -99,6 +101,8 @@ func situations() map[string]situation {
 		"after a restart":                   {done, observed{}, two, ensure},
 		"made, no address published":        {serviceWith(protected), withTwo, two, []verb{verbPublish}},
 		"made, another address published":   {serviceWith(provided, reached("192.0.2.9")), withTwo, two, []verb{verbPublish}},
+		"made, another address written":     {serviceWith(provided, reached("192.0.2.9")), observed{made: echoed}, two, nil},
+		"made, its address taken away":      {serviceWith(protected), observed{made: echoed}, two, []verb{verbPublish}},
 		"all done":                          {done, withTwo, two, nil},
 		"all done, as a VIP":                {done, observed{made: madeFor(done, two, vip("192.0.2.1"))}, two, nil},
 		"its ports changed":                 {serviceWith(provided, udp), withTwo, two, ensure},

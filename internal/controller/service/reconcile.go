@@ -232,7 +232,8 @@ func (r *reconciler) remember(p *pass, act action, done result) {
 		switch act.verb {
 		case verbEnsure:
 			known.made = &made{service: act.service, inputs: inputsOf(act.service), ensured: true, accepted: act.service,
-				targets: p.want.latest.members, written: p.want.latest, wholeAt: time.Now(), status: done.status}
+				targets: p.want.latest.members, written: p.want.latest, wholeAt: time.Now(), status: done.status,
+				unpublished: done.status != nil && !done.echo}
 			known.madeAt, known.drift = time.Now(), nil
 		case verbRetarget:
 			changed := *known.made
@@ -251,6 +252,10 @@ func (r *reconciler) remember(p *pass, act action, done result) {
 			}
 		case verbProtect, verbPublish, verbRelease:
 			known.written = done.service
+			if act.verb == verbPublish && known.made != nil {
+				published := *known.made
+				published.unpublished, known.made = false, &published
+			}
 		}
 	})
 	switch act.verb {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,7 +62,7 @@ func (r *reconciler) before(ctx context.Context, p *pass, act action) {
 func (r *reconciler) beforeEnsure(ctx context.Context, p *pass, act action) {
 	known, _ := r.memory.recall(p.key)
 	refreshes := p.seen.made == nil && len(act.service.Status.LoadBalancer.Ingress) > 0
-	p.announced = !refreshes && known.failure == nil
+	p.announced = !refreshes && known.failure == nil && !slices.Equal(p.seen.drift, []string{driftStatus})
 	if p.announced {
 		if len(p.seen.drift) > 0 {
 			r.recorder.Event(act.service, corev1.EventTypeWarning, EventDrifted, "Repairing the load balancer: "+strings.Join(act.why, ", "))
@@ -85,7 +86,7 @@ func (r *reconciler) after(ctx context.Context, p *pass, act action, done result
 	case act.verb == verbEnsure && done.status == nil:
 		log.V(1).Info("The cloud provider leaves the load balancer to another controller")
 	case act.verb == verbEnsure:
-		changed := !publicationFor(act.service, &made{status: done.status, targets: p.want.latest.members}, time.Now()).
+		changed := !publicationFor(act.service, &made{status: done.status, targets: p.want.latest.members, unpublished: !done.echo}, time.Now()).
 			equal(publication{act.service.Status.LoadBalancer.Ingress, conditionOf(act.service)})
 		if p.announced || changed {
 			r.recorder.Event(act.service, corev1.EventTypeNormal, EventEnsured, "Ensured the load balancer")

@@ -60,8 +60,15 @@ func (w watcher) matters(before, after *corev1.Service) (intent, bool) {
 	case is == provide && hasFinalizer(before) && !hasFinalizer(after):
 		return is, true
 	default:
-		return is, is == provide && len(inputsOf(after).changes(inputsOf(before))) > 0
+		return is, is == provide && (len(inputsOf(after).changes(inputsOf(before))) > 0 || w.filledIn(before, after))
 	}
+}
+
+// filledIn reports whether somebody else has changed the addresses of a Service whose plugin gave it none.
+func (w watcher) filledIn(before, after *corev1.Service) bool {
+	known, _ := w.memory.recall(keyOf(after))
+	return known.made != nil && known.made.ensured && known.made.status != nil && len(known.made.status.Ingress) == 0 &&
+		!sameIngress(before.Status.LoadBalancer.Ingress, after.Status.LoadBalancer.Ingress)
 }
 
 func (w watcher) priority(service *corev1.Service, intent intent) int {

@@ -44,6 +44,16 @@ type cluster struct {
 	patches  int
 	// patchTakes is how long a patch takes.
 	patchTakes time.Duration
+	// refusal is the error of patches that would make of a Service one of those that refused names; nil: none is refused.
+	refusal error
+	refused func(*corev1.Service) bool
+}
+
+// refuse has patches fail from now on that would make of a Service one of those that which names.
+func (c *cluster) refuse(err error, which func(*corev1.Service) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refusal, c.refused = err, which
 }
 
 func newCluster() *cluster {
@@ -112,6 +122,9 @@ func (w statusWriter) Patch(_ context.Context, object client.Object, patch clien
 	}
 	if updated.UID != current.UID {
 		return apierrors.NewConflict(corev1.Resource("services"), key.Name, errors.New("another UID"))
+	}
+	if c.refusal != nil && c.refused(updated) {
+		return c.refusal
 	}
 	c.patches++
 	c.version++
@@ -317,7 +330,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 		backoff: backoff{first: DefaultFirstRetry, longest: DefaultLongestRetry}, applier: applier,
 	}
 	e.core = &Controller{
-		options:    Options{Cloud: e.cloud, AuditPeriod: -1, AuditCalls: DefaultAuditCalls, Client: e.cluster},
+		options:    Options{Cloud: e.cloud, AuditPeriod: -1, AuditCalls: DefaultAuditCalls, Client: e.cluster, Classes: Classes{Default: true}},
 		reconciler: reconciler, targets: targets, memory: memory, metrics: metrics, enqueuer: &enqueuer{queue: e.queue},
 		leftoversTurn: make(chan struct{}, 1),
 	}
