@@ -43,6 +43,8 @@ type applied struct {
 	resourceVersion string
 	// err says why the last action was refused.
 	err error
+	// withoutAddresses says why the API server did not take the addresses, nil if it did. The actions after them were tried.
+	withoutAddresses error
 }
 
 // writer carries plans out.
@@ -51,7 +53,8 @@ type writer struct {
 	traces *traces
 }
 
-// apply carries out a plan, one action after the other, and stops at the first that does not take effect.
+// apply carries out a plan, one action after the other, and stops at the first that does not take effect. Only that the API
+// server refuses the addresses stops nothing: a node without them can run pods, one that keeps its taint cannot.
 func (w writer) apply(ctx context.Context, node *corev1.Node, planned plan) applied {
 	done := applied{outcome: written}
 	for _, action := range planned.actions {
@@ -61,6 +64,10 @@ func (w writer) apply(ctx context.Context, node *corev1.Node, planned plan) appl
 		done.outcome = outcomeOf(err)
 		if done.outcome == refused {
 			done.err = fmt.Errorf("writing the %s of the node: %w", action.target, err)
+		}
+		if action.target == targetAddresses && refusedForGood(err) {
+			done = applied{outcome: written, withoutAddresses: done.err}
+			continue
 		}
 		if err != nil {
 			return done
@@ -116,4 +123,12 @@ func patchDoesNotFit(err error) bool {
 	}
 	details := answer.Status().Details
 	return details == nil || details.Name == ""
+}
+
+// refusedForGood reports whether the API server itself refused a write, for a reason that does not pass by itself. A server that
+// is overloaded, or could not be asked, may take the write a moment later.
+func refusedForGood(err error) bool {
+	var answer apierrors.APIStatus
+	return outcomeOf(err) == refused && errors.As(err, &answer) && !apierrors.IsTooManyRequests(err) &&
+		!apierrors.IsServiceUnavailable(err) && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err)
 }

@@ -92,7 +92,9 @@ func desire(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (desire
 // desireAddresses returns the addresses that the node shall have, or nil to leave those that it has.
 //
 // The node keeps its host name if the cloud gives none. A node IP that the kubelet was given (--node-ip, as the annotation
-// alpha.kubernetes.io/provided-node-ip says) is first, and is the only address of its type.
+// alpha.kubernetes.io/provided-node-ip says) is first, and is the only address of its type. What comes twice is kept once: the
+// API server refuses a status that has a type with an address twice (ValidateNodeUpdate), which is all that it refuses of
+// addresses.
 func desireAddresses(node *corev1.Node, cloud []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
 	provided, hasProvided := node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr]
 	if hasProvided && (len(cloud) > 0 || len(cloudTaints(node)) > 0) {
@@ -114,13 +116,23 @@ func desireAddresses(node *corev1.Node, cloud []corev1.NodeAddress) ([]corev1.No
 		}
 	}
 	if !hasProvided {
-		return addresses, nil
+		return withoutDuplicates(addresses), nil
 	}
 	addresses, err := nodehelpers.GetNodeAddressesFromNodeIP(provided, addresses)
 	if err != nil {
 		return nil, &nodeIPMismatchError{provided: provided, cloud: cloud, err: err}
 	}
-	return addresses, nil
+	return withoutDuplicates(addresses), nil
+}
+
+// withoutDuplicates keeps the first of equal addresses, in their order.
+func withoutDuplicates(addresses []corev1.NodeAddress) []corev1.NodeAddress {
+	seen := make(map[corev1.NodeAddress]bool, len(addresses))
+	return slices.DeleteFunc(addresses, func(address corev1.NodeAddress) bool {
+		again := seen[address]
+		seen[address] = true
+		return again
+	})
 }
 
 // labelPair is a label's stable key with the beta key that preceded it.

@@ -85,6 +85,24 @@ func TestDesiredAddresses(t *testing.T) {
 	}
 }
 
+// The API server refuses a status in which a type comes with the same address twice.
+func TestAnAddressIsKeptOnce(t *testing.T) {
+	twice := addresses(internalIP("10.0.0.1"), externalIP("10.0.0.1"), internalIP("10.0.0.1"), internalIP("10.0.0.2"), hostName("a"), hostName("a"))
+	for name, test := range map[string]struct {
+		node *corev1.Node
+		want []corev1.NodeAddress
+	}{
+		"in its order":     {newNode(), addresses(internalIP("10.0.0.1"), externalIP("10.0.0.1"), internalIP("10.0.0.2"), hostName("a"))},
+		"with a node IP":   {newNode(withNodeIP("10.0.0.2")), addresses(internalIP("10.0.0.2"), externalIP("10.0.0.1"), hostName("a"))},
+		"as it is already": {newNode(withAddresses(internalIP("10.0.0.1"))), addresses(internalIP("10.0.0.1"), externalIP("10.0.0.1"), internalIP("10.0.0.2"), hostName("a"))},
+	} {
+		want, err := desire(test.node, &cloudprovider.InstanceMetadata{NodeAddresses: twice})
+		if diff := cmp.Diff(test.want, want.addresses); diff != "" || err != nil {
+			t.Errorf("%s: error %v, addresses (-want +got):\n%s", name, err, diff)
+		}
+	}
+}
+
 func TestAMismatchShowsBothAddressSets(t *testing.T) {
 	cloud := addresses(internalIP("10.0.0.1"), externalIP("192.0.2.1"))
 	_, err := desire(newNode(withNodeIP("10.0.0.2,fd00::2")), &cloudprovider.InstanceMetadata{NodeAddresses: cloud})

@@ -3,8 +3,13 @@ package node
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/ownership"
@@ -62,6 +67,8 @@ var errAlwaysTooLate = errors.New("the API server refused each of several attemp
 // writeError says that the API server refused a write.
 type writeError struct {
 	err error
+	// addressesOnly says that everything else has been written.
+	addressesOnly bool
 }
 
 // Error says what was written and why it was refused.
@@ -69,6 +76,40 @@ func (e *writeError) Error() string { return e.err.Error() }
 
 // Unwrap returns the API server's answer.
 func (e *writeError) Unwrap() error { return e.err }
+
+// advice says what to do about the API server's answer. An answer that passes by itself needs none.
+func (e *writeError) advice() string {
+	var answer apierrors.APIStatus
+	switch {
+	case !errors.As(e.err, &answer):
+		return ""
+	case lacksPermission(answer):
+		return "Check the permissions of the cloud controller manager: a ClusterRole of this version grants them"
+	case failsValidation(answer):
+		return "The API server does not accept what the cloud provider returned for the node: correct it in the cloud, " +
+			"or update the cloud provider"
+	case refusedForGood(e.err):
+		return "Check the admission policies and webhooks for nodes"
+	default:
+		return ""
+	}
+}
+
+// lacksPermission reports whether an answer is one of the API server's authorizer. Admission answers with the same code, but names no
+// user who cannot do something (k8s.io/apiserver, responsewriters.ForbiddenStatus).
+func lacksPermission(answer apierrors.APIStatus) bool {
+	status := answer.Status()
+	return status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden &&
+		strings.Contains(status.Message, `User "`) && strings.Contains(status.Message, `" cannot `)
+}
+
+// failsValidation reports whether an answer is one of the API server's validation, which names the fields that it refuses. A
+// ValidatingAdmissionPolicy answers with the same code, and names none.
+func failsValidation(answer apierrors.APIStatus) bool {
+	status := answer.Status()
+	return status.Code == http.StatusUnprocessableEntity && status.Details != nil &&
+		slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field != "" })
+}
 
 // reasonOf names a failure, and says what to do about it.
 func reasonOf(err error) (reason, advice string) {
@@ -94,7 +135,7 @@ func reasonOf(err error) (reason, advice string) {
 	case errors.As(err, &invalid):
 		return ReasonInvalidMetadata, "Rename it in the cloud, or update the cloud provider"
 	case errors.As(err, &write):
-		return ReasonWriteFailed, "Check the permissions of the cloud controller manager and the admission policies for nodes"
+		return ReasonWriteFailed, write.advice()
 	case provider.IsTerminal(err):
 		return ReasonCloudError, "Repeating the request will not help; check the credentials and the cloud config"
 	default:
@@ -111,6 +152,9 @@ func messageOf(node *corev1.Node, err error) string {
 	doing := "Could not refresh the node from the cloud: "
 	if ownership.Uninitialized(node) {
 		doing = "Could not initialise the node: "
+	}
+	if write := (*writeError)(nil); errors.As(err, &write) && write.addressesOnly {
+		doing = "The node is as the cloud says except for its addresses: "
 	}
 	if advice != "" {
 		advice = ". " + advice + "."

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -47,8 +48,8 @@ func TestEveryFailureHasAReasonAndARemedy(t *testing.T) {
 			ReasonInvalidMetadata, []string{`"a b"`},
 		},
 		{
-			"a write", &writeError{err: fmt.Errorf("writing the addresses of the node: %w", errors.New("forbidden"))},
-			ReasonWriteFailed, []string{"addresses", "permissions"},
+			"a write without an answer", &writeError{err: fmt.Errorf("writing the addresses of the node: %w", context.DeadlineExceeded)},
+			ReasonWriteFailed, []string{"writing the addresses", "deadline"},
 		},
 		{"an outage", fmt.Errorf("listing: %w", outage), ReasonCloudError, []string{"connection refused"}},
 		{"bad credentials", &provider.TerminalError{Err: errors.New("401")}, ReasonCloudError, []string{"401", "credentials"}},
@@ -73,10 +74,50 @@ func TestEveryFailureHasAReasonAndARemedy(t *testing.T) {
 	}
 }
 
+// What to do about a refused write depends on who refused it. The answers are as an API server of 1.36 gives them.
+func TestTheAdviceFitsTheAPIServersAnswer(t *testing.T) {
+	nodes, kind := schema.GroupResource{Resource: "nodes"}, schema.GroupKind{Kind: "Node"}
+	policy := apierrors.NewForbidden(nodes, "node0", errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"))
+	policy.ErrStatus.Reason, policy.ErrStatus.Code = metav1.StatusReasonInvalid, 422
+	policy.ErrStatus.Details.Causes = append(policy.ErrStatus.Details.Causes, metav1.StatusCause{Message: "no"})
+	const permissions, returned, admission = "permissions", "what the cloud provider returned", "admission policies and webhooks"
+	tests := []struct {
+		name string
+		err  error
+		want string // empty: no advice
+	}{
+		{"no grant", apierrors.NewForbidden(nodes, "node0", errors.New(`User "u" cannot patch resource "nodes/status" in API group ""`)), permissions},
+		{"no such user", apierrors.NewUnauthorized("x"), permissions},
+		{
+			"validation",
+			apierrors.NewInvalid(kind, "node0", field.ErrorList{field.Duplicate(field.NewPath("status", "addresses").Index(1), "x")}), returned,
+		},
+		{"an admission policy", policy, admission},
+		{"an admission plugin", apierrors.NewForbidden(nodes, "node0", errors.New("not allowed to modify node")), admission},
+		{"a webhook that denies", &apierrors.StatusError{ErrStatus: metav1.Status{Code: 400, Message: `admission webhook "w" denied the request`}}, admission},
+		{"a webhook that fails", apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), admission},
+		{"an overloaded server", apierrors.NewTooManyRequests("x", 1), ""},
+		{"no server", errors.New("connection refused"), ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, advice := reasonOf(&writeError{err: fmt.Errorf("writing the addresses of the node: %w", test.err)})
+			for _, part := range []string{permissions, returned, admission} {
+				if strings.Contains(advice, part) != (part == test.want) {
+					t.Errorf("the advice is %q, want one of %q", advice, test.want)
+				}
+			}
+			if test.want == "" && advice != "" {
+				t.Errorf("the advice is %q, want none", advice)
+			}
+		})
+	}
+}
+
 func TestALongMessageKeepsItsAdvice(t *testing.T) {
-	long := &writeError{err: errors.New(strings.Repeat("x", 5000))}
+	long := &writeError{err: apierrors.NewInternalError(errors.New(strings.Repeat("x", 5000)))}
 	message := messageOf(newNode(), long)
-	if len(message) > maxMessage || !strings.HasSuffix(message, "admission policies for nodes.") {
+	if len(message) > maxMessage || !strings.HasSuffix(message, "webhooks for nodes.") {
 		t.Errorf("%d characters that end in %q", len(message), message[len(message)-40:])
 	}
 }

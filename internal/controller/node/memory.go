@@ -49,6 +49,8 @@ type remembered struct {
 	failures  int
 	conflicts int
 	written   string
+	// addressless nodes are as the cloud says except for the addresses, which the API server has refused.
+	addressless bool
 	// settled is the fingerprint of a node and an observation that agreed, 0 if there is none.
 	settled fingerprint
 }
@@ -136,6 +138,21 @@ func (m *memory) succeeded(node *corev1.Node) {
 	if known := m.nodes[node.Name]; known != nil && known.uid == node.UID {
 		*known = remembered{uid: known.uid, written: known.written, settled: known.settled}
 	}
+}
+
+// lacksAddresses notes that the API server has refused a node's addresses, until the next success.
+func (m *memory) lacksAddresses(node *corev1.Node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(node).addressless = true
+}
+
+// addressless reports whether the API server has refused the addresses of a node.
+func (m *memory) addressless(node *corev1.Node) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.nodes[node.Name]
+	return known != nil && known.uid == node.UID && known.addressless
 }
 
 // conflicted counts a write that came too late. It returns the pause before the next try, and whether that is still worth it.

@@ -139,9 +139,17 @@ func up(seen inventory.Observation) bool {
 	return seen.State != provider.InstanceStopped && len(seen.Metadata.NodeAddresses) > 0
 }
 
-// refresh holds an initialised node to what the cloud has said of it. It never asks: that is the refresher's part.
+// refresh holds an initialised node to what the cloud has said of it. To ask is the refresher's part, except for a node whose
+// addresses are still to be written: a cloud that is asked node by node was asked for that one before it had its provider ID.
 func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, judgement ownership.Judgement) ending {
-	observation, _ := r.inventory.Peek(node, min(r.known, time.Since(r.led)))
+	age := min(r.known, time.Since(r.led))
+	observation, known := r.inventory.Peek(node, age)
+	if !known && r.memory.addressless(node) {
+		var err error
+		if observation, err = r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityRefresh), node, age); err != nil {
+			return ending{kind: failed, err: err}
+		}
+	}
 	planned, want, ours, err := r.planRefresh(node, judgement, observation)
 	if !ours {
 		return ending{kind: unconcerned}
@@ -149,7 +157,7 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, judgement o
 	ctx = rehearsal.Because(ctx, "the cloud shows the node's instance otherwise")
 	ended := endingOf(r.writer.apply(ctx, node, planned), ending{kind: refreshed, plan: planned, want: want})
 	if ended.kind == refreshed && err != nil {
-		return ending{kind: mismatched, err: err, plan: planned, wrote: ended.wrote}
+		ended.kind, ended.err = mismatched, err
 	}
 	return ended
 }

@@ -40,6 +40,8 @@ type ending struct {
 	// note is why the node waits; worthKnowing if an operator should see that once.
 	note         string
 	worthKnowing bool
+	// withoutAddresses says why the API server did not take the addresses of a node that is otherwise as decided.
+	withoutAddresses error
 	// plan and want are what was decided.
 	plan plan
 	want desired
@@ -50,6 +52,9 @@ type ending struct {
 // endingOf returns success if the plan was carried out, and how the pass ended otherwise.
 func endingOf(done applied, success ending) ending {
 	success.wrote = done.resourceVersion
+	if done.withoutAddresses != nil {
+		success.withoutAddresses = &writeError{err: done.withoutAddresses, addressesOnly: true}
+	}
 	switch done.outcome {
 	case written:
 		return success
@@ -75,11 +80,15 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node, ended ending
 		r.traces.initialized(ctx, node, ended.providerID(node))
 		r.recorder.Event(node, corev1.EventTypeNormal, ReasonSynced, "Node synced successfully")
 		log.Info("Initialised the node", ended.keysAndValues(node)...)
+		return r.retryAddresses(ctx, node, ended)
 	case refreshed:
-		r.memory.succeeded(node)
+		if ended.withoutAddresses == nil {
+			r.memory.succeeded(node)
+		}
 		if ended.wrote != "" {
 			log.Info("Refreshed the node", "changes", ended.plan.changes())
 		}
+		return r.retryAddresses(ctx, node, ended)
 	case waits:
 		delay, first := r.memory.waited(node, time.Now())
 		if !first || !ended.worthKnowing {
@@ -91,6 +100,7 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node, ended ending
 		return retry(r.tell(ctx, node, ended.err))
 	case mismatched:
 		r.tell(ctx, node, ended.err)
+		return r.retryAddresses(ctx, node, ended)
 	case overtaken:
 		return r.repeat(ctx, node)
 	case deleted:
@@ -98,6 +108,15 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node, ended ending
 	case unconcerned:
 	}
 	return reconcile.Result{}
+}
+
+// retryAddresses has the addresses written again that the API server did not take, if there are any.
+func (r *reconciler) retryAddresses(ctx context.Context, node *corev1.Node, ended ending) reconcile.Result {
+	if ended.withoutAddresses == nil {
+		return reconcile.Result{}
+	}
+	r.memory.lacksAddresses(node)
+	return retry(r.tell(ctx, node, ended.withoutAddresses))
 }
 
 // repeat makes another pass over a node that changed under our hands, soon and silently. If that goes on, the writes do not

@@ -34,7 +34,7 @@ func plain() *plainPlugin {
 	})
 }
 
-func TestAFailedAddressWriteKeepsTheTaint(t *testing.T) {
+func TestARefusedAddressWriteHoldsNothingElseBack(t *testing.T) {
 	const name = "no-status"
 	grant := func(resource string) rbacv1.PolicyRule {
 		verbs := []string{"get", "list", "watch", "patch", "create"}
@@ -45,15 +45,16 @@ func TestAFailedAddressWriteKeepsTheTaint(t *testing.T) {
 	m := start(t, options{Cloud: plain(), Account: name})
 	join(t, named(name))
 
-	event := waitForEvent(t, name, "Warning WriteFailed: Could not initialise the node: writing the addresses")
+	waitInitialized(t, name)
+	event := waitForEvent(t, name, "Warning WriteFailed: The node is as the cloud says except for its addresses: writing the addresses")
 	for _, part := range []string{"nodes/status", "forbidden", "permissions"} {
 		if !strings.Contains(event, part) {
 			t.Errorf("the event does not say %q:\n%s", part, event)
 		}
 	}
 	n := get(t, name)
-	if !ownership.Uninitialized(n) || n.Spec.ProviderID != "" || n.Labels[corev1.LabelTopologyZone] != "" {
-		t.Errorf("the node was written although its addresses could not be: %v", showing(n))
+	if n.Spec.ProviderID != "plain://"+name || n.Labels[corev1.LabelTopologyZone] != "z" {
+		t.Errorf("the node is %v, want all but its addresses", showing(n))
 	}
 	if got := m.Metric(t, "mooring_node_failures_total", "reason", "WriteFailed"); got < 1 {
 		t.Errorf("%v failures are counted", got)
@@ -62,11 +63,34 @@ func TestAFailedAddressWriteKeepsTheTaint(t *testing.T) {
 	role.Rules = append(role.Rules, grant("nodes/status"))
 	_, err := admin.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{})
 	must(t, err)
-	waitInitialized(t, name)
+	waitFor(t, name, "has its address", func(n *corev1.Node) error {
+		if !slices.Contains(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.7.0.1"}) {
+			return fmt.Errorf("addresses %v", n.Status.Addresses)
+		}
+		return nil
+	})
 	done := writes(t, m)[name]
-	if len(done) < 3 || !slices.Equal(done[len(done)-2:], []string{"patch status 200", "patch 200"}) ||
-		slices.ContainsFunc(done[:len(done)-2], func(write string) bool { return write != "patch status 403" }) {
-		t.Errorf("writes %v, want refused ones of the status, then both", done)
+	if len(done) < 3 || done[0] != "patch status 403" || done[1] != "patch 200" || done[len(done)-1] != "patch status 200" ||
+		slices.ContainsFunc(done[2:len(done)-1], func(write string) bool { return write != "patch status 403" }) {
+		t.Errorf("writes %v, want the rest after the first refusal, and the status in the end", done)
+	}
+}
+
+// Plugins have returned an address twice (Linode, Yandex), and the API server refuses such a status.
+func TestAnAddressThatComesTwiceIsWrittenOnce(t *testing.T) {
+	const name = "twice"
+	first := corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.7.0.1"}
+	second := corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.7.0.2"}
+	m := start(t, options{Pool: name, Cloud: newPlain("plain", func(_ context.Context, n *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+		return &cloudprovider.InstanceMetadata{ProviderID: "plain://" + n.Name, NodeAddresses: []corev1.NodeAddress{second, first, second}}, nil
+	})})
+	join(t, inPool(name, named(name)))
+	n := waitInitialized(t, name)
+	if len(n.Status.Addresses) < 2 || !slices.Equal(n.Status.Addresses[:2], []corev1.NodeAddress{second, first}) {
+		t.Errorf("addresses %v, want each once and in the cloud's order", n.Status.Addresses)
+	}
+	if done := writes(t, m)[name]; !slices.Equal(done, []string{"patch status 200", "patch 200"}) {
+		t.Errorf("writes %v", done)
 	}
 }
 
@@ -143,7 +167,10 @@ func TestARefusalByAdmissionIsToldToTheNode(t *testing.T) {
 		return nil
 	})
 	m := start(t, options{Cloud: plain()})
-	waitForEvent(t, name, "Warning WriteFailed: Could not initialise the node: writing the labels and taints")
+	event := waitForEvent(t, name, "Warning WriteFailed: Could not initialise the node: writing the labels and taints")
+	if !strings.Contains(event, "admission policies and webhooks") || strings.Contains(event, "permissions") {
+		t.Errorf("the event does not say what to look at:\n%s", event)
+	}
 	if first := writes(t, m)[name]; first[0] != "patch status 200" || first[1] != "patch 422" {
 		t.Errorf("writes %v", first)
 	}
