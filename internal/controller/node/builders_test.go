@@ -88,7 +88,7 @@ func decide(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (plan, 
 	if err != nil {
 		return plan{}, err
 	}
-	return planFor(node, want), nil
+	return planFor(node, want, restraint{}), nil
 }
 
 // patched applies a plan as the API server does: with the same library, to the node's JSON.

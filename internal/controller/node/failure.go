@@ -31,6 +31,9 @@ const (
 	ReasonProviderIDMissing = "ProviderIDMissing"
 	// ReasonNodeIPMismatch says that the kubelet's --node-ip is not among the addresses that the cloud knows.
 	ReasonNodeIPMismatch = "NodeIPMismatch"
+	// ReasonAddressesUnconfirmed says that an answer of the cloud would take all IPs from a ready node, which keeps them until a
+	// later answer says the same.
+	ReasonAddressesUnconfirmed = "AddressesUnconfirmed"
 	// ReasonInvalidMetadata says that the cloud named a type, zone or region that cannot be a label.
 	ReasonInvalidMetadata = "InvalidMetadata"
 	// ReasonCloudError says that the cloud could not be asked, or answered with an error.
@@ -60,6 +63,17 @@ func (e *instanceNotFoundError) Error() string {
 
 // Is makes the error one of provider.ErrInstanceNotFound.
 func (e *instanceNotFoundError) Is(target error) bool { return target == provider.ErrInstanceNotFound }
+
+// unconfirmedError says that a ready node keeps its addresses although the cloud's answer has no IP.
+type unconfirmedError struct {
+	has, said []corev1.NodeAddress
+}
+
+// Error shows both.
+func (e *unconfirmedError) Error() string {
+	return fmt.Sprintf("by the cloud's answer %s the node, which is ready, would lose all IPs of its addresses %s; "+
+		"they stay until a later answer says the same", addressList(e.said), addressList(e.has))
+}
 
 // errAlwaysTooLate says that the API server took none of several writes in a row, each planned anew.
 var errAlwaysTooLate = errors.New("the API server refused each of several attempts because the node had changed meanwhile")
@@ -118,6 +132,7 @@ func reasonOf(err error) (reason, advice string) {
 		ambiguous *inventory.AmbiguousNameError
 		noID      *inventory.ProviderIDMissingError
 		mismatch  *nodeIPMismatchError
+		confirm   *unconfirmedError
 		invalid   *invalidMetadataError
 		write     *writeError
 	)
@@ -132,6 +147,8 @@ func reasonOf(err error) (reason, advice string) {
 		return ReasonProviderIDMissing, "Start the kubelet with --provider-id, or update the cloud provider"
 	case errors.As(err, &mismatch):
 		return ReasonNodeIPMismatch, "Correct the kubelet's --node-ip, or give the instance that address in the cloud"
+	case errors.As(err, &confirm):
+		return ReasonAddressesUnconfirmed, "Check in the cloud whether the instance has lost its network interfaces"
 	case errors.As(err, &invalid):
 		return ReasonInvalidMetadata, "Rename it in the cloud, or update the cloud provider"
 	case errors.As(err, &write):

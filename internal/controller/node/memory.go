@@ -51,6 +51,8 @@ type remembered struct {
 	written   string
 	// addressless nodes are as the cloud says except for the addresses, which the API server has refused.
 	addressless bool
+	// withoutIPs is when the first of the cloud's answers was sought that leave the node no IP, zero if the last one leaves it some.
+	withoutIPs time.Time
 	// settled is the fingerprint of a node and an observation that agreed, 0 if there is none.
 	settled fingerprint
 }
@@ -136,7 +138,7 @@ func (m *memory) succeeded(node *corev1.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if known := m.nodes[node.Name]; known != nil && known.uid == node.UID {
-		*known = remembered{uid: known.uid, written: known.written, settled: known.settled}
+		*known = remembered{uid: known.uid, written: known.written, withoutIPs: known.withoutIPs, settled: known.settled}
 	}
 }
 
@@ -153,6 +155,35 @@ func (m *memory) addressless(node *corev1.Node) bool {
 	defer m.mu.Unlock()
 	known := m.nodes[node.Name]
 	return known != nil && known.uid == node.UID && known.addressless
+}
+
+// losesIPs notes that an answer that was sought at some time leaves a node no IP. What agreed before is compared anew, so that
+// the next answer that leaves it some is noted.
+func (m *memory) losesIPs(node *corev1.Node, sought time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(node)
+	known.settled = 0
+	if known.withoutIPs.IsZero() {
+		known.withoutIPs = sought
+	}
+}
+
+// keepsIPs notes that an answer leaves a node an IP.
+func (m *memory) keepsIPs(node *corev1.Node) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.nodes[node.Name]; known != nil && known.uid == node.UID {
+		known.withoutIPs = time.Time{}
+	}
+}
+
+// lostIPs reports whether an answer that was sought before some time left the node no IP, and none since left it one.
+func (m *memory) lostIPs(node *corev1.Node, sought time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.nodes[node.Name]
+	return known != nil && known.uid == node.UID && !known.withoutIPs.IsZero() && known.withoutIPs.Before(sought)
 }
 
 // conflicted counts a write that came too late. It returns the pause before the next try, and whether that is still worth it.

@@ -20,6 +20,14 @@ type plan struct {
 	actions []action
 	// kept are the provider's labels whose keys somebody else uses on this node with other values, sorted.
 	kept []string
+	// unconfirmed says that the addresses are left alone because a ready node would lose all its IPs by a single answer.
+	unconfirmed bool
+}
+
+// restraint is what speaks against writing all that is desired.
+type restraint struct {
+	// again says that an earlier answer of the cloud left the node no IP either.
+	again bool
 }
 
 // action is one write to the API server: a JSON patch (RFC 6902) that tests all that it rests on, so that it takes effect on
@@ -49,9 +57,13 @@ type operation struct {
 // planFor returns what makes a node show what is desired. The addresses come first and the taint is the last thing to go, so
 // that whoever waits for the taint to go finds all the rest. A node without taint gets no provider ID: it was not initialised
 // by anybody, or by a provider that has none.
-func planFor(node *corev1.Node, want desired) plan {
+func planFor(node *corev1.Node, want desired, held restraint) plan {
 	var planned plan
-	if want.addresses != nil && !slices.Equal(node.Status.Addresses, want.addresses) {
+	switch {
+	case want.addresses == nil || slices.Equal(node.Status.Addresses, want.addresses):
+	case isReady(node) && hasIP(node.Status.Addresses) && !hasIP(want.addresses) && !held.again:
+		planned.unconfirmed = true
+	default:
 		planned.actions = append(planned.actions, action{target: targetAddresses, patch: patchAddresses(node, want.addresses)})
 	}
 	labels := maps.Clone(node.Labels)
@@ -73,6 +85,13 @@ func planFor(node *corev1.Node, want desired) plan {
 	}
 	planned.kept = kept
 	return planned
+}
+
+// hasIP reports whether one of the addresses is an IP.
+func hasIP(addresses []corev1.NodeAddress) bool {
+	return slices.ContainsFunc(addresses, func(address corev1.NodeAddress) bool {
+		return address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP
+	})
 }
 
 // mergeAdditional brings the provider's labels into a node's labels by a three-way merge of what the node has, what we

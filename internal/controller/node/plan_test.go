@@ -3,6 +3,7 @@ package node
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,7 +108,7 @@ func TestOnlyAListingTakesLabelsAway(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			after := mustPatch(t, node, planFor(node, want))
+			after := mustPatch(t, node, planFor(node, want, restraint{}))
 			if diff := cmp.Diff(test.want, after, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("node (-want +got):\n%s", diff)
 			}
@@ -118,11 +119,11 @@ func TestOnlyAListingTakesLabelsAway(t *testing.T) {
 func TestWhatTheCloudDoesNotSayChangesNothing(t *testing.T) {
 	node := newNode(withID("sim://1"), allLabels("t", "z", "r"), withAddresses(internalIP("10.0.0.1")),
 		withLabels("a", "1"), withAnnotation(annotationCloudLabels, `{"a":"1"}`))
-	if planned := planFor(node, desired{}); len(planned.actions) > 0 {
+	if planned := planFor(node, desired{}, restraint{}); len(planned.actions) > 0 {
 		t.Errorf("planned %v without a word of the cloud", planned.changes())
 	}
 	withAnnotation(annotationCloudLabels, "{")(node)
-	if planned := planFor(node, desired{}); len(planned.actions) > 0 {
+	if planned := planFor(node, desired{}, restraint{}); len(planned.actions) > 0 {
 		t.Errorf("planned %v without a word of the cloud", planned.changes())
 	}
 }
@@ -267,5 +268,45 @@ func TestMismatchesAreErrorsOfTheirType(t *testing.T) {
 	var mismatch *nodeIPMismatchError
 	if !errors.As(err, &mismatch) || mismatch.provided != "10.0.0.2" || len(mismatch.cloud) != 1 {
 		t.Errorf("error %#v, want both address sets in it", err)
+	}
+}
+
+// An answer with a host name only, as vSphere's and OpenStack's plugins have given, takes no IP from a node that is ready.
+func TestAReadyNodeLosesItsIPsByTheSecondAnswerOnly(t *testing.T) {
+	ready := func(status corev1.ConditionStatus) edit {
+		return func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		}
+	}
+	both := withAddresses(internalIP("10.0.0.1"), hostName("node0"))
+	for name, test := range map[string]struct {
+		node        *corev1.Node
+		said        []corev1.NodeAddress
+		again       bool
+		unconfirmed bool
+		written     bool
+	}{
+		"a ready node":                   {node: newNode(both, ready("True")), said: addresses(hostName("node0")), unconfirmed: true},
+		"a ready node that waits":        {node: newNode(both, ready("True"), withTaints(cloudTaint)), said: addresses(hostName("node0")), unconfirmed: true},
+		"a second answer":                {node: newNode(both, ready("True")), said: addresses(hostName("node0")), again: true, written: true},
+		"a node that is not ready":       {node: newNode(both, ready("False")), said: addresses(hostName("node0")), written: true},
+		"a node that is silent":          {node: newNode(both, ready("Unknown")), said: addresses(hostName("node0")), written: true},
+		"another IP":                     {node: newNode(both, ready("True")), said: addresses(internalIP("10.0.0.2")), written: true},
+		"an IP of another type":          {node: newNode(both, ready("True")), said: addresses(externalIP("192.0.2.1")), written: true},
+		"a node that has no IP":          {node: newNode(withAddresses(hostName("a")), ready("True")), said: addresses(hostName("node0")), written: true},
+		"no addresses, which is nothing": {node: newNode(both, ready("True"))},
+	} {
+		want, err := desire(test.node, &cloudprovider.InstanceMetadata{ProviderID: "sim://1", Zone: "z", NodeAddresses: test.said})
+		if err != nil {
+			t.Fatal(err)
+		}
+		planned := planFor(test.node, want, restraint{again: test.again})
+		changes := planned.changes()
+		if written := slices.Contains(changes, "/status/addresses"); written != test.written || planned.unconfirmed != test.unconfirmed {
+			t.Errorf("%s: addresses written %t, unconfirmed %t", name, written, planned.unconfirmed)
+		}
+		if !slices.Contains(changes, "/metadata/labels/topology.kubernetes.io~1zone") {
+			t.Errorf("%s: the zone is held back: %v", name, changes)
+		}
 	}
 }

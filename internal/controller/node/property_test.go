@@ -53,6 +53,9 @@ func drawNode(t *rapid.T) *corev1.Node {
 	node.Spec.Taints = rapid.SliceOfN(someTaint, 0, 3).Draw(t, "taints")
 	node.Spec.ProviderID = rapid.SampledFrom([]string{"", "sim://1"}).Draw(t, "providerID")
 	node.Status.Addresses = drawAddresses(t, "addresses")
+	if rapid.Bool().Draw(t, "ready") {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	}
 	return node
 }
 
@@ -71,7 +74,7 @@ func drawMetadata(t *rapid.T) *cloudprovider.InstanceMetadata {
 func drawPlan(t *rapid.T) (*corev1.Node, *cloudprovider.InstanceMetadata, plan) {
 	node, metadata := drawNode(t), drawMetadata(t)
 	want, _ := desire(node, metadata)
-	return node, metadata, planFor(node, want)
+	return node, metadata, planFor(node, want, restraint{})
 }
 
 func TestPlanningOverTheResultPlansNothing(t *testing.T) {
@@ -82,7 +85,7 @@ func TestPlanningOverTheResultPlansNothing(t *testing.T) {
 			t.Fatalf("the plan does not fit its own node: %v", err)
 		}
 		want, _ := desire(after, metadata)
-		if again := planFor(after, want); len(again.actions) > 0 {
+		if again := planFor(after, want, restraint{}); len(again.actions) > 0 {
 			t.Fatalf("planned again: %v", again.changes())
 		}
 	})
@@ -93,7 +96,7 @@ func TestPlansAreStable(t *testing.T) {
 		node, metadata, planned := drawPlan(t)
 		for range 5 {
 			want, _ := desire(node, metadata)
-			if diff := cmp.Diff(planned, planFor(node, want), cmp.AllowUnexported(plan{}, action{})); diff != "" {
+			if diff := cmp.Diff(planned, planFor(node, want, restraint{}), cmp.AllowUnexported(plan{}, action{})); diff != "" {
 				t.Fatalf("the same node and metadata gave another plan (-first +again):\n%s", diff)
 			}
 		}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -108,9 +109,22 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgemen
 	if err != nil {
 		return ending{kind: failed, err: err}
 	}
-	planned := planFor(node, want)
+	planned, err := r.plan(node, want, observation)
 	ctx = rehearsal.Because(ctx, "the node waits for its initialisation, and the cloud has an instance for it")
-	return endingOf(r.writer.apply(ctx, node, planned), ending{kind: initialized, plan: planned, want: want})
+	return endingOf(r.writer.apply(ctx, node, planned), ending{kind: initialized, err: err, plan: planned, want: want})
+}
+
+// plan is planFor, by what is remembered of the node. An *unconfirmedError says that the addresses are left alone; all else holds.
+func (r *reconciler) plan(node *corev1.Node, want desired, observation inventory.Observation) (plan, error) {
+	planned := planFor(node, want, restraint{again: r.memory.lostIPs(node, observation.At)})
+	switch {
+	case planned.unconfirmed:
+		r.memory.losesIPs(node, observation.At)
+		return planned, &unconfirmedError{has: node.Status.Addresses, said: want.addresses}
+	case hasIP(want.addresses):
+		r.memory.keepsIPs(node)
+	}
+	return planned, nil
 }
 
 // desireObserved is desire for an observation. Only a listing says which labels an instance does not have.
@@ -172,7 +186,8 @@ func (r *reconciler) planRefresh(node *corev1.Node, judgement ownership.Judgemen
 	case judgement.Verdict != ownership.Ours:
 		return plan{}, desired{}, false, nil
 	}
-	return planFor(node, want), want, true, err
+	planned, unconfirmed := r.plan(node, want, observation)
+	return planned, want, true, errors.Join(err, unconfirmed)
 }
 
 // differs reports whether a pass over an initialised node would have anything to do. Where neither the node nor the cloud has

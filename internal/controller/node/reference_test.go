@@ -178,7 +178,7 @@ func TestStableLabelsFollowBetaLabels(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			planned := planFor(test.node, desired{})
+			planned := planFor(test.node, desired{}, restraint{})
 			if diff := cmp.Diff(test.want, mustPatch(t, test.node, planned)); diff != "" {
 				t.Errorf("node (-want +got):\n%s", diff)
 			}
@@ -223,7 +223,7 @@ func TestAddressesAreWrittenWhenTheyDiffer(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			node := newNode(withAddresses(test.from...))
-			planned := planFor(node, desired{addresses: test.to})
+			planned := planFor(node, desired{addresses: test.to}, restraint{})
 			if written := len(planned.actions) > 0; written != test.wantWritten {
 				t.Fatalf("written: %t, want %t", written, test.wantWritten)
 			}

@@ -35,7 +35,7 @@ const (
 // ending is how a pass over a node ended, and with what.
 type ending struct {
 	kind endingKind
-	// err is why the pass failed, or what the node mismatches by.
+	// err is why the pass failed, or what the node mismatches by, initialized or not.
 	err error
 	// note is why the node waits; worthKnowing if an operator should see that once.
 	note         string
@@ -80,6 +80,9 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node, ended ending
 		r.traces.initialized(ctx, node, ended.providerID(node))
 		r.recorder.Event(node, corev1.EventTypeNormal, ReasonSynced, "Node synced successfully")
 		log.Info("Initialised the node", ended.keysAndValues(node)...)
+		if ended.err != nil {
+			r.tell(ctx, node, ended.err)
+		}
 		return r.retryAddresses(ctx, node, ended)
 	case refreshed:
 		if ended.withoutAddresses == nil {

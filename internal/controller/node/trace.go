@@ -238,13 +238,3 @@ func (t *traces) drop(name, why string) {
 		known.initialize.End()
 	}
 }
-
-// isReady reports what the kubelet says of its node.
-func isReady(node *corev1.Node) bool {
-	for i := range node.Status.Conditions {
-		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
