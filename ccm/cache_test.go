@@ -54,7 +54,7 @@ func newHarbourOn(t *testing.T, cluster *localcluster.Cluster, kubeconfig string
 		"--cloud-provider=sim", "--cloud-config=" + h.cloud.ConfigFile, "--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--cluster-cidr=10.200.0.0/16", "--allocate-node-cidrs", "--node-status-update-frequency=1s", "--node-monitor-period=200ms",
-		"--route-reconciliation-period=1s", "--node-deletion-min-age=0s",
+		"--route-reconciliation-period=1s", "--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s",
 	}
 	before, err := cluster.AuditEvents(t.Context())
 	if err != nil {

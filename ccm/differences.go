@@ -45,8 +45,9 @@ func additions() map[string]string {
 			"of --cloud-api-max-in-flight by default, so that the rest of the calls are not held up",
 		"route-reconciliation-max-period": "Comparing all routes every ten seconds costs quota, however rarely they change. Nodes are watched, so " +
 			"comparisons are for what happens in the cloud",
-		"node-deletion-confirmations": "The reference deletes a node by the first answer that denies its instance. A wrong one deletes live nodes",
-		"node-deletion-min-age":       "A cloud may not show an instance yet that it has just made",
+		"node-deletion-confirmations":   "The reference deletes a node by the first answer that denies its instance. A wrong one deletes live nodes",
+		"node-deletion-min-age":         "A cloud may not show an instance yet that it has just made",
+		"node-deletion-min-denial-time": "A fault that passes within seconds gives the same wrong answer twice",
 		"node-deletion-limit": "A cloud that denies many instances at once is more likely wrong than right. What is beyond the limit is kept, and " +
 			"says so",
 		"uninitialized-node-grace-period": "The reference deletes a node that is not initialised yet as soon as the cloud does not know its name",

@@ -44,6 +44,9 @@ func (f *nodeLifecycleFlags) add(flags *pflag.FlagSet) {
 		"How often, in distinct observations, the cloud has to deny a node's instance before the node is deleted.")
 	flags.DurationVar(&f.settings.MinAge, "node-deletion-min-age", f.settings.MinAge,
 		"How old a node has to be before the cloud is asked whether its instance is gone or shut down.")
+	flags.DurationVar(&f.settings.MinDenialTime, "node-deletion-min-denial-time", f.settings.MinDenialTime,
+		"For how long the cloud has to deny a node's instance, from the first to the last of those observations, before the node is deleted. "+
+			"It does not apply to nodes whose removal was announced or confirmed.")
 	flags.Var(&f.settings.Limit, "node-deletion-limit",
 		"How many nodes may be deleted within any "+f.settings.Window.String()+" because their instances are gone: a share of the nodes that "+
 			"this process looks after, at least 3, or a number. Nodes whose removal was announced do not count. 100% is no limit.")
@@ -58,6 +61,9 @@ func (f *nodeLifecycleFlags) validate() []error {
 	}
 	if f.settings.MinAge < 0 {
 		errs = append(errs, invalid("node-deletion-min-age", f.settings.MinAge.String(), "must not be negative"))
+	}
+	if f.settings.MinDenialTime < 0 {
+		errs = append(errs, invalid("node-deletion-min-denial-time", f.settings.MinDenialTime.String(), "must not be negative"))
 	}
 	if f.settings.InitializationGrace < 0 {
 		errs = append(errs, invalid("uninitialized-node-grace-period", f.settings.InitializationGrace.String(), "must not be negative"))

@@ -55,6 +55,7 @@ func (s *stage) startReplica(name string) (*replica, error) {
 		"--kubeconfig=" + s.kubeconfig, "--authentication-kubeconfig=" + s.kubeconfig, "--authorization-kubeconfig=" + s.kubeconfig,
 		"--node-status-update-frequency=" + statusFrequency.String(),
 		"--node-monitor-period=" + monitorPeriod.String(), "--node-deletion-min-age=" + monitorPeriod.String(),
+		"--node-deletion-min-denial-time=" + monitorPeriod.String(),
 		"--route-reconciliation-period=" + routePeriod.String(), "--route-reconciliation-max-period=" + routePeriod.String(),
 		"--load-balancer-audit-period=" + auditPeriod.String(),
 		"--bind-address=" + at.address.Addr().String(), "--secure-port=" + strconv.Itoa(int(at.address.Port())), "--cert-dir=" + r.certs,

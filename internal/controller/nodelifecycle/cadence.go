@@ -11,8 +11,7 @@ const (
 	quiet     = 500 * time.Millisecond
 	gathering = 2 * time.Second
 	// shortPause is the pause between two passes where something waits for the next one: nodes that came to need a look, and
-	// denials that lack a confirmation. Two observations are two whatever their distance; the whole period would keep the Pods
-	// of a node that is gone waiting for nothing.
+	// denials that lack a confirmation. The whole period would keep the Pods of a node that is gone waiting for nothing.
 	shortPause = 2 * time.Second
 )
 
@@ -23,12 +22,14 @@ type cadence struct {
 	due <-chan struct{}
 }
 
-// await waits for the time of the next pass, given whether the last one left denials unconfirmed. It returns false when ctx ends.
-func (c cadence) await(ctx context.Context, unconfirmed bool) bool {
-	soonest := time.Now().Add(min(c.period, shortPause))
+// await waits for the time of the next pass, given when it could decide about denials that the last one left; zero if there are
+// none. It returns false when ctx ends.
+func (c cadence) await(ctx context.Context, again time.Time) bool {
+	shortest := min(c.period, shortPause)
+	soonest := time.Now().Add(shortest)
 	pause := c.period
-	if unconfirmed {
-		pause = min(c.period, shortPause)
+	if !again.IsZero() {
+		pause = min(c.period, max(shortest, time.Until(again)))
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

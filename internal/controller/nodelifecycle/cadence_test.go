@@ -9,20 +9,22 @@ import (
 
 func TestCadence(t *testing.T) {
 	for name, test := range map[string]struct {
-		period      time.Duration
-		unconfirmed bool
-		due         []time.Duration // when nodes come to need a look
-		want        time.Duration
+		period time.Duration
+		again  time.Duration   // when denials can be decided about, if there are any
+		due    []time.Duration // when nodes come to need a look
+		want   time.Duration
 	}{
 		"nothing happens":                        {period: time.Minute, want: time.Minute},
-		"a denial waits for its confirmation":    {period: time.Minute, unconfirmed: true, want: shortPause},
-		"the period is shorter than that":        {period: time.Second, unconfirmed: true, want: time.Second},
+		"a denial waits for its confirmation":    {period: time.Minute, again: time.Nanosecond, want: shortPause},
+		"a denial waits for its time":            {period: time.Minute, again: 20 * time.Second, want: 20 * time.Second},
+		"a denial waits for longer":              {period: time.Minute, again: time.Hour, want: time.Minute},
+		"the period is shorter than that":        {period: time.Second, again: time.Nanosecond, want: time.Second},
 		"a node becomes silent":                  {period: time.Minute, due: []time.Duration{20 * time.Second}, want: 20*time.Second + quiet},
 		"a node becomes silent at once":          {period: time.Minute, due: []time.Duration{0}, want: shortPause},
 		"one after the other":                    {period: time.Minute, due: every(300*time.Millisecond, 10*time.Second, 4), want: 10*time.Second + 900*time.Millisecond + quiet},
 		"one after the other, without end":       {period: time.Minute, due: every(300*time.Millisecond, 10*time.Second, 90), want: 10*time.Second + gathering},
 		"a node becomes silent, a short period":  {period: time.Second, due: []time.Duration{100 * time.Millisecond}, want: time.Second},
-		"a node becomes silent while one waits":  {period: time.Minute, unconfirmed: true, due: []time.Duration{time.Second}, want: shortPause},
+		"a node becomes silent while one waits":  {period: time.Minute, again: time.Nanosecond, due: []time.Duration{time.Second}, want: shortPause},
 		"a node becomes silent late in a period": {period: time.Minute, due: []time.Duration{time.Minute - time.Millisecond}, want: time.Minute - time.Millisecond + quiet},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,8 +39,11 @@ func TestCadence(t *testing.T) {
 					})
 					defer timer.Stop()
 				}
-				start := time.Now()
-				if !(cadence{period: test.period, due: due}).await(t.Context(), test.unconfirmed) {
+				start, again := time.Now(), time.Time{}
+				if test.again > 0 {
+					again = start.Add(test.again)
+				}
+				if !(cadence{period: test.period, due: due}).await(t.Context(), again) {
 					t.Error("it says that the context has ended")
 				}
 				if took := time.Since(start); took != test.want {
@@ -67,7 +72,7 @@ func TestCadenceEndsWithItsContext(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if (cadence{period: time.Minute, due: due}).await(ctx, false) {
+				if (cadence{period: time.Minute, due: due}).await(ctx, time.Time{}) {
 					t.Error("it says that a pass is due")
 				}
 			})

@@ -35,6 +35,7 @@ func DefaultSettings() Settings {
 	return Settings{
 		Confirmations:       2,
 		MinAge:              2 * time.Minute,
+		MinDenialTime:       30 * time.Second,
 		InitializationGrace: 15 * time.Minute,
 		Limit:               Limit{Percent: 25},
 		Window:              DefaultWindow,
@@ -139,7 +140,7 @@ func (s Settings) validate() []error {
 	for _, duration := range []struct {
 		name  string
 		value time.Duration
-	}{{"MinAge", s.MinAge}, {"InitializationGrace", s.InitializationGrace}, {"Window", s.Window}} {
+	}{{"MinAge", s.MinAge}, {"MinDenialTime", s.MinDenialTime}, {"InitializationGrace", s.InitializationGrace}, {"Window", s.Window}} {
 		if duration.value < 0 {
 			wrong = append(wrong, fmt.Errorf("the node lifecycle controller's Settings.%s is %s, want 0 or more", duration.name, duration.value))
 		}
@@ -161,8 +162,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	cadence := cadence{period: c.period, due: c.passer.attention.due}
 	for ctx.Err() == nil {
-		unconfirmed := c.passer.pass(ctx)
-		cadence.await(ctx, unconfirmed) // from the end of the pass: a slow cloud is not asked without pause
+		again := c.passer.pass(ctx)
+		cadence.await(ctx, again) // from the end of the pass: a slow cloud is not asked without pause
 	}
 	return nil
 }

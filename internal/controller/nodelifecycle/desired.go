@@ -31,6 +31,10 @@ const (
 // 5 minutes by default, with room for a busy API server.
 const reportInterval = 10 * time.Minute
 
+// longSilence is how old, by our clock, the last report of a kubelet has to be when we first see it, to be taken for silence. It has
+// room for clocks that are 10 minutes apart.
+const longSilence = 15 * time.Minute
+
 // maxWitnesses is how many ready nodes are asked for where the cloud cannot list, to see whether it can be believed.
 const maxWitnesses = 3
 
@@ -40,6 +44,9 @@ type Settings struct {
 	Confirmations int
 	// MinAge is how old a node has to be before the cloud is asked about it.
 	MinAge time.Duration
+	// MinDenialTime is how much time has to pass from the first to the last of the observations that deny an instance. It does not
+	// apply to removals that were announced or acknowledged.
+	MinDenialTime time.Duration
 	// InitializationGrace is how long a node may wait for its initialisation before its instance is asked for.
 	InitializationGrace time.Duration
 	// Limit is how many nodes may be deleted within any Window.
@@ -96,6 +103,8 @@ type facts struct {
 	// ready is what the kubelet says of itself, and heard when it last did; zero if its silence has been noticed.
 	ready bool
 	heard time.Time
+	// pulse is what we have seen of the reports of a kubelet that is not ready.
+	pulse pulse
 	// settled nodes are not acted on: they are being deleted, or the cache has not caught up with what we did to them.
 	settled bool
 	// announced says that somebody is removing the node, acknowledged that an operator knows of its instance's end.
@@ -161,6 +170,24 @@ func shutdownTaint() corev1.Taint {
 func isShutdownTaint(taint corev1.Taint) bool {
 	want := shutdownTaint()
 	return taint.MatchTaint(&want)
+}
+
+// alive reports whether a node's kubelet runs, and so its machine: it is ready, or it says that it is not. Its clock may be wrong, and
+// so may ours, so that a report which we have seen change says more than its time. Whose silence was noticed by
+// kube-controller-manager, which reads the kubelets' Leases, is not alive.
+func (f facts) alive(now time.Time) bool {
+	switch {
+	case f.ready || f.heard.IsZero():
+		return f.ready
+	case !f.pulse.at.IsZero() && now.Sub(f.pulse.at) >= reportInterval:
+		return false
+	default:
+		seen := now
+		if !f.pulse.at.IsZero() {
+			seen = f.pulse.at
+		}
+		return f.pulse.changed || seen.Sub(f.heard) < longSilence
+	}
 }
 
 func (f facts) hasShutdownTaint() bool { return slices.ContainsFunc(f.taints, isShutdownTaint) }

@@ -144,8 +144,16 @@ type scene struct {
 	events   *record.FakeRecorder
 }
 
-// play starts a controller over nodes that are all ready. What it is given is run in a bubble, beside the controller.
+// play starts a controller over nodes that are all ready, without limit and least time of denials. What it is given is run in a
+// bubble, beside the controller.
 func play(t *testing.T, slow time.Duration, names []string, act func(*scene)) {
+	t.Helper()
+	settings := DefaultSettings()
+	settings.Limit, settings.MinDenialTime = Limit{Percent: 100}, 0
+	playWith(t, settings, slow, names, act)
+}
+
+func playWith(t *testing.T, settings Settings, slow time.Duration, names []string, act func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -156,8 +164,6 @@ func play(t *testing.T, slow time.Duration, names []string, act func(*scene)) {
 		if s.informer, err = caches.FakeInformerFor(ctx, &corev1.Node{}); err != nil {
 			t.Fatal(err)
 		}
-		settings := DefaultSettings()
-		settings.Limit = Limit{Percent: 100}
 		controller, err := New(Options{
 			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: inventory.New(inventory.Options{Cloud: s.cloud}),
 			Ownership: ownership.Rules{ProviderName: "sim"}, Journal: &Journal{}, Settings: settings, Logger: logr.Discard(),

@@ -2,6 +2,7 @@ package nodelifecycle
 
 import (
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,10 +15,35 @@ type memory struct {
 	versions map[types.UID]string
 	// failing are the kinds of action that failed when they were last tried.
 	failing map[types.UID]actionKind
+	// pulses are the reports of kubelets that are not ready.
+	pulses map[types.UID]pulse
+}
+
+// pulse is the last report of a kubelet, as its node shows it.
+type pulse struct {
+	// heard is the kubelet's time of the report.
+	heard time.Time
+	// at is when we first saw it, by our clock, and changed says that we had seen another one before.
+	at      time.Time
+	changed bool
 }
 
 func newMemory() *memory {
-	return &memory{versions: map[types.UID]string{}, failing: map[types.UID]actionKind{}}
+	return &memory{versions: map[types.UID]string{}, failing: map[types.UID]actionKind{}, pulses: map[types.UID]pulse{}}
+}
+
+// feel returns what we have seen of the reports of a node's kubelet, with what the node shows now.
+func (m *memory) feel(node facts, now time.Time) pulse {
+	if node.ready || node.heard.IsZero() {
+		delete(m.pulses, node.uid)
+		return pulse{}
+	}
+	last, known := m.pulses[node.uid]
+	if !known || !last.heard.Equal(node.heard) {
+		last = pulse{heard: node.heard, at: now, changed: known}
+		m.pulses[node.uid] = last
+	}
+	return last
 }
 
 // stale reports whether a node from the cache is older than our own last write to it.
@@ -54,4 +80,5 @@ func (m *memory) note(done result) (news bool) {
 func (m *memory) forget(current map[types.UID]bool) {
 	maps.DeleteFunc(m.versions, func(uid types.UID, _ string) bool { return !current[uid] })
 	maps.DeleteFunc(m.failing, func(uid types.UID, _ actionKind) bool { return !current[uid] })
+	maps.DeleteFunc(m.pulses, func(uid types.UID, _ pulse) bool { return !current[uid] })
 }

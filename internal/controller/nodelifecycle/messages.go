@@ -72,6 +72,8 @@ func heldMessage(node facts, reason HoldReason, settings Settings, journal strin
 			"The node is kept until deletions are allowed again", settings.Limit, settings.Window),
 		HoldHistoryUnknown: fmt.Sprintf("But the record of deletions, the Lease %s, could not be read or written, so that it is not "+
 			"known whether --node-deletion-limit allows this one. The node is kept until the record is there; the log says what is wrong", journal),
+		HoldKubeletReports: "But its kubelet still reports, though not as ready, so that there is a machine. " +
+			"The node is kept until its kubelet has been silent, or the cloud knows the instance again",
 	}[reason]
 	return fmt.Sprintf("The cloud says that it has no instance for this node%s. %s. If the instance is gone for good, confirm it: "+
 		"kubectl annotate node %s %s=%s", lookedFor(node), why, node.name, AnnotationConfirmDeletion, node.uid)

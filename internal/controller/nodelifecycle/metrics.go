@@ -65,7 +65,9 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 
 // planned shows what a pass has decided.
 func (m *metrics) planned(p plan) {
-	for _, reason := range []HoldReason{HoldEveryInstanceGone, HoldRunningNodesDenied, HoldLimitReached, HoldHistoryUnknown} {
+	for _, reason := range []HoldReason{
+		HoldEveryInstanceGone, HoldRunningNodesDenied, HoldLimitReached, HoldHistoryUnknown, HoldKubeletReports,
+	} {
 		m.held.WithLabelValues(string(reason)).Set(float64(p.held[reason]))
 	}
 	m.inWindow.Set(float64(p.spent))

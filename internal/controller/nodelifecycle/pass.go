@@ -29,37 +29,41 @@ type passer struct {
 }
 
 // pass looks at all nodes once, if there can be anything to do about any of them. What goes wrong is logged, and tried again by
-// the next pass. It reports whether nodes wait for another observation: to confirm this one, or to learn whether it can be believed.
-func (p *passer) pass(ctx context.Context) (unconfirmed bool) {
+// the next pass. It returns when nodes that wait for another observation can be decided about, to confirm this one or to learn whether
+// it can be believed; zero if there are none.
+func (p *passer) pass(ctx context.Context) (again time.Time) {
 	began := time.Now()
 	if looks := p.attention.take(); !looks && p.atRest() {
 		p.metrics.passed(time.Since(began))
-		return false
+		return time.Time{}
 	}
 	p.recall(ctx, began)
 	all, err := p.list(ctx)
 	if err != nil {
-		return false
+		return time.Time{}
 	}
 	p.act(ctx, all, nil) // for nodes that are ready again: a cloud that takes its time does not matter to them
 	p.proofs.learn(ctx, all, began)
-	seen := p.observer.observe(ctx, p.facts(all), all, began)
+	seen := p.observer.observe(ctx, p.facts(all, began), all, began)
 	p.metrics.asked.Add(float64(seen.heard))
 	p.metrics.unanswered.Add(float64(seen.failed))
 	if ctx.Err() != nil {
-		return false
+		return time.Time{}
 	}
 	p.writer.tellUnanswered(seen.unanswered)
 	p.trouble(ctx, "Could not learn from the cloud about nodes that are not ready", seen.err)
 
 	// Meanwhile a node may have become ready, or its object another.
 	if all, err = p.list(ctx); err != nil {
-		return false
+		return time.Time{}
 	}
 	planned := p.act(ctx, all, seen.said)
 	p.metrics.planned(planned)
 	p.metrics.passed(time.Since(began))
-	return planned.unconfirmed > 0 || seen.pending
+	if planned.unconfirmed > 0 || seen.pending {
+		return time.Now()
+	}
+	return planned.again
 }
 
 // atRest reports whether nothing is left of earlier passes that the time or another pass has to change: denials that end when a
@@ -71,7 +75,7 @@ func (p *passer) atRest() bool {
 // act decides and carries out what was decided.
 func (p *passer) act(ctx context.Context, all []*corev1.Node, said answers) plan {
 	now := time.Now()
-	planned := p.plan(ctx, p.facts(all), said, now)
+	planned := p.plan(ctx, p.facts(all, now), said, now)
 	p.settle(ctx, p.writer.apply(ctx, planned.actions, now.Add(p.settings.applyTime())), now)
 	return planned
 }
@@ -94,11 +98,12 @@ func (p *passer) list(ctx context.Context) ([]*corev1.Node, error) {
 }
 
 // facts returns what matters of the nodes, in the same order.
-func (p *passer) facts(all []*corev1.Node) []facts {
+func (p *passer) facts(all []*corev1.Node, now time.Time) []facts {
 	nodes := make([]facts, len(all))
 	for i, node := range all {
 		nodes[i] = factsOf(node, p.proofs.standing(node))
 		nodes[i].settled = nodes[i].settled || p.memory.stale(node)
+		nodes[i].pulse = p.memory.feel(nodes[i], now)
 	}
 	return nodes
 }

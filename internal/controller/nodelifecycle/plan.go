@@ -21,6 +21,8 @@ const (
 	HoldLimitReached HoldReason = "DeletionLimitReached"
 	// HoldHistoryUnknown says that it is not known how many nodes were deleted lately.
 	HoldHistoryUnknown HoldReason = "DeletionHistoryUnknown"
+	// HoldKubeletReports says that the node's kubelet still reports, although the node is not ready.
+	HoldKubeletReports HoldReason = "KubeletReports"
 )
 
 // guard is what is remembered from pass to pass. It is a value: a plan returns the next one and leaves its own as it was. A
@@ -35,10 +37,10 @@ type guard struct {
 
 // denial is the row of observations in which the cloud denied a node's instance.
 type denial struct {
-	// observed counts all of them, credible those in which the cloud could be believed.
+	// observed counts all of them, credible those in which the cloud could be believed, since the kubelet was last heard.
 	observed, credible int
-	// first and last are when they began.
-	first, last time.Time
+	// first and last are when they began, and believed is when the first credible one did.
+	first, last, believed time.Time
 	// told is the reason for which the node was last reported as held.
 	told HoldReason
 }
@@ -89,6 +91,8 @@ type plan struct {
 	// observations before anything is decided about them.
 	held        map[HoldReason]int
 	unconfirmed int
+	// again is when the earliest of those that only wait for their time can be decided about; zero if there are none.
+	again time.Time
 	// limit is how many nodes may be deleted within the window, and spent how many were or are about to be.
 	limit, spent int
 }
@@ -111,7 +115,7 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 	planned := plan{held: map[HoldReason]int{}, spent: total(next.spent)}
 	planned.limit = settings.Limit.of(population(nodes) + planned.spent)
 	said = relevant(nodes, said, settings, now)
-	doubt := doubtOf(nodes, said, settings)
+	doubt := doubtOf(nodes, said, settings, now)
 	next.denials = observe(nodes, said, before.denials, doubt == "", settings.Window, now)
 
 	var limited []facts
@@ -121,7 +125,7 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 			planned.keep(node, want)
 			continue
 		}
-		switch verdict := judge(node, next.denials[node.uid], doubt, settings); {
+		switch verdict := judge(node, next.denials[node.uid], doubt, settings, now); {
 		case verdict.hold != "":
 			planned.hold(node, verdict.hold, next.denials)
 		case verdict.cause == causeGone && !settings.Limit.Off():
@@ -129,7 +133,7 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 		case verdict.cause != "":
 			planned.actions = append(planned.actions, action{kind: deleteNode, node: node, cause: verdict.cause})
 		default:
-			planned.unconfirmed++
+			planned.await(verdict.until)
 			planned.stillHeld(node)
 		}
 	}
@@ -163,7 +167,7 @@ func population(nodes []facts) int {
 // doubtOf returns why the cloud cannot be believed when it denies instances, or nothing. It has to know one of our nodes at
 // least: an answer that knows none is an empty or a stranger's. And it must not deny nodes that are alive: a few may have
 // lost their instances a moment ago, but not a greater share than may be deleted, nor more than half.
-func doubtOf(nodes []facts, said answers, settings Settings) HoldReason {
+func doubtOf(nodes []facts, said answers, settings Settings, now time.Time) HoldReason {
 	known, running, deniedRunning := 0, 0, 0
 	for _, node := range nodes {
 		answer, asked := said[node.uid]
@@ -173,7 +177,7 @@ func doubtOf(nodes []facts, said answers, settings Settings) HoldReason {
 		if answer.exists {
 			known++
 		}
-		if node.ready && !node.announced {
+		if node.alive(now) && !node.announced {
 			running++
 			if !answer.exists {
 				deniedRunning++
@@ -211,18 +215,30 @@ func observe(nodes []facts, said answers, before map[types.UID]denial, credible 
 			if !known {
 				row.first = answer.at
 			}
-			if answer.at.After(row.last) {
-				row.observed++
-				row.last = answer.at
-				if credible {
-					row.credible++
-				}
-			}
-			next[node.uid] = row
+			next[node.uid] = row.with(answer.at, credible, node.alive(now))
 		case present:
 		}
 	}
 	return next
+}
+
+// with returns the row with an observation more, unless it was counted already. What was denied while the kubelet reported is not
+// what it is denied for when that has fallen silent.
+func (d denial) with(at time.Time, credible, alive bool) denial {
+	news := at.After(d.last)
+	if news {
+		d.observed++
+		d.last = at
+	}
+	switch {
+	case alive:
+		d.credible, d.believed = 0, time.Time{}
+	case news && credible:
+		if d.credible++; d.credible == 1 {
+			d.believed = at
+		}
+	}
+	return d
 }
 
 // keep gives a node whose instance exists the right taint, and takes the word of a missing instance from it. About an
@@ -255,24 +271,43 @@ func (p *plan) stillHeld(node facts) {
 type verdict struct {
 	hold  HoldReason
 	cause cause
+	// until is when the observation may be made that decides, if time is all that is lacking.
+	until time.Time
 }
 
 // judge decides about a node whose instance the cloud denies. What an operator has acknowledged needs no credibility and no
-// limit; what was announced needs no limit.
-func judge(node facts, row denial, doubt HoldReason, settings Settings) verdict {
+// limit; what was announced needs no limit, and no time: somebody else has said it before the cloud did.
+func judge(node facts, row denial, doubt HoldReason, settings Settings, now time.Time) verdict {
+	lasted := func(since time.Time) bool { return row.last.Sub(since) >= settings.MinDenialTime }
 	switch {
 	case row.observed < settings.Confirmations:
 		return verdict{}
 	case node.acknowledged:
 		return verdict{cause: causeAcknowledged}
+	case node.alive(now) && !lasted(row.first): // it may be shutting down
+		return verdict{until: row.first.Add(settings.MinDenialTime)}
+	case node.alive(now):
+		return verdict{hold: HoldKubeletReports}
 	case doubt != "":
 		return verdict{hold: doubt}
 	case row.credible < settings.Confirmations:
 		return verdict{}
 	case node.announced:
 		return verdict{cause: causeAnnounced}
+	case !lasted(row.believed):
+		return verdict{until: row.believed.Add(settings.MinDenialTime)}
 	default:
 		return verdict{cause: causeGone}
+	}
+}
+
+// await notes that a node waits for another observation: the next one, or one at a time.
+func (p *plan) await(until time.Time) {
+	switch {
+	case until.IsZero():
+		p.unconfirmed++
+	case p.again.IsZero() || until.Before(p.again):
+		p.again = until
 	}
 }
 

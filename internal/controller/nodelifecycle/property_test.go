@@ -23,7 +23,7 @@ type model struct {
 	guard    guard
 	// journal is what outlives a restart.
 	journal []spending
-	// denials are the times of the believable observations that denied a node, since anything spoke for it.
+	// denials are the times of the believable observations that denied a node, since anything spoke for it or its kubelet did.
 	denials map[types.UID][]time.Time
 	// counted are the times of deletions that were neither announced nor acknowledged.
 	counted []time.Time
@@ -33,6 +33,7 @@ type model struct {
 func newModel(t *rapid.T) *model {
 	m := &model{t: t, now: today, denials: map[types.UID][]time.Time{}, settings: testSettings()}
 	m.settings.Confirmations = rapid.IntRange(1, 3).Draw(t, "confirmations")
+	m.settings.MinDenialTime = rapid.SampledFrom([]time.Duration{0, 30 * time.Second, 5 * time.Minute}).Draw(t, "min denial time")
 	m.settings.Limit = rapid.SampledFrom([]Limit{{Percent: 25}, {Percent: 60}, {Percent: 100}, {Count: 1}, {Count: 4}, {}}).Draw(t, "limit")
 	for i := range rapid.IntRange(1, 14).Draw(t, "nodes") {
 		m.nodes = append(m.nodes, m.draw(fmt.Sprintf("n%02d", i)))
@@ -50,6 +51,10 @@ func (m *model) draw(name string) facts {
 // change is what others do to a node.
 func (m *model) change(f *facts) {
 	f.ready = rapid.Bool().Draw(m.t, "ready")
+	f.heard = time.Time{}
+	if rapid.IntRange(0, 3).Draw(m.t, "reports") == 0 {
+		f.heard = m.now
+	}
 	f.settled = rapid.IntRange(0, 9).Draw(m.t, "settled") == 0
 	f.announced = rapid.IntRange(0, 4).Draw(m.t, "announced") == 0
 	f.acknowledged = rapid.IntRange(0, 9).Draw(m.t, "acknowledged") == 0
@@ -82,12 +87,19 @@ func (m *model) believable(said answers) bool {
 	return slices.ContainsFunc(m.nodes, func(n facts) bool { return n.standing != foreign && said[n.uid].exists })
 }
 
+// reports is the observer's own idea of a kubelet that runs.
+func (m *model) reports(node facts) bool {
+	return node.ready || !node.heard.IsZero() && m.now.Sub(node.heard) < 15*time.Minute
+}
+
 // watch is what the observer notes of an observation.
 func (m *model) watch(said answers) {
 	for _, node := range m.nodes {
 		answer, known := said[node.uid]
 		switch row := m.denials[node.uid]; {
 		case node.ready && !node.settled, known && answer.exists && !node.settled:
+			delete(m.denials, node.uid)
+		case m.reports(node):
 			delete(m.denials, node.uid)
 		case known && !answer.exists && m.believable(said) && !slices.Contains(row, answer.at):
 			m.denials[node.uid] = append(row, answer.at)
@@ -133,11 +145,17 @@ func (m *model) checkDeletion(action action, said answers, planned plan) {
 		m.t.Fatalf("deletes %s, of which the cloud said %+v now", action.node.name, answer)
 	case action.node.acknowledged:
 		return
+	case m.reports(action.node):
+		m.t.Fatalf("deletes %s, whose kubelet reported at %s", action.node.name, action.node.heard)
 	case !m.believable(said):
 		m.t.Fatalf("deletes %s by an answer that knows no instance", action.node.name)
 	case len(m.denials[action.node.uid]) < m.settings.Confirmations:
 		m.t.Fatalf("deletes %s after denials at %v, want %d", action.node.name, m.denials[action.node.uid], m.settings.Confirmations)
-	case action.node.announced || m.settings.Limit.Off():
+	case action.node.announced:
+		return
+	case m.lasted(action.node) < m.settings.MinDenialTime:
+		m.t.Fatalf("deletes %s after denials at %v, want them to last %s", action.node.name, m.denials[action.node.uid], m.settings.MinDenialTime)
+	case m.settings.Limit.Off():
 		return
 	}
 	m.counted = append(m.counted, m.now)
@@ -150,6 +168,12 @@ func (m *model) checkDeletion(action action, said answers, planned plan) {
 	if within > planned.limit {
 		m.t.Fatalf("%d deletions within %s, the limit is %d", within, m.settings.Window, planned.limit)
 	}
+}
+
+// lasted returns how much time the believable denials of a node span.
+func (m *model) lasted(node facts) time.Duration {
+	row := m.denials[node.uid]
+	return row[len(row)-1].Sub(row[0])
 }
 
 // checkStable holds that the order of the nodes means nothing.

@@ -231,7 +231,7 @@ func (l *lab) startReplica(t *testing.T, i int) *replica {
 		"--cloud-provider=metal", "--cloud-config="+l.config(), "--kubeconfig="+kubeconfig,
 		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--cert-dir="+filepath.Join(l.dir, name+"-certs"), "--allocate-node-cidrs", "--cluster-cidr="+clusterCIDR,
-		"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s",
+		"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s", "--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s",
 		"--leader-elect-retry-period=1s", "--v=2")...)
 	if i < len(l.replicas) {
 		l.replicas[i] = r

@@ -59,7 +59,7 @@ func start(t *testing.T, name string, o faulty.Options, args ...string) *manager
 		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + m.port, "--cert-dir=" + t.TempDir(),
 		"--leader-elect-resource-name=" + name, "--node-selector=" + labelManager + "=" + name,
 		"--load-balancer-classes=" + m.class(), "--load-balancer-default-class=false", "--load-balancer-target-delay=1s",
-		"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--node-deletion-limit=100%",
+		"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s", "--node-deletion-limit=100%",
 		"--configure-cloud-routes", "--cluster-cidr=10.0.0.0/8", "--route-reconciliation-period=1s",
 		"--graceful-shutdown-timeout=10s",
 	}, args...)

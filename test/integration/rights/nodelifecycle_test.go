@@ -17,7 +17,7 @@ import (
 )
 
 // nodeLifecycleFlags make the manager look often, and at nodes that are new, too.
-var nodeLifecycleFlags = []string{"--node-monitor-period=200ms", "--node-deletion-min-age=0s"}
+var nodeLifecycleFlags = []string{"--node-monitor-period=200ms", "--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s"}
 
 // nodeLifecycleSteps are the work of the node lifecycle controller.
 func nodeLifecycleSteps() []step {

@@ -28,7 +28,7 @@ func TestPluginDoesTheSame(t *testing.T) {
 		Mooring:   stage.BuildMooring(t, "k8s.io/cloud-provider-aws/pkg/providers/v1"),
 		Flags:     []string{"--configure-cloud-routes=false", "--node-monitor-period=1s"},
 		// The story has no time to let nodes grow old.
-		MooringFlags: []string{"--node-deletion-min-age=0s"},
+		MooringFlags: []string{"--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s"},
 		Steps:        append(append(nodes(), classic()...), network()...),
 		Intended:     intended(),
 		Dearer: map[string]string{

@@ -44,7 +44,7 @@ func TestStory(t *testing.T) {
 		Mooring:   stage.BuildMooring(t, "k8s.io/cloud-provider-gcp/providers/gce"),
 		Flags:     []string{"--node-monitor-period=1s", "--configure-cloud-routes=false"},
 		// Mooring would not look after nodes that have just been made.
-		MooringFlags: []string{"--node-deletion-min-age=0s"},
+		MooringFlags: []string{"--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s"},
 		Rights:       rights,
 		Parallel:     true,
 		// How often a node that is not ready is asked for depends on when, and Mooring asks twice before it deletes one.

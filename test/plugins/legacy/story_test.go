@@ -15,7 +15,7 @@ const denial = "a node is only deleted when its instance has been denied twice, 
 // five seconds, and Mooring's until they are two minutes old.
 var (
 	monitoring        = []string{"--node-monitor-period=1s"}
-	mooringMonitoring = []string{"--node-deletion-min-age=0s"}
+	mooringMonitoring = []string{"--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s"}
 )
 
 func TestStories(t *testing.T) {
