@@ -43,7 +43,7 @@ func (f *nodeLifecycleFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.settings.Confirmations, "node-deletion-confirmations", f.settings.Confirmations,
 		"How often, in distinct observations, the cloud has to deny a node's instance before the node is deleted.")
 	flags.DurationVar(&f.settings.MinAge, "node-deletion-min-age", f.settings.MinAge,
-		"How old a node has to be before the cloud is asked whether its instance is gone or shut down.")
+		"How old a node has to be before the cloud is believed that its instance is gone. That it is shut down is believed at any age.")
 	flags.DurationVar(&f.settings.MinDenialTime, "node-deletion-min-denial-time", f.settings.MinDenialTime,
 		"For how long the cloud has to deny a node's instance, from the first to the last of those observations, before the node is deleted. "+
 			"It does not apply to nodes whose removal was announced or confirmed.")

@@ -42,7 +42,7 @@ const maxWitnesses = 3
 type Settings struct {
 	// Confirmations is how often, in distinct observations, the cloud has to deny an instance before its node is deleted.
 	Confirmations int
-	// MinAge is how old a node has to be before the cloud is asked about it.
+	// MinAge is how old a node has to be before the cloud is believed that it has no instance for it.
 	MinAge time.Duration
 	// MinDenialTime is how much time has to pass from the first to the last of the observations that deny an instance. It does not
 	// apply to removals that were announced or acknowledged.
@@ -192,13 +192,24 @@ func (f facts) alive(now time.Time) bool {
 
 func (f facts) hasShutdownTaint() bool { return slices.ContainsFunc(f.taints, isShutdownTaint) }
 
-// due reports whether the cloud is to be asked about a node. What a ready node is, its kubelet says. A node that is young, or
-// waits for its initialisation, may be one that the cloud does not show yet; and one that waits and whose kubelet lives has a
-// machine, whatever the cloud says.
+// young reports whether a node may be one that the cloud does not show yet. That its instance is shut down may be said at any age.
+func (f facts) young(settings Settings, at time.Time) bool {
+	return at.Sub(f.created) < settings.MinAge
+}
+
+func (f facts) uninitialized() bool {
+	return slices.ContainsFunc(f.taints, func(taint corev1.Taint) bool { return taint.Key == cloudproviderapi.TaintExternalCloudProvider })
+}
+
+// due reports whether the cloud is to be asked about a node. What a ready node is, its kubelet says. A node that waits for its
+// initialisation may be one that the cloud does not show yet, and while it is young the node controller asks for it; and one that
+// waits and whose kubelet lives has a machine, whatever the cloud says.
 func (f facts) due(settings Settings, now time.Time) bool {
 	age := now.Sub(f.created)
 	switch {
-	case f.standing == foreign || f.settled || f.ready || age < settings.MinAge:
+	case f.standing == foreign || f.settled || f.ready:
+		return false
+	case f.young(settings, now) && (f.standing == awaited || f.uninitialized()):
 		return false
 	case f.standing == awaited:
 		silent := f.heard.IsZero() || now.Sub(f.heard) >= max(settings.InitializationGrace, reportInterval)

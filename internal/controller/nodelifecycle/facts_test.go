@@ -52,6 +52,10 @@ func shutdownTainted(n *corev1.Node) {
 
 func uninitialized(n *corev1.Node) {
 	n.Spec.ProviderID = ""
+	initializing(n)
+}
+
+func initializing(n *corev1.Node) {
 	withTaint(cloudproviderapi.TaintExternalCloudProvider, "true", corev1.TaintEffectNoSchedule)(n)
 }
 

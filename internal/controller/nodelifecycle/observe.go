@@ -120,12 +120,13 @@ func (o *observer) observe(ctx context.Context, nodes []facts, objects []*corev1
 	return seen
 }
 
-// take takes an answer about a node that was due when it was asked for. What was asked before the node came to be due the last
-// time says nothing: it was ready since.
+// take takes an answer about a node that was due when it was asked for. A denial from before the node came to be due the last time
+// says nothing, since it was ready since; nor does one from when the node was young.
 func (o *observer) take(seen *observation, answer inventory.Answer) {
 	uid := answer.Node.UID
 	since, due := o.since[uid]
-	if due && answer.Err == nil && answer.Observation.Status == inventory.NotFound && answer.Observation.At.Before(since) {
+	if due && answer.Err == nil && answer.Observation.Status == inventory.NotFound &&
+		(answer.Observation.At.Before(since) || factsOf(answer.Node, ours).young(o.settings, answer.Observation.At)) {
 		return
 	}
 	seen.note(answer)

@@ -142,11 +142,15 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 	return planned, next
 }
 
-// relevant returns what was said of nodes that were to be asked for, and of ready ones, which bear witness.
+// relevant returns what was said of nodes that were to be asked for, and of ready ones, which bear witness. That the instance of a
+// young node is not there says nothing.
 func relevant(nodes []facts, said answers, settings Settings, now time.Time) answers {
 	counts := answers{}
 	for _, node := range nodes {
-		if answer, known := said[node.uid]; known && (node.due(settings, now) || node.ready && node.standing == ours) {
+		answer, known := said[node.uid]
+		switch {
+		case !known, !node.ready && !answer.exists && node.young(settings, now):
+		case node.due(settings, now), node.ready && node.standing == ours:
 			counts[node.uid] = answer
 		}
 	}
