@@ -22,6 +22,7 @@ type listing struct {
 	failed  recentError
 	shared  shared[*snapshot]
 	stream  *stream // nil unless the provider offers a watch
+	checks  checks
 
 	// Written by one listing and read before the next one, which the shared call orders.
 	ended time.Time
@@ -102,9 +103,9 @@ func (l *listing) newest() *snapshot {
 func (l *listing) lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
 	age := ageOf(maxAge)
 	var watched Observation
-	if l.stream.look(ctx, age.notBefore, func(known *snapshot, at time.Time) bool {
+	if l.stream.look(ctx, age.notBefore, func(find find) bool {
 		var err error
-		watched, err = known.find(node, at)
+		watched, err = find(node)
 		return err == nil && watched.Status == Found
 	}) {
 		return watched, nil
@@ -135,9 +136,17 @@ func (l *listing) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Du
 		return
 	}
 	age.notBefore = l.stream.latest(age.notBefore)
+	l.listed(ctx, nodes, age, yield)
+}
+
+// listed looks all nodes up in one listing.
+func (l *listing) listed(ctx context.Context, nodes []*corev1.Node, age age, yield Yield) {
 	listed, err := l.shared.get(ctx, age.notBefore, l.run)
 	if err == nil && !listed.value.answersAll(nodes, listed.at, age.asked) {
 		listed, err = l.shared.get(ctx, age.asked, l.run)
+	}
+	if err == nil {
+		l.stream.compare(nodes, listed)
 	}
 	for _, node := range nodes {
 		var observation Observation
@@ -152,9 +161,9 @@ func (l *listing) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Du
 // watched returns what the watch tells of nodes, if it shows all of them.
 func (l *listing) watched(ctx context.Context, nodes []*corev1.Node, age age) ([]Observation, bool) {
 	observations := make([]Observation, len(nodes))
-	ok := l.stream.look(ctx, age.notBefore, func(known *snapshot, at time.Time) bool {
+	ok := l.stream.look(ctx, age.notBefore, func(find find) bool {
 		for i, node := range nodes {
-			observation, err := known.find(node, at)
+			observation, err := find(node)
 			if err != nil || observation.Status != Found {
 				return false
 			}

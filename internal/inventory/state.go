@@ -52,9 +52,19 @@ const (
 	aboutState
 )
 
-// states needs nothing but the listing that answers all questions.
+// states needs nothing but the listing that answers all questions. Nodes that are not ready are looked up in a listing now and then,
+// also if the watch shows them: it may have missed their end.
 func (l *listing) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, _ subject, yield Yield) {
-	l.each(ctx, nodes, maxAge, yield)
+	if l.stream == nil || !l.checks.due(nodes, time.Now()) {
+		l.each(ctx, nodes, maxAge, yield)
+		return
+	}
+	l.listed(ctx, nodes, youngerThan(time.Now()), func(node *corev1.Node, observation Observation, err error) {
+		if err == nil {
+			l.checks.made(node, observation.At)
+		}
+		yield(node, observation, err)
+	})
 }
 
 func (a *asking) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {

@@ -43,16 +43,23 @@ type stream struct {
 	marked time.Time
 	every  time.Duration // between the last two marks, zero if there are no two
 	live   bool          // the watch runs, and known is what it tells
-	turn   chan struct{} // closed by the next mark, or the watch's end
+	// lost are the provider IDs that known shows and a later listing did not: the watch has missed their end.
+	lost map[string]bool
+	turn chan struct{} // closed by the next mark, or the watch's end
 }
 
 func newStream(watch provider.WatchInstancesFunc, listed func() *snapshot, metrics *metrics) *stream {
-	return &stream{watch: watch, listed: listed, metrics: metrics, wanted: make(chan struct{}), turn: make(chan struct{})}
+	return &stream{
+		watch: watch, listed: listed, metrics: metrics, wanted: make(chan struct{}), turn: make(chan struct{}), lost: map[string]bool{},
+	}
 }
+
+// find returns what a snapshot says of a node.
+type find func(*corev1.Node) (Observation, error)
 
 // look has a snapshot looked at that is no older than notBefore, and returns whether that was conclusive. If the snapshot is
 // too old but will soon be young enough, it waits for that. The snapshot is only valid during the call.
-func (s *stream) look(ctx context.Context, notBefore time.Time, conclusive func(*snapshot, time.Time) bool) bool {
+func (s *stream) look(ctx context.Context, notBefore time.Time, conclusive func(find) bool) bool {
 	if s == nil {
 		return false
 	}
@@ -77,10 +84,10 @@ func (s *stream) look(ctx context.Context, notBefore time.Time, conclusive func(
 }
 
 // glance looks once. A channel says that it is worth looking again when that is closed.
-func (s *stream) glance(notBefore, deadline time.Time, conclusive func(*snapshot, time.Time) bool) (bool, <-chan struct{}) {
+func (s *stream) glance(notBefore, deadline time.Time, conclusive func(find) bool) (bool, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known == nil || !conclusive(s.known, s.marked) {
+	if s.known == nil || !conclusive(s.find) {
 		return false, nil
 	}
 	if !s.marked.Before(notBefore) {
@@ -103,11 +110,44 @@ func (s *stream) peek(node *corev1.Node) (Observation, time.Time) {
 	if s.known == nil {
 		return Observation{}, time.Time{}
 	}
-	observation, err := s.known.find(node, s.marked)
+	observation, err := s.find(node)
 	if err != nil {
 		return Observation{}, time.Time{}
 	}
 	return observation, s.marked
+}
+
+// find returns what the watch shows of a node. What a listing has contradicted it does not show. The lock is held.
+func (s *stream) find(node *corev1.Node) (Observation, error) {
+	observation, err := s.known.find(node, s.marked)
+	if err == nil && observation.Status == Found && s.lost[observation.Answered] {
+		return Observation{Status: NotFound, At: s.marked, Listed: observation.Listed}, nil
+	}
+	return observation, err
+}
+
+// compare notes what a listing says of nodes. Whom it does not show, the watch is not believed for until it tells of it again, or
+// a listing shows it: what has joined since the listing began costs another one.
+func (s *stream) compare(nodes []*corev1.Node, listed answer[*snapshot]) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil {
+		return
+	}
+	for _, node := range nodes {
+		watched, err := s.known.find(node, s.marked)
+		if err != nil || watched.Status != Found {
+			continue
+		}
+		if said, err := listed.value.find(node, listed.at); err == nil && said.Status == NotFound {
+			s.lost[watched.Answered] = true
+		} else {
+			delete(s.lost, watched.Answered)
+		}
+	}
 }
 
 // age returns how long ago the last mark came: very long ago if there was none.
@@ -235,6 +275,9 @@ func (t *telling) take(event provider.InstanceEvent) error {
 	}
 	t.stream.mu.Lock()
 	defer t.stream.mu.Unlock()
+	if t.current {
+		delete(t.stream.lost, id)
+	}
 	switch event.Kind {
 	case provider.InstanceSet:
 		t.snapshot.put(t.stream.entry(&event.Instance))
@@ -266,6 +309,8 @@ func (t *telling) mark(now time.Time) {
 	defer s.mu.Unlock()
 	if t.current {
 		s.every = now.Sub(s.marked)
+	} else {
+		clear(s.lost)
 	}
 	t.current = true
 	s.known, s.live, s.marked = t.snapshot, true, now
