@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/ccm"
-	_ "github.com/mooring-ccm/mooring/providers/sim" // registers the plugin of both
 	theReference "github.com/mooring-ccm/mooring/test/reference"
 )
 

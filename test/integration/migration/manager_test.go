@@ -27,7 +27,7 @@ func (s *scene) start(t *testing.T, kind string) *manager {
 	kubeconfig := s.kubeconfigs[kind]
 	m.command = exec.Command(os.Args[0],
 		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
-		"--secure-port=0", "--cert-dir="+dir, "--cloud-provider=sim", "--cloud-config="+s.cloud.ConfigFile,
+		"--secure-port=0", "--cert-dir="+dir, "--cloud-provider="+agentProvider, "--cloud-config="+s.cloud.ConfigFile,
 		"--cluster-cidr="+podCIDR, "--allocate-node-cidrs=true", "--configure-cloud-routes=true",
 		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
 		"--route-reconciliation-period=1s", "--node-status-update-frequency=1s")

@@ -25,6 +25,7 @@ func TestMigrateAndRollBack(t *testing.T) {
 		service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		service.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
 	})
+	s.serveByAgent(t, byAgent)
 	s.awaitWhole(t, nodesBefore, 2)
 	leader := s.awaitLeader(t)
 
@@ -42,7 +43,9 @@ func TestMigrateAndRollBack(t *testing.T) {
 	if asked := s.calls(before.calls)[api.OpGetLoadBalancer]; asked != 2 {
 		t.Errorf("the plugin looked at load balancers %d times, want once for each (ADR 43)", asked)
 	}
-	s.checkWrites(t, mooring, before, map[string]int{"patch services/status local": 1, "patch services/status web": 1})
+	s.checkWrites(t, mooring, before, map[string]int{
+		"patch services/status local": 1, "patch services/status web": 1, "patch services/status " + byAgent: 1,
+	})
 
 	t.Log("Mooring goes on where the reference ended")
 	s.join(t, "node-004")

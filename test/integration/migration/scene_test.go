@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/deploy"
@@ -27,9 +28,20 @@ import (
 const (
 	podCIDR   = "10.244.0.0/16"
 	namespace = "default"
-	// instances is how many machines the cloud has. The first nodesBefore are nodes before the first handover.
-	instances   = 5
+	// instances is how many machines the cloud has. The first nodesBefore are nodes before the first handover, and the last one is that
+	// of inTree.
+	instances   = 6
 	nodesBefore = 3
+)
+
+// Nodes that are there from the start, and that neither manager has initialised.
+const (
+	// inTree was initialised by a cloud provider in the kubelet, as of clusters that are older than cloud controller managers: it has
+	// an instance, and neither a provider ID nor a taint.
+	inTree = "node-006"
+	// foreign is a node of another cloud.
+	foreign   = "elsewhere"
+	foreignID = "other:///zone-1/i-1"
 )
 
 // scene is a cluster and the cloud under it.
@@ -63,7 +75,27 @@ func newScene(t *testing.T) *scene {
 		s.users[kind] = "system:serviceaccount:kube-system:" + rights.account
 	}
 	s.cloud = simtest.Start(t, service.Options{Seed: service.DefaultSeed(instances)})
+	s.register(t, nodeagent.Options{Name: inTree}, nodeagent.Options{Name: foreign, ProviderID: foreignID})
+	s.untaint(t, inTree, foreign)
 	return s
+}
+
+// untaint has nodes not wait for their initialisation.
+func (s *scene) untaint(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		harness.Eventually(t, name+" has no taint of the cloud's", func(ctx context.Context) error {
+			node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+				return taint.Key == cloudproviderapi.TaintExternalCloudProvider
+			})
+			_, err = s.client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
+			return err
+		})
+	}
 }
 
 // join registers nodes and keeps them alive until the test ends.
@@ -73,6 +105,11 @@ func (s *scene) join(t *testing.T, names ...string) {
 	for _, name := range names {
 		specs = append(specs, nodeagent.Options{Name: name})
 	}
+	s.register(t, specs...)
+}
+
+func (s *scene) register(t *testing.T, specs ...nodeagent.Options) {
+	t.Helper()
 	agents, err := nodeagent.RegisterMany(t.Context(), s.cluster.AdminConfig(), specs, len(specs))
 	harness.Must(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -119,10 +119,14 @@ func (s *scene) clusterUID(t *testing.T) types.UID {
 	return itself.UID
 }
 
-// unfinished says what is missing until so many nodes and Services have all that the cloud gives them.
+// unfinished says what is missing until so many nodes and Services have all that the cloud gives them. The nodes and the Service that
+// are not the manager's come on top: of those, only the node with an instance is a target.
 func (s state) unfinished(nodes, services int) error {
 	var errs []error
 	for name, n := range s.Nodes {
+		if name == inTree || name == foreign {
+			continue
+		}
 		_, routed := s.Routes[n.Spec.PodCIDR]
 		if n.Spec.ProviderID == "" || len(n.Spec.Taints) > 0 || !routed || !slices.ContainsFunc(n.Conditions, isRouted) {
 			errs = append(errs, fmt.Errorf("node %s: provider ID %q, taints %v, routed %t, %q",
@@ -135,11 +139,14 @@ func (s state) unfinished(nodes, services int) error {
 		}
 	}
 	for name, one := range s.Balancers {
-		if len(one.Spec.Targets) != nodes {
+		if len(one.Spec.Targets) != nodes+1 {
 			errs = append(errs, fmt.Errorf("load balancer %s has %d targets", name, len(one.Spec.Targets)))
 		}
 	}
-	if len(s.Nodes) != nodes || len(s.Services) != services || len(s.Balancers) != services || len(s.Routes) != nodes {
+	if ingress := s.Services[byAgent].Ingress; len(ingress) != 1 || ingress[0].IP != agentAddress {
+		errs = append(errs, fmt.Errorf("service %s has the addresses %v, not the agent's %s", byAgent, ingress, agentAddress))
+	}
+	if len(s.Nodes) != nodes+2 || len(s.Services) != services+1 || len(s.Balancers) != services || len(s.Routes) != nodes+1 {
 		errs = append(errs, fmt.Errorf("%d nodes, %d Services, %d load balancers, %d routes",
 			len(s.Nodes), len(s.Services), len(s.Balancers), len(s.Routes)))
 	}
