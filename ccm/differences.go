@@ -33,7 +33,7 @@ func additions() map[string]string {
 	return map[string]string{
 		"node-selector": "Several cloud controller managers in one cluster: each looks after its own nodes",
 		"provider-id-schemes": "The same, where the nodes tell themselves apart by their provider IDs. It also lets a plugin that declares no " +
-			"schemes answer for IDs with a scheme other than its name",
+			"schemes answer for IDs with a scheme other than its name, and declares that IDs without a scheme are this cloud's",
 		"cloud-api-timeout":       "A cloud that does not answer must not hold a worker for ever",
 		"cloud-api-write-timeout": "A write that never returns must not hold up the writes of others",
 		"cloud-api-max-in-flight": "Quotas belong to the account, not to a controller: one bound for all of them. A provider may know it",

@@ -119,7 +119,7 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.nodeSelector, "node-selector", o.nodeSelector,
 		"Label selector of the nodes that this cloud controller manager looks after. Empty: all. A node that does not match is never written and never asked for.")
 	fs.StringSliceVar(&o.providerIDSchemes, "provider-id-schemes", o.providerIDSchemes,
-		"Schemes of the provider IDs of this cloud's nodes, such as aws for aws:///zone/i-1. A node with another scheme is never written and never asked for. Empty: what the provider declares, or else its name.")
+		"Schemes of the provider IDs of this cloud's nodes, such as aws for aws:///zone/i-1. A node with another scheme is never written and never asked for. An empty one is for provider IDs without a scheme: \"oci,\" names oci:// and those, \",\" those only. Without the flag: what the provider declares, or else its name.")
 	fs.DurationVar(&o.cloudAPITimeout, "cloud-api-timeout", o.cloudAPITimeout,
 		"Deadline of a call to the cloud that reads; of a listing, the longest time from page to page.")
 	fs.DurationVar(&o.cloudAPIWriteTimeout, "cloud-api-write-timeout", o.cloudAPIWriteTimeout,

@@ -65,7 +65,7 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 				`  --cluster-cidr: Required value: --allocate-node-cidrs needs it` + "\n" +
 				`  --leader-elect-lease-duration: Invalid value: "5s": must be longer than --leader-elect-renew-deadline (10s)` + "\n" +
 				`  --node-selector: Invalid value: "a=!b": unable to parse requirement: found '!', expected: identifier` + "\n" +
-				`  --provider-id-schemes[1]: Invalid value: "a/b": must be the part of a provider ID before ://, such as aws` + "\n" +
+				`  --provider-id-schemes[1]: Invalid value: "a/b": must be the part of a provider ID before ://, such as aws, or nothing for provider IDs without one` + "\n" +
 				`  --cloud-api-max-in-flight: Invalid value: -1: must not be negative` + "\n" +
 				`  --cloud-api-qps: Invalid value: -1: must be 0 or a positive number` + "\n" +
 				`  --cloud-api-burst: Invalid value: -1: must not be negative`,

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	cliflag "k8s.io/component-base/cli/flag"
 	netutils "k8s.io/utils/net"
+
+	"github.com/mooring-ccm/mooring/internal/ownership"
 )
 
 // schemeSyntax is that of a URI's scheme: RFC 3986, section 3.1.
@@ -98,9 +100,9 @@ func (o *options) validateOwn() []error {
 		errs = append(errs, invalid("node-selector", o.nodeSelector, err.Error()))
 	}
 	for i, scheme := range o.providerIDSchemes {
-		if !schemeSyntax.MatchString(scheme) {
+		if scheme != ownership.BareIDs && !schemeSyntax.MatchString(scheme) {
 			errs = append(errs, field.Invalid(field.NewPath("--provider-id-schemes").Index(i), scheme,
-				"must be the part of a provider ID before ://, such as aws"))
+				"must be the part of a provider ID before ://, such as aws, or nothing for provider IDs without one"))
 		}
 	}
 	if o.cloudAPIMaxInFlight < 0 {

@@ -7,6 +7,7 @@ package ownership
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,6 +44,10 @@ func (v Verdict) String() string {
 	}
 }
 
+// BareIDs is the scheme of provider IDs that have none: those of Alibaba Cloud are as "cn-hangzhou.i-1", those of Oracle's cloud as
+// "ocid1.instance.oc1.phx.1".
+const BareIDs = ""
+
 // Judgement is a verdict with what led to it.
 type Judgement struct {
 	// Verdict says what may be done with the node.
@@ -57,6 +62,7 @@ type Judgement struct {
 // Rules say which nodes are ours. By the zero value no node is ours without proof.
 type Rules struct {
 	// Schemes are the provider-ID schemes that the provider declares as its own. When any is declared, all others are foreign.
+	// BareIDs among them declares that provider IDs without a scheme are the provider's; without it, only the plugin can tell.
 	Schemes []string
 	// ProviderName is the scheme that is ours when none is declared, as cloudprovider.GetInstanceProviderID builds provider IDs.
 	ProviderName string
@@ -82,11 +88,20 @@ func (r Rules) judge(node *corev1.Node, proven func(scheme string) bool) (Verdic
 	if node.Spec.ProviderID == "" {
 		return Unproven, "the node has no provider ID yet"
 	}
-	scheme, ok := Scheme(node.Spec.ProviderID)
-	if !ok {
-		return Unproven, fmt.Sprintf("the provider ID %q has no scheme: only the plugin can tell whose it is", node.Spec.ProviderID)
+	return r.judgeRecorded(node, proven)
+}
+
+// judgeID decides by a provider ID.
+func (r Rules) judgeID(providerID string, proven func(string) bool) (Verdict, string) {
+	scheme, ok := Scheme(providerID)
+	switch {
+	case ok:
+		return r.judgeScheme(scheme, proven)
+	case slices.Contains(r.Schemes, BareIDs):
+		return Ours, fmt.Sprintf("provider IDs without a scheme, as %q, are declared to be the provider's", providerID)
+	default:
+		return Unproven, fmt.Sprintf("the provider ID %q has no scheme: only the plugin can tell whose it is", providerID)
 	}
-	return r.judgeScheme(scheme, proven)
 }
 
 func (r Rules) judgeScheme(scheme string, proven func(string) bool) (Verdict, string) {

@@ -38,6 +38,9 @@ func TestJudge(t *testing.T) {
 	declared := ownership.Rules{ProviderName: "sim", Schemes: []string{"cloud", "robot"}}
 	selecting := ownership.Rules{ProviderName: "sim", Selector: labels.SelectorFromSet(labels.Set{"pool": "a"})}
 
+	bare := ownership.Rules{ProviderName: "sim", Schemes: []string{"cloud", ownership.BareIDs}}
+	onlyBare := ownership.Rules{ProviderName: "sim", Schemes: []string{ownership.BareIDs}}
+
 	tests := []struct {
 		name   string
 		rules  ownership.Rules
@@ -57,6 +60,14 @@ func TestJudge(t *testing.T) {
 		{"no provider ID", declared, node(""), nil, ownership.Unproven},
 		{"an ID without scheme", declared, node("i-1"), nil, ownership.Unproven},
 		{"an ID with an empty scheme", declared, node("://i-1"), nil, ownership.Unproven},
+		{"an ID without scheme, declared", bare, node("i-1"), nil, ownership.Ours},
+		{"an ID with an empty scheme, declared", bare, node("://i-1"), nil, ownership.Ours},
+		{"a scheme beside IDs without", bare, node("cloud://1"), nil, ownership.Ours},
+		{"another scheme than those and none", bare, node("sim://1"), nil, ownership.Foreign},
+		{"an ID without scheme, and only those declared", onlyBare, node("i-1"), nil, ownership.Ours},
+		{"the provider's name, and only IDs without scheme declared", onlyBare, node("sim://1"), nil, ownership.Foreign},
+		{"no provider ID, and IDs without scheme declared", onlyBare, node(""), nil, ownership.Unproven},
+		{"an ID without scheme, declared, ignored", bare, node("i-1", annotated("true")), nil, ownership.Foreign},
 		{"ignored", plain, node("sim://1", annotated("true")), nil, ownership.Foreign},
 		{"ignored, spelled otherwise", plain, node("sim://1", annotated("True")), nil, ownership.Foreign},
 		{"explicitly not ignored", plain, node("sim://1", annotated("false")), nil, ownership.Ours},

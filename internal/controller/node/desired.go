@@ -25,6 +25,8 @@ type desired struct {
 	wellKnown map[string]string
 	// additional are the provider's own labels. Nil leaves those that it set before as they are.
 	additional map[string]string
+	// annotations are those that the node shall have besides its own: the record that it was proven to be ours, if it needs one.
+	annotations map[string]string
 	// discarded are labels of the provider that no node gets, in the order of their keys.
 	discarded []discardedLabel
 }

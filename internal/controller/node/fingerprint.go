@@ -27,7 +27,7 @@ func fingerprintOf(node *corev1.Node, said inventory.Observation) fingerprint {
 		print = print.with(node.Spec.Taints[i].Key)
 	}
 	for _, key := range [...]string{
-		cloudproviderapi.AnnotationAlphaProvidedIPAddr, ownership.AnnotationIgnore, annotationCloudLabels,
+		cloudproviderapi.AnnotationAlphaProvidedIPAddr, ownership.AnnotationIgnore, ownership.AnnotationProven, annotationCloudLabels,
 	} {
 		value, present := node.Annotations[key]
 		print = print.withNumber(boolToInt(present)).with(value)

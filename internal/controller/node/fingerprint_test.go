@@ -49,8 +49,8 @@ func TestAFingerprintChangesWithAllThatDecides(t *testing.T) {
 		"the UID": func(n *corev1.Node) { n.UID = "other" }, "the provider ID": withID("sim://2"),
 		"a label": withLabels("a", "c"), "one label more": withLabels("c", "d"), "labels that swap their values": withLabels("a", "7", "rack", "b"),
 		"the taint": withTaints(cloudTaint), "the node IP": withNodeIP(""), "the record": withAnnotation(annotationCloudLabels, "{}"),
-		"the opt-out": withAnnotation(ownership.AnnotationIgnore, "true"),
-		"no address":  withAddresses(), "the order of the addresses": withAddresses(externalIP("192.0.2.1"), internalIP("10.0.0.1")),
+		"the opt-out": withAnnotation(ownership.AnnotationIgnore, "true"), "the proof": withAnnotation(ownership.AnnotationProven, "{}"),
+		"no address": withAddresses(), "the order of the addresses": withAddresses(externalIP("192.0.2.1"), internalIP("10.0.0.1")),
 	} {
 		if node, said := described(change); fingerprintOf(node, said) == original {
 			t.Errorf("%s does not change the fingerprint", name)

@@ -76,9 +76,11 @@ func planFor(node *corev1.Node, want desired, held restraint) plan {
 
 	patch := setProviderID(node, want.providerID)
 	patch = append(patch, setValues("/metadata/labels", node.Labels, labels)...)
+	annotations := node.Annotations
 	if want.additional != nil {
-		patch = append(patch, setValues("/metadata/annotations", node.Annotations, withRecord(node.Annotations, record))...)
+		annotations = withRecord(annotations, record)
 	}
+	patch = append(patch, setValues("/metadata/annotations", node.Annotations, withAnnotations(annotations, want.annotations))...)
 	patch = append(patch, removeTaints(node)...)
 	if len(patch) > 0 {
 		planned.actions = append(planned.actions, action{target: targetNode, patch: append(isNode(node), patch...)})
@@ -158,6 +160,20 @@ func withRecord(annotations, record map[string]string) map[string]string {
 		return annotations // strings always encode; this keeps the record if that ever changes
 	}
 	changed[annotationCloudLabels] = string(encoded)
+	return changed
+}
+
+// withAnnotations returns annotations with some that were added or changed.
+func withAnnotations(annotations, set map[string]string) map[string]string {
+	if len(set) == 0 {
+		return annotations
+	}
+	changed := maps.Clone(set)
+	for key, value := range annotations {
+		if _, found := set[key]; !found {
+			changed[key] = value
+		}
+	}
 	return changed
 }
 

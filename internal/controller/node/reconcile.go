@@ -109,6 +109,7 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgemen
 	if err != nil {
 		return ending{kind: failed, err: err}
 	}
+	want.annotations = r.proofFor(node, want, observation)
 	planned, err := r.plan(node, want, observation)
 	ctx = rehearsal.Because(ctx, "the node waits for its initialisation, and the cloud has an instance for it")
 	return endingOf(r.writer.apply(ctx, node, planned), ending{kind: initialized, err: err, plan: planned, want: want})
@@ -134,6 +135,19 @@ func desireObserved(node *corev1.Node, observation inventory.Observation) (desir
 		want = want.keepingShown(node)
 	}
 	return want, err
+}
+
+// proofFor returns the record of a node that the cloud has proven to be ours, nil if it needs none. One that gets its provider ID
+// from the answer is proven for that one.
+func (r *reconciler) proofFor(node *corev1.Node, want desired, observation inventory.Observation) map[string]string {
+	record := r.rules.Record(node.Spec.ProviderID, observation.Answered)
+	if node.Spec.ProviderID == "" {
+		record = r.rules.Record(want.providerID, want.providerID)
+	}
+	if record == "" {
+		return nil
+	}
+	return map[string]string{ownership.AnnotationProven: record}
 }
 
 // lookUp asks for the instance of a node that waits for its initialisation. An answer that an instance is not up has to be
@@ -183,6 +197,7 @@ func (r *reconciler) planRefresh(node *corev1.Node, judgement ownership.Judgemen
 	switch {
 	case observation.Status == inventory.Found && r.proven(node, judgement, observation.Answered):
 		want, err = desireObserved(node, observation)
+		want.annotations = r.proofFor(node, want, observation)
 	case judgement.Verdict != ownership.Ours:
 		return plan{}, desired{}, false, nil
 	}

@@ -35,6 +35,7 @@ func TestHeartbeatsDoNotMatter(t *testing.T) {
 			name: "the record of our labels", change: withAnnotation(annotationCloudLabels, "{}"), initialised: true,
 			waitingToBe: true,
 		},
+		{name: "the proof that it is ours", change: withAnnotation(ownership.AnnotationProven, "{}"), initialised: true, waitingToBe: true},
 		{name: "an annotation of somebody else's", change: withAnnotation("x", "1"), waitingToBe: true},
 		{
 			name:   "a taint of somebody else's",

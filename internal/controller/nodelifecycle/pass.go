@@ -34,6 +34,9 @@ type passer struct {
 func (p *passer) pass(ctx context.Context) (again time.Time) {
 	began := time.Now()
 	if looks := p.attention.take(); !looks && p.atRest() {
+		if p.proofs.due(began) {
+			p.proof(ctx, began)
+		}
 		p.metrics.passed(time.Since(began))
 		return time.Time{}
 	}
@@ -64,6 +67,13 @@ func (p *passer) pass(ctx context.Context) (again time.Time) {
 		return time.Now()
 	}
 	return planned.again
+}
+
+// proof has proofs collected while there is nothing else to do.
+func (p *passer) proof(ctx context.Context, now time.Time) {
+	if all, err := p.list(ctx); err == nil {
+		p.proofs.learn(ctx, all, now)
+	}
 }
 
 // atRest reports whether nothing is left of earlier passes that the time or another pass has to change: denials that end when a

@@ -30,6 +30,9 @@ type proofs struct {
 	// proven are the nodes that were proven one by one, and asked is when the plugin was last asked to prove one.
 	proven map[types.UID]bool
 	asked  map[types.UID]time.Time
+	// learned is when learn was last called, and inDoubt how many nodes it left in doubt.
+	learned time.Time
+	inDoubt int
 }
 
 // newProofs returns proofs that know nothing. It has late called when answers have come that no pass has waited for.
@@ -58,10 +61,15 @@ func (p *proofs) standing(node *corev1.Node) standing {
 	}
 }
 
+// due reports whether it is time to learn although nothing happens to any node. What proves a node in doubt is an answer to the node
+// controller, which the next one replaces: when the node is not ready any more, its instance may be gone.
+func (p *proofs) due(now time.Time) bool { return p.inDoubt > 0 && now.Sub(p.learned) >= proofInterval }
+
 // learn looks for proof of nodes that are in doubt: in what is known, and for those that are not ready by asking. An answer that
 // takes its time is there for a later pass.
 func (p *proofs) learn(ctx context.Context, nodes []*corev1.Node, now time.Time) {
 	current := map[types.UID]bool{}
+	p.learned, p.inDoubt = now, 0
 	var ask []*corev1.Node
 	for _, node := range nodes {
 		current[node.UID] = true
@@ -70,9 +78,11 @@ func (p *proofs) learn(ctx context.Context, nodes []*corev1.Node, now time.Time)
 			continue
 		}
 		known, ok := p.inventory.Peek(node, proofAge)
-		switch {
-		case ok && p.prove(node, known):
-		case !factsOf(node, ours).ready && now.Sub(p.asked[node.UID]) >= proofInterval:
+		if ok && p.prove(node, known) {
+			continue
+		}
+		p.inDoubt++
+		if !factsOf(node, ours).ready && now.Sub(p.asked[node.UID]) >= proofInterval {
 			p.asked[node.UID] = now
 			ask = append(ask, node)
 		}

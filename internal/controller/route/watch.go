@@ -86,5 +86,6 @@ func sameForRoutes(before, after *corev1.Node) bool {
 		slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs) && slices.Equal(before.Status.Addresses, after.Status.Addresses) &&
 		ownership.Uninitialized(before) == ownership.Uninitialized(after) &&
 		before.Annotations[ownership.AnnotationIgnore] == after.Annotations[ownership.AnnotationIgnore] &&
+		before.Annotations[ownership.AnnotationProven] == after.Annotations[ownership.AnnotationProven] &&
 		maps.Equal(before.Labels, after.Labels) // a selector may ask for any
 }

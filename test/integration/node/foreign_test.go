@@ -152,7 +152,13 @@ func TestASchemeIsProvenByAnAnswer(t *testing.T) {
 		nodeagent.Options{Name: "alien-1", ProviderID: "alien://1"}, // answered with plain://alien-1
 		nodeagent.Options{Name: "bare-1", ProviderID: "bare-1"},     // answered with plain://bare-1
 	)
-	waitInitialized(t, "robot-1")
+	proven := waitInitialized(t, "robot-1")
+	if want := `{"provider":"plain","providerID":"robot://1"}`; proven.Annotations[ownership.AnnotationProven] != want {
+		t.Errorf("the annotations are %v, want the record %s of the proof", proven.Annotations, want)
+	}
+	if verdict := (ownership.Rules{ProviderName: "plain"}).Judge(proven, nil); verdict.Verdict != ownership.Ours {
+		t.Errorf("for the next leader the node is %s: %s", verdict.Verdict, verdict.Reason)
+	}
 	eventually(t, "the plugin is asked for the others, twice", func(context.Context) error {
 		if counts := cloud.counts(); counts["alien-1"] < 2 || counts["bare-1"] < 2 {
 			return fmt.Errorf("it was asked %v", counts)

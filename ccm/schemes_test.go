@@ -1,0 +1,46 @@
+package ccm
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+// TestProviderIDSchemes reads the flag as operators write it, on a command line or as one entry of a list in a values file.
+func TestProviderIDSchemes(t *testing.T) {
+	verdicts := func(schemes []string) map[string]ownership.Verdict {
+		rules := ownership.Rules{ProviderName: "sim", Schemes: schemes}
+		got := map[string]ownership.Verdict{}
+		for _, id := range []string{"oci://1", "ocid1.instance.oc1.phx.1", "sim://1"} {
+			got[id] = rules.Judge(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}}, nil).Verdict
+		}
+		return got
+	}
+	ours, foreign, unproven := ownership.Ours, ownership.Foreign, ownership.Unproven
+	for value, want := range map[string][3]ownership.Verdict{
+		"":       {unproven, unproven, ours}, // what the provider says
+		"oci":    {ours, unproven, foreign},
+		"oci,":   {ours, ours, foreign},
+		",oci":   {ours, ours, foreign},
+		`oci,""`: {ours, ours, foreign},
+		",":      {foreign, ours, foreign},
+		`""`:     {foreign, ours, foreign},
+	} {
+		t.Run(value, func(t *testing.T) {
+			o := &options{}
+			var sections cliflag.NamedFlagSets
+			o.addOwnFlags(&sections)
+			if err := sections.FlagSet(ownSection).Parse([]string{"--provider-id-schemes=" + value}); err != nil {
+				t.Fatal(err)
+			}
+			got := verdicts(o.providerIDSchemes)
+			if diff := cmp.Diff(want, [3]ownership.Verdict{got["oci://1"], got["ocid1.instance.oc1.phx.1"], got["sim://1"]}); diff != "" {
+				t.Errorf("oci://, no scheme, sim:// (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,83 @@
+package node
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/ownership"
+)
+
+// proving is a reconciler of a provider that declares no schemes.
+func proving() *reconciler {
+	return &reconciler{memory: newMemory(), rules: ownership.Rules{ProviderName: "oci"}, evidence: &ownership.Evidence{}}
+}
+
+func found(providerID string) inventory.Observation {
+	return inventory.Observation{
+		Status: inventory.Found, Answered: providerID, Listed: -1, Metadata: cloudprovider.InstanceMetadata{ProviderID: providerID},
+	}
+}
+
+// The initialization of a node in doubt records the proof, in the patch that takes the taint away. Others carry no record.
+func TestInitializationRecordsTheProof(t *testing.T) {
+	for name, test := range map[string]struct {
+		node     *corev1.Node
+		answered string
+		want     string
+	}{
+		"gets a bare ID":                {newNode(withTaints(cloudTaint)), "ocid1.a", `{"provider":"oci","providerID":"ocid1.a"}`},
+		"has a bare ID":                 {newNode(withTaints(cloudTaint), withID("ocid1.a")), "ocid1.a", `{"provider":"oci","providerID":"ocid1.a"}`},
+		"carries another node's record": {newNode(withTaints(cloudTaint), withAnnotation(ownership.AnnotationProven, `{"provider":"oci","providerID":"ocid1.b"}`)), "ocid1.a", `{"provider":"oci","providerID":"ocid1.a"}`},
+		"gets an ID of another scheme":  {newNode(withTaints(cloudTaint)), "vm://a", `{"provider":"oci","providerID":"vm://a"}`},
+		"gets an ID of the provider's":  {newNode(withTaints(cloudTaint)), "oci://a", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, seen := proving(), found(test.answered)
+			want, err := desireObserved(test.node, seen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.annotations = r.proofFor(test.node, want, seen)
+			planned := planFor(test.node, want, restraint{})
+			if len(planned.actions) != 1 {
+				t.Errorf("%d writes, want one", len(planned.actions))
+			}
+			after := mustPatch(t, test.node, planned)
+			if got := after.Annotations[ownership.AnnotationProven]; got != test.want || ownership.Uninitialized(after) {
+				t.Errorf("the record is %q, want %q; the taint is there: %t", got, test.want, ownership.Uninitialized(after))
+			}
+			if got := (ownership.Rules{ProviderName: "oci"}).Judge(after, nil); got.Verdict != ownership.Ours {
+				t.Errorf("for the next leader the node is %s: %s", got.Verdict, got.Reason)
+			}
+		})
+	}
+}
+
+// A refresh that proves a node which others have initialized records that once. An instance that is gone takes no record away.
+func TestARefreshRecordsTheProofOnce(t *testing.T) {
+	node, r := newNode(withID("ocid1.a"), withAnnotation("x", "y")), proving()
+	planned, _, ours, err := r.planRefresh(node, r.rules.Judge(node, nil), found("ocid1.a"))
+	if err != nil || !ours || len(planned.actions) != 1 {
+		t.Fatalf("ours: %t, %d writes, error %v; want one write to a node of ours", ours, len(planned.actions), err)
+	}
+	after := mustPatch(t, node, planned)
+	if want := `{"provider":"oci","providerID":"ocid1.a"}`; after.Annotations[ownership.AnnotationProven] != want || after.Annotations["x"] != "y" {
+		t.Errorf("the annotations are %v, want the record %s beside what was there", after.Annotations, want)
+	}
+	for name, said := range map[string]inventory.Observation{
+		"found again": found("ocid1.a"), "gone": {Status: inventory.NotFound}, "no statement": {}, "found without an ID": found(""),
+	} {
+		next := proving() // another leader
+		planned, _, ours, err := next.planRefresh(after, next.rules.Judge(after, nil), said)
+		if err != nil || !ours || len(planned.actions) > 0 {
+			t.Errorf("%s: ours: %t, writes %q, error %v; want a node of ours and no write", name, ours, planned.changes(), err)
+		}
+	}
+	bystander := newNode(withID("ocid1.b"))
+	if planned, _, ours, _ := r.planRefresh(bystander, r.rules.Judge(bystander, nil), inventory.Observation{Status: inventory.NotFound}); ours || len(planned.actions) > 0 {
+		t.Errorf("a node that the cloud does not know: ours: %t, writes %q; want none", ours, planned.changes())
+	}
+}
