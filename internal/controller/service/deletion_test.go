@@ -1,0 +1,135 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// deletingPlugin has trouble with the deletion of the Service "doomed"; other Services are deleted as ever.
+type deletingPlugin struct {
+	*memoryCloud
+
+	mu sync.Mutex
+	// deleted returns the error of a deletion, by its number. The load balancer is gone after it if gone says so.
+	deleted func(number int) error
+	gone    bool
+	// found is the error of a look-up; nil: it says what there is.
+	found     error
+	deletions []time.Time
+}
+
+func (p *deletingPlugin) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
+	if service.Name != "doomed" {
+		return p.memoryCloud.EnsureLoadBalancerDeleted(ctx, cluster, service)
+	}
+	p.mu.Lock()
+	p.deletions = append(p.deletions, time.Now())
+	err, gone := p.deleted(len(p.deletions)), p.gone
+	p.mu.Unlock()
+	if gone || err == nil {
+		if err := p.memoryCloud.EnsureLoadBalancerDeleted(ctx, cluster, service); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (p *deletingPlugin) GetLoadBalancer(ctx context.Context, cluster string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+	p.mu.Lock()
+	err := p.found
+	p.mu.Unlock()
+	if service.Name == "doomed" && err != nil {
+		return nil, false, err
+	}
+	return p.memoryCloud.GetLoadBalancer(ctx, cluster, service)
+}
+
+// count returns how often the deletion was tried.
+func (p *deletingPlugin) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.deletions)
+}
+
+// startDeleting starts an engine with the Service "doomed" and another one.
+func startDeleting(t *testing.T, plugin *deletingPlugin) (e *engine, doomed, healthy *corev1.Service) {
+	t.Helper()
+	e = startEngine(t, 1)
+	plugin.memoryCloud = e.cloud
+	e.core.reconciler.applier.balancer = plugin
+	e.changeNode("a", nodeWith("a"))
+	time.Sleep(time.Minute)
+	doomed, healthy = serviceWith(named("doomed")), serviceWith(named("healthy"))
+	e.addService(doomed)
+	e.addService(healthy)
+	time.Sleep(time.Minute)
+	if err := e.mismatch(); err != nil {
+		t.Fatal(err)
+	}
+	return e, doomed, healthy
+}
+
+// end deletes a Service, as a user does.
+func (e *engine) end(service *corev1.Service) { e.edit(keyOf(service), deleted) }
+
+// The finalizer stays while it cannot be looked up whether there is a load balancer, whatever the error is: the Secret with the plugin's
+// credentials may be what was not found.
+func TestTheFinalizerStaysWhileNothingIsKnown(t *testing.T) {
+	noSecret := fmt.Errorf("reading credentials: %w", apierrors.NewNotFound(corev1.Resource("secrets"), "cloud-credentials"))
+	for name, test := range map[string]struct {
+		found error
+		stays bool
+	}{
+		"another object is not there": {noSecret, true},
+		"no answer":                   {errors.New("connection refused"), true},
+		"there is none":               {nil, false},
+		"there is none, by an error":  {provider.NotFound(errors.New("404")), false},
+		"that is somebody else's":     {cloudprovider.ImplementedElsewhere, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				plugin := &deletingPlugin{deleted: func(int) error { return noSecret }, found: test.found, gone: !test.stays}
+				e, doomed, healthy := startDeleting(t, plugin)
+				defer e.stop()
+				e.end(doomed)
+				e.end(healthy)
+				time.Sleep(time.Second)
+				if e.service(keyOf(healthy)) != nil {
+					t.Error("the other Service was not let go")
+				}
+				time.Sleep(time.Hour)
+				left := e.service(keyOf(doomed))
+				if stays := left != nil; stays != test.stays {
+					t.Fatalf("the Service is there: %t, want %t", stays, test.stays)
+				}
+				if !test.stays {
+					return
+				}
+				if condition := conditionOf(left); condition == nil || condition.Reason != ReasonCloudError {
+					t.Errorf("condition %+v", condition)
+				}
+				if n := plugin.count(); n < 60/5 {
+					t.Errorf("%d tries in an hour", n)
+				}
+				plugin.mu.Lock()
+				plugin.deleted, plugin.found = func(int) error { return nil }, nil
+				plugin.mu.Unlock()
+				time.Sleep(DefaultLongestRetry)
+				if e.service(keyOf(doomed)) != nil || e.cloud.has(doomed.UID, "a") {
+					t.Error("it was not deleted when the plugin had its credentials again")
+				}
+			})
+		})
+	}
+}
