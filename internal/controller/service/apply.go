@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/rehearsal"
@@ -118,8 +117,9 @@ func (a *applier) setTargets(ctx context.Context, act action, nodes []*corev1.No
 }
 
 // remove deletes a load balancer. The plugin is told to do so whether or not there is one to be seen: most consist of parts, of
-// which some may be left when the load balancer itself is gone already. For the same reason an error is believed only if the
-// load balancer still exists, or if it is of the kind that says nothing: a load balancer that is gone must not hold a Service.
+// which some may be left when the load balancer itself is gone already. An error while there is none to be seen is an *absentError,
+// unless it is of the kind that says nothing. It is to be repeated a few times, because of the parts, and not for ever, because some
+// plugins fail where there is nothing to delete: a load balancer that is gone must not hold a Service.
 func (a *applier) remove(ctx context.Context, service *corev1.Service) error {
 	err := a.balancer.EnsureLoadBalancerDeleted(a.marked(ctx), a.clusterName, service)
 	if err == nil || errors.Is(err, cloudprovider.ImplementedElsewhere) {
@@ -127,8 +127,7 @@ func (a *applier) remove(ctx context.Context, service *corev1.Service) error {
 	}
 	if !saysNothing(err) {
 		if exists, asked := a.exists(ctx, service); asked == nil && !exists {
-			logf.FromContext(ctx).Info("The load balancer is gone; what its deletion failed with does not matter", "error", err.Error())
-			return nil
+			return &absentError{fmt.Errorf("failed to delete all of the load balancer, which is gone: %w", err)}
 		}
 	}
 	return fmt.Errorf("failed to delete load balancer: %w", err)

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/provider"
@@ -128,6 +131,106 @@ func TestTheFinalizerStaysWhileNothingIsKnown(t *testing.T) {
 				time.Sleep(DefaultLongestRetry)
 				if e.service(keyOf(doomed)) != nil || e.cloud.has(doomed.UID, "a") {
 					t.Error("it was not deleted when the plugin had its credentials again")
+				}
+			})
+		})
+	}
+}
+
+// A deletion that removes the load balancer and fails at the rest is repeated before it is believed that there is none. If it goes on to
+// fail, the Service is let go with a Warning that says what may be left.
+func TestADeletionThatLeavesParts(t *testing.T) {
+	inUse := errors.New("deleting the security group: it is in use")
+	always := func(int) error { return inUse }
+	for name, test := range map[string]struct {
+		deleted    func(number int) error
+		pauses     []time.Duration
+		incomplete bool
+	}{
+		"it fails once":     {func(n int) error { return map[int]error{1: inUse}[n] }, []time.Duration{5 * time.Second}, false},
+		"it fails for ever": {always, []time.Duration{5 * time.Second, 10 * time.Second}, true},
+		"the cloud refuses": {func(int) error { return provider.Terminal(inUse) }, []time.Duration{5 * time.Second, 10 * time.Second}, true},
+		"it is throttled at last": {func(n int) error {
+			return map[int]error{1: inUse, 2: inUse, 3: provider.Throttled(0, inUse), 4: inUse}[n]
+		}, []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				plugin := &deletingPlugin{deleted: test.deleted, gone: true}
+				e, doomed, healthy := startDeleting(t, plugin)
+				defer e.stop()
+				e.recorded()
+				e.end(doomed)
+				e.end(healthy)
+				time.Sleep(time.Second)
+				if e.service(keyOf(healthy)) != nil {
+					t.Error("the other Service was not let go")
+				}
+				if e.service(keyOf(doomed)) == nil {
+					t.Error("the Service was let go after a failure")
+				}
+				time.Sleep(10 * time.Minute)
+				if e.service(keyOf(doomed)) != nil {
+					t.Error("the Service is held by what is not there")
+				}
+				plugin.mu.Lock()
+				var pauses []time.Duration
+				for i := range len(plugin.deletions) - 1 {
+					pauses = append(pauses, plugin.deletions[i+1].Sub(plugin.deletions[i]))
+				}
+				plugin.mu.Unlock()
+				if diff := cmp.Diff(test.pauses, pauses); diff != "" {
+					t.Errorf("pauses between the deletions (-want +got):\n%s", diff)
+				}
+				told := e.recorded(EventDeletionIncomplete)
+				if incomplete := len(told) == 1 && strings.Contains(told[0], inUse.Error()); incomplete != test.incomplete {
+					t.Errorf("events %q, want one that says what may be left: %t", told, test.incomplete)
+				}
+			})
+		})
+	}
+}
+
+// The same holds for a load balancer without a Service: though it is not listed any more, its deletion is repeated.
+func TestALeftoverThatLeavesParts(t *testing.T) {
+	for _, failures := range []int{1, 3} {
+		t.Run(fmt.Sprint(failures), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				deletions := 0
+				e := startEngine(t, 1, func(e *engine) {
+					e.cloud.list = func(context.Context, string) ([]provider.LoadBalancer, error) {
+						if deletions > 0 {
+							return nil, nil
+						}
+						return []provider.LoadBalancer{{Name: "lb-1", ClusterUID: "me", ServiceUID: "uid-gone",
+							Service: types.NamespacedName{Namespace: "shop", Name: "gone"}}}, nil
+					}
+					e.cloud.chance = func(operation string) (time.Duration, error) {
+						if operation != "delete" {
+							return 0, nil
+						}
+						if deletions++; deletions <= failures {
+							return 0, errors.New("deleting the security group: it is in use")
+						}
+						return 0, nil
+					}
+				})
+				defer e.stop()
+				e.core.options.CollectLeftovers, e.core.options.LiveReader = true, e.cluster
+				stop := e.audit(DefaultAuditPeriod, DefaultAuditCalls)
+				time.Sleep(10 * DefaultAuditPeriod)
+				stop()
+				if want := min(failures+1, absenceTries); deletions != want {
+					t.Errorf("%d deletions, want %d", deletions, want)
+				}
+				incomplete := 0
+				for _, event := range e.recorded(EventCollected, EventDeletionIncomplete) {
+					if strings.Contains(event, EventDeletionIncomplete) {
+						incomplete++
+					}
+				}
+				if want := failures / absenceTries; incomplete != want {
+					t.Errorf("%d Warnings of what may be left, want %d", incomplete, want)
 				}
 			})
 		})

@@ -39,6 +39,8 @@ const (
 
 	// maxRetryAfter bounds how long a cloud's Retry-After is obeyed.
 	maxRetryAfter = 15 * time.Minute
+	// absenceTries is how often in a row a deletion has to fail until it is believed that there is nothing to delete.
+	absenceTries = 3
 	// repeatEvent is how often a Service that goes on failing for the same reason says so in an event.
 	repeatEvent = 10 * time.Minute
 	// repeatCondition is how often a message that changes while its reason stays is written again. Some clouds put the number
@@ -76,6 +78,18 @@ func (e *retargetError) Error() string {
 	return fmt.Sprintf("failed to change the targets of the load balancer to %d nodes: %v", len(e.nodes), e.err)
 }
 func (e *retargetError) Unwrap() error { return e.err }
+
+// absentError says that a deletion failed, and that there is no load balancer to be seen. Parts of it may be left.
+type absentError struct{ err error }
+
+func (e *absentError) Error() string { return e.err.Error() }
+func (e *absentError) Unwrap() error { return e.err }
+
+// isAbsent reports whether an error is an *absentError.
+func isAbsent(err error) bool {
+	var absent *absentError
+	return errors.As(err, &absent)
+}
 
 // outdatedError says that a write to the API server came too late: the Service has changed since it was planned for.
 type outdatedError struct{ err error }
@@ -145,7 +159,7 @@ func (b backoff) after(before int, err error) time.Duration {
 		return max(retry.RetryAfter(), conflictDelay)
 	}
 	delay := b.longest
-	if before < 30 && !provider.IsTerminal(err) { // 30 doublings are far past the longest pause, and still fit
+	if before < 30 && (!provider.IsTerminal(err) || isAbsent(err)) { // 30 doublings are far past the longest pause, and still fit
 		delay = min(b.first<<before, b.longest)
 	}
 	if wait, ok := provider.RetryAfter(err); ok {

@@ -38,6 +38,14 @@ type collector struct {
 	turn chan struct{}
 	// seen are those of the last comparison, told those that have been told of, failed those whose deletion failed.
 	seen, told, failed map[leftoverKey]bool
+	// parts are those of which only parts may be left: their deletion failed, and they are not listed any more.
+	parts map[leftoverKey]partly
+}
+
+// partly is a leftover whose deletion failed though there is no load balancer to be seen, and how often it did.
+type partly struct {
+	leftovers.Balancer
+	tries int
 }
 
 // leftoverKey identifies a leftover.
@@ -52,9 +60,9 @@ func (c *collector) sweep(ctx context.Context, listed []provider.LoadBalancer) e
 	if err != nil {
 		return err
 	}
+	errs := c.finish(ctx)
 	seen, told, failed := map[leftoverKey]bool{}, map[leftoverKey]bool{}, map[leftoverKey]bool{}
 	owners := map[bool]int{}
-	var errs []error
 	for _, one := range found {
 		key := leftoverKey{one.Name, one.ServiceUID}
 		seen[key] = true
@@ -76,6 +84,21 @@ func (c *collector) sweep(ctx context.Context, listed []provider.LoadBalancer) e
 	c.metrics.leftovers.WithLabelValues("this_cluster").Set(float64(owners[true]))
 	c.metrics.leftovers.WithLabelValues("unknown").Set(float64(owners[false]))
 	return errors.Join(errs...)
+}
+
+// finish repeats deletions that have left parts, each until it works or has failed too often.
+func (c *collector) finish(ctx context.Context) (errs []error) {
+	for key, one := range c.parts {
+		err := c.delete(ctx, one.Balancer, true)
+		if ctx.Err() != nil {
+			return append(errs, ctx.Err())
+		}
+		if !isAbsent(err) {
+			delete(c.parts, key) // if there is one again, it is listed
+		}
+		errs = append(errs, err)
+	}
+	return errs
 }
 
 // find returns the leftovers. The API server is asked only if the cache knows of load balancers without a Service: it is the
@@ -148,7 +171,12 @@ func (c *collector) tell(ctx context.Context, one leftovers.Balancer) {
 // delete deletes a leftover, whose last deletion may have failed. Whether it has worked, the next listing tells.
 func (c *collector) delete(ctx context.Context, one leftovers.Balancer, failed bool) error {
 	service := one.AsService()
-	if err := c.remove(ctx, service, failed); err != nil {
+	err := c.remove(ctx, service, failed)
+	if isAbsent(err) && c.triedOften(one) {
+		deletionIncomplete(ctx, c.recorder, service, err)
+		err = nil
+	}
+	if err != nil {
 		return fmt.Errorf("deleting the load balancer %s, which belongs to no Service: %w", one.Name, err)
 	}
 	c.metrics.collected.Inc()
@@ -156,6 +184,22 @@ func (c *collector) delete(ctx context.Context, one leftovers.Balancer, failed b
 	logf.FromContext(ctx).Info("Deleted a load balancer that belonged to no Service", "loadBalancer", one.Name,
 		"service", one.Service.String(), "serviceUID", one.ServiceUID)
 	return nil
+}
+
+// triedOften counts that the deletion of a leftover has failed though there is no load balancer to be seen, and reports whether that is
+// enough to believe that there is none.
+func (c *collector) triedOften(one leftovers.Balancer) bool {
+	key := leftoverKey{one.Name, one.ServiceUID}
+	before := c.parts[key]
+	if before.tries+1 >= absenceTries {
+		delete(c.parts, key)
+		return true
+	}
+	if c.parts == nil {
+		c.parts = map[leftoverKey]partly{}
+	}
+	c.parts[key] = partly{one, before.tries + 1}
+	return false
 }
 
 // remove deletes the load balancer of a Service that is gone, when the write limiter admits it.

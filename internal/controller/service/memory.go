@@ -50,6 +50,8 @@ type failure struct {
 	count int
 	// conflicts is how many writes in a row came too late.
 	conflicts int
+	// absent is how many deletions in a row failed though there was no load balancer to be seen.
+	absent int
 	// reason is that of the last one, told when it was last told by an event.
 	reason string
 	told   time.Time

@@ -219,11 +219,24 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 		})
 	}
 	done, err := r.applier.apply(waiting, act, nodes)
+	if isAbsent(err) && r.absentBefore(p) >= absenceTries-1 {
+		deletionIncomplete(ctx, r.recorder, act.service, err)
+		err = nil
+	}
 	if err == nil {
 		r.remember(p, act, done)
 	}
 	r.after(ctx, p, act, done, err, time.Since(began))
 	return err
+}
+
+// absentBefore returns how many deletions in a row have failed before this pass though there was no load balancer to be seen.
+func (r *reconciler) absentBefore(p *pass) int {
+	known, _ := r.memory.recall(p.key)
+	if known.failure == nil || !known.failure.isOf(p.want.intent, p.want.inputs) {
+		return 0
+	}
+	return known.failure.absent
 }
 
 // remember keeps what an action brought about.

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -37,6 +38,8 @@ const (
 	EventDeleting     = "DeletingLoadBalancer"
 	EventDeleted      = "DeletedLoadBalancer"
 	EventDeleteFailed = "DeleteLoadBalancerFailed"
+	// EventDeletionIncomplete says that a load balancer is gone though its deletion failed, and what may be left of it.
+	EventDeletionIncomplete = "LoadBalancerDeletionIncomplete"
 	// EventDrifted says that a load balancer was found to be gone or changed in the cloud and is being repaired.
 	EventDrifted = "LoadBalancerDrifted"
 	// EventLeftover says that a load balancer in the cloud belongs to no Service, EventCollected that it was deleted.
@@ -98,6 +101,14 @@ func (r *reconciler) after(ctx context.Context, p *pass, act action, done result
 	case act.verb == verbPublish && len(act.service.Status.LoadBalancer.Ingress) == 0 && len(act.publish.ingress) > 0:
 		r.metrics.ready.Observe(time.Since(act.service.CreationTimestamp.Time).Seconds())
 	}
+}
+
+// deletionIncomplete tells that a load balancer is taken for deleted though its deletion goes on to fail.
+func deletionIncomplete(ctx context.Context, recorder record.EventRecorder, service *corev1.Service, err error) {
+	logf.FromContext(ctx).Info("The load balancer is gone, and its deletion goes on to fail; parts of it may be left in the cloud",
+		"error", err.Error())
+	recorder.Event(service, corev1.EventTypeWarning, EventDeletionIncomplete, shortened(fmt.Sprintf(
+		"The load balancer is gone. Its deletion failed %d times, and parts of it may be left in the cloud: %v", absenceTries, err)))
 }
 
 func (r *reconciler) afterRetarget(ctx context.Context, p *pass, act action, done result, err error, took time.Duration) {
@@ -204,6 +215,9 @@ func (r *reconciler) remind(p *pass, reason string, err error) (delay time.Durat
 			next = *last
 		}
 		next.conflicts = 0
+		if next.absent++; !isAbsent(err) {
+			next.absent = 0
+		}
 		delay = r.backoff.after(next.count, err)
 		var retry *cloudproviderapi.RetryError
 		if !errors.As(err, &retry) { // a fixed delay does not count towards one that grows

@@ -330,7 +330,8 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 		backoff: backoff{first: DefaultFirstRetry, longest: DefaultLongestRetry}, applier: applier,
 	}
 	e.core = &Controller{
-		options:    Options{Cloud: e.cloud, AuditPeriod: -1, AuditCalls: DefaultAuditCalls, Client: e.cluster, Classes: Classes{Default: true}},
+		options: Options{Cloud: e.cloud, AuditPeriod: -1, AuditCalls: DefaultAuditCalls, Client: e.cluster,
+			Classes: Classes{Default: true}, Recorder: e.events},
 		reconciler: reconciler, targets: targets, memory: memory, metrics: metrics, enqueuer: &enqueuer{queue: e.queue},
 		leftoversTurn: make(chan struct{}, 1),
 	}

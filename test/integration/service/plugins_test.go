@@ -308,11 +308,11 @@ func TestImplementedElsewhere(t *testing.T) {
 	waitGone(t, name)
 }
 
-// Plugins exist whose deletion fails when there is nothing to delete. What they fail with counts only while there is something,
-// or when the error leaves that open.
+// Plugins exist whose deletion fails when there is nothing to delete, and others whose deletion fails when parts are left. It is repeated
+// while there is something, when the error leaves that open, and otherwise three times.
 func TestDeletionErrors(t *testing.T) {
 	plain := newPlugin()
-	startManager(t, cluster, plain)
+	startManager(t, cluster, plain, func(o *service.Options) { o.FirstRetry = 200 * time.Millisecond })
 	for _, name := range []string{"del-gone", "del-there", "del-throttled"} {
 		createService(t, name)
 		waitReady(t, name, "False NoTargets")
@@ -324,9 +324,12 @@ func TestDeletionErrors(t *testing.T) {
 	plain.answer("delete", errors.New("no such load balancer"))
 	deleteService(t, "del-gone")
 	waitGone(t, "del-gone")
-	if said := plain.said(); !slices.Equal(said[len(said)-2:], []string{"delete del-gone", "get del-gone"}) {
-		t.Errorf("calls %q, want one deletion and one look", said)
+	want := slices.Repeat([]string{"delete del-gone", "get del-gone"}, 3)
+	if said := plain.said(); !slices.Equal(said[len(said)-len(want):], want) || slices.Index(said, want[0]) != len(said)-len(want) {
+		t.Errorf("calls %q, want three deletions and as many looks", said)
 	}
+	waitEvents(t, "del-gone", "Normal EnsuringLoadBalancer", "Warning UnAvailableLoadBalancer", "Normal EnsuredLoadBalancer",
+		"Normal DeletingLoadBalancer", "Warning SyncLoadBalancerFailed", "Warning LoadBalancerDeletionIncomplete", "Normal DeletedLoadBalancer")
 
 	deleteService(t, "del-there")
 	waitReady(t, "del-there", "False CloudError")
