@@ -11,8 +11,12 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// maxRest bounds the pause between listings.
-const maxRest = 2 * time.Second
+const (
+	// rests is for how many times the time that the last listing took the cloud rests before the next, up to maxRest.
+	rests = 3
+	// maxRest bounds the pause between listings.
+	maxRest = 2 * time.Second
+)
 
 // listing asks a cloud that can list all of its instances.
 type listing struct {
@@ -39,9 +43,10 @@ func newListing(list provider.ListInstancesFunc, window time.Duration, metrics *
 	return l
 }
 
-// pause lets those who come in a burst share one listing, and the cloud rest as long as the last listing took.
+// pause lets those who come in a burst share one listing, and the cloud rest: nodes that join for a while, and of which each takes a
+// listing from after it appeared, cost a quarter of the cloud's time.
 func (l *listing) pause() time.Duration {
-	rest := min(l.took, maxRest) - time.Since(l.ended)
+	rest := min(rests*l.took, maxRest) - time.Since(l.ended)
 	return max(l.window, rest)
 }
 

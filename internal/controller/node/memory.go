@@ -44,6 +44,7 @@ type memory struct {
 
 type remembered struct {
 	uid       types.UID
+	appeared  time.Time // when this process first saw the node wait for its initialisation, by its own clock
 	since     time.Time // when the node last gave reason to be looked at
 	news      bool      // that reason was the node itself: it appeared or changed
 	failures  int
@@ -82,23 +83,39 @@ func (m *memory) changed(node *corev1.Node, now time.Time) {
 	defer m.mu.Unlock()
 	known := m.of(node)
 	known.since, known.news = now, true
+	if known.appeared.IsZero() {
+		known.appeared = now
+	}
 }
 
 // fresh returns how old an answer of the cloud may be by which a node is initialised, where a listing takes a given time. One
 // that was sought after the node gave reason to be looked at will do, however long its turn took to come: a thousand nodes that
 // join together are initialised from one listing. A failure is such a reason, so that no answer makes a node fail twice.
+//
+// A node without provider ID is found by its name, which another machine may have had before. Only an answer that was sought after
+// the node appeared is about this one.
 func (m *memory) fresh(node *corev1.Node, listing time.Duration, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.nodes[node.Name]
-	if known == nil || known.uid != node.UID || known.since.IsZero() {
-		return minFresh
+	if known == nil || known.uid != node.UID {
+		known = &remembered{}
 	}
-	least := minFresh
+	oldest, least := maxFresh, minFresh
+	switch {
+	case node.Spec.ProviderID != "":
+	case known.appeared.IsZero():
+		oldest = 0
+	default:
+		oldest = min(now.Sub(known.appeared), maxFresh)
+	}
 	if known.news {
 		least = min(max(worth*listing, minFresh), maxWorth)
 	}
-	return min(max(now.Sub(known.since), least), maxFresh)
+	if !known.since.IsZero() {
+		least = max(now.Sub(known.since), least)
+	}
+	return min(least, oldest)
 }
 
 // sinceReason returns how long it is since the node gave reason to be looked at, up to maxFresh: how old an answer may be that must not

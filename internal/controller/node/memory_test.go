@@ -58,7 +58,7 @@ func TestPausesHeedTheError(t *testing.T) {
 }
 
 func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
-	memory, node, start := newMemory(), newNode(), time.Unix(1000, 0)
+	memory, node, start := newMemory(), newNode(withID("sim://1")), time.Unix(1000, 0)
 	var listing time.Duration
 	check := func(when string, now time.Time, want time.Duration) {
 		t.Helper()
@@ -81,8 +81,34 @@ func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
 	check("after it was left alone", start.Add(44*time.Second), 4*time.Second)
 	memory.changed(node, start.Add(50*time.Second))
 	check("after it has changed", start.Add(51*time.Second), maxWorth)
-	if got := memory.fresh(newNode(func(n *corev1.Node) { n.UID = "uid-1" }), listing, start.Add(time.Hour)); got != minFresh {
+	if got := memory.fresh(newNode(withID("sim://1"), func(n *corev1.Node) { n.UID = "uid-1" }), listing, start.Add(time.Hour)); got != minFresh {
 		t.Errorf("another node of the same name: %s, want %s", got, minFresh)
+	}
+}
+
+func TestAnAnswerByNameIsFromAfterTheNodeAppeared(t *testing.T) {
+	memory, node, start := newMemory(), newNode(), time.Unix(1000, 0)
+	check := func(when string, now time.Time, want time.Duration) {
+		t.Helper()
+		if got := memory.fresh(node, 500*time.Millisecond, now); got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	check("unknown", start, 0)
+	memory.changed(node, start)
+	check("at once", start, 0)
+	check("a second later", start.Add(time.Second), time.Second)
+	memory.changed(node, start.Add(10*time.Second))
+	check("after it has changed", start.Add(11*time.Second), 11*time.Second)
+	check("after long in the queue", start.Add(40*time.Second), 30*time.Second)
+	memory.failed(node, errors.New("x"), start.Add(50*time.Second))
+	check("after a failure", start.Add(53*time.Second), 3*time.Second)
+	memory.changed(node, start.Add(time.Hour))
+	check("after very long", start.Add(time.Hour), 20*time.Second)
+	recreated := newNode(func(n *corev1.Node) { n.UID = "uid-1" })
+	memory.changed(recreated, start.Add(time.Hour))
+	if got := memory.fresh(recreated, time.Minute, start.Add(time.Hour)); got != 0 {
+		t.Errorf("another node of the same name: %s, want 0", got)
 	}
 }
 
