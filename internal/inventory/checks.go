@@ -65,10 +65,16 @@ func (c *checks) made(node *corev1.Node, at time.Time) {
 
 // ready reports whether a node says that it is ready.
 func ready(node *corev1.Node) bool {
+	condition := readiness(node)
+	return condition != nil && condition.Status == corev1.ConditionTrue
+}
+
+// readiness returns the Ready condition of a node, nil if it has none.
+func readiness(node *corev1.Node) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
+			return condition
 		}
 	}
-	return false
+	return nil
 }

@@ -60,6 +60,7 @@ type Inventory struct {
 	warm    *listing // nil unless standbys may list
 	stream  *stream  // nil unless the provider offers a watch
 	metrics *metrics
+	denied  contradictions
 }
 
 // Yield takes what Lookup would return for one of many nodes.
@@ -119,7 +120,7 @@ func (i *Inventory) Supported() error {
 func (i *Inventory) Lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
 	observation, err := i.source.lookup(ctx, node, maxAge)
 	i.metrics.lookedUp(observation, err)
-	return observation, err
+	return i.denied.note(node, observation, err), err
 }
 
 // LookupEach looks many nodes up at once and hands each answer to yield, one at a time and in no particular order. The rules
@@ -131,7 +132,7 @@ func (i *Inventory) LookupEach(ctx context.Context, nodes []*corev1.Node, maxAge
 	}
 	i.source.each(ctx, nodes, maxAge, func(node *corev1.Node, observation Observation, err error) {
 		i.metrics.lookedUp(observation, err)
-		yield(node, observation, err)
+		yield(node, i.denied.note(node, observation, err), err)
 	})
 }
 

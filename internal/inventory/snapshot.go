@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 	"unique"
 
@@ -21,6 +23,9 @@ type snapshot struct {
 	pages int
 	// namesakes are the instances beyond the first that claim a name.
 	namesakes map[types.NodeName][]*entry
+	// forms are the instances by what spellings of their provider IDs have in common, nil where several share it. They are made
+	// when they are needed.
+	forms atomic.Pointer[map[string]*entry]
 }
 
 // entry is one instance. Snapshots share the entries of instances that have not changed, and nobody changes an entry.
@@ -70,6 +75,7 @@ func (e *entry) shows(instance *provider.Instance) bool {
 // put adds an instance or replaces the one with its provider ID.
 func (s *snapshot) put(e *entry) {
 	s.remove(e.ProviderID)
+	s.forms.Store(nil)
 	s.byProviderID[e.ProviderID] = e
 	if e.NodeName == "" {
 		return
@@ -88,6 +94,7 @@ func (s *snapshot) remove(providerID string) {
 		return
 	}
 	delete(s.byProviderID, providerID)
+	s.forms.Store(nil)
 	others := s.namesakes[e.NodeName]
 	switch {
 	case e.NodeName == "":
@@ -105,6 +112,44 @@ func (s *snapshot) remove(providerID string) {
 	}
 }
 
+// formOf returns what different spellings of one provider ID have in common: clouds answer with the case that a resource was made
+// with, and the segment for the zone may be left empty.
+func formOf(providerID string) string {
+	var form strings.Builder
+	form.Grow(len(providerID))
+	slash := false
+	for _, r := range strings.ToLower(providerID) {
+		if r != '/' || !slash {
+			form.WriteRune(r)
+		}
+		slash = r == '/'
+	}
+	return form.String()
+}
+
+// alike returns the one instance that has a node's provider ID in another spelling, and no other name. Nil: there is none, or it
+// cannot be told.
+func (s *snapshot) alike(node *corev1.Node) *entry {
+	forms := s.forms.Load()
+	if forms == nil {
+		all := make(map[string]*entry, len(s.byProviderID))
+		for id, e := range s.byProviderID {
+			form := formOf(id)
+			if _, taken := all[form]; taken {
+				e = nil
+			}
+			all[form] = e
+		}
+		forms = &all
+		s.forms.Store(forms)
+	}
+	e := (*forms)[formOf(node.Spec.ProviderID)]
+	if e != nil && e.NodeName != "" && e.NodeName != types.NodeName(node.Name) {
+		return nil
+	}
+	return e
+}
+
 // find returns what the snapshot says of a node: by its provider ID if it has one, by its name if not.
 func (s *snapshot) find(node *corev1.Node, at time.Time) (Observation, error) {
 	observation := Observation{Status: NotFound, At: at, Listed: len(s.byProviderID)}
@@ -115,6 +160,8 @@ func (s *snapshot) find(node *corev1.Node, at time.Time) (Observation, error) {
 			return Observation{}, &AmbiguousNameError{Name: name, ProviderIDs: s.claiming(name)}
 		}
 		instance = s.byName[name]
+	} else if instance == nil {
+		instance = s.alike(node)
 	}
 	if instance == nil {
 		return observation, nil

@@ -224,6 +224,8 @@ type answer struct {
 	// exists says whether there is such an instance, and state whether it runs.
 	exists bool
 	state  provider.InstanceState
+	// contradicted says that the cloud denied the same provider ID before, and that the node's kubelet has reported since.
+	contradicted bool
 	// at is when the observation began that said so; those of one listing have the same.
 	at time.Time
 }

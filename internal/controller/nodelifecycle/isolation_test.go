@@ -141,6 +141,7 @@ type scene struct {
 	cluster  *memoryNodes
 	informer *controllertest.FakeInformer
 	cloud    *moody
+	asked    *inventory.Inventory
 	events   *record.FakeRecorder
 }
 
@@ -164,8 +165,9 @@ func playWith(t *testing.T, settings Settings, slow time.Duration, names []strin
 		if s.informer, err = caches.FakeInformerFor(ctx, &corev1.Node{}); err != nil {
 			t.Fatal(err)
 		}
+		s.asked = inventory.New(inventory.Options{Cloud: s.cloud})
 		controller, err := New(Options{
-			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: inventory.New(inventory.Options{Cloud: s.cloud}),
+			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: s.asked,
 			Ownership: ownership.Rules{ProviderName: "sim"}, Journal: &Journal{}, Settings: settings, Logger: logr.Discard(),
 		})
 		if err != nil {

@@ -220,5 +220,5 @@ func (o *observation) note(answer inventory.Answer) {
 }
 
 func answerOf(said inventory.Observation) answer {
-	return answer{exists: said.Status == inventory.Found, state: said.State, at: said.At}
+	return answer{exists: said.Status == inventory.Found, state: said.State, contradicted: said.Contradicted, at: said.At}
 }

@@ -23,6 +23,8 @@ const (
 	HoldHistoryUnknown HoldReason = "DeletionHistoryUnknown"
 	// HoldKubeletReports says that the node's kubelet still reports, although the node is not ready.
 	HoldKubeletReports HoldReason = "KubeletReports"
+	// HoldProviderIDUnknown says that the cloud denied the node's provider ID before, and that its kubelet has reported since.
+	HoldProviderIDUnknown HoldReason = "ProviderIDUnknown"
 )
 
 // guard is what is remembered from pass to pass. It is a value: a plan returns the next one and leaves its own as it was. A
@@ -125,6 +127,10 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 			planned.keep(node, want)
 			continue
 		}
+		doubt := doubt
+		if said[node.uid].contradicted {
+			doubt = HoldProviderIDUnknown
+		}
 		switch verdict := judge(node, next.denials[node.uid], doubt, settings, now); {
 		case verdict.hold != "":
 			planned.hold(node, verdict.hold, next.denials)
@@ -219,7 +225,7 @@ func observe(nodes []facts, said answers, before map[types.UID]denial, credible 
 			if !known {
 				row.first = answer.at
 			}
-			next[node.uid] = row.with(answer.at, credible, node.alive(now))
+			next[node.uid] = row.with(answer.at, credible && !answer.contradicted, node.alive(now))
 		case present:
 		}
 	}
