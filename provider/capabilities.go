@@ -24,7 +24,8 @@ type Capabilities struct {
 	ProviderIDSchemes []string
 
 	// ListInstances lists every instance that may be a node of this cluster. With it, any number of nodes costs the
-	// pages of one list instead of calls per node.
+	// pages of one list instead of calls per node. Whether a few nodes are as they were may still be asked by InstancesV2, if it is there
+	// and that costs fewer calls; a list says what has changed.
 	ListInstances ListInstancesFunc
 
 	// WatchInstances tells of all instances and then of each change. With it, what is known of instances that exist is current

@@ -1,7 +1,8 @@
 // Package inventory is the one place that asks the cloud about instances, on behalf of all controllers.
 //
-// A provider that can list its instances is asked for nothing but lists: any number of nodes costs the pages of one
-// listing; and if it tells of changes by a watch, only what the watch does not show is listed. Any other provider is asked
+// A provider that can list its instances is asked for lists: any number of nodes costs the pages of one listing; and if it tells
+// of changes by a watch, only what the watch does not show is listed. Only whether a few nodes are still as they were is asked node
+// by node, if that costs less than the pages. Any other provider is asked
 // node by node, and for each fact once, whoever wants to know it. Either way a question that is already on its way to the
 // cloud is shared, and an answer is used again for as long as its user allows.
 //
@@ -87,7 +88,7 @@ func New(options Options) *Inventory {
 		inventory.source = newAsking(options.Cloud, inventory.metrics)
 		return inventory
 	}
-	listing := newListing(capabilities.ListInstances, options.Window, inventory.metrics)
+	listing := newListing(capabilities.ListInstances, newAsking(options.Cloud, inventory.metrics), options.Window, inventory.metrics)
 	inventory.source = listing
 	if capabilities.WatchInstances != nil {
 		inventory.stream = newStream(capabilities.WatchInstances, listing.newest, inventory.metrics)
@@ -143,6 +144,22 @@ func (i *Inventory) ListingTime() time.Duration {
 		return time.Duration(listing.takes.Load())
 	}
 	return 0
+}
+
+// Listed hands to yield what the newest listing says of nodes, if there is one that is no older than a time, without asking the cloud.
+func (i *Inventory) Listed(nodes []*corev1.Node, notBefore time.Time, yield Yield) {
+	listing, lists := i.source.(*listing)
+	if !lists {
+		return
+	}
+	newest, ok := listing.shared.newest()
+	if !ok || newest.at.Before(notBefore) {
+		return
+	}
+	for _, node := range nodes {
+		observation, err := newest.value.find(node, newest.at)
+		yield(node, i.denied.note(node, observation, err), err)
+	}
 }
 
 // Peek returns what is known of a node without asking the cloud, and whether anything no older than maxAge is known. Of an

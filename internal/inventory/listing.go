@@ -27,6 +27,7 @@ type listing struct {
 	shared  shared[*snapshot]
 	stream  *stream // nil unless the provider offers a watch
 	checks  checks
+	singly  singly
 
 	// Written by one listing and read before the next one, which the shared call orders.
 	ended time.Time
@@ -37,8 +38,9 @@ type listing struct {
 	takes atomic.Int64
 }
 
-func newListing(list provider.ListInstancesFunc, window time.Duration, metrics *metrics) *listing {
-	l := &listing{list: list, window: window, metrics: metrics}
+// newListing returns a listing of the instances of a cloud that may also be asked for one instance.
+func newListing(list provider.ListInstancesFunc, one *asking, window time.Duration, metrics *metrics) *listing {
+	l := &listing{list: list, singly: singly{one: one}, window: window, metrics: metrics}
 	l.shared.pause = l.pause
 	return l
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// Lists reports whether any number of nodes costs the pages of one listing. If not, each node costs calls of its own.
+// Lists reports whether any number of nodes costs the pages of one listing at most. If not, each node costs calls of its own.
 func (i *Inventory) Lists() bool {
 	_, lists := i.source.(*listing)
 	return lists
@@ -52,19 +52,32 @@ const (
 	aboutState
 )
 
-// states needs nothing but the listing that answers all questions. Nodes that are not ready are looked up in a listing now and then,
-// also if the watch shows them: it may have missed their end.
-func (l *listing) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, _ subject, yield Yield) {
-	if l.stream == nil || !l.checks.due(nodes, time.Now()) {
-		l.each(ctx, nodes, maxAge, yield)
+// states takes what the watch shows, or what is as it was by questions for single nodes, and everything else from a listing. Nodes that
+// are not ready are looked up in a listing now and then whatever else says that they are there: the watch may have missed their end.
+func (l *listing) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
+	age := ageOf(maxAge)
+	said, known := []Observation(nil), false
+	if l.checks.due(nodes, age.asked) {
+		age.notBefore = age.asked
+	} else if said, known = l.watched(ctx, nodes, age); !known {
+		age.notBefore = l.stream.latest(age.notBefore)
+		if said, known = l.confirmed(ctx, nodes, maxAge, what); !known && said != nil {
+			age.notBefore = age.asked
+		}
+	}
+	if known {
+		for i, node := range nodes {
+			yield(node, said[i], nil)
+		}
 		return
 	}
-	l.listed(ctx, nodes, youngerThan(time.Now()), func(node *corev1.Node, observation Observation, err error) {
+	l.listed(ctx, nodes, age, func(node *corev1.Node, observation Observation, err error) {
 		if err == nil {
 			l.checks.made(node, observation.At)
 		}
 		yield(node, observation, err)
 	})
+	l.singly.compare(nodes, said, l.newest())
 }
 
 func (a *asking) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {

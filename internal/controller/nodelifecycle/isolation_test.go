@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/inventory"
 	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 const (
@@ -33,8 +34,42 @@ const (
 type moody struct {
 	cloudprovider.Interface
 	slow  time.Duration // that "slow" nodes take
+	pages int           // of a listing; zero: it cannot list
+	names []string      // of the nodes whose instances are listed
+
 	mu    sync.Mutex
 	calls map[string]int
+}
+
+func (m *moody) Capabilities() provider.Capabilities {
+	if m.pages == 0 {
+		return provider.Capabilities{}
+	}
+	return provider.Capabilities{ListInstances: m.list}
+}
+
+// list shows all instances on the first page.
+func (m *moody) list(ctx context.Context, yield func([]provider.Instance) error) error {
+	var all []provider.Instance
+	for _, name := range m.names {
+		state := provider.InstanceRunning
+		if strings.HasPrefix(name, "off") {
+			state = provider.InstanceStopped
+		}
+		if !strings.Contains(name, "dead") {
+			all = append(all, provider.Instance{InstanceMetadata: cloudprovider.InstanceMetadata{ProviderID: "sim://" + name}, State: state})
+		}
+	}
+	for range m.pages {
+		if err := m.call(ctx, "a page"); err != nil {
+			return err
+		}
+		if err := yield(all); err != nil {
+			return err
+		}
+		all = nil
+	}
+	return nil
 }
 
 func (m *moody) ProviderName() string                           { return "sim" }
@@ -151,14 +186,15 @@ func play(t *testing.T, slow time.Duration, names []string, act func(*scene)) {
 	t.Helper()
 	settings := DefaultSettings()
 	settings.Limit, settings.MinDenialTime = Limit{Percent: 100}, 0
-	playWith(t, settings, slow, names, act)
+	playWith(t, settings, &moody{slow: slow}, names, act)
 }
 
-func playWith(t *testing.T, settings Settings, slow time.Duration, names []string, act func(*scene)) {
+func playWith(t *testing.T, settings Settings, cloud *moody, names []string, act func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &scene{cluster: &memoryNodes{nodes: map[string]*corev1.Node{}}, cloud: &moody{slow: slow, calls: map[string]int{}}}
+		s := &scene{cluster: &memoryNodes{nodes: map[string]*corev1.Node{}}, cloud: cloud}
+		cloud.calls, cloud.names = map[string]int{}, names
 		s.events = record.NewFakeRecorder(10_000)
 		caches := &informertest.FakeInformers{}
 		var err error

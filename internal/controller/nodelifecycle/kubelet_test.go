@@ -126,7 +126,7 @@ func TestAKubeletThatReportsKeepsItsNode(t *testing.T) {
 	settings := DefaultSettings()
 	settings.Limit = Limit{Percent: 100}
 	names := append([]string{"dead-1", "dead-2", "dead-3"}, healthy...)
-	playWith(t, settings, 0, names, func(s *scene) {
+	playWith(t, settings, &moody{}, names, func(s *scene) {
 		report := func(names ...string) {
 			for _, name := range names {
 				s.informer.Update(s.cluster.change(name, func(n *corev1.Node) {
@@ -181,7 +181,7 @@ func TestAnUpgradeOfTheNetworkPluginCostsNoNode(t *testing.T) {
 	}
 	settings := DefaultSettings()
 	settings.Limit = Limit{Percent: 100}
-	playWith(t, settings, 0, names, func(s *scene) {
+	playWith(t, settings, &moody{}, names, func(s *scene) {
 		for range 60 {
 			for _, name := range names {
 				s.informer.Update(s.cluster.change(name, func(n *corev1.Node) {
@@ -203,7 +203,7 @@ func TestAnUpgradeOfTheNetworkPluginCostsNoNode(t *testing.T) {
 func TestAProviderIDThatTheCloudHasNeverKnownIsNotGone(t *testing.T) {
 	settings := DefaultSettings()
 	settings.Limit = Limit{Percent: 100}
-	playWith(t, settings, 0, append([]string{"dead-spelling", "dead"}, healthy...), func(s *scene) {
+	playWith(t, settings, &moody{}, append([]string{"dead-spelling", "dead"}, healthy...), func(s *scene) {
 		for range 3 { // as the node controller's refresh
 			s.informer.Update(s.cluster.change("dead-spelling", func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime.Time = time.Now() }))
 			s.asked.ExistsEach(context.Background(), []*corev1.Node{s.cluster.get("dead-spelling")}, 0, func(*corev1.Node, inventory.Observation, error) {})

@@ -36,6 +36,7 @@ type observer struct {
 	// failing are the errors of the nodes that are due and were not answered for when they were last asked for.
 	failing map[types.UID]nodeError
 	pending pending
+	pace    pace
 	// waiting is told which nodes wait for the cloud to be asked, and why.
 	waiting func(nodes []*corev1.Node, reason string)
 }
@@ -73,7 +74,7 @@ func newObserver(source *inventory.Inventory, settings Settings, maxAge time.Dur
 	waiting func(nodes []*corev1.Node, reason string)) *observer {
 	options := inventory.QuestionOptions{Late: late, LongestPause: longestPause}
 	return &observer{
-		waiting: waiting, inventory: source, settings: settings, since: map[types.UID]time.Time{}, failing: map[types.UID]nodeError{},
+		pace: pace{}, waiting: waiting, inventory: source, settings: settings, since: map[types.UID]time.Time{}, failing: map[types.UID]nodeError{},
 		states: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield inventory.Yield) {
 			source.StateEach(ctx, nodes, maxAge, yield)
 		}, options),
@@ -104,20 +105,47 @@ func (o *observer) observe(ctx context.Context, nodes []facts, objects []*corev1
 	}
 	o.since = since
 	maps.DeleteFunc(o.failing, func(uid types.UID, _ nodeError) bool { return since[uid].IsZero() })
-	asked := slices.Clone(due)
-	ctx = cloud.WithNotice(ctx, func(reason string) { o.waiting(asked, reason) })
+	o.pace.forget(since)
+	due = o.paced(due, now)
+	ctx = cloud.WithNotice(ctx, func(reason string) { o.waiting(due, reason) })
 	ctx = cloud.WithPriority(ctx, cloud.PriorityDeletion)
-	if len(due) > 0 && o.inventory.Lists() {
-		due = append(due, ready...)
-	}
 	for _, answer := range o.states.Ask(ctx, due) {
 		o.take(&seen, answer)
+		o.pace.note(answer, now)
 	}
-	if !o.inventory.Lists() {
+	if o.inventory.Lists() {
+		o.compare(&seen, ready)
+	} else {
 		o.confront(ctx, &seen, nodes, objects, now)
 	}
 	seen.err = o.trouble()
 	return seen
+}
+
+// paced returns those of the nodes whose turn it is. A listing answers for all of them.
+func (o *observer) paced(due []*corev1.Node, now time.Time) []*corev1.Node {
+	resting := func(node *corev1.Node) bool { return !o.pace.due(node, now) }
+	if o.inventory.Lists() && slices.ContainsFunc(due, func(node *corev1.Node) bool { return !resting(node) }) {
+		return due
+	}
+	return slices.DeleteFunc(due, resting)
+}
+
+// compare adds what the listing that denied instances says of ready nodes.
+func (o *observer) compare(seen *observation, ready []*corev1.Node) {
+	var denied time.Time
+	for _, answer := range seen.said {
+		if !answer.exists && answer.at.After(denied) {
+			denied = answer.at
+		}
+	}
+	if !denied.IsZero() {
+		o.inventory.Listed(ready, denied, func(node *corev1.Node, said inventory.Observation, err error) {
+			if err == nil {
+				seen.said[node.UID] = answerOf(said)
+			}
+		})
+	}
 }
 
 // take takes an answer about a node that was due when it was asked for. A denial from before the node came to be due the last time
