@@ -111,9 +111,26 @@ func TestDoubt(t *testing.T) {
 			nodes: all, rounds: 2, settings: atMost(Limit{Percent: 100}), sayings: []saying{everything}, want: holdBoth,
 			held: map[HoldReason]int{HoldEveryInstanceGone: 2},
 		},
-		"every instance gone at once, announced": {
-			nodes: removed, rounds: 2, sayings: []saying{gone(removedNames...)},
+		"every instance gone at once, announced, as when a cluster is scaled to zero": {
+			nodes: removed, rounds: 7, settings: halfMinute, sayings: []saying{gone(removedNames...)},
+			want: []string{"delete y0: announced", "delete y1: announced"},
+		},
+		"the same, for less than the time": {nodes: removed, rounds: 6, settings: halfMinute, sayings: []saying{gone(removedNames...)}},
+		"the same, seen once":              {nodes: removed, rounds: 1, sayings: []saying{gone(removedNames...)}},
+		"the same beside one that is silent": {
+			nodes: with(removed, lost[0]), rounds: 7, settings: halfMinute, sayings: []saying{gone(append(removedNames, "x0")...)},
+			want: []string{"hold x0: EveryInstanceGone", "delete y0: announced", "delete y1: announced"},
+			held: map[HoldReason]int{HoldEveryInstanceGone: 1},
+		},
+		"the same beside one that is ready": {
+			nodes: with(removed, running[0]), rounds: 7, settings: halfMinute, sayings: []saying{gone(append(removedNames, "r0")...)},
 			want: []string{"hold y0: EveryInstanceGone", "hold y1: EveryInstanceGone"}, held: map[HoldReason]int{HoldEveryInstanceGone: 2},
+		},
+		"the same, and a kubelet still reports": {
+			nodes: with(removed, mine(node("u0", corev1.ConditionFalse, reporting))), rounds: 7, settings: halfMinute,
+			sayings: []saying{gone(append(removedNames, "u0")...)},
+			want:    []string{"hold u0: KubeletReports", "hold y0: EveryInstanceGone", "hold y1: EveryInstanceGone"},
+			held:    map[HoldReason]int{HoldEveryInstanceGone: 2, HoldKubeletReports: 1},
 		},
 		"the only node there is": {
 			nodes: lone(), rounds: 2, sayings: []saying{gone("x0")}, want: holdBoth[:1], held: map[HoldReason]int{HoldEveryInstanceGone: 1},

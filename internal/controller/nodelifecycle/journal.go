@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -33,7 +34,8 @@ type Journal struct {
 // String returns the Lease as namespace/name.
 func (j *Journal) String() string { return j.Namespace + "/" + j.Name }
 
-// read returns the deletions that were noted. None from the future: the clock of another replica may be ahead of ours.
+// read returns the deletions that were noted. None from the future: the clock of another replica may have been ahead of ours. Such
+// a time is noted anew, or else it would count from the beginning with each leader until it has come.
 func (j *Journal) read(ctx context.Context, now time.Time) ([]spending, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -55,12 +57,25 @@ func (j *Journal) read(ctx context.Context, now time.Time) ([]spending, error) {
 		return nil, fmt.Errorf("the annotation %s of Lease %s, %q, is not a record of node deletions (remove the Lease to start anew): %w",
 			annotationDeletions, j, noted, err)
 	}
-	for i := range spent {
-		if spent[i].At.After(now) {
-			spent[i].At = now
+	current := notAfter(spent, now)
+	if slices.Equal(current, spent) {
+		return spent, nil
+	}
+	if err := j.write(ctx, current, now); err != nil {
+		return nil, fmt.Errorf("deletions were noted by a clock that was ahead of ours: %w", err)
+	}
+	return current, nil
+}
+
+// notAfter returns deletions none of which is later than a time.
+func notAfter(spent []spending, now time.Time) []spending {
+	current := slices.Clone(spent)
+	for i := range current {
+		if current[i].At.After(now) {
+			current[i].At = now
 		}
 	}
-	return spent, nil
+	return current
 }
 
 // write notes deletions in place of those that were noted before. It fails if anybody else has written since the last read.

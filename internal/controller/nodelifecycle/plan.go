@@ -41,8 +41,10 @@ type guard struct {
 type denial struct {
 	// observed counts all of them, credible those in which the cloud could be believed, since the kubelet was last heard.
 	observed, credible int
-	// first and last are when they began, and believed is when the first credible one did.
-	first, last, believed time.Time
+	// alone counts those in which no kubelet was heard that could bear witness.
+	alone int
+	// first and last are when they began, and believed and lonely are when the first credible one did, and the first one alone.
+	first, last, believed, lonely time.Time
 	// told is the reason for which the node was last reported as held.
 	told HoldReason
 }
@@ -119,6 +121,7 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 	said = relevant(nodes, said, settings, now)
 	doubt := doubtOf(nodes, said, settings, now)
 	next.denials = observe(nodes, said, before.denials, doubt == "", settings.Window, now)
+	alone := nobodyHeard(nodes, now)
 
 	var limited []facts
 	for _, node := range nodes {
@@ -131,7 +134,7 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 		if said[node.uid].contradicted {
 			doubt = HoldProviderIDUnknown
 		}
-		switch verdict := judge(node, next.denials[node.uid], doubt, settings, now); {
+		switch verdict := judge(node, next.denials[node.uid], doubt, alone, settings, now); {
 		case verdict.hold != "":
 			planned.hold(node, verdict.hold, next.denials)
 		case verdict.cause == causeGone && !settings.Limit.Off():
@@ -210,6 +213,7 @@ func doubtOf(nodes []facts, said answers, settings Settings, now time.Time) Hold
 func observe(nodes []facts, said answers, before map[types.UID]denial, credible bool, window time.Duration, now time.Time,
 ) map[types.UID]denial {
 	next := map[types.UID]denial{}
+	alone := nobodyHeard(nodes, now)
 	for _, node := range nodes {
 		row, known := before[node.uid]
 		if known && now.Sub(row.last) >= window {
@@ -219,36 +223,54 @@ func observe(nodes []facts, said answers, before map[types.UID]denial, credible 
 		switch desire(node, said).existence {
 		case unsaid:
 			if known {
-				next[node.uid] = row
+				next[node.uid] = row.heard(node.alive(now), alone)
 			}
 		case denied:
 			if !known {
 				row.first = answer.at
 			}
-			next[node.uid] = row.with(answer.at, credible && !answer.contradicted, node.alive(now))
+			next[node.uid] = row.with(answer.at, credible && !answer.contradicted).heard(node.alive(now), alone)
 		case present:
 		}
 	}
 	return next
 }
 
-// with returns the row with an observation more, unless it was counted already. What was denied while the kubelet reported is not
-// what it is denied for when that has fallen silent.
-func (d denial) with(at time.Time, credible, alive bool) denial {
-	news := at.After(d.last)
-	if news {
-		d.observed++
-		d.last = at
+// with returns the row with an observation more, unless it was counted already.
+func (d denial) with(at time.Time, credible bool) denial {
+	if !at.After(d.last) {
+		return d
 	}
-	switch {
-	case alive:
-		d.credible, d.believed = 0, time.Time{}
-	case news && credible:
+	d.observed++
+	d.last = at
+	if credible {
 		if d.credible++; d.credible == 1 {
 			d.believed = at
 		}
 	}
+	if d.alone++; d.alone == 1 {
+		d.lonely = at
+	}
 	return d
+}
+
+// heard returns the row as it is after a look at the kubelets. What was denied while the node's own reported is not what it is denied
+// for when that has fallen silent.
+func (d denial) heard(alive, alone bool) denial {
+	if alive {
+		d.credible, d.believed = 0, time.Time{}
+	}
+	if alive || !alone {
+		d.alone, d.lonely = 0, time.Time{}
+	}
+	return d
+}
+
+// nobodyHeard reports whether no kubelet is heard that could bear witness: all nodes are silent, or are being removed.
+func nobodyHeard(nodes []facts, now time.Time) bool {
+	return !slices.ContainsFunc(nodes, func(node facts) bool {
+		return node.standing != foreign && node.alive(now) && !node.announced
+	})
 }
 
 // keep gives a node whose instance exists the right taint, and takes the word of a missing instance from it. About an
@@ -286,8 +308,9 @@ type verdict struct {
 }
 
 // judge decides about a node whose instance the cloud denies. What an operator has acknowledged needs no credibility and no
-// limit; what was announced needs no limit, and no time: somebody else has said it before the cloud did.
-func judge(node facts, row denial, doubt HoldReason, settings Settings, now time.Time) verdict {
+// limit; what was announced needs no limit, and no time: somebody else has said it before the cloud did. If nothing is left that the
+// cloud could know, as when a cluster is scaled to zero, what was announced needs the time instead.
+func judge(node facts, row denial, doubt HoldReason, alone bool, settings Settings, now time.Time) verdict {
 	lasted := func(since time.Time) bool { return row.last.Sub(since) >= settings.MinDenialTime }
 	switch {
 	case row.observed < settings.Confirmations:
@@ -298,6 +321,14 @@ func judge(node facts, row denial, doubt HoldReason, settings Settings, now time
 		return verdict{until: row.first.Add(settings.MinDenialTime)}
 	case node.alive(now):
 		return verdict{hold: HoldKubeletReports}
+	case doubt == HoldEveryInstanceGone && node.announced && alone:
+		if row.alone < settings.Confirmations {
+			return verdict{}
+		}
+		if !lasted(row.lonely) {
+			return verdict{until: row.lonely.Add(settings.MinDenialTime)}
+		}
+		return verdict{cause: causeAnnounced}
 	case doubt != "":
 		return verdict{hold: doubt}
 	case row.credible < settings.Confirmations:
@@ -357,11 +388,11 @@ func (p *plan) ration(nodes []facts, next *guard, now time.Time) {
 	}
 }
 
-// recent returns the deletions that still count. A deletion may happen up to applyTime after it was planned, so that it
+// recent returns the deletions that still count, none of them from the future: the clock may have been put back. A deletion may happen up to applyTime after it was planned, so that it
 // counts for that much longer than the window.
 func recent(spent []spending, settings Settings, now time.Time) []spending {
 	counts := settings.Window + settings.applyTime()
-	return slices.DeleteFunc(slices.Clone(spent), func(s spending) bool { return now.Sub(s.At) >= counts })
+	return slices.DeleteFunc(notAfter(spent, now), func(s spending) bool { return now.Sub(s.At) >= counts })
 }
 
 func total(spent []spending) int {

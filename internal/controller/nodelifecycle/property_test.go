@@ -25,13 +25,15 @@ type model struct {
 	journal []spending
 	// denials are the times of the believable observations that denied a node, since anything spoke for it or its kubelet did.
 	denials map[types.UID][]time.Time
+	// alone are those of any observations that denied a node, while no kubelet was heard that could bear witness.
+	alone map[types.UID][]time.Time
 	// counted are the times of deletions that were neither announced nor acknowledged.
 	counted []time.Time
 	lastSaw time.Time
 }
 
 func newModel(t *rapid.T) *model {
-	m := &model{t: t, now: today, denials: map[types.UID][]time.Time{}, settings: testSettings()}
+	m := &model{t: t, now: today, denials: map[types.UID][]time.Time{}, alone: map[types.UID][]time.Time{}, settings: testSettings()}
 	m.settings.Confirmations = rapid.IntRange(1, 3).Draw(t, "confirmations")
 	m.settings.MinDenialTime = rapid.SampledFrom([]time.Duration{0, 30 * time.Second, 5 * time.Minute}).Draw(t, "min denial time")
 	m.settings.Limit = rapid.SampledFrom([]Limit{{Percent: 25}, {Percent: 60}, {Percent: 100}, {Count: 1}, {Count: 4}, {}}).Draw(t, "limit")
@@ -92,10 +94,21 @@ func (m *model) reports(node facts) bool {
 	return node.ready || !node.heard.IsZero() && m.now.Sub(node.heard) < 15*time.Minute
 }
 
+// silence is the observer's own idea of a cluster in which nobody can bear witness.
+func (m *model) silence() bool {
+	return !slices.ContainsFunc(m.nodes, func(n facts) bool { return n.standing != foreign && m.reports(n) && !n.announced })
+}
+
 // watch is what the observer notes of an observation.
 func (m *model) watch(said answers) {
 	for _, node := range m.nodes {
 		answer, known := said[node.uid]
+		switch row := m.alone[node.uid]; {
+		case !m.silence(), m.reports(node), known && answer.exists && !node.settled:
+			delete(m.alone, node.uid)
+		case known && !slices.Contains(row, answer.at):
+			m.alone[node.uid] = append(row, answer.at)
+		}
 		switch row := m.denials[node.uid]; {
 		case node.ready && !node.settled, known && answer.exists && !node.settled:
 			delete(m.denials, node.uid)
@@ -147,13 +160,16 @@ func (m *model) checkDeletion(action action, said answers, planned plan) {
 		return
 	case m.reports(action.node):
 		m.t.Fatalf("deletes %s, whose kubelet reported at %s", action.node.name, action.node.heard)
+	case !m.believable(said) && action.node.announced && m.silence() && len(m.alone[action.node.uid]) >= m.settings.Confirmations &&
+		m.lasted(m.alone[action.node.uid]) >= m.settings.MinDenialTime:
+		return
 	case !m.believable(said):
 		m.t.Fatalf("deletes %s by an answer that knows no instance", action.node.name)
 	case len(m.denials[action.node.uid]) < m.settings.Confirmations:
 		m.t.Fatalf("deletes %s after denials at %v, want %d", action.node.name, m.denials[action.node.uid], m.settings.Confirmations)
 	case action.node.announced:
 		return
-	case m.lasted(action.node) < m.settings.MinDenialTime:
+	case m.lasted(m.denials[action.node.uid]) < m.settings.MinDenialTime:
 		m.t.Fatalf("deletes %s after denials at %v, want them to last %s", action.node.name, m.denials[action.node.uid], m.settings.MinDenialTime)
 	case m.settings.Limit.Off():
 		return
@@ -170,9 +186,8 @@ func (m *model) checkDeletion(action action, said answers, planned plan) {
 	}
 }
 
-// lasted returns how much time the believable denials of a node span.
-func (m *model) lasted(node facts) time.Duration {
-	row := m.denials[node.uid]
+// lasted returns how much time denials of a node span.
+func (m *model) lasted(row []time.Time) time.Duration {
 	return row[len(row)-1].Sub(row[0])
 }
 
@@ -229,7 +244,7 @@ func TestGuardHoldsWhateverTheCloudSays(t *testing.T) {
 			}
 			if rapid.IntRange(0, 5).Draw(t, "restarts") == 0 { // everything but the journal is lost
 				m.guard = guard{spent: m.journal, blind: rapid.IntRange(0, 3).Draw(t, "blind") == 0}
-				m.denials = map[types.UID][]time.Time{}
+				m.denials, m.alone = map[types.UID][]time.Time{}, map[types.UID][]time.Time{}
 			}
 			m.pass()
 		}
