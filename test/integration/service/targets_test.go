@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
-// Who is a target: initialised, ours, not excluded, not announced to go. Ready or not makes no difference.
+// Who is a target: initialized, not foreign, not excluded, not announced to go. Ready or not makes no difference.
 func TestTargets(t *testing.T) {
 	running, plugin := simulate(t, 8, api.Knobs{})
 	member := func(number int, edits ...func(*corev1.Node)) {
@@ -41,27 +41,27 @@ func TestTargets(t *testing.T) {
 	member(5, taint("ToBeDeletedByClusterAutoscaler"))
 	member(6, func(n *corev1.Node) { n.Annotations = map[string]string{ownership.AnnotationIgnore: "true"} })
 	member(7, func(n *corev1.Node) { n.Spec.ProviderID = "aws:///z/i-7" })
-	member(8, func(n *corev1.Node) { n.Spec.ProviderID = "" }) // of no cloud, though its name is that of an instance
+	member(8, func(n *corev1.Node) { n.Spec.ProviderID = "" }) // initialized by others: nothing says that it is foreign
 	startManager(t, cluster, plugin)
 	const name = "targets"
 	createService(t, name)
 	waitReady(t, name, "True Provided")
-	waitTargets(t, running, name, 1, 2)
+	waitTargets(t, running, name, 1, 2, 8)
 
 	changeNode(t, nodeName(3), func(n *corev1.Node) { n.Spec.Taints = nil }) // initialised
-	waitTargets(t, running, name, 1, 2, 3)
+	waitTargets(t, running, name, 1, 2, 3, 8)
 	changeNode(t, nodeName(4), func(n *corev1.Node) { n.Labels = nil })
-	waitTargets(t, running, name, 1, 2, 3, 4)
+	waitTargets(t, running, name, 1, 2, 3, 4, 8)
 	changeNode(t, nodeName(1), func(n *corev1.Node) { n.Labels = map[string]string{corev1.LabelNodeExcludeBalancers: "true"} })
-	waitTargets(t, running, name, 2, 3, 4)
+	waitTargets(t, running, name, 2, 3, 4, 8)
 	changeNode(t, nodeName(5), func(n *corev1.Node) { n.Spec.Taints = nil }) // the autoscaler has changed its mind
-	waitTargets(t, running, name, 2, 3, 4, 5)
+	waitTargets(t, running, name, 2, 3, 4, 5, 8)
 	changeNode(t, nodeName(6), func(n *corev1.Node) { n.Annotations = nil })
-	waitTargets(t, running, name, 2, 3, 4, 5, 6)
+	waitTargets(t, running, name, 2, 3, 4, 5, 6, 8)
 	// The taint alone changes nothing; the next change takes the node out.
 	changeNode(t, nodeName(5), taint("ToBeDeletedByClusterAutoscaler"))
 	deleteNode(t, nodeName(6))
-	waitTargets(t, running, name, 2, 3, 4)
+	waitTargets(t, running, name, 2, 3, 4, 8)
 	if n := running.Service.Counts().Received(api.OpUpdateLoadBalancer); n != 6 {
 		t.Errorf("%d updates, want one for each of the six changes", n)
 	}
