@@ -114,6 +114,15 @@ type facts struct {
 	heldFor HoldReason
 }
 
+// pulse is the last report of a kubelet, as its node shows it.
+type pulse struct {
+	// heard is the kubelet's time of the report.
+	heard time.Time
+	// at is when we first saw it, by our clock, and changed says that we had seen another one before.
+	at      time.Time
+	changed bool
+}
+
 // factsOf reads what matters off a node.
 func factsOf(node *corev1.Node, standing standing) facts {
 	f := facts{

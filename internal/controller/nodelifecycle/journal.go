@@ -67,17 +67,6 @@ func (j *Journal) read(ctx context.Context, now time.Time) ([]spending, error) {
 	return current, nil
 }
 
-// notAfter returns deletions none of which is later than a time.
-func notAfter(spent []spending, now time.Time) []spending {
-	current := slices.Clone(spent)
-	for i := range current {
-		if current[i].At.After(now) {
-			current[i].At = now
-		}
-	}
-	return current
-}
-
 // write notes deletions in place of those that were noted before. It fails if anybody else has written since the last read.
 func (j *Journal) write(ctx context.Context, spent []spending, now time.Time) error {
 	if j.Rehearsal {

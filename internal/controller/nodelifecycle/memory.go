@@ -19,15 +19,6 @@ type memory struct {
 	pulses map[types.UID]pulse
 }
 
-// pulse is the last report of a kubelet, as its node shows it.
-type pulse struct {
-	// heard is the kubelet's time of the report.
-	heard time.Time
-	// at is when we first saw it, by our clock, and changed says that we had seen another one before.
-	at      time.Time
-	changed bool
-}
-
 func newMemory() *memory {
 	return &memory{versions: map[types.UID]string{}, failing: map[types.UID]actionKind{}, pulses: map[types.UID]pulse{}}
 }

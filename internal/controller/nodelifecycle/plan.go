@@ -395,6 +395,17 @@ func recent(spent []spending, settings Settings, now time.Time) []spending {
 	return slices.DeleteFunc(notAfter(spent, now), func(s spending) bool { return now.Sub(s.At) >= counts })
 }
 
+// notAfter returns deletions none of which is later than a time.
+func notAfter(spent []spending, now time.Time) []spending {
+	current := slices.Clone(spent)
+	for i := range current {
+		if current[i].At.After(now) {
+			current[i].At = now
+		}
+	}
+	return current
+}
+
 func total(spent []spending) int {
 	count := 0
 	for _, s := range spent {

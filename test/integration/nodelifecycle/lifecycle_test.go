@@ -35,8 +35,11 @@ func TestNodesFollowTheirInstances(t *testing.T) {
 	become(t, corev1.ConditionFalse, alsoLost)
 	m := start(t, options{Cloud: provider})
 
-	waitGone(t, lost, alsoLost)
+	waitGone(t, lost)
 	waitForEvent(t, lost, "Normal DeletingNode: Deleting node "+lost)
+	waitHeld(t, alsoLost, nodelifecycle.HoldKubeletReports)
+	become(t, corev1.ConditionUnknown, alsoLost)
+	waitGone(t, alsoLost)
 	waitTainted(t, off, true)
 	running.Change(t, off, func(spec *api.InstanceSpec) { spec.Power = api.PowerOn })
 	waitTainted(t, off, false)
@@ -47,7 +50,7 @@ func TestNodesFollowTheirInstances(t *testing.T) {
 	m.waitPasses(t, 3)
 
 	want := map[string][]string{
-		lost: {"delete 200"}, alsoLost: {"delete 200"}, off: {"patch 200", "patch 200", "patch 200", "patch 200"},
+		lost: {"delete 200"}, alsoLost: {"patch status 200", "delete 200"}, off: {"patch 200", "patch 200", "patch 200", "patch 200"},
 	}
 	if diff := cmp.Diff(want, only(m.writes(t), names)); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
