@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -25,6 +27,8 @@ const (
 	// maxRepairs is how often in a row a load balancer is repaired for the same difference. A provider that goes on showing it
 	// means it so.
 	maxRepairs = 3
+	// slowRepair is how often one is made anew after that of which the provider goes on to say that it is not there.
+	slowRepair = time.Hour
 )
 
 const (
@@ -40,15 +44,17 @@ type auditor struct {
 	// list lists the load balancers of the cluster. Nil: the cloud cannot, and is asked for one after the other.
 	list func(context.Context, string) ([]provider.LoadBalancer, error)
 	// period is how long a comparison of all takes or waits; calls bounds how many calls a minute it costs without list.
-	period  time.Duration
-	calls   int
-	reader  client.Reader
-	classes Classes
-	applier *applier
-	targets *targets
-	memory  *memory
-	metrics *metrics
-	enqueue func(types.NamespacedName, int)
+	period time.Duration
+	calls  int
+	reader client.Reader
+	// recorder records events on Services.
+	recorder record.EventRecorder
+	classes  Classes
+	applier  *applier
+	targets  *targets
+	memory   *memory
+	metrics  *metrics
+	enqueue  func(types.NamespacedName, int)
 	// leftovers looks after what belongs to no Service. Nil without list.
 	leftovers *collector
 }
@@ -165,25 +171,35 @@ func (a *auditor) sweep(ctx context.Context) error {
 		if !known.comparable(began) {
 			continue
 		}
-		balancer, found := byService[known.made.service.UID]
+		service, err := a.current(ctx, key, known)
+		if err != nil {
+			return err
+		}
+		if service == nil {
+			continue
+		}
+		balancer, found := byService[service.UID]
 		if !found {
-			if err := a.missing(ctx, key, known); err != nil {
+			if err := a.missing(ctx, key, known, service); err != nil {
 				return err
 			}
 			continue
 		}
+		known, first := a.learn(key, known, &balancer.Status)
 		targets := settled
 		if !settled.servedBy(known.made.targets) {
 			targets = nil // it is queued for a change of its targets already
 		}
-		a.judge(ctx, key, known, differences(known.made, targets, balancer, mark))
+		if differ := differences(service, known.made, targets, balancer, mark); len(differ) > 0 || !first {
+			a.judge(ctx, key, known, differ)
+		}
 	}
 	return a.leftovers.sweep(ctx, listed)
 }
 
 // missing looks again at a load balancer that is not in a list: lists may lag behind.
-func (a *auditor) missing(ctx context.Context, key types.NamespacedName, known remembered) error {
-	exists, err := a.applier.exists(ctx, known.made.service)
+func (a *auditor) missing(ctx context.Context, key types.NamespacedName, known remembered, service *corev1.Service) error {
+	exists, err := a.applier.exists(ctx, service)
 	a.count(err)
 	if err != nil {
 		return fmt.Errorf("looking for the load balancer of service %s: %w", key, err)
@@ -202,20 +218,68 @@ func (a *auditor) patrol(ctx context.Context) error {
 		return nil
 	}
 	a.memory.change(key, func(known *remembered) { known.seenAt = time.Now() })
+	service, err := a.current(ctx, key, known)
+	if err != nil || service == nil {
+		return err
+	}
 	ctx = cloud.WithPriority(ctx, cloud.PriorityRefresh)
-	status, exists, err := a.applier.balancer.GetLoadBalancer(ctx, a.applier.clusterName, known.made.service)
+	status, exists, err := a.applier.balancer.GetLoadBalancer(ctx, a.applier.clusterName, service.DeepCopy())
 	a.count(err)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("looking at the load balancer of service %s: %w", key, err)
-	case !exists:
+	}
+	if !exists {
 		a.judge(ctx, key, known, []string{driftGone})
-	case status != nil && !equality.Semantic.DeepEqual(normalised(status.Ingress), normalised(known.made.status.Ingress)):
+		return nil
+	}
+	if status == nil {
+		status = known.made.baseline // it says nothing of addresses
+	}
+	known, first := a.learn(key, known, status)
+	switch {
+	case first:
+	case status != nil && readdressed(service, known.made, status.Ingress):
 		a.judge(ctx, key, known, []string{"its addresses have changed in the cloud"})
 	default:
 		a.judge(ctx, key, known, nil)
 	}
 	return nil
+}
+
+// current returns the Service of a load balancer as it is now, for the plugin to find it by. Nil: a pass over it is due that was not made
+// yet, so that there is nothing to compare with.
+func (a *auditor) current(ctx context.Context, key types.NamespacedName, known remembered) (*corev1.Service, error) {
+	cached := &corev1.Service{}
+	if err := a.reader.Get(ctx, key, cached); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading service %s: %w", key, err)
+	}
+	service := known.newest(cached)
+	if service.UID != known.made.service.UID || len(inputsOf(service).changes(known.made.inputs)) > 0 ||
+		intentFor(service, a.classes, true) != provide {
+		return nil, nil
+	}
+	return service, nil
+}
+
+// learn remembers what the cloud shows the first time after an Ensure. That it shows anything else later is a difference; that it differs
+// from what the Ensure returned is none. It does not end a row of repairs either: each repair is followed by a first time.
+func (a *auditor) learn(key types.NamespacedName, known remembered, shown *corev1.LoadBalancerStatus) (learnt remembered, first bool) {
+	if known.made.baseline != nil || shown == nil {
+		return known, false
+	}
+	made := *known.made
+	made.baseline = shown.DeepCopy()
+	a.memory.change(key, func(now *remembered) {
+		if first = now.made == known.made; first {
+			now.made = &made
+		}
+	})
+	if first {
+		known.made = &made
+	}
+	return known, true
 }
 
 func (a *auditor) longestUnseen(now time.Time) (oldest types.NamespacedName, found remembered, any bool) {
@@ -236,8 +300,9 @@ func latest(a, b time.Time) time.Time {
 
 // judge queues a load balancer for its repair if it differs.
 func (a *auditor) judge(ctx context.Context, key types.NamespacedName, known remembered, differ []string) {
-	what := fmt.Sprint(differ)
-	repair := len(differ) > 0 && (known.differs != what || known.repairs < maxRepairs || differ[0] == driftGone)
+	what, at := fmt.Sprint(differ), time.Now()
+	gone := len(differ) > 0 && differ[0] == driftGone
+	repair := len(differ) > 0 && (known.differs != what || known.repairs < maxRepairs || gone && at.Sub(known.repairedAt) >= slowRepair)
 	a.memory.change(key, func(now *remembered) {
 		switch {
 		case now.made != known.made: // somebody has been at it while we looked
@@ -250,20 +315,30 @@ func (a *auditor) judge(ctx context.Context, key types.NamespacedName, known rem
 			now.differs, now.repairs = what, 1
 		}
 		if repair {
-			now.drift = differ
+			now.drift, now.repairedAt = differ, at
 		}
 	})
 	log := logf.FromContext(ctx).WithValues("service", key.String())
 	switch {
-	case repair && differ[0] == driftGone:
+	case repair && gone:
 		a.metrics.drifts.WithLabelValues("gone").Inc()
 		a.enqueue(key, priorityRepair)
 	case repair:
 		a.metrics.drifts.WithLabelValues("changed").Inc()
 		a.enqueue(key, priorityRepair)
 	case len(differ) > 0 && known.repairs == maxRepairs:
-		log.Info("The load balancer goes on to differ in the cloud after it was repaired; it is left as it is", "differences", differ)
+		log.Info("The load balancer still differs after three repairs", "differences", differ)
+		a.recorder.Event(known.made.service, corev1.EventTypeWarning, EventDrifted, shortened(fmt.Sprintf(
+			"The load balancer still differs after %d repairs: %s. It is repaired %s", maxRepairs, strings.Join(differ, ", "), retryOf(gone))))
 	}
+}
+
+// retryOf says when a load balancer is repaired next that has been repaired too often.
+func retryOf(gone bool) string {
+	if gone {
+		return "once an hour"
+	}
+	return "when it differs in another way"
 }
 
 // withoutServed asks a cloud that can list whether load balancers that seem to need other targets have them already, and

@@ -244,7 +244,7 @@ func (c *Controller) newAuditor(applier *applier) *auditor {
 	return &auditor{
 		list:   provider.CapabilitiesOf(c.options.Cloud).ListLoadBalancers,
 		period: c.options.AuditPeriod, calls: c.options.AuditCalls,
-		reader: c.options.Client, applier: applier, targets: c.targets, memory: c.memory, metrics: c.metrics,
+		reader: c.options.Client, recorder: c.options.Recorder, applier: applier, targets: c.targets, memory: c.memory, metrics: c.metrics,
 		classes: c.options.Classes, enqueue: c.enqueuer.add,
 		leftovers: &collector{
 			cached: c.options.Client, live: c.options.LiveReader, applier: applier, limiter: c.reconciler.limiter, turn: c.leftoversTurn,

@@ -30,9 +30,11 @@ type remembered struct {
 	written *corev1.Service
 	// drift is what the last comparison with the cloud found and has not been repaired yet.
 	drift []string
-	// differs is what the last repair was for, and repairs how often in a row it was for the same.
-	differs string
-	repairs int
+	// differs is what the last comparison found, repairs how often in a row it was the same, and repairedAt when a repair was last
+	// queued for it.
+	differs    string
+	repairs    int
+	repairedAt time.Time
 	// failure is nil unless the last pass failed.
 	failure *failure
 	// alone is how the targets fare while the Service itself cannot be ensured.

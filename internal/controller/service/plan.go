@@ -65,6 +65,9 @@ type made struct {
 	// unpublished says that the Service is to show that status and has not been written since. A status that equals the one that the
 	// plugin was given is not to be written: it may be that of an agent, which changes it as it likes.
 	unpublished bool
+	// baseline is what the cloud showed first when it was asked after the last Ensure. Nil: it has not been asked. Some plugins return
+	// another status by GetLoadBalancer than by EnsureLoadBalancer.
+	baseline *corev1.LoadBalancerStatus
 }
 
 // observed is what is known of a Service and its load balancer.
@@ -350,15 +353,21 @@ func transition(current *metav1.Condition, status metav1.ConditionStatus, reason
 	return next
 }
 
+// readdressed reports whether the cloud shows a load balancer with other addresses than at first. One that it shows as the Service does is
+// as it should be, whatever it was at first.
+func readdressed(service *corev1.Service, made *made, shown []corev1.LoadBalancerIngress) bool {
+	return made.baseline != nil && !sameIngress(shown, made.baseline.Ingress) && !sameIngress(shown, service.Status.LoadBalancer.Ingress)
+}
+
 // differences compares a load balancer as the cloud lists it with what was made, as far as the list says, and its targets with
-// those it shall have; nil for those that it is about to get. ClusterUID is what it shall be marked with, empty where the
-// provider marks none. None: they agree.
-func differences(made *made, targets *targetSet, listed provider.LoadBalancer, clusterUID types.UID) []string {
+// those it shall have; nil for those that it is about to get. Service is the Service as it is now. ClusterUID is what the load balancer
+// shall be marked with, empty where the provider marks none. None: they agree.
+func differences(service *corev1.Service, made *made, targets *targetSet, listed provider.LoadBalancer, clusterUID types.UID) []string {
 	var differ []string
 	if clusterUID != "" && listed.ClusterUID != clusterUID {
 		differ = append(differ, "it does not carry the UID of this cluster")
 	}
-	if !sameIngress(listed.Status.Ingress, made.status.Ingress) {
+	if readdressed(service, made, listed.Status.Ingress) {
 		differ = append(differ, "its addresses have changed in the cloud")
 	}
 	if listed.Ports != nil && !slices.Equal(listeners(listed.Ports), listeners(made.inputs.ports)) {

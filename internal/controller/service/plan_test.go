@@ -39,7 +39,7 @@ func provided(s *corev1.Service) {
 // madeFor is what was made for a Service, with the given targets and address.
 func madeFor(service *corev1.Service, targets *targetSet, ingress ...corev1.LoadBalancerIngress) *made {
 	return &made{service: service, inputs: inputsOf(service), ensured: true, targets: targets.members,
-		status: &corev1.LoadBalancerStatus{Ingress: ingress}, unpublished: true}
+		status: &corev1.LoadBalancerStatus{Ingress: ingress}, unpublished: true, baseline: &corev1.LoadBalancerStatus{Ingress: ingress}}
 }
 
 // wanting is what is desired of a Service.
@@ -256,7 +256,7 @@ func TestDifferences(t *testing.T) {
 			listed := same
 			listed.Ports, listed.Targets = slices.Clone(same.Ports), slices.Clone(same.Targets)
 			test.change(&listed)
-			if diff := cmp.Diff(test.want, differences(madeFor(service, targets, vip("192.0.2.1")), targets, listed, "me")); diff != "" {
+			if diff := cmp.Diff(test.want, differences(service, madeFor(service, targets, vip("192.0.2.1")), targets, listed, "me")); diff != "" {
 				t.Errorf("differences (-want +got):\n%s", diff)
 			}
 		})
