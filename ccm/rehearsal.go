@@ -67,6 +67,8 @@ type Plan struct {
 	Since time.Time `json:"since"`
 	// Intents are what would be done, by object.
 	Intents []rehearsal.Intent `json:"intents"`
+	// Compared says of how many load balancers was found that nothing differs. Nil: of none.
+	Compared *rehearsal.Compared `json:"compared,omitempty"`
 }
 
 // planHandler serves the plan.
@@ -74,7 +76,7 @@ func (c *config) planHandler(since time.Time) http.Handler {
 	return http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		plan := Plan{
 			Provider: c.component.KubeCloudShared.CloudProvider.Name, Cluster: c.component.KubeCloudShared.ClusterName,
-			Since: since, Intents: c.rehearsal.Plan(request.Context()),
+			Since: since, Intents: c.rehearsal.Plan(request.Context()), Compared: c.rehearsal.Compared(),
 		}
 		body, err := json.MarshalIndent(plan, "", "  ")
 		if err != nil {

@@ -3,8 +3,10 @@ package rehearsal
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/names"
 
@@ -60,7 +62,8 @@ func (c *rehearsedCloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
 	if !offered || plugin == nil {
 		return nil, false
 	}
-	return &rehearsedBalancer{LoadBalancer: plugin, journal: c.journal}, true
+	return &rehearsedBalancer{LoadBalancer: plugin, journal: c.journal,
+		balancers: &balancerList{list: provider.CapabilitiesOf(c.Interface).ListLoadBalancers}}, true
 }
 
 func (c *rehearsedCloud) Routes() (cloudprovider.Routes, bool) {
@@ -74,21 +77,36 @@ func (c *rehearsedCloud) Routes() (cloudprovider.Routes, bool) {
 // rehearsedBalancer reads through the plugin and changes nothing.
 type rehearsedBalancer struct {
 	cloudprovider.LoadBalancer
-	journal *Journal
+	journal   *Journal
+	balancers *balancerList
 }
 
-// EnsureLoadBalancer returns what there is. Where nothing is yet, the address is KnownLater.
+// EnsureLoadBalancer returns what there is. Where nothing is yet, the address is KnownLater. A load balancer that is merely refreshed is
+// compared with what there is; if nothing differs, nothing is noted.
 func (b *rehearsedBalancer) EnsureLoadBalancer(ctx context.Context, clusterName string, service *corev1.Service, nodes []*corev1.Node,
 ) (*corev1.LoadBalancerStatus, error) {
 	status, exists, err := b.GetLoadBalancer(ctx, clusterName, service)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the load balancer: %w", err)
 	}
-	effect := Creates
+	effect, changes := Creates, targets(nodes)
 	if exists {
 		effect = Alters
 	}
-	b.journal.note(b.intent(ctx, "EnsureLoadBalancer", effect, service, targets(nodes)), nil)
+	if exists && status != nil && refreshes(ctx) {
+		listed, err := b.balancers.find(ctx, clusterName, service.UID)
+		if err != nil {
+			return nil, err
+		}
+		differ, notCompared := compareBalancer(service, nodes, status, listed)
+		if len(differ) == 0 {
+			b.journal.agrees(types.NamespacedName{Namespace: service.Namespace, Name: service.Name}, notCompared)
+			return status, nil
+		}
+		changes = differ
+		ctx = Because(ctx, fmt.Sprintf("%s; not compared: %s", reason(ctx), strings.Join(notCompared, ", ")))
+	}
+	b.journal.note(b.intent(ctx, "EnsureLoadBalancer", effect, service, changes), nil)
 	if exists && status != nil {
 		return status, nil
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Where an Intent would take effect.
@@ -22,7 +24,8 @@ const (
 // Effect is what an intent would do to its object.
 type Effect string
 
-// The effects. To ensure something that exists is to change it, even if nothing about it turns out to differ.
+// The effects. To ensure something that exists is to change it, even if nothing about it turns out to differ, unless it is only ensured
+// because a process begins, see Refreshing.
 const (
 	Creates Effect = "create"
 	Alters  Effect = "change"
@@ -70,6 +73,8 @@ type Journal struct {
 
 	mu      sync.Mutex
 	intents map[key]noted
+	// compared are the Services whose load balancers do not differ, with what was not compared.
+	compared map[types.NamespacedName][]string
 }
 
 // noted is an intent with what tells whether it still holds.
@@ -80,7 +85,9 @@ type noted struct {
 }
 
 // NewJournal returns an empty journal.
-func NewJournal() *Journal { return &Journal{now: time.Now, intents: map[key]noted{}} }
+func NewJournal() *Journal {
+	return &Journal{now: time.Now, intents: map[key]noted{}, compared: map[types.NamespacedName][]string{}}
+}
 
 // note keeps an intent. Holds is asked each time when the plan is read; nil is an intent that holds for Renewal after it was last
 // intended.
@@ -92,6 +99,9 @@ func (j *Journal) note(intent Intent, holds func(context.Context) ([]Change, boo
 		intent.First = before.First
 	}
 	j.intents[intent.key()] = noted{intent, holds}
+	if intent.Where == TheCloud && intent.Kind == "Service" {
+		delete(j.compared, types.NamespacedName{Namespace: intent.Namespace, Name: intent.Name})
+	}
 }
 
 // Renewal is how long something counts as intended of which nothing but its repetition tells that it still is. Controllers look

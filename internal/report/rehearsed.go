@@ -23,6 +23,8 @@ type Plan struct {
 	Since time.Time `json:"since"`
 	// Intents are what would be done, by object.
 	Intents []rehearsal.Intent `json:"intents"`
+	// Compared says of how many load balancers was found that nothing differs. Nil: of none.
+	Compared *rehearsal.Compared `json:"compared,omitempty"`
 }
 
 // Counts are how many intents of each kind a plan holds.
@@ -124,6 +126,10 @@ func (p Plan) Text(now time.Time, style Style) string {
 	out.WriteByte('\n')
 	if len(p.Intents) == 0 {
 		out.WriteString("There is nothing to do.\n")
+	}
+	if p.Compared != nil {
+		fmt.Fprintf(&out, "Of %d load balancers nothing differs. Not compared: %s.\n", p.Compared.LoadBalancers,
+			printable(strings.Join(p.Compared.NotCompared, "; ")))
 	}
 	fmt.Fprintf(&out, "%s\n", p.Counts())
 	return out.String()

@@ -86,6 +86,15 @@ Service shop/web
 	}
 }
 
+// A plan says what was compared and found to be the same, and what was not compared.
+func TestPlanSaysWhatWasCompared(t *testing.T) {
+	compared := report.Plan{Since: noon.Add(-time.Hour), Compared: &rehearsal.Compared{LoadBalancers: 3, NotCompared: []string{"listeners", "targets"}}}
+	want := "Of 3 load balancers nothing differs. Not compared: listeners; targets.\n0 to create"
+	if got := compared.Text(noon, report.Style{}); !strings.Contains(got, want) || !strings.Contains(got, "There is nothing to do.") {
+		t.Errorf("it lacks %q:\n%s", want, got)
+	}
+}
+
 func TestPlanOfNothing(t *testing.T) {
 	got := report.Plan{Provider: "sim", Cluster: "blue", Since: noon.Add(-3 * time.Second)}.Text(noon, report.Style{})
 	for _, want := range []string{"rehearsed for 3s", "has only begun", "There is nothing to do.", "0 to create, 0 to change, 0 to delete, 0 held"} {

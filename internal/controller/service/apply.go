@@ -52,6 +52,9 @@ type result struct {
 // apply carries out one action. Its errors have the types by which reasonOf names them.
 func (a *applier) apply(ctx context.Context, act action, nodes []*corev1.Node) (result, error) {
 	ctx = rehearsal.Because(cloud.WithPriority(ctx, urgency(act)), strings.Join(act.why, ", "))
+	if act.refresh {
+		ctx = rehearsal.Refreshing(ctx)
+	}
 	switch act.verb {
 	case verbEnsure:
 		return a.ensure(ctx, act.service, nodes)

@@ -111,6 +111,8 @@ type action struct {
 	publish publication
 	// change is what verbRetarget changes; nil: it writes all targets.
 	change *targetChange
+	// refresh says that verbEnsure is there only because this process has not ensured the Service yet.
+	refresh bool
 	// alone says that verbRetarget is all that is done while the Service itself cannot be ensured.
 	alone bool
 	// as is the Service that the plugin gets for verbRetarget; nil: service.
@@ -170,7 +172,7 @@ func planProvide(want desired, seen observed, now time.Time) []action {
 		plan = append(plan, action{verb: verbProtect, service: seen.service, publish: announced})
 	}
 	if why := reasonsToEnsure(want, seen); len(why) > 0 {
-		return append(plan, action{verb: verbEnsure, service: seen.service, why: why})
+		return append(plan, action{verb: verbEnsure, service: seen.service, why: why, refresh: seen.made == nil || seen.made.accepted == nil})
 	}
 	if !seen.made.serves(want) && seen.made.status != nil {
 		return append(plan, retargetFor(want, seen, now))

@@ -1,0 +1,51 @@
+package service
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/internal/rehearsal"
+)
+
+// Under --dry-run a manager that begins beside one that has done all plans nothing for the load balancers, and calls nothing that changes
+// them. What a Service has become since is planned.
+func TestADryRunOfWhatIsDonePlansNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		journal := rehearsal.NewJournal()
+		balancer, _ := rehearsal.Cloud(e.cloud, journal).LoadBalancer()
+		e.core.reconciler.applier.balancer = balancer
+		e.changeNode("a", nodeWith("a"))
+		time.Sleep(time.Minute)
+		done := serviceWith(named("done"), provided)
+		missing := serviceWith(named("missing"), provided)
+		e.cloud.mu.Lock()
+		e.cloud.balancer[done.UID] = map[string]string{"a": "sim://a"}
+		e.cloud.mu.Unlock()
+		e.addService(done)
+		time.Sleep(time.Minute)
+		if plan := journal.Plan(t.Context()); len(plan) != 0 {
+			t.Errorf("planned %+v", plan)
+		}
+		if compared := journal.Compared(); compared == nil || compared.LoadBalancers != 1 {
+			t.Errorf("compared %+v, want one", compared)
+		}
+		e.addService(missing)
+		time.Sleep(time.Minute)
+		if plan := journal.Plan(t.Context()); len(plan) != 1 || plan[0].Name != "missing" || plan[0].Effect != rehearsal.Creates {
+			t.Errorf("planned %+v, want the load balancer that does not exist", plan)
+		}
+		e.edit(keyOf(done), func(s *corev1.Service) { s.Annotations = map[string]string{"lb": "other"} })
+		time.Sleep(time.Second)
+		if plan := journal.Plan(t.Context()); len(plan) != 2 || plan[0].Name != "done" || plan[0].Why != "metadata.annotations" {
+			t.Errorf("planned %+v, want the change of the annotations, too", plan)
+		}
+		if n := e.cloud.count("ensure") + e.cloud.count("update"); n != 0 {
+			t.Errorf("%d calls that change something", n)
+		}
+	})
+}
