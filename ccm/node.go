@@ -31,6 +31,7 @@ func newNodeController(_ context.Context, environment Environment) (manager.Runn
 	}
 	return node.New(node.Options{
 		Client:                environment.Client,
+		LiveReader:            environment.Manager.GetAPIReader(),
 		Cache:                 environment.Manager.GetCache(),
 		Recorder:              environment.Recorder,
 		Inventory:             instances,

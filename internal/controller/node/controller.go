@@ -32,6 +32,8 @@ const Name = "cloud-node-controller"
 type Options struct {
 	// Client reads from Cache and writes with the controller's identity.
 	Client client.Client
+	// LiveReader reads from the API server, not from Cache. It is asked who else writes a field of a node. Nil: nobody is named.
+	LiveReader client.Reader
 	// Cache delivers the watch of nodes.
 	Cache cache.Cache
 	// Recorder records events on nodes, from the component cloud-node-controller.
@@ -79,7 +81,7 @@ func New(options Options) (*Controller, error) {
 	metrics, traces := newMetrics(options.Registerer), newTraces(options.TracerProvider)
 	log := options.Logger.WithValues("controller", Name)
 	reconciler := &reconciler{
-		reader: options.Client, writer: writer{client: options.Client, traces: traces}, recorder: options.Recorder,
+		reader: options.Client, live: options.LiveReader, writer: writer{client: options.Client, traces: traces}, recorder: options.Recorder,
 		inventory: options.Inventory, rules: options.Ownership, evidence: &ownership.Evidence{},
 		memory: newMemory(), metrics: metrics, traces: traces, known: 2 * options.StatusUpdateFrequency,
 	}

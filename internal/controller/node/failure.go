@@ -34,6 +34,9 @@ const (
 	// ReasonAddressesUnconfirmed says that an answer of the cloud would take all IPs from a ready node, which keeps them until a
 	// later answer says the same.
 	ReasonAddressesUnconfirmed = "AddressesUnconfirmed"
+	// ReasonConflictingWriter says that somebody else keeps changing a field that the cloud decides about, and that it is left alone
+	// for a while.
+	ReasonConflictingWriter = "ConflictingWriter"
 	// ReasonInvalidMetadata says that the cloud named a type, zone or region that cannot be a label.
 	ReasonInvalidMetadata = "InvalidMetadata"
 	// ReasonCloudError says that the cloud could not be asked, or answered with an error.

@@ -54,6 +54,8 @@ type remembered struct {
 	addressless bool
 	// withoutIPs is when the first of the cloud's answers was sought that leave the node no IP, zero if the last one leaves it some.
 	withoutIPs time.Time
+	// contests are what became of our last writes of fields that others write, too.
+	contests map[string]*contest
 	// settled is the fingerprint of a node and an observation that agreed, 0 if there is none.
 	settled fingerprint
 }
@@ -155,7 +157,9 @@ func (m *memory) succeeded(node *corev1.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if known := m.nodes[node.Name]; known != nil && known.uid == node.UID {
-		*known = remembered{uid: known.uid, written: known.written, withoutIPs: known.withoutIPs, settled: known.settled}
+		*known = remembered{
+			uid: known.uid, written: known.written, withoutIPs: known.withoutIPs, contests: known.contests, settled: known.settled,
+		}
 	}
 }
 

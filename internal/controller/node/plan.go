@@ -22,12 +22,22 @@ type plan struct {
 	kept []string
 	// unconfirmed says that the addresses are left alone because a ready node would lose all its IPs by a single answer.
 	unconfirmed bool
+	// paused are the fields that are not as desired and left alone because somebody else keeps changing them.
+	paused []string
 }
+
+// The fields of a node that others write, too, as JSON pointers. A label's is followed by its escaped key.
+const (
+	fieldAddresses = "/status/addresses"
+	fieldLabels    = "/metadata/labels"
+)
 
 // restraint is what speaks against writing all that is desired.
 type restraint struct {
 	// again says that an earlier answer of the cloud left the node no IP either.
 	again bool
+	// paused are the fields that are left alone for a while.
+	paused map[string]bool
 }
 
 // action is one write to the API server: a JSON patch (RFC 6902) that tests all that it rests on, so that it takes effect on
@@ -63,6 +73,8 @@ func planFor(node *corev1.Node, want desired, held restraint) plan {
 	case want.addresses == nil || slices.Equal(node.Status.Addresses, want.addresses):
 	case isReady(node) && hasIP(node.Status.Addresses) && !hasIP(want.addresses) && !held.again:
 		planned.unconfirmed = true
+	case held.paused[fieldAddresses]:
+		planned.paused = append(planned.paused, fieldAddresses)
 	default:
 		planned.actions = append(planned.actions, action{target: targetAddresses, patch: patchAddresses(node, want.addresses)})
 	}
@@ -73,9 +85,10 @@ func planFor(node *corev1.Node, want desired, held restraint) plan {
 	record, kept := mergeAdditional(labels, recordOf(node), want.additional)
 	maps.Copy(labels, want.wellKnown)
 	followBeta(labels, want.wellKnown)
+	planned.paused = append(planned.paused, pauseLabels(node.Labels, labels, held.paused)...)
 
 	patch := setProviderID(node, want.providerID)
-	patch = append(patch, setValues("/metadata/labels", node.Labels, labels)...)
+	patch = append(patch, setValues(fieldLabels, node.Labels, labels)...)
 	annotations := node.Annotations
 	if want.additional != nil {
 		annotations = withRecord(annotations, record)
@@ -134,6 +147,30 @@ func followBeta(labels, fromCloud map[string]string) {
 	}
 }
 
+// pauseLabels leaves labels as they are for which that is wanted, and returns the fields of those that would have changed, sorted.
+func pauseLabels(has, labels map[string]string, paused map[string]bool) []string {
+	var left []string
+	for _, field := range slices.Sorted(maps.Keys(paused)) {
+		key, isLabel := labelOf(field)
+		value, present := has[key]
+		wanted, remains := labels[key]
+		if !isLabel || present == remains && value == wanted {
+			continue
+		}
+		left = append(left, field)
+		if delete(labels, key); present {
+			labels[key] = value
+		}
+	}
+	return left
+}
+
+// labelOf returns the key of the label that a field is, if it is one.
+func labelOf(field string) (key string, isLabel bool) {
+	escaped, isLabel := strings.CutPrefix(field, fieldLabels+"/")
+	return strings.NewReplacer("~1", "/", "~0", "~").Replace(escaped), isLabel
+}
+
 // recordOf returns the additional labels that we put on a node. A record that cannot be read is none, and a key that no
 // provider may set was not set by us.
 func recordOf(node *corev1.Node) map[string]string {
@@ -183,12 +220,11 @@ func isNode(node *corev1.Node) []operation {
 }
 
 func patchAddresses(node *corev1.Node, addresses []corev1.NodeAddress) []operation {
-	const path = "/status/addresses"
-	before := operation{Op: "test", Path: path}
+	before := operation{Op: "test", Path: fieldAddresses}
 	if len(node.Status.Addresses) > 0 {
 		before.Value = node.Status.Addresses
 	}
-	return append(isNode(node), before, operation{Op: "add", Path: path, Value: addresses})
+	return append(isNode(node), before, operation{Op: "add", Path: fieldAddresses, Value: addresses})
 }
 
 func setProviderID(node *corev1.Node, providerID string) []operation {
@@ -257,4 +293,22 @@ func (p plan) changes() []string {
 		}
 	}
 	return paths
+}
+
+// fields returns what a plan writes of the fields that others write, too, by field. The value of what is removed is empty.
+func (p plan) fields() map[string]string {
+	fields := map[string]string{}
+	for _, action := range p.actions {
+		for _, operation := range action.patch {
+			if operation.Op == "test" {
+				continue
+			}
+			if _, isLabel := labelOf(operation.Path); isLabel {
+				fields[operation.Path], _ = operation.Value.(string)
+			} else if addresses, are := operation.Value.([]corev1.NodeAddress); are {
+				fields[operation.Path] = addressList(addresses)
+			}
+		}
+	}
+	return fields
 }

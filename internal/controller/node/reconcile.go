@@ -23,6 +23,7 @@ import (
 // reconciler makes one pass over a node: it observes, lets desired.go and plan.go decide, and has the plan carried out.
 type reconciler struct {
 	reader    client.Reader
+	live      client.Reader // reads from the API server; nil: nobody can be asked who wrote a field
 	writer    writer
 	recorder  record.EventRecorder
 	inventory *inventory.Inventory
@@ -117,7 +118,11 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgemen
 
 // plan is planFor, by what is remembered of the node. An *unconfirmedError says that the addresses are left alone; all else holds.
 func (r *reconciler) plan(node *corev1.Node, want desired, observation inventory.Observation) (plan, error) {
-	planned := planFor(node, want, restraint{again: r.memory.lostIPs(node, observation.At)})
+	held := restraint{again: r.memory.lostIPs(node, observation.At)}
+	if !ownership.Uninitialized(node) {
+		held.paused = r.memory.paused(node, time.Now())
+	}
+	planned := planFor(node, want, held)
 	switch {
 	case planned.unconfirmed:
 		r.memory.losesIPs(node, observation.At)
@@ -182,8 +187,20 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, judgement o
 	if !ours {
 		return ending{kind: unconcerned}
 	}
+	if paused := r.memory.reversed(node, planned.fields(), time.Now()); len(paused) > 0 {
+		r.tellReversed(ctx, node, paused)
+		planned, want, _, err = r.planRefresh(node, judgement, observation)
+	}
 	ctx = rehearsal.Because(ctx, "the cloud shows the node's instance otherwise")
-	ended := endingOf(r.writer.apply(ctx, node, planned), ending{kind: refreshed, plan: planned, want: want})
+	done := r.writer.apply(ctx, node, planned)
+	ended := endingOf(done, ending{kind: refreshed, plan: planned, want: want, pause: r.memory.pause(node, time.Now())})
+	if ended.kind == refreshed && ended.wrote != "" && ended.wrote != node.ResourceVersion { // a dry run writes nothing
+		fields := planned.fields()
+		if ended.withoutAddresses != nil {
+			delete(fields, fieldAddresses)
+		}
+		r.memory.wroteFields(node, fields, time.Now())
+	}
 	if ended.kind == refreshed && err != nil {
 		ended.kind, ended.err = mismatched, err
 	}
@@ -213,7 +230,7 @@ func (r *reconciler) differs(node *corev1.Node, observation inventory.Observatio
 		return false
 	}
 	planned, _, ours, err := r.planRefresh(node, r.judge(node), observation)
-	agree := len(planned.actions) == 0 && err == nil
+	agree := len(planned.actions) == 0 && len(planned.paused) == 0 && err == nil
 	if ours && agree { // of a node in doubt nothing is noted: it may yet turn out to be ours
 		r.memory.settle(node, current)
 	}

@@ -42,6 +42,8 @@ type ending struct {
 	worthKnowing bool
 	// withoutAddresses says why the API server did not take the addresses of a node that is otherwise as decided.
 	withoutAddresses error
+	// pause is how long it is until a field may be written that is left alone, zero if there is none.
+	pause time.Duration
 	// plan and want are what was decided.
 	plan plan
 	want desired
@@ -83,7 +85,7 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node, ended ending
 		if ended.err != nil {
 			r.tell(ctx, node, ended.err)
 		}
-		return r.retryAddresses(ctx, node, ended)
+		return r.resume(ctx, node, ended)
 	case refreshed:
 		if ended.withoutAddresses == nil {
 			r.memory.succeeded(node)
@@ -91,7 +93,7 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node, ended ending
 		if ended.wrote != "" {
 			log.Info("Refreshed the node", "changes", ended.plan.changes())
 		}
-		return r.retryAddresses(ctx, node, ended)
+		return r.resume(ctx, node, ended)
 	case waits:
 		delay, first := r.memory.waited(node, time.Now())
 		if !first || !ended.worthKnowing {
@@ -103,7 +105,7 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node, ended ending
 		return retry(r.tell(ctx, node, ended.err))
 	case mismatched:
 		r.tell(ctx, node, ended.err)
-		return r.retryAddresses(ctx, node, ended)
+		return r.resume(ctx, node, ended)
 	case overtaken:
 		return r.repeat(ctx, node)
 	case deleted:
@@ -113,13 +115,18 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node, ended ending
 	return reconcile.Result{}
 }
 
-// retryAddresses has the addresses written again that the API server did not take, if there are any.
-func (r *reconciler) retryAddresses(ctx context.Context, node *corev1.Node, ended ending) reconcile.Result {
-	if ended.withoutAddresses == nil {
+// resume has a pass made over a node of which something is left: addresses that the API server did not take, or fields that
+// are left alone for a while.
+func (r *reconciler) resume(ctx context.Context, node *corev1.Node, ended ending) reconcile.Result {
+	switch {
+	case ended.withoutAddresses != nil:
+		r.memory.lacksAddresses(node)
+		return retry(r.tell(ctx, node, ended.withoutAddresses))
+	case ended.pause > 0:
+		return retry(ended.pause)
+	default:
 		return reconcile.Result{}
 	}
-	r.memory.lacksAddresses(node)
-	return retry(r.tell(ctx, node, ended.withoutAddresses))
 }
 
 // repeat makes another pass over a node that changed under our hands, soon and silently. If that goes on, the writes do not

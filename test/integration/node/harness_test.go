@@ -64,7 +64,7 @@ func (o options) build(parts harness.Parts) (manager.Runnable, error) {
 		o.Inventory = inventory.New(inventory.Options{Cloud: decorated, Registerer: parts.Registry})
 	}
 	return node.New(node.Options{
-		Client: parts.GetClient(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: o.Inventory,
+		Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: o.Inventory,
 		Ownership: o.Rules, StatusUpdateFrequency: o.Refresh, Workers: o.Workers, Registerer: parts.Registry, Logger: parts.Logger,
 	})
 }
