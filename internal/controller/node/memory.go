@@ -31,6 +31,9 @@ const (
 	// listing of a large cloud costs many calls, and its nodes take longer to appear.
 	worth    = 40
 	maxWorth = 30 * time.Second
+	// maxLag is the longest pause before a node is looked at again whose last write the cache does not show yet. The watch itself brings
+	// the node back when it does.
+	maxLag = 5 * time.Second
 	// maxConflicts is how many writes in a row may come too late before that counts as a failure.
 	maxConflicts = 6
 )
@@ -50,6 +53,7 @@ type remembered struct {
 	failures  int
 	conflicts int
 	written   string
+	lags      int // passes in a row that found a copy from before our last write
 	// addressless nodes are as the cloud says except for the addresses, which the API server has refused.
 	addressless bool
 	// withoutIPs is when the first of the cloud's answers was sought that leave the node no IP, zero if the last one leaves it some.
@@ -137,19 +141,26 @@ func (m *memory) sinceReason(node *corev1.Node, now time.Time) time.Duration {
 func (m *memory) wrote(node *corev1.Node, resourceVersion string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(node).written = resourceVersion
+	known := m.of(node)
+	known.written, known.lags = resourceVersion, 0
 }
 
-// stale reports whether a node from the cache is older than our own last write to it.
-func (m *memory) stale(node *corev1.Node) bool {
+// stale reports whether a node from the cache is older than our own last write to it, and after which pause to look again. It doubles
+// while the cache does not catch up.
+func (m *memory) stale(node *corev1.Node) (delay time.Duration, stale bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.nodes[node.Name]
 	if known == nil || known.uid != node.UID || known.written == "" {
-		return false
+		return 0, false
 	}
-	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, known.written)
-	return err == nil && order < 0
+	if order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, known.written); err != nil || order >= 0 {
+		known.lags = 0
+		return 0, false
+	}
+	delay = min(conflictDelay<<min(known.lags, 20), maxLag)
+	known.lags++
+	return delay, true
 }
 
 // succeeded ends a node's row of failures.

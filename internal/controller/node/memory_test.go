@@ -119,7 +119,7 @@ func TestAnotherNodeOfTheSameNameStartsAfresh(t *testing.T) {
 	}
 	memory.wrote(node, "100")
 	recreated := newNode(func(n *corev1.Node) { n.UID, n.ResourceVersion = "uid-1", "50" })
-	if memory.stale(recreated) {
+	if _, stale := memory.stale(recreated); stale {
 		t.Error("a new node is taken for an old copy")
 	}
 	if delay := memory.failed(recreated, errors.New("x"), time.Unix(0, 0)); delay != firstDelay {
@@ -132,19 +132,47 @@ func TestACopyOlderThanOurOwnWriteIsStale(t *testing.T) {
 	at := func(version string) *corev1.Node {
 		return newNode(func(n *corev1.Node) { n.ResourceVersion = version })
 	}
-	if memory.stale(at("1")) {
+	if _, stale := memory.stale(at("1")); stale {
 		t.Error("stale before we wrote anything")
 	}
 	memory.wrote(at("99"), "100")
 	memory.succeeded(at("99"))
 	for version, want := range map[string]bool{"99": true, "100": false, "101": false, "9": true, "1000": false} {
-		if got := memory.stale(at(version)); got != want {
+		if _, got := memory.stale(at(version)); got != want {
 			t.Errorf("version %s after our write of 100: stale %t, want %t", version, got, want)
 		}
 	}
 	memory.forget("node0")
-	if memory.stale(at("99")) {
+	if _, stale := memory.stale(at("99")); stale {
 		t.Error("stale after it was forgotten")
+	}
+}
+
+// A watch that is cut for a minute: the node is looked at a few times, not fifty times a second, and soon again after the next write.
+func TestACacheThatLagsIsLookedAtLessAndLessOften(t *testing.T) {
+	memory := newMemory()
+	at := func(version string) *corev1.Node {
+		return newNode(func(n *corev1.Node) { n.ResourceVersion = version })
+	}
+	memory.wrote(at("99"), "100")
+	passes, last := 0, time.Duration(0)
+	for waited := time.Duration(0); waited < time.Minute; passes++ {
+		delay, stale := memory.stale(at("99"))
+		if !stale || delay < last || delay > maxLag {
+			t.Fatalf("pass %d: stale %t, the pause is %s after one of %s", passes, stale, delay, last)
+		}
+		last = delay
+		waited += delay
+	}
+	if passes > 25 {
+		t.Errorf("%d passes in a minute", passes)
+	}
+	memory.wrote(at("100"), "101")
+	if delay, stale := memory.stale(at("100")); !stale || delay != conflictDelay {
+		t.Errorf("after the next write: stale %t, the pause is %s, want %s", stale, delay, conflictDelay)
+	}
+	if _, stale := memory.stale(at("101")); stale {
+		t.Error("stale although the cache has caught up")
 	}
 }
 

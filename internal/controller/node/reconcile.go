@@ -50,8 +50,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading node %q: %w", request.Name, err)
 	}
-	if r.memory.stale(node) {
-		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	if delay, stale := r.memory.stale(node); stale {
+		return reconcile.Result{RequeueAfter: delay}, nil
 	}
 	judgement := r.judge(node)
 	if !node.DeletionTimestamp.IsZero() || judgement.Verdict == ownership.Foreign {
