@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -22,6 +23,7 @@ const retention = 15 * time.Minute
 type asking struct {
 	cloud   cloudprovider.Interface
 	metrics *metrics
+	legacy  *legacyFacts
 
 	mu    sync.Mutex
 	swept time.Time
@@ -44,7 +46,7 @@ type record struct {
 }
 
 func newAsking(cloud cloudprovider.Interface, metrics *metrics) *asking {
-	return &asking{cloud: cloud, metrics: metrics, swept: time.Now(), nodes: map[nodeKey]*record{}}
+	return &asking{cloud: cloud, metrics: metrics, legacy: newLegacyFacts(), swept: time.Now(), nodes: map[nodeKey]*record{}}
 }
 
 func keyOf(node *corev1.Node) nodeKey {
@@ -104,6 +106,7 @@ func (a *asking) sweep() {
 		return
 	}
 	a.swept = time.Now()
+	a.legacy.sweep(a.swept)
 	before := a.swept.Add(-retention)
 	for key, known := range a.nodes {
 		if known.metadata.idle(before) && known.existence.idle(before) && known.power.idle(before) {
@@ -179,7 +182,7 @@ func (a *asking) ask(ctx context.Context, node *corev1.Node) (Observation, error
 func (a *asking) metadata(ctx context.Context, node *corev1.Node) (
 	metadata *cloudprovider.InstanceMetadata, answered string, err error,
 ) {
-	instances, err := a.instances()
+	instances, err := a.describing(node)
 	if err != nil {
 		return nil, "", err
 	}
@@ -204,6 +207,19 @@ func (a *asking) metadata(ctx context.Context, node *corev1.Node) (
 // instances returns how the plugin is asked; an *UnsupportedError if it cannot be.
 func (a *asking) instances() (cloudprovider.InstancesV2, error) {
 	if instances, ok := provider.InstancesV2(a.cloud); ok {
+		return instances, nil
+	}
+	return nil, &UnsupportedError{Provider: a.cloud.ProviderName()}
+}
+
+// describing returns how the plugin is asked for all that it knows of a node's instance. An older plugin is asked for its type and zone
+// now and then only.
+func (a *asking) describing(node *corev1.Node) (cloudprovider.InstancesV2, error) {
+	if own, ok := a.cloud.InstancesV2(); ok && own != nil {
+		return own, nil
+	}
+	older := legacyCloud{Interface: a.cloud, facts: a.legacy, anew: ownership.Uninitialized(node)}
+	if instances, ok := provider.InstancesV2(older); ok {
 		return instances, nil
 	}
 	return nil, &UnsupportedError{Provider: a.cloud.ProviderName()}

@@ -3,9 +3,11 @@ package inventory_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -206,6 +208,58 @@ func TestALegacyErrorNamesBothAttempts(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("error %v does not name %q", err, part)
 			}
+		}
+	})
+}
+
+// A refresh asks an older plugin for the addresses each time, and for type and zone once an hour. A node that waits for its
+// initialisation is asked for everything; what failed is asked for again.
+func TestTypeAndZoneOfALegacyInstanceAreAskedForOnceAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := true
+		cloud := &legacyCloud{offered: true, zoned: true, byID: func(what, id string) (string, error) {
+			if what == "zone" && down {
+				return "", errors.New("connection refused")
+			}
+			return says(what, id)
+		}}
+		inv := inventory.New(inventory.Options{Cloud: cloud})
+		known := nodeWithID("node0", "old://1")
+		if _, err := inv.Lookup(t.Context(), known, 0); err == nil {
+			t.Fatal("a zone that could not be asked for is no error")
+		}
+		down = false
+		count := func() map[string]int {
+			counts := map[string]int{}
+			for _, request := range cloud.requests {
+				counts[request]++
+			}
+			cloud.requests = nil
+			return counts
+		}
+		count()
+		want := metadataOf("old://1", "old://1", true)
+		refresh := func() {
+			t.Helper()
+			got, err := inv.Lookup(t.Context(), known, 0)
+			if diff := cmp.Diff(want, got.Metadata); err != nil || diff != "" {
+				t.Errorf("error %v, metadata (-want +got):\n%s", err, diff)
+			}
+		}
+		for range 24 { // the type is known from before
+			refresh()
+			time.Sleep(5 * time.Minute)
+		}
+		if got, want := fmt.Sprint(count()), "map[addresses by id:24 type by id:1 zone by id:2]"; got != want {
+			t.Errorf("asked within two hours: %s, want %s", got, want)
+		}
+		waits := known.DeepCopy()
+		waits.Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}}
+		if _, err := inv.Lookup(t.Context(), waits, 0); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := fmt.Sprint(count()), "map[addresses by id:1 type by id:1 zone by id:1]"; got != want {
+			t.Errorf("asked for a node that waits: %s, want %s", got, want)
 		}
 	})
 }
