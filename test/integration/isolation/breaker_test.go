@@ -54,7 +54,7 @@ func missingServers(t *testing.T, m *manager) {
 func wrongAnnotations(t *testing.T, m *manager) {
 	refused := m.services(t, 5, "refused", faulty.Fail(errors.New(`annotation load-balancer-type: unsupported value "lb99"`)))
 	m.failsAlone(t, "GetLoadBalancer", "EnsureLoadBalancer", "UpdateLoadBalancer")
-	awaitWarning(t, named(refused[0]))
+	awaitWarning(t, "Service", named(refused[0]))
 	m.expectClosed(t, "load_balancers")
 	awaitAddress(t, m.service(t, "refused-healthy"))
 	m.expectClosed(t, "load_balancers")

@@ -68,7 +68,7 @@ func writesPanic(t *testing.T, m *manager) {
 	panicking := m.services(t, many, "panic", faulty.Panic("index out of range in a write"))
 	m.awaitFaults(t, many, "EnsureLoadBalancer", panicking...)
 	m.serves(t, "panic-write")
-	if message := awaitWarning(t, named(panicking[0])); !strings.Contains(message, "index out of range in a write") {
+	if message := awaitWarning(t, "Service", named(panicking[0])); !strings.Contains(message, "index out of range in a write") {
 		t.Errorf("the event does not say why: %q", message)
 	}
 	for _, want := range []string{"index out of range in a write", "faulty.(*Cloud).EnsureLoadBalancer"} { // the latter by the stack
@@ -83,7 +83,7 @@ func readsPanic(t *testing.T, m *manager) {
 	panicking := m.instances(t, 1, "panic", "InstanceMetadata", faulty.Panic(errors.New("nil pointer in a read")))
 	m.awaitFaults(t, 2, "InstanceMetadata", panicking...)
 	m.serves(t, "panic-read")
-	awaitWarning(t, panicking[0])
+	awaitWarning(t, "Node", panicking[0])
 	if want := "faulty.(*Cloud).InstanceMetadata"; !logged(t, want) {
 		t.Errorf("the log does not contain the stack, with %s", want)
 	}
@@ -103,7 +103,7 @@ func readsHang(t *testing.T, m *manager) {
 	hanging := m.instances(t, many, "hang", "InstanceMetadata", faulty.Hang())
 	m.awaitFaults(t, places, "InstanceMetadata", hanging...)
 	m.serves(t, "hang-read")
-	awaitWarning(t, hanging[0])
+	awaitWarning(t, "Node", hanging[0])
 }
 
 // So do writes, though their Services wait until they return: there is never a second write to the same load balancer.
@@ -140,7 +140,7 @@ func oneServiceIsThrottled(t *testing.T, m *manager) {
 	throttled := m.services(t, 1, "throttled", faulty.ThrottleInWords(wait))
 	m.awaitFaults(t, 1, "EnsureLoadBalancer", throttled...)
 	m.serves(t, "throttled")
-	awaitWarning(t, named(throttled[0]))
+	awaitWarning(t, "Service", named(throttled[0]))
 	if count := len(m.cloud.Calls("EnsureLoadBalancer", throttled[0])); count != 1 {
 		t.Errorf("%d calls within the %s that the cloud asked to wait", count, wait)
 	}

@@ -137,12 +137,12 @@ func awaitAddress(t *testing.T, key string) {
 	})
 }
 
-// awaitWarning waits until an object has a warning, and returns the newest.
-func awaitWarning(t *testing.T, name string) (message string) {
+// awaitWarning waits until a Node or Service has a warning, and returns the newest. Some nodes and Services have the same name.
+func awaitWarning(t *testing.T, kind, name string) (message string) {
 	t.Helper()
-	poll.Within(t, limit, name+" has a warning", func(ctx context.Context) error {
+	poll.Within(t, limit, kind+" "+name+" has a warning", func(ctx context.Context) error {
 		list, err := admin.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-			FieldSelector: "type=" + corev1.EventTypeWarning + ",involvedObject.name=" + name,
+			FieldSelector: "type=" + corev1.EventTypeWarning + ",involvedObject.kind=" + kind + ",involvedObject.name=" + name,
 		})
 		if err == nil && len(list.Items) == 0 {
 			err = errors.New("it has none")
