@@ -74,14 +74,23 @@ func needsCleanup(service *corev1.Service) bool {
 	return !service.DeletionTimestamp.IsZero() || !wantsBalancer(service)
 }
 
-// takenOn reports whether a Service that has the finalizer got it from us. The finalizer does not tell: other implementations
-// use the same one, and to take theirs away would leak what they made. A class that is ours does tell, and so does our
-// condition. A Service that has changed its type has lost its class with it, and is taken for one that had none.
+// takenOn reports whether a Service that has the finalizer may have got it from us. The finalizer does not tell: other implementations
+// use the same one, and to take theirs away would leak what they made. A class that is ours does tell. Our condition says that it was
+// this program, which another manager of the cluster may run as well: see doubtful.
 func takenOn(service *corev1.Service, classes Classes) bool {
-	if wantsBalancer(service) && classes.handles(service) || !wantsBalancer(service) && classes.Default {
-		return true
-	}
-	return slices.ContainsFunc(service.Status.Conditions, isReadyCondition)
+	return ofOurClass(service, classes) || slices.ContainsFunc(service.Status.Conditions, isReadyCondition)
+}
+
+// ofOurClass reports whether a Service is of a class that is ours. One that has changed its type has lost its class with it, and is
+// taken for one that had none.
+func ofOurClass(service *corev1.Service, classes Classes) bool {
+	return wantsBalancer(service) && classes.handles(service) || !wantsBalancer(service) && classes.Default
+}
+
+// doubtful reports whether a Service that shall lose its load balancer may be another manager's. Known says that this process has made
+// its load balancer.
+func doubtful(service *corev1.Service, classes Classes, known bool) bool {
+	return service != nil && !known && !ofOurClass(service, classes)
 }
 
 func wantsBalancer(service *corev1.Service) bool {

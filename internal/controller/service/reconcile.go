@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
@@ -35,6 +36,9 @@ const (
 
 // maxRounds is how often a pass plans. Two rounds make a load balancer and publish its address; the third finds nothing to do.
 const maxRounds = 5
+
+// ownerPause is the pause after which the cloud is asked again whether a Service has a load balancer here.
+const ownerPause = time.Minute
 
 // errWaiting ends a pass that has to wait for other writes to the cloud. It is made again when it is admitted.
 var errWaiting = errors.New("other writes to the cloud come first")
@@ -84,6 +88,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if p.want.intent == withdraw && wait == 0 {
+		if ours, err := r.hasMade(ctx, p.service); !ours {
+			return r.leaveAlone(ctx, p, err), nil
+		}
+	}
 	if known, _ := r.memory.recall(p.key); wait > 0 || known.alone.first {
 		var next time.Duration
 		if next, waits = r.follow(ctx, p); wait > 0 || waits {
@@ -101,6 +110,32 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		result = p.again(soonest(result.RequeueAfter, next))
 	}
 	return result, nil
+}
+
+// hasMade reports whether a Service that shall lose its load balancer has one from us, or had. If only the condition says so, the cloud
+// has to know the load balancer: another manager of the cluster, with other classes and another cloud, writes the same condition, and
+// to take its finalizer away would leak what it made.
+func (r *reconciler) hasMade(ctx context.Context, service *corev1.Service) (bool, error) {
+	if service == nil {
+		return true, nil
+	}
+	known, _ := r.memory.recall(keyOf(service))
+	if !doubtful(service, r.classes, known.knows(service)) {
+		return true, nil
+	}
+	return r.applier.exists(ctx, service)
+}
+
+// leaveAlone ends a pass over a Service that is taken for another manager's. An error leaves that open. It is not told to the Service,
+// which may be none of ours.
+func (r *reconciler) leaveAlone(ctx context.Context, p *pass, err error) reconcile.Result {
+	log := logf.FromContext(ctx).WithValues("service", p.key.String())
+	if err != nil {
+		log.Error(err, "Could not find out whether the Service has a load balancer here; asking again", "retryAfter", ownerPause.String())
+		return p.again(ownerPause)
+	}
+	log.Info("Left a Service alone: it is of a class that is not served here, and has no load balancer here")
+	return reconcile.Result{}
 }
 
 // soonest returns the shorter of two waits; zero is none.
