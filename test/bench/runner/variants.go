@@ -17,8 +17,9 @@ const (
 
 // Variants returns all variants in the order in which they run.
 func Variants(size figures.Size) []figures.Variant {
-	// The guard would rightly hold back the deletion of half of all nodes, which the reference does not.
-	unguarded := []string{"--node-deletion-limit=100%"}
+	// The guard would rightly hold back the deletion of half of all nodes, and any deletion for half a minute, which the reference does
+	// not.
+	unguarded := []string{"--node-deletion-limit=100%", "--node-deletion-min-denial-time=0s"}
 	if size.MinimumAge != DefaultMinimumAge {
 		unguarded = append(unguarded, "--node-deletion-min-age="+size.MinimumAge.String())
 	}
