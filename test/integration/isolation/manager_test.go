@@ -57,7 +57,8 @@ func start(t *testing.T, name string, o faulty.Options, args ...string) *manager
 	m.args = append([]string{
 		"--cloud-provider=" + name, "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
 		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + m.port, "--cert-dir=" + t.TempDir(),
-		"--leader-elect-resource-name=" + name, "--node-selector=" + labelManager + "=" + name,
+		// None of these tests is about a lease that is lost. All managers of a busy machine have to renew theirs in time.
+		"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s", "--leader-elect-resource-name=" + name, "--node-selector=" + labelManager + "=" + name,
 		"--load-balancer-classes=" + m.class(), "--load-balancer-default-class=false", "--load-balancer-target-delay=1s",
 		"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s", "--node-deletion-limit=100%",
 		"--configure-cloud-routes", "--cluster-cidr=10.0.0.0/8", "--route-reconciliation-period=1s",
