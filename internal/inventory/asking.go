@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -198,10 +199,17 @@ func (a *asking) metadata(ctx context.Context, node *corev1.Node) (
 		known.ProviderID = node.Spec.ProviderID
 	}
 	// Older plugins may know no provider IDs at all, and are served without, as in the reference.
-	if _, v2 := a.cloud.InstancesV2(); known.ProviderID == "" && v2 {
-		return nil, "", &ProviderIDMissingError{Name: node.Name}
+	if _, v2 := a.cloud.InstancesV2(); v2 && namesNothing(known.ProviderID) {
+		return nil, "", &ProviderIDMissingError{Name: node.Name, Said: known.ProviderID}
 	}
 	return &known, said.ProviderID, nil
+}
+
+// namesNothing reports whether a provider ID is empty, or a scheme that nothing follows, which vSphere's plugin was seen to return for
+// a machine whose UUID it did not know.
+func namesNothing(providerID string) bool {
+	_, rest, found := strings.Cut(providerID, "://")
+	return providerID == "" || found && strings.Trim(rest, "/") == ""
 }
 
 // instances returns how the plugin is asked; an *UnsupportedError if it cannot be.

@@ -173,6 +173,8 @@ func TestWhatInstancesV2Says(t *testing.T) {
 			},
 		},
 		{name: "without providerID", node: node("node0"), says: &cloudprovider.InstanceMetadata{Zone: "z"}, idAbsent: true},
+		{name: "a scheme without an ID", node: node("node0"), says: &cloudprovider.InstanceMetadata{ProviderID: "vsphere://"}, idAbsent: true},
+		{name: "a scheme and slashes", node: node("node0"), says: &cloudprovider.InstanceMetadata{ProviderID: "aws:///"}, idAbsent: true},
 		{
 			name: "without providerID and node with providerID",
 			node: nodeWithID("node0", "sim://12345"), says: &cloudprovider.InstanceMetadata{},

@@ -88,10 +88,16 @@ func (e *InvalidListError) Error() string {
 type ProviderIDMissingError struct {
 	// Name is the node's name.
 	Name string
+	// Said is what the provider returned in its place: nothing, or a scheme that nothing follows.
+	Said string
 }
 
 // Error names the node.
 func (e *ProviderIDMissingError) Error() string {
+	if e.Said != "" {
+		return fmt.Sprintf("the cloud provider knows an instance for node %q but returned the provider ID %q, which names nothing, "+
+			"and the node has none", e.Name, e.Said)
+	}
 	return fmt.Sprintf("the cloud provider knows an instance for node %q but returned no provider ID, and the node has none",
 		e.Name)
 }
