@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,23 +80,32 @@ func newWorld(t *testing.T) *world {
 // rehearse starts a manager under --dry-run.
 func (w *world) rehearse(t *testing.T) {
 	t.Helper()
+	w.start(t, "--dry-run")
+}
+
+// start starts a manager that ends with the test, or when the returned function is called.
+func (w *world) start(t *testing.T, args ...string) (stop func()) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	must(t, err)
 	must(t, listener.Close())
 	dir, kubeconfig := t.TempDir(), w.cluster.AdminKubeconfig()
-	command := exec.Command(daemon(t), "--dry-run", "--cloud-provider=sim", "--cloud-config="+w.cloud.ConfigFile,
+	command := exec.Command(daemon(t), append(args, "--cloud-provider=sim", "--cloud-config="+w.cloud.ConfigFile,
 		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir,
-		"--cluster-name="+simtest.ClusterName, "--cluster-cidr=10.244.0.0/16", "--configure-cloud-routes=true")
+		"--cluster-name="+simtest.ClusterName, "--cluster-cidr=10.244.0.0/16", "--configure-cloud-routes=true")...)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	must(t, err)
 	command.Stdout, command.Stderr = log, log
 	must(t, command.Start())
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()
+	})
+	t.Cleanup(func() {
+		stop()
 		if text, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
 			t.Logf("the manager's log:\n%s", text[max(0, len(text)-5000):])
 		}
@@ -105,6 +115,7 @@ func (w *world) rehearse(t *testing.T) {
 		_, err := os.Stat(w.authority)
 		return err
 	})
+	return stop
 }
 
 // asking returns the arguments by which a manager is asked as somebody.
@@ -119,6 +130,33 @@ func TestReports(t *testing.T) {
 	t.Run("plan", w.plan)
 	t.Run("status", w.status)
 	t.Run("leaks", w.leaks)
+}
+
+// TestPlanOfWhatIsDone has a manager do all there is to do, and plans what another one would do in its place: nothing.
+func TestPlanOfWhatIsDone(t *testing.T) {
+	w := newWorld(t)
+	stop := w.start(t)
+	poll.Within(t, patience, "the Service has its address, and both nodes are targets", func(ctx context.Context) error {
+		web, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "web", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		balancers, routes := w.cloud.Service.LoadBalancers(), w.cloud.Service.Counts().Received(api.OpCreateRoute)
+		if len(web.Status.LoadBalancer.Ingress) == 0 || len(balancers) != 1 || len(balancers[0].Targets) != 2 || routes != 1 {
+			return fmt.Errorf("the status is %v, the load balancers are %v, with %d routes", web.Status, balancers, routes)
+		}
+		return nil
+	})
+	stop()
+	w.rehearse(t)
+	admin := w.cluster.AdminKubeconfig()
+	poll.Within(t, patience, "the plan has compared the load balancer, and has nothing to do", func(context.Context) error {
+		code, stdout, stderr := call(t, w.asking(admin, "plan", "--exit-code")...)
+		if code != tool.ExitOK || !strings.Contains(stdout, "There is nothing to do.") || !strings.Contains(stdout, "Of 1 load balancer nothing differs.") {
+			return fmt.Errorf("exit code %d:\n%s%s", code, stdout, stderr)
+		}
+		return nil
+	})
 }
 
 func (w *world) plan(t *testing.T) {

@@ -128,7 +128,11 @@ func (p Plan) Text(now time.Time, style Style) string {
 		out.WriteString("There is nothing to do.\n")
 	}
 	if p.Compared != nil {
-		fmt.Fprintf(&out, "Of %d load balancers nothing differs. Not compared: %s.\n", p.Compared.LoadBalancers,
+		plural := "s"
+		if p.Compared.LoadBalancers == 1 {
+			plural = ""
+		}
+		fmt.Fprintf(&out, "Of %d load balancer%s nothing differs. Not compared: %s.\n", p.Compared.LoadBalancers, plural,
 			printable(strings.Join(p.Compared.NotCompared, "; ")))
 	}
 	fmt.Fprintf(&out, "%s\n", p.Counts())
