@@ -61,7 +61,7 @@ func factOf[T any](f *legacyFacts, facts map[string]fact[T], providerID string, 
 type legacyCloud struct {
 	cloudprovider.Interface
 	facts *legacyFacts
-	anew  bool // for a node that waits for its initialisation: the instance may have changed while it was off
+	anew  bool // for a node that waits for its initialization: the instance may have changed while it was off
 }
 
 // Instances returns the plugin's, with types by provider ID from memory.

@@ -55,7 +55,7 @@ const (
 )
 
 // Membership decides by what the plugin has said of the node. A node that has no provider ID and does not wait for its
-// initialisation is never shown to be another's by an answer for its name.
+// initialization is never shown to be another's by an answer for its name.
 func (j Judgement) Membership(heard Heard) Membership {
 	switch {
 	case j.Verdict == Foreign:

@@ -80,7 +80,7 @@ func (c *contest) reverse(now time.Time) bool {
 	return true
 }
 
-// wroteFields notes what we have written to an initialised node.
+// wroteFields notes what we have written to an initialized node.
 func (m *memory) wroteFields(node *corev1.Node, fields map[string]string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -176,7 +176,7 @@ func TestANewLeaderDoesNotWaitForAListThatFails(t *testing.T) {
 	})
 }
 
-// Nodes that were initialised before there was a cloud controller manager have no provider ID, and keep their places behind load
+// Nodes that were initialized before there was a cloud controller manager have no provider ID, and keep their places behind load
 // balancers, whatever the cloud says of their names.
 func TestNodesWithoutProviderIDKeepTheirPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -151,7 +151,7 @@ func machineIsReplaced(t *testing.T, m *manager) {
 	})
 }
 
-// A node that was initialised without a provider ID is a target like any other.
+// A node that was initialized without a provider ID is a target like any other.
 func nodeHasNoProviderID(t *testing.T, m *manager) {
 	m.awaitTarget(t, m.node(t, "in-tree", initialized("")))
 	m.serves(t, "in-tree")
