@@ -14,6 +14,7 @@ import (
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/mooring-ccm/mooring/ccm"
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/test/integration/faulty"
 )
 
@@ -21,6 +22,8 @@ const (
 	// limit is how long a step may take while something else misbehaves; what prepares for that may take longer. It is far below what the faults cause where they spread, which is a
 	// minute to for ever, and far above what the step takes.
 	limit = 25 * time.Second
+	// startLimit is how long a manager may take to start, beside several others on a busy machine.
+	startLimit = 5 * time.Minute
 	// stopLimit is how long a manager may take to stop once the calls that hang are released.
 	stopLimit = 20 * time.Second
 	// labelManager is the label of nodes by the manager that looks after them.
@@ -69,7 +72,7 @@ func start(t *testing.T, name string, o faulty.Options, args ...string) *manager
 		m.cloud.Release()
 		m.end(t)
 	})
-	m.awaitProbe(t, "/readyz", http.StatusOK)
+	m.awaitStart(t)
 	return m
 }
 
@@ -93,7 +96,7 @@ func (m *manager) restart(t *testing.T, meanwhile func()) {
 	m.end(t)
 	meanwhile()
 	m.launch(t)
-	m.awaitProbe(t, "/readyz", http.StatusOK)
+	m.awaitStart(t)
 }
 
 // launch runs the command. It returns when that has read its flags.
@@ -146,24 +149,39 @@ func (m *manager) get(ctx context.Context, path string) (status int, body string
 	return response.StatusCode, string(content), err
 }
 
+// awaitStart waits until the manager is ready.
+func (m *manager) awaitStart(t *testing.T) {
+	t.Helper()
+	poll.Within(t, startLimit, m.name+" is ready", func(ctx context.Context) error {
+		_, err := m.probe(ctx, t, "/readyz", http.StatusOK)
+		return err
+	})
+}
+
 // awaitProbe waits until a health check has a status, and returns what it says.
 func (m *manager) awaitProbe(t *testing.T, path string, want int) (body string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s of %s answers %d", path, m.name, want), func(ctx context.Context) error {
-		select {
-		case err := <-m.ended:
-			m.ended <- err
-			t.Fatalf("manager %s ended: %v", m.name, err)
-		default:
-		}
-		status, said, err := m.get(ctx, path+"?verbose")
-		if err == nil && status != want {
-			err = fmt.Errorf("it answers %d: %s", status, said)
-		}
-		body = said
+	eventually(t, fmt.Sprintf("%s of %s answers %d", path, m.name, want), func(ctx context.Context) (err error) {
+		body, err = m.probe(ctx, t, path, want)
 		return err
 	})
 	return body
+}
+
+// probe returns what a health check says, and an error if its status is another one.
+func (m *manager) probe(ctx context.Context, t *testing.T, path string, want int) (said string, err error) {
+	t.Helper()
+	select {
+	case err := <-m.ended:
+		m.ended <- err
+		t.Fatalf("manager %s ended: %v", m.name, err)
+	default:
+	}
+	status, said, err := m.get(ctx, path+"?verbose")
+	if err == nil && status != want {
+		err = fmt.Errorf("it answers %d: %s", status, said)
+	}
+	return said, err
 }
 
 func freePort(t *testing.T) string {
