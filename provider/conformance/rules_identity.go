@@ -165,12 +165,17 @@ func (t *trial) metadataOf(ctx context.Context, instance Instance) (*cloudprovid
 	return metadata, nil
 }
 
-func checkIP(ctx context.Context, t *trial) error {
+// anyMetadata asks for the metadata of an instance that runs.
+func (t *trial) anyMetadata(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
 	instance, err := t.instance(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	metadata, err := t.metadataOf(ctx, instance)
+	return t.metadataOf(ctx, instance)
+}
+
+func checkIP(ctx context.Context, t *trial) error {
+	metadata, err := t.anyMetadata(ctx)
 	if err != nil {
 		return err
 	}
@@ -184,11 +189,7 @@ func checkIP(ctx context.Context, t *trial) error {
 var kubernetesKey = regexp.MustCompile(`(^|\.)(kubernetes|k8s)\.io/`)
 
 func checkLabels(ctx context.Context, t *trial) error {
-	instance, err := t.instance(ctx)
-	if err != nil {
-		return err
-	}
-	metadata, err := t.metadataOf(ctx, instance)
+	metadata, err := t.anyMetadata(ctx)
 	if err != nil {
 		return err
 	}

@@ -70,3 +70,29 @@ func TestServicesOfAnotherManagerKeepTheirFinalizer(t *testing.T) {
 		}
 	})
 }
+
+// A deletion that has begun is finished, also if it fails after the load balancer has gone: that it is not here any more does not make
+// its Service another's.
+func TestADeletionThatBeganIsFinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		e.cloud.balancer["made-here"] = map[string]string{}
+		e.cloud.setChance(func(operation string) (time.Duration, error) {
+			if operation == "delete" {
+				return 0, errLost
+			}
+			return 0, nil
+		})
+		here, elsewhere := endingElsewhere("made-here"), endingElsewhere("made-elsewhere")
+		e.addService(here)
+		e.addService(elsewhere)
+		time.Sleep(time.Hour)
+		if left := e.service(keyOf(here)); left != nil {
+			t.Errorf("its Service is kept: %v, %d deletions were tried", left.Finalizers, e.cloud.count("delete"))
+		}
+		if e.service(keyOf(elsewhere)) == nil {
+			t.Error("the other's Service was let go")
+		}
+	})
+}

@@ -120,7 +120,9 @@ func (r *reconciler) hasMade(ctx context.Context, service *corev1.Service) (bool
 		return true, nil
 	}
 	known, _ := r.memory.recall(keyOf(service))
-	if !doubtful(service, r.classes, known.knows(service)) {
+	// A deletion that failed was begun because there was a load balancer, which may have gone since.
+	begun := known.failure != nil && known.failure.isOf(withdraw, inputsOf(service))
+	if begun || !doubtful(service, r.classes, known.knows(service)) {
 		return true, nil
 	}
 	return r.applier.exists(ctx, service)
