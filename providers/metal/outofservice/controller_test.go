@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/internal/poll"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 	"github.com/prometheus/client_golang/prometheus"
@@ -138,13 +139,12 @@ func (w *world) taints(name string) string {
 
 func (w *world) eventually(name, want string) {
 	w.Helper()
-	deadline := time.Now().Add(15 * time.Second)
-	for w.taints(name) != want {
-		if time.Now().After(deadline) {
-			w.Fatalf("node %s has the taints %q, want %q", name, w.taints(name), want)
+	poll.Until(w, "the taints of node "+name, func(context.Context) error {
+		if got := w.taints(name); got != want {
+			return fmt.Errorf("they are %q, want %q", got, want)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 var shutdown = v1.Taint{Key: cloudproviderapi.TaintNodeShutdown, Effect: v1.TaintEffectNoSchedule}
@@ -192,16 +192,22 @@ func TestOnARealAPIServer(t *testing.T) {
 	}
 	w.grid.set("off", metalpower.On)
 	w.eventually("off", "a.example/other "+shutdownKey)
-	err := testutil.GatherAndCompare(registry, strings.NewReader(`
+	w.counted(registry, `
 # HELP mooring_metal_out_of_service_writes_total Changes of the taint node.kubernetes.io/out-of-service on nodes, by operation: taint or untaint.
 # TYPE mooring_metal_out_of_service_writes_total counter
 mooring_metal_out_of_service_writes_total{operation="taint"} 2
 mooring_metal_out_of_service_writes_total{operation="untaint"} 2
-`), "mooring_metal_out_of_service_writes_total", "mooring_metal_out_of_service_write_failures_total")
-	if err != nil {
-		t.Error(err)
-	}
+`)
 	w.isOutdated()
+}
+
+// counted waits until the writes are counted: the API server has a write before the controller has its answer.
+func (w *world) counted(registry *prometheus.Registry, want string) {
+	w.Helper()
+	poll.Until(w, "the writes are counted", func(context.Context) error {
+		return testutil.GatherAndCompare(registry, strings.NewReader(want),
+			"mooring_metal_out_of_service_writes_total", "mooring_metal_out_of_service_write_failures_total")
+	})
 }
 
 // isOutdated shows that the API server refuses what was planned for an older node, or for another one of its name.
