@@ -6,7 +6,7 @@ BIN     := $(CURDIR)/bin
 # version of Kubernetes' libraries.
 PLUGINS := $(patsubst %/go.mod,%,$(wildcard test/plugins/*/go.mod))
 # Modules besides the root's own, each checked like it.
-MODULES := localcluster/binaries examples/provider examples/vendor test/bench test/chart $(PLUGINS) tools
+MODULES := localcluster/binaries examples/provider examples/vendor test/bench test/chart $(PLUGINS) hack/lint
 
 .DEFAULT_GOAL := help
 .PHONY: help

@@ -28,7 +28,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/election"
-	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/reconnect"
 )
 
@@ -53,7 +53,7 @@ type assembly struct {
 	manager manager.Manager
 	// migration is nil unless controllers run under the lease of --enable-leader-migration.
 	migration   *migration
-	inventory   func() (*inventory.Inventory, error)
+	inventory   func() (*instances.Inventory, error)
 	controllers []*running
 }
 
@@ -70,7 +70,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 			return err
 		}
 	}
-	a.inventory = sync.OnceValues(func() (*inventory.Inventory, error) { return a.newInventory(ctx) })
+	a.inventory = sync.OnceValues(func() (*instances.Inventory, error) { return a.newInventory(ctx) })
 	for i, controller := range a.config.enabled {
 		delay := time.Duration(0)
 		if interval := a.config.component.Generic.ControllerStartInterval.Duration; interval > 0 {
@@ -156,8 +156,8 @@ func (a *assembly) admissionOf(name string) *admission {
 
 // newInventory returns the one place that asks the cloud about instances. How many of its calls are under way, and which comes
 // first, is up to the client of the cloud.
-func (a *assembly) newInventory(ctx context.Context) (*inventory.Inventory, error) {
-	instances := inventory.New(inventory.Options{
+func (a *assembly) newInventory(ctx context.Context) (*instances.Inventory, error) {
+	instances := instances.New(instances.Options{
 		Cloud:      a.cloud,
 		Elected:    a.manager.Elected(),
 		Registerer: a.registry,

@@ -20,12 +20,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/poll"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	_ "github.com/mooring-ccm/mooring/providers/sim" // the plugin of these tests
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
 
@@ -49,7 +49,7 @@ func newHarbour(t *testing.T, instances int) *harbour {
 func newHarbourOn(t *testing.T, cluster *localcluster.Cluster, kubeconfig string, instances int) *harbour {
 	t.Helper()
 	r := newReplicas(t, cluster, kubeconfig) // no Lease is held
-	h := &harbour{cluster: cluster, client: r.client, cloud: simtest.Start(t, service.Options{Seed: service.DefaultSeed(instances)})}
+	h := &harbour{cluster: cluster, client: r.client, cloud: simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(instances)})}
 	h.args = []string{
 		"--cloud-provider=sim", "--cloud-config=" + h.cloud.ConfigFile, "--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
@@ -90,7 +90,7 @@ func (h *harbour) join(t *testing.T, count int) {
 	var group errgroup.Group
 	group.SetLimit(16)
 	for i := 1; i <= count; i++ {
-		name := service.DefaultInstance(i).Name
+		name := cloudsim.DefaultInstance(i).Name
 		t.Cleanup(func() { _ = h.client.CoreV1().Nodes().Delete(cleanUp(t), name, metav1.DeleteOptions{}) })
 		group.Go(func() error {
 			agent, err := nodeagent.New(h.cluster.AdminConfig(), nodeagent.Options{Name: name})
@@ -209,8 +209,8 @@ func TestWhatTheCacheLeavesOutStaysOnTheServer(t *testing.T) {
 	h.replica(t)
 
 	h.await(t, name, "is initialised and has its route", isComplete)
-	h.cloud.Change(t, name, func(spec *api.InstanceSpec) { spec.MachineType, spec.Power = service.TypeLarge, api.PowerOff })
-	h.await(t, name, "is refreshed", func(n *corev1.Node) bool { return n.Labels[corev1.LabelInstanceTypeStable] == service.TypeLarge })
+	h.cloud.Change(t, name, func(spec *api.InstanceSpec) { spec.MachineType, spec.Power = cloudsim.TypeLarge, api.PowerOff })
+	h.await(t, name, "is refreshed", func(n *corev1.Node) bool { return n.Labels[corev1.LabelInstanceTypeStable] == cloudsim.TypeLarge })
 	ready := func(status corev1.ConditionStatus) {
 		h.report(t, name, func(s *corev1.NodeStatus) {
 			for i := range s.Conditions {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/controller-manager/pkg/leadermigration"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/rehearsal"
+	"github.com/mooring-ccm/mooring/internal/dryrun"
 )
 
 // config is what the flags mean: plain values, from which run wires everything.
@@ -43,7 +43,7 @@ type config struct {
 	cloudAPIBurst           int
 	gracefulShutdownTimeout time.Duration
 	// rehearsal holds what would be done under --dry-run, otherwise nil.
-	rehearsal *rehearsal.Journal
+	rehearsal *dryrun.Journal
 	// tracing is nil if nothing is traced.
 	tracing *tracingapi.TracingConfiguration
 

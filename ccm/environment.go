@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/instances"
 )
 
 // Environment is what a controller is built from.
@@ -46,5 +46,5 @@ type Environment struct {
 	// spans takes the spans of controllers of this module, nil while tracing is off.
 	spans trace.TracerProvider
 	// inventory returns what all controllers of this module ask about instances. It is built for the first that asks.
-	inventory func() (*inventory.Inventory, error)
+	inventory func() (*instances.Inventory, error)
 }

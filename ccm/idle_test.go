@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/mooring-ccm/mooring/internal/poll"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
 // passes are the counters of the passes of all controllers, by the beginning of their line in /metrics.
@@ -45,7 +45,7 @@ func TestNothingIsLoggedWhileNothingChanges(t *testing.T) {
 	}
 	port := freePort(t)
 	cloud, args := simulated(t, kubeconfig)
-	cloud.Create(t, service.DefaultInstance(2))
+	cloud.Create(t, cloudsim.DefaultInstance(2))
 	args = append(args, idlePeriods...)
 	p := start(t, append(args, "--v=0", "--cluster-cidr=10.244.0.0/16", "--allocate-node-cidrs", "--secure-port="+port,
 		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)...)

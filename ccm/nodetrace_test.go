@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/poll"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 	_ "github.com/mooring-ccm/mooring/providers/sim" // the test program may use it
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
 
@@ -112,7 +112,7 @@ func attributeOf(span *tracepb.Span, key string) string {
 // simulated starts a simulated cloud with one instance, and returns it with the flags for it and for a control plane.
 func simulated(t *testing.T, kubeconfig string) (*simtest.Cloud, []string) {
 	t.Helper()
-	cloud := simtest.Start(t, service.Options{Seed: service.DefaultSeed(1)})
+	cloud := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	return cloud, []string{
 		"--cloud-provider=sim", "--cloud-config=" + cloud.ConfigFile, "--kubeconfig=" + kubeconfig, "--leader-elect=false",
 	}
@@ -176,7 +176,7 @@ func TestOneTraceFromTheAppearanceOfANodeToItsReadiness(t *testing.T) {
 	join(t, client, "node-001")
 	awaitInitialized(t, client, "node-001")
 	// The instance of this one is new: no listing shows it yet.
-	cloud.Create(t, service.DefaultInstance(2))
+	cloud.Create(t, cloudsim.DefaultInstance(2))
 	node := join(t, client, "node-002")
 	awaitInitialized(t, client, node.Name)
 	sayReady(t, client, node.Name, corev1.ConditionTrue)

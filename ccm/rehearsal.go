@@ -12,7 +12,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mooring-ccm/mooring/internal/rehearsal"
+	"github.com/mooring-ccm/mooring/internal/dryrun"
 )
 
 const (
@@ -24,9 +24,9 @@ const (
 // rehearse makes the configuration that of a manager that writes nothing: it takes no lease, so that it may run beside the one that
 // leads, and acts by one identity, because to make others would be to write.
 func (c *config) rehearse() {
-	c.rehearsal = rehearsal.NewJournal()
+	c.rehearsal = dryrun.NewJournal()
 	c.kubeconfig = rest.CopyConfig(c.kubeconfig)
-	c.kubeconfig.Wrap(rehearsal.ReadOnly)
+	c.kubeconfig.Wrap(dryrun.ReadOnly)
 	c.component.Generic.LeaderElection.LeaderElect = false
 	c.component.Generic.LeaderMigrationEnabled, c.migrated = false, nil
 	c.component.KubeCloudShared.UseServiceAccountCredentials = false
@@ -47,7 +47,7 @@ func (c *config) clientFor(controller string, config *rest.Config, options clien
 	if err != nil {
 		return nil, err
 	}
-	return rehearsal.Client(reading, controller, c.rehearsal), nil
+	return dryrun.Client(reading, controller, c.rehearsal), nil
 }
 
 // cloudFor returns the plugin as the controllers are to see it.
@@ -55,7 +55,7 @@ func (c *config) cloudFor(decorated cloudprovider.Interface) cloudprovider.Inter
 	if c.rehearsal == nil {
 		return decorated
 	}
-	return rehearsal.Cloud(decorated, c.rehearsal)
+	return dryrun.Cloud(decorated, c.rehearsal)
 }
 
 // Plan is what the secure port answers at /plan under --dry-run.
@@ -66,9 +66,9 @@ type Plan struct {
 	// Since is when the rehearsal began. Controllers that confirm what they see take some periods to come to a plan.
 	Since time.Time `json:"since"`
 	// Intents are what would be done, by object.
-	Intents []rehearsal.Intent `json:"intents"`
+	Intents []dryrun.Intent `json:"intents"`
 	// Compared says of how many load balancers was found that nothing differs. Nil: of none.
-	Compared *rehearsal.Compared `json:"compared,omitempty"`
+	Compared *dryrun.Compared `json:"compared,omitempty"`
 }
 
 // planHandler serves the plan.

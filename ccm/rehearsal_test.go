@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/mooring-ccm/mooring/internal/rehearsal"
+	"github.com/mooring-ccm/mooring/internal/dryrun"
 )
 
 // TestRehearsalTakesNoLease, neither its own nor that of migrated controllers, and no identity but its own.
@@ -33,7 +33,7 @@ func TestRehearsalTakesNoLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := transport.RoundTrip(request); err == nil || sent {
-		t.Errorf("a write was sent: %t, error %v, want %v", sent, err, rehearsal.ErrReadOnly)
+		t.Errorf("a write was sent: %t, error %v, want %v", sent, err, dryrun.ErrReadOnly)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // TestProviderIDSchemes reads the flag as operators write it, on a command line or as one entry of a list in a values file.

@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/mooring-ccm/mooring/internal/poll"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 // endpoint is the secure port of a program.

@@ -14,7 +14,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	netutils "k8s.io/utils/net"
 
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // schemeSyntax is that of a URI's scheme: RFC 3986, section 3.1.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-ccm/mooring/internal/vendorbuild"
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/ccmbuild"
+	"github.com/mooring-ccm/mooring/vendortool"
 	"github.com/spf13/cobra"
 )
 
@@ -44,12 +44,12 @@ Mooring ships. The same inputs give the same bytes; the time in the image is SOU
 Building runs the init functions of the packages on this machine. Packages of Kubernetes are compiled once, which takes
 minutes; after that the go tool has them in its cache.
 
-` + tool.ExitCodes,
+` + vendortool.ExitCodes,
 		Example: `  mooring build --with k8s.io/cloud-provider-aws/pkg/providers/v1@v1.37.0
   mooring build --with ./mycloud -o mycloud-ccm
   mooring build --with example.com/mycloud@v1.2.0 --image mycloud-ccm.tar --platform linux/amd64,linux/arm64
   mooring build --with example.com/mycloud --replace k8s.io/api=k8s.io/api@v0.36.3 --tool -o mooring-mycloud`,
-		Args: tool.NoArguments,
+		Args: vendortool.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -73,15 +73,15 @@ minutes; after that the go tool has them in its cache.
 func (f *buildFlags) run(cmd *cobra.Command) error {
 	options, err := f.options()
 	if err != nil {
-		return tool.Usage(cmd, err)
+		return vendortool.Usage(cmd, err)
 	}
 	if options.Dir, err = os.Getwd(); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	}
 	options.Progress = cmd.ErrOrStderr()
-	result, err := vendorbuild.Build(cmd.Context(), options)
+	result, err := ccmbuild.Build(cmd.Context(), options)
 	if err != nil && cmd.Context().Err() != nil {
-		return tool.Interrupted(fmt.Errorf("interrupted: %w", err))
+		return vendortool.Interrupted(fmt.Errorf("interrupted: %w", err))
 	}
 	if err != nil {
 		return err
@@ -90,22 +90,22 @@ func (f *buildFlags) run(cmd *cobra.Command) error {
 }
 
 // options returns what the flags say, or everything that is wrong with them.
-func (f *buildFlags) options() (vendorbuild.Options, error) {
-	options := vendorbuild.Options{
-		Request: vendorbuild.Request{
+func (f *buildFlags) options() (ccmbuild.Options, error) {
+	options := ccmbuild.Options{
+		Request: ccmbuild.Request{
 			MooringVersion: f.mooring, Tool: f.tool, CGO: f.cgo, Shipped: len(f.with) == 0 && f.image != "",
 		},
 		Output: f.output,
-		Image:  vendorbuild.ImageOptions{File: f.image, Certificates: f.certificates, Reference: f.reference},
+		Image:  ccmbuild.ImageOptions{File: f.image, Certificates: f.certificates, Reference: f.reference},
 	}
 	wrong := f.combinations()
 	for _, text := range f.with {
-		parsed, err := vendorbuild.ParsePackage(text)
+		parsed, err := ccmbuild.ParsePackage(text)
 		wrong = append(wrong, flagError("--with", err))
 		options.Request.Packages = append(options.Request.Packages, parsed)
 	}
 	for _, text := range f.replace {
-		parsed, err := vendorbuild.ParseReplacement(text)
+		parsed, err := ccmbuild.ParseReplacement(text)
 		wrong = append(wrong, flagError("--replace", err))
 		options.Request.Replacements = append(options.Request.Replacements, parsed)
 	}
@@ -147,14 +147,14 @@ func (f *buildFlags) combinations() []error {
 	return wrong
 }
 
-func (f *buildFlags) parsePlatforms() ([]vendorbuild.Platform, error) {
+func (f *buildFlags) parsePlatforms() ([]ccmbuild.Platform, error) {
 	if f.platforms == "" {
 		if f.image == "" {
 			return nil, nil
 		}
-		return []vendorbuild.Platform{{OS: "linux", Arch: runtime.GOARCH}}, nil
+		return []ccmbuild.Platform{{OS: "linux", Arch: runtime.GOARCH}}, nil
 	}
-	platforms, err := vendorbuild.ParsePlatforms(f.platforms)
+	platforms, err := ccmbuild.ParsePlatforms(f.platforms)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func parseLabels(texts []string) (map[string]string, error) {
 }
 
 // report says what was built.
-func report(out io.Writer, result vendorbuild.Result) error {
+func report(out io.Writer, result ccmbuild.Result) error {
 	var lines []string
 	if result.Program != "" {
 		lines = append(lines, "program     "+result.Program)

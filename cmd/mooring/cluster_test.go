@@ -18,15 +18,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/poll"
-	view "github.com/mooring-ccm/mooring/internal/report"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 // world is a cluster with something to do, its cloud, and a manager that only rehearses.
@@ -48,7 +48,7 @@ func must(t *testing.T, err error) {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{cluster: localclustertest.Start(t), cloud: simtest.Start(t, service.Options{Seed: service.DefaultSeed(3)})}
+	w := &world{cluster: localclustertest.Start(t), cloud: simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})}
 	var err error
 	w.admin, err = kubernetes.NewForConfig(w.cluster.AdminConfig())
 	must(t, err)
@@ -152,7 +152,7 @@ func TestPlanOfWhatIsDone(t *testing.T) {
 	admin := w.cluster.AdminKubeconfig()
 	poll.Within(t, patience, "the plan has compared the load balancer, and has nothing to do", func(context.Context) error {
 		code, stdout, stderr := call(t, w.asking(admin, "plan", "--exit-code")...)
-		if code != tool.ExitOK || !strings.Contains(stdout, "There is nothing to do.") || !strings.Contains(stdout, "Of 1 load balancer nothing differs.") {
+		if code != vendortool.ExitOK || !strings.Contains(stdout, "There is nothing to do.") || !strings.Contains(stdout, "Of 1 load balancer nothing differs.") {
 			return fmt.Errorf("exit code %d:\n%s%s", code, stdout, stderr)
 		}
 		return nil
@@ -169,7 +169,7 @@ func (w *world) plan(t *testing.T) {
 			`Plan for cluster "test", provider "sim"`, "\nNode node-001\n", "+ /spec/providerID: \"sim://", "\nRoute 10.244.2.0/24\n",
 			"+ CreateRoute in the cloud", "\nService default/web\n", "+ EnsureLoadBalancer in the cloud",
 		} {
-			if code != tool.ExitDiffers || !strings.Contains(stdout, want) {
+			if code != vendortool.ExitDiffers || !strings.Contains(stdout, want) {
 				return fmt.Errorf("exit code %d, and it lacks %q:\n%s%s", code, want, stdout, stderr)
 			}
 		}
@@ -181,13 +181,13 @@ func (w *world) plan(t *testing.T) {
 	code, stdout, stderr := call(t, w.asking(admin, "plan", "-o", "json")...)
 	var plan view.Plan
 	err := json.Unmarshal([]byte(stdout), &plan)
-	if err != nil || code != tool.ExitOK || plan.Cluster != simtest.ClusterName || len(plan.Intents) < 4 {
+	if err != nil || code != vendortool.ExitOK || plan.Cluster != simtest.ClusterName || len(plan.Intents) < 4 {
 		t.Errorf("exit code %d, %v: %s\n%s", code, err, stderr, stdout)
 	}
 	nobody, err := w.cluster.UserKubeconfig("nobody")
 	must(t, err)
 	code, _, stderr = call(t, w.asking(nobody, "plan")...)
-	if code != tool.ExitFailed || !strings.Contains(stderr, `nonResourceURLs: ["/plan"]`) {
+	if code != vendortool.ExitFailed || !strings.Contains(stderr, `nonResourceURLs: ["/plan"]`) {
 		t.Errorf("somebody without rights: exit code %d: %s", code, stderr)
 	}
 }
@@ -199,20 +199,20 @@ func (w *world) status(t *testing.T) {
 		"Leader: none, there is no such lease", "Cloud: 3 instances by listing, ", "Calls: ", "Nodes: 1 initialised, 1 uninitialised",
 		"node-001  uninitialised", "node-002  initialised", "Load balancers: 1 untouched", "default/web  untouched",
 	} {
-		if code != tool.ExitOK || !strings.Contains(stdout, want) {
+		if code != vendortool.ExitOK || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, and it lacks %q:\n%s%s", code, want, stdout, stderr)
 		}
 	}
 	code, stdout, stderr = call(t, "status", "--kubeconfig="+admin, "-o", "json")
 	var status view.Status
 	err := json.Unmarshal([]byte(stdout), &status)
-	if err != nil || code != tool.ExitOK || len(status.Nodes) != 2 || status.Manager != nil {
+	if err != nil || code != vendortool.ExitOK || len(status.Nodes) != 2 || status.Manager != nil {
 		t.Errorf("exit code %d, %v: %s\n%s", code, err, stderr, stdout)
 	}
 	nobody, err := w.cluster.UserKubeconfig("nobody")
 	must(t, err)
 	code, stdout, _ = call(t, "status", "--kubeconfig="+nobody)
-	if code != tool.ExitOK || !strings.Contains(stdout, "Not known: the nodes, which you may not read: ") ||
+	if code != vendortool.ExitOK || !strings.Contains(stdout, "Not known: the nodes, which you may not read: ") ||
 		!strings.Contains(stdout, "Leader: not known") || !strings.Contains(stdout, "Nodes: not known") {
 		t.Errorf("somebody without rights: exit code %d\n%s", code, stdout)
 	}
@@ -268,11 +268,11 @@ func (w *world) leaks(t *testing.T) {
 	}
 	named := append(args, "--cluster-name="+simtest.ClusterName)
 	code, stdout, stderr := call(t, append(args, "--cluster-cidr=10.244.0.0/16")...)
-	if code != tool.ExitOK || !strings.Contains(stdout, "2 routes to no node; this cluster's beyond doubt: 1\n") {
+	if code != vendortool.ExitOK || !strings.Contains(stdout, "2 routes to no node; this cluster's beyond doubt: 1\n") {
 		t.Errorf("without the cluster's name: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = call(t, append(named, "--remove", "--yes")...)
-	if code != tool.ExitOK || !strings.Contains(stdout, "2 load balancers of no Service and 2 routes to no node; this cluster's beyond doubt: 1\n") ||
+	if code != vendortool.ExitOK || !strings.Contains(stdout, "2 load balancers of no Service and 2 routes to no node; this cluster's beyond doubt: 1\n") ||
 		!strings.Contains(stdout, "unknown, not touched") || strings.Contains(stdout, `"shop/another"`) {
 		t.Errorf("without ranges: exit code %d\n%s%s", code, stdout, stderr)
 	}
@@ -281,7 +281,7 @@ func (w *world) leaks(t *testing.T) {
 	}
 	w.confirm(t, append(named, "--cluster-cidr=10.244.0.0/16", "--remove"))
 	code, stdout, stderr = call(t, append(named, "--cluster-cidr=10.244.0.0/16", "-o", "json")...)
-	if code != tool.ExitOK || !strings.Contains(stdout, `"destination": "192.0.2.0/24"`) ||
+	if code != vendortool.ExitOK || !strings.Contains(stdout, `"destination": "192.0.2.0/24"`) ||
 		strings.Contains(stdout, `"proven": true`) {
 		t.Errorf("afterwards: exit code %d\n%s%s", code, stdout, stderr)
 	}
@@ -289,8 +289,8 @@ func (w *world) leaks(t *testing.T) {
 
 // confirm has somebody at a terminal decline first, and then agree.
 func (w *world) confirm(t *testing.T, args []string) {
-	w.answer(t, args, "y\n", tool.ExitFailed, 3)
-	w.answer(t, args, "yes\n", tool.ExitOK, 2)
+	w.answer(t, args, "y\n", vendortool.ExitFailed, 3)
+	w.answer(t, args, "yes\n", vendortool.ExitOK, 2)
 }
 
 func (w *world) answer(t *testing.T, args []string, typed string, code, routes int) {

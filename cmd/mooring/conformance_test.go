@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/vendortool"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -47,11 +47,11 @@ func otherConfig(t *testing.T, simulated *simtest.Cloud) string {
 
 // The command tries against an account what needs no hooks, removes what it made, and reports.
 func TestConformance(t *testing.T) {
-	simulated := simtest.Start(t, service.Options{Seed: service.DefaultSeed(3)})
+	simulated := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	junit := filepath.Join(t.TempDir(), "report.xml")
 	code, stdout, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile, "--settle=5s",
 		"--other-cloud-config="+otherConfig(t, simulated), "--junit="+junit, "--skip=legacy-missing=nobody asks")
-	if code != tool.ExitOK {
+	if code != vendortool.ExitOK {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	for _, want := range []string{
@@ -72,14 +72,14 @@ func TestConformance(t *testing.T) {
 
 // A rule that is broken is named, and ends the command with exit code 1.
 func TestConformanceFails(t *testing.T) {
-	simulated := simtest.Start(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	fault := api.Fault{Operation: api.OpDeleteRoute, Mode: api.FaultStatus, Status: 503, Count: 1}
 	if err := simulated.Service.AddFault(fault); err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile,
 		"--rule=routes-deleted", "--node=node-001", "--settle=5s")
-	if code != tool.ExitFailed || !strings.Contains(stderr, "provider sim does not conform: 0 rules passed, 1 failed") {
+	if code != vendortool.ExitFailed || !strings.Contains(stderr, "provider sim does not conform: 0 rules passed, 1 failed") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	if !strings.Contains(stdout, "source: cloudprovider.Routes.DeleteRoute") || !strings.Contains(stdout, "seen: DeleteRoute: ") {
@@ -90,7 +90,7 @@ func TestConformanceFails(t *testing.T) {
 
 // An interrupt ends the command soon, and what was made is removed all the same.
 func TestConformanceInterrupted(t *testing.T) {
-	simulated := simtest.Start(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	err := simulated.Service.SetKnobs(api.Knobs{LoadBalancerDelay: metav1.Duration{Duration: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestConformanceInterrupted(t *testing.T) {
 		return simulated.Service.Counts().Received(api.OpCreateLoadBalancer) > 0
 	})
 	p.signal(syscall.SIGTERM)
-	if code := p.exit(); code != tool.ExitInterrupted {
+	if code := p.exit(); code != vendortool.ExitInterrupted {
 		t.Errorf("exit code %d", code)
 	}
 	p.await("interrupted")
@@ -109,7 +109,7 @@ func TestConformanceInterrupted(t *testing.T) {
 
 func TestConformanceLists(t *testing.T) {
 	code, stdout, _ := call(t, "conformance", "--list")
-	if code != tool.ExitOK || !strings.Contains(stdout, "routes-name-ignored\n") ||
+	if code != vendortool.ExitOK || !strings.Contains(stdout, "routes-name-ignored\n") ||
 		!strings.Contains(stdout, `"route.Name will be ignored"`) {
 		t.Errorf("exit code %d:\n%s", code, stdout)
 	}
@@ -132,8 +132,8 @@ func TestConformanceCommandLinesThatAreWrong(t *testing.T) {
 		},
 	} {
 		code, _, stderr := call(t, append([]string{"conformance"}, c.args...)...)
-		if code != tool.ExitUsage {
-			t.Errorf("%s: exit code %d, want %d", name, code, tool.ExitUsage)
+		if code != vendortool.ExitUsage {
+			t.Errorf("%s: exit code %d, want %d", name, code, vendortool.ExitUsage)
 		}
 		for _, want := range c.want {
 			if !strings.Contains(stderr, want) {
@@ -141,7 +141,7 @@ func TestConformanceCommandLinesThatAreWrong(t *testing.T) {
 			}
 		}
 	}
-	if code, _, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+config); code != tool.ExitFailed ||
+	if code, _, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+config); code != vendortool.ExitFailed ||
 		!strings.Contains(stderr, `cloud provider "sim"`) {
 		t.Errorf("a config that is no config: exit code %d: %s", code, stderr)
 	}

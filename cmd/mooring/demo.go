@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-ccm/mooring/internal/demo"
-	"github.com/mooring-ccm/mooring/internal/demo/lab"
-	"github.com/mooring-ccm/mooring/internal/demo/render"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo"
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/render"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
+	"github.com/mooring-ccm/mooring/vendortool"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -49,26 +49,26 @@ instead of 5m, --node-monitor-period=1s instead of 5s, --node-deletion-min-age=1
 takes a node for unready after 5s of silence instead of 50s. When a step fails, the logs of all processes are kept, and
 the last line says where.
 
-` + tool.ExitCodes,
+` + vendortool.ExitCodes,
 		Example: `  mooring demo                  show everything and clean up
   mooring demo --provider=metal show load balancers for machines without a cloud, as root
   mooring demo --keep           leave everything running, with a KUBECONFIG to look around
   mooring demo --cloud-fault operation=ListInstances,mode=status,status=503,count=5
                                 see what happens when the cloud fails five times`,
-		Args: tool.NoArguments,
+		Args: vendortool.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, text := range faults {
-				fault, err := service.ParseFault(text)
+				fault, err := cloudsim.ParseFault(text)
 				if err != nil {
-					return tool.Usage(cmd, fmt.Errorf("--cloud-fault: %w", err))
+					return vendortool.Usage(cmd, fmt.Errorf("--cloud-fault: %w", err))
 				}
 				options.Faults = append(options.Faults, fault)
 			}
 			if err := choose(&options, provider, router); err != nil {
-				return tool.Usage(cmd, err)
+				return vendortool.Usage(cmd, err)
 			}
 			if options.StepDeadline < 0 {
-				return tool.Usage(cmd, fmt.Errorf("--step-deadline: %s: must not be negative", options.StepDeadline))
+				return vendortool.Usage(cmd, fmt.Errorf("--step-deadline: %s: must not be negative", options.StepDeadline))
 			}
 			return runDemo(cmd, options, plain)
 		},
@@ -88,12 +88,12 @@ the last line says where.
 
 // choose takes whose story is told, and with which router.
 func choose(options *demo.Options, provider, router string) error {
-	options.Provider, options.Router = demo.Provider(provider), lab.Kind(router)
+	options.Provider, options.Router = demo.Provider(provider), netlab.Kind(router)
 	switch {
 	case !slices.Contains(demo.Providers(), options.Provider):
 		return fmt.Errorf("--provider: %q: must be one of %q", provider, demo.Providers())
-	case router != "" && !slices.Contains(lab.Kinds(), options.Router):
-		return fmt.Errorf("--router: %q: must be one of %q", router, lab.Kinds())
+	case router != "" && !slices.Contains(netlab.Kinds(), options.Router):
+		return fmt.Errorf("--router: %q: must be one of %q", router, netlab.Kinds())
 	case router != "" && options.Provider != demo.Metal:
 		return fmt.Errorf("--router: needs --provider=%s", demo.Metal)
 	case len(options.Faults) > 0 && options.Provider != demo.Simulated:
@@ -123,7 +123,7 @@ func runDemo(cmd *cobra.Command, options demo.Options, plain bool) error {
 	}
 	err := demo.Run(ctx, options)
 	if errors.Is(err, demo.ErrInterrupted) {
-		return tool.Interrupted(err)
+		return vendortool.Interrupted(err)
 	}
 	if err == nil && options.Keep {
 		_, _ = fmt.Fprintf(out, "Stopped at %s; nothing is left.\n", time.Now().Format(time.TimeOnly))
@@ -136,14 +136,14 @@ func enterLab(cmd *cobra.Command, options demo.Options) error {
 	err := demo.Enter(cmd.Context(), options, demo.EnterOptions{
 		Args: os.Args[1:], Progress: cmd.ErrOrStderr(),
 	})
-	var ended *lab.EndError
+	var ended *netlab.EndError
 	if !errors.As(err, &ended) || ended.Said == "" {
 		return err
 	}
 	// What it said is this program's error as a line already.
 	err = errors.New(strings.TrimSpace(strings.TrimPrefix(ended.Said, cmd.Root().Name()+": ")))
-	if ended.ExitCode == tool.ExitInterrupted {
-		return tool.Interrupted(err)
+	if ended.ExitCode == vendortool.ExitInterrupted {
+		return vendortool.Interrupted(err)
 	}
 	return err
 }

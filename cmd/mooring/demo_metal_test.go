@@ -6,28 +6,28 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/internal/demo/lab"
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 // requireLab skips the test where there can be no lab, or fails if nothing may be skipped.
-func requireLab(t *testing.T, kind lab.Kind) {
+func requireLab(t *testing.T, kind netlab.Kind) {
 	t.Helper()
-	if _, _, err := lab.Check(kind); err != nil {
+	if _, _, err := netlab.Check(kind); err != nil {
 		t.Log(err)
-		sandbox.Require(t, "ip", "nsenter", map[lab.Kind]string{lab.FRR: "/usr/lib/frr/bgpd", lab.BIRD: "bird"}[kind], "nft")
+		sandbox.Require(t, "ip", "nsenter", map[netlab.Kind]string{netlab.FRR: "/usr/lib/frr/bgpd", netlab.BIRD: "bird"}[kind], "nft")
 	}
 }
 
 // All of the story of bare metal, with each router; one of them is left running, until somebody ends it.
 func TestDemoMetal(t *testing.T) {
-	for _, kind := range lab.Kinds() {
+	for _, kind := range netlab.Kinds() {
 		t.Run(string(kind), func(t *testing.T) {
 			requireLab(t, kind)
 			t.Parallel()
 			args := []string{"demo", "--provider=metal", "--router=" + string(kind), "--daemon", daemon(t)}
-			keep := kind == lab.BIRD
+			keep := kind == netlab.BIRD
 			if keep {
 				args = append(args, "--keep")
 			}
@@ -37,7 +37,7 @@ func TestDemoMetal(t *testing.T) {
 				p.await("lab ip netns exec client curl 'http://192.0.2.")
 				p.signal(syscall.SIGINT)
 			}
-			if code := p.exit(); code != tool.ExitOK {
+			if code := p.exit(); code != vendortool.ExitOK {
 				t.Fatalf("exit code %d", code)
 			}
 			_, summary, found := strings.Cut(p.text(), "\nSummary\n")
@@ -46,7 +46,7 @@ func TestDemoMetal(t *testing.T) {
 			}
 			summary = strings.Join(strings.Fields(summary), " ")
 			for _, want := range []string{
-				map[lab.Kind]string{lab.FRR: `zebra and bgpd; AS 64512`, lab.BIRD: `bird; AS 64512`}[kind],
+				map[netlab.Kind]string{netlab.FRR: `zebra and bgpd; AS 64512`, netlab.BIRD: `bird; AS 64512`}[kind],
 				`3 systems, all on`,
 				`for example metal://serial-1, with 10\.78\.1\.1 and fd00:78::1:1`,
 				`6 routes, for example to 10\.244\.\d+\.0/24 by way of 10\.78\.1\.1`,
@@ -80,8 +80,8 @@ func TestDemoMetalInterrupted(t *testing.T) {
 		signal syscall.Signal
 		code   int
 	}{
-		"while nodes join":               {"metal-2  tainted", syscall.SIGTERM, tool.ExitInterrupted},
-		"while the control plane starts": {"a real router runs", syscall.SIGINT, tool.ExitInterrupted},
+		"while nodes join":               {"metal-2  tainted", syscall.SIGTERM, vendortool.ExitInterrupted},
+		"while the control plane starts": {"a real router runs", syscall.SIGINT, vendortool.ExitInterrupted},
 		"killed":                         {"metal-2  tainted", syscall.SIGKILL, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestDemoMetalFails(t *testing.T) {
 	requireLab(t, "")
 	t.Parallel()
 	p := start(t, "demo", "--provider=metal", "--daemon", daemon(t), "--step-deadline=500ms")
-	if code := p.exit(); code != tool.ExitFailed {
-		t.Errorf("exit code %d, want %d", code, tool.ExitFailed)
+	if code := p.exit(); code != vendortool.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, vendortool.ExitFailed)
 	}
 	// The control plane does not start that fast, and on a busy machine the network is not there by then.
 	want := `(?s)\nmooring: [a-z-]+/[a-z-]+: .*it did not happen within 500ms.*\nlogs are in \S+\n$`
@@ -128,8 +128,8 @@ func TestDemoMetalOnATerminal(t *testing.T) {
 	if _, err := terminal.Write([]byte{3}); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.exit(); code != tool.ExitInterrupted {
-		t.Errorf("exit code %d, want %d", code, tool.ExitInterrupted)
+	if code := p.exit(); code != vendortool.ExitInterrupted {
+		t.Errorf("exit code %d, want %d", code, vendortool.ExitInterrupted)
 	}
 	if !strings.Contains(p.text(), "\x1b[?1049l") {
 		t.Error("the terminal was not given back")
@@ -141,8 +141,8 @@ func TestDemoMetalOnATerminal(t *testing.T) {
 func TestDemoMetalSaysWhatIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	code, _, stderr := call(t, "demo", "--provider=metal", "--router=bird")
-	if code != tool.ExitFailed {
-		t.Errorf("exit code %d, want %d", code, tool.ExitFailed)
+	if code != vendortool.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, vendortool.ExitFailed)
 	}
 	for _, want := range []string{"--provider=metal: missing: ", "package iproute2", "package util-linux", "BIRD (package bird2)"} {
 		if !strings.Contains(stderr, want) {
@@ -159,7 +159,7 @@ func TestDemoRefusesFlagsOfAnotherProvider(t *testing.T) {
 		`--cloud-fault: needs --provider=sim`: {"--provider=metal", "--cloud-fault=operation=ListInstances,mode=status,status=503"},
 	} {
 		code, _, stderr := call(t, append([]string{"demo"}, args...)...)
-		if code != tool.ExitUsage || !strings.Contains(stderr, want) {
+		if code != vendortool.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%v: exit code %d, %q", args, code, stderr)
 		}
 	}

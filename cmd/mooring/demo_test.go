@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 // Each demo has a control plane, a cloud and files of its own, and waits most of the time: they run side by side.
@@ -18,7 +18,7 @@ import (
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	p := start(t, "demo", "--daemon", daemon(t))
-	if code := p.exit(); code != tool.ExitOK {
+	if code := p.exit(); code != vendortool.ExitOK {
 		t.Fatalf("exit code %d", code)
 	}
 	text := p.text()
@@ -87,8 +87,8 @@ func told(lines []string, others ...string) bool {
 func TestDemoFails(t *testing.T) {
 	t.Parallel()
 	p := start(t, "demo", "--daemon", daemon(t), "--cloud-fault", "operation=UpdateInstance,mode=status,status=500")
-	if code := p.exit(); code != tool.ExitFailed {
-		t.Errorf("exit code %d, want %d", code, tool.ExitFailed)
+	if code := p.exit(); code != vendortool.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, vendortool.ExitFailed)
 	}
 	text := p.text()
 	for _, want := range []string{
@@ -124,8 +124,8 @@ func TestDemoWithADaemonThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, "demo", "--daemon", broken)
-	if code := p.exit(); code != tool.ExitFailed {
-		t.Errorf("exit code %d, want %d", code, tool.ExitFailed)
+	if code := p.exit(); code != vendortool.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, vendortool.ExitFailed)
 	}
 	p.await("ended by itself (exit status 3): no such luck")
 	p.leavesNoProcess()
@@ -138,8 +138,8 @@ func TestDemoInterrupted(t *testing.T) {
 		signal syscall.Signal
 		code   int
 	}{
-		"while the control plane starts": {"run on loopback", syscall.SIGINT, tool.ExitInterrupted},
-		"while nodes join":               {"node-003  tainted", syscall.SIGTERM, tool.ExitInterrupted},
+		"while the control plane starts": {"run on loopback", syscall.SIGINT, vendortool.ExitInterrupted},
+		"while nodes join":               {"node-003  tainted", syscall.SIGTERM, vendortool.ExitInterrupted},
 		"killed":                         {"node-002  tainted", syscall.SIGKILL, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestDemoOnATerminal(t *testing.T) {
 	if _, err := terminal.Write([]byte{3}); err != nil { // Ctrl-C
 		t.Fatal(err)
 	}
-	if code := p.exit(); code != tool.ExitOK {
+	if code := p.exit(); code != vendortool.ExitOK {
 		t.Errorf("exit code %d after Ctrl-C of a demo that was kept", code)
 	}
 	p.leavesNoProcess()
@@ -199,8 +199,8 @@ func TestDemoCtrlCOnATerminal(t *testing.T) {
 	if _, err := terminal.Write([]byte{3}); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.exit(); code != tool.ExitInterrupted {
-		t.Errorf("exit code %d, want %d", code, tool.ExitInterrupted)
+	if code := p.exit(); code != vendortool.ExitInterrupted {
+		t.Errorf("exit code %d, want %d", code, vendortool.ExitInterrupted)
 	}
 	p.leavesNoProcess()
 	p.leavesNoFile()

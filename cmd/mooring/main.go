@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	_ "github.com/mooring-ccm/mooring/providers/sim" // Registers the provider "sim".
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/vendortool"
 	"github.com/spf13/cobra"
 )
 
@@ -18,5 +18,5 @@ func run() int {
 	if filepath.Base(os.Args[0]) == "kubectl-mooring" {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl mooring"}
 	}
-	return tool.Run(root)
+	return vendortool.Run(root)
 }

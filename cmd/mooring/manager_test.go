@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	view "github.com/mooring-ccm/mooring/internal/report"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 // kubeconfigWith is a kubeconfig with a token for a cluster that nobody asks.
@@ -85,7 +85,7 @@ func TestPlanIsRefused(t *testing.T) {
 				args = append(args, "--certificate-authority="+test.authority)
 			}
 			code, stdout, stderr := call(t, args...)
-			if code != tool.ExitFailed || stdout != "" {
+			if code != vendortool.ExitFailed || stdout != "" {
 				t.Errorf("exit code %d, output %q", code, stdout)
 			}
 			for _, want := range test.want {
@@ -116,10 +116,10 @@ func TestPlanExitCodes(t *testing.T) {
 		code    int
 		want    string
 	}{
-		"nothing, and asked": {"", []string{"--exit-code"}, tool.ExitOK, "There is nothing to do."},
-		"something":          {intent, nil, tool.ExitOK, "+ CreateRoute in the cloud"},
-		"something, asked":   {intent, []string{"--exit-code"}, tool.ExitDiffers, "1 to create, 0 to change"},
-		"as JSON":            {intent, []string{"--exit-code", "-o", "json"}, tool.ExitDiffers, `"effect": "create"`},
+		"nothing, and asked": {"", []string{"--exit-code"}, vendortool.ExitOK, "There is nothing to do."},
+		"something":          {intent, nil, vendortool.ExitOK, "+ CreateRoute in the cloud"},
+		"something, asked":   {intent, []string{"--exit-code"}, vendortool.ExitDiffers, "1 to create, 0 to change"},
+		"as JSON":            {intent, []string{"--exit-code", "-o", "json"}, vendortool.ExitDiffers, `"effect": "create"`},
 	} {
 		answer = fmt.Sprintf(body, test.intents)
 		code, stdout, stderr := call(t, append(args, test.more...)...)
@@ -154,8 +154,8 @@ func TestReportCommandLinesThatAreWrong(t *testing.T) {
 		"leaks, yes to nothing": {[]string{"leaks", "--yes"}, []string{"--yes: there is nothing to confirm without --remove"}},
 	} {
 		code, _, stderr := call(t, c.args...)
-		if code != tool.ExitUsage {
-			t.Errorf("%s: exit code %d, want %d", name, code, tool.ExitUsage)
+		if code != vendortool.ExitUsage {
+			t.Errorf("%s: exit code %d, want %d", name, code, vendortool.ExitUsage)
 		}
 		for _, want := range c.want {
 			if !strings.Contains(stderr, want) {
@@ -170,7 +170,7 @@ func TestReportCommandLinesThatAreWrong(t *testing.T) {
 
 func TestCompletions(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if code, stdout, _ := call(t, "completion", shell); code != tool.ExitOK || !strings.Contains(stdout, "mooring") {
+		if code, stdout, _ := call(t, "completion", shell); code != vendortool.ExitOK || !strings.Contains(stdout, "mooring") {
 			t.Errorf("%s: exit code %d", shell, code)
 		}
 	}
@@ -186,7 +186,7 @@ func TestCompletions(t *testing.T) {
 }
 
 func TestReferenceIsUpToDate(t *testing.T) {
-	if code, _, stderr := call(t, "reference", "--check", "--file=../../docs/reference/cli.md"); code != tool.ExitOK {
+	if code, _, stderr := call(t, "reference", "--check", "--file=../../docs/reference/cli.md"); code != vendortool.ExitOK {
 		t.Error(stderr)
 	}
 }

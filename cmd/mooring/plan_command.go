@@ -9,9 +9,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/mooring-ccm/mooring/internal/demo/render"
-	view "github.com/mooring-ccm/mooring/internal/report"
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/render"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/vendortool"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -37,13 +37,13 @@ be deleted, and ! for nodes whose deletion is held back. Values of Secrets are n
 
 The manager is reached at its secure port, with the credentials of the kubeconfig. They need "get" on the URL /plan.
 
-` + tool.ExitCodes + `
+` + vendortool.ExitCodes + `
   3    with --exit-code: there is something to do`,
 		Example: `  kubectl --namespace kube-system port-forward deployment/mooring-rehearsal 10258 &
   mooring plan --insecure-skip-tls-verify
   mooring plan --server=https://192.0.2.10:10258 --certificate-authority=ca.pem --all
   mooring plan --output=json | jq '.intents[] | select(.effect == "delete")'`,
-		Args: tool.NoArguments,
+		Args: vendortool.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -74,11 +74,11 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 		wrong = append(wrong, errors.New("--server: required"))
 	}
 	if err := errors.Join(wrong...); err != nil {
-		return tool.Usage(cmd, err)
+		return vendortool.Usage(cmd, err)
 	}
 	plan, err := f.ask(cmd.Context(), cmd.ErrOrStderr())
 	if err != nil && cmd.Context().Err() != nil {
-		return tool.Interrupted(fmt.Errorf("interrupted: %w", err))
+		return vendortool.Interrupted(fmt.Errorf("interrupted: %w", err))
 	}
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("writing the plan: %w", err)
 	}
 	if f.exitCode && len(plan.Intents) > 0 {
-		return tool.Differs()
+		return vendortool.Differs()
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (f *planFlags) ask(ctx context.Context, progress io.Writer) (plan view.Plan
 	if err != nil {
 		return plan, err
 	}
-	defer tool.Progress(progress, "Asking the manager for its plan")()
+	defer vendortool.Progress(progress, "Asking the manager for its plan")()
 	body, err := f.access.ask(ctx, client, planPath)
 	if errors.Is(err, errNoSuchPath) {
 		return plan, fmt.Errorf("the manager at %s has no plan: it does not run with --dry-run (404)", f.access.server)

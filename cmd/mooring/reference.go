@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/mooring-ccm/mooring/internal/generated"
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/vendortool"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -26,8 +26,8 @@ func newReference() *cobra.Command {
 	var file string
 	var check bool
 	cmd := &cobra.Command{
-		Use: "reference", Short: "Write the reference of the commands", Hidden: true, Args: tool.NoArguments,
-		Long: "reference writes the reference of all commands as Markdown.\n\n" + tool.ExitCodes,
+		Use: "reference", Short: "Write the reference of the commands", Hidden: true, Args: vendortool.NoArguments,
+		Long: "reference writes the reference of all commands as Markdown.\n\n" + vendortool.ExitCodes,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text := referenceOf(cmd.Root())
 			return generated.Put(file, text, check, "commands", "./cmd/mooring")

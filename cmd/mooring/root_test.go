@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 func TestCommandLinesThatAreWrong(t *testing.T) {
@@ -36,8 +36,8 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr := call(t, c.args...)
-			if code != tool.ExitUsage {
-				t.Errorf("exit code %d, want %d", code, tool.ExitUsage)
+			if code != vendortool.ExitUsage {
+				t.Errorf("exit code %d, want %d", code, vendortool.ExitUsage)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(stderr, want) {
@@ -54,11 +54,11 @@ func TestHelp(t *testing.T) {
 		{"plan", "--help"}, {"status", "--help"}, {"leaks", "--help"},
 	} {
 		code, stdout, _ := call(t, args...)
-		if code != tool.ExitOK || !strings.Contains(stdout, "Usage:") || !strings.Contains(stdout, "Exit codes:") {
+		if code != vendortool.ExitOK || !strings.Contains(stdout, "Usage:") || !strings.Contains(stdout, "Exit codes:") {
 			t.Errorf("mooring %s: exit code %d, help:\n%s", strings.Join(args, " "), code, stdout)
 		}
 	}
-	if code, stdout, _ := call(t, "completion", "bash"); code != tool.ExitOK || !strings.Contains(stdout, "mooring") {
+	if code, stdout, _ := call(t, "completion", "bash"); code != vendortool.ExitOK || !strings.Contains(stdout, "mooring") {
 		t.Errorf("completion: exit code %d", code)
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
+	"github.com/mooring-ccm/mooring/vendortool"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -21,8 +21,8 @@ func newSim() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "The simulated cloud",
-		Long:  "sim is the simulated cloud that the provider \"sim\" of cloud-controller-manager speaks to.\n\n" + tool.ExitCodes,
-		Args:  tool.NoArguments,
+		Long:  "sim is the simulated cloud that the provider \"sim\" of cloud-controller-manager speaks to.\n\n" + vendortool.ExitCodes,
+		Args:  vendortool.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSimServe())
@@ -53,11 +53,11 @@ func newSimServe() *cobra.Command {
 docs/reference/sim-api.md describes it. What it holds is in the state file and survives any end of the process; the
 knobs are of the process, and can be changed while it runs by the admin API.
 
-` + tool.ExitCodes,
+` + vendortool.ExitCodes,
 		Example: `  head -c 16 /dev/urandom | base64 > token
   mooring sim serve --state-file cloud.db --token-file token --instances 12
   mooring sim serve --state-file cloud.db --token-file token --quota-rate 10 --quota-burst 20 --latency 50ms`,
-		Args: tool.NoArguments,
+		Args: vendortool.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
 	}
 	flags := cmd.Flags()
@@ -71,7 +71,7 @@ knobs are of the process, and can be changed while it runs by the admin API.
 	flags.IntVar(&f.instances, "instances", 0, "how many instances a new state file starts with, if there is no --seed")
 	flags.DurationVar(&f.latency, "latency", 0, "how long every call takes")
 	flags.DurationVar(&f.jitter, "latency-jitter", 0, "random time on top of --latency, up to this much")
-	flags.IntVar(&f.pageSize, "page-size", service.DefaultPageSize, "most elements of a page")
+	flags.IntVar(&f.pageSize, "page-size", cloudsim.DefaultPageSize, "most elements of a page")
 	flags.Float64Var(&f.rate, "quota-rate", 0, "calls per second that are allowed for long; 0 is no quota")
 	flags.IntVar(&f.burst, "quota-burst", 1, "calls that are allowed at once with --quota-rate")
 	flags.DurationVar(&f.listLag, "list-lag", 0, "how long lists lag behind writes")
@@ -87,9 +87,9 @@ knobs are of the process, and can be changed while it runs by the admin API.
 func (f *simFlags) serve(cmd *cobra.Command) error {
 	options, certificate, faults, err := f.options(cmd)
 	if err != nil {
-		return tool.Usage(cmd, err)
+		return vendortool.Usage(cmd, err)
 	}
-	cloud, err := service.Open(options)
+	cloud, err := cloudsim.Open(options)
 	if err != nil {
 		return err
 	}
@@ -109,22 +109,22 @@ func (f *simFlags) serve(cmd *cobra.Command) error {
 }
 
 // options returns what the flags say, or everything that is wrong with them.
-func (f *simFlags) options(cmd *cobra.Command) (service.Options, *tls.Certificate, []api.Fault, error) {
+func (f *simFlags) options(cmd *cobra.Command) (cloudsim.Options, *tls.Certificate, []api.Fault, error) {
 	var wrong []error
-	options := service.Options{StateFile: f.stateFile, Knobs: f.knobs()}
+	options := cloudsim.Options{StateFile: f.stateFile, Knobs: f.knobs()}
 	if f.stateFile == "" {
 		wrong = append(wrong, errors.New("--state-file: required"))
 	}
 	options.Token = tokenSource("--token-file", f.tokenFile, true, &wrong)
 	options.AdminToken = tokenSource("--admin-token-file", f.adminTokenFile, false, &wrong)
-	if errs := service.ValidateKnobs(options.Knobs); len(errs) > 0 {
+	if errs := cloudsim.ValidateKnobs(options.Knobs); len(errs) > 0 {
 		wrong = append(wrong, fmt.Errorf("knobs: %w", errs.ToAggregate()))
 	}
 	options.Seed = f.seedOf(&wrong)
 	certificate := f.certificate(&wrong)
 	var faults []api.Fault
 	for _, text := range f.faults {
-		fault, err := service.ParseFault(text)
+		fault, err := cloudsim.ParseFault(text)
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("--fault: %w", err))
 		}
@@ -158,21 +158,21 @@ func (f *simFlags) knobs() api.Knobs {
 	return knobs
 }
 
-func tokenSource(flag, path string, required bool, wrong *[]error) service.TokenSource {
+func tokenSource(flag, path string, required bool, wrong *[]error) cloudsim.TokenSource {
 	if path == "" {
 		if required {
 			*wrong = append(*wrong, fmt.Errorf("%s: required", flag))
 		}
 		return nil
 	}
-	source := service.TokenFile(path)
+	source := cloudsim.TokenFile(path)
 	if _, err := source(); err != nil {
 		*wrong = append(*wrong, fmt.Errorf("%s: %w", flag, err))
 	}
 	return source
 }
 
-// maxInstances is how many instances service.DefaultSeed has addresses for.
+// maxInstances is how many instances cloudsim.DefaultSeed has addresses for.
 const maxInstances = 60000
 
 func (f *simFlags) seedOf(wrong *[]error) *api.Seed {
@@ -182,14 +182,14 @@ func (f *simFlags) seedOf(wrong *[]error) *api.Seed {
 	case f.instances < 0 || f.instances > maxInstances:
 		*wrong = append(*wrong, fmt.Errorf("--instances: %d: must be 0 to %d", f.instances, maxInstances))
 	case f.seed == "":
-		return service.DefaultSeed(f.instances)
+		return cloudsim.DefaultSeed(f.instances)
 	default:
 		data, err := os.ReadFile(f.seed)
 		if err != nil {
 			*wrong = append(*wrong, fmt.Errorf("--seed: %w", err))
 			return nil
 		}
-		seed, errs := service.ReadSeed(data)
+		seed, errs := cloudsim.ReadSeed(data)
 		if len(errs) > 0 {
 			*wrong = append(*wrong, fmt.Errorf("--seed %s: %w", f.seed, errs.ToAggregate()))
 		}

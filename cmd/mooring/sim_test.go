@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/internal/poll"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
+	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 func write(t *testing.T, content string) string {
@@ -41,7 +41,7 @@ func TestSimServe(t *testing.T) {
 	if _, err := client.GetInstance(t.Context(), "i-00000001"); !api.HasCode(err, api.CodeUnavailable) {
 		t.Errorf("the fault: %v", err)
 	}
-	if _, err := client.CreateInstance(t.Context(), service.DefaultInstance(6)); err != nil {
+	if _, err := client.CreateInstance(t.Context(), cloudsim.DefaultInstance(6)); err != nil {
 		t.Error(err)
 	}
 	counts, err := boss.Counts(t.Context())
@@ -57,7 +57,7 @@ func TestSimServe(t *testing.T) {
 		t.Errorf("above the quota: %v", err)
 	}
 	p.signal(syscall.SIGTERM)
-	if code := p.exit(); code != tool.ExitOK {
+	if code := p.exit(); code != vendortool.ExitOK {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
 
@@ -69,7 +69,7 @@ func TestSimServe(t *testing.T) {
 		t.Errorf("%d instances after a restart, %v; want 6", found, err)
 	}
 	second := start(t, args...)
-	if code := second.exit(); code != tool.ExitFailed {
+	if code := second.exit(); code != vendortool.ExitFailed {
 		t.Errorf("exit code %d for a state file in use", code)
 	}
 	second.await("another process has it open")
@@ -88,11 +88,11 @@ func clients(t *testing.T, p *program, token, admin string) (*api.Client, *api.A
 		address = match[1]
 		return nil
 	})
-	client, err := api.NewClient(api.ClientOptions{Endpoint: "http://" + address, Token: service.TokenFile(token)})
+	client, err := api.NewClient(api.ClientOptions{Endpoint: "http://" + address, Token: cloudsim.TokenFile(token)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	boss, err := api.NewAdmin(api.ClientOptions{Endpoint: "http://" + address, Token: service.TokenFile(admin)})
+	boss, err := api.NewAdmin(api.ClientOptions{Endpoint: "http://" + address, Token: cloudsim.TokenFile(admin)})
 	if err != nil {
 		t.Fatal(err)
 	}

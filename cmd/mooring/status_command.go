@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	view "github.com/mooring-ccm/mooring/internal/report"
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/vendortool"
 	"github.com/spf13/cobra"
 )
 
@@ -34,12 +34,12 @@ wait for, and what it has found to differ. That takes "get" on the URL /metrics,
 What you may not read is left out, and said so. Nodes of other providers are told apart by the annotation
 mooring.dev/ignore, and by --provider-id-schemes.
 
-` + tool.ExitCodes,
+` + vendortool.ExitCodes,
 		Example: `  mooring status
   kubectl mooring status --context=blue
   mooring status --server=https://192.0.2.10:10258 --certificate-authority=ca.pem
   mooring status --output=json | jq '.nodes[] | select(.state == "held")'`,
-		Args: tool.NoArguments,
+		Args: vendortool.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -62,7 +62,7 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 		wrong = append(wrong, errors.New("--certificate-authority, --insecure-skip-tls-verify: only with --server"))
 	}
 	if err := errors.Join(wrong...); err != nil {
-		return tool.Usage(cmd, err)
+		return vendortool.Usage(cmd, err)
 	}
 	look, err := f.look(namespace, name)
 	if err != nil {
@@ -70,7 +70,7 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 	}
 	seen, err := look.all(cmd.Context(), cmd.ErrOrStderr())
 	if err != nil && cmd.Context().Err() != nil {
-		return tool.Interrupted(fmt.Errorf("interrupted: %w", err))
+		return vendortool.Interrupted(fmt.Errorf("interrupted: %w", err))
 	}
 	if err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	view "github.com/mooring-ccm/mooring/internal/report"
-	"github.com/mooring-ccm/mooring/tool"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/vendortool"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 const (
@@ -72,7 +72,7 @@ func (l *look) all(ctx context.Context, progress io.Writer) (view.Seen, error) {
 		{"the Services", l.readServices},
 		{"the events of what waits", l.readEvents},
 	} {
-		done := tool.Progress(progress, "Reading "+step.what)
+		done := vendortool.Progress(progress, "Reading "+step.what)
 		err := step.read(ctx, &seen)
 		done()
 		if apierrors.IsForbidden(err) {
@@ -82,7 +82,7 @@ func (l *look) all(ctx context.Context, progress io.Writer) (view.Seen, error) {
 		}
 	}
 	if l.manager != nil {
-		defer tool.Progress(progress, "Asking the manager for its metrics")()
+		defer vendortool.Progress(progress, "Asking the manager for its metrics")()
 		if err := l.readMetrics(ctx, &seen); err != nil {
 			return seen, err
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/provider/conformance"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
@@ -33,7 +33,7 @@ func check(t *testing.T, m *mutant, options conformance.Options) *conformance.Re
 
 func newMutant(t *testing.T) (*mutant, *simtest.Cloud) {
 	t.Helper()
-	simulated := simtest.Start(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	m := &mutant{Cloud: newSim(t, simulated, ""), second: make(chan struct{})}
 	m.subject = subjectOf(t, simulated, m)
 	return m, simulated

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider/conformance"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestSimulatedCloud holds the provider of the simulated cloud to every rule, by InstancesV2 and by the older interfaces.
 func TestSimulatedCloud(t *testing.T) {
-	simulated := simtest.Start(t, service.Options{Seed: service.DefaultSeed(3)})
+	simulated := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	cloud := newSim(t, simulated, "")
 	factory := func(context.Context) (*conformance.Subject, error) { return subjectOf(t, simulated, cloud), nil }
 	conformance.Run(t, factory, conformance.Options{})
@@ -40,7 +40,7 @@ func newSim(t *testing.T, simulated *simtest.Cloud, clusterName string) *sim.Clo
 	t.Helper()
 	cloud, err := sim.New(sim.Config{
 		APIVersion: sim.ConfigAPIVersion, Kind: sim.ConfigKind, Endpoint: simulated.URL, TokenFile: simulated.TokenFile,
-		Region: service.DefaultRegion, ClusterName: clusterName, Watch: true, RouteBatch: 3, ChangeTargets: true,
+		Region: cloudsim.DefaultRegion, ClusterName: clusterName, Watch: true, RouteBatch: 3, ChangeTargets: true,
 		RequestTimeout: metav1.Duration{Duration: time.Minute},
 	})
 	if err != nil {
@@ -59,7 +59,7 @@ func subjectOf(t *testing.T, simulated *simtest.Cloud, cloud cloudprovider.Inter
 		Cloud: cloud,
 		Hooks: conformance.Hooks{
 			CreateInstance: func(ctx context.Context, name string) (conformance.Instance, error) {
-				spec := service.DefaultInstance(100)
+				spec := cloudsim.DefaultInstance(100)
 				spec.Name = name
 				created, err := client.CreateInstance(ctx, spec)
 				if err != nil {

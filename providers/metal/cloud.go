@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/balancer"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/l2"
+	"github.com/mooring-ccm/mooring/providers/metal/layer2"
 	"github.com/mooring-ccm/mooring/providers/metal/pool"
 	"github.com/mooring-ccm/mooring/providers/metal/power"
 )
@@ -65,7 +65,7 @@ type Cloud struct {
 type parts struct {
 	announcer *announce.Announcer
 	speaker   *bgp.Speaker
-	responder *l2.Responder
+	responder *layer2.Responder
 }
 
 var (

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/health"
-	"github.com/mooring-ccm/mooring/providers/metal/l2"
+	"github.com/mooring-ccm/mooring/providers/metal/layer2"
 	"github.com/mooring-ccm/mooring/providers/metal/pool"
 )
 
@@ -114,7 +114,7 @@ func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
 		sinks["bgp"] = made.speaker
 	}
 	if settings.L2 != nil {
-		made.responder = l2.New(*settings.L2, replica.Registerer)
+		made.responder = layer2.New(*settings.L2, replica.Registerer)
 		sinks["l2"] = made.responder
 	}
 	announcement := settings.Announcement.WithDefaults()

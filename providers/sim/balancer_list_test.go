@@ -7,13 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestListLoadBalancers(t *testing.T) {
-	simulated, cloud := start(t, service.Options{Seed: service.DefaultSeed(3), Knobs: api.Knobs{PageSize: 1}})
+	simulated, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3), Knobs: api.Knobs{PageSize: 1}})
 	list := cloud.Capabilities().ListLoadBalancers
 	if listed, err := list(t.Context(), ""); err != nil || len(listed) != 0 {
 		t.Errorf("an empty cloud: %v, %v", listed, err)
@@ -56,7 +56,7 @@ func TestListLoadBalancers(t *testing.T) {
 
 // A list that is cut short is an error: what is missing in it would be taken for gone.
 func TestListLoadBalancersIsCompleteOrAnError(t *testing.T) {
-	simulated, cloud := start(t, service.Options{Seed: service.DefaultSeed(3), Knobs: api.Knobs{PageSize: 1}})
+	simulated, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3), Knobs: api.Knobs{PageSize: 1}})
 	for _, uid := range []types.UID{"a", "b", "c"} {
 		svc := webService()
 		svc.UID = uid
@@ -76,7 +76,7 @@ func TestListLoadBalancersIsCompleteOrAnError(t *testing.T) {
 
 // The cluster's UID is written with the load balancer; a caller that does not know it leaves it as it is.
 func TestClusterUIDIsKept(t *testing.T) {
-	simulated, cloud := start(t, service.Options{})
+	simulated, cloud := start(t, cloudsim.Options{})
 	tagged := func(uid types.UID) string {
 		t.Helper()
 		ctx := t.Context()

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,7 +47,7 @@ func vip(address string) v1.LoadBalancerIngress {
 }
 
 func TestLoadBalancerLife(t *testing.T) {
-	simulated, cloud := start(t, service.Options{Seed: service.DefaultSeed(3)})
+	simulated, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	lb, ctx, svc := balancers(cloud), t.Context(), webService()
 	nodes := []*v1.Node{node("node-002", "sim://i-00000002"), node("node-001", ""), node("far", "aws:///a/i-9"), node("unknown", "")}
 
@@ -84,7 +84,7 @@ func TestLoadBalancerLife(t *testing.T) {
 }
 
 func TestLoadBalancerChanges(t *testing.T) {
-	simulated, cloud := start(t, service.Options{Seed: service.DefaultSeed(3)})
+	simulated, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	lb, ctx, svc := balancers(cloud), t.Context(), webService()
 	want, err := lb.EnsureLoadBalancer(ctx, "", svc, nil)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestLoadBalancerStatusForms(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, cloud := start(t, service.Options{})
+			_, cloud := start(t, cloudsim.Options{})
 			svc := webService()
 			c.change(svc)
 			status, err := balancers(cloud).EnsureLoadBalancer(t.Context(), "", svc, nil)
@@ -165,8 +165,8 @@ func TestLoadBalancerStatusForms(t *testing.T) {
 
 func TestLoadBalancerPending(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1_000_000_000, 0))
-	simulated, cloud := start(t, service.Options{
-		Clock: clock, Seed: service.DefaultSeed(1), Knobs: api.Knobs{LoadBalancerDelay: metav1.Duration{Duration: time.Minute}},
+	simulated, cloud := start(t, cloudsim.Options{
+		Clock: clock, Seed: cloudsim.DefaultSeed(1), Knobs: api.Knobs{LoadBalancerDelay: metav1.Duration{Duration: time.Minute}},
 	})
 	lb, ctx, svc := balancers(cloud), t.Context(), webService()
 	nodes := []*v1.Node{node("node-001", "sim://i-00000001")}
@@ -195,7 +195,7 @@ func TestLoadBalancerPending(t *testing.T) {
 }
 
 func TestLoadBalancerWhoseCreationFailedIsReplaced(t *testing.T) {
-	simulated, cloud := start(t, service.Options{})
+	simulated, cloud := start(t, cloudsim.Options{})
 	if err := simulated.Service.AddFault(api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultAsync, Count: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestLoadBalancerWhoseCreationFailedIsReplaced(t *testing.T) {
 
 // An answer was lost: the creation happened, the caller does not know. The next call finds it and creates no second one.
 func TestLoadBalancerAfterALostAnswer(t *testing.T) {
-	simulated, cloud := start(t, service.Options{})
+	simulated, cloud := start(t, cloudsim.Options{})
 	if err := simulated.Service.AddFault(api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultTruncate, Count: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestLoadBalancerOfSomebodyElse(t *testing.T) {
 		"another service": {TagCluster: simtest.ClusterName, TagServiceUID: "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulated, cloud := start(t, service.Options{})
+			simulated, cloud := start(t, cloudsim.Options{})
 			lb, ctx, svc := balancers(cloud), t.Context(), webService()
 			before, err := simulated.Client.CreateLoadBalancer(ctx, api.LoadBalancerSpec{
 				Name: balancerName, Region: "sim-1", Tags: tags, Listeners: []api.Listener{{Protocol: "TCP", Port: 1, TargetPort: 1}},
@@ -267,7 +267,7 @@ func TestLoadBalancerOfSomebodyElse(t *testing.T) {
 }
 
 func TestLoadBalancerErrors(t *testing.T) {
-	simulated, cloud := start(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	lb, ctx := balancers(cloud), t.Context()
 	bad := webService()
 	bad.Annotations = map[string]string{AnnotationAddressing: "pigeon"}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,7 +16,7 @@ import (
 )
 
 func TestChangeRoutes(t *testing.T) {
-	simulated, cloud := start(t, service.Options{Seed: service.DefaultSeed(3)})
+	simulated, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	cloud.config.RouteBatch = 10
 	routes, _ := cloud.Routes()
 	change, ctx := provider.CapabilitiesOf(cloud).ChangeRoutes, t.Context()
@@ -69,7 +69,7 @@ func TestChangeRoutes(t *testing.T) {
 }
 
 func TestChangeTargets(t *testing.T) {
-	simulated, cloud := start(t, service.Options{Seed: service.DefaultSeed(3)})
+	simulated, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	cloud.config.ChangeTargets = true
 	lb, ctx, svc := balancers(cloud), t.Context(), webService()
 	change := provider.CapabilitiesOf(cloud).ChangeTargets

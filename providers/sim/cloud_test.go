@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +46,7 @@ func newCloud(t *testing.T, configFile string) *Cloud {
 	return cloud
 }
 
-func start(t *testing.T, options service.Options) (*simtest.Cloud, *Cloud) {
+func start(t *testing.T, options cloudsim.Options) (*simtest.Cloud, *Cloud) {
 	t.Helper()
 	simulated := simtest.Start(t, options)
 	return simulated, newCloud(t, simulated.ConfigFile)
@@ -57,7 +57,7 @@ func node(name, providerID string) *v1.Node {
 }
 
 func TestOffersTheWholeInterface(t *testing.T) {
-	_, cloud := start(t, service.Options{})
+	_, cloud := start(t, cloudsim.Options{})
 	_, lb := cloud.LoadBalancer()
 	_, v1i := cloud.Instances()
 	_, v2i := cloud.InstancesV2()
@@ -78,7 +78,7 @@ func TestOffersTheWholeInterface(t *testing.T) {
 
 // All three ways to an instance tell the same.
 func TestMetadata(t *testing.T) {
-	simulated, cloud := start(t, service.Options{Seed: service.DefaultSeed(2)})
+	simulated, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 	simulated.Change(t, "node-002", func(spec *api.InstanceSpec) {
 		spec.Labels = map[string]string{"example.com/rack": "r1"}
 		spec.Addresses = append(spec.Addresses, api.Address{Type: api.AddressInternalIP, Address: "2001:db8::2"})
@@ -119,7 +119,7 @@ func TestMetadata(t *testing.T) {
 }
 
 func TestExistsAndShutdown(t *testing.T) {
-	simulated, cloud := start(t, service.Options{Seed: service.DefaultSeed(3)})
+	simulated, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	simulated.Change(t, "node-002", func(spec *api.InstanceSpec) { spec.Power = api.PowerOff })
 	simulated.Delete(t, "node-003")
 	v2, _ := cloud.InstancesV2()
@@ -141,7 +141,7 @@ func TestExistsAndShutdown(t *testing.T) {
 }
 
 func TestLegacyInterfaces(t *testing.T) {
-	_, cloud := start(t, service.Options{Seed: service.DefaultSeed(1)})
+	_, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	old, _ := cloud.Instances()
 	ctx := t.Context()
 	const name, id = types.NodeName("node-001"), "sim://i-00000001"
@@ -188,7 +188,7 @@ func TestLegacyInterfaces(t *testing.T) {
 
 // Whatever goes wrong, an instance is only ever missing when the cloud says so.
 func TestErrorsAreTyped(t *testing.T) {
-	simulated, cloud := start(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	v2, _ := cloud.InstancesV2()
 	for name, c := range map[string]struct {
 		fault    api.Fault
@@ -228,7 +228,7 @@ func TestErrorsAreTyped(t *testing.T) {
 }
 
 func TestProviderIDsThatAreNone(t *testing.T) {
-	simulated, cloud := start(t, service.Options{})
+	simulated, cloud := start(t, cloudsim.Options{})
 	v2, _ := cloud.InstancesV2()
 	for _, id := range []string{"aws:///zone/i-1", "sim:///i-1", "sim://", "sim://a/b", "i-1"} {
 		exists, err := v2.InstanceExists(t.Context(), node("n", id))
@@ -279,8 +279,8 @@ func configFor(t *testing.T, endpoint, more string) string {
 func TestTokenIsReadForEveryCall(t *testing.T) {
 	var token atomic.Value
 	token.Store(simtest.Token)
-	simulated, cloud := start(t, service.Options{
-		Seed: service.DefaultSeed(1), Token: func() (string, error) { return token.Load().(string), nil },
+	simulated, cloud := start(t, cloudsim.Options{
+		Seed: cloudsim.DefaultSeed(1), Token: func() (string, error) { return token.Load().(string), nil },
 	})
 	v2, _ := cloud.InstancesV2()
 	ask := func() error {
@@ -309,7 +309,7 @@ func TestTokenIsReadForEveryCall(t *testing.T) {
 }
 
 func TestCertificateAuthority(t *testing.T) {
-	simulated := simtest.Start(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	server := httptest.NewTLSServer(simulated.Service.Handler())
 	t.Cleanup(server.Close)
 	authority := tempFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
@@ -322,7 +322,7 @@ func TestCertificateAuthority(t *testing.T) {
 }
 
 func TestEveryCallHasADeadline(t *testing.T) {
-	simulated := simtest.Start(t, service.Options{})
+	simulated := simtest.Start(t, cloudsim.Options{})
 	cloud := newCloud(t, configFor(t, simulated.URL, "requestTimeout: 50ms\n"))
 	hang := func() {
 		if err := simulated.Service.AddFault(api.Fault{Operation: api.AnyOperation, Mode: api.FaultHang, Count: 1}); err != nil {
@@ -347,7 +347,7 @@ func TestEveryCallHasADeadline(t *testing.T) {
 }
 
 func TestClusterNameOfTheCaller(t *testing.T) {
-	simulated := simtest.Start(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	cloud := newCloud(t, configFor(t, simulated.URL, ""))
 	if cloud.HasClusterID() {
 		t.Error("a config without clusterName has a cluster ID")

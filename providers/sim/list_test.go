@@ -7,7 +7,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
 func TestListIsCompleteOrAnError(t *testing.T) {
@@ -27,7 +27,7 @@ func TestListIsCompleteOrAnError(t *testing.T) {
 		"throttled":             {fault: api.Fault{Mode: api.FaultStatus, Status: 429, Skip: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulated, cloud := start(t, service.Options{Seed: service.DefaultSeed(5), Knobs: api.Knobs{PageSize: 2}})
+			simulated, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(5), Knobs: api.Knobs{PageSize: 2}})
 			if !c.complete {
 				c.fault.Operation, c.fault.Count = api.OpListInstances, 1
 				if err := simulated.Service.AddFault(c.fault); err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	cloudprovider "k8s.io/cloud-provider"
 )
 
 func TestRoutes(t *testing.T) {
-	simulated, cloud := start(t, service.Options{Seed: service.DefaultSeed(3), Knobs: api.Knobs{PageSize: 1}})
+	simulated, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3), Knobs: api.Knobs{PageSize: 1}})
 	routes, _ := cloud.Routes()
 	ctx := t.Context()
 	first := &cloudprovider.Route{TargetNode: "node-001", DestinationCIDR: "10.244.1.0/24"}
@@ -71,7 +71,7 @@ func TestRoutes(t *testing.T) {
 }
 
 func TestReplaceRoute(t *testing.T) {
-	simulated, cloud := start(t, service.Options{Seed: service.DefaultSeed(2)})
+	simulated, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 	routes, _ := cloud.Routes()
 	ctx := t.Context()
 	if err := routes.CreateRoute(ctx, "", "hint", &cloudprovider.Route{TargetNode: "node-001", DestinationCIDR: "10.244.1.0/24"}); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -46,7 +46,7 @@ func (w *told) is(want ...string) func(context.Context) bool {
 }
 
 // startWatch starts a cloud whose config asks for a watch, and watches it until the test ends.
-func startWatch(t *testing.T, options service.Options) (*simtest.Cloud, *told, func() error) {
+func startWatch(t *testing.T, options cloudsim.Options) (*simtest.Cloud, *told, func() error) {
 	simulated := simtest.Start(t, options)
 	config, err := os.ReadFile(simulated.ConfigFile)
 	if err != nil {
@@ -71,7 +71,7 @@ func startWatch(t *testing.T, options service.Options) (*simtest.Cloud, *told, f
 }
 
 func TestWatchIsOfferedIfTheConfigSaysSo(t *testing.T) {
-	_, cloud := start(t, service.Options{})
+	_, cloud := start(t, cloudsim.Options{})
 	if cloud.Capabilities().WatchInstances != nil {
 		t.Error("offered without the config's word")
 	}
@@ -80,13 +80,13 @@ func TestWatchIsOfferedIfTheConfigSaysSo(t *testing.T) {
 func TestWatchTellsOfAllAndThenOfChanges(t *testing.T) {
 	knobs := api.Knobs{Latency: metav1.Duration{Duration: 20 * time.Millisecond}}
 	knobs.InstanceDelay.Duration = 100 * time.Millisecond
-	simulated, told, _ := startWatch(t, service.Options{Seed: service.DefaultSeed(2), Knobs: knobs})
+	simulated, told, _ := startWatch(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2), Knobs: knobs})
 	first := []string{"set sim://i-00000001 running", "set sim://i-00000002 running"}
 	simtest.Eventually(t, "all instances", told.is(first...))
 
 	simulated.Change(t, "node-001", func(spec *api.InstanceSpec) { spec.Power = api.PowerOff })
 	simulated.Delete(t, "node-002")
-	simulated.Create(t, service.DefaultInstance(3)) // is pending for a while, and then changes by itself
+	simulated.Create(t, cloudsim.DefaultInstance(3)) // is pending for a while, and then changes by itself
 	simtest.Eventually(t, "the changes", told.is(append(first,
 		"set sim://i-00000001 stopped", "deleted sim://i-00000002 unknown",
 		"set sim://i-00000003 running", "set sim://i-00000003 running")...))
@@ -97,7 +97,7 @@ func TestWatchTellsOfAllAndThenOfChanges(t *testing.T) {
 
 // A connection that breaks is mended from the last mark on: nothing is missed, and nothing begins anew.
 func TestWatchMendsABrokenConnection(t *testing.T) {
-	simulated, told, _ := startWatch(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated, told, _ := startWatch(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	simtest.Eventually(t, "two marks", func(context.Context) bool { told.mu.Lock(); defer told.mu.Unlock(); return told.marks >= 2 })
 	fault(t, simulated, api.Fault{Mode: api.FaultTruncate})
 	simulated.Delete(t, "node-001")
@@ -123,7 +123,7 @@ func TestWatchEndsWithWhatTheCloudSays(t *testing.T) {
 		"malformed, later on": {api.Fault{Mode: api.FaultMalformed, Skip: 1}, func(err error) bool { return err != nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulated, _ := start(t, service.Options{Seed: service.DefaultSeed(3)})
+			simulated, _ := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 			fault(t, simulated, test.fault)
 			cloud := newCloud(t, simulated.ConfigFile)
 			if err := cloud.watchInstances(t.Context(), (&told{}).take); !test.is(err) {
@@ -134,7 +134,7 @@ func TestWatchEndsWithWhatTheCloudSays(t *testing.T) {
 }
 
 func TestWatchThatHangsIsSilent(t *testing.T) {
-	simulated, told, _ := startWatch(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated, told, _ := startWatch(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	fault(t, simulated, api.Fault{Mode: api.FaultHang, Skip: 1}) // after the next mark
 	simtest.Eventually(t, "a call that hangs", func(context.Context) bool { return len(simulated.Service.Faults()) == 0 })
 	simulated.Delete(t, "node-001")
@@ -146,7 +146,7 @@ func TestWatchThatHangsIsSilent(t *testing.T) {
 }
 
 func TestYieldEndsTheWatch(t *testing.T) {
-	_, cloud := start(t, service.Options{Seed: service.DefaultSeed(1)})
+	_, cloud := start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	enough := errors.New("enough")
 	if err := cloud.watchInstances(t.Context(), func(provider.InstanceEvent) error { return enough }); err != enough {
 		t.Errorf("error %v, want that of yield as it is", err)
@@ -155,9 +155,9 @@ func TestYieldEndsTheWatch(t *testing.T) {
 
 // The revision outlives the process. What happened before does not, and is an error for who asks for it.
 func TestRevisionsPersist(t *testing.T) {
-	options := service.Options{StateFile: t.TempDir() + "/state.db", Seed: service.DefaultSeed(1)}
-	options.Token = service.StaticToken(simtest.Token)
-	before, err := service.Open(options)
+	options := cloudsim.Options{StateFile: t.TempDir() + "/state.db", Seed: cloudsim.DefaultSeed(1)}
+	options.Token = cloudsim.StaticToken(simtest.Token)
+	before, err := cloudsim.Open(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestRevisionsPersist(t *testing.T) {
 
 // An expired revision ends the provider's watch with an error by which the next begins anew at once.
 func TestExpiredRevision(t *testing.T) {
-	simulated, told, end := startWatch(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated, told, end := startWatch(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	simtest.Eventually(t, "two marks", func(context.Context) bool { told.mu.Lock(); defer told.mu.Unlock(); return told.marks >= 2 })
 	fault(t, simulated, api.Fault{Mode: api.FaultTruncate})
 	fault(t, simulated, api.Fault{Mode: api.FaultStatus, Status: 410})

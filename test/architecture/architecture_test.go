@@ -54,14 +54,14 @@ func TestArrows(t *testing.T) {
 func TestArrowsAreForbidden(t *testing.T) {
 	for name, test := range map[string]struct{ importer, imported string }{
 		"the contract stands on nothing":         {"provider", "internal/cloud"},
-		"a provider sees the contract only":      {"providers/sim", "internal/inventory"},
+		"a provider sees the contract only":      {"providers/sim", "internal/instances"},
 		"a controller never imports another":     {"internal/controller/node", "internal/controller/route"},
 		"a controller knows nothing of the ccm":  {"internal/controller/node", "ccm"},
 		"the manager names no provider":          {"ccm", "providers/sim"},
 		"the daemon is composition only":         {"cmd/cloud-controller-manager", "internal/cloud"},
 		"nothing imports a program":              {"test/e2e", "cmd/mooring"},
 		"a package without a room is not a room": {"internal/misc", "provider"},
-		"what tests wait with is for tests":      {"providers/sim", "internal/poll"},
+		"what tests wait with is for tests":      {"providers/sim", "localcluster/poll"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if len(violations(test.importer, []string{test.imported})) == 0 {
@@ -69,7 +69,7 @@ func TestArrowsAreForbidden(t *testing.T) {
 			}
 		})
 	}
-	if broken := violations("internal/controller/node", []string{"internal/inventory", "internal/controller/node/x"}); broken != nil {
+	if broken := violations("internal/controller/node", []string{"internal/instances", "internal/controller/node/x"}); broken != nil {
 		t.Errorf("allowed arrows are reported: %v", broken)
 	}
 }

@@ -60,8 +60,8 @@ func TestEveryReasonIsExplained(t *testing.T) {
 // TestReasonsOfEventsAreConstants keeps the other test from missing any.
 func TestReasonsOfEventsAreConstants(t *testing.T) {
 	known := []string{
-		filepath.Join(root, "ccm"),           // passes on what others tell
-		filepath.Join(root, "internal/demo"), // reads it
+		filepath.Join(root, "ccm"),                       // passes on what others tell
+		filepath.Join(root, "cmd/mooring/internal/demo"), // reads it
 	}
 	for _, folders := range tellers {
 		for _, folder := range folders {

@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/poll"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/chart/render"
 )
@@ -82,11 +82,11 @@ func TestRenderedObjectsRun(t *testing.T) {
 	cluster := startCluster(t)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
 	must(t, err)
-	cloud := simtest.Start(t, service.Options{})
+	cloud := simtest.Start(t, cloudsim.Options{})
 	config, err := os.ReadFile(cloud.ConfigFile)
 	must(t, err)
 	_, err = cloud.Client.CreateInstance(t.Context(), api.InstanceSpec{
-		Name: "rendered", Zone: service.DefaultZones()[0], MachineType: service.TypeSmall,
+		Name: "rendered", Zone: cloudsim.DefaultZones()[0], MachineType: cloudsim.TypeSmall,
 		Addresses: []api.Address{{Type: api.AddressInternalIP, Address: "10.0.0.1"}},
 	})
 	must(t, err)

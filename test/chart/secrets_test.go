@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/chart/render"
 )
@@ -48,8 +48,8 @@ func TestARotatedSecretReachesTheRunningDaemon(t *testing.T) {
 	must(t, err)
 	var token atomic.Value
 	token.Store(simtest.Token)
-	cloud := simtest.Start(t, service.Options{
-		Seed: service.DefaultSeed(1), Token: func() (string, error) { return token.Load().(string), nil },
+	cloud := simtest.Start(t, cloudsim.Options{
+		Seed: cloudsim.DefaultSeed(1), Token: func() (string, error) { return token.Load().(string), nil },
 	})
 	config, err := os.ReadFile(cloud.ConfigFile)
 	must(t, err)
@@ -73,11 +73,11 @@ func TestARotatedSecretReachesTheRunningDaemon(t *testing.T) {
 	token.Store("rotated")
 	project(t, mounts[mounted], map[string][]byte{"token": []byte("rotated\n")})
 	// An instance that nobody has heard of before: what the daemon has listed with the old token does not help.
-	administrator, err := api.NewClient(api.ClientOptions{Endpoint: cloud.URL, Token: service.StaticToken("rotated")})
+	administrator, err := api.NewClient(api.ClientOptions{Endpoint: cloud.URL, Token: cloudsim.StaticToken("rotated")})
 	must(t, err)
 	t.Cleanup(administrator.CloseIdleConnections)
 	_, err = administrator.CreateInstance(t.Context(), api.InstanceSpec{
-		Name: "node-002", Zone: service.DefaultZones()[0], MachineType: service.TypeSmall,
+		Name: "node-002", Zone: cloudsim.DefaultZones()[0], MachineType: cloudsim.TypeSmall,
 		Addresses: []api.Address{{Type: api.AddressInternalIP, Address: "10.0.1.1"}},
 	})
 	must(t, err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/providers/sim"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
 // fenced is a piece of YAML on a page, which may stand in an item of a list.
@@ -25,7 +25,7 @@ func TestFilesOfTheTutorial(t *testing.T) {
 		switch {
 		case strings.Contains(file, "kind: Seed"):
 			kinds["Seed"]++
-			if seed, errs := service.ReadSeed([]byte(file)); len(errs) > 0 || len(seed.Instances) == 0 {
+			if seed, errs := cloudsim.ReadSeed([]byte(file)); len(errs) > 0 || len(seed.Instances) == 0 {
 				t.Errorf("the seed: %v\n%s", errs, file)
 			}
 		case strings.Contains(file, "kind: CloudConfig"):

@@ -16,13 +16,12 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
-	"github.com/mooring-ccm/mooring/internal/priorityqueue"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // Name is the controller's name, as in the reference.
@@ -39,7 +38,7 @@ type Options struct {
 	// Recorder records events on nodes, from the component cloud-node-controller.
 	Recorder record.EventRecorder
 	// Inventory knows the cloud's instances.
-	Inventory *inventory.Inventory
+	Inventory *instances.Inventory
 	// Ownership says which nodes are ours.
 	Ownership ownership.Rules
 	// StatusUpdateFrequency is how often all initialised nodes are compared with the cloud. Zero:
@@ -66,10 +65,10 @@ const (
 // Controller initialises and refreshes nodes. It is a controller-runtime Runnable that needs leader election and warms up
 // without.
 type Controller struct {
-	inner      ctrl.Controller
+	*kit.Controller
 	reconciler *reconciler
 	refresher  *refresher
-	inventory  *inventory.Inventory
+	inventory  *instances.Inventory
 	log        logr.Logger
 }
 
@@ -87,61 +86,30 @@ func New(options Options) (*Controller, error) {
 	}
 	refresher := &refresher{
 		interval: options.StatusUpdateFrequency, reader: options.Client, inventory: options.Inventory,
-		reconciler: reconciler, metrics: metrics, log: log, queued: make(chan queue, 1),
+		reconciler: reconciler, metrics: metrics, log: log, queued: make(chan kit.Queue, 1),
 		asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 	}
-	inner, err := newInner(reconciler, options.Workers, log)
-	if err != nil {
-		return nil, fmt.Errorf("building the node controller: %w", err)
-	}
 	watcher := watcher{judge: reconciler.judge, memory: reconciler.memory, metrics: metrics, traces: traces}
-	for _, source := range []source.Source{
-		source.Kind(options.Cache, &corev1.Node{}, watcher.handler()),
-		source.Func(refresher.capture),
-	} {
-		if err := inner.Watch(source); err != nil {
-			return nil, fmt.Errorf("watching nodes: %w", err)
-		}
-	}
-	return &Controller{inner: inner, reconciler: reconciler, refresher: refresher, inventory: options.Inventory, log: log}, nil
-}
-
-// newInner returns the controller-runtime controller with a priority queue that is filled before this process leads.
-func newInner(reconciler *reconciler, workers int, log logr.Logger) (ctrl.Controller, error) {
-	yes := true
-	return ctrl.NewUnmanaged(Name, ctrl.Options{
-		Reconciler:              reconciler,
-		MaxConcurrentReconciles: workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstDelay, maxDelay),
-		NewQueue:                priorityqueue.New,
-		EnableWarmup:            &yes,
-		NeedLeaderElection:      &yes,
-		RecoverPanic:            &yes,
-		SkipNameValidation:      &yes, // that is for metrics; a test may run two in one process
-		LogConstructor: func(request *reconcile.Request) logr.Logger {
-			if request == nil {
-				return log
-			}
-			return log.WithValues("node", request.Name)
-		},
+	inner, err := kit.NewController(Name, kit.ControllerOptions{
+		Reconciler: reconciler, Workers: options.Workers, Logger: log,
+		LoggerFor:   func(node types.NamespacedName) logr.Logger { return log.WithValues("node", node.Name) },
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstDelay, maxDelay),
+		Sources:     []source.Source{source.Kind(options.Cache, &corev1.Node{}, watcher.handler()), source.Func(refresher.capture)},
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &Controller{Controller: inner, reconciler: reconciler, refresher: refresher, inventory: options.Inventory, log: log}, nil
 }
 
 // complete fills in defaults and returns what is missing.
 func (o *Options) complete() error {
-	var missing []error
-	for _, required := range []struct {
-		name   string
-		absent bool
-	}{
-		{"Client", o.Client == nil}, {"Cache", o.Cache == nil}, {"Recorder", o.Recorder == nil}, {"Inventory", o.Inventory == nil},
-	} {
-		if required.absent {
-			missing = append(missing, fmt.Errorf("the node controller's option %s is required", required.name))
-		}
-	}
+	wrong := []error{kit.CheckRequired("node controller",
+		kit.Required{Name: "Client", Missing: o.Client == nil}, kit.Required{Name: "Cache", Missing: o.Cache == nil},
+		kit.Required{Name: "Recorder", Missing: o.Recorder == nil}, kit.Required{Name: "Inventory", Missing: o.Inventory == nil},
+	)}
 	if o.StatusUpdateFrequency < 0 {
-		missing = append(missing, fmt.Errorf("the node controller's option StatusUpdateFrequency is %s, want more than 0",
+		wrong = append(wrong, fmt.Errorf("the node controller's option StatusUpdateFrequency is %s, want more than 0",
 			o.StatusUpdateFrequency))
 	}
 	if o.StatusUpdateFrequency == 0 {
@@ -150,7 +118,7 @@ func (o *Options) complete() error {
 	if o.Workers <= 0 {
 		o.Workers = DefaultWorkers
 	}
-	return errors.Join(missing...)
+	return errors.Join(wrong...)
 }
 
 // Start works until ctx ends. With a plugin that cannot be asked about instances it says so and does nothing, as the
@@ -168,17 +136,5 @@ func (c *Controller) Start(ctx context.Context) error {
 	defer refreshing.Wait()
 	defer cancel()
 	refreshing.Go(func() { c.refresher.run(ctx) })
-	return c.inner.Start(ctx)
+	return c.Controller.Start(ctx)
 }
-
-// Warmup fills the queue before this process leads, so that a new leader begins with the nodes that wait.
-func (c *Controller) Warmup(ctx context.Context) error {
-	warm, ok := c.inner.(interface{ Warmup(context.Context) error })
-	if !ok {
-		return nil
-	}
-	return warm.Warmup(ctx)
-}
-
-// NeedLeaderElection says that Start runs on the leader only.
-func (c *Controller) NeedLeaderElection() bool { return true }

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -132,8 +132,8 @@ func failsValidation(answer apierrors.APIStatus) bool {
 func reasonOf(err error) (reason, advice string) {
 	var (
 		notFound  *instanceNotFoundError
-		ambiguous *inventory.AmbiguousNameError
-		noID      *inventory.ProviderIDMissingError
+		ambiguous *instances.AmbiguousNameError
+		noID      *instances.ProviderIDMissingError
 		mismatch  *nodeIPMismatchError
 		confirm   *unconfirmedError
 		invalid   *invalidMetadataError

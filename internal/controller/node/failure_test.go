@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -34,10 +34,10 @@ func TestEveryFailureHasAReasonAndARemedy(t *testing.T) {
 		},
 		{"an empty list", &instanceNotFoundError{name: "node0"}, ReasonInstanceNotFound, []string{"listed no instances at all"}},
 		{
-			"an ambiguous name", &inventory.AmbiguousNameError{Name: "node0", ProviderIDs: []string{"sim://1", "sim://2"}}, ReasonAmbiguousInstance,
+			"an ambiguous name", &instances.AmbiguousNameError{Name: "node0", ProviderIDs: []string{"sim://1", "sim://2"}}, ReasonAmbiguousInstance,
 			[]string{"sim://1", "sim://2", "--provider-id"},
 		},
-		{"no provider ID", &inventory.ProviderIDMissingError{Name: "node0"}, ReasonProviderIDMissing, []string{"--provider-id"}},
+		{"no provider ID", &instances.ProviderIDMissingError{Name: "node0"}, ReasonProviderIDMissing, []string{"--provider-id"}},
 		{
 			"a node IP that does not fit",
 			&nodeIPMismatchError{provided: "10.0.0.2", cloud: addresses(internalIP("10.0.0.1")), err: errors.New("no match")},

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // fingerprint identifies all that decides what a refresh does with a node: whatever desired.go and plan.go read of it, and what
@@ -20,7 +20,7 @@ type fingerprint uint64
 var seed = maphash.MakeSeed()
 
 // fingerprintOf returns the fingerprint of an initialised node with an observation. It allocates nothing.
-func fingerprintOf(node *corev1.Node, said inventory.Observation) fingerprint {
+func fingerprintOf(node *corev1.Node, said instances.Observation) fingerprint {
 	var print fingerprint
 	print = print.with(string(node.UID)).with(node.Spec.ProviderID).withMap(node.Labels)
 	for i := range node.Spec.Taints {

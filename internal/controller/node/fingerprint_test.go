@@ -9,17 +9,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // described is a node with what its instance is like, in agreement.
-func described(edits ...edit) (*corev1.Node, inventory.Observation) {
+func described(edits ...edit) (*corev1.Node, instances.Observation) {
 	node := newNode(append([]edit{
 		withID("sim://1"), allLabels("small", "z-1", "r-1"), withLabels("rack", "7", "a", "b"), withAnnotation(annotationCloudLabels, `{"rack":"7"}`),
 		withAddresses(internalIP("10.0.0.1"), externalIP("192.0.2.1")),
 	}, edits...)...)
-	return node, inventory.Observation{Status: inventory.Found, Answered: "sim://1", Metadata: cloudprovider.InstanceMetadata{
+	return node, instances.Observation{Status: instances.Found, Answered: "sim://1", Metadata: cloudprovider.InstanceMetadata{
 		ProviderID: "sim://1", InstanceType: "small", Zone: "z-1", Region: "r-1",
 		NodeAddresses:    addresses(internalIP("10.0.0.1"), externalIP("192.0.2.1")),
 		AdditionalLabels: map[string]string{"rack": "7"},
@@ -56,18 +56,18 @@ func TestAFingerprintChangesWithAllThatDecides(t *testing.T) {
 			t.Errorf("%s does not change the fingerprint", name)
 		}
 	}
-	for name, change := range map[string]func(*inventory.Observation){
-		"the status":      func(o *inventory.Observation) { o.Status = inventory.NoStatement },
-		"who was asked":   func(o *inventory.Observation) { o.Listed = -1 },
-		"the answered ID": func(o *inventory.Observation) { o.Answered = "" },
-		"the instance's":  func(o *inventory.Observation) { o.Metadata.ProviderID = "sim://2" },
-		"the type":        func(o *inventory.Observation) { o.Metadata.InstanceType = "large" },
-		"the zone":        func(o *inventory.Observation) { o.Metadata.Zone = "z-2" },
-		"the region":      func(o *inventory.Observation) { o.Metadata.Region = "r-2" },
-		"an address":      func(o *inventory.Observation) { o.Metadata.NodeAddresses = o.Metadata.NodeAddresses[:1] },
-		"a label":         func(o *inventory.Observation) { o.Metadata.AdditionalLabels = map[string]string{"rack": "8"} },
-		"no labels":       func(o *inventory.Observation) { o.Metadata.AdditionalLabels = map[string]string{} },
-		"nothing said":    func(o *inventory.Observation) { o.Metadata.AdditionalLabels = nil },
+	for name, change := range map[string]func(*instances.Observation){
+		"the status":      func(o *instances.Observation) { o.Status = instances.NoStatement },
+		"who was asked":   func(o *instances.Observation) { o.Listed = -1 },
+		"the answered ID": func(o *instances.Observation) { o.Answered = "" },
+		"the instance's":  func(o *instances.Observation) { o.Metadata.ProviderID = "sim://2" },
+		"the type":        func(o *instances.Observation) { o.Metadata.InstanceType = "large" },
+		"the zone":        func(o *instances.Observation) { o.Metadata.Zone = "z-2" },
+		"the region":      func(o *instances.Observation) { o.Metadata.Region = "r-2" },
+		"an address":      func(o *instances.Observation) { o.Metadata.NodeAddresses = o.Metadata.NodeAddresses[:1] },
+		"a label":         func(o *instances.Observation) { o.Metadata.AdditionalLabels = map[string]string{"rack": "8"} },
+		"no labels":       func(o *instances.Observation) { o.Metadata.AdditionalLabels = map[string]string{} },
+		"nothing said":    func(o *instances.Observation) { o.Metadata.AdditionalLabels = nil },
 	} {
 		node, said := described()
 		if change(&said); fingerprintOf(node, said) == original {
@@ -108,7 +108,7 @@ func TestARefreshLooksAgainWhenSomethingHasChanged(t *testing.T) {
 func TestANodeInDoubtIsNotSettled(t *testing.T) {
 	r := refreshing()
 	doubtful, said := described(withID("other://1"), withLabels(corev1.LabelFailureDomainBetaZone, "z-3"))
-	said.Status, said.Answered = inventory.NoStatement, ""
+	said.Status, said.Answered = instances.NoStatement, ""
 	if r.differs(doubtful, said) {
 		t.Error("a node that is not ours differs")
 	}
@@ -121,7 +121,7 @@ func TestANodeInDoubtIsNotSettled(t *testing.T) {
 // BenchmarkRefresh is the part of a refresh of 5,000 nodes that is ours: what is done with the cloud's answers.
 func BenchmarkRefresh(b *testing.B) {
 	const count = 5000
-	nodes, answers := make([]*corev1.Node, count), make([]inventory.Observation, count)
+	nodes, answers := make([]*corev1.Node, count), make([]instances.Observation, count)
 	for i := range nodes {
 		nodes[i], answers[i] = described(func(n *corev1.Node) { n.Name = fmt.Sprintf("node-%04d", i) })
 	}

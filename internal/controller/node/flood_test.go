@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // brokenCloud is a plugin whose every answer is another error: some with a request ID, some that the instance is unknown.
@@ -85,7 +85,7 @@ func TestAnOutageIsNoFloodOfEvents(t *testing.T) {
 		cloud := &brokenCloud{}
 		r := &reconciler{
 			reader: waitingNodes{}, recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name}),
-			inventory: inventory.New(inventory.Options{Cloud: cloud}), rules: ownership.Rules{ProviderName: "sim"},
+			inventory: instances.New(instances.Options{Cloud: cloud}), rules: ownership.Rules{ProviderName: "sim"},
 			evidence: &ownership.Evidence{}, memory: newMemory(), metrics: newMetrics(nil),
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), lasts)

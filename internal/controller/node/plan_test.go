@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/instances"
 )
 
 func TestAdditionalLabelsAreMerged(t *testing.T) {
@@ -102,7 +102,7 @@ func TestOnlyAListingTakesLabelsAway(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want, err := desireObserved(node, inventory.Observation{
+			want, err := desireObserved(node, instances.Observation{
 				Listed: test.listed, Metadata: cloudprovider.InstanceMetadata{AdditionalLabels: test.cloud},
 			})
 			if err != nil {

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // proving is a reconciler of a provider that declares no schemes.
@@ -15,9 +15,9 @@ func proving() *reconciler {
 	return &reconciler{memory: newMemory(), rules: ownership.Rules{ProviderName: "oci"}, evidence: &ownership.Evidence{}}
 }
 
-func found(providerID string) inventory.Observation {
-	return inventory.Observation{
-		Status: inventory.Found, Answered: providerID, Listed: -1, Metadata: cloudprovider.InstanceMetadata{ProviderID: providerID},
+func found(providerID string) instances.Observation {
+	return instances.Observation{
+		Status: instances.Found, Answered: providerID, Listed: -1, Metadata: cloudprovider.InstanceMetadata{ProviderID: providerID},
 	}
 }
 
@@ -67,8 +67,8 @@ func TestARefreshRecordsTheProofOnce(t *testing.T) {
 	if want := `{"provider":"oci","providerID":"ocid1.a"}`; after.Annotations[ownership.AnnotationProven] != want || after.Annotations["x"] != "y" {
 		t.Errorf("the annotations are %v, want the record %s beside what was there", after.Annotations, want)
 	}
-	for name, said := range map[string]inventory.Observation{
-		"found again": found("ocid1.a"), "gone": {Status: inventory.NotFound}, "no statement": {}, "found without an ID": found(""),
+	for name, said := range map[string]instances.Observation{
+		"found again": found("ocid1.a"), "gone": {Status: instances.NotFound}, "no statement": {}, "found without an ID": found(""),
 	} {
 		next := proving() // another leader
 		planned, _, ours, err := next.planRefresh(after, next.rules.Judge(after, nil), said)
@@ -77,7 +77,7 @@ func TestARefreshRecordsTheProofOnce(t *testing.T) {
 		}
 	}
 	bystander := newNode(withID("ocid1.b"))
-	if planned, _, ours, _ := r.planRefresh(bystander, r.rules.Judge(bystander, nil), inventory.Observation{Status: inventory.NotFound}); ours || len(planned.actions) > 0 {
+	if planned, _, ours, _ := r.planRefresh(bystander, r.rules.Judge(bystander, nil), instances.Observation{Status: instances.NotFound}); ours || len(planned.actions) > 0 {
 		t.Errorf("a node that the cloud does not know: ours: %t, writes %q; want none", ours, planned.changes())
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/events"
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
-	"github.com/mooring-ccm/mooring/internal/rehearsal"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/dryrun"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -26,12 +26,12 @@ type reconciler struct {
 	live      client.Reader // reads from the API server; nil: nobody can be asked who wrote a field
 	writer    writer
 	recorder  record.EventRecorder
-	inventory *inventory.Inventory
+	inventory *instances.Inventory
 	rules     ownership.Rules
 	evidence  *ownership.Evidence
 	memory    *memory
 	// told holds back what a node was told a short while ago.
-	told    events.Limiter
+	told    kit.EventLimiter
 	metrics *metrics
 	traces  *traces
 	// known is how old an answer may be by which an initialised node is held to what the cloud said.
@@ -91,7 +91,7 @@ func (r *reconciler) proven(node *corev1.Node, judgement ownership.Judgement, an
 func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgement ownership.Judgement) ending {
 	waiting := cloud.WithNotice(ctx, func(reason string) { r.waiting(node, reason) })
 	observation, err := r.lookUp(cloud.WithPriority(waiting, cloud.PriorityNewNode), node)
-	if err == nil && observation.Status == inventory.NotFound {
+	if err == nil && observation.Status == instances.NotFound {
 		err = &instanceNotFoundError{name: node.Name, providerID: node.Spec.ProviderID, listed: observation.Listed}
 	}
 	switch {
@@ -100,7 +100,7 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgemen
 		return ending{kind: waits, note: note, worthKnowing: true}
 	case err != nil:
 		return ending{kind: failed, err: err}
-	case observation.Status == inventory.NoStatement:
+	case observation.Status == instances.NoStatement:
 		return ending{kind: waits, note: "the cloud provider says nothing about this node"}
 	case !r.proven(node, judgement, observation.Answered):
 		note := fmt.Sprintf("%s, and the cloud provider answered with the provider ID %q", judgement.Reason, observation.Answered)
@@ -112,12 +112,12 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgemen
 	}
 	want.annotations = r.proofFor(node, want, observation)
 	planned, err := r.plan(node, want, observation)
-	ctx = rehearsal.Because(ctx, "the node waits for its initialisation, and the cloud has an instance for it")
+	ctx = dryrun.Because(ctx, "the node waits for its initialisation, and the cloud has an instance for it")
 	return endingOf(r.writer.apply(ctx, node, planned), ending{kind: initialized, err: err, plan: planned, want: want})
 }
 
 // plan is planFor, by what is remembered of the node. An *unconfirmedError says that the addresses are left alone; all else holds.
-func (r *reconciler) plan(node *corev1.Node, want desired, observation inventory.Observation) (plan, error) {
+func (r *reconciler) plan(node *corev1.Node, want desired, observation instances.Observation) (plan, error) {
 	held := restraint{again: r.memory.lostIPs(node, observation.At)}
 	if !ownership.Uninitialized(node) {
 		held.paused = r.memory.paused(node, time.Now())
@@ -134,7 +134,7 @@ func (r *reconciler) plan(node *corev1.Node, want desired, observation inventory
 }
 
 // desireObserved is desire for an observation. Only a listing says which labels an instance does not have.
-func desireObserved(node *corev1.Node, observation inventory.Observation) (desired, error) {
+func desireObserved(node *corev1.Node, observation instances.Observation) (desired, error) {
 	want, err := desire(node, &observation.Metadata)
 	if observation.Listed < 0 {
 		want = want.keepingShown(node)
@@ -144,7 +144,7 @@ func desireObserved(node *corev1.Node, observation inventory.Observation) (desir
 
 // proofFor returns the record of a node that the cloud has proven to be ours, nil if it needs none. One that gets its provider ID
 // from the answer is proven for that one.
-func (r *reconciler) proofFor(node *corev1.Node, want desired, observation inventory.Observation) map[string]string {
+func (r *reconciler) proofFor(node *corev1.Node, want desired, observation instances.Observation) map[string]string {
 	record := r.rules.Record(node.Spec.ProviderID, observation.Answered)
 	if node.Spec.ProviderID == "" {
 		record = r.rules.Record(want.providerID, want.providerID)
@@ -157,18 +157,18 @@ func (r *reconciler) proofFor(node *corev1.Node, want desired, observation inven
 
 // lookUp asks for the instance of a node that waits for its initialisation. An answer that an instance is not up has to be
 // from after the node appeared: a kubelet runs there now.
-func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node) (observation inventory.Observation, err error) {
+func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node) (observation instances.Observation, err error) {
 	ctx, span := r.traces.start(ctx, spanLookUp)
 	defer func() { endLookUp(span, observation, err) }()
 	observation, err = r.inventory.Lookup(ctx, node, r.memory.fresh(node, r.inventory.ListingTime(), time.Now()))
-	if err == nil && observation.Status == inventory.Found && !up(observation) {
+	if err == nil && observation.Status == instances.Found && !up(observation) {
 		return r.inventory.Lookup(ctx, node, r.memory.sinceReason(node, time.Now()))
 	}
 	return observation, err
 }
 
 // up reports whether an instance looks like one whose kubelet may run.
-func up(seen inventory.Observation) bool {
+func up(seen instances.Observation) bool {
 	return seen.State != provider.InstanceStopped && len(seen.Metadata.NodeAddresses) > 0
 }
 
@@ -191,7 +191,7 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, judgement o
 		r.tellReversed(ctx, node, paused)
 		planned, want, _, err = r.planRefresh(node, judgement, observation)
 	}
-	ctx = rehearsal.Because(ctx, "the cloud shows the node's instance otherwise")
+	ctx = dryrun.Because(ctx, "the cloud shows the node's instance otherwise")
 	done := r.writer.apply(ctx, node, planned)
 	ended := endingOf(done, ending{kind: refreshed, plan: planned, want: want, pause: r.memory.pause(node, time.Now())})
 	if ended.kind == refreshed && ended.wrote != "" && ended.wrote != node.ResourceVersion { // a dry run writes nothing
@@ -208,11 +208,11 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, judgement o
 }
 
 // planRefresh decides about an initialised node, and whether it is ours to decide about. With an error the plan still holds.
-func (r *reconciler) planRefresh(node *corev1.Node, judgement ownership.Judgement, observation inventory.Observation) (
+func (r *reconciler) planRefresh(node *corev1.Node, judgement ownership.Judgement, observation instances.Observation) (
 	planned plan, want desired, ours bool, err error,
 ) {
 	switch {
-	case observation.Status == inventory.Found && r.proven(node, judgement, observation.Answered):
+	case observation.Status == instances.Found && r.proven(node, judgement, observation.Answered):
 		want, err = desireObserved(node, observation)
 		want.annotations = r.proofFor(node, want, observation)
 	case judgement.Verdict != ownership.Ours:
@@ -224,7 +224,7 @@ func (r *reconciler) planRefresh(node *corev1.Node, judgement ownership.Judgemen
 
 // differs reports whether a pass over an initialised node would have anything to do. Where neither the node nor the cloud has
 // changed since they agreed, that is known without a plan.
-func (r *reconciler) differs(node *corev1.Node, observation inventory.Observation) bool {
+func (r *reconciler) differs(node *corev1.Node, observation instances.Observation) bool {
 	current := fingerprintOf(node, observation)
 	if r.memory.settled(node, current) {
 		return false

@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // refresher compares all initialised nodes with the cloud, once per interval, and queues those that differ. It writes nothing
@@ -22,11 +23,11 @@ import (
 type refresher struct {
 	interval   time.Duration
 	reader     client.Reader
-	inventory  *inventory.Inventory
+	inventory  *instances.Inventory
 	reconciler *reconciler
 	metrics    *metrics
 	log        logr.Logger
-	queued     chan queue // receives the controller's queue once there is one
+	queued     chan kit.Queue // receives the controller's queue once there is one
 
 	mu      sync.Mutex
 	asked   map[types.UID]bool  // the nodes for which the cloud is being asked
@@ -35,7 +36,7 @@ type refresher struct {
 }
 
 // capture is a source of the controller, by which its queue becomes known.
-func (r *refresher) capture(_ context.Context, q queue) error {
+func (r *refresher) capture(_ context.Context, q kit.Queue) error {
 	select {
 	case r.queued <- q:
 	default: // a second start of the sources brings the same queue
@@ -45,7 +46,7 @@ func (r *refresher) capture(_ context.Context, q queue) error {
 
 // run refreshes until ctx ends, from its beginning on.
 func (r *refresher) run(ctx context.Context) {
-	var q queue
+	var q kit.Queue
 	select {
 	case q = <-r.queued:
 	case <-ctx.Done():
@@ -66,7 +67,7 @@ func (r *refresher) run(ctx context.Context) {
 
 // pass has all initialised nodes compared with the cloud, each when the cloud has answered for it. It does not wait for that: a node
 // for which the cloud takes its time is left out of the passes meanwhile, and holds up none of the others.
-func (r *refresher) pass(ctx context.Context, q queue, passes *sync.WaitGroup) {
+func (r *refresher) pass(ctx context.Context, q kit.Queue, passes *sync.WaitGroup) {
 	start := time.Now()
 	var list corev1.NodeList
 	if err := r.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // the nodes are only read
@@ -79,13 +80,13 @@ func (r *refresher) pass(ctx context.Context, q queue, passes *sync.WaitGroup) {
 	}
 	passes.Go(func() {
 		// An answer from before this pass would be one interval late.
-		r.inventory.LookupEach(cloud.WithPriority(ctx, cloud.PriorityRefresh), nodes, 0, func(node *corev1.Node, observation inventory.Observation, err error) {
+		r.inventory.LookupEach(cloud.WithPriority(ctx, cloud.PriorityRefresh), nodes, 0, func(node *corev1.Node, observation instances.Observation, err error) {
 			r.close(node, err)
 			switch {
 			case err != nil:
 				r.metrics.refreshFailures.Inc()
 			case r.reconciler.differs(node, observation):
-				add(q, node.Name, priorityRefresh)
+				kit.Add(q, types.NamespacedName{Name: node.Name}, priorityRefresh)
 			}
 		})
 		r.metrics.refreshDuration.Observe(time.Since(start).Seconds())

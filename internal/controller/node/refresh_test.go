@@ -18,8 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // moodyCloud is asked for one instance at a time. Calls for nodes named "hangs" end with an error after a minute, as the client of
@@ -86,9 +87,9 @@ func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 			}))
 		}
 		r := &refresher{
-			interval: interval, reader: fixedNodes{nodes: nodes}, inventory: inventory.New(inventory.Options{Cloud: plugin}), metrics: newMetrics(nil),
+			interval: interval, reader: fixedNodes{nodes: nodes}, inventory: instances.New(instances.Options{Cloud: plugin}), metrics: newMetrics(nil),
 			reconciler: &reconciler{rules: ownership.Rules{ProviderName: "sim"}, evidence: &ownership.Evidence{}, memory: newMemory()},
-			log:        logr.Discard(), queued: make(chan queue, 1), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
+			log:        logr.Discard(), queued: make(chan kit.Queue, 1), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 		}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()

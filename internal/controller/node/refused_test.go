@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -65,7 +65,7 @@ func newSmall(funcs interceptor.Funcs, nodes ...*corev1.Node) *small {
 	s := &small{Client: builder.Build(), cloud: &shownCloud{}, events: record.NewFakeRecorder(1000)}
 	s.reconciler = &reconciler{
 		reader: s.Client, writer: writer{client: s.Client}, recorder: s.events,
-		inventory: inventory.New(inventory.Options{Cloud: s.cloud}), rules: ownership.Rules{ProviderName: "sim"},
+		inventory: instances.New(instances.Options{Cloud: s.cloud}), rules: ownership.Rules{ProviderName: "sim"},
 		evidence: &ownership.Evidence{}, memory: newMemory(), metrics: newMetrics(nil), known: 10 * time.Minute, led: time.Now().Add(-time.Hour),
 	}
 	return s

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // tracerName is the instrumentation scope of the spans.
@@ -138,7 +138,7 @@ func (t *traces) start(ctx context.Context, name string) (context.Context, trace
 }
 
 // endLookUp ends the wait for the cloud's answer.
-func endLookUp(span trace.Span, observation inventory.Observation, err error) {
+func endLookUp(span trace.Span, observation instances.Observation, err error) {
 	if span.IsRecording() && err == nil {
 		span.SetAttributes(attribute.String("node.answer", observation.Status.String()),
 			attribute.Float64("node.answer_age_seconds", time.Since(observation.At).Seconds()))

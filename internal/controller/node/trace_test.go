@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // created is when the node of these tests was, by the API server's clock.
@@ -60,7 +60,7 @@ func TestTraceOfANodeFromItsCreationToItsReadiness(t *testing.T) {
 	traces.observe(node, judgeOurs, created.Add(time.Second))
 	ctx := traces.pass(t.Context(), node, created.Add(3*time.Second))
 	_, step := traces.start(ctx, spanLookUp)
-	endLookUp(step, inventory.Observation{Status: inventory.Found}, nil)
+	endLookUp(step, instances.Observation{Status: instances.Found}, nil)
 	traces.failed(node, ReasonWriteFailed, errors.New("webhook is down"))
 	ctx = traces.pass(t.Context(), node, created.Add(4*time.Second))
 	_, step = traces.start(ctx, spanOf(targetAddresses))
@@ -154,7 +154,7 @@ func journeyWithoutTraces(ctx context.Context, traces *traces, node *corev1.Node
 	traces.observe(node, judgeOurs, created)
 	passing := traces.pass(ctx, node, created)
 	_, step := traces.start(passing, spanLookUp)
-	endLookUp(step, inventory.Observation{Status: inventory.Found}, nil)
+	endLookUp(step, instances.Observation{Status: instances.Found}, nil)
 	_, step = traces.start(passing, spanOf(targetNode))
 	endStep(step, err)
 	traces.failed(node, ReasonCloudError, err)

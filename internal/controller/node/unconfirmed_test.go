@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -25,7 +25,7 @@ func (s *small) refreshAll(t *testing.T, names ...string) map[string]*corev1.Nod
 		all = append(all, nodes[name])
 	}
 	var differ []string
-	s.inventory.LookupEach(t.Context(), all, 0, func(node *corev1.Node, observation inventory.Observation, err error) {
+	s.inventory.LookupEach(t.Context(), all, 0, func(node *corev1.Node, observation instances.Observation, err error) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,14 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	cloudproviderapi "k8s.io/cloud-provider/api"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // The places in the queue. A new node passes everything else.
@@ -25,8 +24,6 @@ const (
 	priorityRetry   = 0
 	priorityRefresh = handler.LowPriority
 )
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // watcher turns the watch of nodes into work.
 type watcher struct {
@@ -38,17 +35,17 @@ type watcher struct {
 
 func (w watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) {
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q kit.Queue) {
 			w.traces.observe(e.Object, w.judge, time.Now())
 			w.enqueue(q, e.Object)
 		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q kit.Queue) {
 			w.traces.observe(e.ObjectNew, w.judge, time.Now())
 			if matters(e.ObjectOld, e.ObjectNew) {
 				w.enqueue(q, e.ObjectNew)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], _ queue) {
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], _ kit.Queue) {
 			w.memory.forget(e.Object.Name)
 			w.traces.forget(e.Object.Name, "the node was deleted")
 			w.metrics.count(e.Object.Name, false)
@@ -56,7 +53,7 @@ func (w watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Req
 	}
 }
 
-func (w watcher) enqueue(q queue, node *corev1.Node) {
+func (w watcher) enqueue(q kit.Queue, node *corev1.Node) {
 	waits := ownership.Uninitialized(node) && w.judge(node).Verdict != ownership.Foreign
 	w.metrics.count(node.Name, waits)
 	priority := priorityRefresh
@@ -64,16 +61,7 @@ func (w watcher) enqueue(q queue, node *corev1.Node) {
 		w.memory.changed(node, time.Now())
 		priority = priorityNew
 	}
-	add(q, node.Name, priority)
-}
-
-func add(q queue, name string, priority int) {
-	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
-	if prioritised, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		prioritised.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
-		return
-	}
-	q.Add(request)
+	kit.Add(q, types.NamespacedName{Name: node.Name}, priority)
 }
 
 // matters reports whether a change of a node can change what there is to do. Heartbeats do not, and they are nearly all of

@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mooring-ccm/mooring/internal/events"
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/rehearsal"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/dryrun"
+	"github.com/mooring-ccm/mooring/internal/instances"
 )
 
 const (
@@ -61,7 +61,7 @@ type writer struct {
 	client   client.Client
 	recorder record.EventRecorder
 	// told holds back what a node was told a short while ago.
-	told     *events.Limiter
+	told     *kit.EventLimiter
 	settings Settings
 	journal  string
 	workers  int
@@ -106,7 +106,7 @@ func phases(actions []action) iter.Seq[[]action] {
 func (w writer) carryOut(ctx context.Context, action action, deadline time.Time) result {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	ctx = rehearsal.Because(ctx, why(action))
+	ctx = dryrun.Because(ctx, why(action))
 	var err error
 	done := result{action: action}
 	switch action.kind {
@@ -189,7 +189,7 @@ func (w writer) tell(done result) {
 }
 
 // tellUnanswered says on nodes that the cloud returned errors for them.
-func (w writer) tellUnanswered(unanswered []inventory.Answer) {
+func (w writer) tellUnanswered(unanswered []instances.Answer) {
 	for _, answer := range unanswered {
 		node := answer.Node
 		if w.told.Allow(node.UID, ReasonCloudError, time.Now()) {

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -137,7 +137,7 @@ func watching(t *testing.T, nodes ...*corev1.Node) *watched {
 	settings := testSettings()
 	settings.Limit = Limit{Percent: 100} // no record of deletions
 	controller, err := New(Options{
-		Client: w, Cache: watchedCache{nodes: w}, Recorder: record.NewFakeRecorder(1), Inventory: inventory.New(inventory.Options{Cloud: runningCloud{}}),
+		Client: w, Cache: watchedCache{nodes: w}, Recorder: record.NewFakeRecorder(1), Inventory: instances.New(instances.Options{Cloud: runningCloud{}}),
 		Ownership: ownership.Rules{ProviderName: "sim"}, Journal: &Journal{}, Settings: settings, Logger: logr.Discard(),
 	})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // bareCloud is a plugin whose provider IDs have no scheme, as those of Alibaba Cloud and Oracle's cloud. It has an instance for every
@@ -70,7 +70,7 @@ func carrying(name string, rules ownership.Rules) edit {
 }
 
 // leads starts a controller over nodes that are there already, with an inventory that knows nothing, and runs act beside it.
-func leads(t *testing.T, rules ownership.Rules, cloud *bareCloud, nodes []*corev1.Node, act func(context.Context, *scene, *inventory.Inventory)) {
+func leads(t *testing.T, rules ownership.Rules, cloud *bareCloud, nodes []*corev1.Node, act func(context.Context, *scene, *instances.Inventory)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -80,7 +80,7 @@ func leads(t *testing.T, rules ownership.Rules, cloud *bareCloud, nodes []*corev
 		if s.informer, err = caches.FakeInformerFor(ctx, &corev1.Node{}); err != nil {
 			t.Fatal(err)
 		}
-		settings, source := DefaultSettings(), inventory.New(inventory.Options{Cloud: cloud})
+		settings, source := DefaultSettings(), instances.New(instances.Options{Cloud: cloud})
 		settings.Limit = Limit{Percent: 100}
 		controller, err := New(Options{
 			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: source, Ownership: rules, Journal: &Journal{},
@@ -137,7 +137,7 @@ func TestANewLeaderDeletesADeadNodeWithABareID(t *testing.T) {
 			for _, healthy := range healthy {
 				nodes = append(nodes, bareNode(healthy, carrying(healthy, plain)))
 			}
-			leads(t, test.rules, cloud, nodes, func(_ context.Context, s *scene, _ *inventory.Inventory) {
+			leads(t, test.rules, cloud, nodes, func(_ context.Context, s *scene, _ *instances.Inventory) {
 				time.Sleep(time.Hour)
 				want := map[string]bool{"dead": !test.deleted}
 				for _, name := range healthy {
@@ -157,9 +157,9 @@ func TestARefreshAfterTheEndTakesNoProofAway(t *testing.T) {
 	for _, name := range healthy {
 		nodes = append(nodes, bareNode(name))
 	}
-	leads(t, ownership.Rules{ProviderName: "sim"}, cloud, nodes, func(ctx context.Context, s *scene, source *inventory.Inventory) {
+	leads(t, ownership.Rules{ProviderName: "sim"}, cloud, nodes, func(ctx context.Context, s *scene, source *instances.Inventory) {
 		refresh := func() {
-			source.LookupEach(ctx, nodes, 0, func(*corev1.Node, inventory.Observation, error) {})
+			source.LookupEach(ctx, nodes, 0, func(*corev1.Node, instances.Observation, error) {})
 		}
 		for range 2 {
 			refresh()

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/mooring-ccm/mooring/internal/events"
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // Name is the controller's name, as in the reference.
@@ -51,7 +51,7 @@ type Options struct {
 	// Recorder records events on nodes, from the component cloud-node-lifecycle-controller.
 	Recorder record.EventRecorder
 	// Inventory knows the cloud's instances.
-	Inventory *inventory.Inventory
+	Inventory *instances.Inventory
 	// Ownership says which nodes are ours.
 	Ownership ownership.Rules
 	// Journal remembers deletions beyond the life of this process. It must not be used by anybody else.
@@ -72,7 +72,7 @@ type Options struct {
 // leader election and warms up without.
 type Controller struct {
 	cache     cache.Cache
-	inventory *inventory.Inventory
+	inventory *instances.Inventory
 	passer    *passer
 	period    time.Duration
 	log       logr.Logger
@@ -85,7 +85,7 @@ func New(options Options) (*Controller, error) {
 	}
 	attention := newAttention(options.Ownership)
 	writer := writer{
-		client: options.Client, recorder: options.Recorder, told: &events.Limiter{}, settings: options.Settings,
+		client: options.Client, recorder: options.Recorder, told: &kit.EventLimiter{}, settings: options.Settings,
 		journal: options.Journal.String(), workers: options.Workers,
 	}
 	passer := &passer{

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -176,7 +176,7 @@ type scene struct {
 	cluster  *memoryNodes
 	informer *controllertest.FakeInformer
 	cloud    *moody
-	asked    *inventory.Inventory
+	asked    *instances.Inventory
 	events   *record.FakeRecorder
 }
 
@@ -201,7 +201,7 @@ func playWith(t *testing.T, settings Settings, cloud *moody, names []string, act
 		if s.informer, err = caches.FakeInformerFor(ctx, &corev1.Node{}); err != nil {
 			t.Fatal(err)
 		}
-		s.asked = inventory.New(inventory.Options{Cloud: s.cloud})
+		s.asked = instances.New(instances.Options{Cloud: s.cloud})
 		controller, err := New(Options{
 			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: s.asked,
 			Ownership: ownership.Rules{ProviderName: "sim"}, Journal: &Journal{}, Settings: settings, Logger: logr.Discard(),
@@ -294,7 +294,7 @@ func TestANodeDoesNotWaitForTheCloudsAnswerAboutOthers(t *testing.T) {
 				took := longest(t, name, healthy, others, before)
 				t.Logf("%s takes %s beside %v since %s", name, took, others, before)
 				// A pass waits once for an answer that does not come, until it is known that it is slow.
-				if took > 2*undisturbed+inventory.AnswerWait {
+				if took > 2*undisturbed+instances.AnswerWait {
 					t.Errorf("%s takes %s beside %v since %s, want at most twice %s and a wait", name, took, others, before, undisturbed)
 				}
 			}

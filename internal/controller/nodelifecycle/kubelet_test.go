@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -206,7 +206,7 @@ func TestAProviderIDThatTheCloudHasNeverKnownIsNotGone(t *testing.T) {
 	playWith(t, settings, &moody{}, append([]string{"dead-spelling", "dead"}, healthy...), func(s *scene) {
 		for range 3 { // as the node controller's refresh
 			s.informer.Update(s.cluster.change("dead-spelling", func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime.Time = time.Now() }))
-			s.asked.ExistsEach(context.Background(), []*corev1.Node{s.cluster.get("dead-spelling")}, 0, func(*corev1.Node, inventory.Observation, error) {})
+			s.asked.ExistsEach(context.Background(), []*corev1.Node{s.cluster.get("dead-spelling")}, 0, func(*corev1.Node, instances.Observation, error) {})
 			time.Sleep(5 * time.Minute)
 		}
 		s.turn(corev1.ConditionUnknown, "dead-spelling", "dead")

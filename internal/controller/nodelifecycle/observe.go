@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/instances"
 )
 
 const (
@@ -27,10 +27,10 @@ const (
 // observer asks the cloud on behalf of passes, and waits for no node for long: what it was not told in one pass is there for the
 // next.
 type observer struct {
-	inventory *inventory.Inventory
+	inventory *instances.Inventory
 	settings  Settings
 	// states are the questions about nodes that are due, exists those about witnesses.
-	states, exists *inventory.Questions
+	states, exists *instances.Questions
 	// since is when the nodes that are due have come to be.
 	since map[types.UID]time.Time
 	// failing are the errors of the nodes that are due and were not answered for when they were last asked for.
@@ -61,7 +61,7 @@ type observation struct {
 	// heard is how many answers there were, and failed how many of them were errors.
 	heard, failed int
 	// unanswered are the nodes that were asked for one by one and for which an error came.
-	unanswered []inventory.Answer
+	unanswered []instances.Answer
 	// pending says that denials wait for witnesses who have just been asked for.
 	pending bool
 	// err is that of the nodes whose last answer was an error, nil if there is none.
@@ -70,15 +70,15 @@ type observation struct {
 
 // newObserver returns an observer that takes the word that an instance is there from answers up to maxAge old, and calls late
 // when answers have come that no pass has waited for. Waiting is told of nodes that wait for the cloud to be asked.
-func newObserver(source *inventory.Inventory, settings Settings, maxAge time.Duration, late func(),
+func newObserver(source *instances.Inventory, settings Settings, maxAge time.Duration, late func(),
 	waiting func(nodes []*corev1.Node, reason string)) *observer {
-	options := inventory.QuestionOptions{Late: late, LongestPause: longestPause}
+	options := instances.QuestionOptions{Late: late, LongestPause: longestPause}
 	return &observer{
 		pace: pace{}, waiting: waiting, inventory: source, settings: settings, since: map[types.UID]time.Time{}, failing: map[types.UID]nodeError{},
-		states: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield inventory.Yield) {
+		states: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield instances.Yield) {
 			source.StateEach(ctx, nodes, maxAge, yield)
 		}, options),
-		exists: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield inventory.Yield) {
+		exists: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield instances.Yield) {
 			source.ExistsEach(ctx, nodes, 0, yield)
 		}, options),
 	}
@@ -140,7 +140,7 @@ func (o *observer) compare(seen *observation, ready []*corev1.Node) {
 		}
 	}
 	if !denied.IsZero() {
-		o.inventory.Listed(ready, denied, func(node *corev1.Node, said inventory.Observation, err error) {
+		o.inventory.Listed(ready, denied, func(node *corev1.Node, said instances.Observation, err error) {
 			if err == nil {
 				seen.said[node.UID] = answerOf(said)
 			}
@@ -150,10 +150,10 @@ func (o *observer) compare(seen *observation, ready []*corev1.Node) {
 
 // take takes an answer about a node that was due when it was asked for. A denial from before the node came to be due the last time
 // says nothing, since it was ready since; nor does one from when the node was young.
-func (o *observer) take(seen *observation, answer inventory.Answer) {
+func (o *observer) take(seen *observation, answer instances.Answer) {
 	uid := answer.Node.UID
 	since, due := o.since[uid]
-	if due && answer.Err == nil && answer.Observation.Status == inventory.NotFound &&
+	if due && answer.Err == nil && answer.Observation.Status == instances.NotFound &&
 		(answer.Observation.At.Before(since) || factsOf(answer.Node, ours).young(o.settings, answer.Observation.At)) {
 		return
 	}
@@ -229,24 +229,24 @@ func (o *observer) trouble() error {
 }
 
 // note takes one answer. An error says nothing, unless it is only about the state of an instance that exists.
-func (o *observation) note(answer inventory.Answer) {
+func (o *observation) note(answer instances.Answer) {
 	o.heard++
 	said := answer.Observation
 	uid := answer.Node.UID
 	switch said.Status {
-	case inventory.Found:
+	case instances.Found:
 		o.said[uid] = answerOf(said)
-	case inventory.NotFound:
+	case instances.NotFound:
 		if answer.Err == nil {
 			o.said[uid] = answerOf(said)
 		}
-	case inventory.NoStatement:
+	case instances.NoStatement:
 	}
-	if answer.Err != nil || said.Status == inventory.NoStatement {
+	if answer.Err != nil || said.Status == instances.NoStatement {
 		o.failed++
 	}
 }
 
-func answerOf(said inventory.Observation) answer {
-	return answer{exists: said.Status == inventory.Found, state: said.State, contradicted: said.Contradicted, at: said.At}
+func answerOf(said instances.Observation) answer {
+	return answer{exists: said.Status == instances.Found, state: said.State, contradicted: said.Contradicted, at: said.At}
 }

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -58,9 +58,9 @@ func (p pace) due(node *corev1.Node, now time.Time) bool {
 }
 
 // note takes notice of an answer. A node that is not said to be there is asked for in every pass.
-func (p pace) note(answer inventory.Answer, now time.Time) {
+func (p pace) note(answer instances.Answer, now time.Time) {
 	uid, said := answer.Node.UID, answer.Observation
-	if answer.Err != nil || said.Status != inventory.Found {
+	if answer.Err != nil || said.Status != instances.Found {
 		delete(p, uid)
 		return
 	}

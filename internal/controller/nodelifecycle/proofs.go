@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 const (
@@ -25,8 +25,8 @@ const (
 type proofs struct {
 	rules     ownership.Rules
 	evidence  ownership.Evidence
-	inventory *inventory.Inventory
-	questions *inventory.Questions
+	inventory *instances.Inventory
+	questions *instances.Questions
 	// proven are the nodes that were proven one by one, and asked is when the plugin was last asked to prove one.
 	proven map[types.UID]bool
 	asked  map[types.UID]time.Time
@@ -36,12 +36,12 @@ type proofs struct {
 }
 
 // newProofs returns proofs that know nothing. It has late called when answers have come that no pass has waited for.
-func newProofs(rules ownership.Rules, source *inventory.Inventory, late func()) *proofs {
+func newProofs(rules ownership.Rules, source *instances.Inventory, late func()) *proofs {
 	return &proofs{
 		rules: rules, inventory: source, proven: map[types.UID]bool{}, asked: map[types.UID]time.Time{},
-		questions: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield inventory.Yield) {
+		questions: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield instances.Yield) {
 			source.LookupEach(ctx, nodes, proofInterval, yield)
-		}, inventory.QuestionOptions{Late: late}),
+		}, instances.QuestionOptions{Late: late}),
 	}
 }
 
@@ -97,9 +97,9 @@ func (p *proofs) learn(ctx context.Context, nodes []*corev1.Node, now time.Time)
 }
 
 // prove remembers a node if an answer proves it to be ours.
-func (p *proofs) prove(node *corev1.Node, said inventory.Observation) bool {
+func (p *proofs) prove(node *corev1.Node, said instances.Observation) bool {
 	judgement := p.rules.Judge(node, p.evidence.Proven)
-	if said.Status != inventory.Found || !judgement.ProvenBy(said.Answered) {
+	if said.Status != instances.Found || !judgement.ProvenBy(said.Answered) {
 		return false
 	}
 	p.proven[node.UID] = true

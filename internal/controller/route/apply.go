@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/rehearsal"
+	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -129,7 +129,7 @@ func (a *applier) perform(ctx context.Context, batch []action) []error {
 	}
 	defer a.places.Release(1)
 	begun := time.Now()
-	waiting := cloud.WithNotice(rehearsal.Because(ctx, batch[0].why), func(reason string) {
+	waiting := cloud.WithNotice(dryrun.Because(ctx, batch[0].why), func(reason string) {
 		for _, action := range batch {
 			a.teller.waiting(action, reason)
 		}

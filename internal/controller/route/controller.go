@@ -15,13 +15,11 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
-	"github.com/mooring-ccm/mooring/internal/priorityqueue"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -53,7 +51,7 @@ type Options struct {
 	// Cloud is asked for its routes when the controller starts, and not before.
 	Cloud cloudprovider.Interface
 	// Inventory tells whose a node is whose provider ID does not.
-	Inventory *inventory.Inventory
+	Inventory *instances.Inventory
 	// Ownership says which nodes are ours.
 	Ownership ownership.Rules
 	// ClusterName is what the provider keeps the routes of clusters apart by.
@@ -75,7 +73,7 @@ type Options struct {
 
 // Controller keeps the routes to nodes. It is a controller-runtime Runnable that needs leader election and warms up without.
 type Controller struct {
-	inner   ctrl.Controller
+	*kit.Controller
 	applier *applier
 	cloud   cloudprovider.Interface
 	log     logr.Logger
@@ -89,19 +87,15 @@ func New(options Options) (*Controller, error) {
 	log := options.Logger.WithValues("controller", Name)
 	watcher := &watcher{pacer: newPacer(options.Period, options.MaxPeriod), rules: options.Ownership}
 	reconciler := newReconciler(options, watcher)
-	inner, err := newInner(reconciler, log)
+	inner, err := kit.NewController(Name, kit.ControllerOptions{
+		Reconciler: reconciler, RateLimiter: reconciler.pacer, Logger: log,
+		Workers: 1, // a pass is over all nodes
+		Sources: []source.Source{source.Kind(options.Cache, &corev1.Node{}, watcher.handler()), source.Func(watcher.capture)},
+	})
 	if err != nil {
-		return nil, fmt.Errorf("building the route controller: %w", err)
+		return nil, err
 	}
-	for _, source := range []source.Source{
-		source.Kind(options.Cache, &corev1.Node{}, watcher.handler()),
-		source.Func(watcher.capture),
-	} {
-		if err := inner.Watch(source); err != nil {
-			return nil, fmt.Errorf("watching nodes: %w", err)
-		}
-	}
-	return &Controller{inner: inner, applier: reconciler.applier, cloud: options.Cloud, log: log}, nil
+	return &Controller{Controller: inner, applier: reconciler.applier, cloud: options.Cloud, log: log}, nil
 }
 
 func newReconciler(options Options, watcher *watcher) *reconciler {
@@ -128,36 +122,14 @@ func newReconciler(options Options, watcher *watcher) *reconciler {
 	}
 }
 
-// newInner returns the controller-runtime controller. It makes one pass at a time.
-func newInner(reconciler *reconciler, log logr.Logger) (ctrl.Controller, error) {
-	yes := true
-	return ctrl.NewUnmanaged(Name, ctrl.Options{
-		Reconciler:              reconciler,
-		MaxConcurrentReconciles: 1,
-		RateLimiter:             reconciler.pacer,
-		NewQueue:                priorityqueue.New,
-		EnableWarmup:            &yes,
-		NeedLeaderElection:      &yes,
-		RecoverPanic:            &yes,
-		SkipNameValidation:      &yes, // that is for metrics; a test may run two in one process
-		LogConstructor:          func(*reconcile.Request) logr.Logger { return log },
-	})
-}
-
 // complete fills in defaults and returns all that is wrong.
 func (o *Options) complete() error {
-	var wrong []error
-	for _, required := range []struct {
-		name   string
-		absent bool
-	}{
-		{"Client", o.Client == nil}, {"Live", o.Live == nil}, {"Cache", o.Cache == nil}, {"Recorder", o.Recorder == nil},
-		{"Cloud", o.Cloud == nil}, {"Inventory", o.Inventory == nil}, {"ClusterCIDRs", len(o.ClusterCIDRs) == 0},
-	} {
-		if required.absent {
-			wrong = append(wrong, fmt.Errorf("the route controller's option %s is required", required.name))
-		}
-	}
+	wrong := []error{kit.CheckRequired("route controller",
+		kit.Required{Name: "Client", Missing: o.Client == nil}, kit.Required{Name: "Live", Missing: o.Live == nil},
+		kit.Required{Name: "Cache", Missing: o.Cache == nil}, kit.Required{Name: "Recorder", Missing: o.Recorder == nil},
+		kit.Required{Name: "Cloud", Missing: o.Cloud == nil}, kit.Required{Name: "Inventory", Missing: o.Inventory == nil},
+		kit.Required{Name: "ClusterCIDRs", Missing: len(o.ClusterCIDRs) == 0},
+	)}
 	for _, duration := range []struct {
 		name      string
 		value     *time.Duration
@@ -191,17 +163,5 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	c.applier.routes = routes
 	defer c.applier.running.Wait()
-	return c.inner.Start(ctx)
+	return c.Controller.Start(ctx)
 }
-
-// Warmup fills the queue before this process leads.
-func (c *Controller) Warmup(ctx context.Context) error {
-	warm, ok := c.inner.(interface{ Warmup(context.Context) error })
-	if !ok {
-		return nil
-	}
-	return warm.Warmup(ctx)
-}
-
-// NeedLeaderElection says that Start runs on the leader only.
-func (c *Controller) NeedLeaderElection() bool { return true }

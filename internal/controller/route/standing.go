@@ -8,24 +8,24 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // standings finds out which nodes take part in the routes.
 type standings struct {
 	memberships *ownership.Memberships
-	questions   *inventory.Questions
+	questions   *instances.Questions
 }
 
 // newStandings returns standings that know no node. They have late called when answers have come that no pass has waited for.
 // Believe is how long an answer of the cloud counts that does not prove a node to be ours.
-func newStandings(rules ownership.Rules, source *inventory.Inventory, believe time.Duration, late func()) *standings {
+func newStandings(rules ownership.Rules, source *instances.Inventory, believe time.Duration, late func()) *standings {
 	return &standings{
 		memberships: ownership.NewMemberships(rules, &ownership.Evidence{}, believe),
-		questions: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield inventory.Yield) {
+		questions: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield instances.Yield) {
 			source.LookupEach(ctx, nodes, believe, yield)
-		}, inventory.QuestionOptions{Late: late, LongestPause: believe}),
+		}, instances.QuestionOptions{Late: late, LongestPause: believe}),
 	}
 }
 
@@ -75,7 +75,7 @@ func (s *standings) ask(ctx context.Context, nodes []*corev1.Node, now time.Time
 		node, seen := said.Node, said.Observation
 		if said.Err == nil {
 			s.memberships.Hear(node, ownership.Answer{
-				Found: seen.Status == inventory.Found, Denied: seen.Status == inventory.NotFound, ProviderID: seen.Answered,
+				Found: seen.Status == instances.Found, Denied: seen.Status == instances.NotFound, ProviderID: seen.Answered,
 			}, now)
 			continue
 		}

@@ -18,8 +18,8 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // answering is a cloud that is asked for one node at a time, and counts that.
@@ -138,7 +138,7 @@ type standingsFixture struct {
 func newStandingsFixture(t *testing.T, cloud cloudprovider.Interface, identified ...string) *standingsFixture {
 	t.Helper()
 	f := &standingsFixture{nodes: map[string]*corev1.Node{}}
-	source := inventory.New(inventory.Options{Cloud: cloud})
+	source := instances.New(instances.Options{Cloud: cloud})
 	f.known = newStandings(ownership.Rules{ProviderName: "sim"}, source, time.Hour, nil)
 	for _, each := range identified {
 		name, providerID, _ := strings.Cut(each, "=")
@@ -177,7 +177,7 @@ func TestWhoseNodesAreIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := &answering{answers: map[string]string{"hangs": "hangs", "slow": "slow", "bare": "i-3"}}
 		var late atomic.Int32
-		known := newStandings(ownership.Rules{ProviderName: "sim"}, inventory.New(inventory.Options{Cloud: cloud}), time.Hour, func() { late.Add(1) })
+		known := newStandings(ownership.Rules{ProviderName: "sim"}, instances.New(instances.Options{Cloud: cloud}), time.Hour, func() { late.Add(1) })
 		var nodes []corev1.Node
 		for name, providerID := range map[string]string{"hangs": "i-1", "slow": "i-2", "bare": "i-3", "ours": "sim://4"} {
 			n := node(name, "10.120.0.0/24").node
@@ -199,7 +199,7 @@ func TestWhoseNodesAreIsNotWaitedFor(t *testing.T) {
 			}
 		}
 		want := map[string]standing{"hangs": undecided, "slow": undecided, "bare": ours, "ours": ours}
-		look(want, inventory.AnswerWait)
+		look(want, instances.AnswerWait)
 		for range 5 { // it is not waited for again
 			time.Sleep(time.Second)
 			look(want, 0)

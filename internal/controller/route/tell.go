@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/mooring-ccm/mooring/internal/events"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // The reasons of the events on a Node; all but the first are warnings.
@@ -30,7 +30,7 @@ const (
 // teller writes events on nodes: failures once in a while, and everything else once for as long as it holds.
 type teller struct {
 	recorder record.EventRecorder
-	failures events.Limiter
+	failures kit.EventLimiter
 
 	mu   sync.Mutex
 	said map[saying]bool

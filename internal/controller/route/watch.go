@@ -4,19 +4,16 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // everything is the only item of the queue: a pass is over all nodes and all routes.
 var everything = reconcile.Request{}
@@ -25,38 +22,37 @@ var everything = reconcile.Request{}
 type watcher struct {
 	pacer *pacer
 	rules ownership.Rules
-	queue atomic.Pointer[queue]
+	queue kit.Enqueuer
 }
 
 // capture is a source that keeps the queue for poke, and asks for the first pass, which comes whether there are nodes or not.
-func (w *watcher) capture(_ context.Context, q queue) error {
-	w.queue.Store(&q)
+func (w *watcher) capture(ctx context.Context, q kit.Queue) error {
 	q.Add(everything)
-	return nil
+	return w.queue.Capture(ctx, q)
 }
 
 // poke asks for a pass soon.
 func (w *watcher) poke() {
-	if q := w.queue.Load(); q != nil {
-		w.enqueue(*q)
+	if q := w.queue.Queue(); q != nil {
+		w.enqueue(q)
 	}
 }
 
-func (w *watcher) enqueue(q queue) { q.AddAfter(everything, w.pacer.noted(time.Now())) }
+func (w *watcher) enqueue(q kit.Queue) { q.AddAfter(everything, w.pacer.noted(time.Now())) }
 
 func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) {
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q kit.Queue) {
 			if w.routable(e.Object) {
 				w.enqueue(q)
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q kit.Queue) {
 			if w.matters(e.ObjectOld, e.ObjectNew) {
 				w.enqueue(q)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) {
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q kit.Queue) {
 			if len(e.Object.Spec.PodCIDRs) > 0 {
 				w.enqueue(q)
 			}

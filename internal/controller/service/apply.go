@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/rehearsal"
+	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -51,9 +51,9 @@ type result struct {
 
 // apply carries out one action. Its errors have the types by which reasonOf names them.
 func (a *applier) apply(ctx context.Context, act action, nodes []*corev1.Node) (result, error) {
-	ctx = rehearsal.Because(cloud.WithPriority(ctx, urgency(act)), strings.Join(act.why, ", "))
+	ctx = dryrun.Because(cloud.WithPriority(ctx, urgency(act)), strings.Join(act.why, ", "))
 	if act.refresh {
-		ctx = rehearsal.Refreshing(ctx)
+		ctx = dryrun.Refreshing(ctx)
 	}
 	switch act.verb {
 	case verbEnsure:

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -15,14 +14,12 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
-	"github.com/mooring-ccm/mooring/internal/priorityqueue"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -55,7 +52,7 @@ type Options struct {
 	// ClusterName is the name of the cluster that the plugin gets.
 	ClusterName string
 	// Inventory knows the cloud's instances. It is asked about nodes that do not say by their provider ID whose they are.
-	Inventory *inventory.Inventory
+	Inventory *instances.Inventory
 	// Ownership says which nodes are ours.
 	Ownership ownership.Rules
 	// Classes say which Services are ours.
@@ -82,13 +79,13 @@ type Options struct {
 // Controller looks after the load balancers of Services. It is a controller-runtime Runnable that needs leader election and
 // warms up without.
 type Controller struct {
-	options    Options
-	inner      ctrl.Controller
+	options Options
+	*kit.Controller
 	reconciler *reconciler
 	targets    *targets
 	memory     *memory
 	metrics    *metrics
-	enqueuer   *enqueuer
+	enqueuer   *kit.Enqueuer
 	// leftoversTurn is sent to when the write limiter has admitted leftovers.
 	leftoversTurn chan struct{}
 }
@@ -109,68 +106,39 @@ func New(options Options) (*Controller, error) {
 		metrics: metrics, backoff: backoff{first: options.FirstRetry, longest: options.LongestRetry},
 	}
 	c := &Controller{
-		options: options, reconciler: reconciler, targets: targets, memory: memory, metrics: metrics, enqueuer: &enqueuer{},
+		options: options, reconciler: reconciler, targets: targets, memory: memory, metrics: metrics, enqueuer: &kit.Enqueuer{},
 		leftoversTurn: make(chan struct{}, 1),
 	}
 	reconciler.limiter = newWriteLimiter(options.Writes, c.admit)
 	registerCounts(options.Registerer, memory, reconciler.limiter)
-	var err error
-	if c.inner, err = newInner(reconciler, workersFor(options.Writes), options.Logger); err != nil {
-		return nil, fmt.Errorf("building the service controller: %w", err)
-	}
 	watcher := watcher{classes: options.Classes, memory: memory, targets: targets}
-	for _, source := range []source.Source{
-		source.Kind(options.Cache, &corev1.Service{}, watcher.services()),
-		source.Kind(options.Cache, &corev1.Node{}, watcher.nodes()),
-		source.Func(c.enqueuer.capture),
-	} {
-		if err := c.inner.Watch(source); err != nil {
-			return nil, fmt.Errorf("watching services and nodes: %w", err)
-		}
+	var err error
+	c.Controller, err = kit.NewController(Name, kit.ControllerOptions{
+		Reconciler: reconciler, Workers: workersFor(options.Writes), Logger: options.Logger,
+		LoggerFor: func(service types.NamespacedName) logr.Logger {
+			return options.Logger.WithValues("service", service.String())
+		},
+		Sources: []source.Source{
+			source.Kind(options.Cache, &corev1.Service{}, watcher.services()),
+			source.Kind(options.Cache, &corev1.Node{}, watcher.nodes()),
+			source.Func(c.enqueuer.Capture),
+		},
+	})
+	if err != nil {
+		return nil, err
 	}
 	return c, nil
 }
 
-// newInner returns the controller-runtime controller with a priority queue that is filled before this process leads.
-func newInner(reconciler *reconciler, workers int, log logr.Logger) (ctrl.Controller, error) {
-	yes := true
-	return ctrl.NewUnmanaged(Name, ctrl.Options{
-		Reconciler:              reconciler,
-		MaxConcurrentReconciles: workers,
-		NewQueue:                priorityqueue.New,
-		EnableWarmup:            &yes,
-		NeedLeaderElection:      &yes,
-		RecoverPanic:            &yes,
-		SkipNameValidation:      &yes, // that is for metrics; a test may run two in one process
-		LogConstructor: func(request *reconcile.Request) logr.Logger {
-			if request == nil {
-				return log
-			}
-			return log.WithValues("service", request.String())
-		},
-	})
-}
-
 // complete fills in defaults and returns all that is missing.
 func (o *Options) complete() error {
-	var missing []error
-	for _, required := range []struct {
-		name   string
-		absent bool
-	}{
-		{"Client", o.Client == nil},
-		{"LiveReader", o.LiveReader == nil},
-		{"Cache", o.Cache == nil},
-		{"Recorder", o.Recorder == nil},
-		{"Cloud", o.Cloud == nil},
-		{"Inventory", o.Inventory == nil},
-	} {
-		if required.absent {
-			missing = append(missing, fmt.Errorf("the service controller's option %s is required", required.name))
-		}
-	}
-	if len(missing) > 0 {
-		return errors.Join(missing...)
+	err := kit.CheckRequired("service controller",
+		kit.Required{Name: "Client", Missing: o.Client == nil}, kit.Required{Name: "LiveReader", Missing: o.LiveReader == nil},
+		kit.Required{Name: "Cache", Missing: o.Cache == nil}, kit.Required{Name: "Recorder", Missing: o.Recorder == nil},
+		kit.Required{Name: "Cloud", Missing: o.Cloud == nil}, kit.Required{Name: "Inventory", Missing: o.Inventory == nil},
+	)
+	if err != nil {
+		return err
 	}
 	if o.Writes <= 0 {
 		o.Writes = max(provider.CapabilitiesOf(o.Cloud).LoadBalancerWrites, 1)
@@ -227,7 +195,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		}
 		others.Go(func() { looking.run(ctx) })
 	}
-	return c.inner.Start(ctx)
+	return c.Controller.Start(ctx)
 }
 
 // settleFirst determines the set of targets before the first Service is looked at, which then need not wait for it. A cloud that
@@ -245,7 +213,7 @@ func (c *Controller) newAuditor(applier *applier) *auditor {
 		list:   provider.CapabilitiesOf(c.options.Cloud).ListLoadBalancers,
 		period: c.options.AuditPeriod, calls: c.options.AuditCalls,
 		reader: c.options.Client, recorder: c.options.Recorder, applier: applier, targets: c.targets, memory: c.memory, metrics: c.metrics,
-		classes: c.options.Classes, enqueue: c.enqueuer.add,
+		classes: c.options.Classes, enqueue: c.enqueuer.Add,
 		leftovers: &collector{
 			cached: c.options.Client, live: c.options.LiveReader, applier: applier, limiter: c.reconciler.limiter, turn: c.leftoversTurn,
 			memory: c.memory, metrics: c.metrics, recorder: c.options.Recorder, collect: c.options.CollectLeftovers,
@@ -266,13 +234,13 @@ func (c *Controller) retry(key types.NamespacedName) {
 			now.failure = &due
 		}
 	})
-	c.enqueuer.add(key, priorityChange)
+	c.enqueuer.Add(key, priorityChange)
 }
 
 // admit has a pass that waited for the write limiter made again, before all others: a place is reserved for it.
 func (c *Controller) admit(key types.NamespacedName) {
 	if key != leftoversTurn {
-		c.enqueuer.add(key, priorityAdmitted)
+		c.enqueuer.Add(key, priorityAdmitted)
 		return
 	}
 	select {
@@ -293,7 +261,7 @@ func (c *Controller) retarget(ctx context.Context, auditor *auditor) {
 		switch {
 		case known.failure != nil && known.failure.reason == ReasonTargetsUnknown:
 			c.memory.change(key, func(now *remembered) { now.failure = nil })
-			c.enqueuer.add(key, priorityChange)
+			c.enqueuer.Add(key, priorityChange)
 		case known.made != nil && known.made.followsAlone() && (known.made.targets == nil || !settled.servedBy(known.made.targets)):
 			due = append(due, key)
 		}
@@ -301,18 +269,6 @@ func (c *Controller) retarget(ctx context.Context, auditor *auditor) {
 	due = auditor.withoutServed(ctx, due)
 	c.metrics.beginRound(due, time.Now())
 	for _, key := range due {
-		c.enqueuer.add(key, priorityRetarget)
+		c.enqueuer.Add(key, priorityRetarget)
 	}
 }
-
-// Warmup fills the queue before this process leads, so that a new leader begins with the Services that wait.
-func (c *Controller) Warmup(ctx context.Context) error {
-	warm, ok := c.inner.(interface{ Warmup(context.Context) error })
-	if !ok {
-		return nil
-	}
-	return warm.Warmup(ctx)
-}
-
-// NeedLeaderElection says that Start runs on the leader only.
-func (c *Controller) NeedLeaderElection() bool { return true }

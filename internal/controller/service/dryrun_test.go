@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mooring-ccm/mooring/internal/rehearsal"
+	"github.com/mooring-ccm/mooring/internal/dryrun"
 )
 
 // Under --dry-run a manager that begins beside one that has done all plans nothing for the load balancers, and calls nothing that changes
@@ -16,8 +16,8 @@ func TestADryRunOfWhatIsDonePlansNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, 1)
 		defer e.stop()
-		journal := rehearsal.NewJournal()
-		balancer, _ := rehearsal.Cloud(e.cloud, journal).LoadBalancer()
+		journal := dryrun.NewJournal()
+		balancer, _ := dryrun.Cloud(e.cloud, journal).LoadBalancer()
 		e.core.reconciler.applier.balancer = balancer
 		e.changeNode("a", nodeWith("a"))
 		time.Sleep(time.Minute)
@@ -36,7 +36,7 @@ func TestADryRunOfWhatIsDonePlansNothing(t *testing.T) {
 		}
 		e.addService(missing)
 		time.Sleep(time.Minute)
-		if plan := journal.Plan(t.Context()); len(plan) != 1 || plan[0].Name != "missing" || plan[0].Effect != rehearsal.Creates {
+		if plan := journal.Plan(t.Context()); len(plan) != 1 || plan[0].Name != "missing" || plan[0].Effect != dryrun.Creates {
 			t.Errorf("planned %+v, want the load balancer that does not exist", plan)
 		}
 		e.edit(keyOf(done), func(s *corev1.Service) { s.Annotations = map[string]string{"lb": "other"} })

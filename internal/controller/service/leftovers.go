@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/mooring-ccm/mooring/internal/leftovers"
+	"github.com/mooring-ccm/mooring/internal/orphans"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -44,7 +44,7 @@ type collector struct {
 
 // partly is a leftover whose deletion failed though there is no load balancer to be seen, and how often it did.
 type partly struct {
-	leftovers.Balancer
+	orphans.Balancer
 	tries int
 }
 
@@ -104,17 +104,17 @@ func (c *collector) finish(ctx context.Context) (errs []error) {
 // find returns the leftovers. The API server is asked only if the cache knows of load balancers without a Service: it is the
 // cache that lags behind, if one does, and a Service that the API server does not have after the cloud was listed never had a
 // load balancer that was made later.
-func (c *collector) find(ctx context.Context, listed []provider.LoadBalancer) ([]leftovers.Balancer, error) {
+func (c *collector) find(ctx context.Context, listed []provider.LoadBalancer) ([]orphans.Balancer, error) {
 	cluster := c.applier.clusterUID(ctx)
 	known, err := c.uids(ctx, c.cached)
-	if err != nil || len(leftovers.Balancers(listed, known, cluster)) == 0 {
+	if err != nil || len(orphans.Balancers(listed, known, cluster)) == 0 {
 		return nil, err
 	}
 	live, err := c.uids(ctx, c.live)
 	if err != nil {
 		return nil, err
 	}
-	return leftovers.Balancers(listed, live, cluster), nil
+	return orphans.Balancers(listed, live, cluster), nil
 }
 
 // uids returns the UIDs of all Services, and of those that are gone while this process is still to delete what it made for them.
@@ -157,7 +157,7 @@ func (c *collector) cachedUIDs(ctx context.Context, uids map[types.UID]bool) err
 }
 
 // tell reports a leftover, once.
-func (c *collector) tell(ctx context.Context, one leftovers.Balancer) {
+func (c *collector) tell(ctx context.Context, one orphans.Balancer) {
 	owner := "this cluster"
 	if !one.Proven {
 		owner = "unknown: it carries no cluster's UID"
@@ -169,7 +169,7 @@ func (c *collector) tell(ctx context.Context, one leftovers.Balancer) {
 }
 
 // delete deletes a leftover, whose last deletion may have failed. Whether it has worked, the next listing tells.
-func (c *collector) delete(ctx context.Context, one leftovers.Balancer, failed bool) error {
+func (c *collector) delete(ctx context.Context, one orphans.Balancer, failed bool) error {
 	service := one.AsService()
 	err := c.remove(ctx, service, failed)
 	if isAbsent(err) && c.triedOften(one) {
@@ -188,7 +188,7 @@ func (c *collector) delete(ctx context.Context, one leftovers.Balancer, failed b
 
 // triedOften counts that the deletion of a leftover has failed though there is no load balancer to be seen, and reports whether that is
 // enough to believe that there is none.
-func (c *collector) triedOften(one leftovers.Balancer) bool {
+func (c *collector) triedOften(one orphans.Balancer) bool {
 	key := leftoverKey{one.Name, one.ServiceUID}
 	before := c.parts[key]
 	if before.tries+1 >= absenceTries {

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/events"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // The priorities in the queue of the controller and in the write limiter. What somebody waits for comes before what is merely
@@ -58,7 +58,7 @@ type reconciler struct {
 	backoff  backoff
 	applier  *applier
 	limiter  *writeLimiter
-	waits    events.Limiter
+	waits    kit.EventLimiter
 }
 
 // pass is one pass over a Service.

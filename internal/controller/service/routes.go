@@ -11,7 +11,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/leftovers"
+	"github.com/mooring-ccm/mooring/internal/orphans"
 )
 
 // strays reports routes that lead to no node. The route controller removes those within the cluster's ranges, where it runs;
@@ -56,7 +56,7 @@ func (s *strays) look(ctx context.Context) error {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	seen, told := map[string]bool{}, map[string]bool{}
-	for _, route := range leftovers.Routes(routes, nodes.Items, nil) {
+	for _, route := range orphans.Routes(routes, nodes.Items, nil) {
 		key := route.DestinationCIDR + " " + string(route.TargetNode)
 		seen[key] = true
 		if !s.seen[key] {

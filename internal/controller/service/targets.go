@@ -15,8 +15,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 // one, so that a burst is one change for each of them.
 type targets struct {
 	reader    client.Reader
-	inventory *inventory.Inventory
+	inventory *instances.Inventory
 	rules     ownership.Rules
 	evidence  *ownership.Evidence
 	quiet     time.Duration
@@ -48,7 +48,7 @@ type targets struct {
 	changed     chan struct{}
 	memberships *ownership.Memberships
 	// questions are those about whose the nodes are. Only settle asks.
-	questions *inventory.Questions
+	questions *instances.Questions
 	// began is when settle was first called.
 	began time.Time
 
@@ -66,12 +66,12 @@ type targets struct {
 var errNoTargetsYet = errors.New("the nodes are being looked up")
 
 // start has the nodes asked about through an inventory. What the cloud answers late is a change like any other.
-func (t *targets) start(source *inventory.Inventory) {
+func (t *targets) start(source *instances.Inventory) {
 	t.inventory, t.failures = source, map[types.UID]error{}
 	t.memberships = ownership.NewMemberships(t.rules, t.evidence, provenFor)
-	t.questions = source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield inventory.Yield) {
+	t.questions = source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield instances.Yield) {
 		source.LookupEach(ctx, nodes, provenFor, yield)
-	}, inventory.QuestionOptions{Late: t.note, LongestPause: longestPause})
+	}, instances.QuestionOptions{Late: t.note, LongestPause: longestPause})
 }
 
 // note takes notice of a node that came, went or changed, or of an answer about one.
@@ -203,7 +203,7 @@ func (t *targets) prove(ctx context.Context, nodes []*corev1.Node) {
 			continue
 		}
 		t.memberships.Hear(node, ownership.Answer{
-			Found: seen.Status == inventory.Found, Denied: seen.Status == inventory.NotFound, ProviderID: seen.Answered,
+			Found: seen.Status == instances.Found, Denied: seen.Status == instances.NotFound, ProviderID: seen.Answered,
 		}, time.Now())
 	}
 }

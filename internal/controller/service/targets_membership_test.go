@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -129,9 +129,9 @@ func TestANewLeaderDoesNotWaitForErrorsToEnd(t *testing.T) {
 		e := startAsNewLeader(t, &refusing{}, nodeWith("a"), nodeWith("bare", identified("i-1")))
 		defer e.stop()
 		e.addService(serviceWith(serving))
-		time.Sleep(inventory.AnswerWait)
+		time.Sleep(instances.AnswerWait)
 		if got := e.cloud.count("ensure"); got != 1 {
-			t.Errorf("%d Services were ensured after %s, want 1", got, inventory.AnswerWait)
+			t.Errorf("%d Services were ensured after %s, want 1", got, instances.AnswerWait)
 		}
 		e.expectTargets(t, map[string]bool{"a": true, "bare": true})
 		time.Sleep(time.Hour)

@@ -10,7 +10,7 @@ import (
 
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/events"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // eventsOf returns the events that were recorded so far and have a reason.
@@ -86,7 +86,7 @@ func TestWaitsAreToldSparingly(t *testing.T) {
 		if n := len(plugin.written("pending-0")); n < 60*hours/2 {
 			t.Errorf("%d writes, and each time others waited, in %d hours", n, hours)
 		}
-		if got, most := len(e.eventsOf(EventWaiting)), services*int(hours*time.Hour/events.Interval); got < services || got > most {
+		if got, most := len(e.eventsOf(EventWaiting)), services*int(hours*time.Hour/kit.EventInterval); got < services || got > most {
 			t.Errorf("%d events, want at most %d", got, most)
 		}
 	})

@@ -2,18 +2,15 @@ package service
 
 import (
 	"context"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-)
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+)
 
 // watcher turns the watches of Services and nodes into work.
 type watcher struct {
@@ -25,19 +22,19 @@ type watcher struct {
 // services queues what concerns us: Services that shall have or lose a load balancer, and every change of what it follows.
 func (w watcher) services() handler.TypedEventHandler[*corev1.Service, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Service, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Service], q queue) {
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Service], q kit.Queue) {
 			if intent := w.intent(e.Object); intent != leave {
-				add(q, keyOf(e.Object), w.priority(e.Object, intent))
+				kit.Add(q, keyOf(e.Object), w.priority(e.Object, intent))
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Service], q queue) {
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Service], q kit.Queue) {
 			if intent, matters := w.matters(e.ObjectOld, e.ObjectNew); matters {
-				add(q, keyOf(e.ObjectNew), w.priority(e.ObjectNew, intent))
+				kit.Add(q, keyOf(e.ObjectNew), w.priority(e.ObjectNew, intent))
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Service], q queue) {
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Service], q kit.Queue) {
 			if key := keyOf(e.Object); w.memory.knows(key) {
-				add(q, key, priorityRemove)
+				kit.Add(q, key, priorityRemove)
 			}
 		},
 	}
@@ -93,45 +90,14 @@ func queuePriority(service *corev1.Service, intent intent, known remembered) int
 // nodes takes notice of changes of the set of nodes.
 func (w watcher) nodes() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
-		CreateFunc: func(context.Context, event.TypedCreateEvent[*corev1.Node], queue) { w.targets.note() },
-		DeleteFunc: func(context.Context, event.TypedDeleteEvent[*corev1.Node], queue) { w.targets.note() },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], _ queue) {
+		CreateFunc: func(context.Context, event.TypedCreateEvent[*corev1.Node], kit.Queue) { w.targets.note() },
+		DeleteFunc: func(context.Context, event.TypedDeleteEvent[*corev1.Node], kit.Queue) { w.targets.note() },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], _ kit.Queue) {
 			if w.targets.matters(e.ObjectOld, e.ObjectNew) {
 				w.targets.note()
 			}
 		},
 	}
-}
-
-// enqueuer adds to the controller's queue from elsewhere, once there is one.
-type enqueuer struct {
-	mu    sync.Mutex
-	queue queue
-}
-
-// capture is a source of the controller, by which its queue becomes known.
-func (e *enqueuer) capture(_ context.Context, q queue) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.queue = q
-	return nil
-}
-
-func (e *enqueuer) add(key types.NamespacedName, priority int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.queue != nil {
-		add(e.queue, key, priority)
-	}
-}
-
-func add(q queue, key types.NamespacedName, priority int) {
-	request := reconcile.Request{NamespacedName: key}
-	if prioritised, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		prioritised.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
-		return
-	}
-	q.Add(request)
 }
 
 func keyOf(service *corev1.Service) types.NamespacedName {

@@ -26,9 +26,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
-	ours "github.com/mooring-ccm/mooring/internal/priorityqueue"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -313,7 +313,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 		edit(e)
 	}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Second)
-	e.queue = ours.New(t.Name(), limiter).(priorityqueue.PriorityQueue[reconcile.Request])
+	e.queue = kit.NewQueue(t.Name(), limiter).(priorityqueue.PriorityQueue[reconcile.Request])
 	metrics, memory := newMetrics(nil), newMemory()
 	targets := &targets{
 		reader: e.cluster, rules: ownership.Rules{ProviderName: "sim"},
@@ -323,7 +323,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	if e.instances == nil {
 		e.instances = e.cloud
 	}
-	targets.start(inventory.New(inventory.Options{Cloud: e.instances}))
+	targets.start(instances.New(instances.Options{Cloud: e.instances}))
 	applier := &applier{balancer: e.cloud, change: e.cloud.Capabilities().ChangeTargets, client: e.cluster, clusterUID: func(context.Context) types.UID { return "me" }}
 	reconciler := &reconciler{
 		reader: e.cluster, recorder: e.events, classes: Classes{Default: true}, targets: targets, memory: memory, metrics: metrics,
@@ -332,9 +332,10 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	e.core = &Controller{
 		options: Options{Cloud: e.cloud, AuditPeriod: -1, AuditCalls: DefaultAuditCalls, Client: e.cluster,
 			Classes: Classes{Default: true}, Recorder: e.events},
-		reconciler: reconciler, targets: targets, memory: memory, metrics: metrics, enqueuer: &enqueuer{queue: e.queue},
+		reconciler: reconciler, targets: targets, memory: memory, metrics: metrics, enqueuer: &kit.Enqueuer{},
 		leftoversTurn: make(chan struct{}, 1),
 	}
+	_ = e.core.enqueuer.Capture(context.Background(), e.queue)
 	reconciler.limiter = newWriteLimiter(writes, e.core.admit)
 	e.watcher = watcher{classes: reconciler.classes, memory: memory, targets: targets}
 	e.run(workersFor(writes))
@@ -378,7 +379,7 @@ func (e *engine) run(workers int) {
 func (e *engine) addService(service *corev1.Service) {
 	e.cluster.put(service)
 	if intent := e.watcher.intent(service); intent != leave {
-		add(e.queue, keyOf(service), e.watcher.priority(service, intent))
+		kit.Add(e.queue, keyOf(service), e.watcher.priority(service, intent))
 	}
 }
 
@@ -393,7 +394,7 @@ func (e *engine) edit(key types.NamespacedName, change func(*corev1.Service)) {
 	e.cluster.services[key] = after
 	e.cluster.mu.Unlock()
 	if intent, matters := e.watcher.matters(before, after); matters {
-		add(e.queue, key, e.watcher.priority(after, intent))
+		kit.Add(e.queue, key, e.watcher.priority(after, intent))
 	}
 }
 

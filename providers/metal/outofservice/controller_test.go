@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooring-ccm/mooring/internal/poll"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 	"github.com/prometheus/client_golang/prometheus"

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/internal/poll"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
 // The tokens of a Cloud, and the name of the cluster in its config.
@@ -24,7 +24,7 @@ const (
 // Cloud is a simulated cloud that runs until the test ends.
 type Cloud struct {
 	// Service is the cloud itself: knobs, faults and counts without a call.
-	Service *service.Service
+	Service *cloudsim.Service
 	// URL is its endpoint.
 	URL string
 	// Client and Admin call it over HTTP.
@@ -35,7 +35,7 @@ type Cloud struct {
 }
 
 // Start starts a cloud. The options' state file and tokens are filled in when they are empty.
-func Start(t testing.TB, options service.Options) *Cloud {
+func Start(t testing.TB, options cloudsim.Options) *Cloud {
 	t.Helper()
 	dir := t.TempDir()
 	c := &Cloud{TokenFile: filepath.Join(dir, "token"), ConfigFile: filepath.Join(dir, "cloud.yaml")}
@@ -44,13 +44,13 @@ func Start(t testing.TB, options service.Options) *Cloud {
 		options.StateFile = filepath.Join(dir, "state.db")
 	}
 	if options.Token == nil {
-		options.Token = service.StaticToken(Token)
+		options.Token = cloudsim.StaticToken(Token)
 	}
 	if options.AdminToken == nil {
-		options.AdminToken = service.StaticToken(AdminToken)
+		options.AdminToken = cloudsim.StaticToken(AdminToken)
 	}
 	var err error
-	if c.Service, err = service.Open(options); err != nil {
+	if c.Service, err = cloudsim.Open(options); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(c.Service.Handler())
@@ -64,18 +64,18 @@ func Start(t testing.TB, options service.Options) *Cloud {
 	c.URL = server.URL
 	c.connect(t, server)
 	write(t, c.ConfigFile, fmt.Sprintf("apiVersion: sim.mooring.dev/v1alpha1\nkind: CloudConfig\nendpoint: %s\ntokenFile: %s\nclusterName: %s\nregion: %s\n",
-		c.URL, c.TokenFile, ClusterName, service.DefaultRegion))
+		c.URL, c.TokenFile, ClusterName, cloudsim.DefaultRegion))
 	return c
 }
 
 func (c *Cloud) connect(t testing.TB, server *httptest.Server) {
 	t.Helper()
-	options := api.ClientOptions{Endpoint: server.URL, HTTPClient: server.Client(), Token: service.StaticToken(Token)}
+	options := api.ClientOptions{Endpoint: server.URL, HTTPClient: server.Client(), Token: cloudsim.StaticToken(Token)}
 	var err error
 	if c.Client, err = api.NewClient(options); err != nil {
 		t.Fatal(err)
 	}
-	options.Token = service.StaticToken(AdminToken)
+	options.Token = cloudsim.StaticToken(AdminToken)
 	if c.Admin, err = api.NewAdmin(options); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 )
 
@@ -29,7 +29,7 @@ const (
 
 // Cloud is a simulated cloud in this process.
 type Cloud struct {
-	service *service.Service
+	service *cloudsim.Service
 	client  *api.Client
 	config  string
 	stop    context.CancelFunc
@@ -42,9 +42,9 @@ func startCloud(dir string, instances int) (*Cloud, error) {
 	if err := os.WriteFile(token, []byte(cloudToken), 0o600); err != nil {
 		return nil, err
 	}
-	served, err := service.Open(service.Options{
-		StateFile: filepath.Join(dir, "cloud.db"), Token: service.StaticToken(cloudToken),
-		Seed: service.DefaultSeed(instances), Knobs: knobs(nil),
+	served, err := cloudsim.Open(cloudsim.Options{
+		StateFile: filepath.Join(dir, "cloud.db"), Token: cloudsim.StaticToken(cloudToken),
+		Seed: cloudsim.DefaultSeed(instances), Knobs: knobs(nil),
 	})
 	if err != nil {
 		return nil, err
@@ -55,11 +55,11 @@ func startCloud(dir string, instances int) (*Cloud, error) {
 	}
 	endpoint := "http://" + listener.Addr().String()
 	content := fmt.Sprintf("apiVersion: sim.mooring.dev/v1alpha1\nkind: CloudConfig\nendpoint: %s\ntokenFile: %s\nclusterName: %s\nregion: %s\n",
-		endpoint, token, clusterName, service.DefaultRegion)
+		endpoint, token, clusterName, cloudsim.DefaultRegion)
 	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
 		return nil, err
 	}
-	client, err := api.NewClient(api.ClientOptions{Endpoint: endpoint, Token: service.StaticToken(cloudToken)})
+	client, err := api.NewClient(api.ClientOptions{Endpoint: endpoint, Token: cloudsim.StaticToken(cloudToken)})
 	if err != nil {
 		return nil, err
 	}

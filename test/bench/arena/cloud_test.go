@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 )
 
@@ -31,7 +31,7 @@ func TestThrottleBalancersRefusesCreationsOnly(t *testing.T) {
 			t.Errorf("creation %d: %v with Retry-After %s, want a refusal with %s", i+1, err, refusal.RetryAfter, want)
 		}
 	}
-	if _, err := cloud.client.GetInstanceByName(t.Context(), service.DefaultInstance(1).Name); err != nil {
+	if _, err := cloud.client.GetInstanceByName(t.Context(), cloudsim.DefaultInstance(1).Name); err != nil {
 		t.Errorf("an instance is not served: %v", err)
 	}
 	if got, want := cloud.calls()["CreateLoadBalancer"], (figures.Calls{Received: 3, Refused: 3}); got != want || cloud.Refused() != 3 {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/providers/sim"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
 const (
@@ -87,7 +87,7 @@ func (a *Arena) FallSilent(ctx context.Context, count int) error {
 	group.SetLimit(writers)
 	for number := range count {
 		group.Go(func() error {
-			_, err := a.client.CoreV1().Nodes().Patch(ctx, service.DefaultInstance(number+1).Name, types.StrategicMergePatchType, patch,
+			_, err := a.client.CoreV1().Nodes().Patch(ctx, cloudsim.DefaultInstance(number+1).Name, types.StrategicMergePatchType, patch,
 				metav1.PatchOptions{}, "status")
 			return err
 		})
@@ -100,7 +100,7 @@ func (a *Arena) FallSilent(ctx context.Context, count int) error {
 
 // registered is the node of an instance, ready, as a kubelet with --cloud-provider=external reports it.
 func registered(number int) *corev1.Node {
-	name := service.DefaultInstance(number).Name
+	name := cloudsim.DefaultInstance(number).Name
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("110"),
@@ -146,13 +146,13 @@ func waiting(node *corev1.Node, _ int) {
 
 // initialised adds what a cloud controller manager writes to a node: provider ID, labels and addresses.
 func initialised(node *corev1.Node, number int) {
-	instance := service.DefaultInstance(number)
+	instance := cloudsim.DefaultInstance(number)
 	// A new cloud counts the instances of its seed from 1.
 	node.Spec.ProviderID = sim.ProviderID(fmt.Sprintf("i-%08d", number))
 	for key, value := range map[string]string{
 		corev1.LabelInstanceTypeStable: instance.MachineType, corev1.LabelInstanceType: instance.MachineType,
 		corev1.LabelTopologyZone: instance.Zone, corev1.LabelFailureDomainBetaZone: instance.Zone,
-		corev1.LabelTopologyRegion: service.DefaultRegion, corev1.LabelFailureDomainBetaRegion: service.DefaultRegion,
+		corev1.LabelTopologyRegion: cloudsim.DefaultRegion, corev1.LabelFailureDomainBetaRegion: cloudsim.DefaultRegion,
 	} {
 		node.Labels[key] = value
 	}
@@ -170,7 +170,7 @@ func (a *Arena) AwaitInitialised(ctx context.Context, want int) error {
 
 // AwaitInitialisedNode waits until the node of an instance is initialised.
 func (a *Arena) AwaitInitialisedNode(ctx context.Context, number int) error {
-	name := service.DefaultInstance(number).Name
+	name := cloudsim.DefaultInstance(number).Name
 	return a.awaitNodes(ctx, 1, func(node *corev1.Node) bool {
 		return node.Name == name && !hasTaint(node, cloudproviderapi.TaintExternalCloudProvider)
 	})

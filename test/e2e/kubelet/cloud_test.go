@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
 // externalAddr is what all instances have outside, as behind one gateway.
@@ -19,7 +19,7 @@ const externalAddr = "192.0.2.1"
 // instance is what the cloud knows of a machine: both internal addresses, whatever --node-ip says, and an external one.
 func instance(m machine) api.InstanceSpec {
 	return api.InstanceSpec{
-		Name: m.name, Zone: service.DefaultZones()[0], MachineType: service.TypeSmall,
+		Name: m.name, Zone: cloudsim.DefaultZones()[0], MachineType: cloudsim.TypeSmall,
 		Addresses: []api.Address{
 			{Type: api.AddressInternalIP, Address: m.v4.Addr().String()},
 			{Type: api.AddressInternalIP, Address: m.v6.Addr().String()},

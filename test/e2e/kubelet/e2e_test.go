@@ -24,7 +24,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/gobuild"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/progress"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/test/e2e/worker"
@@ -93,7 +93,7 @@ func newLab(t *testing.T) *lab {
 		options.BindAddress = own[0].Addr()
 	})
 	l.client = kubernetes.NewForConfigOrDie(l.cluster.AdminConfig())
-	l.cloud = simtest.Start(t, service.Options{})
+	l.cloud = simtest.Start(t, cloudsim.Options{})
 	containerd, socket := worker.StartContainerd(t, l.dir)
 	l.programs = append(l.programs, containerd)
 	for _, m := range machines() {

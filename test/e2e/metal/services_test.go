@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/mooring-ccm/mooring/internal/poll"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 // expose makes a Service with an endpoint on each of some machines, and returns it with its addresses.

@@ -9,12 +9,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/internal/demo/lab"
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
 // FIB is what a router has put into its kernel: the next hops of each destination, sorted.
-type FIB = lab.Table
+type FIB = netlab.Table
 
 // FIB returns the routes in the kernel that the router learned.
 func (r *Router) FIB(t *testing.T) FIB {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/internal/demo/lab"
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
 )
 
 // program is a process of a router.
@@ -18,7 +18,7 @@ type program struct {
 	err       error
 }
 
-func (r *Router) start(t *testing.T, daemon lab.Daemon) *program {
+func (r *Router) start(t *testing.T, daemon netlab.Daemon) *program {
 	t.Helper()
 	p := &program{name: daemon.Name, log: filepath.Join(r.dir, daemon.Name+".log"), ended: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)

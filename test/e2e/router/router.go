@@ -13,18 +13,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooring-ccm/mooring/internal/demo/lab"
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
 // Kind is a routing suite.
-type Kind = lab.Kind
+type Kind = netlab.Kind
 
 const (
 	// FRR is FRRouting: zebra, bgpd and bfdd.
-	FRR = lab.FRR
+	FRR = netlab.FRR
 	// BIRD is the BIRD Internet Routing Daemon 2.
-	BIRD = lab.BIRD
+	BIRD = netlab.BIRD
 )
 
 // Programs are what a machine needs to run these kinds of router, for sandbox.Require.
@@ -46,10 +46,10 @@ func Dirs() []string { return []string{"/var/tmp"} }
 const startTimeout = 20 * time.Second
 
 // Config is what a router does besides putting routes into its kernel. Kind, host and folder are what Start says.
-type Config = lab.Router
+type Config = netlab.Router
 
 // Neighbor is one BGP session of a router.
-type Neighbor = lab.Neighbor
+type Neighbor = netlab.Neighbor
 
 // Router is a router that runs until its test ends.
 type Router struct {
@@ -61,7 +61,7 @@ type Router struct {
 	dir      string
 	config   Config
 	programs []*program
-	daemons  []lab.Daemon
+	daemons  []netlab.Daemon
 }
 
 // Start starts a router on a host, which forwards from then on, and waits until it answers. Its files go below dir.

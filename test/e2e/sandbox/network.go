@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/internal/demo/lab"
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
 )
 
 // Segment is an Ethernet segment inside the sandbox: a bridge in the namespace of the test itself.
@@ -14,13 +14,13 @@ type Segment struct {
 	// Addrs are the test's own addresses on the segment.
 	Addrs []netip.Prefix
 
-	segment *lab.Segment
+	segment *netlab.Segment
 }
 
 // NewSegment makes a segment on which the test has addresses.
 func NewSegment(t *testing.T, addrs ...netip.Prefix) *Segment {
 	t.Helper()
-	segment, err := lab.NewSegment(t.Context(), addrs...)
+	segment, err := netlab.NewSegment(t.Context(), addrs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func NewSegment(t *testing.T, addrs ...netip.Prefix) *Segment {
 
 // Host is a network namespace. Commands run in it with its Args before them; unlike with "ip netns exec", /sys stays as it is
 // then, with the control groups that a kubelet looks for.
-type Host = lab.Host
+type Host = netlab.Host
 
 // NewHost makes a host with addresses on the segment, whose way to everywhere else is the test itself. Names may have up to eleven
 // characters.

@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/providers/sim"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
 
 // Simulate starts the simulated cloud and returns it with the provider that speaks to it.
-func Simulate(t testing.TB, o service.Options, edits ...func(*sim.Config)) (*simtest.Cloud, *sim.Cloud) {
+func Simulate(t testing.TB, o cloudsim.Options, edits ...func(*sim.Config)) (*simtest.Cloud, *sim.Cloud) {
 	t.Helper()
 	running := simtest.Start(t, o)
 	return running, Provider(t, running.ConfigFile, edits...)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/internal/poll"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 // Deadline bounds every wait; nothing here takes more than a few seconds.

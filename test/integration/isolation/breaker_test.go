@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooring-ccm/mooring/internal/poll"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/test/integration/faulty"
 )
 

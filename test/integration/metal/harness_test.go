@@ -18,8 +18,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/balancer"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
@@ -85,7 +85,7 @@ func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *balance
 		decorated := cloud.Decorate(unwrapped, cloud.Options{Registerer: parts.Registry})
 		controller, err := service.New(service.Options{
 			Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder,
-			Cloud: decorated, ClusterName: "kubernetes", Inventory: inventory.New(inventory.Options{Cloud: decorated}),
+			Cloud: decorated, ClusterName: "kubernetes", Inventory: instances.New(instances.Options{Cloud: decorated}),
 			Ownership: ownership.Rules{ProviderName: "metal"}, Classes: service.Classes{Default: true},
 			Registerer: parts.Registry, Logger: parts.Logger, TargetQuiet: 50 * time.Millisecond,
 			FirstRetry: time.Hour, LongestRetry: time.Hour, AuditPeriod: 300 * time.Millisecond, CollectLeftovers: true,

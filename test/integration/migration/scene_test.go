@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
@@ -74,7 +74,7 @@ func newScene(t *testing.T) *scene {
 		harness.Must(t, err)
 		s.users[kind] = "system:serviceaccount:kube-system:" + rights.account
 	}
-	s.cloud = simtest.Start(t, service.Options{Seed: service.DefaultSeed(instances)})
+	s.cloud = simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(instances)})
 	s.register(t, nodeagent.Options{Name: inTree}, nodeagent.Options{Name: foreign, ProviderID: foreignID})
 	s.untaint(t, inTree, foreign)
 	return s

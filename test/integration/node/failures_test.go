@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -32,14 +32,14 @@ func TestFailuresAreToldToTheNodeAndEnd(t *testing.T) {
 		"no instance": {
 			node: named("absent"), reason: "InstanceNotFound", says: []string{`"absent"`, "mooring.dev/ignore", "--node-selector"},
 			cloud: func(t *testing.T) (cloudprovider.Interface, func()) {
-				simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
+				simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 				return provider, func() { simulated.Create(t, instanceNamed("absent")) }
 			},
 		},
 		"no instance at all": {
 			node: named("alone"), reason: "InstanceNotFound", says: []string{"listed no instances at all"},
 			cloud: func(t *testing.T) (cloudprovider.Interface, func()) {
-				simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(0)})
+				simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(0)})
 				return provider, func() { simulated.Create(t, instanceNamed("alone")) }
 			},
 		},
@@ -47,7 +47,7 @@ func TestFailuresAreToldToTheNodeAndEnd(t *testing.T) {
 			node:   nodeagent.Options{Name: "node-001", NodeIPs: ips("10.9.9.9", "fd00::9")},
 			reason: "NodeIPMismatch", says: []string{"10.9.9.9,fd00::9", "InternalIP 10.0.0.2", "ExternalIP 100.64.0.2", "--node-ip"},
 			cloud: func(t *testing.T) (cloudprovider.Interface, func()) {
-				simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
+				simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 				return provider, func() {
 					simulated.Change(t, "node-001", func(spec *api.InstanceSpec) {
 						spec.Addresses = append(spec.Addresses, api.Address{Type: api.AddressInternalIP, Address: "10.9.9.9"},

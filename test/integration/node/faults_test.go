@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -45,7 +45,7 @@ func TestFaultsOfTheCloud(t *testing.T) {
 			t.Parallel()
 			pool := strings.ReplaceAll(name, " ", "-")
 			old, late := pool+"-node-005", pool+"-late"
-			simulated, provider := harness.Simulate(t, service.Options{Seed: seedOf(pool, 5), Knobs: api.Knobs{PageSize: 2}})
+			simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: seedOf(pool, 5), Knobs: api.Knobs{PageSize: 2}})
 			m := start(t, options{
 				Cloud: provider, Pool: pool, Refresh: 300 * time.Millisecond, Calls: cloud.Options{CallTimeout: 500 * time.Millisecond},
 			})
@@ -79,7 +79,7 @@ func TestFaultsOfTheCloud(t *testing.T) {
 
 // instanceNamed is an instance of that name.
 func instanceNamed(name string) api.InstanceSpec {
-	spec := service.DefaultInstance(100)
+	spec := cloudsim.DefaultInstance(100)
 	spec.Name = name
 	return spec
 }
@@ -99,7 +99,7 @@ func touchUntilInitialized(t *testing.T, name string) {
 }
 
 func TestBadCredentialsAreNamed(t *testing.T) {
-	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	must(t, simulated.Service.AddFault(api.Fault{Operation: api.AnyOperation, Mode: api.FaultStatus, Status: 401, Count: 1}))
 	start(t, options{Cloud: provider})
 	join(t, named("node-001"))
@@ -126,7 +126,7 @@ func TestKnobsOfTheCloud(t *testing.T) {
 			t.Parallel()
 			pool := strings.ReplaceAll(name, " ", "-")
 			old, late := pool+"-node-001", pool+"-late"
-			simulated, provider := harness.Simulate(t, service.Options{Seed: seedOf(pool, 5)})
+			simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: seedOf(pool, 5)})
 			must(t, simulated.Service.SetKnobs(knobs))
 			start(t, options{Cloud: provider, Pool: pool})
 			simulated.Create(t, instanceNamed(late)) // a machine that comes up and joins at once

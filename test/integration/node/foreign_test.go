@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -85,7 +85,7 @@ func createIgnored(t *testing.T, o nodeagent.Options) {
 // Two managers with different providers share a cluster. Each initialises and refreshes its own nodes, and never writes to
 // the other's.
 func TestTwoManagersShareACluster(t *testing.T) {
-	simulated, ours := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
+	simulated, ours := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	theirs := newPlain("other", func(_ context.Context, n *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 		if !strings.HasPrefix(n.Spec.ProviderID, "other://") {
 			return nil, cloudprovider.InstanceNotFound

@@ -16,12 +16,12 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/node"
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -38,7 +38,7 @@ type options struct {
 	Transport func(http.RoundTripper) http.RoundTripper
 	Calls     cloud.Options
 	Workers   int
-	Inventory *inventory.Inventory // nil: one that has not asked the cloud anything yet
+	Inventory *instances.Inventory // nil: one that has not asked the cloud anything yet
 }
 
 // start runs the node controller until the test ends, with the rights that ship and nothing else.
@@ -61,7 +61,7 @@ func (o options) build(parts harness.Parts) (manager.Runnable, error) {
 		o.Refresh = never
 	}
 	if o.Inventory == nil {
-		o.Inventory = inventory.New(inventory.Options{Cloud: decorated, Registerer: parts.Registry})
+		o.Inventory = instances.New(instances.Options{Cloud: decorated, Registerer: parts.Registry})
 	}
 	return node.New(node.Options{
 		Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: o.Inventory,
@@ -108,7 +108,7 @@ func inPool(pool string, o nodeagent.Options) nodeagent.Options {
 
 // seedOf is the default seed with names of a pool's own: "POOL-node-001".
 func seedOf(pool string, instances int) *api.Seed {
-	seed := service.DefaultSeed(instances)
+	seed := cloudsim.DefaultSeed(instances)
 	for i := range seed.Instances {
 		seed.Instances[i].Name = pool + "-" + seed.Instances[i].Name
 	}

@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -39,12 +39,12 @@ func wellKnown(instanceType, zone, region string) map[string]string {
 }
 
 func TestNodesAreInitialisedFromTheSimulatedCloud(t *testing.T) {
-	seed := service.DefaultSeed(6)
+	seed := cloudsim.DefaultSeed(6)
 	seed.Instances[4].Addresses = []api.Address{
 		{Type: api.AddressInternalIP, Address: "10.0.0.6"}, {Type: api.AddressInternalIP, Address: "10.1.0.6"},
 		{Type: api.AddressInternalIP, Address: "fd00::6"}, {Type: api.AddressExternalIP, Address: "2001:db8::6"},
 	}
-	_, provider := harness.Simulate(t, service.Options{Seed: seed})
+	_, provider := harness.Simulate(t, cloudsim.Options{Seed: seed})
 	m := start(t, options{Cloud: provider})
 	theirs := corev1.Taint{Key: "example.com/gpu", Effect: corev1.TaintEffectNoSchedule}
 	join(t,
@@ -60,23 +60,23 @@ func TestNodesAreInitialisedFromTheSimulatedCloud(t *testing.T) {
 	list := func(addresses ...corev1.NodeAddress) []corev1.NodeAddress { return addresses }
 	tests := map[string]shown{
 		"node-001": {
-			ProviderID: "sim://i-00000001", Labels: wellKnown(service.TypeSmall, "sim-1a", "sim-1"),
+			ProviderID: "sim://i-00000001", Labels: wellKnown(cloudsim.TypeSmall, "sim-1a", "sim-1"),
 			Addresses: list(address("Hostname", "node-001"), address("InternalIP", "10.0.0.2"), address("ExternalIP", "100.64.0.2")),
 		},
 		"node-002": { // the node IP is first
-			ProviderID: "sim://i-00000002", Labels: wellKnown(service.TypeSmall, "sim-1b", "sim-1"),
+			ProviderID: "sim://i-00000002", Labels: wellKnown(cloudsim.TypeSmall, "sim-1b", "sim-1"),
 			Addresses: list(address("InternalIP", "10.0.0.3"), address("Hostname", "node-002"), address("ExternalIP", "100.64.0.3")),
 		},
 		"node-003": {
-			ProviderID: "sim://i-00000003", Labels: wellKnown(service.TypeSmall, "sim-1c", "sim-1"), Taints: []corev1.Taint{theirs},
+			ProviderID: "sim://i-00000003", Labels: wellKnown(cloudsim.TypeSmall, "sim-1c", "sim-1"), Taints: []corev1.Taint{theirs},
 			Addresses: list(address("Hostname", "node-003"), address("InternalIP", "10.0.0.4"), address("ExternalIP", "100.64.0.4")),
 		},
 		"renamed": { // found by its provider ID, not by its name
-			ProviderID: "sim://i-00000004", Labels: wellKnown(service.TypeMedium, "sim-1a", "sim-1"),
+			ProviderID: "sim://i-00000004", Labels: wellKnown(cloudsim.TypeMedium, "sim-1a", "sim-1"),
 			Addresses: list(address("Hostname", "node-004"), address("InternalIP", "10.0.0.5"), address("ExternalIP", "100.64.0.5")),
 		},
 		"node-005": { // dual stack: the kubelet's order, no other of that type, and the host name that the cloud does not know
-			ProviderID: "sim://i-00000005", Labels: wellKnown(service.TypeMedium, "sim-1b", "sim-1"),
+			ProviderID: "sim://i-00000005", Labels: wellKnown(cloudsim.TypeMedium, "sim-1b", "sim-1"),
 			Addresses: list(address("InternalIP", "fd00::6"), address("InternalIP", "10.0.0.6"), address("ExternalIP", "2001:db8::6"),
 				address("Hostname", "node-005")),
 		},

@@ -20,11 +20,11 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -33,9 +33,9 @@ const often = 200 * time.Millisecond
 // With a watch what changes in the cloud reaches the nodes, and nothing is listed for it. Answers up to the refresh's period old will
 // do, and a late mark is waited for: the period is far longer than the second between two marks, on a busy machine too.
 func TestAWatchSparesListings(t *testing.T) {
-	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)}, func(c *sim.Config) { c.Watch = true })
+	simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)}, func(c *sim.Config) { c.Watch = true })
 	registry := prometheus.NewRegistry()
-	instances := inventory.New(inventory.Options{Cloud: cloud.Decorate(provider, cloud.Options{}), Registerer: registry})
+	instances := instances.New(instances.Options{Cloud: cloud.Decorate(provider, cloud.Options{}), Registerer: registry})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var watching sync.WaitGroup
 	watching.Go(func() { _ = instances.Start(ctx) })
@@ -72,7 +72,7 @@ func TestAWatchSparesListings(t *testing.T) {
 // A listing from before an instance was up is not what its node is initialised from, however good it is for other nodes.
 func TestAnInstanceThatWasNotUpIsLookedAtAgain(t *testing.T) {
 	knobs := api.Knobs{Latency: metav1.Duration{Duration: 300 * time.Millisecond}}
-	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2), Knobs: knobs})
+	simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2), Knobs: knobs})
 	var addresses []api.Address
 	simulated.Change(t, "node-001", func(spec *api.InstanceSpec) { addresses, spec.Addresses = spec.Addresses, nil })
 	start(t, options{Cloud: provider})
@@ -92,9 +92,9 @@ func TestAnInstanceThatWasNotUpIsLookedAtAgain(t *testing.T) {
 }
 
 func TestChangesOfTheCloudReachTheNode(t *testing.T) {
-	seed := service.DefaultSeed(2)
+	seed := cloudsim.DefaultSeed(2)
 	seed.Instances[0].Labels = map[string]string{"rack": "7", "example.com/tier": "gold"}
-	simulated, provider := harness.Simulate(t, service.Options{Seed: seed})
+	simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: seed})
 	m := start(t, options{Cloud: provider, Refresh: often})
 	join(t, named("node-001"), named("node-002"))
 	waitInitialized(t, "node-001")
@@ -102,11 +102,11 @@ func TestChangesOfTheCloudReachTheNode(t *testing.T) {
 	change(t, "node-001", label("theirs", "1", "example.com/tier", "silver")) // one of ours is somebody else's from now on
 
 	moved := simulated.Change(t, "node-001", func(spec *api.InstanceSpec) {
-		spec.MachineType, spec.Zone = service.TypeLarge, "sim-1c"
+		spec.MachineType, spec.Zone = cloudsim.TypeLarge, "sim-1c"
 		spec.Addresses = append(spec.Addresses[:2:2], api.Address{Type: api.AddressInternalIP, Address: "fd00::1"})
 		spec.Labels = map[string]string{"rack": "8", "power": "ac", "example.com/tier": "bronze"}
 	})
-	labels := wellKnown(service.TypeLarge, "sim-1c", "sim-1")
+	labels := wellKnown(cloudsim.TypeLarge, "sim-1c", "sim-1")
 	labels["rack"], labels["power"], labels["theirs"], labels["example.com/tier"] = "8", "ac", "1", "silver"
 	want := shown{ProviderID: "sim://" + moved.ID, Labels: labels, Addresses: []corev1.NodeAddress{
 		{Type: corev1.NodeHostName, Address: "node-001"}, {Type: corev1.NodeInternalIP, Address: "10.0.0.2"},
@@ -143,7 +143,7 @@ func waitToShow(t *testing.T, name string, want shown) {
 
 // Who changes a label that the cloud decides about gets it back at once, without a call of the cloud.
 func TestTheCloudsLabelsAreHeld(t *testing.T) {
-	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
+	simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	start(t, options{Cloud: provider})
 	join(t, named("node-001"))
 	waitInitialized(t, "node-001")
@@ -170,12 +170,12 @@ func TestStableLabelsFollowBetaLabels(t *testing.T) {
 // A cluster at rest: nodes send heartbeats, and nothing is written. The cloud is asked for one listing a refresh.
 func TestHeartbeatsCostNothing(t *testing.T) {
 	const nodes, pageSize = 20, 7
-	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(nodes), Knobs: api.Knobs{PageSize: pageSize}})
+	simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(nodes), Knobs: api.Knobs{PageSize: pageSize}})
 	m := start(t, options{Cloud: provider, Refresh: time.Second})
 	var joining []nodeagent.Options
 	for i := 1; i <= nodes; i++ {
 		joining = append(joining, nodeagent.Options{
-			Name: service.DefaultInstance(i).Name, StatusPeriod: often, StatusReportPeriod: often,
+			Name: cloudsim.DefaultInstance(i).Name, StatusPeriod: often, StatusReportPeriod: often,
 		})
 	}
 	join(t, joining...)
@@ -294,17 +294,17 @@ func (g *gate) RoundTrip(request *http.Request) (*http.Response, error) {
 // With one worker and all nodes to be rewritten, a new node is next.
 func TestANewNodePassesTheRefresh(t *testing.T) {
 	const old = 30
-	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(old + 1)})
+	simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(old + 1)})
 	var joining []nodeagent.Options
 	for i := 1; i <= old; i++ {
-		joining = append(joining, named(service.DefaultInstance(i).Name))
+		joining = append(joining, named(cloudsim.DefaultInstance(i).Name))
 	}
 	join(t, joining...)
 	first := start(t, options{Cloud: provider})
 	waitAllInitialized(t, old)
 	first.Stop()
 	for _, o := range joining {
-		simulated.Change(t, o.Name, func(spec *api.InstanceSpec) { spec.MachineType = service.TypeLarge })
+		simulated.Change(t, o.Name, func(spec *api.InstanceSpec) { spec.MachineType = cloudsim.TypeLarge })
 	}
 	depth := func() float64 {
 		return harness.Sum(t, ctrlmetrics.Registry, "workqueue_depth", "controller", "cloud-node-controller", "priority", "100")
@@ -316,7 +316,7 @@ func TestANewNodePassesTheRefresh(t *testing.T) {
 	}})
 	<-held.held       // the only worker is busy with an old node, the others are in the queue
 	before := depth() // what earlier managers of this process left in theirs
-	newcomer := named(service.DefaultInstance(old + 1).Name)
+	newcomer := named(cloudsim.DefaultInstance(old + 1).Name)
 	join(t, newcomer)
 	eventually(t, "the new node is in the queue", func(context.Context) error {
 		if got := depth(); got != before+1 {

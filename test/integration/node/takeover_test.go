@@ -9,25 +9,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/internal/inventory"
+	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // A standby listened to the cloud before the last leader wrote down a change. When it leads, its old answer must not take
 // the change back.
 func TestANewLeaderKeepsWhatTheOldOneWrote(t *testing.T) {
-	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
+	simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 	first := start(t, options{Cloud: provider, Refresh: often})
 	join(t, named("node-001"))
 	waitInitialized(t, "node-001")
-	warm := inventory.New(inventory.Options{Cloud: provider})
+	warm := instances.New(instances.Options{Cloud: provider})
 	if _, err := warm.Lookup(t.Context(), get(t, "node-001"), 0); err != nil {
 		t.Fatal(err)
 	}
-	simulated.Change(t, "node-001", func(spec *api.InstanceSpec) { spec.MachineType = service.TypeLarge })
-	waitFor(t, "node-001", "is large", hasLabel(corev1.LabelInstanceTypeStable, service.TypeLarge))
+	simulated.Change(t, "node-001", func(spec *api.InstanceSpec) { spec.MachineType = cloudsim.TypeLarge })
+	waitFor(t, "node-001", "is large", hasLabel(corev1.LabelInstanceTypeStable, cloudsim.TypeLarge))
 	first.Stop()
 
 	// The new leader's first listing takes its time, and meanwhile something makes it look at the node.

@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -378,10 +378,10 @@ func TestANodeThatIsDeletedInFlightIsNoFailure(t *testing.T) {
 // last one because every later one would have to read its part of the audit log.
 func TestAMassJoinCostsPagesNotNodes(t *testing.T) {
 	const nodes, pageSize = 1000, 250
-	simulated, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(nodes), Knobs: api.Knobs{PageSize: pageSize}})
+	simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(nodes), Knobs: api.Knobs{PageSize: pageSize}})
 	var joining []nodeagent.Options
 	for i := 1; i <= nodes; i++ {
-		joining = append(joining, named(service.DefaultInstance(i).Name))
+		joining = append(joining, named(cloudsim.DefaultInstance(i).Name))
 	}
 	join(t, joining...) // all are there when the manager starts, as after an outage of the manager
 	simulated.Service.ResetCounts()

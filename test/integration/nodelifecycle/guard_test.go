@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -28,7 +28,7 @@ const forever = 1 << 30
 
 // Every instance exists, and runs. Whatever the cloud says of that, no node goes.
 func TestFaultsOfTheCloudDeleteNothing(t *testing.T) {
-	running, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(6), Knobs: api.Knobs{PageSize: 2}})
+	running, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(6), Knobs: api.Knobs{PageSize: 2}})
 	notReady := join(t, corev1.ConditionUnknown, 1, 4)
 	all := append(join(t, corev1.ConditionTrue, 5, 6), notReady...)
 	for name, fault := range faults() {
@@ -103,7 +103,7 @@ func faults() map[string]api.Fault {
 
 // A list of another account is complete and well-formed, and knows none of our nodes.
 func TestTheListOfAnotherAccountDeletesNothing(t *testing.T) {
-	_, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
+	_, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	lost := join(t, corev1.ConditionUnknown, 101, 103)
 	ready := join(t, corev1.ConditionTrue, 104, 109)
 	m := start(t, options{Cloud: provider, Settings: func(s *nodelifecycle.Settings) { s.Limit = nodelifecycle.Limit{Percent: 100} }})
@@ -303,11 +303,11 @@ func TestNothingIsDeletedThatCannotBeNoted(t *testing.T) {
 // Half of a thousand nodes is gone and half is off. The cloud is asked for pages, not for nodes.
 func TestAThousandNodes(t *testing.T) {
 	const pages = 5
-	seed := service.DefaultSeed(500)
+	seed := cloudsim.DefaultSeed(500)
 	for i := range seed.Instances {
 		seed.Instances[i].Power = api.PowerOff
 	}
-	running, provider := harness.Simulate(t, service.Options{Seed: seed, Knobs: api.Knobs{PageSize: 500 / pages}})
+	running, provider := harness.Simulate(t, cloudsim.Options{Seed: seed, Knobs: api.Knobs{PageSize: 500 / pages}})
 	off := join(t, corev1.ConditionUnknown, 1, 500)
 	lost := join(t, corev1.ConditionUnknown, 501, 1000)
 	m := start(t, options{Cloud: provider, Settings: func(s *nodelifecycle.Settings) { s.Limit = nodelifecycle.Limit{Percent: 100} }})

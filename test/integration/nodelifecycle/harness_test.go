@@ -13,8 +13,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
@@ -85,7 +85,7 @@ func (o options) build(parts harness.Parts) (ctrl.Runnable, error) {
 	o.Rules.Schemes = append(o.Rules.Schemes, provider.CapabilitiesOf(o.Cloud).ProviderIDSchemes...)
 	return nodelifecycle.New(nodelifecycle.Options{
 		Client: parts.GetClient(), Cache: parts.GetCache(), Recorder: parts.Recorder,
-		Inventory: inventory.New(inventory.Options{Cloud: cloud.Decorate(o.Cloud, o.Calls), Registerer: parts.Registry}),
+		Inventory: instances.New(instances.Options{Cloud: cloud.Decorate(o.Cloud, o.Calls), Registerer: parts.Registry}),
 		Ownership: o.Rules, Settings: settings(o.Settings), Period: cmp.Or(o.Period, period), Registerer: parts.Registry, Logger: parts.Logger,
 		Journal: &nodelifecycle.Journal{Leases: parts.Clients.CoordinationV1(), Namespace: "kube-system", Name: o.Lease},
 	})

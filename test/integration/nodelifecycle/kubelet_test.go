@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -70,7 +70,7 @@ func TestNodesThatFallSilent(t *testing.T) {
 		o.NodeMonitorGracePeriod = 4 * time.Second
 		o.Audit = auditv1.LevelMetadata
 	}))
-	running, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(6)})
+	running, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(6)})
 	lost, lostAgent := machine(t, 1)
 	off, offAgent := machine(t, 2)
 	silent, silentAgent := machine(t, 3)

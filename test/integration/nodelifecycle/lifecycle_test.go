@@ -16,7 +16,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -25,7 +25,7 @@ func withID(scheme string) edit {
 }
 
 func TestNodesFollowTheirInstances(t *testing.T) {
-	running, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(6)})
+	running, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(6)})
 	names := join(t, corev1.ConditionTrue, 1, 6, tainted("example.com/gpu", ""))
 	lost, off, silent, alsoLost := names[0], names[1], names[2], names[3]
 	running.Delete(t, lost)
@@ -76,7 +76,7 @@ func TestNodesFollowTheirInstances(t *testing.T) {
 
 // TestNobodyWaitsForThePeriod when a node has become silent, or when the cloud has to confirm that an instance is gone.
 func TestNobodyWaitsForThePeriod(t *testing.T) {
-	running, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
+	running, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	names := join(t, corev1.ConditionTrue, 1, 3)
 	lost, off := names[0], names[1]
 	m := start(t, options{Cloud: provider, Period: time.Hour})
@@ -105,7 +105,7 @@ func only(writes map[string][]string, names []string) map[string][]string {
 }
 
 func TestNothingIsAskedWhileAllNodesAreReady(t *testing.T) {
-	running, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(5)})
+	running, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(5)})
 	names := join(t, corev1.ConditionTrue, 1, 5)
 	create(t, corev1.ConditionUnknown, []string{"stranger"}, withID("aws"))
 	create(t, corev1.ConditionUnknown, []string{"of-no-cloud"})
@@ -186,7 +186,7 @@ func TestAPluginThatKnowsNoInstanceIsNotBelieved(t *testing.T) {
 }
 
 func TestNodesWithoutProviderID(t *testing.T) {
-	running, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
+	running, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	join(t, corev1.ConditionTrue, 1, 1)
 	running.Change(t, nodeName(2), func(spec *api.InstanceSpec) { spec.Power = api.PowerOff })
 	create(t, corev1.ConditionUnknown, []string{"never-was", nodeName(2)}, uninitialized)
@@ -285,7 +285,7 @@ func TestOnlyTheNodeThatWasJudgedIsDeleted(t *testing.T) {
 }
 
 func TestTwoManagersLeaveEachOthersNodesAlone(t *testing.T) {
-	running, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
+	running, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	rack := newPlugin("rack", map[string]string{"r1": runs, "r2": isOff})
 	clouds := join(t, corev1.ConditionTrue, 1, 3)
 	create(t, corev1.ConditionTrue, []string{"r1", "r2", "r3"}, withID("rack"))

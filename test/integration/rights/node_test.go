@@ -7,10 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
 // nodeFlags make the manager refresh nodes often.
@@ -21,18 +21,18 @@ func nodeSteps() []step {
 	return []step{
 		{"nodes join and are initialised", func(t *testing.T, s *scenario) {
 			for n := 1; n <= initialInstances; n++ {
-				s.join(t, service.DefaultInstance(n).Name)
+				s.join(t, cloudsim.DefaultInstance(n).Name)
 			}
 		}},
 		{"an instance gets another type and another address", func(t *testing.T, s *scenario) {
 			const address = "10.1.2.3"
 			s.cloud.Change(t, "node-001", func(spec *api.InstanceSpec) {
-				spec.MachineType = service.TypeLarge
+				spec.MachineType = cloudsim.TypeLarge
 				spec.Addresses = append(spec.Addresses, api.Address{Type: api.AddressInternalIP, Address: address})
 			})
 			s.awaitNode(t, "node-001", "shows both", func(node *corev1.Node) error {
 				shown := slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == address })
-				if got := node.Labels[corev1.LabelInstanceTypeStable]; got != service.TypeLarge || !shown {
+				if got := node.Labels[corev1.LabelInstanceTypeStable]; got != cloudsim.TypeLarge || !shown {
 					return fmt.Errorf("type %q, addresses %v", got, node.Status.Addresses)
 				}
 				return nil
@@ -44,7 +44,7 @@ func nodeSteps() []step {
 			must(t, s.cloud.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultStatus, Status: 503, Count: 1000}))
 			s.awaitEvent(t, "absent", "CloudError", 1)
 			s.cloud.Service.ClearFaults()
-			spec := service.DefaultInstance(s.next())
+			spec := cloudsim.DefaultInstance(s.next())
 			spec.Name = "absent"
 			s.cloud.Create(t, spec)
 			s.awaitInitialised(t, "absent")
@@ -61,7 +61,7 @@ func (s *scenario) next() int {
 // create makes an instance, and returns its name.
 func (s *scenario) create(t *testing.T) string {
 	t.Helper()
-	return s.cloud.Create(t, service.DefaultInstance(s.next())).Name
+	return s.cloud.Create(t, cloudsim.DefaultInstance(s.next())).Name
 }
 
 // register makes a node, ready and with the taint, as a kubelet with an external cloud provider does.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
 
@@ -59,7 +59,7 @@ func newScenario(t *testing.T, rights []byte, apiServerArgs ...string) *scenario
 	s.cluster = localclustertest.Start(t, func(options *localcluster.Options) {
 		options.Audit, options.APIServerArgs = auditv1.LevelMetadata, apiServerArgs
 	})
-	s.cloud = simtest.Start(t, service.Options{Seed: service.DefaultSeed(initialInstances)})
+	s.cloud = simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(initialInstances)})
 	must(t, s.cluster.Apply(t.Context(), rights))
 	var err error
 	s.admin, err = kubernetes.NewForConfig(s.cluster.AdminConfig())

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
@@ -24,7 +24,7 @@ var changeOps = []api.Operation{api.OpCreateRoute, api.OpReplaceRoute, api.OpDel
 // The routes of two hundred nodes are made by four calls, and removed by four: as many as batches of fifty take.
 func TestABurstOfNodesIsAFewBatches(t *testing.T) {
 	const nodes, batches = 200, 4
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(nodes)}, batched)
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(nodes)}, batched)
 	var burst []*corev1.Node
 	for n := 1; n <= nodes; n++ {
 		burst = append(burst, machine(n, fmt.Sprintf("10.244.%d.0/24", n)))
@@ -61,7 +61,7 @@ func TestABurstOfNodesIsAFewBatches(t *testing.T) {
 
 // One route that cannot be made is told to its node, and the rest of its batch is there: removals first, then all others by one call.
 func TestABatchIsAsGoodAsItsRoutes(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(4)}, batched)
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(4)}, batched)
 	addRoute(t, cloud, simtest.ClusterName, "10.244.9.0/24", "node-004") // stale
 	addRoute(t, cloud, simtest.ClusterName, "10.244.2.0/24", "node-003") // another node's now
 	lost := machine(5, "10.244.5.0/24")                                  // has no instance
@@ -90,7 +90,7 @@ func TestABatchThatFailsIsMadeGood(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fault.Operation, fault.Count = api.OpChangeRoutes, 1
-			cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)}, batched)
+			cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)}, batched)
 			nodes := []*corev1.Node{machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")}
 			must(t, cloud.Service.AddFault(fault))
 			join(t, nodes...)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
@@ -22,7 +22,7 @@ import (
 // A comparison that finds nothing to do costs one listing and no request to the API server. How rare comparisons become is
 // tested in virtual time: with the default period they are two in the first minute, and one in five minutes later.
 func TestAnIdleComparisonCostsOneListing(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 	nodes := []*corev1.Node{machine(1, podCIDRs(1)...), machine(2, podCIDRs(2)...)}
 	join(t, nodes...)
 	m := start(t, options{Cloud: provider})
@@ -47,7 +47,7 @@ func TestAnIdleComparisonCostsOneListing(t *testing.T) {
 }
 
 func TestRestartingCostsOneListing(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 	nodes := []*corev1.Node{machine(1, podCIDRs(1)...), machine(2, podCIDRs(2)...)}
 	join(t, nodes...)
 	first := start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
@@ -76,7 +76,7 @@ func TestRestartingCostsOneListing(t *testing.T) {
 // routes, and one write each.
 func TestABurstOfNodes(t *testing.T) {
 	const nodes, bound = 200, 8
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(nodes)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(nodes)})
 	since := mark(t)
 	m := start(t, options{Cloud: provider, Period: 10 * time.Second, MaxPeriod: never, Writes: bound})
 	var burst []*corev1.Node
@@ -122,7 +122,7 @@ func TestABurstOfNodes(t *testing.T) {
 // The provider may bear less than the operator allows.
 func TestTheProvidersBoundIsKept(t *testing.T) {
 	knobs := api.Knobs{Latency: metav1.Duration{Duration: 10 * time.Millisecond}}
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(20), Knobs: knobs},
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(20), Knobs: knobs},
 		func(config *sim.Config) { config.RouteWrites = 1 })
 	var nodes []*corev1.Node
 	for n := 1; n <= 20; n++ {
@@ -138,7 +138,7 @@ func TestTheProvidersBoundIsKept(t *testing.T) {
 
 // A process whose plugin has no routes writes no condition, and neither reads nor changes anything in the cloud.
 func TestWithoutRoutesNothingIsWritten(t *testing.T) {
-	cloud, simulation := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
+	cloud, simulation := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	provider := &limited{Cloud: simulation, withoutRoutes: true, asked: make(chan struct{})}
 	since := mark(t)
 	join(t, machine(1, podCIDRs(1)...))
@@ -158,7 +158,7 @@ func TestWithoutRoutesNothingIsWritten(t *testing.T) {
 // Whoever else writes conditions keeps what he wrote, and a network plugin that says that the network is there is corrected
 // once.
 func TestConditionsOfOthersStay(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	node := machine(1, "10.244.1.0/24")
 	node.Status.Conditions = []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"},
@@ -184,7 +184,7 @@ func TestConditionsOfOthersStay(t *testing.T) {
 
 // Only what the shipped role allows has been used: the API server has refused nothing to the manager in any test.
 func TestShippedRightsSuffice(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 	addRoute(t, cloud, simtest.ClusterName, "10.244.2.0/24", "node-002")
 	node := machine(1, "10.244.1.0/24")
 	join(t, node)

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
@@ -27,7 +27,7 @@ func refusal(operation api.Operation, status, count int) api.Fault {
 
 // A creation that fails is told to the node, tried again by itself, and does not hold up the other node.
 func TestAFailedCreationIsTriedAgain(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	missing, present := machine(2, "10.244.2.0/24"), machine(1, "10.244.1.0/24")
 	join(t, missing, present)
 	start(t, options{Cloud: provider, Period: time.Second, MaxPeriod: never}) // of node-002 there is no instance yet
@@ -37,7 +37,7 @@ func TestAFailedCreationIsTriedAgain(t *testing.T) {
 	if creates, _, _ := changes(cloud); creates != 1 {
 		t.Errorf("%d routes created, want that of the node whose instance is there", creates)
 	}
-	cloud.Create(t, service.DefaultInstance(2))
+	cloud.Create(t, cloudsim.DefaultInstance(2))
 	waitForCondition(t, routed, missing)
 	waitForTable(t, cloud, "10.244.1.0/24 by node-001", "10.244.2.0/24 by node-002")
 	if creates, replacements, deletes := changes(cloud); creates != 2 || replacements+deletes != 0 {
@@ -47,7 +47,7 @@ func TestAFailedCreationIsTriedAgain(t *testing.T) {
 
 // The pauses between tries are tested in virtual time; here it counts that there are pauses, and no more tries than failures.
 func TestScriptedFailuresCostOneCallEach(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 	must(t, cloud.Service.AddFault(refusal(api.OpCreateRoute, http.StatusInternalServerError, 3)))
 	nodes := []*corev1.Node{machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")}
 	join(t, nodes...)
@@ -64,7 +64,7 @@ func TestScriptedFailuresCostOneCallEach(t *testing.T) {
 
 // A removal that fails is tried again, and the creation that it is in the way of waits for it.
 func TestAFailedRemovalIsTriedAgain(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 	addRoute(t, cloud, simtest.ClusterName, "10.244.1.0/25", "node-002")
 	must(t, cloud.Service.AddFault(refusal(api.OpDeleteRoute, http.StatusInternalServerError, 1)))
 	node, other := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")
@@ -92,7 +92,7 @@ func TestNothingFollowsFromAFailedList(t *testing.T) {
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3), Knobs: api.Knobs{PageSize: 1}})
+			cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3), Knobs: api.Knobs{PageSize: 1}})
 			addRoute(t, cloud, simtest.ClusterName, "10.244.1.0/24", "node-001")
 			addRoute(t, cloud, simtest.ClusterName, "10.244.2.0/24", "node-002")
 			cloud.Service.ResetCounts()
@@ -122,7 +122,7 @@ func TestNothingFollowsFromAFailedList(t *testing.T) {
 func TestNothingFollowsFromACacheThatLagsBehind(t *testing.T) {
 	for name, seen := range map[string]string{"shows no nodes": "none", "misses a node": "some"} {
 		t.Run(name, func(t *testing.T) {
-			cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
+			cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 			hidden, shown := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")
 			shown.Labels = map[string]string{"shown": "some"}
 			join(t, hidden, shown)
@@ -146,7 +146,7 @@ func TestNothingFollowsFromACacheThatLagsBehind(t *testing.T) {
 
 // A call that hangs holds up neither another node nor a route that has to go.
 func TestACallThatHangsHoldsUpNobody(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	must(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultHang, Count: 1}))
 	first, second, third := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")
 	join(t, first)
@@ -166,7 +166,7 @@ func TestACallThatHangsHoldsUpNobody(t *testing.T) {
 
 // A node hears that its routes are there when they are, and not when those of all nodes are.
 func TestNobodyWaitsForTheRoutesOfOthers(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	must(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultHang, Count: 1}))
 	first, second, third := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")
 	join(t, first, second, third)
@@ -190,7 +190,7 @@ func TestNobodyWaitsForTheRoutesOfOthers(t *testing.T) {
 // What the cloud does not list yet is not made twice.
 func TestAListThatLagsCostsNothing(t *testing.T) {
 	knobs := api.Knobs{ListLag: metav1.Duration{Duration: time.Hour}}
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2), Knobs: knobs})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2), Knobs: knobs})
 	first, second := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")
 	join(t, first)
 	m := start(t, options{Cloud: provider, Period: never, MaxPeriod: never}) // so a list is believed after five seconds
@@ -208,7 +208,7 @@ func TestAListThatLagsCostsNothing(t *testing.T) {
 }
 
 func TestARouteThatExistsAlreadyIsNoFailure(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	must(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultTruncate, Count: 1}))
 	node := machine(1, "10.244.1.0/24")
 	join(t, node)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/route"
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
@@ -62,7 +62,7 @@ func (o options) build(parts harness.Parts) (ctrl.Runnable, error) {
 	decorated := cloud.Decorate(o.Cloud, cloud.Options{Registerer: parts.Registry})
 	return route.New(route.Options{
 		Client: parts.GetClient(), Live: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder,
-		Cloud: decorated, Inventory: inventory.New(inventory.Options{Cloud: decorated, Registerer: parts.Registry}),
+		Cloud: decorated, Inventory: instances.New(instances.Options{Cloud: decorated, Registerer: parts.Registry}),
 		Ownership:   ownership.Rules{ProviderName: o.Cloud.ProviderName(), Schemes: provider.CapabilitiesOf(o.Cloud).ProviderIDSchemes},
 		ClusterName: simtest.ClusterName, ClusterCIDRs: clusterCIDRs, Period: o.Period, MaxPeriod: o.MaxPeriod, Patience: o.Patience,
 		Writes: o.Writes, Registerer: parts.Registry, Logger: parts.Logger,

@@ -14,14 +14,14 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/route"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/providers/sim"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // machine is the n-th node of a test, as the node controller leaves it: on the n-th instance of the simulated cloud, with the
 // given pod CIDRs.
 func machine(n int, cidrs ...string) *corev1.Node {
-	instance := service.DefaultInstance(n)
+	instance := cloudsim.DefaultInstance(n)
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: instance.Name},
 		Spec:       corev1.NodeSpec{ProviderID: sim.ProviderID(fmt.Sprintf("i-%08d", n)), PodCIDRs: cidrs},

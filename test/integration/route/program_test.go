@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
@@ -62,7 +62,7 @@ func TestTheProgramMakesRoutesForNodesThatJoin(t *testing.T) {
 	must(t, err)
 	client, err := kubernetes.NewForConfig(plane.AdminConfig())
 	must(t, err)
-	cloud := simtest.Start(t, service.Options{Seed: service.DefaultSeed(3)})
+	cloud := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	_, err = nodeagent.RegisterMany(t.Context(), plane.AdminConfig(), []nodeagent.Options{
 		{Name: "node-001"}, {Name: "node-002"}, {Name: "node-003"},
 	}, 3)
@@ -113,7 +113,7 @@ func TestTheProgramMakesRoutesForNodesThatJoin(t *testing.T) {
 func TestTheProgramRefusesWhatCannotWork(t *testing.T) {
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", harness.Account)
 	must(t, err)
-	cloud := simtest.Start(t, service.Options{})
+	cloud := simtest.Start(t, cloudsim.Options{})
 	for name, test := range map[string]struct {
 		arguments []string
 		want      []string

@@ -11,16 +11,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 func TestEveryPodCIDRGetsARoute(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(3)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	since := mark(t)
 	nodes := []*corev1.Node{machine(1, podCIDRs(1)...), machine(2, podCIDRs(2)...), machine(3)}
 	join(t, nodes...)
@@ -46,7 +46,7 @@ func TestEveryPodCIDRGetsARoute(t *testing.T) {
 }
 
 func TestADeletedNodesRoutesGo(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 	nodes := []*corev1.Node{machine(1, podCIDRs(1)...), machine(2, podCIDRs(2)...)}
 	join(t, nodes...)
 	start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
@@ -63,7 +63,7 @@ func TestADeletedNodesRoutesGo(t *testing.T) {
 
 // What others have made stays, wherever it is; what is stale within the cluster's CIDRs goes.
 func TestDriftIsRepaired(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(4)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(4)})
 	node := machine(1, podCIDRs(1)...)
 	join(t, node)
 	start(t, options{Cloud: provider})
@@ -102,14 +102,14 @@ func deleteRoute(t testing.TB, cloud *simtest.Cloud, cidr string) {
 }
 
 func TestAnInstanceThatWasReplacedGetsTheRoute(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	node := machine(1, podCIDRs(1)...)
 	join(t, node)
 	start(t, options{Cloud: provider})
 	waitForCondition(t, routed, node)
 	cloud.Delete(t, "node-001")
 	waitForCondition(t, unrouted, node)
-	cloud.Create(t, service.DefaultInstance(1))
+	cloud.Create(t, cloudsim.DefaultInstance(1))
 	waitForTable(t, cloud, "10.244.1.0/24 by node-001", "fd00:10:244:1::/64 by node-001")
 	waitForCondition(t, routed, node)
 	if creates, _, deletes := changes(cloud); creates != 2 || deletes != 0 {
@@ -127,7 +127,7 @@ func TestAPodCIDRThatIsUsedAgain(t *testing.T) {
 		{"where it does not", false, 2, 0, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			cloud, simulation := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(2)})
+			cloud, simulation := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 			before, after := machine(1, "10.244.1.0/24"), machine(2, "10.244.1.0/24")
 			join(t, before)
 			start(t, options{Cloud: &limited{Cloud: simulation, cannotReplace: !test.replaces}, Period: never, MaxPeriod: never})
@@ -150,7 +150,7 @@ func TestAPodCIDRThatIsUsedAgain(t *testing.T) {
 func TestANodesNewAddressesReachItsRoute(t *testing.T) {
 	for _, replaces := range []bool{true, false} {
 		t.Run(fmt.Sprintf("replaces=%t", replaces), func(t *testing.T) {
-			cloud, simulation := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(1)})
+			cloud, simulation := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 			provider := &limited{Cloud: simulation, cannotReplace: !replaces, addressed: true}
 			node := machine(1, "10.244.1.0/24")
 			join(t, node)
@@ -176,7 +176,7 @@ func TestANodesNewAddressesReachItsRoute(t *testing.T) {
 }
 
 func TestNodesThatAreNotOursAreLeftAlone(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(5)})
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(5)})
 	since := mark(t)
 	ours, ignored, foreign := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")
 	ignored.Annotations = map[string]string{ownership.AnnotationIgnore: "true"}
@@ -209,7 +209,7 @@ func TestNodesThatAreNotOursAreLeftAlone(t *testing.T) {
 }
 
 func TestTheLimitIsKeptAndTold(t *testing.T) {
-	cloud, provider := harness.Simulate(t, service.Options{Seed: service.DefaultSeed(4), Knobs: api.Knobs{MaxRoutes: 3}},
+	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(4), Knobs: api.Knobs{MaxRoutes: 3}},
 		func(config *sim.Config) { config.MaxRoutes = 3 })
 	addRoute(t, cloud, simtest.ClusterName, "10.244.9.0/24", "node-004") // stale: makes room when it goes
 	addRoute(t, cloud, simtest.ClusterName, "192.168.0.0/24", "node-004")

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	simservice "github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
@@ -19,7 +19,7 @@ import (
 // simulateDifferences is simulate with a provider that changes targets by a difference.
 func simulateDifferences(t *testing.T, instances int, knobs api.Knobs) (*simtest.Cloud, *sim.Cloud) {
 	t.Helper()
-	return harness.Simulate(t, simservice.Options{Seed: simservice.DefaultSeed(instances), Knobs: knobs},
+	return harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(instances), Knobs: knobs},
 		func(config *sim.Config) { config.ChangeTargets = true })
 }
 

@@ -15,13 +15,13 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
-	"github.com/mooring-ccm/mooring/internal/inventory"
-	"github.com/mooring-ccm/mooring/internal/ownership"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	simservice "github.com/mooring-ccm/mooring/providers/sim/service"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
@@ -51,7 +51,7 @@ func builder(plugin cloudprovider.Interface, edits ...func(*service.Options)) fu
 		decorated := cloud.Decorate(plugin, cloud.Options{Registerer: parts.Registry})
 		options := service.Options{
 			Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder,
-			Cloud: decorated, ClusterName: "kubernetes", Inventory: inventory.New(inventory.Options{Cloud: decorated}),
+			Cloud: decorated, ClusterName: "kubernetes", Inventory: instances.New(instances.Options{Cloud: decorated}),
 			Ownership: ownership.Rules{ProviderName: plugin.ProviderName(), Schemes: provider.CapabilitiesOf(plugin).ProviderIDSchemes},
 			Classes:   service.Classes{Default: true}, Registerer: parts.Registry, Logger: parts.Logger,
 			TargetQuiet: 300 * time.Millisecond, TargetDelay: 20 * time.Second,
@@ -67,7 +67,7 @@ func builder(plugin cloudprovider.Interface, edits ...func(*service.Options)) fu
 // simulate starts the simulated cloud, with as many instances as nodes are needed, and returns it with its provider.
 func simulate(t *testing.T, instances int, knobs api.Knobs) (*simtest.Cloud, *sim.Cloud) {
 	t.Helper()
-	return harness.Simulate(t, simservice.Options{Seed: simservice.DefaultSeed(instances), Knobs: knobs})
+	return harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(instances), Knobs: knobs})
 }
 
 // nodeName and instanceID are those of the simulated cloud's instances, counted from one.

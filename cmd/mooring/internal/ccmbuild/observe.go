@@ -1,0 +1,209 @@
+package ccmbuild
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+)
+
+// observe looks at what the plan depends on: the go tool, directories, versions. It changes nothing. The request comes back
+// with absolute directories, and with versions where a replacement left them open.
+func (b *builder) observe(ctx context.Context, request Request) (Request, Found, error) {
+	found := Found{Directories: map[string]LocalPackage{}}
+	var err error
+	if found.GoVersion, err = b.goVersion(ctx); err != nil {
+		return request, found, err
+	}
+	if request.Replacements, err = b.completeReplacements(ctx, request.Replacements); err != nil {
+		return request, found, err
+	}
+	for _, asked := range request.Packages {
+		if asked.Dir == "" {
+			continue
+		}
+		local, err := b.localPackage(ctx, asked.Dir)
+		if err != nil {
+			return request, found, &SourceError{Dir: asked.Dir, Err: err}
+		}
+		found.Directories[asked.Dir] = local
+		b.noteIgnored(ctx, request, local)
+	}
+	checkout, err := findCheckout(b.options.Dir)
+	if err != nil {
+		return request, found, err
+	}
+	build, _ := debug.ReadBuildInfo()
+	if found.Mooring, err = chooseMooring(request, found.Directories, checkout, build); err != nil {
+		return request, found, &SourceError{Err: err}
+	}
+	if found.Mooring.Dir != "" {
+		found.Revision = revisionOf(ctx, found.Mooring.Dir)
+	}
+	return request, found, nil
+}
+
+// goVersion asks the go tool for its release.
+func (b *builder) goVersion(ctx context.Context) (string, error) {
+	output, err := b.goTool(ctx, b.workspace, "", "env", "GOVERSION")
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrPermission) {
+		return "", &ToolchainError{Want: minGo, Err: err}
+	}
+	return strings.TrimSpace(output), err
+}
+
+// completeReplacements makes directories absolute, checks that they hold modules, and looks up the newest version where none
+// was asked for.
+func (b *builder) completeReplacements(ctx context.Context, asked []Replacement) ([]Replacement, error) {
+	var complete []Replacement
+	for _, r := range asked {
+		switch {
+		case r.Dir != "":
+			r.Dir = b.absolute(r.Dir)
+			if _, err := os.Stat(filepath.Join(r.Dir, "go.mod")); err != nil {
+				return nil, &SourceError{Dir: r.Dir, Err: fmt.Errorf("no module is there to replace %s: %w", r.Module, err)}
+			}
+		case r.NewVersion == "":
+			query := r.NewModule + "@latest"
+			output, err := b.goTool(ctx, b.workspace, "looking up "+query, "list", "-m", "-f", "{{.Version}}", query)
+			if err != nil {
+				return nil, explain(err, Workspace{Get: []string{query}}, Picked{})
+			}
+			r.NewVersion = strings.TrimSpace(output)
+		}
+		complete = append(complete, r)
+	}
+	return complete, nil
+}
+
+// localPackage asks the go tool which package a directory holds. It leaves that directory's go.mod as it is.
+func (b *builder) localPackage(ctx context.Context, dir string) (LocalPackage, error) {
+	absolute := b.absolute(dir)
+	if info, err := os.Stat(absolute); err != nil {
+		return LocalPackage{}, err
+	} else if !info.IsDir() {
+		return LocalPackage{}, errors.New("is a file")
+	}
+	output, err := b.goTool(ctx, absolute, "", "list", "-find", "-mod=readonly", "-json=ImportPath,Name,Module", ".")
+	if err != nil {
+		return LocalPackage{}, explain(err, Workspace{}, Picked{})
+	}
+	var listed struct {
+		ImportPath, Name string
+		Module           *struct{ Path, Dir string }
+	}
+	if err := json.Unmarshal([]byte(output), &listed); err != nil {
+		return LocalPackage{}, fmt.Errorf("reading what the go tool says of it: %w", err)
+	}
+	switch {
+	case listed.Module == nil:
+		return LocalPackage{}, errors.New("belongs to no module; run go mod init there")
+	case listed.Name == "main":
+		return LocalPackage{}, fmt.Errorf("%s is a program, which cannot be imported", listed.ImportPath)
+	}
+	source := Source{Module: listed.Module.Path, Version: directoryVersion, Dir: listed.Module.Dir}
+	return LocalPackage{Path: listed.ImportPath, Source: source}, nil
+}
+
+// noteIgnored warns of the replace directives of a directory's go.mod, which its author is used to and which count only while
+// that module is the main one. Mooring's is left out: its sources are chosen anyway.
+func (b *builder) noteIgnored(ctx context.Context, request Request, local LocalPackage) {
+	output, err := b.goTool(ctx, b.elsewhere, "", "mod", "edit", "-json", filepath.Join(local.Source.Dir, "go.mod"))
+	if err != nil {
+		return // What is wrong with the file is told when it is built.
+	}
+	for _, replacement := range replacementsIn(output) {
+		_, asked := replacedBy(request.Replacements, replacement.Module)
+		if asked || replacement.Module == Module {
+			continue
+		}
+		if replacement.Dir != "" && !filepath.IsAbs(replacement.Dir) {
+			replacement.Dir = filepath.Join(local.Source.Dir, replacement.Dir)
+		}
+		b.note("warning: %s/go.mod replaces %s, and Go does not apply that here; add --replace %s if the build needs it",
+			local.Source.Dir, replacement.Module, replacement)
+	}
+}
+
+func (b *builder) absolute(dir string) string {
+	if filepath.IsAbs(dir) {
+		return filepath.Clean(dir)
+	}
+	return filepath.Join(b.options.Dir, dir)
+}
+
+// findCheckout returns the directory at or above dir that is Mooring's module, or an empty one.
+func findCheckout(dir string) (string, error) {
+	for {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("looking for a checkout of Mooring: %w", err)
+		}
+		for line := range strings.Lines(string(content)) {
+			fields := strings.Fields(line)
+			if len(fields) != 2 || fields[0] != "module" || fields[1] != Module {
+				continue
+			}
+			if info, err := os.Stat(filepath.Join(dir, "ccm")); err == nil && info.IsDir() { // More than a stray go.mod.
+				return dir, nil
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return "", nil
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// chooseMooring returns where Mooring's own sources come from: what the request says, else the checkout that a package of the
+// request or the working directory is in, else the release that this program is.
+func chooseMooring(request Request, directories map[string]LocalPackage, checkout string, build *debug.BuildInfo) (Source, error) {
+	if r, replaced := replacedBy(request.Replacements, Module); replaced && r.Module == Module {
+		return Source{Module: Module, Version: directoryVersion, Dir: r.Dir}, nil
+	}
+	if request.MooringVersion != "" {
+		return Source{Module: Module, Version: request.MooringVersion}, nil
+	}
+	for _, local := range directories {
+		if local.Source.Module == Module {
+			return local.Source, nil
+		}
+	}
+	if checkout != "" {
+		return Source{Module: Module, Version: directoryVersion, Dir: checkout}, nil
+	}
+	if build == nil {
+		return Source{}, errors.New("this program has no build information")
+	}
+	for _, module := range append([]*debug.Module{&build.Main}, build.Deps...) {
+		// What has a sum was downloaded, so it can be again. A build from a checkout has none.
+		if module.Path == Module && module.Replace == nil && module.Sum != "" {
+			return Source{Module: Module, Version: module.Version}, nil
+		}
+	}
+	return Source{}, errors.New("this program is no release, and the working directory is in no checkout")
+}
+
+// revisionOf asks git for the state of a directory. Without git or a repository there is none, which is no error.
+func revisionOf(ctx context.Context, dir string) Revision {
+	git := func(args ...string) string {
+		command := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
+		output, err := command.Output()
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(output))
+	}
+	revision := Revision{
+		Commit: git("rev-parse", "--verify", "HEAD"),
+		Name:   git("describe", "--tags", "--always", "--abbrev=12", "--dirty"),
+	}
+	revision.Dirty = strings.HasSuffix(revision.Name, "-dirty")
+	return revision
+}

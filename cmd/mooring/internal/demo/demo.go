@@ -1,0 +1,137 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/render"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+)
+
+// cleanupTimeout is how long it may take to stop everything.
+const cleanupTimeout = 20 * time.Second
+
+// Options say how the demo is given. Out and Renderer are required.
+type Options struct {
+	// Provider is whose story is told. Empty means Simulated.
+	Provider Provider
+	// Router is the routing suite of the story of Metal. Empty means whichever is installed.
+	Router netlab.Kind
+	// Daemon is the path of the daemon, cloud-controller-manager. Empty means the one beside this program, and when there is
+	// none, one that is built from the checkout.
+	Daemon string
+	// Keep leaves everything running after the last step until the context ends.
+	Keep bool
+	// Faults are what the simulated cloud does wrong, for those who want to see what happens then.
+	Faults []api.Fault
+	// StepDeadline replaces the deadline of every step when it is not zero.
+	StepDeadline time.Duration
+	// Renderer shows the story while it happens.
+	Renderer render.Renderer
+	// Out gets the summary, and what to look at with Keep. Style says how.
+	Out   io.Writer
+	Style render.Style
+}
+
+// Provider is a provider that the demo shows.
+type Provider string
+
+const (
+	// Simulated is the provider sim: a simulated cloud, on loopback.
+	Simulated Provider = "sim"
+	// Metal is the provider metal: machines and a router in network namespaces, which needs root.
+	Metal Provider = "metal"
+)
+
+// Providers are those that the demo can show.
+func Providers() []Provider { return []Provider{Simulated, Metal} }
+
+// ErrInterrupted says that the context ended before the story did.
+var ErrInterrupted = errors.New("interrupted")
+
+// StepError says which step of the story did not happen.
+type StepError struct {
+	// Logs is the directory with the logs of all processes.
+	Logs string
+	// Err names the step and says what was missing.
+	Err error
+}
+
+// Error says which step it was and where the logs are.
+func (e *StepError) Error() string { return fmt.Sprintf("%v\nlogs are in %s", e.Err, e.Logs) }
+
+// Unwrap returns what was missing.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// Run gives the demo; that of Metal inside a lab only, which Enter makes.
+//
+// It returns nil when every step happened, a *StepError when one did not, and ErrInterrupted when ctx
+// ended before. Whatever it returns, no process and no file of it is left, except the logs that a StepError names.
+func Run(ctx context.Context, options Options) error {
+	told := &teller{renderer: options.Renderer}
+	defer told.close()
+	s, err := newStage(ctx, options, told.tell)
+	if err != nil {
+		return err
+	}
+	all, err := s.chapters(ctx)
+	if err != nil {
+		return errors.Join(err, s.stop(ctx), s.removeFiles())
+	}
+	told.tell(story.Opened{At: time.Now(), Chapters: outline(all, options.StepDeadline)})
+	stopTicks := told.tick()
+	played := s.play(s.life, all)
+	stopTicks()
+	model := told.close()
+
+	interrupted := ctx.Err() != nil
+	if interrupted {
+		fmt.Fprintln(options.Out, "\nStopping everything ...")
+	} else {
+		fmt.Fprint(options.Out, render.Summary(model, options.Style))
+	}
+	if options.Keep && !interrupted && s.cluster != nil {
+		if err := s.keep(ctx); err != nil {
+			played = errors.Join(played, err)
+		}
+	}
+	return s.end(ctx, played, interrupted)
+}
+
+// chapters returns the story of the provider, for which a lab is furnished if it needs one.
+func (s *stage) chapters(ctx context.Context) ([]chapter, error) {
+	if s.options.Provider != Metal {
+		return simChapters(), nil
+	}
+	if err := netlab.Furnish(ctx); err != nil {
+		return nil, fmt.Errorf("furnish the lab: %w", err)
+	}
+	r, err := newRack(s.options.Router)
+	if err != nil {
+		return nil, err
+	}
+	s.rack, s.place = r, r.place
+	return metalChapters(r), nil
+}
+
+// end stops everything, and keeps the logs when a step failed.
+func (s *stage) end(ctx context.Context, played error, interrupted bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	stopped := s.stop(ctx)
+	if interrupted {
+		return errors.Join(ErrInterrupted, stopped, s.removeFiles())
+	}
+	if played != nil {
+		if err := errors.Join(stopped, s.keepLogs()); err != nil {
+			played = errors.Join(played, err)
+		}
+		return &StepError{Logs: s.logs, Err: played}
+	}
+	return errors.Join(stopped, s.removeFiles())
+}

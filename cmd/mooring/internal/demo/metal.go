@@ -1,0 +1,256 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
+	"github.com/mooring-ccm/mooring/localcluster"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// metalChapters is the story of machines without a cloud.
+func metalChapters(r *rack) []chapter {
+	return []chapter{
+		metalPrograms(),
+		r.build(),
+		r.controlPlane(),
+		replicas(),
+		r.join(),
+		r.routes(),
+		r.services(),
+		r.death(),
+		r.failover(),
+		r.inventory(),
+	}
+}
+
+// newRack returns a rack to be built, with what of this machine's programs it is built of.
+func newRack(kind netlab.Kind) (*rack, error) {
+	found, proxyMode, err := netlab.Check(kind)
+	return &rack{kind: found, proxyMode: proxyMode, replicas: map[string]*netlab.Host{}}, err
+}
+
+func metalPrograms() chapter {
+	return chapter{name: "prepare", title: "Programs", steps: []step{
+		{
+			name: "control-plane", title: "etcd, kube-apiserver, kube-controller-manager and kube-proxy are built", deadline: buildDeadline,
+			run: buildAll,
+		},
+		{name: "daemon", title: "the daemon cloud-controller-manager is built", deadline: buildDeadline, run: findDaemon},
+	}}
+}
+
+func buildAll(ctx context.Context, s *stage) (detail string, err error) {
+	s.binaries, err = localcluster.Build(ctx, localcluster.BuildOptions{Parts: localcluster.Parts(), Progress: s.progress()})
+	return "Kubernetes " + localcluster.KubernetesVersion, err
+}
+
+func (r *rack) controlPlane() chapter {
+	return chapter{name: "control-plane", title: "Control plane", steps: []step{
+		{
+			name: "start", title: "etcd, kube-apiserver and kube-controller-manager run on the machines' network", deadline: stepDeadline,
+			run: func(ctx context.Context, s *stage) (string, error) {
+				return s.startCluster(ctx, rackCIDRs, control4.Addr())
+			},
+		},
+		{
+			name: "rights", title: "the manager has a ServiceAccount with the shipped rights, and no others", deadline: stepDeadline,
+			run: r.grantRights,
+		},
+	}}
+}
+
+// metalRights are what the chart adds to the manager's when the provider is metal.
+const metalRights = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: "mooring:metal"}
+rules:
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get, list, watch]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "mooring:metal"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "mooring:metal"}
+subjects: [{kind: ServiceAccount, name: cloud-controller-manager, namespace: kube-system}]
+`
+
+func (r *rack) grantRights(ctx context.Context, s *stage) (string, error) {
+	if err := s.cluster.Apply(ctx, []byte(metalRights)); err != nil {
+		return "", err
+	}
+	if err := r.writeConfig(s, r.machines); err != nil {
+		return "", err
+	}
+	return grantRights(ctx, s)
+}
+
+// join has a node registered on every machine.
+func (r *rack) join() chapter {
+	return chapter{name: "join", title: "Nodes join", steps: []step{
+		{
+			name: "register", title: fmt.Sprintf("%d nodes register with the taint, as kubelets do, and run kube-proxy", machineCount),
+			deadline: stepDeadline, run: r.register,
+		},
+		{
+			name: "initialise", title: "every node has what the inventory says of its machine, and no taint", deadline: stepDeadline,
+			run: r.awaitInitialised,
+		},
+		{name: "ready", title: "every node is ready and schedulable", deadline: stepDeadline, run: r.awaitReady},
+	}}
+}
+
+func (r *rack) register(ctx context.Context, s *stage) (string, error) {
+	for _, m := range r.machines {
+		if err := s.registerNode(ctx, m.name, m.v4, m.v6); err != nil {
+			return "", err
+		}
+		if err := r.startProxy(s, m); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%d nodes; kube-proxy in mode %s", len(r.machines), r.proxyMode), nil
+}
+
+// kubeProxyConfig leaves the limits of connection tracking, which are those of the whole machine, as they are.
+const kubeProxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: %[1]s
+hostnameOverride: %[2]s
+clientConnection: {kubeconfig: %[3]q}
+clusterCIDR: %[4]q
+healthzBindAddress: "[::]:10256"
+metricsBindAddress: "127.0.0.1:10249"
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+nftables: {minSyncPeriod: 100ms}
+iptables: {minSyncPeriod: 100ms}
+`
+
+func (r *rack) startProxy(s *stage, m *machine) (err error) {
+	kubeconfig, err := s.cluster.UserKubeconfig("system:kube-proxy")
+	if err != nil {
+		return err
+	}
+	config := s.path("kube-proxy-" + m.name + ".yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, kubeProxyConfig, r.proxyMode, m.name, kubeconfig, rackCIDRs), 0o600); err != nil {
+		return err
+	}
+	m.proxy, err = s.startProcess("kube-proxy of", m.name, append(m.host.Args(), s.binaries.Program("kube-proxy"), "--config="+config)...)
+	return err
+}
+
+func (r *rack) awaitInitialised(ctx context.Context, s *stage) (string, error) {
+	err := s.observed.await(ctx, func(v view) error {
+		return eachOf(r.machines, func(m *machine) error { return asTheInventorySays(v.nodes[m.name], m) })
+	})
+	if err != nil {
+		return "", errors.Join(err, s.warning(r.machines[0].name))
+	}
+	return fmt.Sprintf("for example %s, with %s and %s", "metal://"+r.machines[0].id, r.machines[0].v4, r.machines[0].v6), nil
+}
+
+// asTheInventorySays returns in what a node differs from its machine.
+func asTheInventorySays(node *corev1.Node, m *machine) error {
+	switch {
+	case node == nil:
+		return fmt.Errorf("%s, which is not registered", m.name)
+	case stateOf(node).Tainted:
+		return fmt.Errorf("%s, which has the taint", m.name)
+	}
+	addresses := map[string]bool{}
+	for _, address := range node.Status.Addresses {
+		addresses[address.Address] = true
+	}
+	state := stateOf(node)
+	if state.ProviderID != "metal://"+m.id || !strings.HasPrefix(state.Zone, "rack-") || state.Type != "r640" ||
+		!addresses[m.v4.String()] || !addresses[m.v6.String()] {
+		return fmt.Errorf("%s, which has the provider ID %q, the labels %v and the addresses %v",
+			m.name, state.ProviderID, node.Labels, slices.Sorted(maps.Keys(addresses)))
+	}
+	return nil
+}
+
+func (r *rack) awaitReady(ctx context.Context, s *stage) (string, error) {
+	return "", s.observed.await(ctx, func(v view) error {
+		return eachOf(slices.Sorted(maps.Keys(v.nodes)), func(name string) error { return wantsReady(v.nodes[name]) })
+	})
+}
+
+// routes has the router know the way to pods.
+func (r *rack) routes() chapter {
+	return chapter{name: "routes", title: "Pod routes", steps: []step{
+		{
+			name: "learned", title: "the router knows the way to the pods of every node, over IPv4 and IPv6", deadline: stepDeadline,
+			run: r.awaitPodRoutes,
+		},
+	}}
+}
+
+func (r *rack) awaitPodRoutes(ctx context.Context, s *stage) (string, error) {
+	nodes := map[string]*corev1.Node{}
+	err := s.observed.await(ctx, func(v view) error {
+		nodes = maps.Clone(v.nodes)
+		return eachOf(r.machines, func(m *machine) error {
+			if node := v.nodes[m.name]; node != nil {
+				return networkAvailable(node)
+			}
+			return fmt.Errorf("%s, which is not registered", m.name)
+		})
+	})
+	if err != nil {
+		return "", err
+	}
+	err = r.awaitTable(ctx, func(table netlab.Table) error {
+		return eachOf(r.machines, func(m *machine) error { return m.routed(table, nodes[m.name].Spec.PodCIDRs) })
+	})
+	if err != nil {
+		return "", err
+	}
+	first := r.machines[0]
+	return fmt.Sprintf("%d routes, for example to %s by way of %s", 2*len(r.machines), nodes[first.name].Spec.PodCIDRs[0], first.v4), nil
+}
+
+// awaitTable waits until the router's table is as wanted.
+func (r *rack) awaitTable(ctx context.Context, lacks func(netlab.Table) error) error {
+	return awaitCloud(ctx, func() error {
+		table, err := r.router.Table(ctx)
+		if err != nil {
+			return err
+		}
+		return lacks(table)
+	})
+}
+
+// address is the machine's of the family of a destination.
+func (m *machine) address(to netip.Prefix) netip.Addr {
+	if to.Addr().Is4() {
+		return m.v4
+	}
+	return m.v6
+}
+
+// routed returns an error unless the machine is the way to these CIDRs.
+func (m *machine) routed(table netlab.Table, cidrs []string) error {
+	for _, text := range cidrs {
+		cidr, err := netip.ParsePrefix(text)
+		if err != nil {
+			return err
+		}
+		if got := table[cidr]; !slices.Equal(got, []netip.Addr{m.address(cidr)}) {
+			return fmt.Errorf("%s on %s, which the router sends to %v", cidr, m.name, got)
+		}
+	}
+	return nil
+}

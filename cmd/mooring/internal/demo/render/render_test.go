@@ -1,0 +1,245 @@
+package render
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"pgregory.net/rapid"
+)
+
+var begin = time.Unix(1_000_000_000, 0)
+
+func at(d time.Duration) time.Time { return begin.Add(d) }
+
+// events are a story in which everything happens that can be shown.
+func events() []story.Event {
+	second := time.Second
+	initialised := story.NodeState{ProviderID: "sim://i-00000001", Zone: "sim-1a", Type: "sim.small", Internal: "10.0.0.2", External: "100.64.0.2"}
+	ready := initialised
+	ready.Ready, ready.Schedulable = true, true
+	resized := ready
+	resized.Type = "sim.large"
+	return []story.Event{
+		story.Opened{At: begin, Chapters: []story.Chapter{
+			{Name: "prepare", Title: "Programs", Steps: []story.Step{{Name: "prepare/build", Title: "everything is built"}}},
+			{Name: "join", Title: "Nodes join", Steps: []story.Step{{Name: "join/ready", Title: "every node is ready"}}},
+			{Name: "failover", Title: "Failover", Steps: []story.Step{
+				{Name: "failover/lease", Title: "the standby holds the lease"}, {Name: "failover/exit", Title: "the old leader has ended in order"},
+			}},
+		}},
+		story.StepBegan{At: begin, Step: "prepare/build"},
+		story.StepMoved{At: at(second), Step: "prepare/build", Detail: "3 of 9 packages"},
+		story.StepEnded{At: at(2 * second), Step: "prepare/build", Detail: "Kubernetes v1.36.3"},
+		story.ReplicaSeen{At: at(2 * second), Name: "ccm-a", PID: 7, Role: story.Leader},
+		story.StepBegan{At: at(2 * second), Step: "join/ready"},
+		story.NodeSeen{At: at(2 * second), Name: "node-001", NodeState: story.NodeState{Tainted: true}},
+		story.NodeSeen{At: at(2100 * time.Millisecond), Name: "node-001", NodeState: initialised},
+		story.NodeSeen{At: at(2100 * time.Millisecond), Name: "node-001", NodeState: initialised},
+		story.NodeSeen{At: at(2200 * time.Millisecond), Name: "node-002", NodeState: story.NodeState{Tainted: true}},
+		story.NodeSeen{At: at(2300 * time.Millisecond), Name: "node-001", NodeState: ready},
+		story.NodeSeen{At: at(3 * second), Name: "node-001", NodeState: resized},
+		story.StepEnded{At: at(4 * second), Step: "join/ready", Detail: "4 lists of all instances"},
+		story.StepBegan{At: at(4 * second), Step: "failover/lease"},
+		story.Tick{At: at(5 * second)},
+	}
+}
+
+func failure() story.Event {
+	return story.StepEnded{At: at(64 * time.Second), Step: "failover/lease", Err: "it did not happen within 1m0s: nobody holds the lease"}
+}
+
+func modelOf(events []story.Event) story.Model {
+	var m story.Model
+	for _, event := range events {
+		m = m.Apply(event)
+	}
+	return m
+}
+
+func TestPlain(t *testing.T) {
+	var out bytes.Buffer
+	plain := NewPlain(&out)
+	var m story.Model
+	for _, event := range append(events(), failure()) {
+		m = m.Apply(event)
+		plain.Show(event, m)
+	}
+	plain.Close()
+	const node = "sim://i-00000001  sim-1a  sim.small  10.0.0.2  100.64.0.2"
+	want := `
+Programs
+  0.00 s  ...  everything is built
+  1.00 s  ...  3 of 9 packages
+  2.00 s  ok   everything is built: Kubernetes v1.36.3
+  2.00 s  ccm-a  leader, process 7
+
+Nodes join
+  2.00 s  ...  every node is ready
+  2.00 s  node-001  tainted
+  2.10 s  node-001  initialised after 0.10 s  ` + node + `
+  2.20 s  node-002  tainted
+  2.30 s  node-001  ready       after 0.30 s  ` + node + `
+  3.00 s  node-001  sim.small -> sim.large
+  4.00 s  ok   every node is ready: 4 lists of all instances
+
+Failover
+  4.00 s  ...  the standby holds the lease
+1:04 min  FAIL the standby holds the lease: it did not happen within 1m0s: nobody holds the lease
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+func TestPlainTellsWhatBecomesOfANode(t *testing.T) {
+	seen := func(seconds int, state story.NodeState) story.Event {
+		return story.NodeSeen{At: at(time.Duration(seconds) * time.Second), Name: "node-001", NodeState: state}
+	}
+	ready := story.NodeState{Ready: true, Schedulable: true, ProviderID: "sim://i-00000001"}
+	var out bytes.Buffer
+	plain := NewPlain(&out)
+	m := story.Model{}.Apply(story.Opened{At: begin})
+	for _, event := range []story.Event{
+		seen(1, ready), seen(2, story.NodeState{}), seen(3, story.NodeState{}), seen(4, story.NodeState{ShutDown: true}), seen(5, ready),
+		seen(6, story.NodeState{Held: true}), story.NodeGone{At: at(7 * time.Second), Name: "node-001"},
+		seen(8, story.NodeState{Tainted: true}), seen(9, ready),
+	} {
+		m = m.Apply(event)
+		plain.Show(event, m)
+	}
+	want := `
+  1.00 s  node-001  ready       after 0.00 s  sim://i-00000001
+  2.00 s  node-001  unready
+  4.00 s  node-001  shut down
+  5.00 s  node-001  ready
+  6.00 s  node-001  held
+  7.00 s  node-001  deleted
+  8.00 s  node-001  tainted
+  9.00 s  node-001  ready       after 1.00 s  sim://i-00000001
+`
+	if diff := cmp.Diff(want, "\n"+trimLines(out.String())); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	got := Summary(modelOf(append(events(), failure())), Style{Columns: 60})
+	want := `
+Summary
+Programs
+  ok   everything is built                           2.00 s
+       Kubernetes v1.36.3
+Nodes join
+  ok   every node is ready                           2.00 s
+       4 lists of all instances
+Failover
+  FAIL the standby holds the lease                 1:00 min
+       it did not happen within 1m0s: nobody holds the
+       lease
+  --   the old leader has ended in order        not reached
+
+2 of 4 steps happened, 1 failed, 1 not reached.
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+	done := append(events(), story.StepEnded{At: at(5 * time.Second), Step: "failover/lease"},
+		story.StepBegan{At: at(5 * time.Second), Step: "failover/exit"}, story.StepEnded{At: at(6 * time.Second), Step: "failover/exit"})
+	if got := Summary(modelOf(done), Style{}); !strings.HasSuffix(got, "\nAll 4 steps happened, in 6.00 s.\n") {
+		t.Errorf("summary of a success:\n%s", got)
+	}
+}
+
+func TestPicture(t *testing.T) {
+	for width, want := range map[int]string{
+		120: `
+Mooring   ccm-a leader                                                                                            5.00 s
+
+✓ Programs  ✓ Nodes join  ● Failover
+
+NODE      STATE    PROVIDER ID       ZONE    TYPE       INTERNAL  EXTERNAL    UNTAINTED  READY
+node-001  ready    sim://i-00000001  sim-1a  sim.large  10.0.0.2  100.64.0.2  0.10 s     0.30 s
+node-002  tainted                                                             2.80 s…    2.80 s…
+
+✓ everything is built  Kubernetes v1.36.3
+✓ every node is ready  4 lists of all instances
+⠋ 1.00 s  the standby holds the lease`,
+		80: `
+Mooring   ccm-a leader                                                    5.00 s
+
+✓ Programs  ✓ Nodes join  ● Failover
+
+NODE      STATE    PROVIDER ID       ZONE    TYPE       UNTAINTED  READY
+node-001  ready    sim://i-00000001  sim-1a  sim.large  0.10 s     0.30 s
+node-002  tainted                                       2.80 s…    2.80 s…
+
+✓ everything is built  Kubernetes v1.36.3
+✓ every node is ready  4 lists of all instances
+⠋ 1.00 s  the standby holds the lease`,
+		30: `
+Mooring   ccm-a leader  5.00 s
+
+✓ ✓ ● Failover`,
+	} {
+		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			model := modelOf(events())
+			got := trimLines(paint(model, Style{}, width, 24))
+			if width == 30 {
+				got = strings.Join(strings.Split(got, "\n")[:3], "\n")
+			}
+			if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), got); diff != "" {
+				t.Errorf("picture (-want +got):\n%s", diff)
+			}
+			coloured := paint(model, Style{Colour: true}, width, 24)
+			if plain := paint(model, Style{}, width, 24); ansi.Strip(coloured) != plain || coloured == plain {
+				t.Errorf("colours change more than colours, or nothing:\n%s", coloured)
+			}
+		})
+	}
+}
+
+func trimLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line, " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Whatever the terminal is, the picture fits and shows what is under way.
+func TestPictureFits(t *testing.T) {
+	all := append(events(), story.StepEnded{At: at(64 * time.Second), Step: "failover/lease", Err: "nobody\nholds\nthe lease"})
+	rapid.Check(t, func(t *rapid.T) {
+		width, height := rapid.IntRange(1, 200).Draw(t, "width"), rapid.IntRange(1, 60).Draw(t, "height")
+		model := modelOf(all[:rapid.IntRange(0, len(all)).Draw(t, "events")])
+		style := Style{Colour: rapid.Bool().Draw(t, "colour")}
+		lines := strings.Split(paint(model, style, width, height), "\n")
+		if len(lines) > height {
+			t.Fatalf("%d lines on %d", len(lines), height)
+		}
+		for _, line := range lines {
+			if got := lipgloss.Width(line); got > width {
+				t.Fatalf("a line of %d columns on %d: %q", got, width, line)
+			}
+		}
+		if _, step, ok := model.Current(); ok && width > 60 && height > 1 && !strings.Contains(lines[len(lines)-1]+lines[max(0, len(lines)-2)], step.Title) {
+			t.Fatalf("the current step %q is not at the end of:\n%s", step.Title, strings.Join(lines, "\n"))
+		}
+	})
+}
+
+func TestNoColour(t *testing.T) {
+	for value, want := range map[string]bool{"": false, "1": true, "0": true, "yes": true} {
+		t.Setenv("NO_COLOR", value)
+		if got := NoColour(); got != want {
+			t.Errorf("NO_COLOR=%q: %v, want %v", value, got, want)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+)
+
+// Summary returns what was checked and what came of it, every step of the story.
+func Summary(model story.Model, style Style) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s\n", style.Strong("Summary"))
+	for _, chapter := range model.Chapters {
+		fmt.Fprintf(&b, "%s\n", style.paint(lookName, chapter.Title))
+		for _, step := range chapter.Steps {
+			writeStep(&b, step, style)
+		}
+	}
+	all, done, failed := model.Count()
+	verdict := fmt.Sprintf("All %d steps happened, in %s.", all, elapsed(model.Now.Sub(model.Began)))
+	look := lookGood.Bold(true)
+	if !model.Succeeded() {
+		verdict = fmt.Sprintf("%d of %d steps happened, %d failed, %d not reached.", done, all, failed, all-done-failed)
+		look = lookBad
+	}
+	fmt.Fprintf(&b, "\n%s\n", style.paint(look, verdict))
+	return b.String()
+}
+
+// indent is where the text of a step begins.
+const indent = 7
+
+func writeStep(b *strings.Builder, step story.Step, style Style) {
+	width := style.columns()
+	mark, took, note, look := "--  ", "not reached", "", lookFaint
+	switch step.State {
+	case story.Done:
+		mark, took, note, look = "ok  ", elapsed(step.Took), step.Detail, lookGood
+	case story.Failed:
+		mark, took, note, look = "FAIL", elapsed(step.Took), step.Err, lookBad
+	}
+	room := width - indent - 2 - lipgloss.Width(took)
+	title := strings.Split(lipgloss.Wrap(step.Title, room, " "), "\n")
+	for i, line := range title {
+		if i > 0 {
+			fmt.Fprintf(b, "%*s%s\n", indent, "", line)
+			continue
+		}
+		gap := max(1, width-indent-lipgloss.Width(line)-lipgloss.Width(took)-1)
+		fmt.Fprintf(b, "  %s %s%*s%s\n", style.paint(look, mark), line, gap, "", style.paint(lookStrong, took))
+	}
+	if note == "" {
+		return
+	}
+	noteLook := lookFaint
+	if step.State == story.Failed {
+		noteLook = lookBad
+	}
+	for line := range strings.SplitSeq(lipgloss.Wrap(note, width-indent-1, " "), "\n") {
+		fmt.Fprintf(b, "%*s%s\n", indent, "", style.paint(noteLook, strings.TrimRight(line, " ")))
+	}
+}

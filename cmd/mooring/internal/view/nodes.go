@@ -1,0 +1,172 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/internal/controller/node"
+	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+)
+
+// NodeState is what a node is to its cloud controller manager.
+type NodeState string
+
+// The states of nodes. Of several that hold at once, the first in this order is shown.
+const (
+	// NodeForeign nodes are somebody else's.
+	NodeForeign NodeState = "foreign"
+	// NodeDeleting nodes are on their way out, and wait for finalizers.
+	NodeDeleting NodeState = "deleting"
+	// NodeHeld nodes are kept although the cloud denies their instances.
+	NodeHeld NodeState = "held"
+	// NodeUninitialised nodes wait for their initialisation.
+	NodeUninitialised NodeState = "uninitialised"
+	// NodeOutOfService nodes are off for good until somebody says otherwise: their volumes are free.
+	NodeOutOfService NodeState = "out of service"
+	// NodeShutDown nodes have instances that are off.
+	NodeShutDown NodeState = "shut down"
+	// NodeWithoutID nodes neither have a provider ID nor wait for one: they were registered without an external cloud provider.
+	NodeWithoutID NodeState = "without provider ID"
+	// NodeInitialised nodes are as they should be.
+	NodeInitialised NodeState = "initialised"
+)
+
+// Node is a node as it is shown.
+type Node struct {
+	Name  string    `json:"name"`
+	State NodeState `json:"state"`
+	// Since is from when on it is in that state, as far as that is known.
+	Since time.Time `json:"since,omitzero"`
+	// Why is the reason of a state that is not as it should be, and of a missing route.
+	Why        string `json:"why,omitempty"`
+	ProviderID string `json:"providerID,omitempty"`
+	Type       string `json:"instanceType,omitempty"`
+	Zone       string `json:"zone,omitempty"`
+	// Routed says whether the network reaches its pods, as the condition NetworkUnavailable does; nil without that.
+	Routed *bool `json:"routed,omitempty"`
+}
+
+func nodesOf(seen Seen) []Node {
+	if seen.Nodes == nil {
+		return nil
+	}
+	rows := make([]Node, 0, len(seen.Nodes))
+	for i := range seen.Nodes {
+		rows = append(rows, nodeOf(&seen.Nodes[i], seen))
+	}
+	slices.SortFunc(rows, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	return rows
+}
+
+func nodeOf(of *corev1.Node, seen Seen) Node {
+	row := Node{
+		Name: of.Name, ProviderID: of.Spec.ProviderID,
+		Type: of.Labels[corev1.LabelInstanceTypeStable], Zone: of.Labels[corev1.LabelTopologyZone],
+	}
+	row.State, row.Since, row.Why = standingOf(of, seen)
+	if network := conditionOf(of, corev1.NodeNetworkUnavailable); network != nil && network.Status != corev1.ConditionUnknown {
+		routed := network.Status == corev1.ConditionFalse
+		row.Routed = &routed
+		if !routed {
+			row.Why = strings.TrimPrefix(row.Why+"; "+because(network.Reason, network.Message), "; ")
+		}
+	}
+	return row
+}
+
+// standingOf returns a node's state, since when, and why.
+func standingOf(of *corev1.Node, seen Seen) (state NodeState, since time.Time, why string) {
+	rules := ownership.Rules{Schemes: seen.Schemes}
+	if judgement := rules.Judge(of, nil); judgement.Verdict == ownership.Foreign {
+		return NodeForeign, time.Time{}, judgement.Reason
+	}
+	if of.DeletionTimestamp != nil {
+		return NodeDeleting, of.DeletionTimestamp.Time, "finalizers: " + strings.Join(of.Finalizers, ", ")
+	}
+	if held := conditionOf(of, nodelifecycle.ConditionInstanceGone); held != nil && held.Status == corev1.ConditionTrue {
+		return NodeHeld, held.LastTransitionTime.Time, because(held.Reason, held.Message)
+	}
+	if taint := taintOf(of, cloudproviderapi.TaintExternalCloudProvider); taint != nil {
+		return NodeUninitialised, of.CreationTimestamp.Time, whyUninitialised(of, seen.Events)
+	}
+	if taint := taintOf(of, corev1.TaintNodeOutOfService); taint != nil {
+		return NodeOutOfService, addedAt(taint), ""
+	}
+	if taint := taintOf(of, cloudproviderapi.TaintNodeShutdown); taint != nil {
+		return NodeShutDown, addedAt(taint), ""
+	}
+	if of.Spec.ProviderID == "" {
+		return NodeWithoutID, time.Time{}, ""
+	}
+	return NodeInitialised, time.Time{}, ""
+}
+
+// whyUninitialised is what the newest event says of a failed initialisation.
+func whyUninitialised(of *corev1.Node, events []corev1.Event) string {
+	event := latest(events, "Node", "", of.Name, string(of.UID),
+		node.ReasonInstanceNotFound, node.ReasonAmbiguousInstance, node.ReasonProviderIDMissing, node.ReasonNodeIPMismatch,
+		node.ReasonInvalidMetadata, node.ReasonCloudError, node.ReasonWriteFailed)
+	if event == nil {
+		return "no event says why; is a manager running?"
+	}
+	return because(event.Reason, event.Message)
+}
+
+func conditionOf(of *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range of.Status.Conditions {
+		if of.Status.Conditions[i].Type == kind {
+			return &of.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func taintOf(of *corev1.Node, key string) *corev1.Taint {
+	for i := range of.Spec.Taints {
+		if of.Spec.Taints[i].Key == key {
+			return &of.Spec.Taints[i]
+		}
+	}
+	return nil
+}
+
+// addedAt is when a taint was put on, zero if nobody wrote that down.
+func addedAt(taint *corev1.Taint) time.Time {
+	if taint.TimeAdded == nil {
+		return time.Time{}
+	}
+	return taint.TimeAdded.Time
+}
+
+func writeNodes(out *strings.Builder, style Style, now time.Time, nodes []Node) {
+	colours := map[NodeState]colour{
+		NodeInitialised: green, NodeHeld: red,
+		NodeUninitialised: yellow, NodeShutDown: yellow, NodeOutOfService: yellow, NodeDeleting: yellow,
+	}
+	var rows [][]cell
+	for _, one := range nodes {
+		rows = append(rows, []cell{
+			{text: one.Name}, {string(one.State), colours[one.State]}, {text: age(now, one.Since)}, {text: one.ProviderID},
+			{text: one.Type}, {text: one.Zone}, yesNo(one.Routed), {text: one.Why},
+		})
+	}
+	writeTable(out, style, []string{"NAME", "STATE", "FOR", "PROVIDER ID", "TYPE", "ZONE", "ROUTED", "WHY"}, rows)
+}
+
+// yesNo shows what may not be known.
+func yesNo(known *bool) cell {
+	switch {
+	case known == nil:
+		return cell{}
+	case *known:
+		return cell{"yes", green}
+	default:
+		return cell{"no", red}
+	}
+}

@@ -1,0 +1,217 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/cloud-provider/names"
+
+	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
+	"github.com/mooring-ccm/mooring/internal/dryrun"
+)
+
+// Plan is what a manager under --dry-run would do, as its secure port serves it at /plan.
+type Plan struct {
+	// Provider is the name of the cloud provider, and Cluster that of the cluster.
+	Provider string `json:"provider"`
+	Cluster  string `json:"cluster"`
+	// Since is when the rehearsal began.
+	Since time.Time `json:"since"`
+	// Intents are what would be done, by object.
+	Intents []dryrun.Intent `json:"intents"`
+	// Compared says of how many load balancers was found that nothing differs. Nil: of none.
+	Compared *dryrun.Compared `json:"compared,omitempty"`
+}
+
+// Counts are how many intents of each kind a plan holds.
+type Counts struct{ Create, Change, Delete, Held int }
+
+// String is the last line of a plan.
+func (c Counts) String() string {
+	return fmt.Sprintf("%d to create, %d to change, %d to delete, %d held", c.Create, c.Change, c.Delete, c.Held)
+}
+
+// Counts counts the intents. One that holds a node back from its deletion counts as held only.
+func (p Plan) Counts() Counts {
+	var c Counts
+	for _, intent := range p.Intents {
+		switch {
+		case holds(intent):
+			c.Held++
+		case intent.Effect == dryrun.Creates:
+			c.Create++
+		case intent.Effect == dryrun.Deletes:
+			c.Delete++
+		default:
+			c.Change++
+		}
+	}
+	return c
+}
+
+// hidden stands for a value that nobody is shown.
+const hidden = "(hidden)"
+
+// WithoutSecrets returns the plan without the values of Secrets.
+func (p Plan) WithoutSecrets() Plan {
+	p.Intents = slices.Clone(p.Intents)
+	for i := range p.Intents {
+		if p.Intents[i].Kind != "Secret" {
+			continue
+		}
+		p.Intents[i].Changes = slices.Clone(p.Intents[i].Changes)
+		for j := range p.Intents[i].Changes {
+			change := &p.Intents[i].Changes[j]
+			change.From, change.To = conceal(change.From), conceal(change.To)
+		}
+	}
+	return p
+}
+
+func conceal(value any) any {
+	if value == nil {
+		return nil
+	}
+	return hidden
+}
+
+// holds reports whether an intent keeps a node whose instance the cloud denies: it writes the condition that says so.
+func holds(intent dryrun.Intent) bool {
+	if intent.Controller != names.CloudNodeLifecycleController || intent.Kind != "Node" || intent.Verb != "patch status" {
+		return false
+	}
+	// A list is compared element by element, so that a condition that comes or goes may show as others that change places.
+	from, to := false, false
+	for _, change := range intent.Changes {
+		if strings.HasPrefix(change.Path, "/status/conditions") && strings.HasSuffix(change.Path, "/type") {
+			from = from || change.From == string(nodelifecycle.ConditionInstanceGone)
+			to = to || change.To == string(nodelifecycle.ConditionInstanceGone)
+		}
+	}
+	return to || !from
+}
+
+// settled is how long a rehearsal takes until controllers that confirm what they see have come to a plan.
+const settled = time.Minute
+
+// The bounds of what is shown without Style.All.
+const (
+	maxChanges = 8
+	maxValue   = 60
+)
+
+// Text is the plan for people: by object what would be done, why, and which fields would differ.
+func (p Plan) Text(now time.Time, style Style) string {
+	p = p.WithoutSecrets()
+	var out strings.Builder
+	fmt.Fprintf(&out, "Plan for cluster %s, provider %s, rehearsed for %s\n", quoted(p.Cluster), quoted(p.Provider), age(now, p.Since))
+	if now.Sub(p.Since) < settled {
+		out.WriteString("The rehearsal has only begun: controllers that confirm what they see may add to this in a few periods.\n")
+	}
+	width, object := 0, ""
+	for _, intent := range p.Intents {
+		width = max(width, utf8.RuneCountInString(what(intent)))
+	}
+	for _, intent := range p.Intents {
+		if name := objectOf(intent); name != object {
+			object = name
+			fmt.Fprintf(&out, "\n%s\n", style.paint(name, bold))
+		}
+		writeIntent(&out, style, intent, width)
+	}
+	out.WriteByte('\n')
+	if len(p.Intents) == 0 {
+		out.WriteString("There is nothing to do.\n")
+	}
+	if p.Compared != nil {
+		plural := "s"
+		if p.Compared.LoadBalancers == 1 {
+			plural = ""
+		}
+		fmt.Fprintf(&out, "Of %d load balancer%s nothing differs. Not compared: %s.\n", p.Compared.LoadBalancers, plural,
+			printable(strings.Join(p.Compared.NotCompared, "; ")))
+	}
+	fmt.Fprintf(&out, "%s\n", p.Counts())
+	return out.String()
+}
+
+// writeIntent writes a line for an intent, and one for each field that would differ.
+func writeIntent(out *strings.Builder, style Style, intent dryrun.Intent, width int) {
+	sign, with := signOf(intent)
+	line := fmt.Sprintf("%-*s  %s", width, what(intent), printable(intent.Why))
+	fmt.Fprintf(out, "  %s %s\n", style.paint(sign, with), strings.TrimRight(line, " "))
+	for i, change := range intent.Changes {
+		if i == maxChanges && !style.All {
+			fmt.Fprintf(out, "      ... and %d more fields, which --all shows\n", len(intent.Changes)-maxChanges)
+			return
+		}
+		fmt.Fprintf(out, "      %s\n", difference(style, change))
+	}
+}
+
+// signOf is the sign before an intent.
+func signOf(intent dryrun.Intent) (string, colour) {
+	switch {
+	case holds(intent):
+		return "!", yellow
+	case intent.Effect == dryrun.Creates:
+		return "+", green
+	case intent.Effect == dryrun.Deletes:
+		return "-", red
+	default:
+		return "~", yellow
+	}
+}
+
+// what says what would be done, and where.
+func what(intent dryrun.Intent) string {
+	verb := printable(intent.Verb)
+	if holds(intent) {
+		return "hold back the deletion"
+	}
+	if intent.Where == dryrun.TheCloud {
+		return verb + " in the cloud"
+	}
+	return verb
+}
+
+// objectOf names the object of an intent.
+func objectOf(intent dryrun.Intent) string {
+	if intent.Namespace == "" {
+		return printable(intent.Kind + " " + intent.Name)
+	}
+	return printable(intent.Kind + " " + intent.Namespace + "/" + intent.Name)
+}
+
+// difference shows a field that would differ.
+func difference(style Style, change dryrun.Change) string {
+	path := printable(change.Path)
+	switch {
+	case change.From == nil:
+		return style.paint("+", green) + " " + path + ": " + value(style, change.To)
+	case change.To == nil:
+		return style.paint("-", red) + " " + path + ": " + value(style, change.From)
+	default:
+		return style.paint("~", yellow) + " " + path + ": " + value(style, change.From) + " -> " + value(style, change.To)
+	}
+}
+
+// value shows a value as JSON, cut unless all is to be shown.
+func value(style Style, of any) string {
+	encoded, err := json.Marshal(of)
+	if err != nil {
+		return fmt.Sprintf("(%v)", err)
+	}
+	text := []rune(printable(string(encoded)))
+	if len(text) > maxValue && !style.All {
+		return string(text[:maxValue-3]) + "..."
+	}
+	return string(text)
+}
+
+// quoted shows a name that may be empty or strange.
+func quoted(name string) string { return fmt.Sprintf("%q", name) }

@@ -1,0 +1,122 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Style says how text is shown.
+type Style struct {
+	// Colour paints what matters, by ANSI escape sequences. Without it, nothing but printable text is written.
+	Colour bool
+	// All shows what is cut otherwise.
+	All bool
+}
+
+// colour is an ANSI escape sequence; empty for the terminal's own.
+type colour string
+
+const (
+	none   colour = ""
+	red    colour = "\x1b[31m"
+	green  colour = "\x1b[32m"
+	yellow colour = "\x1b[33m"
+	bold   colour = "\x1b[1m"
+	reset         = "\x1b[0m"
+)
+
+// cell is a text in a table.
+type cell struct {
+	text   string
+	colour colour
+}
+
+// paint colours a text if the style does.
+func (s Style) paint(text string, with colour) string {
+	if !s.Colour || with == none || text == "" {
+		return text
+	}
+	return string(with) + text + reset
+}
+
+// cells are texts without a colour.
+func cells(texts ...string) []cell {
+	row := make([]cell, len(texts))
+	for i, text := range texts {
+		row[i].text = text
+	}
+	return row
+}
+
+// writeTable writes rows in columns as wide as their widest cell, except for the last. A column without any text is left out, its
+// title included; an empty cell is a dash.
+func writeTable(out *strings.Builder, style Style, title []string, rows [][]cell) {
+	widths := make([]int, len(title))
+	for _, row := range rows {
+		for i := range row {
+			row[i].text = printable(row[i].text)
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
+		}
+	}
+	last := 0
+	for i, width := range widths {
+		if width > 0 {
+			widths[i] = max(width, len(title[i]))
+			last = i
+		}
+	}
+	for _, row := range append([][]cell{cells(title...)}, rows...) {
+		for i, one := range row {
+			if widths[i] == 0 {
+				continue
+			}
+			if one.text == "" {
+				one.text = "-"
+			}
+			out.WriteString(style.paint(one.text, one.colour))
+			if i < last {
+				out.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(one.text)+2))
+			}
+		}
+		out.WriteByte('\n')
+	}
+}
+
+// printable makes a line of a text that somebody else wrote: what could move the cursor or paint the terminal is shown as a dot.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsPrint(r):
+			return r
+		default:
+			return '·'
+		}
+	}, text)
+}
+
+// age shows a time as how long ago it was, empty if it is not known.
+func age(now, then time.Time) string {
+	if then.IsZero() {
+		return ""
+	}
+	return short(now.Sub(then))
+}
+
+// short shows a duration by its largest units: 42s, 7m, 3h12m, 5d.
+func short(d time.Duration) string {
+	switch d = max(d, 0).Round(time.Second); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	default:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+}

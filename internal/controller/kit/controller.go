@@ -1,0 +1,100 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// ControllerOptions are what a Controller is made of. Reconciler and Sources are required.
+type ControllerOptions struct {
+	// Reconciler works on the objects of the queue.
+	Reconciler reconcile.Reconciler
+	// Sources fill the queue.
+	Sources []source.Source
+	// Workers is how many objects are worked on at once. Zero: one.
+	Workers int
+	// RateLimiter says when an object is tried again. Nil: controller-runtime's default.
+	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
+	// Logger is what the controller logs to.
+	Logger logr.Logger
+	// LoggerFor names the object that is worked on in what is logged about it. Nil: it is not named.
+	LoggerFor func(object types.NamespacedName) logr.Logger
+}
+
+// Controller is a controller-runtime controller as ours are: its queue has priorities, is filled before this process leads, and
+// always ends when it is shut down. It is a Runnable that needs leader election and warms up without.
+type Controller struct {
+	inner ctrl.Controller
+}
+
+// NewController returns a controller that has not started yet.
+func NewController(name string, options ControllerOptions) (*Controller, error) {
+	yes := true
+	inner, err := ctrl.NewUnmanaged(name, ctrl.Options{
+		Reconciler:              options.Reconciler,
+		MaxConcurrentReconciles: options.Workers,
+		RateLimiter:             options.RateLimiter,
+		NewQueue:                NewQueue,
+		EnableWarmup:            &yes,
+		NeedLeaderElection:      &yes,
+		RecoverPanic:            &yes,
+		SkipNameValidation:      &yes, // that is for metrics; a test may run two in one process
+		LogConstructor: func(request *reconcile.Request) logr.Logger {
+			if request == nil || options.LoggerFor == nil {
+				return options.Logger
+			}
+			return options.LoggerFor(request.NamespacedName)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the controller %s: %w", name, err)
+	}
+	for _, source := range options.Sources {
+		if err := inner.Watch(source); err != nil {
+			return nil, fmt.Errorf("adding a watch to the controller %s: %w", name, err)
+		}
+	}
+	return &Controller{inner: inner}, nil
+}
+
+// Start works until ctx ends.
+func (c *Controller) Start(ctx context.Context) error { return c.inner.Start(ctx) }
+
+// Warmup fills the queue before this process leads, so that a new leader begins with the objects that wait.
+func (c *Controller) Warmup(ctx context.Context) error {
+	warm, ok := c.inner.(interface{ Warmup(context.Context) error })
+	if !ok {
+		return nil
+	}
+	return warm.Warmup(ctx)
+}
+
+// NeedLeaderElection says that Start runs on the leader only.
+func (c *Controller) NeedLeaderElection() bool { return true }
+
+// Required is an option that a controller does not work without.
+type Required struct {
+	// Name is the option's name.
+	Name string
+	// Missing says that it was not given.
+	Missing bool
+}
+
+// CheckRequired returns an error that names all options of a controller that are missing.
+func CheckRequired(controller string, options ...Required) error {
+	var missing []error
+	for _, option := range options {
+		if option.Missing {
+			missing = append(missing, fmt.Errorf("the %s's option %s is required", controller, option.Name))
+		}
+	}
+	return errors.Join(missing...)
+}

@@ -1,0 +1,56 @@
+package kit
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// EventInterval is how often an object gets an event for the same reason while something goes on failing.
+const EventInterval = 10 * time.Minute
+
+// EventLimiter bounds how often an object gets an event for the same reason. It is safe for concurrent use; the zero value has
+// allowed nothing yet.
+//
+// The correlator of client-go merges events that are alike, but by then each has cost a write to the API server, and messages that
+// differ in a request ID are not alike. A controller that retries has to limit its events itself.
+type EventLimiter struct {
+	mu sync.Mutex
+	// last is when an event was last allowed.
+	last    map[eventKey]time.Time
+	cleaned time.Time
+}
+
+// eventKey is what gets no more than one event per EventInterval.
+type eventKey struct {
+	object types.UID
+	reason string
+}
+
+// Allow reports whether an object may be told for a reason now, and takes it as told if so. The message does not count: it is
+// the reason that does not change while something goes on being wrong.
+func (l *EventLimiter) Allow(object types.UID, reason string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clean(now)
+	told := eventKey{object, reason}
+	if last, found := l.last[told]; found && now.Sub(last) < EventInterval {
+		return false
+	}
+	if l.last == nil {
+		l.last = map[eventKey]time.Time{}
+	}
+	l.last[told] = now
+	return true
+}
+
+// clean forgets what may be told again anyway, so that objects that are gone take no room. The lock is held.
+func (l *EventLimiter) clean(now time.Time) {
+	if now.Sub(l.cleaned) < EventInterval {
+		return
+	}
+	l.cleaned = now
+	maps.DeleteFunc(l.last, func(_ eventKey, last time.Time) bool { return now.Sub(last) >= EventInterval })
+}

@@ -1,0 +1,171 @@
+package dryrun
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+)
+
+// ErrNotRehearsed says that a kind of write has no meaning in a rehearsal. Nothing was written.
+var ErrNotRehearsed = errors.New("nothing is written under --dry-run, and this write cannot be rehearsed")
+
+// Client returns a client that reads as the given one does and writes nothing. What the controller of that name would patch or delete is noted.
+//
+// A patch succeeds, and returns the object as it would be, in the version that it has. A deletion fails with a conflict, which tells the controller that the object
+// is still there.
+func Client(of client.WithWatch, name string, journal *Journal) client.Client {
+	r := &rehearsed{reader: of, controller: name, journal: journal, series: map[key]*series{}}
+	return &comparable{interceptor.NewClient(of, interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return ErrNotRehearsed
+		},
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+			return ErrNotRehearsed
+		},
+		DeleteAllOf: func(context.Context, client.WithWatch, client.Object, ...client.DeleteAllOfOption) error {
+			return ErrNotRehearsed
+		},
+		Patch: func(ctx context.Context, _ client.WithWatch, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+			return r.patch(ctx, "patch", object, patch)
+		},
+		Delete: func(ctx context.Context, _ client.WithWatch, object client.Object, _ ...client.DeleteOption) error {
+			return r.delete(ctx, object)
+		},
+		SubResourcePatch: func(ctx context.Context, _ client.Client, name string, object client.Object, patch client.Patch,
+			_ ...client.SubResourcePatchOption,
+		) error {
+			return r.patch(ctx, "patch "+name, object, patch)
+		},
+		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+			return ErrNotRehearsed
+		},
+		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+			return ErrNotRehearsed
+		},
+	})}
+}
+
+// comparable is a client that may be compared with another, which an interceptor may not.
+type comparable struct{ client.Client }
+
+// rehearsed notes what one controller would write.
+type rehearsed struct {
+	reader     client.Client
+	controller string
+	journal    *Journal
+
+	mu sync.Mutex
+	// series are the patches of each object that is not as it should be.
+	series map[key]*series
+}
+
+// patch notes a patch, and fills the object in as it would be.
+func (r *rehearsed) patch(ctx context.Context, verb string, object client.Object, patch client.Patch) error {
+	intent, err := r.intent(ctx, verb, Alters, object)
+	if err != nil {
+		return err
+	}
+	content, err := patch.Data(object)
+	if err != nil {
+		return fmt.Errorf("encoding the patch: %w", err)
+	}
+	of := &series{reader: r.reader, object: object.DeepCopyObject().(client.Object), pass: string(controller.ReconcileIDFromContext(ctx))}
+	of.patches = append(r.before(intent.key(), of.pass), one{patch.Type(), content})
+	var after []byte
+	if intent.Changes, after, err = of.changes(ctx); err != nil {
+		return apierrors.NewConflict(schema.GroupResource{Resource: intent.Kind}, intent.Name, err)
+	}
+	r.mu.Lock()
+	r.series[intent.key()] = of
+	r.mu.Unlock()
+	r.journal.note(intent, func(ctx context.Context) ([]Change, bool) {
+		left, _, err := of.changes(ctx)
+		return left, err == nil && len(left) > 0
+	})
+	return json.Unmarshal(after, object)
+}
+
+// before returns the patches of the same pass that came before: a pass that writes an object in steps sees its own.
+func (r *rehearsed) before(of key, pass string) []one {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if earlier := r.series[of]; earlier != nil && pass != "" && earlier.pass == pass {
+		return slices.Clone(earlier.patches)
+	}
+	return nil
+}
+
+// series are the patches of one object that one pass would have written.
+type series struct {
+	reader client.Client
+	object client.Object
+	// pass is the controller's; empty if it has no name.
+	pass    string
+	patches []one
+}
+
+// one is a patch.
+type one struct {
+	kind    types.PatchType
+	content []byte
+}
+
+// changes applies the patches to the object as it is now.
+func (s *series) changes(ctx context.Context) (changes []Change, after []byte, err error) {
+	current := s.object.DeepCopyObject().(client.Object)
+	if err := s.reader.Get(ctx, client.ObjectKeyFromObject(s.object), current); err != nil {
+		return nil, nil, err
+	}
+	before, err := json.Marshal(current)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encoding the object: %w", err)
+	}
+	after = before
+	for _, patch := range s.patches {
+		if after, err = patched(after, current, patch.kind, patch.content); err != nil {
+			return nil, nil, err
+		}
+	}
+	changes, err = changesBetween(before, after)
+	return changes, after, err
+}
+
+// delete notes a deletion. It ends when the object is gone, or is another one of its name.
+func (r *rehearsed) delete(ctx context.Context, object client.Object) error {
+	intent, err := r.intent(ctx, "delete", Deletes, object)
+	if err != nil {
+		return err
+	}
+	key, uid, noted := client.ObjectKeyFromObject(object), object.GetUID(), r.journal.now
+	until := noted().Add(Renewal)
+	r.journal.note(intent, func(ctx context.Context) ([]Change, bool) {
+		current, isObject := object.DeepCopyObject().(client.Object)
+		if !isObject || r.reader.Get(ctx, key, current) != nil {
+			return nil, false
+		}
+		return nil, (uid == "" || current.GetUID() == uid) && noted().Before(until)
+	})
+	return apierrors.NewConflict(schema.GroupResource{Resource: intent.Kind}, key.Name, errors.New("nothing is deleted under --dry-run"))
+}
+
+// intent returns what is known of a write before its effect.
+func (r *rehearsed) intent(ctx context.Context, verb string, effect Effect, object client.Object) (Intent, error) {
+	kind, err := r.reader.GroupVersionKindFor(object)
+	if err != nil {
+		return Intent{}, fmt.Errorf("kind of what is written: %w", err)
+	}
+	return Intent{
+		Controller: r.controller, Where: Kubernetes, Verb: verb, Effect: effect, Kind: kind.Kind,
+		Namespace: object.GetNamespace(), Name: object.GetName(), Why: reason(ctx),
+	}, nil
+}

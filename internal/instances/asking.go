@@ -1,0 +1,234 @@
+package instances
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// retention is how long an answer is kept that nobody asks for any more.
+const retention = 15 * time.Minute
+
+// asking asks a cloud that can only be asked for one instance at a time. It bounds nothing: how many calls are under way, which
+// of those that wait comes first and when a cloud that refused is asked again is up to the client of the cloud.
+type asking struct {
+	cloud   cloudprovider.Interface
+	metrics *metrics
+	legacy  *legacyFacts
+
+	mu    sync.Mutex
+	swept time.Time
+	nodes map[nodeKey]*record
+}
+
+// nodeKey is what the answer for a node hangs on: a node of the same name with another UID is another node, and one that has
+// got its provider ID is found in another way.
+type nodeKey struct {
+	name, providerID string
+	uid              types.UID
+}
+
+// record is what was asked for one node. Each question is shared by all users.
+type record struct {
+	// metadata is all that the cloud knows of the instance but its state.
+	metadata shared[Observation]
+	// existence is whether there is one, and power whether it runs.
+	existence, power shared[Observation]
+}
+
+func newAsking(cloud cloudprovider.Interface, metrics *metrics) *asking {
+	return &asking{cloud: cloud, metrics: metrics, legacy: newLegacyFacts(), swept: time.Now(), nodes: map[nodeKey]*record{}}
+}
+
+func keyOf(node *corev1.Node) nodeKey {
+	return nodeKey{name: node.Name, providerID: node.Spec.ProviderID, uid: node.UID}
+}
+
+func (a *asking) lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
+	return a.metadataOf(ctx, node, ageOf(maxAge))
+}
+
+func (a *asking) metadataOf(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
+	return answerOf(ctx, &a.of(node).metadata, age, func(ctx context.Context) (Observation, error) {
+		return a.counted(a.ask(ctx, node))
+	})
+}
+
+// age says how old an answer may be.
+type age struct {
+	// asked is when the question was put. What is not there is only said by an answer that was sought later.
+	asked time.Time
+	// notBefore is when an answer must have been sought by which the instance is there.
+	notBefore time.Time
+}
+
+func ageOf(maxAge time.Duration) age {
+	now := time.Now()
+	return age{asked: now, notBefore: now.Add(-maxAge)}
+}
+
+// answerOf returns an answer that is young enough, and puts the question if there is none.
+func answerOf(ctx context.Context, question *shared[Observation], age age, put ask[Observation]) (Observation, error) {
+	said, err := question.get(ctx, age.notBefore, put)
+	if err == nil && !conclusive(said.value, nil, said.at, age.asked) {
+		said, err = question.get(ctx, age.asked, put)
+	}
+	said.value.At = said.at
+	return said.value, err
+}
+
+// of returns the record of a node.
+func (a *asking) of(node *corev1.Node) *record {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sweep()
+	key := keyOf(node)
+	known, ok := a.nodes[key]
+	if !ok {
+		known = &record{}
+		a.nodes[key] = known
+	}
+	return known
+}
+
+// sweep forgets answers that nobody has asked for in a while. The lock is held.
+func (a *asking) sweep() {
+	if time.Since(a.swept) < retention/4 {
+		return
+	}
+	a.swept = time.Now()
+	a.legacy.sweep(a.swept)
+	before := a.swept.Add(-retention)
+	for key, known := range a.nodes {
+		if known.metadata.idle(before) && known.existence.idle(before) && known.power.idle(before) {
+			delete(a.nodes, key)
+		}
+	}
+}
+
+func (a *asking) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
+	age := ageOf(maxAge)
+	a.fanOut(nodes, yield, func(node *corev1.Node) (Observation, error) { return a.metadataOf(ctx, node, age) })
+}
+
+// fanOut puts a question for each node, all at once: a goroutine for each is all that a question costs while it waits in the
+// queue of the client of the cloud, and nodes for which that does not answer hold up no others.
+func (a *asking) fanOut(nodes []*corev1.Node, yield Yield, question func(*corev1.Node) (Observation, error)) {
+	var waiting sync.WaitGroup
+	var mu sync.Mutex
+	for _, node := range nodes {
+		waiting.Go(func() {
+			observation, err := question(node)
+			mu.Lock()
+			defer mu.Unlock()
+			yield(node, observation, err)
+		})
+	}
+	waiting.Wait()
+}
+
+func (a *asking) peek(node *corev1.Node, notBefore time.Time) (Observation, bool) {
+	a.mu.Lock()
+	known, ok := a.nodes[keyOf(node)]
+	a.mu.Unlock()
+	if !ok {
+		return Observation{}, false
+	}
+	said, ok := known.metadata.newest()
+	if !ok || said.at.Before(notBefore) {
+		return Observation{}, false
+	}
+	said.value.At = said.at
+	return said.value, true
+}
+
+// counted counts what a call came to.
+func (a *asking) counted(observation Observation, err error) (Observation, error) {
+	if err != nil {
+		a.metrics.asked("error")
+	} else {
+		a.metrics.asked(observation.Status.String())
+	}
+	return observation, err
+}
+
+// ask asks for all that the cloud knows of a node's instance.
+func (a *asking) ask(ctx context.Context, node *corev1.Node) (Observation, error) {
+	observation := Observation{Listed: -1}
+	metadata, answered, err := a.metadata(ctx, node)
+	switch {
+	case errors.Is(err, provider.ErrInstanceNotFound):
+		observation.Status = NotFound
+	case err != nil:
+		return Observation{}, err
+	case metadata != nil:
+		observation.Status, observation.Answered = Found, answered
+		observation.Metadata = cloneMetadata(*metadata)
+	}
+	return observation, nil
+}
+
+// metadata asks the plugin for a node's instance in the way that the plugin offers. Nil metadata without an error means that
+// the plugin says nothing; answered is the provider ID that it vouched for itself.
+func (a *asking) metadata(ctx context.Context, node *corev1.Node) (
+	metadata *cloudprovider.InstanceMetadata, answered string, err error,
+) {
+	instances, err := a.describing(node)
+	if err != nil {
+		return nil, "", err
+	}
+	said, err := instances.InstanceMetadata(ctx, node.DeepCopy())
+	if err != nil {
+		return nil, "", fmt.Errorf("asking the cloud for the instance of node %q: %w", node.Name, err)
+	}
+	if said == nil {
+		return nil, "", nil
+	}
+	known := *said
+	if known.ProviderID == "" {
+		known.ProviderID = node.Spec.ProviderID
+	}
+	// Older plugins may know no provider IDs at all, and are served without, as in the reference.
+	if _, v2 := a.cloud.InstancesV2(); v2 && namesNothing(known.ProviderID) {
+		return nil, "", &ProviderIDMissingError{Name: node.Name, Said: known.ProviderID}
+	}
+	return &known, said.ProviderID, nil
+}
+
+// namesNothing reports whether a provider ID is empty, or a scheme that nothing follows, which vSphere's plugin was seen to return for
+// a machine whose UUID it did not know.
+func namesNothing(providerID string) bool {
+	_, rest, found := strings.Cut(providerID, "://")
+	return providerID == "" || found && strings.Trim(rest, "/") == ""
+}
+
+// instances returns how the plugin is asked; an *UnsupportedError if it cannot be.
+func (a *asking) instances() (cloudprovider.InstancesV2, error) {
+	if instances, ok := provider.InstancesV2(a.cloud); ok {
+		return instances, nil
+	}
+	return nil, &UnsupportedError{Provider: a.cloud.ProviderName()}
+}
+
+// describing returns how the plugin is asked for all that it knows of a node's instance. An older plugin is asked for its type and zone
+// now and then only.
+func (a *asking) describing(node *corev1.Node) (cloudprovider.InstancesV2, error) {
+	if own, ok := a.cloud.InstancesV2(); ok && own != nil {
+		return own, nil
+	}
+	older := legacyCloud{Interface: a.cloud, facts: a.legacy, anew: ownership.Uninitialized(node)}
+	if instances, ok := provider.InstancesV2(older); ok {
+		return instances, nil
+	}
+	return nil, &UnsupportedError{Provider: a.cloud.ProviderName()}
+}

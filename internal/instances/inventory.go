@@ -1,0 +1,226 @@
+// Package instances is the one place that asks the cloud about instances, on behalf of all controllers.
+//
+// A provider that can list its instances is asked for lists: any number of nodes costs the pages of one listing; and if it tells
+// of changes by a watch, only what the watch does not show is listed. Only whether a few nodes are still as they were is asked node
+// by node, if that costs less than the pages. Any other provider is asked
+// node by node, and for each fact once, whoever wants to know it. Either way a question that is already on its way to the
+// cloud is shared, and an answer is used again for as long as its user allows.
+//
+// How many calls are under way, and which comes first, is up to the client of the cloud (package cloud): a call that several
+// wait for has the highest of their priorities, also if they came while it waited.
+//
+// What an answer may claim depends on when it was sought. That an instance is there may be said by an answer as old as the
+// user of the answer allows. That it is not there may only be said by an answer that was sought after the user asked,
+// because the instance may be younger than the last answer. An answer that failed is an error for everybody who waited for
+// it; there are no short lists.
+package instances
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+const (
+	// DefaultWindow is how long a listing waits for others who need one.
+	DefaultWindow = 50 * time.Millisecond
+	// DefaultWarmInterval is how much time a standby spends on each page of a listing.
+	DefaultWarmInterval = time.Minute
+)
+
+// Options say whom to ask, and how hard. A zero field takes its default.
+type Options struct {
+	// Cloud is asked. Its calls are expected to have deadlines and bounds of their own, see package cloud. Required.
+	Cloud cloudprovider.Interface
+	// Window is how long a listing waits before it begins, so that a burst of lookups shares it.
+	Window time.Duration
+	// WarmInterval is how much time a standby spends on each page of a listing, where the provider allows standbys to ask:
+	// with ten pages, its snapshot becomes ten times as old as with one. So a standby costs the same however large the cloud.
+	WarmInterval time.Duration
+	// Elected is closed when this process becomes the leader, whose controllers keep the snapshot fresh as they need it. Nil:
+	// never.
+	Elected <-chan struct{}
+	// Registerer takes the metrics. Nil: they are not exported.
+	Registerer prometheus.Registerer
+	// Logger is used where no caller's context brings one.
+	Logger logr.Logger
+}
+
+// Inventory knows what the cloud said of its instances. It is safe for concurrent use.
+type Inventory struct {
+	options Options
+	source  source
+	warm    *listing // nil unless standbys may list
+	stream  *stream  // nil unless the provider offers a watch
+	metrics *metrics
+	denied  contradictions
+}
+
+// Yield takes what Lookup would return for one of many nodes.
+type Yield func(node *corev1.Node, observation Observation, err error)
+
+// source is one of the two ways to ask: listing or asking.
+type source interface {
+	lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error)
+	each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield)
+	peek(node *corev1.Node, notBefore time.Time) (Observation, bool)
+	states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield)
+}
+
+// New returns an inventory that has not asked the cloud anything yet.
+func New(options Options) *Inventory {
+	options.Window = cmp.Or(options.Window, DefaultWindow)
+	options.WarmInterval = cmp.Or(options.WarmInterval, DefaultWarmInterval)
+	inventory := &Inventory{options: options, metrics: newMetrics(options.Registerer)}
+	capabilities := provider.CapabilitiesOf(options.Cloud)
+	if capabilities.ListInstances == nil && capabilities.WatchInstances != nil {
+		capabilities.ListInstances = listByWatch(capabilities.WatchInstances)
+	}
+	if capabilities.ListInstances == nil {
+		inventory.source = newAsking(options.Cloud, inventory.metrics)
+		return inventory
+	}
+	listing := newListing(capabilities.ListInstances, newAsking(options.Cloud, inventory.metrics), options.Window, inventory.metrics)
+	inventory.source = listing
+	if capabilities.WatchInstances != nil {
+		inventory.stream = newStream(capabilities.WatchInstances, listing.newest, inventory.metrics)
+		listing.stream = inventory.stream
+	}
+	if capabilities.StandbySafe {
+		inventory.warm = listing
+	}
+	return inventory
+}
+
+// Supported returns an *UnsupportedError if the plugin has no means to be asked about instances. Plugins may offer them only
+// once they are initialised, so ask late.
+func (i *Inventory) Supported() error {
+	if i.Lists() {
+		return nil
+	}
+	_, v2 := i.options.Cloud.InstancesV2()
+	_, v1 := i.options.Cloud.Instances()
+	if !v1 && !v2 {
+		return &UnsupportedError{Provider: i.options.Cloud.ProviderName()}
+	}
+	return nil
+}
+
+// Lookup returns what the cloud says of a node's instance, which is found by the node's provider ID or, if it has none, by
+// its name. An instance may be reported as found on the word of an answer no older than maxAge, counted from now; anything
+// else is only said by an answer sought from now on. The error says that nothing is known: it is the cloud's, with its type,
+// an *AmbiguousNameError, *InvalidListError, *ProviderIDMissingError or *UnsupportedError, or that of ctx.
+func (i *Inventory) Lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
+	observation, err := i.source.lookup(ctx, node, maxAge)
+	i.metrics.lookedUp(observation, err)
+	return i.denied.note(node, observation, err), err
+}
+
+// LookupEach looks many nodes up at once and hands each answer to yield, one at a time and in no particular order. The rules
+// are those of Lookup, and the question counts as asked when LookupEach is called. Where the cloud can list, all nodes
+// together cost one listing at most; where not, all questions are put at once, and their priority is that of ctx.
+func (i *Inventory) LookupEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
+	if len(nodes) == 0 {
+		return
+	}
+	i.source.each(ctx, nodes, maxAge, func(node *corev1.Node, observation Observation, err error) {
+		i.metrics.lookedUp(observation, err)
+		yield(node, i.denied.note(node, observation, err), err)
+	})
+}
+
+// ListingTime returns how long the last listing took: a measure of what it costs to be told of everything again. It is zero where
+// the cloud cannot list, and before the first listing.
+func (i *Inventory) ListingTime() time.Duration {
+	if listing, lists := i.source.(*listing); lists {
+		return time.Duration(listing.takes.Load())
+	}
+	return 0
+}
+
+// Listed hands to yield what the newest listing says of nodes, if there is one that is no older than a time, without asking the cloud.
+func (i *Inventory) Listed(nodes []*corev1.Node, notBefore time.Time, yield Yield) {
+	listing, lists := i.source.(*listing)
+	if !lists {
+		return
+	}
+	newest, ok := listing.shared.newest()
+	if !ok || newest.at.Before(notBefore) {
+		return
+	}
+	for _, node := range nodes {
+		observation, err := newest.value.find(node, newest.at)
+		yield(node, i.denied.note(node, observation, err), err)
+	}
+}
+
+// Peek returns what is known of a node without asking the cloud, and whether anything no older than maxAge is known. Of an
+// instance that Peek does not report as found, nothing follows: it may be younger than the answer.
+func (i *Inventory) Peek(node *corev1.Node, maxAge time.Duration) (Observation, bool) {
+	return i.source.peek(node, time.Now().Add(-maxAge))
+}
+
+// Start follows the provider's watch until ctx ends, if there is one: from the beginning if the provider allows that on
+// standbys, and otherwise from the first question on. And it keeps a standby's snapshot warm until this process leads. It
+// never fails: a process that knows nothing asks when it leads.
+func (i *Inventory) Start(ctx context.Context) error {
+	ctx = logr.NewContext(ctx, i.options.Logger)
+	var running sync.WaitGroup
+	defer running.Wait()
+	if i.stream != nil {
+		running.Go(func() { i.watch(ctx) })
+	}
+	if i.warm != nil {
+		i.keepWarm(ctx)
+	}
+	return nil
+}
+
+func (i *Inventory) watch(ctx context.Context) {
+	if i.warm == nil {
+		select {
+		case <-i.stream.wanted: // who asks is the leader, whose provider is initialised
+		case <-ctx.Done():
+			return
+		}
+	}
+	i.stream.run(ctx)
+}
+
+// keepWarm lists, when no watch is current, until this process leads or ctx ends.
+func (i *Inventory) keepWarm(ctx context.Context) {
+	log := i.options.Logger
+	failing := false
+	for {
+		interval, err := i.warm.refresh(ctx, i.options.WarmInterval)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil && !failing:
+			log.Error(err, "The standby's snapshot of the cloud is getting old; trying again", "interval", interval)
+		case err == nil && failing:
+			log.Info("The standby's snapshot of the cloud is warm again")
+		}
+		failing = err != nil
+		timer := time.NewTimer(interval)
+		select {
+		case <-timer.C:
+		case <-i.options.Elected:
+			timer.Stop()
+			return
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// NeedLeaderElection says that Start runs on replicas that do not lead, too.
+func (i *Inventory) NeedLeaderElection() bool { return false }

@@ -1,0 +1,194 @@
+package instances
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+const (
+	// rests is for how many times the time that the last listing took the cloud rests before the next, up to maxRest.
+	rests = 3
+	// maxRest bounds the pause between listings.
+	maxRest = 2 * time.Second
+)
+
+// listing asks a cloud that can list all of its instances.
+type listing struct {
+	list    provider.ListInstancesFunc
+	window  time.Duration
+	metrics *metrics
+	failed  recentError
+	shared  shared[*snapshot]
+	stream  *stream // nil unless the provider offers a watch
+	checks  checks
+	singly  singly
+
+	// Written by one listing and read before the next one, which the shared call orders.
+	ended time.Time
+	took  time.Duration
+	count uint64 // of listings
+
+	// takes is took, for everybody.
+	takes atomic.Int64
+}
+
+// newListing returns a listing of the instances of a cloud that may also be asked for one instance.
+func newListing(list provider.ListInstancesFunc, one *asking, window time.Duration, metrics *metrics) *listing {
+	l := &listing{list: list, singly: singly{one: one}, window: window, metrics: metrics}
+	l.shared.pause = l.pause
+	return l
+}
+
+// pause lets those who come in a burst share one listing, and the cloud rest: nodes that join for a while, and of which each takes a
+// listing from after it appeared, cost a quarter of the cloud's time.
+func (l *listing) pause() time.Duration {
+	rest := min(rests*l.took, maxRest) - time.Since(l.ended)
+	return max(l.window, rest)
+}
+
+// run makes one listing.
+func (l *listing) run(ctx context.Context) (*snapshot, error) {
+	if err := l.failed.get(); err != nil {
+		return nil, fmt.Errorf("listing the cloud's instances, a moment ago: %w", err)
+	}
+	began := time.Now()
+	pages := 0
+	assembly := l.assembly()
+	err := l.list(ctx, func(page []provider.Instance) error {
+		l.metrics.pages.Inc()
+		pages++
+		return assembly.add(page)
+	})
+	l.ended, l.took = time.Now(), time.Since(began)
+	l.takes.Store(int64(l.took))
+	l.metrics.listed(began, assembly.size(), l.took, err)
+	if ctx.Err() == nil {
+		l.failed.note(err) // an error after all callers have gone says nothing about the cloud
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the cloud's instances: %w", err)
+	}
+	return assembly.finish(pages), nil
+}
+
+// assembly returns an empty one that knows the newest snapshot.
+func (l *listing) assembly() *assembly {
+	l.count++
+	before := newSnapshot(0)
+	if newest, ok := l.shared.newest(); ok {
+		before = newest.value
+	}
+	return &assembly{before: before, number: l.count, fresh: map[string]*entry{}}
+}
+
+// refresh makes a listing unless the newest or the watch is young enough, and returns when the next is due if each page has
+// its time.
+func (l *listing) refresh(ctx context.Context, perPage time.Duration) (time.Duration, error) {
+	if l.stream.age() < perPage {
+		return perPage, nil
+	}
+	newest, err := l.shared.get(ctx, time.Now().Add(-perPage), l.run)
+	if err != nil {
+		return perPage, err
+	}
+	return perPage * time.Duration(max(1, newest.value.pages)), nil
+}
+
+// newest returns the snapshot of the newest listing, nil before the first.
+func (l *listing) newest() *snapshot {
+	newest, _ := l.shared.newest()
+	return newest.value
+}
+
+// lookup takes the watch's word that an instance is there. Everything else takes a listing.
+func (l *listing) lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
+	age := ageOf(maxAge)
+	var watched Observation
+	if l.stream.look(ctx, age.notBefore, func(find find) bool {
+		var err error
+		watched, err = find(node)
+		return err == nil && watched.Status == Found
+	}) {
+		return watched, nil
+	}
+	age.notBefore = l.stream.latest(age.notBefore)
+	listed, err := l.shared.get(ctx, age.notBefore, l.run)
+	if err != nil {
+		return Observation{}, err
+	}
+	observation, err := listed.value.find(node, listed.at)
+	if conclusive(observation, err, listed.at, age.asked) {
+		return observation, err
+	}
+	if listed, err = l.shared.get(ctx, age.asked, l.run); err != nil {
+		return Observation{}, err
+	}
+	return listed.value.find(node, listed.at)
+}
+
+// each looks all nodes up at once: by the watch if that shows all of them, and otherwise all in one listing, so that what it
+// says is of one time and from one source. It makes a listing only if the newest does not answer for all of them.
+func (l *listing) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
+	age := ageOf(maxAge)
+	if watched, ok := l.watched(ctx, nodes, age); ok {
+		for i, node := range nodes {
+			yield(node, watched[i], nil)
+		}
+		return
+	}
+	age.notBefore = l.stream.latest(age.notBefore)
+	l.listed(ctx, nodes, age, yield)
+}
+
+// listed looks all nodes up in one listing.
+func (l *listing) listed(ctx context.Context, nodes []*corev1.Node, age age, yield Yield) {
+	listed, err := l.shared.get(ctx, age.notBefore, l.run)
+	if err == nil && !listed.value.answersAll(nodes, listed.at, age.asked) {
+		listed, err = l.shared.get(ctx, age.asked, l.run)
+	}
+	if err == nil {
+		l.stream.compare(nodes, listed)
+	}
+	for _, node := range nodes {
+		var observation Observation
+		answer := err
+		if err == nil {
+			observation, answer = listed.value.find(node, listed.at)
+		}
+		yield(node, observation, answer)
+	}
+}
+
+// watched returns what the watch tells of nodes, if it shows all of them.
+func (l *listing) watched(ctx context.Context, nodes []*corev1.Node, age age) ([]Observation, bool) {
+	observations := make([]Observation, len(nodes))
+	ok := l.stream.look(ctx, age.notBefore, func(find find) bool {
+		for i, node := range nodes {
+			observation, err := find(node)
+			if err != nil || observation.Status != Found {
+				return false
+			}
+			observations[i] = observation
+		}
+		return true
+	})
+	return observations, ok
+}
+
+func (l *listing) peek(node *corev1.Node, notBefore time.Time) (Observation, bool) {
+	listed, ok := l.shared.newest()
+	if watched, at := l.stream.peek(node); at.After(listed.at) {
+		return watched, !at.Before(notBefore)
+	}
+	if !ok || listed.at.Before(notBefore) {
+		return Observation{}, false
+	}
+	observation, err := listed.value.find(node, listed.at)
+	return observation, err == nil
+}

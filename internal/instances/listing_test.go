@@ -1,0 +1,401 @@
+package instances_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+func TestABurstOfLookupsSharesOneListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		burst, names := nodes(1000)
+		cloud := newListingCloud(names...)
+		inv := instances.New(instances.Options{Cloud: cloud})
+		var waiting sync.WaitGroup
+		for i, n := range burst {
+			waiting.Go(func() {
+				time.Sleep(time.Duration(i) * 20 * time.Microsecond) // 1,000 within 20 ms
+				if observation := lookup(t, inv, n, 2*time.Second); observation.Metadata.ProviderID != "sim://"+n.Name {
+					t.Errorf("%s: found %q", n.Name, observation.Metadata.ProviderID)
+				}
+			})
+		}
+		waiting.Wait()
+		if got := cloud.count(); got != 1 {
+			t.Errorf("%d listings, want 1", got)
+		}
+	})
+}
+
+func TestAPositiveAnswerServesUntilItIsTooOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		inv := instances.New(instances.Options{Cloud: cloud})
+		first := lookup(t, inv, node("a"), 0)
+
+		time.Sleep(time.Until(first.At.Add(10 * time.Second)))
+		if again := lookup(t, inv, node("a"), 10*time.Second); !again.At.Equal(first.At) || cloud.count() != 1 {
+			t.Errorf("10s old, 10s allowed: listed anew (%d listings)", cloud.count())
+		}
+		time.Sleep(time.Nanosecond)
+		if again := lookup(t, inv, node("a"), 10*time.Second); again.At.Equal(first.At) || cloud.count() != 2 {
+			t.Errorf("older than allowed: not listed anew (%d listings)", cloud.count())
+		}
+	})
+}
+
+func TestNotFoundNeedsAListingThatBeganAfterTheQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		inv := instances.New(instances.Options{Cloud: cloud})
+		lookup(t, inv, node("a"), 0)
+
+		cloud.add("b") // the snapshot does not know it
+		if observation := lookup(t, inv, node("b"), time.Hour); observation.Status != instances.Found || cloud.count() != 2 {
+			t.Errorf("%s after %d listings, want found after 2", observation.Status, cloud.count())
+		}
+		asked := time.Now()
+		if observation := lookup(t, inv, node("c"), time.Hour); observation.Status != instances.NotFound || observation.At.Before(asked) {
+			t.Errorf("%s by a listing that began at %s, want not found by one after %s", observation.Status, observation.At, asked)
+		}
+	})
+}
+
+func TestALookupDuringAListing(t *testing.T) {
+	tests := []struct {
+		name     string
+		maxAge   time.Duration
+		node     string
+		listings int
+	}{
+		{"waits for it if it is young enough", 600 * time.Millisecond, "a", 1},
+		{"shares the next if it is not", 400 * time.Millisecond, "a", 2},
+		{"asks again if it does not show the instance", 600 * time.Millisecond, "late", 2},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cloud := newListingCloud("a")
+				inv := instances.New(instances.Options{Cloud: cloud})
+				var waiting sync.WaitGroup
+				waiting.Go(func() { lookup(t, inv, node("a"), 0) })
+				time.Sleep(instances.DefaultWindow + 500*time.Millisecond)
+				cloud.add("late")
+				for range 10 {
+					waiting.Go(func() {
+						if observation := lookup(t, inv, node(test.node), test.maxAge); observation.Status != instances.Found {
+							t.Errorf("%s, want found", observation.Status)
+						}
+					})
+				}
+				waiting.Wait()
+				if got := cloud.count(); got != test.listings {
+					t.Errorf("%d listings, want %d", got, test.listings)
+				}
+				if cloud.overlap {
+					t.Error("two listings were under way at once")
+				}
+			})
+		})
+	}
+}
+
+func TestListingsRestLongerThanTheyTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud()
+		inv := instances.New(instances.Options{Cloud: cloud})
+		start := time.Now()
+		for range 3 {
+			lookup(t, inv, node("missing"), 0)
+		}
+		want := instances.DefaultWindow + 3*time.Second + 2*2*time.Second // list, rest, list, rest, list; a rest is 2 s at most
+		if took := time.Since(start); took != want {
+			t.Errorf("3 listings of 1s took %s, want %s", took, want)
+		}
+		if took := inv.ListingTime(); took != time.Second {
+			t.Errorf("a listing is said to take %s, want 1s", took)
+		}
+	})
+}
+
+func TestAListIsCompleteOrAnError(t *testing.T) {
+	outage := errors.New("connection reset")
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a", "b", "c")
+		cloud.pageSize = 1
+		turns := 0
+		cloud.failWith(func() error {
+			if turns++; turns == 3 {
+				return outage
+			}
+			return nil
+		})
+		inv := instances.New(instances.Options{Cloud: cloud})
+		var waiting sync.WaitGroup
+		for _, name := range []string{"a", "b", "c", "d"} { // a and b were on pages that came
+			waiting.Go(func() {
+				if observation, err := inv.Lookup(t.Context(), node(name), time.Hour); !errors.Is(err, outage) {
+					t.Errorf("%s: %s, error %v; want the cloud's error", name, observation.Status, err)
+				}
+			})
+		}
+		waiting.Wait()
+		if got := cloud.count(); got != 1 {
+			t.Errorf("%d listings, want 1 for all who waited", got)
+		}
+		if _, known := inv.Peek(node("a"), time.Hour); known {
+			t.Error("a listing that failed is remembered")
+		}
+	})
+}
+
+func TestAnOutageCostsOneListingASecond(t *testing.T) {
+	outage := errors.New("connection refused")
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		cloud.pageTime = time.Millisecond
+		cloud.failWith(func() error { return outage })
+		inv := instances.New(instances.Options{Cloud: cloud})
+		end := time.Now().Add(10 * time.Second)
+		for time.Now().Before(end) {
+			if _, err := inv.Lookup(t.Context(), node("a"), 0); !errors.Is(err, outage) {
+				t.Fatalf("error %v, want the cloud's", err)
+			}
+		}
+		if got := cloud.count(); got > 10 {
+			t.Errorf("%d listings in 10s of outage, want 10 at most", got)
+		}
+		cloud.failWith(nil)
+		time.Sleep(time.Second)
+		lookup(t, inv, node("a"), 0)
+	})
+}
+
+// What a cloud asks for by its Retry-After, its client holds to, and so whoever asks for a list.
+func TestNobodyAsksACloudThatAskedToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plugin := newListingCloud("a", "b")
+		plugin.failWith(func() error {
+			return &provider.ThrottledError{RetryAfter: 30 * time.Second, Err: errors.New("quota")}
+		})
+		inv := instances.New(instances.Options{Cloud: cloud.Decorate(plugin, cloud.Options{})})
+		var waiting sync.WaitGroup
+		waiting.Go(func() { lookup(t, inv, node("a"), 0) })
+		time.Sleep(20 * time.Second)
+		waiting.Go(func() { lookup(t, inv, node("b"), 0) })
+		time.Sleep(10 * time.Second)
+		if got := plugin.count(); got != 1 {
+			t.Errorf("%d listings within the 30s for which the cloud asked, want 1", got)
+		}
+		plugin.failWith(nil)
+		waiting.Wait()
+	})
+}
+
+func TestAListThatCannotBeTrueIsRefused(t *testing.T) {
+	twice := func(a, b provider.Instance) []provider.Instance { return []provider.Instance{a, b} }
+	nameless := instanceFor("nameless")
+	nameless.ProviderID = ""
+	moved := instanceFor("a")
+	moved.NodeName = "a-again"
+	tests := []struct {
+		name   string
+		listed []provider.Instance
+		names  string
+	}{
+		{"a provider ID twice", twice(instanceFor("a"), moved), `"sim://a"`},
+		{"no provider ID", twice(instanceFor("a"), nameless), `"nameless"`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inv := instances.New(instances.Options{Cloud: fixedList{listed: test.listed}})
+				_, err := inv.Lookup(t.Context(), node("a"), 0)
+				var invalid *instances.InvalidListError
+				if !errors.As(err, &invalid) || !strings.Contains(err.Error(), test.names) {
+					t.Errorf("error %v, want an InvalidListError that names %s", err, test.names)
+				}
+			})
+		})
+	}
+}
+
+// fixedList is a cloud that lists the same in no time.
+type fixedList struct {
+	*listingCloud
+	listed []provider.Instance
+}
+
+func (c fixedList) Capabilities() provider.Capabilities {
+	return provider.Capabilities{ListInstances: func(_ context.Context, yield func([]provider.Instance) error) error {
+		return yield(slices.Clone(c.listed))
+	}}
+}
+
+func TestANodeIsFoundByProviderIDElseByName(t *testing.T) {
+	shared := instanceFor("a")
+	shared.ProviderID = "sim://other"
+	unnamed := instanceFor("")
+	unnamed.ProviderID = "sim://unnamed"
+	listed := []provider.Instance{instanceFor("a"), shared, instanceFor("b"), unnamed}
+	tests := []struct {
+		name      string
+		node      *corev1.Node
+		found     string
+		ambiguous bool
+	}{
+		{"by provider ID", nodeWithID("whatever", "sim://b"), "sim://b", false},
+		{"by provider ID although the name is ambiguous", nodeWithID("a", "sim://other"), "sim://other", false},
+		{"a provider ID that the cloud does not know, with a name that it knows", nodeWithID("b", "sim://gone"), "", false},
+		{"by name", node("b"), "sim://b", false},
+		{"by a name that two claim", node("a"), "", true},
+		{"an instance without a name is not found by name", node(""), "", false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inv := instances.New(instances.Options{Cloud: fixedList{listed: listed}})
+				observation, err := inv.Lookup(t.Context(), test.node, 0)
+				var ambiguous *instances.AmbiguousNameError
+				if errors.As(err, &ambiguous) != test.ambiguous {
+					t.Fatalf("error %v, want ambiguous: %t", err, test.ambiguous)
+				}
+				if observation.Metadata.ProviderID != test.found || (observation.Status == instances.Found) != (test.found != "") {
+					t.Errorf("%s %q, want %q", observation.Status, observation.Metadata.ProviderID, test.found)
+				}
+				if test.ambiguous && !slices.Equal(ambiguous.ProviderIDs, []string{"sim://a", "sim://other"}) {
+					t.Errorf("the error names %q", ambiguous.ProviderIDs)
+				}
+			})
+		})
+	}
+}
+
+func TestAnEmptyListIsReportedAsSuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inv := instances.New(instances.Options{Cloud: newListingCloud()})
+		if observation := lookup(t, inv, node("a"), 0); observation.Status != instances.NotFound || observation.Listed != 0 {
+			t.Errorf("%s of %d listed, want not found of 0", observation.Status, observation.Listed)
+		}
+	})
+}
+
+func TestLookupEachCostsOneListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, names := nodes(50)
+		cloud := newListingCloud(names[:40]...) // ten nodes have no instance
+		inv := instances.New(instances.Options{Cloud: cloud})
+		lookup(t, inv, all[0], 0)
+		statuses := map[instances.Status]int{}
+		asked := time.Now()
+		inv.LookupEach(t.Context(), all, time.Hour, func(n *corev1.Node, observation instances.Observation, err error) {
+			if err != nil {
+				t.Errorf("%s: %v", n.Name, err)
+			}
+			if observation.Status == instances.NotFound && observation.At.Before(asked) {
+				t.Errorf("%s is not found by a listing from before the question", n.Name)
+			}
+			statuses[observation.Status]++
+		})
+		if statuses[instances.Found] != 40 || statuses[instances.NotFound] != 10 {
+			t.Errorf("statuses %v, want 40 found and 10 not found", statuses)
+		}
+		if got := cloud.count(); got != 2 {
+			t.Errorf("%d listings, want one more than before", got)
+		}
+		inv.LookupEach(t.Context(), all[:40], time.Hour, func(*corev1.Node, instances.Observation, error) {})
+		if got := cloud.count(); got != 2 {
+			t.Errorf("%d listings, want no further one for instances that are known", got)
+		}
+	})
+}
+
+func TestPeekNeverAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		inv := instances.New(instances.Options{Cloud: cloud})
+		if _, known := inv.Peek(node("a"), time.Hour); known {
+			t.Error("something is known before anybody asked")
+		}
+		first := lookup(t, inv, node("a"), 0)
+		if observation, known := inv.Peek(node("a"), time.Hour); !known || observation.Status != instances.Found {
+			t.Errorf("known: %t, %s; want found", known, observation.Status)
+		}
+		time.Sleep(time.Until(first.At.Add(time.Minute + 1)))
+		if _, known := inv.Peek(node("a"), time.Minute); known {
+			t.Error("an answer older than allowed is shown")
+		}
+		if got := cloud.count(); got != 1 {
+			t.Errorf("%d listings, want 1", got)
+		}
+	})
+}
+
+func TestAStandbyKeepsItsSnapshotWarmUntilItLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		cloud.standby = true
+		elected := make(chan struct{})
+		inv := instances.New(instances.Options{Cloud: cloud, WarmInterval: time.Minute, Elected: elected})
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := inv.Start(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(10*time.Minute - time.Second)
+		if got := cloud.count(); got != 10 {
+			t.Errorf("%d listings in 10 minutes, want 10", got)
+		}
+		if _, known := inv.Peek(node("a"), 2*time.Minute); !known {
+			t.Error("the snapshot is not warm")
+		}
+		close(elected)
+		running.Wait() // and the leader's controllers ask as they need
+	})
+}
+
+func TestAStandbyCostsTheSameHoweverLargeTheCloud(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, names := nodes(100)
+		cloud := newListingCloud(names...)
+		cloud.standby, cloud.pageSize, cloud.pageTime = true, 10, time.Millisecond
+		inv := instances.New(instances.Options{Cloud: cloud, WarmInterval: time.Minute})
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = inv.Start(ctx) })
+		time.Sleep(time.Hour - time.Second)
+		if got := cloud.count(); got != 6 {
+			t.Errorf("%d listings of 10 pages in an hour, want 6", got)
+		}
+		stop()
+		running.Wait()
+	})
+}
+
+func TestAStandbyLeavesACloudAloneThatDoesNotAllowIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := newListingCloud("a")
+		inv := instances.New(instances.Options{Cloud: cloud})
+		if err := inv.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := cloud.count(); got != 0 {
+			t.Errorf("%d listings, want none", got)
+		}
+		if inv.NeedLeaderElection() {
+			t.Error("a standby would not run it")
+		}
+	})
+}

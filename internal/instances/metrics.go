@@ -1,0 +1,115 @@
+package instances
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// metrics show how little the cloud is asked, and how old what we know is.
+type metrics struct {
+	listings  *prometheus.CounterVec
+	duration  prometheus.Histogram
+	pages     prometheus.Counter
+	instances prometheus.Gauge
+	listedAt  prometheus.Gauge
+	calls     *prometheus.CounterVec
+	lookups   *prometheus.CounterVec
+	events    *prometheus.CounterVec
+	ends      *prometheus.CounterVec
+	markedAt  prometheus.Gauge
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	factory := promauto.With(registerer)
+	return &metrics{
+		listings: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_inventory_listings_total",
+			Help: "Listings of the cloud's instances, by result: success or error.",
+		}, []string{"result"}),
+		duration: factory.NewHistogram(prometheus.HistogramOpts{
+			Name:    "mooring_inventory_listing_duration_seconds",
+			Help:    "How long listings of the cloud's instances took, all pages together.",
+			Buckets: prometheus.ExponentialBuckets(0.05, 3, 8), // 50 ms to 109 s
+		}),
+		pages: factory.NewCounter(prometheus.CounterOpts{
+			Name: "mooring_inventory_pages_total",
+			Help: "Pages that listings of the cloud's instances consisted of.",
+		}),
+		instances: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_inventory_instances",
+			Help: "Instances in the newest complete listing, or by the watch.",
+		}),
+		listedAt: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_inventory_listing_timestamp_seconds",
+			Help: "When the newest complete listing began, in seconds since the epoch. The age of the snapshot is time() minus this.",
+		}),
+		calls: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_inventory_instance_calls_total",
+			Help: "Questions to the cloud for one node, by result: found, not_found, no_statement or error. None where it can list.",
+		}, []string{"result"}),
+		lookups: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_inventory_lookups_total",
+			Help: "Lookups of nodes by controllers, by result: found, not_found, no_statement or error. Most cost the cloud nothing.",
+		}, []string{"result"}),
+		events: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_inventory_watch_events_total",
+			Help: "What the watch of the cloud's instances told, by kind: set, deleted or mark.",
+		}, []string{"kind"}),
+		ends: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_inventory_watch_ends_total",
+			Help: "Ends of the watch of the cloud's instances, by reason: expired, silent or error. It is tried again each time.",
+		}, []string{"reason"}),
+		markedAt: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_inventory_watch_mark_timestamp_seconds",
+			Help: "When the watch of the cloud's instances last was current, in seconds since the epoch; 0 if it never was.",
+		}),
+	}
+}
+
+func (m *metrics) listed(began time.Time, instances int, took time.Duration, err error) {
+	m.duration.Observe(took.Seconds())
+	if err != nil {
+		m.listings.WithLabelValues("error").Inc()
+		return
+	}
+	m.listings.WithLabelValues("success").Inc()
+	m.instances.Set(float64(instances))
+	m.listedAt.Set(seconds(began))
+}
+
+func (m *metrics) watched(kind provider.InstanceEventKind) {
+	m.events.WithLabelValues(kind.String()).Inc()
+}
+
+func (m *metrics) marked(at time.Time, instances int) {
+	m.instances.Set(float64(instances))
+	m.markedAt.Set(seconds(at))
+}
+
+func (m *metrics) watchEnded(err error) {
+	reason := "error"
+	switch {
+	case errors.Is(err, provider.ErrWatchExpired):
+		reason = "expired"
+	case errors.Is(err, errSilent):
+		reason = "silent"
+	}
+	m.ends.WithLabelValues(reason).Inc()
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+func (m *metrics) asked(result string) { m.calls.WithLabelValues(result).Inc() }
+
+func (m *metrics) lookedUp(observation Observation, err error) {
+	result := observation.Status.String()
+	if err != nil {
+		result = "error"
+	}
+	m.lookups.WithLabelValues(result).Inc()
+}

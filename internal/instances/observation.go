@@ -1,0 +1,121 @@
+package instances
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// Status is what the cloud said of a node's instance.
+type Status int
+
+const (
+	// NoStatement means that the provider answered, but said nothing: InstanceMetadata returned nil without an error. The
+	// node is to be left alone.
+	NoStatement Status = iota
+	// Found means that the instance exists.
+	Found
+	// NotFound means that the provider said, when asked after the question was put, that there is no such instance.
+	NotFound
+)
+
+// String returns the status as the metrics label it.
+func (s Status) String() string {
+	switch s {
+	case Found:
+		return "found"
+	case NotFound:
+		return "not_found"
+	default:
+		return "no_statement"
+	}
+}
+
+// Observation is what the cloud said of one node's instance. Its maps and slices are shared: they must not be changed.
+type Observation struct {
+	// Status says whether the instance exists.
+	Status Status
+	// Metadata describes the instance when it was found. ProviderID is the node's own where the provider left it empty; it is
+	// empty only with a legacy provider that has no provider IDs.
+	Metadata cloudprovider.InstanceMetadata
+	// Answered is the provider ID in the provider's own answer, empty if there was none: evidence of whose the node is.
+	Answered string
+	// State says whether the instance runs, where that is known without a further call.
+	State provider.InstanceState
+	// Contradicted says that NotFound was said of the same provider ID before, and that the node's kubelet has reported since: the cloud
+	// may know the instance by another ID.
+	Contradicted bool
+	// At is when the listing or the call began that said so.
+	At time.Time
+	// Listed is how many instances the listing held; with zero, NotFound is a weak statement. It is -1 if the provider was
+	// asked for this one instance.
+	Listed int
+}
+
+// AmbiguousNameError says that several instances claim the name of a node that has no provider ID.
+type AmbiguousNameError struct {
+	// Name is the node's name.
+	Name types.NodeName
+	// ProviderIDs are those of the instances that claim it, sorted.
+	ProviderIDs []string
+}
+
+// Error names the node and the instances.
+func (e *AmbiguousNameError) Error() string {
+	return fmt.Sprintf("the node name %q fits %d instances, %q: rename all but one in the cloud, "+
+		"or start the kubelet with --provider-id", e.Name, len(e.ProviderIDs), e.ProviderIDs)
+}
+
+// InvalidListError says that a listing cannot be true, so that nothing of it is used.
+type InvalidListError struct {
+	// Problem says what is wrong and names the instance.
+	Problem string
+}
+
+// Error describes the problem.
+func (e *InvalidListError) Error() string {
+	return "the cloud's list of instances is not usable: " + e.Problem
+}
+
+// ProviderIDMissingError says that the provider knows an instance, but that neither it nor the node has a provider ID.
+// Without one a node cannot be initialised: the field cannot be filled in later by anybody (kubernetes/kubernetes#123024).
+type ProviderIDMissingError struct {
+	// Name is the node's name.
+	Name string
+	// Said is what the provider returned in its place: nothing, or a scheme that nothing follows.
+	Said string
+}
+
+// Error names the node.
+func (e *ProviderIDMissingError) Error() string {
+	if e.Said != "" {
+		return fmt.Sprintf("the cloud provider knows an instance for node %q but returned the provider ID %q, which names nothing, "+
+			"and the node has none", e.Name, e.Said)
+	}
+	return fmt.Sprintf("the cloud provider knows an instance for node %q but returned no provider ID, and the node has none",
+		e.Name)
+}
+
+// UnsupportedError says that a plugin has no means to be asked about instances.
+type UnsupportedError struct {
+	// Provider is the plugin's name.
+	Provider string
+}
+
+// Error names the plugin.
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("the cloud provider %q offers neither InstancesV2 nor Instances", e.Provider)
+}
+
+// cloneMetadata copies what a provider returned, so that it can be kept: the provider may reuse its memory.
+func cloneMetadata(metadata cloudprovider.InstanceMetadata) cloudprovider.InstanceMetadata {
+	metadata.NodeAddresses = slices.Clone(metadata.NodeAddresses)
+	metadata.AdditionalLabels = maps.Clone(metadata.AdditionalLabels)
+	return metadata
+}

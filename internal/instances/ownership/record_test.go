@@ -1,0 +1,94 @@
+package ownership_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+)
+
+func recorded(record string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Annotations = map[string]string{ownership.AnnotationProven: record} }
+}
+
+// Only nodes in doubt need a record, and only an answer that proves them ours is one.
+func TestRecord(t *testing.T) {
+	plain := ownership.Rules{ProviderName: "sim"}
+	declared := ownership.Rules{ProviderName: "sim", Schemes: []string{"sim"}}
+	bare := ownership.Rules{ProviderName: "sim", Schemes: []string{"sim", ownership.BareIDs}}
+	for name, test := range map[string]struct {
+		rules        ownership.Rules
+		id, answered string
+		want         string
+	}{
+		"a bare ID, answered":                 {plain, "i-1", "i-1", `{"provider":"sim","providerID":"i-1"}`},
+		"a bare ID, found without an ID":      {plain, "i-1", "", `{"provider":"sim","providerID":"i-1"}`},
+		"a bare ID, answered with another":    {plain, "i-1", "i-2", ""},
+		"a bare ID beside declared schemes":   {declared, "i-1", "i-1", `{"provider":"sim","providerID":"i-1"}`},
+		"a bare ID, declared":                 {bare, "i-1", "i-1", ""},
+		"another scheme, answered":            {plain, "vm://1", "vm://1", `{"provider":"sim","providerID":"vm://1"}`},
+		"another scheme, found without an ID": {plain, "vm://1", "", ""},
+		"another scheme beside declared ones": {declared, "vm://1", "vm://1", ""},
+		"the provider's scheme":               {plain, "sim://1", "sim://1", ""},
+		"no provider ID":                      {plain, "", "", ""},
+		"a provider without a name":           {ownership.Rules{}, "i-1", "i-1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.rules.Record(test.id, test.answered); got != test.want {
+				t.Errorf("Record(%q, %q) = %s, want %s", test.id, test.answered, got, test.want)
+			}
+		})
+	}
+}
+
+// A record makes the node ours that it was written for, and no other.
+func TestARecordIsOneNodes(t *testing.T) {
+	rules := ownership.Rules{ProviderName: "sim"}
+	record := rules.Record("i-1", "i-1")
+	for name, test := range map[string]struct {
+		rules ownership.Rules
+		node  *corev1.Node
+		want  ownership.Verdict
+	}{
+		"its own":                 {rules, node("i-1", recorded(record)), ownership.Ours},
+		"that of another node":    {rules, node("i-2", recorded(record)), ownership.Unproven},
+		"on a node without an ID": {rules, node("", recorded(record)), ownership.Unproven},
+		"of another provider":     {ownership.Rules{ProviderName: "aws"}, node("i-1", recorded(record)), ownership.Unproven},
+		"no JSON":                 {rules, node("i-1", recorded("i-1")), ownership.Unproven},
+		"of a node of another's scheme": {
+			ownership.Rules{ProviderName: "sim", Schemes: []string{"sim"}}, node("vm://1", recorded(rules.Record("vm://1", "vm://1"))), ownership.Foreign,
+		},
+		"of a provider without a name": {ownership.Rules{}, node("i-1", recorded(`{"provider":"","providerID":"i-1"}`)), ownership.Unproven},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.rules.Judge(test.node, nil); got.Verdict != test.want {
+				t.Errorf("verdict %s (%s), want %s", got.Verdict, got.Reason, test.want)
+			}
+		})
+	}
+}
+
+// Whatever a plugin answers, a record proves exactly what the answer has proven, and is never written for a node that is ours or
+// foreign without it.
+func TestARecordProvesWhatTheAnswerProved(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ids := rapid.SampledFrom([]string{"i-1", "i-2", "vm://1", "sim://1", ""})
+		rules := ownership.Rules{ProviderName: "sim", Schemes: rapid.SliceOf(rapid.SampledFrom([]string{"sim", "vm", ""})).Draw(t, "schemes")}
+		id, answered := ids.Draw(t, "id"), ids.Draw(t, "answered")
+		before := rules.Judge(node(id), nil)
+		record := rules.Record(id, answered)
+		if needed := id != "" && before.Verdict == ownership.Unproven && before.ProvenBy(answered); needed != (record != "") {
+			t.Fatalf("the record of a node that is %s is %q after the answer %q", before.Verdict, record, answered)
+		}
+		after := rules.Judge(node(id, recorded(record)), nil)
+		if record != "" && after.Verdict != ownership.Ours || record == "" && after.Verdict != before.Verdict {
+			t.Fatalf("a node that was %s is %s with the record %q", before.Verdict, after.Verdict, record)
+		}
+		other := ids.Draw(t, "other")
+		if copied := rules.Judge(node(other, recorded(record)), nil); other != id && copied.Verdict != rules.Judge(node(other), nil).Verdict {
+			t.Fatalf("the record of %q makes %q %s", id, other, copied.Verdict)
+		}
+	})
+}

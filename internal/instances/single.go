@@ -1,0 +1,84 @@
+package instances
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+const (
+	// callsPerNode is what a question for the state of one node costs: whether it exists, and whether it runs.
+	callsPerNode = 2
+	// wrongHold is for how long no single node is asked for after an answer that a listing has contradicted.
+	wrongHold = time.Hour
+)
+
+// singly asks for single nodes where that costs less than a listing. Its answers only count when they say what the last listing said:
+// that an instance is there as it was. Anything else is said by a listing, so that a denial has its witnesses beside it.
+type singly struct {
+	one *asking
+
+	mu sync.Mutex
+	// wrong is when a listing last contradicted an answer: a provider that lists may not have implemented the questions.
+	wrong time.Time
+}
+
+func (s *singly) usable() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.wrong) >= wrongHold
+}
+
+// confirmed returns what is said of single nodes, if that was asked for, and whether all of them are as the newest listing showed
+// them.
+func (l *listing) confirmed(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject) ([]Observation, bool) {
+	newest, ok := l.shared.newest()
+	if !ok || what != aboutState || callsPerNode*len(nodes) >= newest.value.pages || !l.singly.usable() {
+		return nil, false
+	}
+	before := make(map[nodeKey]Observation, len(nodes))
+	for _, node := range nodes {
+		known, err := newest.value.find(node, newest.at)
+		if err != nil || known.Answered != node.Spec.ProviderID || known.State == provider.InstanceStateUnknown {
+			return nil, false // not there, or not known by the ID that would be asked for
+		}
+		before[keyOf(node)] = known
+	}
+	answered, same := make(map[nodeKey]Observation, len(nodes)), true
+	l.singly.one.states(ctx, nodes, maxAge, what, func(node *corev1.Node, said Observation, err error) {
+		key := keyOf(node)
+		if err != nil {
+			said = Observation{}
+		}
+		answered[key] = said
+		same = same && said.Status == Found && said.State == before[key].State
+	})
+	said := make([]Observation, len(nodes))
+	for i, node := range nodes {
+		said[i] = answered[keyOf(node)]
+	}
+	return said, same
+}
+
+// compare holds answers for single nodes against the listing that was made because of them. It stops asking singly if the provider
+// said of an instance what is not so. Errors say nothing.
+func (s *singly) compare(nodes []*corev1.Node, said []Observation, listed *snapshot) {
+	if listed == nil || len(said) != len(nodes) {
+		return
+	}
+	for i, node := range nodes {
+		known, err := listed.find(node, time.Time{})
+		if err != nil || known.Status != Found || said[i].Status == NoStatement {
+			continue
+		}
+		if said[i].Status == NotFound || said[i].State != known.State {
+			s.mu.Lock()
+			s.wrong = time.Now()
+			s.mu.Unlock()
+		}
+	}
+}

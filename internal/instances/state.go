@@ -1,0 +1,217 @@
+package instances
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// Lists reports whether any number of nodes costs the pages of one listing at most. If not, each node costs calls of its own.
+func (i *Inventory) Lists() bool {
+	_, lists := i.source.(*listing)
+	return lists
+}
+
+// StateEach asks for many nodes whether their instances exist and run, and hands each answer to yield as LookupEach does,
+// under the same rules of age. Where the cloud cannot list, it is asked by InstanceExists and InstanceShutdown, or their
+// legacy forms, and only Status, State and At are known. An error that comes with the status Found says that the instance
+// exists and only its state could not be learnt.
+func (i *Inventory) StateEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
+	i.statesEach(ctx, nodes, maxAge, aboutState, yield)
+}
+
+// ExistsEach is StateEach without the state: where the cloud cannot list, it saves the second call for each node.
+func (i *Inventory) ExistsEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
+	i.statesEach(ctx, nodes, maxAge, aboutExistence, yield)
+}
+
+func (i *Inventory) statesEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
+	if len(nodes) == 0 {
+		return
+	}
+	i.source.states(ctx, nodes, maxAge, what, func(node *corev1.Node, observation Observation, err error) {
+		i.metrics.lookedUp(observation, err)
+		yield(node, i.denied.note(node, observation, err), err)
+	})
+}
+
+// subject is what a question about state wants to know.
+type subject int
+
+const (
+	// aboutExistence is whether the instance exists.
+	aboutExistence subject = iota
+	// aboutState is that, and whether it runs.
+	aboutState
+)
+
+// states takes what the watch shows, or what is as it was by questions for single nodes, and everything else from a listing. Nodes that
+// are not ready are looked up in a listing now and then whatever else says that they are there: the watch may have missed their end.
+func (l *listing) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
+	age := ageOf(maxAge)
+	said, known := []Observation(nil), false
+	if l.checks.due(nodes, age.asked) {
+		age.notBefore = age.asked
+	} else if said, known = l.watched(ctx, nodes, age); !known {
+		age.notBefore = l.stream.latest(age.notBefore)
+		if said, known = l.confirmed(ctx, nodes, maxAge, what); !known && said != nil {
+			age.notBefore = age.asked
+		}
+	}
+	if known {
+		for i, node := range nodes {
+			yield(node, said[i], nil)
+		}
+		return
+	}
+	l.listed(ctx, nodes, age, func(node *corev1.Node, observation Observation, err error) {
+		if err == nil {
+			l.checks.made(node, observation.At)
+		}
+		yield(node, observation, err)
+	})
+	l.singly.compare(nodes, said, l.newest())
+}
+
+func (a *asking) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
+	age := ageOf(maxAge)
+	a.fanOut(nodes, yield, func(node *corev1.Node) (Observation, error) {
+		there, err := a.existence(ctx, node, age)
+		if err != nil || there.Status != Found || what == aboutExistence {
+			return without(there), err
+		}
+		return a.state(ctx, node, there, age)
+	})
+}
+
+// without leaves of an answer what StateEach and ExistsEach promise, whichever question it was an answer to.
+func without(observation Observation) Observation {
+	observation.Metadata, observation.Answered = cloudprovider.InstanceMetadata{}, ""
+	return observation
+}
+
+// existence returns whether a node's instance exists. That the cloud described it is no answer to that: AWS shows an instance for
+// an hour after its end. The provider ID by which it was found is in the answer.
+func (a *asking) existence(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
+	return answerOf(ctx, &a.of(node).existence, age, func(ctx context.Context) (Observation, error) {
+		return a.counted(a.exists(ctx, node))
+	})
+}
+
+// state returns whether an instance runs that is there by an answer that may be an older one.
+func (a *asking) state(ctx context.Context, node *corev1.Node, there Observation, age age) (Observation, error) {
+	state, at, err := a.power(ctx, node, there.Metadata.ProviderID, age)
+	gone := errors.Is(err, provider.ErrInstanceNotFound)
+	if gone && there.At.Before(age.asked) {
+		// It went since. Who says so has to be the cloud, asked for just that.
+		there, again := a.existence(ctx, node, youngerThan(age.asked))
+		if again != nil || there.Status != Found {
+			return without(there), again
+		}
+	}
+	switch {
+	case gone: // contradicts the answer before, so that nothing is known
+		return Observation{}, err
+	case err != nil:
+		return without(there), err
+	}
+	there = without(there)
+	there.State = state
+	if at.Before(there.At) {
+		there.At = at
+	}
+	return there, nil
+}
+
+func youngerThan(asked time.Time) age { return age{asked: asked, notBefore: asked} }
+
+// power returns whether an instance runs, and when that was asked.
+func (a *asking) power(ctx context.Context, node *corev1.Node, providerID string, age age) (
+	provider.InstanceState, time.Time, error,
+) {
+	said, err := answerOf(ctx, &a.of(node).power, age, func(ctx context.Context) (Observation, error) {
+		state, err := a.runs(ctx, node, providerID)
+		if err != nil {
+			return a.counted(Observation{}, fmt.Errorf("asking the cloud whether the instance of node %q is shut down: %w", node.Name, err))
+		}
+		return a.counted(Observation{Status: Found, State: state, Listed: -1}, nil)
+	})
+	return said.State, said.At, err
+}
+
+// exists asks the plugin whether a node's instance exists, in the form that the plugin offers.
+func (a *asking) exists(ctx context.Context, node *corev1.Node) (Observation, error) {
+	observation := Observation{Status: NotFound, Listed: -1}
+	exists, providerID, err := a.instanceExists(ctx, node)
+	switch {
+	case errors.Is(err, provider.ErrInstanceNotFound): // some plugins say so by the error, see kubernetes/kubernetes#141364
+		return observation, nil
+	case err != nil:
+		return Observation{}, fmt.Errorf("asking the cloud whether the instance of node %q exists: %w", node.Name, err)
+	case exists:
+		observation.Status, observation.Metadata.ProviderID = Found, providerID
+	}
+	return observation, nil
+}
+
+// instanceExists returns the provider ID too by which it asked, so that the question whether the instance runs need not find it out
+// again.
+func (a *asking) instanceExists(ctx context.Context, node *corev1.Node) (exists bool, providerID string, err error) {
+	instances, err := a.instances()
+	if err != nil {
+		return false, "", err
+	}
+	if node, err = a.withID(ctx, node); err != nil {
+		return false, "", err
+	}
+	exists, err = instances.InstanceExists(ctx, node)
+	return exists, node.Spec.ProviderID, err
+}
+
+// withID returns a copy of a node, with the provider ID that an older plugin knows for its name if it has none.
+func (a *asking) withID(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+	node = node.DeepCopy()
+	if _, v2 := a.cloud.InstancesV2(); v2 || node.Spec.ProviderID != "" {
+		return node, nil
+	}
+	providerID, err := cloudprovider.GetInstanceProviderID(ctx, a.cloud, types.NodeName(node.Name))
+	if err != nil {
+		return nil, fmt.Errorf("its provider ID by the name %q: %w", node.Name, err)
+	}
+	node.Spec.ProviderID = providerID
+	return node, nil
+}
+
+// runs asks the plugin whether an instance that exists is shut down. A plugin that cannot say is no error.
+func (a *asking) runs(ctx context.Context, node *corev1.Node, providerID string) (provider.InstanceState, error) {
+	down, err := a.instanceShutdown(ctx, node, providerID)
+	switch {
+	case errors.Is(err, provider.ErrNotImplemented):
+		return provider.InstanceStateUnknown, nil
+	case err != nil:
+		return provider.InstanceStateUnknown, err
+	case down:
+		return provider.InstanceStopped, nil
+	default:
+		return provider.InstanceRunning, nil
+	}
+}
+
+func (a *asking) instanceShutdown(ctx context.Context, node *corev1.Node, providerID string) (bool, error) {
+	instances, err := a.instances()
+	if err != nil {
+		return false, err
+	}
+	node = node.DeepCopy()
+	if node.Spec.ProviderID == "" {
+		node.Spec.ProviderID = providerID
+	}
+	return instances.InstanceShutdown(ctx, node)
+}

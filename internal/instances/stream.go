@@ -1,0 +1,347 @@
+package instances
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+const (
+	// maxSilence is how long a watch may show no mark before it is taken for dead.
+	maxSilence = 3 * provider.WatchMarkInterval
+	// patience is how long a lookup waits for the watch's next mark when the last one is too old for it. A listing would
+	// take about as long, and cost calls.
+	patience = 2 * time.Second
+	// maxHold bounds how long a Retry-After is obeyed without watching again, so that a wrong one cannot stop the watch for good.
+	maxHold = 10 * time.Minute
+)
+
+// errSilent ends a watch that shows no mark.
+var errSilent = fmt.Errorf("no sign of life for %s", maxSilence)
+
+// stream keeps a snapshot current by the provider's watch. What the watch has told stays known when the watch has ended, at
+// the age of its last mark. It only ever says that an instance is there: what it does not know may be on its way.
+type stream struct {
+	watch   provider.WatchInstancesFunc
+	listed  func() *snapshot // the newest listing, to share what is the same
+	metrics *metrics
+	// wanted is closed when the first question has been asked.
+	wanted chan struct{}
+	want   sync.Once
+
+	mu     sync.Mutex
+	known  *snapshot // nil before the first mark
+	marked time.Time
+	every  time.Duration // between the last two marks, zero if there are no two
+	live   bool          // the watch runs, and known is what it tells
+	// lost are the provider IDs that known shows and a later listing did not: the watch has missed their end.
+	lost map[string]bool
+	turn chan struct{} // closed by the next mark, or the watch's end
+}
+
+func newStream(watch provider.WatchInstancesFunc, listed func() *snapshot, metrics *metrics) *stream {
+	return &stream{
+		watch: watch, listed: listed, metrics: metrics, wanted: make(chan struct{}), turn: make(chan struct{}), lost: map[string]bool{},
+	}
+}
+
+// find returns what a snapshot says of a node.
+type find func(*corev1.Node) (Observation, error)
+
+// look has a snapshot looked at that is no older than notBefore, and returns whether that was conclusive. If the snapshot is
+// too old but will soon be young enough, it waits for that. The snapshot is only valid during the call.
+func (s *stream) look(ctx context.Context, notBefore time.Time, conclusive func(find) bool) bool {
+	if s == nil {
+		return false
+	}
+	s.want.Do(func() { close(s.wanted) })
+	deadline := time.Now().Add(patience)
+	for {
+		decided, turn := s.glance(notBefore, deadline, conclusive)
+		if turn == nil {
+			return decided
+		}
+		timer := time.NewTimer(time.Until(deadline))
+		select {
+		case <-turn:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+}
+
+// glance looks once. A channel says that it is worth looking again when that is closed.
+func (s *stream) glance(notBefore, deadline time.Time, conclusive func(find) bool) (bool, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil || !conclusive(s.find) {
+		return false, nil
+	}
+	if !s.marked.Before(notBefore) {
+		return true, nil
+	}
+	due := s.marked.Add(s.every)
+	if now := time.Now(); !s.live || s.every == 0 || due.After(deadline) || !now.Before(deadline) {
+		return false, nil
+	}
+	return false, s.turn
+}
+
+// peek returns what the watch told of a node, and when its last mark came; zero if there was none.
+func (s *stream) peek(node *corev1.Node) (Observation, time.Time) {
+	if s == nil {
+		return Observation{}, time.Time{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil {
+		return Observation{}, time.Time{}
+	}
+	observation, err := s.find(node)
+	if err != nil {
+		return Observation{}, time.Time{}
+	}
+	return observation, s.marked
+}
+
+// find returns what the watch shows of a node. What a listing has contradicted it does not show. The lock is held.
+func (s *stream) find(node *corev1.Node) (Observation, error) {
+	observation, err := s.known.find(node, s.marked)
+	if err == nil && observation.Status == Found && s.lost[observation.Answered] {
+		return Observation{Status: NotFound, At: s.marked, Listed: observation.Listed}, nil
+	}
+	return observation, err
+}
+
+// compare notes what a listing says of nodes. Whom it does not show, the watch is not believed for until it tells of it again, or
+// a listing shows it: what has joined since the listing began costs another one.
+func (s *stream) compare(nodes []*corev1.Node, listed answer[*snapshot]) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil {
+		return
+	}
+	for _, node := range nodes {
+		watched, err := s.known.find(node, s.marked)
+		if err != nil || watched.Status != Found {
+			continue
+		}
+		if said, err := listed.value.find(node, listed.at); err == nil && said.Status == NotFound {
+			s.lost[watched.Answered] = true
+		} else {
+			delete(s.lost, watched.Answered)
+		}
+	}
+}
+
+// age returns how long ago the last mark came: very long ago if there was none.
+func (s *stream) age() time.Duration {
+	if s == nil {
+		return math.MaxInt64
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.marked)
+}
+
+// latest returns the time of the last mark if that is later than a time: what the watch did not show then is not taken from
+// an older listing.
+func (s *stream) latest(notBefore time.Time) time.Time {
+	if s == nil {
+		return notBefore
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.marked.After(notBefore) {
+		return s.marked
+	}
+	return notBefore
+}
+
+// run watches until ctx ends, again and again.
+func (s *stream) run(ctx context.Context) {
+	log := logr.FromContextOrDiscard(ctx)
+	failing := false
+	for backoff := newBackoff(); ctx.Err() == nil; {
+		marked, err := s.follow(ctx, func() {
+			if failing {
+				log.Info("The watch of the cloud's instances is current again")
+			}
+			failing = false
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		s.metrics.watchEnded(err)
+		if marked {
+			backoff = newBackoff()
+		}
+		pause := backoff.Step()
+		if asked, ok := provider.RetryAfter(err); ok {
+			pause = max(pause, min(asked, maxHold))
+		}
+		if !failing && !errors.Is(err, provider.ErrWatchExpired) {
+			log.Error(err, "The watch of the cloud's instances ended; listing them until it is current again")
+			failing = true
+		}
+		sleep(ctx, pause)
+	}
+}
+
+// newBackoff returns the pauses between watches: 1 s, doubling to 1 min and a bit more, so that replicas do not come together.
+func newBackoff() *wait.Backoff {
+	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
+}
+
+// follow watches once, and returns whether a mark came and why the watch ended. It calls current with the first mark.
+func (s *stream) follow(ctx context.Context, current func()) (marked bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(maxSilence, func() { cancel(errSilent) })
+	defer silence.Stop()
+	defer s.ended()
+	telling := &telling{stream: s, snapshot: newSnapshot(0)}
+	err = s.watch(ctx, func(event provider.InstanceEvent) error {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		s.metrics.watched(event.Kind)
+		if event.Kind != provider.InstancesCurrent {
+			if !telling.current {
+				silence.Reset(maxSilence) // all instances of a large cloud take their time
+			}
+			return telling.take(event)
+		}
+		silence.Reset(maxSilence)
+		telling.mark(time.Now())
+		if !marked {
+			marked = true
+			current()
+		}
+		return nil
+	})
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errSilent):
+		err = errSilent
+	case err == nil:
+		err = errors.New("the provider ended it without an error")
+	}
+	return marked, fmt.Errorf("watching the cloud's instances: %w", err)
+}
+
+// ended leaves what is known as it was at the last mark, or a little later.
+func (s *stream) ended() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live, s.every = false, 0
+	s.wake()
+}
+
+// wake lets those look again who wait for a mark. The lock is held.
+func (s *stream) wake() {
+	close(s.turn)
+	s.turn = make(chan struct{})
+}
+
+// telling is one watch: what it told is used from its first mark on.
+type telling struct {
+	stream   *stream
+	snapshot *snapshot
+	current  bool
+}
+
+// take applies a change, or ends the watch if it cannot be true.
+func (t *telling) take(event provider.InstanceEvent) error {
+	id := event.Instance.ProviderID
+	if id == "" {
+		return &InvalidListError{Problem: fmt.Sprintf("an event of kind %q, for the node name %q, has no provider ID",
+			event.Kind, event.Instance.NodeName)}
+	}
+	t.stream.mu.Lock()
+	defer t.stream.mu.Unlock()
+	if t.current {
+		delete(t.stream.lost, id)
+	}
+	switch event.Kind {
+	case provider.InstanceSet:
+		t.snapshot.put(t.stream.entry(&event.Instance))
+	case provider.InstanceDeleted:
+		t.snapshot.remove(id)
+	default:
+		return &InvalidListError{Problem: fmt.Sprintf("an event of unknown kind %d for the instance %q", event.Kind, id)}
+	}
+	return nil
+}
+
+// entry returns the entry of an instance: the one that is there already, or a new one. The lock is held.
+func (s *stream) entry(instance *provider.Instance) *entry {
+	for _, kept := range []*snapshot{s.known, s.listed()} {
+		if kept == nil {
+			continue
+		}
+		if e := kept.byProviderID[instance.ProviderID]; e != nil && e.shows(instance) {
+			return e
+		}
+	}
+	return newEntry(*instance)
+}
+
+// mark says that all was told up to now.
+func (t *telling) mark(now time.Time) {
+	s := t.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.current {
+		s.every = now.Sub(s.marked)
+	} else {
+		clear(s.lost)
+	}
+	t.current = true
+	s.known, s.live, s.marked = t.snapshot, true, now
+	s.metrics.marked(now, len(s.known.byProviderID))
+	s.wake()
+}
+
+// listByWatch lists by the beginning of a watch, for a provider that has no other list.
+func listByWatch(watch provider.WatchInstancesFunc) provider.ListInstancesFunc {
+	errComplete := errors.New("the list is complete")
+	return func(ctx context.Context, yield func([]provider.Instance) error) error {
+		all := newSnapshot(0)
+		telling := &telling{stream: &stream{listed: func() *snapshot { return nil }}, snapshot: all}
+		complete := false
+		err := watch(ctx, func(event provider.InstanceEvent) error {
+			if event.Kind != provider.InstancesCurrent {
+				return telling.take(event)
+			}
+			complete = true
+			return errComplete
+		})
+		if !complete {
+			if err == nil {
+				err = errors.New("the watch ended before its first mark")
+			}
+			return err
+		}
+		page := make([]provider.Instance, 0, len(all.byProviderID))
+		for _, e := range all.byProviderID {
+			page = append(page, e.Instance)
+		}
+		return yield(page)
+	}
+}

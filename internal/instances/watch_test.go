@@ -1,0 +1,477 @@
+package instances_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// watchCloud is a listingCloud that tells of changes at once, and makes a mark each second.
+type watchCloud struct {
+	*listingCloud
+	unlisted bool // offers no list of its own
+
+	mu       sync.Mutex
+	watches  int
+	watchers []*watcher
+	refuse   error // what a new watch ends with
+	silent   bool  // no marks are made
+	mute     bool  // a new watch tells nothing at all
+}
+
+type watcher struct {
+	events chan provider.InstanceEvent
+	broken chan error
+}
+
+func newWatchCloud(names ...string) *watchCloud {
+	return &watchCloud{listingCloud: newListingCloud(names...)}
+}
+
+func (c *watchCloud) Capabilities() provider.Capabilities {
+	capabilities := provider.Capabilities{WatchInstances: c.watch, StandbySafe: c.standby}
+	if !c.unlisted {
+		capabilities.ListInstances = c.list
+	}
+	return capabilities
+}
+
+func (c *watchCloud) watch(ctx context.Context, yield func(provider.InstanceEvent) error) error {
+	c.mu.Lock()
+	c.watches++
+	w := &watcher{events: make(chan provider.InstanceEvent, 100), broken: make(chan error, 1)}
+	c.watchers = append(c.watchers, w)
+	refuse, mute := c.refuse, c.mute
+	c.mu.Unlock()
+	if mute {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if refuse != nil {
+		return refuse
+	}
+	for _, instance := range c.all() {
+		if err := yield(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instance}); err != nil {
+			return err
+		}
+	}
+	for {
+		if err := yield(provider.InstanceEvent{Kind: provider.InstancesCurrent}); err != nil {
+			return err
+		}
+		if err := c.second(ctx, w, yield); err != nil {
+			return err
+		}
+	}
+}
+
+// second tells of what happens in a second, or for as long as the cloud makes no marks.
+func (c *watchCloud) second(ctx context.Context, w *watcher, yield func(provider.InstanceEvent) error) error {
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	for {
+		select {
+		case event := <-w.events:
+			if err := yield(event); err != nil {
+				return err
+			}
+		case err := <-w.broken:
+			return err
+		case <-timer.C:
+			c.mu.Lock()
+			silent := c.silent
+			c.mu.Unlock()
+			if !silent {
+				return nil
+			}
+			timer.Reset(time.Second)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *watchCloud) all() []provider.Instance {
+	c.listingCloud.mu.Lock()
+	defer c.listingCloud.mu.Unlock()
+	var all []provider.Instance
+	for _, instance := range c.instances {
+		all = append(all, instance)
+	}
+	return all
+}
+
+// happens has the cloud change and tells of it.
+func (c *watchCloud) happens(kind provider.InstanceEventKind, name string) {
+	instance := instanceFor(name)
+	if kind == provider.InstanceDeleted {
+		c.remove(instance.ProviderID)
+	} else {
+		c.add(name)
+	}
+	c.tell(provider.InstanceEvent{Kind: kind, Instance: instance})
+}
+
+func (c *watchCloud) tell(event provider.InstanceEvent) {
+	c.set(func(c *watchCloud) {
+		for _, w := range c.watchers {
+			select {
+			case w.events <- event:
+			default: // one that nobody reads any more
+			}
+		}
+	})
+	synctest.Wait()
+}
+
+func (c *watchCloud) set(change func(c *watchCloud)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(c)
+}
+
+// breaks ends the watches there are.
+func (c *watchCloud) breaks(err error) {
+	c.set(func(c *watchCloud) {
+		for _, w := range c.watchers {
+			w.broken <- err
+		}
+		c.watchers = nil
+	})
+	synctest.Wait()
+}
+
+func (c *watchCloud) watched() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watches
+}
+
+// watching runs a test beside a watch that is current.
+func watching(t *testing.T, cloud *watchCloud, test func(t *testing.T, inv *instances.Inventory)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		inv := instances.New(instances.Options{Cloud: cloud})
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := inv.Start(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		if !cloud.standby {
+			inv.LookupEach(ctx, []*corev1.Node{node("first question")}, 0, func(*corev1.Node, instances.Observation, error) {})
+		}
+		time.Sleep(2 * time.Second)
+		test(t, inv)
+		stop()
+		running.Wait()
+	})
+}
+
+func TestAWatchSavesTheListings(t *testing.T) {
+	cloud := newWatchCloud("a", "b")
+	watching(t, cloud, func(t *testing.T, inv *instances.Inventory) {
+		before := cloud.count()
+		cloud.happens(provider.InstanceSet, "new")
+		for range 12 { // refreshes within an hour, and a node that joins
+			time.Sleep(5 * time.Minute)
+			asked := time.Now()
+			inv.LookupEach(t.Context(), []*corev1.Node{node("a"), node("b"), node("new")}, 0,
+				func(n *corev1.Node, got instances.Observation, err error) {
+					if err != nil || got.Status != instances.Found || got.At.Before(asked) {
+						t.Errorf("%s: %s at %s, error %v; want found after %s", n.Name, got.Status, got.At, err, asked)
+					}
+				})
+			start := time.Now()
+			lookup(t, inv, node("new"), 2*time.Second)
+			if took := time.Since(start); took != 0 {
+				t.Errorf("a lookup of what the watch shows took %s", took)
+			}
+		}
+		if got := cloud.count() - before; got != 0 || cloud.watched() != 1 {
+			t.Errorf("%d listings and %d watches, want none and 1", got, cloud.watched())
+		}
+	})
+}
+
+// What the watch does not show is not gone by its word.
+func TestOnlyAListingSaysThatAnInstanceIsGone(t *testing.T) {
+	cloud := newWatchCloud("a", "b")
+	watching(t, cloud, func(t *testing.T, inv *instances.Inventory) {
+		before := cloud.count()
+		cloud.tell(provider.InstanceEvent{Kind: provider.InstanceDeleted, Instance: instanceFor("a")}) // a lie
+		if got := lookup(t, inv, node("a"), time.Hour); got.Status != instances.Found || cloud.count() != before+1 {
+			t.Errorf("%s after %d listings, want found by a listing", got.Status, cloud.count()-before)
+		}
+		cloud.happens(provider.InstanceDeleted, "b")
+		said := map[string]instances.Observation{}
+		for range 2 { // as the node lifecycle controller asks: one denial is one observation, and the ready are in it
+			last := said["b"]
+			asked := time.Now()
+			inv.StateEach(t.Context(), []*corev1.Node{node("a"), node("b")}, 5*time.Second,
+				func(n *corev1.Node, got instances.Observation, err error) { said[n.Name] = got })
+			if said["b"].Status != instances.NotFound || said["b"].At.Before(asked) || !said["b"].At.After(last.At) {
+				t.Errorf("%s at %s, want not found by an observation of its own after %s", said["b"].Status, said["b"].At, asked)
+			}
+			if said["a"].Status != instances.Found || !said["a"].At.Equal(said["b"].At) {
+				t.Errorf("the witness is %s at %s, want found by the same listing at %s", said["a"].Status, said["a"].At, said["b"].At)
+			}
+		}
+		if got := cloud.count(); got != before+3 {
+			t.Errorf("%d listings, want one for each question", got-before)
+		}
+	})
+}
+
+func TestAnInstanceThatTheWatchDoesNotShowYetIsListed(t *testing.T) {
+	cloud := newWatchCloud("a")
+	watching(t, cloud, func(t *testing.T, inv *instances.Inventory) {
+		cloud.add("late") // and the watch is slow to tell
+		if got := lookup(t, inv, node("late"), 2*time.Second); got.Status != instances.Found {
+			t.Errorf("%s, want found by a listing", got.Status)
+		}
+	})
+}
+
+func TestChangesAreShown(t *testing.T) {
+	cloud := newWatchCloud("a")
+	watching(t, cloud, func(t *testing.T, inv *instances.Inventory) {
+		changed := instanceFor("a")
+		changed.State, changed.Zone, changed.NodeName = provider.InstanceStopped, "z2", "renamed"
+		cloud.tell(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: changed})
+		got := lookup(t, inv, node("renamed"), time.Minute)
+		want := instances.Observation{
+			Status: instances.Found, State: provider.InstanceStopped, Answered: "sim://a", Listed: 1, At: got.At,
+			Metadata: cloudprovider.InstanceMetadata{ProviderID: "sim://a", InstanceType: "small", Zone: "z2"},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("observation (-want +got):\n%s", diff)
+		}
+		if peeked, known := inv.Peek(node("renamed"), time.Minute); !known || !cmp.Equal(peeked, want) {
+			t.Errorf("a peek shows %+v, known: %t", peeked, known)
+		}
+	})
+}
+
+// While there is no watch its last word is used as long as it is young enough; then instances are listed.
+func TestAWatchThatEndsFallsBackToListing(t *testing.T) {
+	cloud := newWatchCloud("a")
+	watching(t, cloud, func(t *testing.T, inv *instances.Inventory) {
+		before := cloud.count()
+		cloud.set(func(c *watchCloud) { c.refuse = errors.New("connection refused") })
+		cloud.breaks(errors.New("connection reset"))
+		if lookup(t, inv, node("a"), 2*time.Second); cloud.count() != before {
+			t.Error("the last word of the watch was not used")
+		}
+		start := time.Now()
+		lookup(t, inv, node("a"), 0)
+		if took := time.Since(start); took != instances.DefaultWindow+cloud.pageTime {
+			t.Errorf("a lookup took %s, want the time of a listing: no mark is to be waited for", took)
+		}
+		before++
+		time.Sleep(3 * time.Second)
+		if got := lookup(t, inv, node("a"), 2*time.Second); got.Status != instances.Found || cloud.count() != before+1 {
+			t.Errorf("%s after %d listings, want found by one", got.Status, cloud.count()-before)
+		}
+		time.Sleep(time.Hour)
+		if got := cloud.watched(); got > 70 || got < 50 {
+			t.Errorf("%d watches in an hour of failures, want about one a minute", got)
+		}
+		cloud.set(func(c *watchCloud) { c.refuse = nil })
+		time.Sleep(2 * time.Minute)
+		before = cloud.count()
+		if got := lookup(t, inv, node("a"), 0); got.Status != instances.Found || cloud.count() != before {
+			t.Errorf("%s after %d listings, want found by the watch", got.Status, cloud.count()-before)
+		}
+	})
+}
+
+func TestASilentWatchIsTakenForDead(t *testing.T) {
+	cloud := newWatchCloud("a")
+	watching(t, cloud, func(t *testing.T, inv *instances.Inventory) {
+		cloud.set(func(c *watchCloud) { c.silent = true })
+		time.Sleep(20 * time.Second)
+		before, start := cloud.count(), time.Now()
+		lookup(t, inv, node("a"), 10*time.Second)
+		if got := cloud.count(); got != before+1 || time.Since(start) > 5*time.Second {
+			t.Errorf("%d listings after %s, want one soon", got-before, time.Since(start))
+		}
+		time.Sleep(3 * provider.WatchMarkInterval)
+		if cloud.watched() < 2 {
+			t.Error("no new watch was begun")
+		}
+	})
+}
+
+func TestAWatchThatTellsNothingIsTakenForDead(t *testing.T) {
+	cloud := newWatchCloud("a")
+	cloud.mute = true
+	watching(t, cloud, func(t *testing.T, inv *instances.Inventory) {
+		cloud.set(func(c *watchCloud) { c.mute = false })
+		time.Sleep(3*provider.WatchMarkInterval + 5*time.Second)
+		before := cloud.count()
+		if lookup(t, inv, node("a"), 0); cloud.count() != before {
+			t.Error("the second watch is not used")
+		}
+	})
+}
+
+func TestAWatchThatExpiresBeginsAnew(t *testing.T) {
+	cloud := newWatchCloud("a")
+	watching(t, cloud, func(t *testing.T, inv *instances.Inventory) {
+		cloud.add("missed")
+		cloud.remove("sim://a")
+		cloud.breaks(provider.ErrWatchExpired)
+		time.Sleep(4 * time.Second)
+		before := cloud.count()
+		if got := lookup(t, inv, node("missed"), 2*time.Second); got.Status != instances.Found || cloud.count() != before {
+			t.Errorf("%s after %d listings, want found by the new watch", got.Status, cloud.count()-before)
+		}
+		if got := lookup(t, inv, node("a"), time.Second); got.Status != instances.NotFound {
+			t.Errorf("%s, want not found: it went between the watches", got.Status)
+		}
+	})
+}
+
+// A provider that can only watch is listed by the beginning of a watch.
+func TestAWatchIsAList(t *testing.T) {
+	cloud := newWatchCloud("a")
+	cloud.unlisted = true
+	synctest.Test(t, func(t *testing.T) {
+		inv := instances.New(instances.Options{Cloud: cloud}) // and does not run
+		if got := lookup(t, inv, node("a"), 0); got.Status != instances.Found || !inv.Lists() {
+			t.Errorf("%s, lists: %t", got.Status, inv.Lists())
+		}
+		if got := lookup(t, inv, node("b"), 0); got.Status != instances.NotFound || got.Listed != 1 {
+			t.Errorf("%s of %d, want not found of 1", got.Status, got.Listed)
+		}
+		time.Sleep(time.Second)
+		cloud.set(func(c *watchCloud) { c.refuse = errors.New("connection refused") })
+		if _, err := inv.Lookup(t.Context(), node("a"), 0); err == nil {
+			t.Error("no error from a watch that ended before its first mark")
+		}
+	})
+}
+
+func TestWhoWatchesWhen(t *testing.T) {
+	for _, standby := range []bool{true, false} {
+		cloud := newWatchCloud("a")
+		cloud.standby = standby
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			inv := instances.New(instances.Options{Cloud: cloud})
+			var running sync.WaitGroup
+			running.Go(func() { _ = inv.Start(ctx) })
+			time.Sleep(time.Hour)
+			if got := cloud.watched() == 1; got != standby {
+				t.Errorf("a provider for standbys: %t; watched before anybody asked: %t", standby, got)
+			}
+			if listed := cloud.count(); standby && listed > 1 {
+				t.Errorf("%d listings beside a watch that is current", listed)
+			}
+			lookup(t, inv, node("a"), 0)
+			time.Sleep(5 * time.Second)
+			if got := cloud.watched(); got != 1 {
+				t.Errorf("%d watches after the first question, want 1", got)
+			}
+			stop()
+			running.Wait()
+		})
+	}
+}
+
+func TestAWatchThatCannotBeTrueIsEnded(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	nameless := instanceFor("nameless")
+	nameless.ProviderID = ""
+	cloud := newWatchCloud("a")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		inv := instances.New(instances.Options{Cloud: cloud, Registerer: registry})
+		var running sync.WaitGroup
+		running.Go(func() { _ = inv.Start(ctx) })
+		lookup(t, inv, node("a"), 0)
+		for _, event := range []provider.InstanceEvent{{Kind: provider.InstanceSet, Instance: nameless}, {Instance: instanceFor("a")}} {
+			time.Sleep(5 * time.Second)
+			before := cloud.watched()
+			cloud.tell(event)
+			time.Sleep(5 * time.Second)
+			if got := cloud.watched(); got != before+1 {
+				t.Errorf("%+v: %d watches, want a new one", event, got-before)
+			}
+		}
+		stop()
+		running.Wait()
+	})
+	if got := testutil.CollectAndCount(registry, "mooring_inventory_watch_ends_total"); got != 1 {
+		t.Errorf("%d reasons counted, want one: error", got)
+	}
+}
+
+// A watch that has lost the end of an instance is found out by a listing within minutes, and costs few of them.
+func TestAWatchThatLostADeletionIsFoundOut(t *testing.T) {
+	cloud := newWatchCloud("gone", "off", "a")
+	watching(t, cloud, func(t *testing.T, inv *instances.Inventory) {
+		ask := func(names ...string) map[string]instances.Status {
+			said, nodes := map[string]instances.Status{}, []*corev1.Node{readyNode("a")}
+			for _, name := range names {
+				nodes = append(nodes, node(name))
+			}
+			inv.StateEach(t.Context(), nodes, 5*time.Second, func(n *corev1.Node, got instances.Observation, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+				said[n.Name] = got.Status
+			})
+			return said
+		}
+		ask("gone", "off")
+		cloud.remove("sim://gone") // of which the watch does not tell
+		start, before := time.Now(), cloud.count()
+		for said := map[string]instances.Status(nil); said["gone"] != instances.NotFound; time.Sleep(5 * time.Second) {
+			if said = ask("gone", "off"); said["off"] != instances.Found || said["a"] != instances.Found {
+				t.Fatalf("after %s the others are %v", time.Since(start), said)
+			}
+			if time.Since(start) > 2*time.Minute {
+				t.Fatal("after 2 minutes the watch is still believed")
+			}
+		}
+		if got := cloud.count() - before; got != 1 {
+			t.Errorf("%d listings, want 1", got)
+		}
+		if said := ask("gone", "off"); said["gone"] != instances.NotFound {
+			t.Errorf("%s by the next answer, want not found again", said["gone"])
+		}
+		before = cloud.count()
+		for range int(24 * time.Hour / (5 * time.Second)) { // without it
+			ask("off")
+			time.Sleep(5 * time.Second)
+		}
+		if got, most := cloud.count()-before, int(24*time.Hour/(10*time.Minute))+5; got > most {
+			t.Errorf("%d listings in a day for one node that is off, want at most %d", got, most)
+		}
+		cloud.happens(provider.InstanceSet, "gone")
+		before = cloud.count()
+		if said := ask("gone"); said["gone"] != instances.Found || cloud.count() != before {
+			t.Errorf("%s after %d listings, want found by the watch: it told of it again", said["gone"], cloud.count()-before)
+		}
+	})
+}
+
+func readyNode(name string) *corev1.Node {
+	n := node(name)
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	return n
+}

@@ -1,0 +1,320 @@
+package layer2_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/layer2"
+	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
+)
+
+const (
+	vip4, vip6 = "10.99.0.200", "fd99::200"
+	// tableVariable holds the table of a replica that is a process of its own.
+	tableVariable = "MOORING_TEST_L2_TABLE"
+)
+
+// announced is a table in which both addresses have these nodes, numbers in 10.99.0.0/24 and fd99::/64, as next hops.
+func announced(nodes ...int) table.Table {
+	result := table.Table{}
+	for _, vip := range []netip.Addr{netip.MustParseAddr(vip4), netip.MustParseAddr(vip6)} {
+		route := table.Route{Prefix: netip.PrefixFrom(vip, vip.BitLen()), Kind: table.ServiceAddress}
+		for _, node := range nodes {
+			hop := fmt.Sprintf("10.99.0.%d", node)
+			if vip.Is6() {
+				hop = fmt.Sprintf("fd99::%d", node)
+			}
+			route.NextHops = append(route.NextHops, netip.MustParseAddr(hop))
+		}
+		result[route.Prefix] = route
+	}
+	return result
+}
+
+// TestReplicaProcess is a replica that leads until it is killed.
+func TestReplicaProcess(t *testing.T) {
+	encoded := os.Getenv(tableVariable)
+	if encoded == "" {
+		return // only a process that TestKernelClients starts
+	}
+	var nodes []int
+	if err := json.Unmarshal([]byte(encoded), &nodes); err != nil {
+		t.Fatal(err)
+	}
+	responder := layer2.New(config.L2{}, prometheus.NewRegistry())
+	if err := responder.Announce(t.Context(), announced(nodes...)); err != nil {
+		t.Fatal(err)
+	}
+	responder.Run(t.Context())
+}
+
+// TestKernelClients has the kernel of a client, on a segment with two nodes and two replicas, resolve the addresses. Rules that
+// translate them stand for kube-proxy.
+func TestKernelClients(t *testing.T) {
+	if !sandbox.Inside() {
+		sandbox.Require(t, "ip", "nft", "nsenter", "arping")
+		sandbox.Run(t, sandbox.Options{})
+		return
+	}
+	sandbox.Furnish(t)
+	segment := sandbox.NewSegment(t, netip.MustParsePrefix("10.99.0.1/24"), netip.MustParsePrefix("fd99::1/64"))
+	host := func(name string, i int) *sandbox.Host {
+		return segment.NewHost(t, name,
+			netip.MustParsePrefix(fmt.Sprintf("10.99.0.%d/24", i)), netip.MustParsePrefix(fmt.Sprintf("fd99::%d/64", i)))
+	}
+	client, replica1, replica2 := host("client", 100), host("replica1", 2), host("replica2", 3)
+	macs := map[string]string{}
+	for i, name := range map[int]string{11: "node1", 12: "node2"} {
+		node := host(name, i)
+		serve(t, node, i)
+		macs[name] = linkOf(t, node)
+	}
+	c := &clientHost{client, macs}
+
+	leader := startReplica(t, replica1, 11, 12)
+	first := c.await(t, vip4)
+	for _, vip := range []string{vip4, vip6} {
+		name := c.await(t, vip)
+		if got := c.neighbour(t, vip); got != macs[name] {
+			t.Errorf("%s is at %s, and answered by %s, which is at %s", vip, got, name, macs[name])
+		}
+	}
+	c.independent(t, first)
+
+	t.Run("a replica that is killed is not missed by those who know the address", func(t *testing.T) {
+		kill(t, leader)
+		for range 40 {
+			if got, err := c.get(t, vip4); err != nil || got != first {
+				t.Fatalf("%q, %v", got, err)
+			}
+		}
+	})
+	t.Run("the next leader answers those who do not", func(t *testing.T) {
+		sandbox.Command(t, append(client.Args(), "ip", "neigh", "flush", "all")...)
+		began := time.Now()
+		leader = startReplica(t, replica2, 11, 12)
+		c.await(t, vip4)
+		c.await(t, vip6)
+		took := time.Since(began)
+		t.Logf("after the lease has moved: %s, with the start of the process", took.Round(time.Millisecond))
+		if took > 3*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		kill(t, leader)
+	})
+	t.Run("clients follow a change of the next hop", func(t *testing.T) { followChange(t, c) })
+}
+
+// followChange runs a replica in this process, takes away the node that has the traffic, and sees clients follow.
+func followChange(t *testing.T, c *clientHost) {
+	ctx, cancel := context.WithCancel(t.Context())
+	responder := layer2.New(config.L2{Interfaces: []string{"segment"}}, prometheus.NewRegistry())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		responder.Run(ctx)
+	}()
+	defer func() { cancel(); <-done }()
+	other := map[string]int{"node1": 12, "node2": 11}
+	for range 2 {
+		had := c.await(t, vip4)
+		began := time.Now()
+		if err := responder.Announce(ctx, announced(other[had])); err != nil {
+			t.Fatal(err)
+		}
+		for _, vip := range []string{vip4, vip6} {
+			for got := had; got == had; got, _ = c.get(t, vip) {
+				if time.Since(began) > 10*time.Second {
+					t.Fatalf("%s still goes to %s", vip, had)
+				}
+			}
+		}
+		took := time.Since(began)
+		t.Logf("away from %s in %s", had, took.Round(time.Millisecond))
+		if took > 3*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	}
+	if answer := responder.Answers()[netip.MustParseAddr(vip6)]; answer.Interface != "segment" || answer.MAC == "" {
+		t.Errorf("said to be told: %+v", answer)
+	}
+	elsewhere := netip.MustParsePrefix("192.0.2.1/32")
+	if err := responder.Announce(ctx, table.Table{elsewhere: {Prefix: elsewhere, Kind: table.ServiceAddress}}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); responder.Problem(elsewhere.Addr()) == ""; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is said of an address on no network")
+		}
+	}
+}
+
+// clientHost asks for the addresses as any host does.
+type clientHost struct {
+	*sandbox.Host
+	macs map[string]string
+}
+
+// get makes one request over a new connection and returns which node answered.
+func (c *clientHost) get(t *testing.T, vip string) (string, error) {
+	t.Helper()
+	var body string
+	var err error
+	inside(t, c.Host, func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		var conn net.Conn
+		// Dialling must stay on this thread, which is in the namespace.
+		if conn, err = (&net.Dialer{FallbackDelay: -1}).DialContext(ctx, "tcp", net.JoinHostPort(vip, "80")); err != nil {
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(300 * time.Millisecond))
+		_, _ = io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n")
+		var answer []byte
+		answer, err = io.ReadAll(conn)
+		_, body, _ = strings.Cut(string(answer), "\r\n\r\n")
+	})
+	return body, err
+}
+
+// await makes requests until one is answered.
+func (c *clientHost) await(t *testing.T, vip string) string {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		body, err := c.get(t, vip)
+		if err == nil && body != "" {
+			return body
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no answer from %s: %v\n%s", vip, err, sandbox.Command(t, append(c.Args(), "ip", "neigh")...))
+		}
+	}
+}
+
+// neighbour returns where the client's kernel takes an address to be.
+func (c *clientHost) neighbour(t *testing.T, vip string) string {
+	t.Helper()
+	var entries []struct {
+		LLAddr string `json:"lladdr"`
+	}
+	output := sandbox.Command(t, append(c.Args(), "ip", "-json", "neigh", "show", "to", vip, "dev", "eth0")...)
+	if err := json.Unmarshal([]byte(output), &entries); err != nil || len(entries) != 1 {
+		t.Fatalf("neighbours: %s, %v", output, err)
+	}
+	return entries[0].LLAddr
+}
+
+// independent has a program of others decode an answer. The kernel is another.
+func (c *clientHost) independent(t *testing.T, node string) {
+	t.Helper()
+	output := sandbox.Command(t, append(c.Args(), "arping", "-c", "1", "-w", "3", "-I", "eth0", vip4)...)
+	if !strings.Contains(strings.ToLower(output), "["+c.macs[node]+"]") {
+		t.Errorf("arping says: %s, want %s", output, c.macs[node])
+	}
+}
+
+// serve has a node answer with its name, behind rules as kube-proxy writes them.
+func serve(t *testing.T, node *sandbox.Host, i int) {
+	t.Helper()
+	const translate = "table %s nat {\nchain prerouting {\ntype nat hook prerouting priority dstnat\n" +
+		"%s daddr %s tcp dport 80 dnat to %s:8080\n}\n}\n"
+	rules := fmt.Sprintf(translate, "ip", "ip", vip4, fmt.Sprintf("10.99.0.%d", i)) +
+		fmt.Sprintf(translate, "ip6", "ip6", vip6, fmt.Sprintf("[fd99::%d]", i))
+	file := filepath.Join(t.TempDir(), "rules")
+	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Command(t, append(node.Args(), "nft", "-f", file)...)
+	var listener net.Listener
+	var err error
+	inside(t, node, func() { listener, err = net.Listen("tcp", ":8080") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := node.Name
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, name) })}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+}
+
+func linkOf(t *testing.T, host *sandbox.Host) string {
+	t.Helper()
+	var links []struct {
+		Address string `json:"address"`
+	}
+	output := sandbox.Command(t, append(host.Args(), "ip", "-json", "link", "show", "dev", "eth0")...)
+	if err := json.Unmarshal([]byte(output), &links); err != nil || len(links) != 1 {
+		t.Fatalf("links: %s, %v", output, err)
+	}
+	return links[0].Address
+}
+
+// startReplica starts a process that leads, on a host.
+func startReplica(t *testing.T, host *sandbox.Host, nodes ...int) *exec.Cmd {
+	t.Helper()
+	encoded, err := json.Marshal(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append(host.Args(), binary, "-test.run=^TestReplicaProcess$")
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), tableVariable+"="+string(encoded))
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+func kill(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait() // says that it was killed
+}
+
+// inside runs a function on a thread that is in the host's network. The thread is given up afterwards.
+func inside(t *testing.T, host *sandbox.Host, do func()) {
+	t.Helper()
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		var file *os.File
+		if file, err = os.Open("/run/netns/" + host.Name); err != nil {
+			return
+		}
+		defer file.Close()
+		if err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err == nil {
+			do()
+		}
+	}()
+	<-done
+	if err != nil {
+		t.Fatalf("entering %s: %v", host, err)
+	}
+}

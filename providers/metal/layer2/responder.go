@@ -1,0 +1,216 @@
+// Package layer2 answers ARP and neighbour solicitations for addresses of load balancers, for those without a router that speaks BGP.
+// It runs on the replica that leads, and only for addresses on networks that this replica is on itself.
+//
+// The answers name the Ethernet address of a next hop: see segment. plan.go assigns addresses to interfaces and next hops,
+// segment.go says what follows from each packet, arp.go and ndp.go are the formats; these do no I/O. station.go runs a segment
+// on the sockets of wire.go, and responder.go runs a station for each interface that is needed.
+package layer2
+
+import (
+	"context"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/table"
+)
+
+// lookAgain is how often the interfaces are looked at, and those that failed opened again.
+const lookAgain = 5 * time.Second
+
+// Answer is what is told for an address.
+type Answer struct {
+	// Interface is the name of the interface on which it is told.
+	Interface string
+	// NextHop is the address of the node that gets the traffic.
+	NextHop netip.Addr
+	// MAC is the node's Ethernet address; empty as long as the node has not told it.
+	MAC string
+}
+
+// Responder answers for the addresses of the table that it was given last, while it runs. It is safe for concurrent use.
+type Responder struct {
+	metrics *metrics
+	changed chan struct{}
+
+	mu       sync.Mutex
+	settings config.L2
+	table    table.Table
+	problems map[netip.Addr]string
+	assigned map[netip.Addr]assignment
+	stations map[string]*station // nil while it does not run
+}
+
+// New returns a Responder that answers nothing yet.
+func New(settings config.L2, registerer prometheus.Registerer) *Responder {
+	return &Responder{settings: settings, metrics: newMetrics(registerer), changed: make(chan struct{}, 1)}
+}
+
+// Announce puts a table in the place of the one before. It never fails: what cannot be answered for is a Problem.
+func (r *Responder) Announce(_ context.Context, announced table.Table) error {
+	r.mu.Lock()
+	r.table = announced
+	r.mu.Unlock()
+	r.signal()
+	return nil
+}
+
+// Reconfigure puts other settings in force.
+func (r *Responder) Reconfigure(settings config.L2) {
+	r.mu.Lock()
+	r.settings = settings
+	r.mu.Unlock()
+	r.signal()
+}
+
+// Problem returns why an address is not answered for, as a part of a sentence; empty if it is, or is not to be, or while the
+// Responder does not run.
+func (r *Responder) Problem(addr netip.Addr) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.problems[addr]
+}
+
+// Answers returns what is told now.
+func (r *Responder) Answers() map[netip.Addr]Answer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result := map[netip.Addr]Answer{}
+	links := map[string]map[netip.Addr]mac{}
+	for addr, assigned := range r.assigned {
+		station := r.stations[assigned.network]
+		if station == nil {
+			continue
+		}
+		if links[assigned.network] == nil {
+			links[assigned.network] = station.told()
+		}
+		answer := Answer{Interface: assigned.network, NextHop: assigned.nextHop}
+		if link := links[assigned.network][addr]; link != (mac{}) {
+			answer.MAC = link.String()
+		}
+		result[addr] = answer
+	}
+	return result
+}
+
+// Run answers until ctx ends. On its start it tells all hosts of the segments unasked, so that those who learned from another
+// replica what is out of date learn better. It returns when nothing runs any more.
+func (r *Responder) Run(ctx context.Context) {
+	r.mu.Lock()
+	r.stations = map[string]*station{}
+	r.mu.Unlock()
+	for ctx.Err() == nil {
+		r.look(ctx)
+		select {
+		case <-ctx.Done():
+		case <-r.changed:
+		case <-time.After(lookAgain):
+		}
+	}
+	r.mu.Lock()
+	stations := slices.Collect(maps.Values(r.stations))
+	r.stations, r.problems, r.assigned = nil, nil, nil
+	r.mu.Unlock()
+	for _, station := range stations {
+		station.stop()
+		<-station.done
+	}
+	r.metrics.addresses.Reset()
+}
+
+// look plans anew and has it done.
+func (r *Responder) look(ctx context.Context) {
+	log := logr.FromContextOrDiscard(ctx).WithName("l2")
+	r.mu.Lock()
+	settings, announced := r.settings, r.table
+	r.mu.Unlock()
+	networks, byName, err := devices(settings.Interfaces)
+	if err != nil {
+		log.Error(err, "Could not look at the interfaces; what is answered stays")
+		return
+	}
+	assigned, problems := plan(announced, networks, settings.Pools)
+	parts := map[string]map[netip.Addr]netip.Addr{}
+	for addr, part := range assigned {
+		if parts[part.network] == nil {
+			parts[part.network] = map[netip.Addr]netip.Addr{}
+		}
+		parts[part.network][addr] = part.nextHop
+	}
+	r.retire(parts)
+	for _, network := range networks {
+		part := parts[network.name]
+		if part == nil {
+			continue
+		}
+		station, err := r.station(ctx, network, byName[network.name])
+		if err != nil {
+			log.Error(err, "Could not open the interface; trying again", "interface", network.name)
+			for addr := range part {
+				problems[addr] = err.Error()
+				delete(assigned, addr)
+			}
+			continue
+		}
+		station.assign(part)
+	}
+	r.metrics.record(parts)
+	r.mu.Lock()
+	r.problems, r.assigned = problems, assigned
+	r.mu.Unlock()
+}
+
+// retire ends the stations of interfaces that no address is assigned to.
+func (r *Responder) retire(parts map[string]map[netip.Addr]netip.Addr) {
+	r.mu.Lock()
+	var idle []*station
+	for name, station := range r.stations {
+		if parts[name] == nil {
+			idle = append(idle, station)
+			delete(r.stations, name)
+		}
+	}
+	r.mu.Unlock()
+	for _, station := range idle {
+		station.stop()
+		<-station.done
+	}
+}
+
+// station returns the station of an interface: the one that runs, or a new one if there is none that runs on what it is now.
+func (r *Responder) station(ctx context.Context, network network, device *net.Interface) (*station, error) {
+	r.mu.Lock()
+	running := r.stations[network.name]
+	r.mu.Unlock()
+	if running != nil {
+		if running.alive(network, device) {
+			return running, nil
+		}
+		running.stop()
+		<-running.done
+	}
+	started, err := newStation(ctx, network, device, r.metrics)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		delete(r.stations, network.name)
+		return nil, err
+	}
+	r.stations[network.name] = started
+	return started, nil
+}
+
+func (r *Responder) signal() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,175 @@
+package vendortool
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// defaultClusterName is that of the manager.
+const defaultClusterName = "kubernetes"
+
+// leaksFlags are the flags of leaks.
+type leaksFlags struct {
+	account      account
+	clusterName  string
+	clusterCIDRs []string
+	output       string
+	remove, yes  bool
+}
+
+// NewLeaks returns the command that finds what belongs to this cluster in the cloud and to no object of it, and removes it.
+func NewLeaks() *cobra.Command {
+	f := &leaksFlags{}
+	cmd := &cobra.Command{
+		Use:   "leaks",
+		Short: "Find load balancers and routes that belong to no object, and remove them",
+		Long: `leaks lists the load balancers in the cloud whose Services do not exist any more, and the routes that lead to no node.
+First the cloud is listed, then the API server: what was made meanwhile is none of these.
+
+--remove removes those that are this cluster's beyond doubt, after a confirmation on the terminal or with --yes, and after
+another look. Of the others it is said that they are not touched:
+
+  - A load balancer is this cluster's if it carries the cluster's UID, that of the Service default/kubernetes. One without
+    a UID may be another cluster's of the same name. Those with another UID are not even listed.
+  - A route does not say by whom it was made. It counts as this cluster's if --cluster-name and --cluster-cidr are given,
+    it lies wholly within one of those ranges, no node has pods there, and another route under that name leads to a node of
+    this cluster. The ranges must be this cluster's alone.
+
+Load balancers are found if the provider lists them. It gets its configuration as under cloud-controller-manager, and the
+kubeconfig may be anybody's who may read Services and nodes.
+
+` + ExitCodes,
+		Example: `  mooring leaks --cloud-provider=sim --cloud-config=cloud.yaml --kubeconfig=admin.conf
+  mooring leaks --cloud-provider=sim --cloud-config=cloud.yaml --kubeconfig=admin.conf \
+    --cluster-name=blue --cluster-cidr=10.244.0.0/16 --remove`,
+		Args: NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.account.provider, "cloud-provider", "", "`name` of the provider (required)")
+	flags.StringVar(&f.account.config, "cloud-config", "", "`file` with the provider's configuration")
+	flags.StringVar(&f.account.kubeconfig, "kubeconfig", "", "`file` with access to the cluster (required)")
+	flags.StringVar(&f.clusterName, "cluster-name", defaultClusterName, "`name` of the cluster, as the manager has it")
+	flags.StringSliceVar(&f.clusterCIDRs, "cluster-cidr", nil, "`ranges` of the cluster's pods, as the manager has them")
+	flags.StringVarP(&f.output, "output", "o", "table", "`format` of the list: table or json")
+	flags.BoolVar(&f.remove, "remove", false, "remove what is this cluster's beyond doubt")
+	flags.BoolVar(&f.yes, "yes", false, "remove without asking")
+	return cmd
+}
+
+func (f *leaksFlags) run(cmd *cobra.Command) error {
+	typist := keyboard(cmd.InOrStdin())
+	ranges, err := f.complete(typist != nil, cmd.Flags().Changed("cluster-name"))
+	if err != nil {
+		return Usage(cmd, err)
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	searched, err := f.search(ranges, stop)
+	if err != nil {
+		return err
+	}
+	err = f.act(cmd.Context(), searched, typist, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	if err != nil && cmd.Context().Err() != nil {
+		return Interrupted(fmt.Errorf("interrupted: %w", err))
+	}
+	return err
+}
+
+// complete checks the flags, and returns everything that is wrong with them. The ranges are nil unless the cluster's name was said.
+func (f *leaksFlags) complete(canAsk, named bool) (ranges []netip.Prefix, err error) {
+	wrong := f.account.validate()
+	if f.account.kubeconfig == "" {
+		wrong = append(wrong, errors.New("--kubeconfig: required"))
+	}
+	if f.output != "table" && f.output != "json" {
+		wrong = append(wrong, fmt.Errorf("--output: %q: must be table or json", f.output))
+	}
+	for _, text := range f.clusterCIDRs {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("--cluster-cidr: %w", err))
+		}
+		ranges = append(ranges, prefix)
+	}
+	switch {
+	case f.yes && !f.remove:
+		wrong = append(wrong, errors.New("--yes: there is nothing to confirm without --remove"))
+	case f.remove && !f.yes && !canAsk:
+		wrong = append(wrong, errors.New("--remove: nobody can be asked on what is no terminal; --yes removes without asking"))
+	}
+	if !named {
+		ranges = nil // another cluster in the account may have been left without a name as well
+	}
+	return ranges, errors.Join(wrong...)
+}
+
+// act lists what was found and removes of it what it may, if that is wished.
+func (f *leaksFlags) act(ctx context.Context, searched *search, typist io.Reader, out, progress io.Writer) error {
+	found, err := searched.look(ctx, progress)
+	if err != nil {
+		return err
+	}
+	if err := f.write(out, found); err != nil || !f.remove {
+		return err
+	}
+	if found.proven() == 0 {
+		_, err := fmt.Fprintln(progress, "Nothing is removed: nothing of it is this cluster's beyond doubt.")
+		return err
+	}
+	if !f.yes {
+		_, _ = fmt.Fprintf(progress, "Remove %s? Only \"yes\" is taken for it: ", found.removable())
+		if agreed, err := answer(ctx, typist); err != nil || !agreed {
+			return errors.Join(err, errors.New("nothing was removed"))
+		}
+	}
+	again, err := searched.look(ctx, progress)
+	if err != nil {
+		return fmt.Errorf("looking again before anything is removed: %w", err)
+	}
+	return searched.remove(ctx, found, again, progress)
+}
+
+// write shows what was found.
+func (f *leaksFlags) write(out io.Writer, found findings) error {
+	if f.output == "json" {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(found)
+	}
+	_, err := io.WriteString(out, found.text())
+	return err
+}
+
+// keyboard returns the input if somebody can type there.
+func keyboard(in io.Reader) io.Reader {
+	if file, ok := in.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return file
+	}
+	return nil
+}
+
+// answer reports whether somebody types yes.
+func answer(ctx context.Context, typist io.Reader) (bool, error) {
+	typed := make(chan string, 1)
+	go func() { // it ends with the process if nobody types anything
+		line, _ := bufio.NewReader(typist).ReadString('\n')
+		typed <- strings.TrimSpace(line)
+	}()
+	select {
+	case line := <-typed:
+		return line == "yes", nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}

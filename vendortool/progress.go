@@ -1,0 +1,39 @@
+package vendortool
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+const (
+	// quiet is how long something may take before a word is said of it.
+	quiet = 2 * time.Second
+	// reminder is how often it is said again.
+	reminder = 10 * time.Second
+)
+
+// Progress says what is being waited for once it takes longer than two seconds, and again every ten. It writes nothing any more
+// when done has returned.
+func Progress(out io.Writer, what string) (done func()) {
+	began, stop, stopped := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		timer := time.NewTimer(quiet)
+		defer timer.Stop()
+		for {
+			select {
+			case <-timer.C:
+				_, _ = fmt.Fprintf(out, "%s ... %s\n", what, time.Since(began).Round(time.Second))
+				timer.Reset(reminder)
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(stop)
+		<-stopped
+	})
+}

@@ -1,0 +1,60 @@
+package vendortool
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestExitCodes(t *testing.T) {
+	failure := errors.New("it failed")
+	for name, c := range map[string]struct {
+		run  func(cmd *cobra.Command) error
+		code int
+		want string
+	}{
+		"success": {func(*cobra.Command) error { return nil }, ExitOK, ""},
+		"failure": {func(*cobra.Command) error { return failure }, ExitFailed, "harbour: it failed\n"},
+		"usage": {
+			func(cmd *cobra.Command) error { return Usage(cmd, failure) }, ExitUsage, "harbour: it failed\nSee 'harbour try --help'\n",
+		},
+		"interrupted": {
+			func(*cobra.Command) error { return fmt.Errorf("trying: %w", Interrupted(failure)) }, ExitInterrupted,
+			"harbour: trying: it failed\n",
+		},
+	} {
+		root := NewRoot("harbour", "Short", "Long")
+		root.AddCommand(&cobra.Command{Use: "try", RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) }})
+		root.SetArgs([]string{"try"})
+		var stderr bytes.Buffer
+		if code := Execute(t.Context(), root, &stderr); code != c.code || stderr.String() != c.want {
+			t.Errorf("%s: exit code %d, want %d; it says %q, want %q", name, code, c.code, stderr.String(), c.want)
+		}
+	}
+}
+
+// A vendor's tool has the commands that concern providers, and finds no provider that is not linked.
+func TestNew(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{nil, ExitOK, "conformance"},
+		{[]string{"conformance", "--help"}, ExitOK, "Exit codes:"},
+		{[]string{"demo"}, ExitUsage, `unknown argument "demo"`},
+		{[]string{"conformance", "--cloud-provider=fog"}, ExitUsage, `"fog": not in this program`},
+	} {
+		root := New()
+		root.SetArgs(append([]string{}, c.args...))
+		var out bytes.Buffer
+		root.SetOut(&out)
+		if code := Execute(t.Context(), root, &out); code != c.code || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%v: exit code %d, want %d and %q:\n%s", c.args, code, c.code, c.want, out.String())
+		}
+	}
+}
