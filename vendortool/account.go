@@ -7,14 +7,15 @@ import (
 	"io"
 	"os"
 
-	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/provider/conformance"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/controller-manager/pkg/clientbuilder"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/provider/conformance"
 )
 
 // account is a provider and where its account is.

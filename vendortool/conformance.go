@@ -8,9 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-ccm/mooring/provider/conformance"
 	"github.com/spf13/cobra"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider/conformance"
 )
 
 // The defaults for a real account, where a load balancer takes minutes.

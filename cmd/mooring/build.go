@@ -10,9 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/ccmbuild"
 	"github.com/mooring-ccm/mooring/vendortool"
-	"github.com/spf13/cobra"
 )
 
 // buildFlags are the flags of build.

@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/vendortool"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // holds checks that a simulated cloud has its instances and nothing else.

@@ -10,13 +10,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo"
-	"github.com/mooring-ccm/mooring/localcluster/netlab"
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/render"
-	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
-	"github.com/mooring-ccm/mooring/vendortool"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/render"
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
+	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 func newDemo() *cobra.Command {

@@ -6,9 +6,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/spf13/cobra"
+
 	_ "github.com/mooring-ccm/mooring/providers/sim" // Registers the provider "sim".
 	"github.com/mooring-ccm/mooring/vendortool"
-	"github.com/spf13/cobra"
 )
 
 func main() { os.Exit(run()) }

@@ -9,11 +9,12 @@ import (
 	"os"
 	"time"
 
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/render"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/vendortool"
-	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // planPath is where a manager under --dry-run shows its plan.

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/internal/generated"
-	"github.com/mooring-ccm/mooring/vendortool"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/mooring-ccm/mooring/internal/generated"
+	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 //go:generate go run . reference --file ../../docs/reference/cli.md

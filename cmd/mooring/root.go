@@ -1,8 +1,9 @@
 package main
 
 import (
-	"github.com/mooring-ccm/mooring/vendortool"
 	"github.com/spf13/cobra"
+
+	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 func newRoot() *cobra.Command {

@@ -5,12 +5,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/provider/conformance"
-	"github.com/mooring-ccm/mooring/providers/sim"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/provider/conformance"
+	"github.com/mooring-ccm/mooring/providers/sim"
 )
 
 // mutant is the provider of a simulated cloud, wrong in the way of those of its functions that are set.

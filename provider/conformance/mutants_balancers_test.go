@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/provider/conformance"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/provider/conformance"
 )
 
 type rightLB = cloudprovider.LoadBalancer

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mooring-ccm/mooring/provider"
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 type (

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/mooring-ccm/mooring/provider"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 type rightRoutes = cloudprovider.Routes

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/mooring-ccm/mooring/provider"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 func balancerChangeRules() []Rule {

@@ -3,8 +3,9 @@ package conformance
 import (
 	"context"
 
-	"github.com/mooring-ccm/mooring/provider"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // balancerFailureRules are about a cloud that fails.

@@ -7,8 +7,9 @@ import (
 	"reflect"
 	"sync"
 
-	"github.com/mooring-ccm/mooring/provider"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // balancerRules are about load balancers that come and go.

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"regexp"
 
-	"github.com/mooring-ccm/mooring/provider"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // deletes is why nothing but the cloud's own word may be told as absence.

@@ -10,11 +10,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/provider"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // fields is why what an instance says of itself has to fit into a Node.

@@ -8,9 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/provider"
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 func providerRules() []Rule {

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mooring-ccm/mooring/provider"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // changesSource is where the results of ChangeRoutes are promised.

@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/mooring-ccm/mooring/provider"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // The destinations of the suite's routes, from the ranges for documentation (RFC 5737, RFC 3849): nothing is reached by them.

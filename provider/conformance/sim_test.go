@@ -9,16 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooring-ccm/mooring/provider/conformance"
-	"github.com/mooring-ccm/mooring/providers/sim"
-	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
-	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider/conformance"
+	"github.com/mooring-ccm/mooring/providers/sim"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
+	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

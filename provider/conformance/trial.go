@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/mooring-ccm/mooring/provider"
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // grace is how much later than its context a call may end, and how long one may take whose context has ended already.

@@ -15,15 +15,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/machine"
-	"github.com/mooring-ccm/mooring/providers/metal/power"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/machine"
+	"github.com/mooring-ccm/mooring/providers/metal/power"
 )
 
 // grid is the power of machines, which a test turns on and off.

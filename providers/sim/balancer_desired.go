@@ -5,10 +5,11 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // The tags of a load balancer. The first two say whose it is: one with other values is never touched. The cluster's UID tells

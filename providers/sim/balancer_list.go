@@ -4,10 +4,11 @@ import (
 	"context"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // balancerWrites is how many writes to load balancers may be under way at once. The cloud refuses one that rests on an outdated

@@ -3,8 +3,9 @@ package sim
 import (
 	"fmt"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // balancerAction is what brings a load balancer from what it is to what it shall be.

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	v1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // changeTargets is provider.Capabilities.ChangeTargets: one call, by which the cloud itself sees whose the load balancer is. One that

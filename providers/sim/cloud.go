@@ -6,10 +6,11 @@ import (
 	"io"
 	"net/http"
 
+	cloudprovider "k8s.io/cloud-provider"
+
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/internal/tokenfile"
-	cloudprovider "k8s.io/cloud-provider"
 )
 
 // ProviderName is the name of the provider, for --cloud-provider.

@@ -14,14 +14,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
-	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
+	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
 
 // newCloud builds the provider as a cloud controller manager does: by its name, from a config file.

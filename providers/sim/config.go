@@ -8,12 +8,13 @@ import (
 	"os"
 	"time"
 
-	"github.com/mooring-ccm/mooring/providers/internal/strict"
-	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/internal/tokenfile"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/providers/internal/strict"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/providers/sim/internal/tokenfile"
 )
 
 // ConfigAPIVersion and ConfigKind mark a cloud config of this provider.

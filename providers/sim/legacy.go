@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // instances is cloudprovider.Instances, the interface before InstancesV2.

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // routes is cloudprovider.Routes. The name of a route is its ID in the cloud.

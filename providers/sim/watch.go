@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // watchInstances is provider.WatchInstancesFunc. It mends a connection that broke, since the cloud can tell what was missed;

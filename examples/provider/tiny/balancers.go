@@ -9,9 +9,10 @@ import (
 	"strings"
 
 	"example.com/tiny-ccm/tinycloud"
-	"github.com/mooring-ccm/mooring/provider"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // The tags by which a load balancer says whose it is.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"example.com/tiny-ccm/tinycloud"
+
 	"github.com/mooring-ccm/mooring/provider"
 )
 

@@ -8,8 +8,9 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/mooring-ccm/mooring/provider"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // ProviderName is the value of --cloud-provider, and the scheme of the provider IDs.

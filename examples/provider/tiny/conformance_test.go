@@ -10,10 +10,11 @@ import (
 	"testing"
 
 	"example.com/tiny-ccm/tinycloud"
-	"github.com/mooring-ccm/mooring/provider/conformance"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider/conformance"
 )
 
 func TestConformance(t *testing.T) {

@@ -9,10 +9,11 @@ import (
 	"strings"
 
 	"example.com/tiny-ccm/tinycloud"
-	"github.com/mooring-ccm/mooring/provider"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // InstanceExists implements cloudprovider.InstancesV2.

@@ -2,10 +2,11 @@
 package main
 
 import (
-	"github.com/mooring-ccm/mooring/localcluster/binaries/multicall"
 	"k8s.io/component-base/cli"
 	"k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/mooring-ccm/mooring/localcluster/binaries/multicall"
 
 	_ "k8s.io/component-base/logs/json/register"
 )

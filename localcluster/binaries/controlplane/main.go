@@ -5,11 +5,12 @@ package main
 import (
 	"os"
 
-	"github.com/mooring-ccm/mooring/localcluster/binaries/multicall"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
 	kubeapiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	kubecontrollermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+
+	"github.com/mooring-ccm/mooring/localcluster/binaries/multicall"
 
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"

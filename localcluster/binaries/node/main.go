@@ -5,10 +5,11 @@ package main
 import (
 	"context"
 
-	"github.com/mooring-ccm/mooring/localcluster/binaries/multicall"
 	"k8s.io/component-base/cli"
 	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+
+	"github.com/mooring-ccm/mooring/localcluster/binaries/multicall"
 
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"

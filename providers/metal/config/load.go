@@ -12,8 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/providers/internal/strict"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/providers/internal/strict"
 )
 
 // Load reads the cloud config at path and the lists of machines that it names. The error names everything that is wrong, with

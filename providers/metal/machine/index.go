@@ -7,11 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/metal/config"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
 // Index finds machines. It does not change and is safe for concurrent use.

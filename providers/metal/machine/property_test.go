@@ -7,10 +7,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/mooring-ccm/mooring/providers/metal/config"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
 // drawnMachines draws an inventory from few values, so that machines and nodes meet. What is drawn may not load; then there is none.

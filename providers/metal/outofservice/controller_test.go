@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
-	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
-	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
@@ -21,6 +18,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
+	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

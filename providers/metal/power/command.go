@@ -11,9 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
 // maxOutput is how much of what a command prints is kept.

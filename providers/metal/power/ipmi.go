@@ -10,6 +10,7 @@ import (
 
 	"github.com/bougou/go-ipmi/pkg/client"
 	"github.com/bougou/go-ipmi/pkg/types"
+
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 

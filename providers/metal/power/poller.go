@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
 // closeTimeout is how long a controller may take to end a session.

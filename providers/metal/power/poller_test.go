@@ -13,9 +13,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
 // bench is a poller of machines whose controllers are fakes.

@@ -13,11 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 	"github.com/mooring-ccm/mooring/providers/metal/power/redfishtest"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

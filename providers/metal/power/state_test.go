@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooring-ccm/mooring/provider"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 func TestObservations(t *testing.T) {

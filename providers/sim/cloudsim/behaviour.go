@@ -5,8 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"golang.org/x/time/rate"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // behaviour is the knobs and the quota that they define.

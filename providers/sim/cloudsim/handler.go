@@ -13,9 +13,10 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/mooring-ccm/mooring/providers/internal/strict"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // maxRequestBytes bounds what a client may send: a load balancer with 5,000 targets is below 128 KiB.

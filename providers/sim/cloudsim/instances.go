@@ -5,8 +5,9 @@ import (
 	"maps"
 	"time"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // instance is an instance as it is kept. What a client sees of it depends on the time.

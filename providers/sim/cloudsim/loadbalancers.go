@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // loadBalancer is a load balancer as it is kept. What a client sees of it depends on the time.

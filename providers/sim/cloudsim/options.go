@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/internal/tokenfile"
-	"k8s.io/utils/clock"
 )
 
 // DefaultPageSize is the most elements of a page when Knobs.PageSize is zero.

@@ -10,8 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"k8s.io/utils/clock"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 const (

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/mooring-ccm/mooring/providers/internal/strict"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // invalid turns everything that is wrong with a request into one answer; nil if nothing is.

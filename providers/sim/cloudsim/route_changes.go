@@ -6,8 +6,9 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // changeRoutes makes the changes of a call one after the other, each as the call of its own that it stands for, and writes them to

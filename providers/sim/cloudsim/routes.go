@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // route is a route as it is kept. Whether it is a black hole depends on the instances.

@@ -3,9 +3,10 @@ package cloudsim
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/mooring-ccm/mooring/providers/internal/strict"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // The region and the machine types of DefaultSeed.

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"k8s.io/utils/clock"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // Service is a simulated cloud. It may be used by many goroutines.

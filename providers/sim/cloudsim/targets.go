@@ -5,8 +5,9 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // changeTargets adds targets to a load balancer and removes others. Those that stay are not looked at, whether or not their

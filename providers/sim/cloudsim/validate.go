@@ -6,9 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // The most that a spec may hold.

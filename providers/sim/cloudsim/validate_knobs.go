@@ -4,8 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 const maxPageSize = 10000

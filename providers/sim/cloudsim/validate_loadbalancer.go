@@ -4,9 +4,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // validateLoadBalancer returns everything that is wrong with a spec on its own and with what it refers to.

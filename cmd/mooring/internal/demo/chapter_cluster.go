@@ -6,9 +6,10 @@ import (
 	"net/netip"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
-	"k8s.io/client-go/kubernetes"
 )
 
 // stepDeadline is generous: the demo also runs on machines that are busy with something else.

@@ -7,10 +7,11 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // failover stops the leader while a node joins.

@@ -11,12 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
-	"github.com/mooring-ccm/mooring/providers/sim"
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
+	"github.com/mooring-ccm/mooring/providers/sim"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 // joinInterval lets people see one node after the other.

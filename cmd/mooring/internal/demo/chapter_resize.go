@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
 // resizedNode is the node whose instance gets another machine type.

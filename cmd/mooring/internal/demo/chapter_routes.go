@@ -9,8 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 const (

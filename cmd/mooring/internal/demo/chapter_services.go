@@ -8,11 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mooring-ccm/mooring/providers/sim"
-	"github.com/mooring-ccm/mooring/providers/sim/api"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-ccm/mooring/providers/sim"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
 const (

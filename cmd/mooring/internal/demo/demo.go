@@ -7,9 +7,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/render"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 

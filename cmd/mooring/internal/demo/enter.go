@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
 )
 
 // NeedsLab reports whether a demo is to be given inside a lab, and this process is not there yet: Enter is called then instead of

@@ -10,9 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/localcluster/netlab"
-	"github.com/mooring-ccm/mooring/localcluster"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
 )
 
 // metalChapters is the story of machines without a cloud.

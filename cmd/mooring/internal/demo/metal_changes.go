@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
 )
 
 // failover kills the replica that leads.

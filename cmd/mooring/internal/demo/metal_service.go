@@ -12,12 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-ccm/mooring/localcluster/netlab"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
+	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 )
 
 // services has a Service reached from behind the router.

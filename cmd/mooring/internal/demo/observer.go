@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
 )
 
 // leaseName is the lease that the replicas compete for, in kube-system.

@@ -11,10 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-ccm/mooring/localcluster/netlab"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
+	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 )
 
 // rack is what machines without a cloud stand in: the network, the router and the management controllers.

@@ -13,13 +13,14 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // stage is what the steps share: each finds what the ones before it put there.

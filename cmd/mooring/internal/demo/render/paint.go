@@ -9,6 +9,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
 	"github.com/charmbracelet/x/ansi"
+
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
 )
 

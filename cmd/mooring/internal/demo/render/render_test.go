@@ -10,8 +10,9 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
 )
 
 var begin = time.Unix(1_000_000_000, 0)

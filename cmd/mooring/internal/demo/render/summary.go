@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"charm.land/lipgloss/v2"
+
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
 )
 

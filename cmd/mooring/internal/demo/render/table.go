@@ -8,6 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
+
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
 )
 

@@ -2,8 +2,9 @@
 package main
 
 import (
-	"github.com/mooring-ccm/mooring/test/reference"
 	_ "k8s.io/cloud-provider-gcp/providers/gce"
+
+	"github.com/mooring-ccm/mooring/test/reference"
 )
 
 func main() { reference.Main() }

@@ -2,9 +2,10 @@
 package main
 
 import (
-	"github.com/mooring-ccm/mooring/test/reference"
 	_ "k8s.io/legacy-cloud-providers/azure" // their inits register the providers
 	_ "k8s.io/legacy-cloud-providers/vsphere"
+
+	"github.com/mooring-ccm/mooring/test/reference"
 )
 
 func main() { reference.Main() }
