@@ -18,7 +18,7 @@ preflight:
 	@./.ci/preflight
 
 .PHONY: demo
-demo: preflight ## Watch nodes being initialised on a real control plane
+demo: preflight ## Watch nodes being initialized on a real control plane
 	@$(GO) run ./localcluster/cmd/gobuild -o $(BIN) ./cmd/mooring ./cmd/cloud-controller-manager
 	@$(BIN)/mooring demo $(ARGS)
 

@@ -29,27 +29,27 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
 
-// harbour is a cluster with a simulated cloud, and a manager with all controllers that looks at everything every second.
-type harbour struct {
+// harbor is a cluster with a simulated cloud, and a manager with all controllers that looks at everything every second.
+type harbor struct {
 	cluster *localcluster.Cluster
 	client  kubernetes.Interface
 	cloud   *simtest.Cloud
 	args    []string
-	// since is how many requests the API server had answered when the harbour was made.
+	// since is how many requests the API server had answered when the harbor was made.
 	since int
 }
 
-func newHarbour(t *testing.T, instances int) *harbour {
+func newHarbor(t *testing.T, instances int) *harbor {
 	t.Helper()
 	cluster, kubeconfig := controlPlane(t)
-	return newHarbourOn(t, cluster, kubeconfig, instances)
+	return newHarborOn(t, cluster, kubeconfig, instances)
 }
 
-// newHarbourOn is newHarbour on a control plane that the test may stop.
-func newHarbourOn(t *testing.T, cluster *localcluster.Cluster, kubeconfig string, instances int) *harbour {
+// newHarborOn is newHarbor on a control plane that the test may stop.
+func newHarborOn(t *testing.T, cluster *localcluster.Cluster, kubeconfig string, instances int) *harbor {
 	t.Helper()
 	r := newReplicas(t, cluster, kubeconfig) // no Lease is held
-	h := &harbour{cluster: cluster, client: r.client, cloud: simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(instances)})}
+	h := &harbor{cluster: cluster, client: r.client, cloud: simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(instances)})}
 	h.args = []string{
 		"--cloud-provider=sim", "--cloud-config=" + h.cloud.ConfigFile, "--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
@@ -65,14 +65,14 @@ func newHarbourOn(t *testing.T, cluster *localcluster.Cluster, kubeconfig string
 }
 
 // replica starts a manager, and returns it with its secure port.
-func (h *harbour) replica(t *testing.T) (*program, endpoint) {
+func (h *harbor) replica(t *testing.T) (*program, endpoint) {
 	t.Helper()
 	port := freePort(t)
 	return start(t, append(h.args, "--secure-port="+port)...), newEndpoint(t, port)
 }
 
 // requests returns what the managers have asked of the API server.
-func (h *harbour) requests(t *testing.T) []auditv1.Event {
+func (h *harbor) requests(t *testing.T) []auditv1.Event {
 	t.Helper()
 	events, err := h.cluster.AuditEvents(t.Context())
 	if err != nil {
@@ -85,7 +85,7 @@ func (h *harbour) requests(t *testing.T) []auditv1.Event {
 }
 
 // join creates the nodes of instances, as kubelets do, with what they report when they have run for a while.
-func (h *harbour) join(t *testing.T, count int) {
+func (h *harbor) join(t *testing.T, count int) {
 	t.Helper()
 	var group errgroup.Group
 	group.SetLimit(16)
@@ -111,7 +111,7 @@ func (h *harbour) join(t *testing.T, count int) {
 }
 
 // report changes the status of a node as its kubelet would.
-func (h *harbour) report(t *testing.T, name string, change func(*corev1.NodeStatus)) {
+func (h *harbor) report(t *testing.T, name string, change func(*corev1.NodeStatus)) {
 	t.Helper()
 	poll.Until(t, "the kubelet of "+name+" reports", func(ctx context.Context) error {
 		node, err := h.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -125,7 +125,7 @@ func (h *harbour) report(t *testing.T, name string, change func(*corev1.NodeStat
 }
 
 // await waits until a node is as check says, and returns it.
-func (h *harbour) await(t *testing.T, name, what string, check func(*corev1.Node) bool) *corev1.Node {
+func (h *harbor) await(t *testing.T, name, what string, check func(*corev1.Node) bool) *corev1.Node {
 	t.Helper()
 	var node *corev1.Node
 	poll.Until(t, "node "+name+" "+what, func(ctx context.Context) (err error) {
@@ -180,7 +180,7 @@ func untouchedOf(node *corev1.Node) untouched {
 
 // TestWhatTheCacheLeavesOutStaysOnTheServer leads a node and a Service through every write that there is.
 func TestWhatTheCacheLeavesOutStaysOnTheServer(t *testing.T) {
-	h := newHarbour(t, 2)
+	h := newHarbor(t, 2)
 	h.join(t, 2)
 	const name = "node-001"
 	theirs := fmt.Sprintf(`{"metadata": {"annotations": {%q: "{}", "example.com/theirs": "1"}}}`, corev1.LastAppliedConfigAnnotation)
@@ -208,7 +208,7 @@ func TestWhatTheCacheLeavesOutStaysOnTheServer(t *testing.T) {
 	}
 	h.replica(t)
 
-	h.await(t, name, "is initialised and has its route", isComplete)
+	h.await(t, name, "is initialized and has its route", isComplete)
 	h.cloud.Change(t, name, func(spec *api.InstanceSpec) { spec.MachineType, spec.Power = cloudsim.TypeLarge, api.PowerOff })
 	h.await(t, name, "is refreshed", func(n *corev1.Node) bool { return n.Labels[corev1.LabelInstanceTypeStable] == cloudsim.TypeLarge })
 	ready := func(status corev1.ConditionStatus) {
@@ -281,7 +281,7 @@ func awaitRefreshes(t *testing.T, secure endpoint, token string, count float64) 
 }
 
 // writesBy returns how many writes were made in the name of a controller.
-func (h *harbour) writesBy(t *testing.T, fieldManager string) int {
+func (h *harbor) writesBy(t *testing.T, fieldManager string) int {
 	t.Helper()
 	return len(slices.DeleteFunc(h.requests(t), func(request auditv1.Event) bool {
 		return !localcluster.IsWrite(request) || !strings.Contains(request.RequestURI, "fieldManager="+fieldManager)
@@ -304,11 +304,11 @@ func besidesLeases(requests []auditv1.Event) (writes []string) {
 // writes, and what they watch.
 func TestAnIdleManagerOnlyRenewsItsLease(t *testing.T) {
 	const nodes = 100
-	h := newHarbour(t, nodes)
+	h := newHarbor(t, nodes)
 	h.join(t, nodes)
 	token, _ := tokens(t, h.client)
 	leader, secure := h.replica(t)
-	poll.Until(t, "all nodes are initialised and routed", func(ctx context.Context) error {
+	poll.Until(t, "all nodes are initialized and routed", func(ctx context.Context) error {
 		list, err := h.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return err

@@ -38,7 +38,7 @@ type Controller struct {
 	// New builds the controller. It is called on every replica, before the caches start: it sets up watches, and must not call
 	// the cloud, because this replica may never lead. An error ends the start-up.
 	//
-	// What it returns is started when this replica leads and the plugin is initialised. If it has a method
+	// What it returns is started when this replica leads and the plugin is initialized. If it has a method
 	// Warmup(context.Context) error, that is called at once, on standbys too, and this replica is ready when it has returned.
 	// If it has a method Check(*http.Request) error, that is the controller's health check. It may be nil if New has added
 	// everything to the environment's Manager, for which the same holds; health checks can be added there, too.

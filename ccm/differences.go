@@ -20,7 +20,7 @@ func otherDefaults() map[string]struct{ reference, reason string } {
 		"kube-api-qps": {"20", "A client that throttles itself cannot know how busy the API server is: it delays a mass join of nodes on " +
 			"an idle server, and helps nobody on a busy one. API Priority and Fairness does, per flow, at the server. A positive value " +
 			"switches the client's throttling on again, with --kube-api-burst"},
-		"concurrent-node-syncs": {"1", "One worker initialises new nodes one after the other. Here they share one snapshot of the cloud " +
+		"concurrent-node-syncs": {"1", "One worker initializes new nodes one after the other. Here they share one snapshot of the cloud " +
 			"or, where it has to be asked node by node, the bound of --cloud-api-max-in-flight, so that more workers cost the cloud nothing"},
 		"concurrent-service-syncs": {"1", "How many changes of load balancers a cloud bears at once is a property of the cloud: some lose one when " +
 			"two come together. 0 means what the provider declares as LoadBalancerWrites, which is one for a provider that declares nothing. Only " +
@@ -50,7 +50,7 @@ func additions() map[string]string {
 		"node-deletion-min-denial-time": "A fault that passes within seconds gives the same wrong answer twice",
 		"node-deletion-limit": "A cloud that denies many instances at once is more likely wrong than right. What is beyond the limit is kept, and " +
 			"says so",
-		"uninitialized-node-grace-period": "The reference deletes a node that is not initialised yet as soon as the cloud does not know its name",
+		"uninitialized-node-grace-period": "The reference deletes a node that is not initialized yet as soon as the cloud does not know its name",
 		"load-balancer-classes":           "The reference serves Services without a class, and no others",
 		"load-balancer-default-class":     "The same, for a cloud controller manager that is not the default one of its cluster",
 		"load-balancer-target-delay":      "The reference tells every load balancer of every node that comes or goes",
@@ -77,7 +77,7 @@ func notes() map[string]string {
 			"keep coming",
 		"leader-elect": "The lease is released on SIGTERM and SIGINT, after the controllers have stopped. A standby hears of that by a watch, " +
 			"not at its next retry",
-		"enable-leader-migration": "Without --leader-elect it is an error at start-up; the reference then ignores it. The plugin is initialised " +
+		"enable-leader-migration": "Without --leader-elect it is an error at start-up; the reference then ignores it. The plugin is initialized " +
 			"once, not once per lease",
 		"leader-elect-lease-duration": "Whole seconds, because a Lease counts in seconds; the reference cuts the rest off",
 		"cloud-provider":              "An unknown name is an error that lists the names that this program has, as is `external`",

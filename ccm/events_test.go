@@ -33,7 +33,7 @@ func (w *written) count(eventtype string) int {
 	return w.types[eventtype]
 }
 
-// A thousand nodes that were initialised tell so in their own time, and keep neither each other waiting nor a warning.
+// A thousand nodes that were initialized tell so in their own time, and keep neither each other waiting nor a warning.
 func TestGoodNewsIsPacedAndWarningsAreNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &written{types: map[string]int{}}
@@ -42,7 +42,7 @@ func TestGoodNewsIsPacedAndWarningsAreNot(t *testing.T) {
 		const nodes = 900
 		for i := range nodes {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i))}}
-			recorder.Event(node, corev1.EventTypeNormal, "Synced", "initialised")
+			recorder.Event(node, corev1.EventTypeNormal, "Synced", "initialized")
 			synctest.Wait() // client-go drops what is recorded faster than it is taken
 		}
 		recorder.Eventf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "x"}}, corev1.EventTypeWarning, "Failed", "no")
@@ -69,7 +69,7 @@ func TestEventsThatWaitAreWrittenInTheEnd(t *testing.T) {
 		recorder := events.recorder("x")
 		for i := range newsBurst + 10 {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i))}}
-			recorder.Event(node, corev1.EventTypeNormal, "Synced", "initialised")
+			recorder.Event(node, corev1.EventTypeNormal, "Synced", "initialized")
 			synctest.Wait()
 		}
 		start := time.Now()

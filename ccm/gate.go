@@ -25,7 +25,7 @@ type running struct {
 	fence *fence
 	// admission lets the controller's runnables begin.
 	admission *admission
-	// delay is how long after the plugin was initialised the controller starts: --controller-start-interval.
+	// delay is how long after the plugin was initialized the controller starts: --controller-start-interval.
 	delay time.Duration
 
 	mu    sync.Mutex
@@ -138,7 +138,7 @@ func failing(checks []namedCheck, request *http.Request) error {
 	return nil
 }
 
-// gate holds a runnable back until it is admitted, which is when the plugin is initialised, and lets its warm-up pass.
+// gate holds a runnable back until it is admitted, which is when the plugin is initialized, and lets its warm-up pass.
 type gate struct {
 	manager.Runnable
 	controller *running

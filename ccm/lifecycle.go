@@ -16,7 +16,7 @@ import (
 )
 
 // lifecycle is the life of the plugin on the replica that leads, and with it that of every controller: none acts before the
-// plugin is initialised, the plugin is not told to stop before all have stopped, and the lease is not released before that.
+// plugin is initialized, the plugin is not told to stop before all have stopped, and the lease is not released before that.
 type lifecycle struct {
 	plugin cloudprovider.Interface
 	// calls is the client of the cloud, which knows of calls that the controllers do not wait for any more.
@@ -27,7 +27,7 @@ type lifecycle struct {
 	// fence ends the plugin's life when the lease is lost.
 	fence *fence
 
-	// controllers admits them once the plugin is initialised.
+	// controllers admits them once the plugin is initialized.
 	controllers *admission
 
 	mu      sync.Mutex
@@ -40,7 +40,7 @@ type phase int
 
 const (
 	standby phase = iota
-	initialising
+	initializing
 	leading
 	ended
 )
@@ -62,14 +62,14 @@ func (l *lifecycle) NeedLeaderElection() bool { return true }
 func (l *lifecycle) Start(ctx context.Context) error {
 	ctx, cancel := l.fence.within(ctx)
 	defer cancel()
-	l.enter(initialising)
+	l.enter(initializing)
 	stop := make(chan struct{})
-	initialisation := l.initialise(ctx, stop)
+	initialization := l.initialize(ctx, stop)
 	select {
-	case <-initialisation.over:
-		if initialisation.err != nil {
+	case <-initialization.over:
+		if initialization.err != nil {
 			l.enter(ended)
-			return initialisation.err
+			return initialization.err
 		}
 		l.informers.Start(stop)
 		l.enter(leading)
@@ -81,22 +81,22 @@ func (l *lifecycle) Start(ctx context.Context) error {
 	log.FromContext(ctx).Info("Controllers have stopped, stopping the cloud provider", "provider", l.plugin.ProviderName())
 	close(stop)
 	l.informers.Shutdown()
-	<-initialisation.over // one that still runs may still act on the cloud
+	<-initialization.over // one that still runs may still act on the cloud
 	l.enter(ended)
 	return nil
 }
 
-// initialisation are the first calls to the plugin.
-type initialisation struct {
+// initialization are the first calls to the plugin.
+type initialization struct {
 	// over is closed when the plugin has come back; err is set before.
 	over chan struct{}
 	err  error
 }
 
-// initialise makes the first calls to the plugin, in the order of the reference. They take no context and cannot be told to
+// initialize makes the first calls to the plugin, in the order of the reference. They take no context and cannot be told to
 // give up other than by the stop channel, so they run beside.
-func (l *lifecycle) initialise(ctx context.Context, stop <-chan struct{}) *initialisation {
-	first := &initialisation{over: make(chan struct{})}
+func (l *lifecycle) initialize(ctx context.Context, stop <-chan struct{}) *initialization {
+	first := &initialization{over: make(chan struct{})}
 	go func() {
 		defer close(first.over)
 		started := time.Now()
@@ -105,7 +105,7 @@ func (l *lifecycle) initialise(ctx context.Context, stop <-chan struct{}) *initi
 			logPanic(ctx, first.err)
 			return
 		}
-		log.FromContext(ctx).Info("Initialised the cloud provider", "provider", l.plugin.ProviderName(),
+		log.FromContext(ctx).Info("Initialized the cloud provider", "provider", l.plugin.ProviderName(),
 			"took", time.Since(started).Round(time.Millisecond).String())
 	}()
 	return first
@@ -163,7 +163,7 @@ var errActing = errors.New("controllers or the cloud provider have not stopped y
 func (l *lifecycle) stopped() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.phase == initialising || l.phase == leading {
+	if l.phase == initializing || l.phase == leading {
 		return errActing
 	}
 	return cloud.Unreturned(l.calls)
@@ -172,11 +172,11 @@ func (l *lifecycle) stopped() error {
 // Name is the name of the health check.
 func (l *lifecycle) Name() string { return "cloud-provider" }
 
-// Check fails while the plugin is being initialised: this replica leads, and does nothing yet.
+// Check fails while the plugin is being initialized: this replica leads, and does nothing yet.
 func (l *lifecycle) Check(*http.Request) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.phase != initialising {
+	if l.phase != initializing {
 		return nil
 	}
 	return fmt.Errorf("cloud provider %q has not returned from Initialize for %s",

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// nodeController initialises nodes and keeps them as the cloud says. Its identity is that of the reference's.
+// nodeController initializes nodes and keeps them as the cloud says. Its identity is that of the reference's.
 func nodeController() Controller {
 	return Controller{
 		Name:       names.CloudNodeController,

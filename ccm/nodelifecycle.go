@@ -51,7 +51,7 @@ func (f *nodeLifecycleFlags) add(flags *pflag.FlagSet) {
 		"How many nodes may be deleted within any "+f.settings.Window.String()+" because their instances are gone: a share of the nodes that "+
 			"this process looks after, at least 3, or a number. Nodes whose removal was announced do not count. 100% is no limit.")
 	flags.DurationVar(&f.settings.InitializationGrace, "uninitialized-node-grace-period", f.settings.InitializationGrace,
-		"How long a node without provider ID may wait for its initialisation until it is deleted if the cloud has no instance for it and its kubelet is silent.")
+		"How long a node without provider ID may wait for its initialization until it is deleted if the cloud has no instance for it and its kubelet is silent.")
 }
 
 func (f *nodeLifecycleFlags) validate() []error {

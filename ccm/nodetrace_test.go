@@ -139,7 +139,7 @@ func join(t *testing.T, client kubernetes.Interface, name string) *corev1.Node {
 // awaitInitialized waits until a node has lost its taint.
 func awaitInitialized(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
-	poll.Until(t, "node "+name+" is initialised", func(ctx context.Context) error {
+	poll.Until(t, "node "+name+" is initialized", func(ctx context.Context) error {
 		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

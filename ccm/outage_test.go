@@ -30,7 +30,7 @@ func TestWatchesOutlastAnOutage(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	h := newHarbourOn(t, cluster, shippedIdentity(t, cluster), 2)
+	h := newHarborOn(t, cluster, shippedIdentity(t, cluster), 2)
 	h.args = append(h.args, "--leader-elect=false", "--v=4")
 	h.join(t, 1)
 	manager, _ := h.replica(t)

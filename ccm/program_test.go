@@ -208,7 +208,7 @@ func (p *program) pid() int { return p.command.Process.Pid }
 func (p *program) signal(t *testing.T, signal os.Signal) {
 	t.Helper()
 	if err := p.command.Process.Signal(signal); err != nil {
-		t.Fatalf("signalling process %d: %v", p.pid(), err)
+		t.Fatalf("signaling process %d: %v", p.pid(), err)
 	}
 }
 

@@ -56,7 +56,7 @@ func buildPlugin(settings ccmconfig.CloudProviderConfiguration) (cloudprovider.I
 
 // providers is the map in which k8s.io/cloud-provider keeps what plugins register. That package can be asked for one name,
 // but not for the names; whoever mistypes one needs them. Should the variable be renamed there, this one is merely empty.
-// All of it is written while packages initialise.
+// All of it is written while packages initialize.
 //
 //go:linkname providers k8s.io/cloud-provider.providers
 var providers map[string]cloudprovider.Factory

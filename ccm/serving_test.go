@@ -104,7 +104,7 @@ func TestSecurePort(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
 	port := freePort(t)
 	r := newReplicas(t, cluster, kubeconfig, "--secure-port="+port, "--authentication-kubeconfig="+kubeconfig,
-		"--authorization-kubeconfig="+kubeconfig, "--cluster-name=harbour")
+		"--authorization-kubeconfig="+kubeconfig, "--cluster-name=harbor")
 	r.lead(t)
 	secure := newEndpoint(t, port)
 	secure.await(t, "/readyz", http.StatusOK)
@@ -164,7 +164,7 @@ func TestSecurePort(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := configz.Configuration
-		if got.Kind != "CloudControllerManagerConfiguration" || got.KubeCloudShared.ClusterName != "harbour" ||
+		if got.Kind != "CloudControllerManagerConfiguration" || got.KubeCloudShared.ClusterName != "harbor" ||
 			len(got.Generic.Controllers) != 1 || got.Generic.Controllers[0] != beating {
 			t.Errorf("%+v", got)
 		}

@@ -66,11 +66,11 @@ func TestVendorProgram(t *testing.T) {
 		}
 	})
 	t.Run("its controllers run", func(t *testing.T) {
-		p := run(t, path, append(args, "--controllers=cloud-node,racks", "--rack-label=harbour.example.com/rack")...)
-		poll.Until(t, "the node is initialised and labelled", func(ctx context.Context) error {
+		p := run(t, path, append(args, "--controllers=cloud-node,racks", "--rack-label=harbor.example.com/rack")...)
+		poll.Until(t, "the node is initialized and labeled", func(ctx context.Context) error {
 			got, err := r.client.CoreV1().Nodes().Get(ctx, "crane", metav1.GetOptions{})
 			if err != nil || got.Spec.ProviderID != "mycloud://r7/crane" || slices.ContainsFunc(got.Spec.Taints, isUninitialized) ||
-				got.Labels["harbour.example.com/rack"] != "r7" || got.Labels[corev1.LabelTopologyRegion] != "north" {
+				got.Labels["harbor.example.com/rack"] != "r7" || got.Labels[corev1.LabelTopologyRegion] != "north" {
 				return fmt.Errorf("%+v %v %v", got.Spec, got.Labels, err)
 			}
 			return nil

@@ -170,7 +170,7 @@ func TestBuildFails(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
 		requireErrorContains(t, build(t, t.TempDir()), "is Go installed and in PATH")
 	})
-	t.Run("cancelled", func(t *testing.T) {
+	t.Run("canceled", func(t *testing.T) {
 		checkout(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -10,7 +10,7 @@ import (
 // Capable is implemented by a cloudprovider.Interface that offers more than that interface.
 type Capable interface {
 	// Capabilities returns what the provider offers. It is called after the provider was built and before it is
-	// initialised; it must not call the cloud, and its answer must not change while the process lives.
+	// initialized; it must not call the cloud, and its answer must not change while the process lives.
 	Capabilities() Capabilities
 }
 

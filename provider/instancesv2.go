@@ -12,7 +12,7 @@ import (
 
 // InstancesV2 returns one way to ask any plugin for the instances of nodes: the plugin's own InstancesV2, or else its older
 // Instances, and Zones if it has those. It is false for a plugin that has neither. Plugins may offer instances only once they are
-// initialised, so ask late.
+// initialized, so ask late.
 //
 // What is asked of the older interfaces, and in which order, is the reference's: by provider ID first, then by name. By those
 //

@@ -48,13 +48,13 @@ func (a account) validate() []error {
 	return wrong
 }
 
-// opened is an account whose provider is initialised.
+// opened is an account whose provider is initialized.
 type opened struct{ subject *conformance.Subject }
 
 // factory returns the same subject for all rules: there is one account.
 func (o opened) factory(context.Context) (*conformance.Subject, error) { return o.subject, nil }
 
-// open builds and initialises the provider, which runs until stop is closed, and finds the instances that rules look at.
+// open builds and initializes the provider, which runs until stop is closed, and finds the instances that rules look at.
 func (a account) open(ctx context.Context, stop <-chan struct{}) (opened, error) {
 	cloud, err := a.start(a.config, stop)
 	if err != nil {
@@ -79,7 +79,7 @@ func (a account) open(ctx context.Context, stop <-chan struct{}) (opened, error)
 	return opened{subject}, nil
 }
 
-// start builds a provider from a file, and initialises it as the manager does.
+// start builds a provider from a file, and initializes it as the manager does.
 func (a account) start(path string, stop <-chan struct{}) (cloudprovider.Interface, error) {
 	var config io.Reader
 	if path != "" {

@@ -18,16 +18,16 @@ func TestExitCodes(t *testing.T) {
 		want string
 	}{
 		"success": {func(*cobra.Command) error { return nil }, ExitOK, ""},
-		"failure": {func(*cobra.Command) error { return failure }, ExitFailed, "harbour: it failed\n"},
+		"failure": {func(*cobra.Command) error { return failure }, ExitFailed, "harbor: it failed\n"},
 		"usage": {
-			func(cmd *cobra.Command) error { return Usage(cmd, failure) }, ExitUsage, "harbour: it failed\nSee 'harbour try --help'\n",
+			func(cmd *cobra.Command) error { return Usage(cmd, failure) }, ExitUsage, "harbor: it failed\nSee 'harbor try --help'\n",
 		},
 		"interrupted": {
 			func(*cobra.Command) error { return fmt.Errorf("trying: %w", Interrupted(failure)) }, ExitInterrupted,
-			"harbour: trying: it failed\n",
+			"harbor: trying: it failed\n",
 		},
 	} {
-		root := NewRoot("harbour", "Short", "Long")
+		root := NewRoot("harbor", "Short", "Long")
 		root.AddCommand(&cobra.Command{Use: "try", RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) }})
 		root.SetArgs([]string{"try"})
 		var stderr bytes.Buffer

@@ -196,8 +196,8 @@ func (w *world) status(t *testing.T) {
 	admin := w.cluster.AdminKubeconfig()
 	code, stdout, stderr := call(t, w.asking(admin, "status")...)
 	for _, want := range []string{
-		"Leader: none, there is no such lease", "Cloud: 3 instances by listing, ", "Calls: ", "Nodes: 1 initialised, 1 uninitialised",
-		"node-001  uninitialised", "node-002  initialised", "Load balancers: 1 untouched", "default/web  untouched",
+		"Leader: none, there is no such lease", "Cloud: 3 instances by listing, ", "Calls: ", "Nodes: 1 initialized, 1 uninitialized",
+		"node-001  uninitialized", "node-002  initialized", "Load balancers: 1 untouched", "default/web  untouched",
 	} {
 		if code != vendortool.ExitOK || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, and it lacks %q:\n%s%s", code, want, stdout, stderr)

@@ -27,7 +27,7 @@ func newDemo() *cobra.Command {
 	var plain bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Watch nodes being initialised on a real control plane",
+		Short: "Watch nodes being initialized on a real control plane",
 		Long: `demo starts a real control plane on loopback, a simulated cloud with 12 instances in 3 zones, two replicas of
 cloud-controller-manager and 12 nodes that register as kubelets with --cloud-provider=external do. It shows each node's
 way from tainted to ready, the routes to the nodes' pods, a Service's load balancer, an instance's resize arriving in the
@@ -36,12 +36,12 @@ checks every step and ends with a summary.
 
 With --provider=metal it shows load balancers and pod routes without a cloud: three machines, a real router (FRR or BIRD)
 and a client behind it, each in a network namespace of its own, with real kube-proxies and management controllers that
-speak Redfish. Nodes are initialised from an inventory, the router learns the way to their pods and to a Service, a
+speak Redfish. Nodes are initialized from an inventory, the router learns the way to their pods and to a Service, a
 machine loses its power, the leader is killed, and a machine leaves the inventory; what becomes of the client's requests
 is counted. That needs Linux, root, iproute2, nftables or iptables, and frr or bird2, and says which is missing.
 
 Otherwise it needs no privileges. Either way it leaves nothing behind. What is not built yet is built first, which takes
-some minutes the first time. On a terminal it paints a picture, on a pipe it writes lines; NO_COLOR switches colours off.
+some minutes the first time. On a terminal it paints a picture, on a pipe it writes lines; NO_COLOR switches colors off.
 
 Everything happens sooner than by default, so that one can watch: the replicas run with --node-status-update-frequency=2s
 instead of 5m, --node-monitor-period=1s instead of 5s, --node-deletion-min-age=1s instead of 2m,
@@ -114,7 +114,7 @@ func runDemo(cmd *cobra.Command, options demo.Options, plain bool) error {
 	}
 	options.Renderer = render.NewPlain(out)
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		options.Style.Colour = !render.NoColour() && os.Getenv("TERM") != "dumb"
+		options.Style.Color = !render.NoColor() && os.Getenv("TERM") != "dumb"
 		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
 			options.Style.Columns = min(width, 120)
 		}

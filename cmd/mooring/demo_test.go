@@ -57,7 +57,7 @@ func TestDemo(t *testing.T) {
 		`11 nodes are there; the condition CloudInstanceGone of node-010 says EveryInstanceGone`,
 		`the condition is gone after \d+\.\d+ s; 11 nodes are there`,
 		`\d+\.\d+ s after SIGTERM, ccm-b leads`,
-		`\d+\.\d+ s after SIGTERM, node-013 is initialised`,
+		`\d+\.\d+ s after SIGTERM, node-013 is initialized`,
 		`\d+\.\d+ s after SIGTERM, to 10\.244\.\d+\.0/24 by way of node-013`,
 		`ccm-a, exit code 0`,
 		`All 27 steps happened, in `,
@@ -170,8 +170,8 @@ func TestDemoOnATerminal(t *testing.T) {
 	if !strings.Contains(p.text(), "\x1b[?1049l") {
 		t.Error("the terminal was not given back")
 	}
-	if colours := regexp.MustCompile(`\x1b\[(3[0-7]|9[0-7]|38;[\d;]+)m`).FindString(p.text()); colours != "" {
-		t.Errorf("there are colours (%q) in spite of NO_COLOR", colours)
+	if colors := regexp.MustCompile(`\x1b\[(3[0-7]|9[0-7]|38;[\d;]+)m`).FindString(p.text()); colors != "" {
+		t.Errorf("there are colors (%q) in spite of NO_COLOR", colors)
 	}
 	kubeconfig := regexp.MustCompile(`KUBECONFIG=(\S+)`).FindStringSubmatch(p.text())[1]
 	if _, err := os.Stat(kubeconfig); err != nil {
@@ -194,7 +194,7 @@ func TestDemoCtrlCOnATerminal(t *testing.T) {
 	terminal := p.onTerminal(80, 24)
 	p.await("node-002")
 	if !regexp.MustCompile(`\x1b\[(\d+;)*3[0-7]m`).MatchString(p.text()) {
-		t.Error("there are no colours on a terminal")
+		t.Error("there are no colors on a terminal")
 	}
 	if _, err := terminal.Write([]byte{3}); err != nil {
 		t.Fatal(err)

@@ -121,7 +121,7 @@ func (f *planFlags) write(out io.Writer, plan view.Plan) error {
 	if f.output == "json" {
 		return writeJSON(out, plan)
 	}
-	_, err := io.WriteString(out, plan.Text(time.Now(), view.Style{Colour: coloured(out), All: f.all}))
+	_, err := io.WriteString(out, plan.Text(time.Now(), view.Style{Color: colored(out), All: f.all}))
 	return err
 }
 
@@ -131,8 +131,8 @@ func writeJSON(out io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// coloured reports whether an output is a terminal that shows colours, and nobody has asked for none.
-func coloured(out io.Writer) bool {
+// colored reports whether an output is a terminal that shows colors, and nobody has asked for none.
+func colored(out io.Writer) bool {
 	file, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd())) && !render.NoColour() && os.Getenv("TERM") != "dumb"
+	return ok && term.IsTerminal(int(file.Fd())) && !render.NoColor() && os.Getenv("TERM") != "dumb"
 }

@@ -19,7 +19,7 @@ const referencePreface = `# Commands of mooring
 
 The tool beside the daemon. Every command has ` + "`--help`" + `, and ` + "`mooring completion bash|zsh|fish|powershell`" + `
 writes what a shell needs to complete commands and flags. Results go to standard output, progress and errors to standard error.
-Colours are for terminals, and the variable ` + "`NO_COLOR`" + ` switches them off.
+Colors are for terminals, and the variable ` + "`NO_COLOR`" + ` switches them off.
 `
 
 // newReference returns the command that writes docs/reference/cli.md. It is none for people.

@@ -26,7 +26,7 @@ func newStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Show what the nodes and load balancers of a cluster are waiting for",
 		Long: `status reads from the API server who leads, how far each node is and each Service with a load balancer, and why that is so:
-nodes that wait for their initialisation, that are off, or that are kept although the cloud denies their instances; Services
+nodes that wait for their initialization, that are off, or that are kept although the cloud denies their instances; Services
 without an address; nodes without a route.
 
 With --server it also asks a manager, at its secure port, how old its observation of the cloud is, what its calls to the cloud
@@ -80,7 +80,7 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 	if f.output == "json" {
 		err = writeJSON(out, status)
 	} else {
-		_, err = io.WriteString(out, status.Text(view.Style{Colour: coloured(out)}))
+		_, err = io.WriteString(out, status.Text(view.Style{Color: colored(out)}))
 	}
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)

@@ -174,7 +174,7 @@ func (a *attempt) leave(err error, abandoned bool) change {
 		return change{}
 	}
 	a.left = true
-	label, err := labelled(a.ctx, err)
+	label, err := labeled(a.ctx, err)
 	result := outcome{err: err, label: label, abandoned: abandoned, timeout: a.timeout, repeat: a.repeat}
 	if refusal, refused := throttled(err); refused {
 		result.refused, result.retryAfter = true, refusal.RetryAfter

@@ -176,7 +176,7 @@ func (c *call) again(ctx context.Context, err error) bool {
 
 // finish counts an attempt and gives its error the type by which controllers decide.
 func (c *call) finish(ctx context.Context, began time.Time, err error) error {
-	label, err := labelled(ctx, err)
+	label, err := labeled(ctx, err)
 	c.metrics.observe(c.about.name, label, time.Since(began))
 	c.logPanic(ctx, err)
 	return err
@@ -193,8 +193,8 @@ func (c *call) logPanic(ctx context.Context, err error) {
 		"operation", c.about.name, "object", c.about.object, "stack", string(panicked.Stack))
 }
 
-// labelled names what became of a call, and gives its error the type by which controllers decide.
-func labelled(ctx context.Context, err error) (string, error) {
+// labeled names what became of a call, and gives its error the type by which controllers decide.
+func labeled(ctx context.Context, err error) (string, error) {
 	if err != nil && errors.Is(context.Cause(ctx), ErrDeadline) && !errors.Is(err, ErrDeadline) {
 		err = fmt.Errorf("%w: %w", ErrDeadline, err) // the plugin's own words for a context that we ended
 	}

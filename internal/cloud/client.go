@@ -217,6 +217,6 @@ func (c *client) repeat(ctx context.Context, known *canary) (label string, rejec
 	}
 	err = call.finish(ctx, began, err)
 	call.end(err)
-	label, _ = labelled(ctx, err)
+	label, _ = labeled(ctx, err)
 	return label, label == outcomeError && isRequestError(err)
 }

@@ -41,7 +41,7 @@ func (c *client) watch(ctx context.Context, about subject, watch provider.WatchI
 		if events.refused != nil {
 			return events.refused // the caller's own error, which says nothing about the cloud
 		}
-		_, err = labelled(a.ctx, err)
+		_, err = labeled(a.ctx, err)
 		call.logPanic(a.ctx, err)
 		return err
 	}

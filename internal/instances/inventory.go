@@ -101,7 +101,7 @@ func New(options Options) *Inventory {
 }
 
 // Supported returns an *UnsupportedError if the plugin has no means to be asked about instances. Plugins may offer them only
-// once they are initialised, so ask late.
+// once they are initialized, so ask late.
 func (i *Inventory) Supported() error {
 	if i.Lists() {
 		return nil
@@ -187,7 +187,7 @@ func (i *Inventory) Start(ctx context.Context) error {
 func (i *Inventory) watch(ctx context.Context) {
 	if i.warm == nil {
 		select {
-		case <-i.stream.wanted: // who asks is the leader, whose provider is initialised
+		case <-i.stream.wanted: // who asks is the leader, whose provider is initialized
 		case <-ctx.Done():
 			return
 		}

@@ -213,7 +213,7 @@ func TestALegacyErrorNamesBothAttempts(t *testing.T) {
 }
 
 // A refresh asks an older plugin for the addresses each time, and for type and zone once an hour. A node that waits for its
-// initialisation is asked for everything; what failed is asked for again.
+// initialization is asked for everything; what failed is asked for again.
 func TestTypeAndZoneOfALegacyInstanceAreAskedForOnceAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := true

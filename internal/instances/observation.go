@@ -84,7 +84,7 @@ func (e *InvalidListError) Error() string {
 }
 
 // ProviderIDMissingError says that the provider knows an instance, but that neither it nor the node has a provider ID.
-// Without one a node cannot be initialised: the field cannot be filled in later by anybody (kubernetes/kubernetes#123024).
+// Without one a node cannot be initialized: the field cannot be filled in later by anybody (kubernetes/kubernetes#123024).
 type ProviderIDMissingError struct {
 	// Name is the node's name.
 	Name string

@@ -124,7 +124,7 @@ func Run(ctx context.Context, options Options, args []string, consume func(line 
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = options.Dir
 	cmd.Env = append(os.Environ(), options.Env...)
-	// A group of its own, so that cancelling ends the compilers that the go tool started as well.
+	// A group of its own, so that canceling ends the compilers that the go tool started as well.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = cancelGrace

@@ -34,19 +34,19 @@ type Router struct {
 
 // Neighbor is one BGP session of a router, for IPv4 and IPv6.
 type Neighbor struct {
-	// Address is the neighbour's.
+	// Address is the neighbor's.
 	Address netip.Addr
-	// ASN is the neighbour's.
+	// ASN is the neighbor's.
 	ASN uint32
 	// Password is that of TCP MD5 signatures; empty for none.
 	Password string
-	// Multihop is how many hops an external neighbour is away at most; zero for one on the same network.
+	// Multihop is how many hops an external neighbor is away at most; zero for one on the same network.
 	Multihop int
 	// NoAddPath refuses several paths to one destination.
 	NoAddPath bool
-	// BFD watches the neighbour, every 100 ms.
+	// BFD watches the neighbor, every 100 ms.
 	BFD bool
-	// Announce tells the neighbour of the router's own networks. Otherwise it is told nothing.
+	// Announce tells the neighbor of the router's own networks. Otherwise it is told nothing.
 	Announce bool
 }
 
@@ -170,7 +170,7 @@ func (r *Router) configureFRR() ([]Daemon, error) {
 	return append(daemons, r.frrDaemon("bgpd", bgpd, "bgpd.vty")), nil
 }
 
-// watches reports whether some neighbour is watched.
+// watches reports whether some neighbor is watched.
 func (r *Router) watches() bool {
 	return slices.ContainsFunc(r.Neighbors, func(n Neighbor) bool { return n.BFD })
 }

@@ -98,9 +98,9 @@ func (a *Agent) tryRegister(ctx context.Context) error {
 		if node, err = nodes.Get(ctx, a.options.Name, metav1.GetOptions{}); err != nil {
 			return err
 		}
-		relabelled := node.DeepCopy()
-		if restoreLabels(relabelled, wanted) {
-			if node, err = a.patchStatus(ctx, node, relabelled); err != nil {
+		relabeled := node.DeepCopy()
+		if restoreLabels(relabeled, wanted) {
+			if node, err = a.patchStatus(ctx, node, relabeled); err != nil {
 				return err
 			}
 		}

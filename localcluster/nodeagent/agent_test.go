@@ -89,7 +89,7 @@ func testLease(t *testing.T, cluster *localcluster.Cluster, client kubernetes.In
 	})
 }
 
-// TestAgentKeepsTheCloudsWork restarts the agent of a node that was initialised in between.
+// TestAgentKeepsTheCloudsWork restarts the agent of a node that was initialized in between.
 func TestAgentKeepsTheCloudsWork(t *testing.T) {
 	t.Parallel()
 	cluster := localclustertest.Start(t)
@@ -111,7 +111,7 @@ func TestAgentKeepsTheCloudsWork(t *testing.T) {
 		t.Errorf("the cloud's addresses were changed (-want +got):\n%s", diff)
 	}
 	if node.Labels[corev1.LabelTopologyZone] != "z1" || node.Spec.ProviderID != "sim://1" || hasTaint(node, uninitialized.Key) {
-		t.Errorf("labels %v, provider ID %q, taints %v: the initialisation was undone", node.Labels, node.Spec.ProviderID, node.Spec.Taints)
+		t.Errorf("labels %v, provider ID %q, taints %v: the initialization was undone", node.Labels, node.Spec.ProviderID, node.Spec.Taints)
 	}
 	if got := node.Labels[corev1.LabelOSStable]; got != "linux" {
 		t.Errorf("label %s = %q, want a kubelet's own label restored", corev1.LabelOSStable, got)

@@ -95,7 +95,7 @@ func TestReportIsAFixedPoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		node := registration(options, testTime)
-		if rapid.Bool().Draw(t, "initialised") {
+		if rapid.Bool().Draw(t, "initialized") {
 			node.Status.Addresses = []corev1.NodeAddress{internal("192.0.2.1")}
 		}
 		first := report(node, options, readyCondition(true), testTime.Add(time.Second))

@@ -80,7 +80,7 @@ func TestDeadline(t *testing.T) {
 		"a look is cut off": {
 			func(t testing.TB) {
 				looks := 0
-				poll.Until(t, "the harbour answers", func(ctx context.Context) error {
+				poll.Until(t, "the harbor answers", func(ctx context.Context) error {
 					if looks++; looks > 1 {
 						<-ctx.Done()
 						return ctx.Err()
@@ -88,16 +88,16 @@ func TestDeadline(t *testing.T) {
 					return errors.New("connection refused")
 				})
 			},
-			"the harbour answers: not within 1m0s: connection refused", poll.Deadline,
+			"the harbor answers: not within 1m0s: connection refused", poll.Deadline,
 		},
 		"the only look is cut off": {
 			func(t testing.TB) {
-				poll.Until(t, "the harbour answers", func(ctx context.Context) error {
+				poll.Until(t, "the harbor answers", func(ctx context.Context) error {
 					<-ctx.Done()
 					return ctx.Err()
 				})
 			},
-			"the harbour answers: not within 1m0s: context deadline exceeded", poll.Deadline,
+			"the harbor answers: not within 1m0s: context deadline exceeded", poll.Deadline,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,7 @@ func balancerEndingRules() []Rule {
 	return []Rule{
 		{
 			ID:     "balancer-context",
-			Text:   "A call whose context has been cancelled returns soon, with an error or the right answer.",
+			Text:   "A call whose context has been canceled returns soon, with an error or the right answer.",
 			Source: contexts,
 			Needs:  []Need{NeedLoadBalancer, NeedInstance},
 			check: func(ctx context.Context, t *trial) error {

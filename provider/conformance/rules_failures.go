@@ -44,7 +44,7 @@ func instanceFailureRules() []Rule {
 		},
 		{
 			ID:     "instances-context",
-			Text:   "A call whose context has been cancelled returns soon, with an error or the right answer.",
+			Text:   "A call whose context has been canceled returns soon, with an error or the right answer.",
 			Source: contexts,
 			Needs:  []Need{NeedInstancesV2, NeedInstance},
 			check: func(ctx context.Context, t *trial) error {

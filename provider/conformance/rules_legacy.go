@@ -72,7 +72,7 @@ func legacyHarmonyRules() []Rule {
 		},
 		{
 			ID:     "legacy-context",
-			Text:   "A call whose context has been cancelled returns soon, with an error or the right answer.",
+			Text:   "A call whose context has been canceled returns soon, with an error or the right answer.",
 			Source: contexts,
 			Needs:  []Need{NeedInstances, NeedInstance},
 			check:  checkLegacyContext,

@@ -66,7 +66,7 @@ func listRules() []Rule {
 		},
 		{
 			ID:     "list-context",
-			Text:   "A list whose context has been cancelled returns an error, and soon.",
+			Text:   "A list whose context has been canceled returns an error, and soon.",
 			Source: contexts,
 			Needs:  []Need{NeedListInstances, NeedInstance},
 			check: func(ctx context.Context, t *trial) error {

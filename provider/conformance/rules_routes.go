@@ -288,7 +288,7 @@ func routeFailureRules() []Rule {
 		},
 		{
 			ID:     "routes-context",
-			Text:   "A call whose context has been cancelled returns soon, with an error or the right answer.",
+			Text:   "A call whose context has been canceled returns soon, with an error or the right answer.",
 			Source: contexts,
 			Needs:  []Need{NeedRoutes, NeedInstance},
 			check: func(ctx context.Context, t *trial) error {

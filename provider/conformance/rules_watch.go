@@ -213,7 +213,7 @@ func checkWatchContext(ctx context.Context, t *trial) error {
 	}
 	w.stop()
 	if err := w.ended(); !errors.Is(err, context.Canceled) {
-		t.sawf("WatchInstances, after its context was cancelled: %v", err)
+		t.sawf("WatchInstances, after its context was canceled: %v", err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ type Factory func(ctx context.Context) (*Subject, error)
 
 // Subject is a provider and what can be done to its cloud.
 type Subject struct {
-	// Cloud is the provider, initialised. Required.
+	// Cloud is the provider, initialized. Required.
 	Cloud cloudprovider.Interface
 	// Instances exist and run for as long as the subject is used. They are looked at, are targets of load balancers and routes
 	// of the suite, and are never changed. Rules that need one use these when there is no CreateInstance.

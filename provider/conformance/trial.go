@@ -202,7 +202,7 @@ func (t *trial) endWithContext(ctx context.Context, calls []named) {
 	cancel()
 	for _, c := range calls {
 		if err, returned := t.promptly(ended, c.name, c.call); returned && err == nil {
-			t.sawf("%s: %s, although its context had been cancelled before the call", c.name, untold)
+			t.sawf("%s: %s, although its context had been canceled before the call", c.name, untold)
 		}
 	}
 }

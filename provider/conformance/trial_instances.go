@@ -103,7 +103,7 @@ func (t *trial) missingName() types.NodeName {
 	return types.NodeName("conformance-" + t.options.RunID + "-never-created")
 }
 
-// nodeOf returns the node of an instance as it is after its initialisation.
+// nodeOf returns the node of an instance as it is after its initialization.
 func (t *trial) nodeOf(ctx context.Context, instance Instance) (*v1.Node, error) {
 	node := namedNode(instance.NodeName)
 	node.Spec.ProviderID = instance.ProviderID

@@ -343,7 +343,7 @@ func TestEveryCallHasADeadline(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := v2.InstanceMetadata(canceled, node("a", "")); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a cancelled context: %v", err)
+		t.Errorf("with a canceled context: %v", err)
 	}
 }
 

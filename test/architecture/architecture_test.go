@@ -108,7 +108,7 @@ func TestPlansArePure(t *testing.T) {
 				t.Error(line)
 			}
 		}
-		// They compile without their neighbours, so nothing impure can reach them through the package.
+		// They compile without their neighbors, so nothing impure can reach them through the package.
 		arguments := append([]string{"build", "-o", os.DevNull}, files...)
 		if output, err := exec.CommandContext(t.Context(), "go", arguments...).CombinedOutput(); err != nil {
 			t.Errorf("the pure files of %s do not compile on their own: %v\n%s", folder, err, output)

@@ -102,7 +102,7 @@ func TestRenderedObjectsRun(t *testing.T) {
 
 	run(t, cluster, client)
 	join(t, client, "rendered")
-	awaitInitialised(t, client, "rendered")
+	awaitInitialized(t, client, "rendered")
 }
 
 // join registers a node as a kubelet does that waits for a cloud controller manager.
@@ -115,10 +115,10 @@ func join(t *testing.T, client kubernetes.Interface, name string) {
 	must(t, err)
 }
 
-// awaitInitialised waits until a node is no longer one that waits.
-func awaitInitialised(t *testing.T, client kubernetes.Interface, name string) {
+// awaitInitialized waits until a node is no longer one that waits.
+func awaitInitialized(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
-	poll.Until(t, "node "+name+" is initialised", func(ctx context.Context) error {
+	poll.Until(t, "node "+name+" is initialized", func(ctx context.Context) error {
 		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case err != nil:

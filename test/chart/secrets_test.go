@@ -68,7 +68,7 @@ func TestARotatedSecretReachesTheRunningDaemon(t *testing.T) {
 
 	mounts := run(t, cluster, client)
 	join(t, client, "node-001")
-	awaitInitialised(t, client, "node-001")
+	awaitInitialized(t, client, "node-001")
 
 	token.Store("rotated")
 	project(t, mounts[mounted], map[string][]byte{"token": []byte("rotated\n")})
@@ -82,5 +82,5 @@ func TestARotatedSecretReachesTheRunningDaemon(t *testing.T) {
 	})
 	must(t, err)
 	join(t, client, "node-002")
-	awaitInitialised(t, client, "node-002")
+	awaitInitialized(t, client, "node-002")
 }

@@ -88,9 +88,9 @@ func (r *reconciler) reconcile(ctx context.Context, request ctrl.Request) error 
 	}
 	node.Labels[r.label] = rack
 	if err := r.client.Patch(ctx, &node, client.MergeFrom(original)); err != nil {
-		return fmt.Errorf("labelling node %s with rack %s: %w", node.Name, rack, err)
+		return fmt.Errorf("labeling node %s with rack %s: %w", node.Name, rack, err)
 	}
-	log.FromContext(ctx).Info("Labelled the node with its rack", "node", node.Name, "rack", rack)
+	log.FromContext(ctx).Info("Labeled the node with its rack", "node", node.Name, "rack", rack)
 	return nil
 }
 
@@ -103,10 +103,10 @@ func rackOf(providerID string) string {
 	return id.Host
 }
 
-// healthy fails while nodes cannot be labelled.
+// healthy fails while nodes cannot be labeled.
 func (r *reconciler) healthy(*http.Request) error {
 	if failed := r.failed.Load(); failed != nil && *failed != nil {
-		return errors.New("the last node could not be labelled")
+		return errors.New("the last node could not be labeled")
 	}
 	return nil
 }

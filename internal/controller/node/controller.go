@@ -41,7 +41,7 @@ type Options struct {
 	Inventory *instances.Inventory
 	// Ownership says which nodes are ours.
 	Ownership ownership.Rules
-	// StatusUpdateFrequency is how often all initialised nodes are compared with the cloud. Zero:
+	// StatusUpdateFrequency is how often all initialized nodes are compared with the cloud. Zero:
 	// DefaultStatusUpdateFrequency.
 	StatusUpdateFrequency time.Duration
 	// Workers is how many nodes are worked on at once. Zero: DefaultWorkers.
@@ -62,7 +62,7 @@ const (
 	DefaultWorkers = 64
 )
 
-// Controller initialises and refreshes nodes. It is a controller-runtime Runnable that needs leader election and warms up
+// Controller initializes and refreshes nodes. It is a controller-runtime Runnable that needs leader election and warms up
 // without.
 type Controller struct {
 	*kit.Controller
@@ -125,7 +125,7 @@ func (o *Options) complete() error {
 // reference does: such a plugin may have been built for load balancers only.
 func (c *Controller) Start(ctx context.Context) error {
 	if err := c.inventory.Supported(); err != nil {
-		c.log.Info("Nodes are not initialised by this process", "reason", err.Error())
+		c.log.Info("Nodes are not initialized by this process", "reason", err.Error())
 		<-ctx.Done()
 		return nil
 	}

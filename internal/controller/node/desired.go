@@ -79,7 +79,7 @@ func (e *invalidMetadataError) Error() string {
 func (e *invalidMetadataError) Unwrap() error { return e.err }
 
 // desire derives what a node shall show from what the cloud said of its instance. With an error, a *nodeIPMismatchError or
-// an *invalidMetadataError or both joined, the rest of what is returned still holds: an initialised node can show that much.
+// an *invalidMetadataError or both joined, the rest of what is returned still holds: an initialized node can show that much.
 func desire(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (desired, error) {
 	addresses, addressErr := desireAddresses(node, metadata.NodeAddresses)
 	wellKnown, labelErr := desireWellKnown(metadata)
@@ -212,7 +212,7 @@ func validLabel(key, value string) error {
 	return nil
 }
 
-// cloudTaints returns the places of the taints by which a node waits for its initialisation, in rising order.
+// cloudTaints returns the places of the taints by which a node waits for its initialization, in rising order.
 func cloudTaints(node *corev1.Node) []int {
 	var places []int
 	for i := range node.Spec.Taints {

@@ -63,10 +63,10 @@ func TestDesiredAddresses(t *testing.T) {
 				withAddresses(hostName("10.0.0.9"))), both, nil, true,
 		},
 		{
-			"a node IP, and the cloud says none, to be initialised", newNode(withTaints(cloudTaint), withNodeIP("10.0.0.1")),
+			"a node IP, and the cloud says none, to be initialized", newNode(withTaints(cloudTaint), withNodeIP("10.0.0.1")),
 			nil, nil, true,
 		},
-		{"a node IP, and the cloud says none, initialised", newNode(withNodeIP("10.0.0.1")), nil, nil, false},
+		{"a node IP, and the cloud says none, initialized", newNode(withNodeIP("10.0.0.1")), nil, nil, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package node is the node controller. It initialises nodes that carry the taint
+// Package node is the node controller. It initializes nodes that carry the taint
 // node.cloudprovider.kubernetes.io/uninitialized from what the cloud says of their instances, and keeps nodes as the cloud
 // says afterwards.
 //

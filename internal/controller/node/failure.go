@@ -19,7 +19,7 @@ import (
 // The reasons of the events on a Node, and of the metric mooring_node_failures_total. All but ReasonSynced and
 // ReasonWaitingForCloud are warnings.
 const (
-	// ReasonSynced says that the node has been initialised. It is the reference's event.
+	// ReasonSynced says that the node has been initialized. It is the reference's event.
 	ReasonSynced = "Synced"
 	// ReasonWaitingForCloud says that the call for the node's instance waits to be let in, and for what. It is no failure.
 	ReasonWaitingForCloud = "WaitingForCloud"
@@ -171,7 +171,7 @@ func messageOf(node *corev1.Node, err error) string {
 	_, advice := reasonOf(err)
 	doing := "Could not refresh the node from the cloud: "
 	if ownership.Uninitialized(node) {
-		doing = "Could not initialise the node: "
+		doing = "Could not initialize the node: "
 	}
 	if write := (*writeError)(nil); errors.As(err, &write) && write.addressesOnly {
 		doing = "The node is as the cloud says except for its addresses: "

@@ -62,7 +62,7 @@ func TestEveryFailureHasAReasonAndARemedy(t *testing.T) {
 				t.Errorf("reason %s, want %s", reason, test.reason)
 			}
 			message := messageOf(newNode(withTaints(cloudTaint)), wrapped)
-			for _, part := range append(test.parts, "Could not initialise the node: ") {
+			for _, part := range append(test.parts, "Could not initialize the node: ") {
 				if !strings.Contains(message, part) {
 					t.Errorf("the message does not say %q:\n%s", part, message)
 				}
@@ -70,7 +70,7 @@ func TestEveryFailureHasAReasonAndARemedy(t *testing.T) {
 		})
 	}
 	if message := messageOf(newNode(), outage); !strings.HasPrefix(message, "Could not refresh the node") {
-		t.Errorf("the message of an initialised node is %q", message)
+		t.Errorf("the message of an initialized node is %q", message)
 	}
 }
 

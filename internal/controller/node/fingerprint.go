@@ -19,7 +19,7 @@ type fingerprint uint64
 // seed is the process's own: fingerprints mean nothing to another one.
 var seed = maphash.MakeSeed()
 
-// fingerprintOf returns the fingerprint of an initialised node with an observation. It allocates nothing.
+// fingerprintOf returns the fingerprint of an initialized node with an observation. It allocates nothing.
 func fingerprintOf(node *corev1.Node, said instances.Observation) fingerprint {
 	var print fingerprint
 	print = print.with(string(node.UID)).with(node.Spec.ProviderID).withMap(node.Labels)

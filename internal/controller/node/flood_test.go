@@ -46,7 +46,7 @@ func (i brokenInstances) InstanceMetadata(context.Context, *corev1.Node) (*cloud
 	return nil, cloudprovider.InstanceNotFound
 }
 
-// waitingNodes are nodes that all wait for their initialisation.
+// waitingNodes are nodes that all wait for their initialization.
 type waitingNodes struct{ client.Reader }
 
 func (waitingNodes) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {

@@ -23,7 +23,7 @@ const (
 	maxRetryAfter = 15 * time.Minute
 	// conflictDelay is the pause after a write that came too late; it doubles with each further one.
 	conflictDelay = 20 * time.Millisecond
-	// minFresh is how old an answer of the cloud may always be by which a node is initialised.
+	// minFresh is how old an answer of the cloud may always be by which a node is initialized.
 	minFresh = 2 * time.Second
 	// maxFresh bounds how old it may be for a node that has been waiting for its turn.
 	maxFresh = time.Minute
@@ -47,7 +47,7 @@ type memory struct {
 
 type remembered struct {
 	uid       types.UID
-	appeared  time.Time // when this process first saw the node wait for its initialisation, by its own clock
+	appeared  time.Time // when this process first saw the node wait for its initialization, by its own clock
 	since     time.Time // when the node last gave reason to be looked at
 	news      bool      // that reason was the node itself: it appeared or changed
 	failures  int
@@ -94,9 +94,9 @@ func (m *memory) changed(node *corev1.Node, now time.Time) {
 	}
 }
 
-// fresh returns how old an answer of the cloud may be by which a node is initialised, where a listing takes a given time. One
+// fresh returns how old an answer of the cloud may be by which a node is initialized, where a listing takes a given time. One
 // that was sought after the node gave reason to be looked at will do, however long its turn took to come: a thousand nodes that
-// join together are initialised from one listing. A failure is such a reason, so that no answer makes a node fail twice.
+// join together are initialized from one listing. A failure is such a reason, so that no answer makes a node fail twice.
 //
 // A node without provider ID is found by its name, which another machine may have had before. Only an answer that was sought after
 // the node appeared is about this one.

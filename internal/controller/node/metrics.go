@@ -33,16 +33,16 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}),
 		initialSyncDelay: factory.NewHistogram(prometheus.HistogramOpts{
 			Name:    "node_controller_initial_node_sync_delay_seconds",
-			Help:    "How long after a node's creation its initialisation was complete.",
+			Help:    "How long after a node's creation its initialization was complete.",
 			Buckets: sinceCreation,
 		}),
 		failures: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_node_failures_total",
-			Help: "Attempts to initialise or refresh a node that failed, by the reason that the node's event gives.",
+			Help: "Attempts to initialize or refresh a node that failed, by the reason that the node's event gives.",
 		}, []string{"reason"}),
 		refreshDuration: factory.NewHistogram(prometheus.HistogramOpts{
 			Name:    "mooring_node_refresh_duration_seconds",
-			Help:    "How long it took to compare all initialised nodes with the cloud.",
+			Help:    "How long it took to compare all initialized nodes with the cloud.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 4, 9), // 10 ms to 11 min
 		}),
 		refreshFailures: factory.NewCounter(prometheus.CounterOpts{
@@ -51,12 +51,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}),
 		uninitialized: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "mooring_node_uninitialized",
-			Help: "Nodes that wait for their initialisation and are not foreign.",
+			Help: "Nodes that wait for their initialization and are not foreign.",
 		}),
 	}
 }
 
-// count keeps the number of nodes that wait for their initialisation.
+// count keeps the number of nodes that wait for their initialization.
 func (m *metrics) count(name string, waits bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -65,7 +65,7 @@ type operation struct {
 }
 
 // planFor returns what makes a node show what is desired. The addresses come first and the taint is the last thing to go, so
-// that whoever waits for the taint to go finds all the rest. A node without taint gets no provider ID: it was not initialised
+// that whoever waits for the taint to go finds all the rest. A node without taint gets no provider ID: it was not initialized
 // by anybody, or by a provider that has none.
 func planFor(node *corev1.Node, want desired, held restraint) plan {
 	var planned plan
@@ -265,7 +265,7 @@ func setValues(path string, from, to map[string]string) []operation {
 	return patch
 }
 
-// removeTaints removes the taints of a node that waits for its initialisation, the last one first, so that the places of
+// removeTaints removes the taints of a node that waits for its initialization, the last one first, so that the places of
 // the others stay.
 func removeTaints(node *corev1.Node) []operation {
 	var patch []operation

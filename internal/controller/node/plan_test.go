@@ -128,8 +128,8 @@ func TestWhatTheCloudDoesNotSayChangesNothing(t *testing.T) {
 	}
 }
 
-// The whole plan of an initialisation, as it goes over the wire.
-func TestThePatchOfAnInitialisation(t *testing.T) {
+// The whole plan of an initialization, as it goes over the wire.
+func TestThePatchOfAnInitialization(t *testing.T) {
 	node := newNode(withTaints(cloudTaint, otherTaint), withAddresses(internalIP("10.0.0.9")),
 		withLabels(corev1.LabelTopologyZone, "old"))
 	planned, err := decide(node, &cloudprovider.InstanceMetadata{

@@ -70,7 +70,7 @@ func drawMetadata(t *rapid.T) *cloudprovider.InstanceMetadata {
 	}
 }
 
-// drawPlan draws a node and the plan for it. With an error of desire, the plan is the one of an initialised node.
+// drawPlan draws a node and the plan for it. With an error of desire, the plan is the one of an initialized node.
 func drawPlan(t *rapid.T) (*corev1.Node, *cloudprovider.InstanceMetadata, plan) {
 	node, metadata := drawNode(t), drawMetadata(t)
 	want, _ := desire(node, metadata)

@@ -34,7 +34,7 @@ type reconciler struct {
 	told    kit.EventLimiter
 	metrics *metrics
 	traces  *traces
-	// known is how old an answer may be by which an initialised node is held to what the cloud said.
+	// known is how old an answer may be by which an initialized node is held to what the cloud said.
 	known time.Duration
 	// led is when this process began to lead. What a standby heard before may be older than what the last leader wrote.
 	led time.Time
@@ -87,7 +87,7 @@ func (r *reconciler) proven(node *corev1.Node, judgement ownership.Judgement, an
 	return true
 }
 
-// initialize asks the cloud for the instance of a node that waits for its initialisation, and initialises it.
+// initialize asks the cloud for the instance of a node that waits for its initialization, and initializes it.
 func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgement ownership.Judgement) ending {
 	waiting := cloud.WithNotice(ctx, func(reason string) { r.waiting(node, reason) })
 	observation, err := r.lookUp(cloud.WithPriority(waiting, cloud.PriorityNewNode), node)
@@ -112,7 +112,7 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgemen
 	}
 	want.annotations = r.proofFor(node, want, observation)
 	planned, err := r.plan(node, want, observation)
-	ctx = dryrun.Because(ctx, "the node waits for its initialisation, and the cloud has an instance for it")
+	ctx = dryrun.Because(ctx, "the node waits for its initialization, and the cloud has an instance for it")
 	return endingOf(r.writer.apply(ctx, node, planned), ending{kind: initialized, err: err, plan: planned, want: want})
 }
 
@@ -155,7 +155,7 @@ func (r *reconciler) proofFor(node *corev1.Node, want desired, observation insta
 	return map[string]string{ownership.AnnotationProven: record}
 }
 
-// lookUp asks for the instance of a node that waits for its initialisation. An answer that an instance is not up has to be
+// lookUp asks for the instance of a node that waits for its initialization. An answer that an instance is not up has to be
 // from after the node appeared: a kubelet runs there now.
 func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node) (observation instances.Observation, err error) {
 	ctx, span := r.traces.start(ctx, spanLookUp)
@@ -172,7 +172,7 @@ func up(seen instances.Observation) bool {
 	return seen.State != provider.InstanceStopped && len(seen.Metadata.NodeAddresses) > 0
 }
 
-// refresh holds an initialised node to what the cloud has said of it. To ask is the refresher's part, except for a node whose
+// refresh holds an initialized node to what the cloud has said of it. To ask is the refresher's part, except for a node whose
 // addresses are still to be written: a cloud that is asked node by node was asked for that one before it had its provider ID.
 func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, judgement ownership.Judgement) ending {
 	age := min(r.known, time.Since(r.led))
@@ -207,7 +207,7 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, judgement o
 	return ended
 }
 
-// planRefresh decides about an initialised node, and whether it is ours to decide about. With an error the plan still holds.
+// planRefresh decides about an initialized node, and whether it is ours to decide about. With an error the plan still holds.
 func (r *reconciler) planRefresh(node *corev1.Node, judgement ownership.Judgement, observation instances.Observation) (
 	planned plan, want desired, ours bool, err error,
 ) {
@@ -222,7 +222,7 @@ func (r *reconciler) planRefresh(node *corev1.Node, judgement ownership.Judgemen
 	return planned, want, true, errors.Join(err, unconfirmed)
 }
 
-// differs reports whether a pass over an initialised node would have anything to do. Where neither the node nor the cloud has
+// differs reports whether a pass over an initialized node would have anything to do. Where neither the node nor the cloud has
 // changed since they agreed, that is known without a plan.
 func (r *reconciler) differs(node *corev1.Node, observation instances.Observation) bool {
 	current := fingerprintOf(node, observation)

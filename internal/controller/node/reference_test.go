@@ -240,7 +240,7 @@ func TestARefreshIsNotConcernedWithNodesThatWait(t *testing.T) {
 		node *corev1.Node
 		want bool
 	}{
-		"initialised": {newNode(withID("sim://1")), true},
+		"initialized": {newNode(withID("sim://1")), true},
 		"waiting":     {newNode(withID("sim://1"), withTaints(cloudTaint)), false},
 		"foreign":     {newNode(withID("sim://1"), withAnnotation(ownership.AnnotationIgnore, "true")), false},
 		"in doubt":    {newNode(withID("other://1")), true},

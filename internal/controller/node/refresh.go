@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// refresher compares all initialised nodes with the cloud, once per interval, and queues those that differ. It writes nothing
+// refresher compares all initialized nodes with the cloud, once per interval, and queues those that differ. It writes nothing
 // itself, and what it queues is behind every new node.
 type refresher struct {
 	interval   time.Duration
@@ -65,7 +65,7 @@ func (r *refresher) run(ctx context.Context) {
 	}
 }
 
-// pass has all initialised nodes compared with the cloud, each when the cloud has answered for it. It does not wait for that: a node
+// pass has all initialized nodes compared with the cloud, each when the cloud has answered for it. It does not wait for that: a node
 // for which the cloud takes its time is left out of the passes meanwhile, and holds up none of the others.
 func (r *refresher) pass(ctx context.Context, q kit.Queue, passes *sync.WaitGroup) {
 	start := time.Now()
@@ -145,7 +145,7 @@ func (r *refresher) ended(ctx context.Context, err error) {
 	r.failing = err != nil
 }
 
-// concerns reports whether a node is one that the refresh may ask for. Nodes that wait for their initialisation are in the
+// concerns reports whether a node is one that the refresh may ask for. Nodes that wait for their initialization are in the
 // queue on their own account.
 func (r *refresher) concerns(node *corev1.Node) bool {
 	return node.DeletionTimestamp.IsZero() && !ownership.Uninitialized(node) &&

@@ -81,7 +81,7 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node, ended ending
 		r.metrics.initialized(time.Since(node.CreationTimestamp.Time))
 		r.traces.initialized(ctx, node, ended.providerID(node))
 		r.recorder.Event(node, corev1.EventTypeNormal, ReasonSynced, "Node synced successfully")
-		log.Info("Initialised the node", ended.keysAndValues(node)...)
+		log.Info("Initialized the node", ended.keysAndValues(node)...)
 		if ended.err != nil {
 			r.tell(ctx, node, ended.err)
 		}
@@ -178,7 +178,7 @@ func (e ending) providerID(node *corev1.Node) string {
 	return cmp.Or(node.Spec.ProviderID, e.want.providerID)
 }
 
-// keysAndValues describe an initialisation for the log.
+// keysAndValues describe an initialization for the log.
 func (e ending) keysAndValues(node *corev1.Node) []any {
 	providerID := e.providerID(node)
 	said := []any{"changes", e.plan.changes(), "providerID", providerID}

@@ -45,7 +45,7 @@ type traces struct {
 // journey is how far a node has come.
 type journey struct {
 	uid types.UID
-	// seen is when this process first saw the node wait for its initialisation.
+	// seen is when this process first saw the node wait for its initialization.
 	seen time.Time
 	// ready is what the kubelet last said.
 	ready  bool
@@ -94,7 +94,7 @@ func (t *traces) observe(node *corev1.Node, judge func(*corev1.Node) ownership.J
 	}
 }
 
-// pass begins a pass over a node that waits for its initialisation. The first one begins the trace: at the node's creation,
+// pass begins a pass over a node that waits for its initialization. The first one begins the trace: at the node's creation,
 // which is when its user began to wait, and which the API server tells in whole seconds.
 func (t *traces) pass(ctx context.Context, node *corev1.Node, now time.Time) context.Context {
 	if t == nil {
@@ -104,7 +104,7 @@ func (t *traces) pass(ctx context.Context, node *corev1.Node, now time.Time) con
 	defer t.mu.Unlock()
 	known := t.nodes[node.Name]
 	if known == nil || known.uid != node.UID || known.becomeReady != nil {
-		t.drop(node.Name, "another node has its name, or it waits for its initialisation again")
+		t.drop(node.Name, "another node has its name, or it waits for its initialization again")
 		known = &journey{uid: node.UID, seen: now, ready: isReady(node)}
 		t.nodes[node.Name] = known
 	}
@@ -154,7 +154,7 @@ func endStep(span trace.Span, err error) {
 	span.End()
 }
 
-// failed notes on the trace why a pass has not initialised the node.
+// failed notes on the trace why a pass has not initialized the node.
 func (t *traces) failed(node *corev1.Node, reason string, err error) {
 	if t == nil {
 		return
@@ -189,7 +189,7 @@ func (t *traces) initialized(ctx context.Context, node *corev1.Node, providerID 
 	_, known.becomeReady = t.tracer.Start(trace.ContextWithSpan(ctx, known.initialize), spanBecomeReady)
 }
 
-// overtaken ends the trace of a node that somebody else has initialised after our first pass over it.
+// overtaken ends the trace of a node that somebody else has initialized after our first pass over it.
 func (t *traces) overtaken(node *corev1.Node) {
 	if t == nil {
 		return

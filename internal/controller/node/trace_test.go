@@ -116,7 +116,7 @@ func TestTracesThatComeToNothing(t *testing.T) {
 	for name, end := range map[string]func(*traces, *corev1.Node){
 		"the node is deleted":          func(traces *traces, node *corev1.Node) { traces.forget(node.Name, "deleted") },
 		"the node is made anew":        func(traces *traces, _ *corev1.Node) { traces.observe(other, judgeOurs, created) },
-		"somebody else initialises it": func(traces *traces, node *corev1.Node) { traces.overtaken(node) },
+		"somebody else initializes it": func(traces *traces, node *corev1.Node) { traces.overtaken(node) },
 		"the process ends":             func(traces *traces, _ *corev1.Node) { traces.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {

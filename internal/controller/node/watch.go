@@ -72,7 +72,7 @@ func matters(before, after *corev1.Node) bool {
 		return true
 	}
 	if ownership.Uninitialized(after) {
-		// What identifies the instance is the plugin's business until the node is initialised.
+		// What identifies the instance is the plugin's business until the node is initialized.
 		return !maps.Equal(before.Annotations, after.Annotations) || !equality.Semantic.DeepEqual(&before.Spec, &after.Spec) ||
 			!equality.Semantic.DeepEqual(&before.Status.NodeInfo, &after.Status.NodeInfo)
 	}

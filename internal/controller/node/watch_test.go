@@ -22,20 +22,20 @@ func TestHeartbeatsDoNotMatter(t *testing.T) {
 	tests := []struct {
 		name        string
 		change      edit
-		initialised bool // whether it matters for an initialised node
+		initialized bool // whether it matters for an initialized node
 		waitingToBe bool // whether it matters for one that waits
 	}{
 		{name: "a heartbeat", change: heartbeat},
-		{name: "a label", change: withLabels("a", "1"), initialised: true, waitingToBe: true},
-		{name: "an address", change: withAddresses(internalIP("10.0.0.1")), initialised: true, waitingToBe: true},
-		{name: "a provider ID", change: withID("sim://1"), initialised: true, waitingToBe: true},
-		{name: "the node IP", change: withNodeIP("10.0.0.1"), initialised: true, waitingToBe: true},
-		{name: "an opt-out", change: withAnnotation(ownership.AnnotationIgnore, "true"), initialised: true, waitingToBe: true},
+		{name: "a label", change: withLabels("a", "1"), initialized: true, waitingToBe: true},
+		{name: "an address", change: withAddresses(internalIP("10.0.0.1")), initialized: true, waitingToBe: true},
+		{name: "a provider ID", change: withID("sim://1"), initialized: true, waitingToBe: true},
+		{name: "the node IP", change: withNodeIP("10.0.0.1"), initialized: true, waitingToBe: true},
+		{name: "an opt-out", change: withAnnotation(ownership.AnnotationIgnore, "true"), initialized: true, waitingToBe: true},
 		{
-			name: "the record of our labels", change: withAnnotation(annotationCloudLabels, "{}"), initialised: true,
+			name: "the record of our labels", change: withAnnotation(annotationCloudLabels, "{}"), initialized: true,
 			waitingToBe: true,
 		},
-		{name: "the proof that it is ours", change: withAnnotation(ownership.AnnotationProven, "{}"), initialised: true, waitingToBe: true},
+		{name: "the proof that it is ours", change: withAnnotation(ownership.AnnotationProven, "{}"), initialized: true, waitingToBe: true},
 		{name: "an annotation of somebody else's", change: withAnnotation("x", "1"), waitingToBe: true},
 		{
 			name:   "a taint of somebody else's",
@@ -46,15 +46,15 @@ func TestHeartbeatsDoNotMatter(t *testing.T) {
 			waitingToBe: true,
 		},
 		{
-			name: "the beginning of its end", initialised: true, waitingToBe: true,
+			name: "the beginning of its end", initialized: true, waitingToBe: true,
 			change: func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
 		},
-		{name: "another node", change: func(n *corev1.Node) { n.UID = "uid-1" }, initialised: true, waitingToBe: true},
+		{name: "another node", change: func(n *corev1.Node) { n.UID = "uid-1" }, initialized: true, waitingToBe: true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := matters(newNode(withSwap), newNode(withSwap, test.change)); got != test.initialised {
-				t.Errorf("matters to an initialised node: %t, want %t", got, test.initialised)
+			if got := matters(newNode(withSwap), newNode(withSwap, test.change)); got != test.initialized {
+				t.Errorf("matters to an initialized node: %t, want %t", got, test.initialized)
 			}
 			waiting := withTaints(cloudTaint)
 			if got := matters(newNode(waiting, withSwap), newNode(waiting, withSwap, test.change)); got != test.waitingToBe {

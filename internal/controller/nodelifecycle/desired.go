@@ -47,7 +47,7 @@ type Settings struct {
 	// MinDenialTime is how much time has to pass from the first to the last of the observations that deny an instance. It does not
 	// apply to removals that were announced or acknowledged.
 	MinDenialTime time.Duration
-	// InitializationGrace is how long a node may wait for its initialisation before its instance is asked for.
+	// InitializationGrace is how long a node may wait for its initialization before its instance is asked for.
 	InitializationGrace time.Duration
 	// Limit is how many nodes may be deleted within any Window.
 	Limit Limit
@@ -86,7 +86,7 @@ type standing int
 const (
 	// foreign nodes are neither asked for nor written, and those count as foreign whose owner is not known.
 	foreign standing = iota
-	// awaited nodes wait for their initialisation and have no provider ID. They may be asked for, and deleted.
+	// awaited nodes wait for their initialization and have no provider ID. They may be asked for, and deleted.
 	awaited
 	// ours are proven to be.
 	ours
@@ -211,7 +211,7 @@ func (f facts) uninitialized() bool {
 }
 
 // due reports whether the cloud is to be asked about a node. What a ready node is, its kubelet says. A node that waits for its
-// initialisation may be one that the cloud does not show yet, and while it is young the node controller asks for it; and one that
+// initialization may be one that the cloud does not show yet, and while it is young the node controller asks for it; and one that
 // waits and whose kubelet lives has a machine, whatever the cloud says.
 func (f facts) due(settings Settings, now time.Time) bool {
 	age := now.Sub(f.created)
@@ -244,7 +244,7 @@ type answers map[types.UID]answer
 
 // witnesses returns the nodes to ask for where the cloud cannot list, when all that it said was that instances are gone: a
 // few that are ready, and so must exist; always the same ones, whatever the order of the nodes. They are spread over the names:
-// neighbours are often of one rack or group, which may have gone as a whole while their nodes still seem to be ready. Nodes that
+// neighbors are often of one rack or group, which may have gone as a whole while their nodes still seem to be ready. Nodes that
 // the cloud did not answer for when they were last asked for are only chosen if there is no other.
 func witnesses(nodes []facts, said answers, answered func(facts) bool) []facts {
 	if !onlyDenials(said) {

@@ -26,15 +26,15 @@ func TestDue(t *testing.T) {
 		{"foreign", node("a", corev1.ConditionUnknown), foreign, false},
 		{"being deleted", node("a", corev1.ConditionUnknown, beingDeleted), ours, false},
 		{"young", node("a", corev1.ConditionFalse, createdAgo(time.Second)), ours, true},
-		{"young, waits for initialisation with a provider ID", node("a", corev1.ConditionFalse, createdAgo(2*time.Minute-1), initializing), ours, false},
+		{"young, waits for initialization with a provider ID", node("a", corev1.ConditionFalse, createdAgo(2*time.Minute-1), initializing), ours, false},
 		{"no longer young", node("a", corev1.ConditionFalse, createdAgo(2*time.Minute), initializing), ours, true},
 		{"young, without a provider ID", node("a", corev1.ConditionUnknown, createdAgo(2*time.Minute-1), uninitialized), awaited, false},
-		{"waits for initialisation, within the grace", node("a", "", uninitialized, createdAgo(15*time.Minute-1)), awaited, false},
-		{"waits for initialisation, after the grace", node("a", "", uninitialized, createdAgo(15*time.Minute)), awaited, true},
-		{"waits for initialisation, its kubelet was heard", node("a", corev1.ConditionFalse, uninitialized, heardAgo(15*time.Minute-1)), awaited, false},
-		{"waits for initialisation, its kubelet is silent", node("a", corev1.ConditionFalse, uninitialized, heardAgo(15*time.Minute)), awaited, true},
-		{"waits for initialisation, its silence was noticed", node("a", corev1.ConditionUnknown, uninitialized, heardAgo(time.Minute)), awaited, true},
-		{"has a provider ID, so that it need not wait for initialisation", node("a", corev1.ConditionFalse, heardAgo(time.Second)), ours, true},
+		{"waits for initialization, within the grace", node("a", "", uninitialized, createdAgo(15*time.Minute-1)), awaited, false},
+		{"waits for initialization, after the grace", node("a", "", uninitialized, createdAgo(15*time.Minute)), awaited, true},
+		{"waits for initialization, its kubelet was heard", node("a", corev1.ConditionFalse, uninitialized, heardAgo(15*time.Minute-1)), awaited, false},
+		{"waits for initialization, its kubelet is silent", node("a", corev1.ConditionFalse, uninitialized, heardAgo(15*time.Minute)), awaited, true},
+		{"waits for initialization, its silence was noticed", node("a", corev1.ConditionUnknown, uninitialized, heardAgo(time.Minute)), awaited, true},
+		{"has a provider ID, so that it need not wait for initialization", node("a", corev1.ConditionFalse, heardAgo(time.Second)), ours, true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -45,8 +45,8 @@ func newProofs(rules ownership.Rules, source *instances.Inventory, late func()) 
 	}
 }
 
-// standing returns what a node is to us. One without provider ID is awaited if it asks for its initialisation. If it does not,
-// it was initialised by nobody, and belongs to no cloud.
+// standing returns what a node is to us. One without provider ID is awaited if it asks for its initialization. If it does not,
+// it was initialized by nobody, and belongs to no cloud.
 func (p *proofs) standing(node *corev1.Node) standing {
 	judgement := p.rules.Judge(node, p.evidence.Proven)
 	switch {

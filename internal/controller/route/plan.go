@@ -128,7 +128,7 @@ func makePlan(d desired, routes []*cloudprovider.Route, can abilities) plan {
 		p.routes[destination] = append(p.routes[destination], route)
 	}
 	p.assign()
-	creations := p.fulfil()
+	creations := p.fulfill()
 	var stay []*cloudprovider.Route
 	for _, route := range sorted {
 		if why, stale := p.stale(route); stale {
@@ -192,8 +192,8 @@ func (p *planner) spared(route *cloudprovider.Route) bool {
 	return known && target.standing != ours && target.claims(destinationOf(route.DestinationCIDR))
 }
 
-// fulfil decides what becomes of each want that has its destination to itself, and returns the routes to create.
-func (p *planner) fulfil() (creations []action) {
+// fulfill decides what becomes of each want that has its destination to itself, and returns the routes to create.
+func (p *planner) fulfill() (creations []action) {
 	for i := range p.wants {
 		w := &p.wants[i]
 		if p.holders[w.destination] != w.node {

@@ -30,7 +30,7 @@ func newStandings(rules ownership.Rules, source *instances.Inventory, believe ti
 }
 
 // of returns all nodes with their standing. Nodes whose provider ID does not tell are looked up in the cloud, as far as they
-// have pod CIDRs; those that wait for their initialisation are left to that. With an error the result holds: nodes about which
+// have pod CIDRs; those that wait for their initialization are left to that. With an error the result holds: nodes about which
 // nothing could be found out keep their standing, and so do those for which the cloud takes its time.
 func (s *standings) of(ctx context.Context, nodes []corev1.Node, now time.Time) ([]member, error) {
 	s.memberships.See(nodes)
@@ -62,7 +62,7 @@ func (s *standings) standing(node *corev1.Node) standing {
 	}
 }
 
-// awaitsProviderID reports whether a node waits for its initialisation, which will give it a provider ID.
+// awaitsProviderID reports whether a node waits for its initialization, which will give it a provider ID.
 func awaitsProviderID(node *corev1.Node) bool {
 	return node.Spec.ProviderID == "" && ownership.Uninitialized(node)
 }

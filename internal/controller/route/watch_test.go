@@ -45,24 +45,24 @@ func TestWhatMatters(t *testing.T) {
 
 func TestWhatIsRoutable(t *testing.T) {
 	w := &watcher{rules: ownership.Rules{ProviderName: "sim"}}
-	initialising := node("a", "10.120.0.0/24").node
-	initialising.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
-	known := initialising.DeepCopy()
+	initializing := node("a", "10.120.0.0/24").node
+	initializing.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
+	known := initializing.DeepCopy()
 	known.Spec.ProviderID = "sim://1"
 	for name, test := range map[string]struct {
 		node *corev1.Node
 		want bool
 	}{
-		"waits for its provider ID":   {initialising, false},
+		"waits for its provider ID":   {initializing, false},
 		"has it from its kubelet":     {known, true},
 		"has no pod CIDR":             {node("a").node, false},
-		"is initialised and has none": {node("a", "10.120.0.0/24").node, true},
+		"is initialized and has none": {node("a", "10.120.0.0/24").node, true},
 	} {
 		if got := w.routable(test.node); got != test.want {
 			t.Errorf("a node that %s is routable: %t, want %t", name, got, test.want)
 		}
 	}
-	if w.matters(initialising, known) != true {
+	if w.matters(initializing, known) != true {
 		t.Error("that a node has got its provider ID does not matter")
 	}
 }

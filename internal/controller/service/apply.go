@@ -26,7 +26,7 @@ const writeTimeout = 30 * time.Second
 // errNoStatus says that a plugin broke its contract.
 var errNoStatus = errors.New("the cloud provider's EnsureLoadBalancer returned neither a status nor an error")
 
-// applier carries actions out. It is built on the leader, once the plugin is initialised.
+// applier carries actions out. It is built on the leader, once the plugin is initialized.
 type applier struct {
 	balancer cloudprovider.LoadBalancer
 	// change changes targets by a difference; nil: the provider cannot.

@@ -265,7 +265,7 @@ func (a *auditor) current(ctx context.Context, key types.NamespacedName, known r
 
 // learn remembers what the cloud shows the first time after an Ensure. That it shows anything else later is a difference; that it differs
 // from what the Ensure returned is none. It does not end a row of repairs either: each repair is followed by a first time.
-func (a *auditor) learn(key types.NamespacedName, known remembered, shown *corev1.LoadBalancerStatus) (learnt remembered, first bool) {
+func (a *auditor) learn(key types.NamespacedName, known remembered, shown *corev1.LoadBalancerStatus) (learned remembered, first bool) {
 	if known.made.baseline != nil || shown == nil {
 		return known, false
 	}

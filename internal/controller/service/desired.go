@@ -166,7 +166,7 @@ func (i inputs) changes(before inputs) []string {
 type standing int
 
 const (
-	// outside nodes are no targets: not initialised yet, or excluded by label.
+	// outside nodes are no targets: not initialized yet, or excluded by label.
 	outside standing = iota
 	// leaving nodes are about to go: deleted, or tainted by the cluster autoscaler. No set that is written holds one, but one
 	// that is a target already is not by itself a reason to write a new set (KEP-3458): its connections may end in peace, and
@@ -190,7 +190,7 @@ func standingOf(node *corev1.Node) standing {
 			result = leaving
 		}
 	}
-	if value, labelled := node.Labels[corev1.LabelNodeExcludeBalancers]; labelled {
+	if value, labeled := node.Labels[corev1.LabelNodeExcludeBalancers]; labeled {
 		if excluded, err := strconv.ParseBool(value); err != nil || excluded {
 			return outside
 		}

@@ -159,7 +159,7 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// nodeWith returns an initialised node, with edits.
+// nodeWith returns an initialized node, with edits.
 func nodeWith(name string, edits ...func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}, Spec: corev1.NodeSpec{ProviderID: "sim://" + name}}
 	for _, edit := range edits {
@@ -172,7 +172,7 @@ func tainted(key string) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key}) }
 }
 
-func labelled(key, value string) func(*corev1.Node) {
+func labeled(key, value string) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Labels = map[string]string{key: value} }
 }
 
@@ -190,7 +190,7 @@ func identified(id string) func(*corev1.Node) { return func(n *corev1.Node) { n.
 
 func doomed(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
 
-func excluded(n *corev1.Node) { labelled(corev1.LabelNodeExcludeBalancers, "")(n) }
+func excluded(n *corev1.Node) { labeled(corev1.LabelNodeExcludeBalancers, "")(n) }
 
 func TestStanding(t *testing.T) {
 	uninitialized, going := tainted(cloudproviderapi.TaintExternalCloudProvider), tainted("ToBeDeletedByClusterAutoscaler")
@@ -204,16 +204,16 @@ func TestStanding(t *testing.T) {
 		"readiness unknown":            {nodeWith("a", condition(corev1.NodeReady, corev1.ConditionUnknown)), member},
 		"other taint":                  {nodeWith("a", tainted("other")), member},
 		"cordoned":                     {nodeWith("a", func(n *corev1.Node) { n.Spec.Unschedulable = true }), member},
-		"not initialised":              {nodeWith("a", uninitialized), outside},
+		"not initialized":              {nodeWith("a", uninitialized), outside},
 		"excluded":                     {nodeWith("a", excluded), outside},
-		"excluded: true":               {nodeWith("a", labelled(corev1.LabelNodeExcludeBalancers, "true")), outside},
-		"excluded: false":              {nodeWith("a", labelled(corev1.LabelNodeExcludeBalancers, "false")), member},
-		"excluded: anything else":      {nodeWith("a", labelled(corev1.LabelNodeExcludeBalancers, "please")), outside},
+		"excluded: true":               {nodeWith("a", labeled(corev1.LabelNodeExcludeBalancers, "true")), outside},
+		"excluded: false":              {nodeWith("a", labeled(corev1.LabelNodeExcludeBalancers, "false")), member},
+		"excluded: anything else":      {nodeWith("a", labeled(corev1.LabelNodeExcludeBalancers, "please")), outside},
 		"being deleted":                {nodeWith("a", doomed), leaving},
 		"tainted by the autoscaler":    {nodeWith("a", going), leaving},
 		"tainted and excluded":         {nodeWith("a", going, excluded), outside},
-		"tainted and not initialised":  {nodeWith("a", going, uninitialized), outside},
-		"not initialised, and deleted": {nodeWith("a", uninitialized, doomed), outside},
+		"tainted and not initialized":  {nodeWith("a", going, uninitialized), outside},
+		"not initialized, and deleted": {nodeWith("a", uninitialized, doomed), outside},
 		"excluded and being deleted":   {nodeWith("a", excluded, doomed), outside},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -248,8 +248,8 @@ func nodeChanges() map[string]nodeChange {
 		"still excluded":                         {edits(excluded), edits(excluded), false, false},
 		"other taint added":                      {nil, edits(tainted("other")), true, false},
 		"other taint removed":                    {edits(tainted("other")), nil, true, false},
-		"other label added":                      {nil, edits(labelled("other", "")), true, false},
-		"other label removed":                    {edits(labelled("other", "")), nil, true, false},
+		"other label added":                      {nil, edits(labeled("other", "")), true, false},
+		"other label removed":                    {edits(labeled("other", "")), nil, true, false},
 		"still not ready":                        {edits(notReady), edits(notReady), true, false},
 		"readiness lost from sight":              {edits(notReady), nil, true, false},
 		"readiness came into sight":              {nil, edits(notReady), true, false},
@@ -263,7 +263,7 @@ func nodeChanges() map[string]nodeChange {
 		"provider ID changed":                    {nil, edits(identified("sim://other")), true, true},
 		"address changed":                        {edits(internal("10.0.0.1")), edits(internal("10.0.0.2")), true, true},
 		"host name changed":                      {nil, edits(addressed(corev1.NodeAddress{Type: corev1.NodeHostName, Address: "x"})), true, false},
-		"initialised":                            {edits(tainted(cloudproviderapi.TaintExternalCloudProvider)), nil, false, true},
+		"initialized":                            {edits(tainted(cloudproviderapi.TaintExternalCloudProvider)), nil, false, true},
 		"tainted by the autoscaler":              {nil, edits(going), true, false},
 		"the autoscaler changed its mind":        {edits(going), nil, true, false},
 		"the same, after a change left it out":   {edits(going), nil, false, true},

@@ -283,7 +283,7 @@ func publicationFor(service *corev1.Service, made *made, now time.Time) publicat
 	}
 	ingress := service.Status.LoadBalancer.Ingress
 	if made.unpublished {
-		ingress = normalised(made.status.Ingress)
+		ingress = normalized(made.status.Ingress)
 	}
 	status, reason, message := metav1.ConditionTrue, ReasonProvided, "The load balancer is as the Service asks"
 	switch {
@@ -292,7 +292,7 @@ func publicationFor(service *corev1.Service, made *made, now time.Time) publicat
 		message = "The cloud provider made the load balancer and gave it no address"
 	case len(made.targets) == 0:
 		status, reason = metav1.ConditionFalse, ReasonNoTargets
-		message = "No node may be a target: a node must be initialised, ours, and not labelled " + corev1.LabelNodeExcludeBalancers
+		message = "No node may be a target: a node must be initialized, ours, and not labeled " + corev1.LabelNodeExcludeBalancers
 	}
 	return publication{ingress, transition(current, status, reason, message, now)}
 }
@@ -306,7 +306,7 @@ func overwritten(service *corev1.Service, made *made) bool {
 
 // sameIngress compares addresses as the API server would show them.
 func sameIngress(a, b []corev1.LoadBalancerIngress) bool {
-	return equality.Semantic.DeepEqual(normalised(a), normalised(b))
+	return equality.Semantic.DeepEqual(normalized(a), normalized(b))
 }
 
 // equal compares what a Service would show, whenever it began to.
@@ -321,8 +321,8 @@ func sameCondition(a, b *metav1.Condition) bool {
 	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
 }
 
-// normalised fills in what the API server defaults: an address without ipMode is one of a VIP (KEP-1860).
-func normalised(ingress []corev1.LoadBalancerIngress) []corev1.LoadBalancerIngress {
+// normalized fills in what the API server defaults: an address without ipMode is one of a VIP (KEP-1860).
+func normalized(ingress []corev1.LoadBalancerIngress) []corev1.LoadBalancerIngress {
 	result := make([]corev1.LoadBalancerIngress, 0, len(ingress))
 	for _, entry := range ingress {
 		if entry.IP != "" && entry.IPMode == nil {

@@ -220,7 +220,7 @@ func (r *reconciler) remind(p *pass, reason string, err error) (delay time.Durat
 		}
 		delay = r.backoff.after(next.count, err)
 		var retry *cloudproviderapi.RetryError
-		if !errors.As(err, &retry) { // a fixed delay does not count towards one that grows
+		if !errors.As(err, &retry) { // a fixed delay does not count toward one that grows
 			next.count++
 		}
 		if next.reason != reason || now.Sub(next.told) >= repeatEvent {

@@ -128,8 +128,8 @@ func (r Rules) judgeScheme(scheme string, proven func(string) bool) (Verdict, st
 //
 //   - with a scheme, the answer must be exactly the node's provider ID;
 //   - with an ID that has no scheme, the answer must not contradict it, because such an ID names no other provider;
-//   - without a provider ID, a node that waits for its initialisation is proven by being found. One that does not wait was
-//     not initialised from a cloud that has provider IDs, so that finding an instance of its name proves nothing; it is
+//   - without a provider ID, a node that waits for its initialization is proven by being found. One that does not wait was
+//     not initialized from a cloud that has provider IDs, so that finding an instance of its name proves nothing; it is
 //     proven only where the cloud has no provider IDs at all.
 func (j Judgement) ProvenBy(answered string) bool {
 	switch {
@@ -162,7 +162,7 @@ func Scheme(providerID string) (string, bool) {
 	return scheme, true
 }
 
-// Uninitialized reports whether a node carries the taint that asks a cloud controller manager to initialise it,
+// Uninitialized reports whether a node carries the taint that asks a cloud controller manager to initialize it,
 // node.cloudprovider.kubernetes.io/uninitialized.
 func Uninitialized(node *corev1.Node) bool {
 	for i := range node.Spec.Taints {

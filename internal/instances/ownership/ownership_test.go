@@ -25,7 +25,7 @@ func annotated(value string) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Annotations = map[string]string{ownership.AnnotationIgnore: value} }
 }
 
-func labelled(key, value string) func(*corev1.Node) {
+func labeled(key, value string) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Labels = map[string]string{key: value} }
 }
 
@@ -72,8 +72,8 @@ func TestJudge(t *testing.T) {
 		{"ignored, spelled otherwise", plain, node("sim://1", annotated("True")), nil, ownership.Foreign},
 		{"explicitly not ignored", plain, node("sim://1", annotated("false")), nil, ownership.Ours},
 		{"an annotation that is no boolean", plain, node("sim://1", annotated("please")), nil, ownership.Ours},
-		{"selected", selecting, node("sim://1", labelled("pool", "a")), nil, ownership.Ours},
-		{"not selected", selecting, node("sim://1", labelled("pool", "b")), nil, ownership.Foreign},
+		{"selected", selecting, node("sim://1", labeled("pool", "a")), nil, ownership.Ours},
+		{"not selected", selecting, node("sim://1", labeled("pool", "b")), nil, ownership.Foreign},
 		{"not selected, without provider ID", selecting, node("", tainted), nil, ownership.Foreign},
 	}
 	for _, test := range tests {
@@ -104,10 +104,10 @@ func TestProvenBy(t *testing.T) {
 		{"a bare ID, the same", node("i-1"), "i-1", true},
 		{"a bare ID, none in the answer", node("i-1"), "", true},
 		{"a bare ID, another", node("i-1"), "sim://1", false},
-		{"a node to be initialised, found", node("", tainted), "sim://1", true},
-		{"a node to be initialised, in a cloud without provider IDs", node("", tainted), "", true},
+		{"a node to be initialized, found", node("", tainted), "sim://1", true},
+		{"a node to be initialized, in a cloud without provider IDs", node("", tainted), "", true},
 		{"a node of no cloud that shares a name", node(""), "sim://1", false},
-		{"an initialised node of a cloud without provider IDs", node(""), "", true},
+		{"an initialized node of a cloud without provider IDs", node(""), "", true},
 		{"ours already, another provider ID", node("sim://1"), "sim:///zone/1", true},
 		{"foreign, the same provider ID", node("sim://1", annotated("true")), "sim://1", false},
 	}

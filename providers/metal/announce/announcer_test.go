@@ -344,9 +344,9 @@ func TestInventoryChanges(t *testing.T) {
 }
 
 func TestReconfigure(t *testing.T) {
-	labelled := nodeObject("b", "10.0.0.2")
-	labelled.Labels = map[string]string{"edge": "yes"}
-	r := newRig(t, nodeObject("a", "10.0.0.1"), labelled, serviceObject("web", vip), sliceObject("web", "a", "b"))
+	labeled := nodeObject("b", "10.0.0.2")
+	labeled.Labels = map[string]string{"edge": "yes"}
+	r := newRig(t, nodeObject("a", "10.0.0.1"), labeled, serviceObject("web", vip), sliceObject("web", "a", "b"))
 	r.run(t)
 	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
 	changed := config.Announcement{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"edge": "yes"}}}.WithDefaults()

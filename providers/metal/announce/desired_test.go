@@ -125,7 +125,7 @@ func TestNextHops(t *testing.T) {
 		"control plane excluded": {
 			newCluster().node(1, excluded).node(2, excluded).node(3, uninitialized).service("s", false, vip, "n1"),
 			vip, "", model.NoNextHop,
-			"2 nodes labelled node.kubernetes.io/exclude-from-external-load-balancers, 1 node not initialised"},
+			"2 nodes labeled node.kubernetes.io/exclude-from-external-load-balancers, 1 node not initialized"},
 		"not selected": {func() *cluster {
 			edge := func(n *model.Node) { n.Labels = map[string]string{"edge": "yes"} }
 			c := newCluster().node(1).node(2, edge).service("s", false, vip, "n1")

@@ -58,7 +58,7 @@ func nodeOf(node *corev1.Node) model.Node {
 			result.Uninitialized = true
 		}
 	}
-	if value, labelled := node.Labels[corev1.LabelNodeExcludeBalancers]; labelled {
+	if value, labeled := node.Labels[corev1.LabelNodeExcludeBalancers]; labeled {
 		result.Excluded = affirmative(value)
 	}
 	return result

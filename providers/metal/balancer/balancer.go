@@ -62,11 +62,11 @@ type Balancer struct {
 	waiting map[types.UID]pool.Request
 	retry   func(types.NamespacedName)
 	// namespaces are the labels of namespaces that were read a short while ago.
-	namespaces map[string]labelled
+	namespaces map[string]labeled
 }
 
-// labelled is what labels a namespace had.
-type labelled struct {
+// labeled is what labels a namespace had.
+type labeled struct {
 	labels labels.Set
 	at     time.Time
 }
@@ -92,7 +92,7 @@ func New(options Options) (*Balancer, error) {
 	}
 	b := &Balancer{
 		options: options, pools: pools, dirty: make(chan struct{}, 1), ready: make(chan struct{}),
-		waiting: map[types.UID]pool.Request{}, namespaces: map[string]labelled{},
+		waiting: map[types.UID]pool.Request{}, namespaces: map[string]labeled{},
 	}
 	if options.Registerer != nil {
 		if err := options.Registerer.Register(collector{b}); err != nil {
@@ -137,7 +137,7 @@ func (b *Balancer) Run(ctx context.Context) error {
 func (b *Balancer) open() *ledger {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ledger, b.waiting, b.namespaces = newLedger(b.pools), map[types.UID]pool.Request{}, map[string]labelled{}
+	b.ledger, b.waiting, b.namespaces = newLedger(b.pools), map[types.UID]pool.Request{}, map[string]labeled{}
 	return b.ledger
 }
 

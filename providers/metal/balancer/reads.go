@@ -62,7 +62,7 @@ func (b *Balancer) labelsOf(ctx context.Context, namespace string) (labels.Set, 
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.namespaces[namespace] = labelled{read.Labels, time.Now()}
+	b.namespaces[namespace] = labeled{read.Labels, time.Now()}
 	return read.Labels, nil
 }
 

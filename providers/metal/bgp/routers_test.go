@@ -99,7 +99,7 @@ type lab struct {
 	speaker, otherSpeaker *sandbox.Host
 }
 
-// enter runs the test in a sandbox with both routers, and returns nil outside. The routers have both speakers as neighbours.
+// enter runs the test in a sandbox with both routers, and returns nil outside. The routers have both speakers as neighbors.
 func enter(t *testing.T, change func(*router.Neighbor)) *lab {
 	t.Helper()
 	if !sandbox.Inside() {
@@ -133,7 +133,7 @@ func enter(t *testing.T, change func(*router.Neighbor)) *lab {
 
 func tail(log string) string { return log[max(0, len(log)-4000):] }
 
-// plainly leaves a neighbour as it is.
+// plainly leaves a neighbor as it is.
 func plainly(*router.Neighbor) {}
 
 // converges waits until both routers have a table in their kernels, and logs how long each took.

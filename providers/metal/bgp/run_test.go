@@ -112,9 +112,9 @@ func TestAnnounceStopsWithItsContext(t *testing.T) {
 	speaker := speakerWith(t, Options{FirstTable: time.Millisecond, LookAgain: 10 * time.Millisecond})
 	ended := running(t, t.Context(), speaker)
 	begun(t, speaker)
-	cancelled, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := speaker.Announce(cancelled, table.Table{service: route(service, "", one)}); err == nil {
+	if err := speaker.Announce(canceled, table.Table{service: route(service, "", one)}); err == nil {
 		t.Error("announced with a context that has ended")
 	}
 	// The rest is tried again without being asked.

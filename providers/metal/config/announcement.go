@@ -13,7 +13,7 @@ import (
 
 // Announcement says which nodes are the next hops of an address.
 type Announcement struct {
-	// NodeSelector selects the nodes that may be next hops of load balancers. Default: all. Whatever it says, a node labelled
+	// NodeSelector selects the nodes that may be next hops of load balancers. Default: all. Whatever it says, a node labeled
 	// node.kubernetes.io/exclude-from-external-load-balancers is none. Routes to pods are not subject to either.
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 	// ClusterNextHops is how many nodes take the traffic of an address of a Service with externalTrafficPolicy Cluster, 1 to 255.
@@ -49,7 +49,7 @@ type Health struct {
 	KubeProxyPort int32 `json:"kubeProxyPort,omitempty"`
 }
 
-// L2 answers ARP and neighbour solicitations for addresses of load balancers: for clusters without a router that speaks BGP.
+// L2 answers ARP and neighbor solicitations for addresses of load balancers: for clusters without a router that speaks BGP.
 type L2 struct {
 	// Interfaces are the names of the interfaces on which to answer. Default: those on whose networks there are nodes.
 	Interfaces []string `json:"interfaces,omitempty"`

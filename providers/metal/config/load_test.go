@@ -149,7 +149,7 @@ power: {interval: 1ms, timeout: soon, concurrency: -1, staleAfter: 1}
 `
 	dir := write(t, map[string]string{
 		"config.yaml":   wrongConfig,
-		"racks/a.yaml":  listHead + "machines:\n- {name: n5, addresses: [{address: 10.0.0.5}], colour: red}\n",
+		"racks/a.yaml":  listHead + "machines:\n- {name: n5, addresses: [{address: 10.0.0.5}], color: red}\n",
 		"racks/b.yaml":  "machines: [\n",
 		"empty/.keep":   "",
 		"empty/readme":  "",
@@ -186,7 +186,7 @@ power: {interval: 1ms, timeout: soon, concurrency: -1, staleAfter: 1}
 		`inventory.machines[4].bmc.redfish.endpoint: Invalid value: "https://me:xxxxx@x": must not contain credentials`,
 		`inventory.machines[5].bmc.command.argv[0]: Invalid value: "power": must be an absolute path`,
 		`inventory.machines[5].bmc.command.timeout: Invalid value: "1h0m0s": must be between`,
-		`racks/a.yaml: machines[0].colour: Invalid value: unknown field; known here: ` + machineFields,
+		`racks/a.yaml: machines[0].color: Invalid value: unknown field; known here: ` + machineFields,
 		`racks/b.yaml: (document): Invalid value: yaml: line 1: did not find expected node content`,
 		fmt.Sprintf(`inventory.paths[1]: Invalid value: "missing.yaml": open %s/missing.yaml: no such file or directory`, dir),
 		`inventory.paths[2]: Invalid value: "empty": there is no file *.yaml, *.yml or *.json in this folder`,

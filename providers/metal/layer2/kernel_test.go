@@ -92,7 +92,7 @@ func TestKernelClients(t *testing.T) {
 	first := c.await(t, vip4)
 	for _, vip := range []string{vip4, vip6} {
 		name := c.await(t, vip)
-		if got := c.neighbour(t, vip); got != macs[name] {
+		if got := c.neighbor(t, vip); got != macs[name] {
 			t.Errorf("%s is at %s, and answered by %s, which is at %s", vip, got, name, macs[name])
 		}
 	}
@@ -209,15 +209,15 @@ func (c *clientHost) await(t *testing.T, vip string) string {
 	}
 }
 
-// neighbour returns where the client's kernel takes an address to be.
-func (c *clientHost) neighbour(t *testing.T, vip string) string {
+// neighbor returns where the client's kernel takes an address to be.
+func (c *clientHost) neighbor(t *testing.T, vip string) string {
 	t.Helper()
 	var entries []struct {
 		LLAddr string `json:"lladdr"`
 	}
 	output := sandbox.Command(t, append(c.Args(), "ip", "-json", "neigh", "show", "to", vip, "dev", "eth0")...)
 	if err := json.Unmarshal([]byte(output), &entries); err != nil || len(entries) != 1 {
-		t.Fatalf("neighbours: %s, %v", output, err)
+		t.Fatalf("neighbors: %s, %v", output, err)
 	}
 	return entries[0].LLAddr
 }

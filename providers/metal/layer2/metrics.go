@@ -17,7 +17,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	return &metrics{
 		addresses: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mooring_metal_l2_addresses",
-			Help: "Addresses that this replica answers ARP and neighbour solicitations for, by interface.",
+			Help: "Addresses that this replica answers ARP and neighbor solicitations for, by interface.",
 		}, []string{"interface"}),
 		frames: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_metal_l2_frames_total",

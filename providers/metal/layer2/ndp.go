@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// The types of neighbour discovery (RFC 4861 section 4).
+// The types of neighbor discovery (RFC 4861 section 4).
 const (
 	solicitation  = 135
 	advertisement = 136
@@ -27,7 +27,7 @@ const (
 // allNodes is every host of the segment.
 var allNodes = netip.MustParseAddr("ff02::1")
 
-// ndp is a neighbour solicitation or advertisement with its IPv6 header.
+// ndp is a neighbor solicitation or advertisement with its IPv6 header.
 type ndp struct {
 	kind                byte // solicitation or advertisement
 	source, destination netip.Addr

@@ -1,4 +1,4 @@
-// Package layer2 answers ARP and neighbour solicitations for addresses of load balancers, for those without a router that speaks BGP.
+// Package layer2 answers ARP and neighbor solicitations for addresses of load balancers, for those without a router that speaks BGP.
 // It runs on the replica that leads, and only for addresses on networks that this replica is on itself.
 //
 // The answers name the Ethernet address of a next hop: see segment. plan.go assigns addresses to interfaces and next hops,

@@ -39,8 +39,8 @@ type held struct {
 	due []time.Time
 }
 
-// neighbour is a next hop.
-type neighbour struct {
+// neighbor is a next hop.
+type neighbor struct {
 	link  mac // zero if it is not known
 	asked time.Time
 	own   bool
@@ -67,14 +67,14 @@ type segment struct {
 	// source6 is the own address that IPv6 packets come from.
 	source6 netip.Addr
 
-	held       map[netip.Addr]*held
-	neighbours map[netip.Addr]*neighbour
-	askers     map[asker]askerTimes
+	held      map[netip.Addr]*held
+	neighbors map[netip.Addr]*neighbor
+	askers    map[asker]askerTimes
 }
 
 func newSegment(network network, link mac) *segment {
 	return &segment{network: network, link: link, source6: network.source6(), askers: map[asker]askerTimes{},
-		held: map[netip.Addr]*held{}, neighbours: map[netip.Addr]*neighbour{}}
+		held: map[netip.Addr]*held{}, neighbors: map[netip.Addr]*neighbor{}}
 }
 
 // assign says which addresses are answered for, and by which next hops.
@@ -87,10 +87,10 @@ func (s *segment) assign(next map[netip.Addr]netip.Addr, now time.Time) []frame 
 	needed := map[netip.Addr]bool{}
 	for addr, hop := range next {
 		needed[hop] = true
-		if s.neighbours[hop] == nil {
-			s.neighbours[hop] = &neighbour{}
+		if s.neighbors[hop] == nil {
+			s.neighbors[hop] = &neighbor{}
 			if s.network.owns(hop) {
-				s.neighbours[hop] = &neighbour{link: s.link, own: true}
+				s.neighbors[hop] = &neighbor{link: s.link, own: true}
 			}
 		}
 		if known := s.held[addr]; known == nil {
@@ -99,9 +99,9 @@ func (s *segment) assign(next map[netip.Addr]netip.Addr, now time.Time) []frame 
 			known.nextHop = hop
 		}
 	}
-	for hop := range s.neighbours {
+	for hop := range s.neighbors {
 		if !needed[hop] {
-			delete(s.neighbours, hop)
+			delete(s.neighbors, hop)
 		}
 	}
 	return s.tick(now)
@@ -110,19 +110,19 @@ func (s *segment) assign(next map[netip.Addr]netip.Addr, now time.Time) []frame 
 // tick returns what is due: questions for next hops, and what is told unasked.
 func (s *segment) tick(now time.Time) []frame {
 	var frames []frame
-	for hop, neighbour := range s.neighbours {
+	for hop, neighbor := range s.neighbors {
 		pause := confirmAgain
-		if neighbour.link == (mac{}) {
+		if neighbor.link == (mac{}) {
 			pause = askAgain
 		}
-		if !neighbour.own && now.Sub(neighbour.asked) >= pause {
-			neighbour.asked = now
+		if !neighbor.own && now.Sub(neighbor.asked) >= pause {
+			neighbor.asked = now
 			frames = append(frames, s.question(hop)...)
 		}
 	}
 	unasked := map[netip.Addr]bool{}
 	for addr, held := range s.held {
-		if link := s.neighbours[held.nextHop].link; link != held.link && link != (mac{}) {
+		if link := s.neighbors[held.nextHop].link; link != held.link && link != (mac{}) {
 			held.link, held.due = link, nil
 			for _, after := range gratuitous {
 				held.due = append(held.due, now.Add(after))
@@ -163,7 +163,7 @@ func (s *segment) hearARP(packet arp, now time.Time) []frame {
 	return append(frames, s.reply(asker{packet.target, packet.sender, packet.senderMAC}, held, now)...)
 }
 
-// hearNDP takes a neighbour solicitation or advertisement. From is the Ethernet address that it came from.
+// hearNDP takes a neighbor solicitation or advertisement. From is the Ethernet address that it came from.
 func (s *segment) hearNDP(message ndp, from mac, now time.Time) []frame {
 	if message.kind == advertisement {
 		return s.learn(message.target, message.link, now)
@@ -181,7 +181,7 @@ func (s *segment) hearNDP(message ndp, from mac, now time.Time) []frame {
 
 // learn takes the Ethernet address of a next hop. All are told at once if it has changed.
 func (s *segment) learn(addr netip.Addr, link mac, now time.Time) []frame {
-	known := s.neighbours[addr]
+	known := s.neighbors[addr]
 	if known == nil || known.own || known.link == link || !link.isUnicast() {
 		return nil
 	}

@@ -94,7 +94,7 @@ func (s *station) run(ctx context.Context) {
 		case <-ctx.Done():
 		case next := <-s.assigned:
 			if err := s.wire.join(slices.Collect(maps.Keys(next))); err != nil {
-				log.Error(err, "Some neighbour solicitations will not be heard")
+				log.Error(err, "Some neighbor solicitations will not be heard")
 			}
 			s.with(log, func(segment *segment) []frame { return segment.assign(next, time.Now()) })
 		case <-ticker.C:

@@ -38,7 +38,7 @@ func open(device *net.Interface, with6 bool) (*wire, error) {
 	if !with6 {
 		return opened, nil
 	}
-	filter, err := bpf.Assemble(neighbourDiscovery)
+	filter, err := bpf.Assemble(neighborDiscovery)
 	if err == nil {
 		opened.ndp, err = packet.Listen(device, packet.Datagram, protocolIPv6, &packet.Config{Filter: filter})
 	}
@@ -46,13 +46,13 @@ func open(device *net.Interface, with6 bool) (*wire, error) {
 		opened.groups, err = newGroups(device)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("listening for neighbour solicitations on %s: %w", device.Name, err), opened.close())
+		return nil, errors.Join(fmt.Errorf("listening for neighbor solicitations on %s: %w", device.Name, err), opened.close())
 	}
 	return opened, nil
 }
 
-// neighbourDiscovery lets through what parseNDP may accept, from the IPv6 header on.
-var neighbourDiscovery = []bpf.Instruction{
+// neighborDiscovery lets through what parseNDP may accept, from the IPv6 header on.
+var neighborDiscovery = []bpf.Instruction{
 	bpf.LoadAbsolute{Off: 6, Size: 2}, // next header and hop limit
 	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nextICMPv6<<8 | hopLimit, SkipTrue: 4},
 	bpf.LoadAbsolute{Off: ipv6Length, Size: 1},

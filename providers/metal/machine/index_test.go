@@ -140,7 +140,7 @@ func TestNodeNames(t *testing.T) {
 		"no nodes":                         {nil, nil},
 		"their own names":                  {[]string{"name=n1", "name=n2 uuid=" + uuid1}, nil},
 		"found by UUID and address":        {[]string{"name=a uuid=" + uuid1, "name=b ip=10.0.0.4"}, map[string]types.NodeName{uuid1: "a", "n4": "b"}},
-		"initialised already":              {[]string{"name=a uuid=" + uuid1 + " id=metal://" + uuid1}, nil},
+		"initialized already":              {[]string{"name=a uuid=" + uuid1 + " id=metal://" + uuid1}, nil},
 		"its own name before another":      {[]string{"name=a ip=10.0.0.4", "name=n4"}, nil},
 		"the first of two others":          {[]string{"name=b ip=10.0.0.4", "name=a ip=10.0.0.4"}, map[string]types.NodeName{"n4": "a"}},
 		"ambiguous for both":               {[]string{"name=a uuid=" + uuid1 + " ip=10.0.0.4"}, map[string]types.NodeName{uuid1: "a", "n4": "a"}},

@@ -19,7 +19,7 @@ func (s *Service) adminEndpoints() map[string]func(body []byte) (any, error) {
 			if err := valid(misfits, ValidateKnobs(knobs)); err != nil {
 				return nil, err
 			}
-			s.behaviour.set(knobs)
+			s.behavior.set(knobs)
 			return s.Knobs(), nil
 		},
 		"GET " + api.PathAdminFaults: func([]byte) (any, error) { return api.Faults{Items: s.Faults()}, nil },

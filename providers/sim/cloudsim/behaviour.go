@@ -10,15 +10,15 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
-// behaviour is the knobs and the quota that they define.
-type behaviour struct {
+// behavior is the knobs and the quota that they define.
+type behavior struct {
 	mu    sync.Mutex
 	knobs api.Knobs
 	quota *rate.Limiter
 }
 
 // set replaces the knobs. A quota that stays as it is keeps what is left of it.
-func (b *behaviour) set(knobs api.Knobs) {
+func (b *behavior) set(knobs api.Knobs) {
 	if knobs.PageSize == 0 {
 		knobs.PageSize = DefaultPageSize
 	}
@@ -35,14 +35,14 @@ func (b *behaviour) set(knobs api.Knobs) {
 	b.knobs = knobs
 }
 
-func (b *behaviour) get() api.Knobs {
+func (b *behavior) get() api.Knobs {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.knobs
 }
 
 // latency draws how long the next call takes.
-func (b *behaviour) latency() time.Duration {
+func (b *behavior) latency() time.Duration {
 	knobs := b.get()
 	d := knobs.Latency.Duration
 	if jitter := knobs.LatencyJitter.Duration; jitter > 0 {
@@ -52,7 +52,7 @@ func (b *behaviour) latency() time.Duration {
 }
 
 // throttle takes one call from the quota. If that is used up, it takes nothing and returns how long to wait.
-func (b *behaviour) throttle(now time.Time) time.Duration {
+func (b *behavior) throttle(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.quota == nil {

@@ -84,7 +84,7 @@ func (s *Service) endpoints() []endpoint {
 func (s *Service) paged(op api.Operation, path string, list func(*request) []any, filters ...string) endpoint {
 	serve := func(r *request) (answer, error) {
 		query := r.URL.Query()
-		size, err := pageSize(query, s.behaviour.get().PageSize)
+		size, err := pageSize(query, s.behavior.get().PageSize)
 		if err != nil {
 			return answer{}, err
 		}
@@ -172,7 +172,7 @@ func (s *Service) admit(r *http.Request, e endpoint) (*request, error) {
 	if err := s.authenticate(r, s.options.Token); err != nil {
 		return nil, err
 	}
-	if wait := s.behaviour.throttle(s.clock.Now()); wait > 0 {
+	if wait := s.behavior.throttle(s.clock.Now()); wait > 0 {
 		return nil, &api.Error{
 			Status: http.StatusTooManyRequests, Code: api.CodeThrottled, RetryAfter: wait, Message: "the quota is used up",
 		}
@@ -184,7 +184,7 @@ func (s *Service) admit(r *http.Request, e endpoint) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.wait(r.Context(), s.behaviour.latency()); err != nil {
+	if err := s.wait(r.Context(), s.behavior.latency()); err != nil {
 		return nil, err
 	}
 	call := &request{Request: r, body: body}

@@ -72,7 +72,7 @@ func (s *Service) listInstances(_ *request) []any {
 
 // listTime is the time up to which lists know the writes.
 func (s *Service) listTime() time.Time {
-	return s.clock.Now().Add(-s.behaviour.get().ListLag.Duration)
+	return s.clock.Now().Add(-s.behavior.get().ListLag.Duration)
 }
 
 func (s *Service) getInstance(r *request) (answer, error) {
@@ -127,7 +127,7 @@ func (s *Service) createInstance(r *request) (answer, error) {
 		return answer{}, conflict(existing.ID, "an instance named %q exists: %s", spec.Name, existing.ID)
 	}
 	now := s.clock.Now()
-	settlesAt := now.Add(s.behaviour.get().InstanceDelay.Duration)
+	settlesAt := now.Add(s.behavior.get().InstanceDelay.Duration)
 	zone, _ := s.zones.get(spec.Zone)
 	s.meta.LastID++
 	record := newInstance(s.meta.LastID, complete(spec), zone.Region, now, settlesAt)

@@ -107,7 +107,7 @@ func (s *Service) createLoadBalancer(r *request) (answer, error) {
 	next := s.meta
 	next.LastID++
 	spec = completeLoadBalancer(spec)
-	record := loadBalancer{Fails: r.failsLater(), SettlesAt: now.Add(s.behaviour.get().LoadBalancerDelay.Duration).UTC()}
+	record := loadBalancer{Fails: r.failsLater(), SettlesAt: now.Add(s.behavior.get().LoadBalancerDelay.Duration).UTC()}
 	record.LoadBalancer = api.LoadBalancer{
 		LoadBalancerSpec: spec, ID: fmt.Sprintf("lb-%08d", next.LastID), Generation: 1, CreatedAt: now.UTC(),
 	}

@@ -72,7 +72,7 @@ func (s *Service) newRoute(spec api.RouteSpec, misfits field.ErrorList) (record 
 		}
 		return existing, false, nil
 	}
-	if most := s.behaviour.get().MaxRoutes; most > 0 && s.routesOf(spec.Cluster) >= most {
+	if most := s.behavior.get().MaxRoutes; most > 0 && s.routesOf(spec.Cluster) >= most {
 		return route{}, false, conflict("", "cluster %q has %d routes already, which is the limit", spec.Cluster, most)
 	}
 	s.meta.LastID++

@@ -23,7 +23,7 @@ type Service struct {
 	closing context.Context
 	close   context.CancelFunc
 
-	behaviour behaviour
+	behavior behavior
 
 	// mu guards what the cloud holds, in the file and in the memory: they change together.
 	mu            sync.Mutex
@@ -60,7 +60,7 @@ func Open(options Options) (*Service, error) {
 		calls: newCalls(), faults: newFaults(), pages: newSnapshots(options.Clock), closing: closing, close: closeNow,
 		history: newHistory(),
 	}
-	s.behaviour.set(options.Knobs)
+	s.behavior.set(options.Knobs)
 	if err := s.load(); err != nil {
 		closeNow()
 		_ = file.close()
@@ -158,14 +158,14 @@ func (s *Service) Counts() api.Counts { return s.calls.counts() }
 func (s *Service) ResetCounts() { s.calls.reset() }
 
 // Knobs returns how the cloud behaves now.
-func (s *Service) Knobs() api.Knobs { return s.behaviour.get() }
+func (s *Service) Knobs() api.Knobs { return s.behavior.get() }
 
 // SetKnobs changes how the cloud behaves, from the next call on. The error names every invalid field.
 func (s *Service) SetKnobs(knobs api.Knobs) error {
 	if errs := ValidateKnobs(knobs); len(errs) > 0 {
 		return errs.ToAggregate()
 	}
-	s.behaviour.set(knobs)
+	s.behavior.set(knobs)
 	return nil
 }
 

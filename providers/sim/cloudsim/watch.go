@@ -110,7 +110,7 @@ func (s *Service) nextChanges(r *request, since int64) ([]api.InstanceChange, er
 		}
 	}
 	if happened {
-		if err := s.wait(r.Context(), s.behaviour.latency()); err != nil {
+		if err := s.wait(r.Context(), s.behavior.latency()); err != nil {
 			return nil, err
 		}
 	}

@@ -26,21 +26,21 @@ const (
 	writers = 32
 )
 
-// Join creates nodes as their kubelets do, waiting for their initialisation: those of the instances with the numbers from
+// Join creates nodes as their kubelets do, waiting for their initialization: those of the instances with the numbers from
 // first on.
 func (a *Arena) Join(ctx context.Context, first, count int) error {
 	return a.createNodes(ctx, first, count, waiting)
 }
 
-// Settle creates nodes as they are after their initialisation, so that there is nothing to do for them.
+// Settle creates nodes as they are after their initialization, so that there is nothing to do for them.
 func (a *Arena) Settle(ctx context.Context, count int) error {
-	return a.createNodes(ctx, 1, count, initialised)
+	return a.createNodes(ctx, 1, count, initialized)
 }
 
 // SettleUnrouted is Settle with a pod CIDR for each node, to which there is no route yet.
 func (a *Arena) SettleUnrouted(ctx context.Context, count int) error {
 	return a.createNodes(ctx, 1, count, func(node *corev1.Node, number int) {
-		initialised(node, number)
+		initialized(node, number)
 		node.Spec.PodCIDR = fmt.Sprintf("10.%d.%d.0/24", 128+number/256, number%256)
 		node.Spec.PodCIDRs = []string{node.Spec.PodCIDR}
 	})
@@ -137,15 +137,15 @@ func registered(number int) *corev1.Node {
 	return node
 }
 
-// waiting adds the taint by which a node waits for its initialisation.
+// waiting adds the taint by which a node waits for its initialization.
 func waiting(node *corev1.Node, _ int) {
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
 		Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule,
 	})
 }
 
-// initialised adds what a cloud controller manager writes to a node: provider ID, labels and addresses.
-func initialised(node *corev1.Node, number int) {
+// initialized adds what a cloud controller manager writes to a node: provider ID, labels and addresses.
+func initialized(node *corev1.Node, number int) {
 	instance := cloudsim.DefaultInstance(number)
 	// A new cloud counts the instances of its seed from 1.
 	node.Spec.ProviderID = sim.ProviderID(fmt.Sprintf("i-%08d", number))
@@ -163,13 +163,13 @@ func initialised(node *corev1.Node, number int) {
 	}
 }
 
-// AwaitInitialised waits until so many nodes have lost the taint by which they waited.
-func (a *Arena) AwaitInitialised(ctx context.Context, want int) error {
+// AwaitInitialized waits until so many nodes have lost the taint by which they waited.
+func (a *Arena) AwaitInitialized(ctx context.Context, want int) error {
 	return a.awaitNodes(ctx, want, func(node *corev1.Node) bool { return !hasTaint(node, cloudproviderapi.TaintExternalCloudProvider) })
 }
 
-// AwaitInitialisedNode waits until the node of an instance is initialised.
-func (a *Arena) AwaitInitialisedNode(ctx context.Context, number int) error {
+// AwaitInitializedNode waits until the node of an instance is initialized.
+func (a *Arena) AwaitInitializedNode(ctx context.Context, number int) error {
 	name := cloudsim.DefaultInstance(number).Name
 	return a.awaitNodes(ctx, 1, func(node *corev1.Node) bool {
 		return node.Name == name && !hasTaint(node, cloudproviderapi.TaintExternalCloudProvider)

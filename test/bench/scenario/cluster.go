@@ -8,7 +8,7 @@ import (
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 )
 
-// cluster is the life of a cluster whose nodes are initialised: Services come, nothing happens, machines go, Services go.
+// cluster is the life of a cluster whose nodes are initialized: Services come, nothing happens, machines go, Services go.
 func cluster() Stage {
 	return Stage{
 		Name: "cluster", Instances: func(size figures.Size) int { return size.Nodes }, Replicas: 1,

@@ -28,7 +28,7 @@ func failover() Stage {
 	}
 }
 
-// succession stops the leader and waits until a node that joins right after is initialised, by whoever leads then.
+// succession stops the leader and waits until a node that joins right after is initialized, by whoever leads then.
 func succession(signal syscall.Signal, offset int) func(context.Context, *arena.Arena, figures.Size, *figures.Result) error {
 	return func(ctx context.Context, a *arena.Arena, size figures.Size, result *figures.Result) error {
 		began := time.Now()
@@ -43,6 +43,6 @@ func succession(signal syscall.Signal, offset int) func(context.Context, *arena.
 			return err
 		}
 		result.LeaseSeconds = time.Since(began).Seconds()
-		return a.AwaitInitialisedNode(ctx, size.Nodes+offset)
+		return a.AwaitInitializedNode(ctx, size.Nodes+offset)
 	}
 }

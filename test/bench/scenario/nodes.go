@@ -79,13 +79,13 @@ func halfWay(ctx context.Context, a *arena.Arena, _ figures.Size) error {
 	return a.Pause(ctx, period/2)
 }
 
-// joining creates nodes and waits until all are initialised.
+// joining creates nodes and waits until all are initialized.
 func joining(nodes func(figures.Size) int) func(context.Context, *arena.Arena, figures.Size, *figures.Result) error {
 	return func(ctx context.Context, a *arena.Arena, size figures.Size, _ *figures.Result) error {
 		if err := a.Join(ctx, 1, nodes(size)); err != nil {
 			return err
 		}
-		return a.AwaitInitialised(ctx, nodes(size))
+		return a.AwaitInitialized(ctx, nodes(size))
 	}
 }
 

@@ -28,7 +28,7 @@ func instance(m machine) api.InstanceSpec {
 	}
 }
 
-// wantAddresses are those of an initialised node: the internal ones that --node-ip chose, or all without it, the external
+// wantAddresses are those of an initialized node: the internal ones that --node-ip chose, or all without it, the external
 // one, and the host name that the kubelet registered, because the cloud has none.
 func wantAddresses(m machine) []corev1.NodeAddress {
 	var want []corev1.NodeAddress

@@ -46,7 +46,7 @@ func TestKubelets(t *testing.T) {
 		t.Run("agents register like kubelets", lab.agentsAgree)
 	if passed {
 		lab.startManager(t)
-		passed = t.Run("initialised by Mooring and schedulable", lab.initialised) &&
+		passed = t.Run("initialized by Mooring and schedulable", lab.initialized) &&
 			t.Run("still so after the kubelets reported again", lab.stable)
 	}
 	if !passed {
@@ -114,7 +114,7 @@ func (l *lab) registered(t *testing.T) {
 			return ready(node)
 		})
 		if schedulable(node) == nil {
-			t.Errorf("node %s can be scheduled to before it is initialised", m.name)
+			t.Errorf("node %s can be scheduled to before it is initialized", m.name)
 		}
 		if got := node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr]; got != m.nodeIP() {
 			t.Errorf("node %s: provided node IP %q, want %q", m.name, got, m.nodeIP())
@@ -140,7 +140,7 @@ func (l *lab) startManager(t *testing.T) {
 	))
 }
 
-func (l *lab) initialised(t *testing.T) {
+func (l *lab) initialized(t *testing.T) {
 	begun := time.Now()
 	for _, m := range machines() {
 		node := l.waitFor(t, m, "is ready and schedulable", func(node *corev1.Node) error {
@@ -148,7 +148,7 @@ func (l *lab) initialised(t *testing.T) {
 		})
 		l.compare(t, m, node)
 	}
-	t.Logf("all nodes initialised %s after the start of the cloud-controller-manager", time.Since(begun))
+	t.Logf("all nodes initialized %s after the start of the cloud-controller-manager", time.Since(begun))
 }
 
 // stable looks again after each kubelet has written its status: neither side undoes what the other did.

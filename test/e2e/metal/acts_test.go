@@ -63,12 +63,12 @@ func (l *lab) leader(t *testing.T) *replica {
 			return err
 		}
 		for _, r := range l.replicas {
-			if strings.Contains(r.Log(), "Initialised the cloud provider") {
+			if strings.Contains(r.Log(), "Initialized the cloud provider") {
 				found = r
 				return nil
 			}
 		}
-		return errors.New("none has initialised the provider")
+		return errors.New("none has initialized the provider")
 	})
 	return found
 }

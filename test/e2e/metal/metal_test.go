@@ -33,7 +33,7 @@ func story(t *testing.T, kind router.Kind, proxyMode string) {
 		name string
 		play func(*testing.T)
 	}{
-		{"nodes are initialised from the inventory", s.initialised},
+		{"nodes are initialized from the inventory", s.initialized},
 		{"pods are routed to", s.podsRouted},
 		{"a Service is reached over both families, spread over nodes", s.spread},
 		{"a Service with policy Local sees its clients", s.local},
@@ -59,7 +59,7 @@ type scene struct {
 	webTraffic, doorTraffic *traffic
 }
 
-func (s *scene) initialised(t *testing.T) {
+func (s *scene) initialized(t *testing.T) {
 	for _, m := range s.machines {
 		must(t, os.WriteFile(s.power(m), []byte("on\n"), 0o600))
 		s.awaitNode(t, m, "registers with the taint", func(node *corev1.Node) error {
@@ -73,7 +73,7 @@ func (s *scene) initialised(t *testing.T) {
 	s.startReplica(t, 0)
 	s.startReplica(t, 1)
 	for _, m := range s.machines {
-		s.awaitNode(t, m, "is initialised", func(node *corev1.Node) error {
+		s.awaitNode(t, m, "is initialized", func(node *corev1.Node) error {
 			want := fmt.Sprintf("metal://serial-%d", m.index)
 			zone := fmt.Sprintf("rack-%d", m.index)
 			if node.Spec.ProviderID != want || node.Labels[corev1.LabelTopologyZone] != zone || node.Labels[corev1.LabelInstanceTypeStable] != "r640" ||

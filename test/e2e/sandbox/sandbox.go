@@ -35,7 +35,7 @@ const (
 	insideVariable = "MOORING_TEST_SANDBOX"
 	// requireVariable, set to 1, makes a test fail that otherwise would be skipped.
 	requireVariable = "MOORING_REQUIRE_ALL"
-	// prefix starts the name of each sandbox's directory, so that one that a killed test left behind can be recognised.
+	// prefix starts the name of each sandbox's directory, so that one that a killed test left behind can be recognized.
 	prefix = "mooring-sandbox-"
 )
 

@@ -96,7 +96,7 @@ func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *balance
 	return started, addresses
 }
 
-// joinNode creates an initialised node for as long as the test runs.
+// joinNode creates an initialized node for as long as the test runs.
 func joinNode(t *testing.T) {
 	t.Helper()
 	_, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{

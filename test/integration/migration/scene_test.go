@@ -34,9 +34,9 @@ const (
 	nodesBefore = 3
 )
 
-// Nodes that are there from the start, and that neither manager has initialised.
+// Nodes that are there from the start, and that neither manager has initialized.
 const (
-	// inTree was initialised by a cloud provider in the kubelet, as of clusters that are older than cloud controller managers: it has
+	// inTree was initialized by a cloud provider in the kubelet, as of clusters that are older than cloud controller managers: it has
 	// an instance, and neither a provider ID nor a taint.
 	inTree = "node-006"
 	// foreign is a node of another cloud.
@@ -80,7 +80,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// untaint has nodes not wait for their initialisation.
+// untaint has nodes not wait for their initialization.
 func (s *scene) untaint(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {

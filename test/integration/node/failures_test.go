@@ -110,7 +110,7 @@ func (f failing) run(t *testing.T) {
 	name := f.node.Name
 	m := start(t, options{Cloud: cloud, Pool: name})
 	join(t, inPool(name, f.node))
-	event := waitForEvent(t, name, "Warning "+f.reason+": Could not initialise the node: ")
+	event := waitForEvent(t, name, "Warning "+f.reason+": Could not initialize the node: ")
 	for _, part := range f.says {
 		if !strings.Contains(event, part) {
 			t.Errorf("the event does not say %q:\n%s", part, event)

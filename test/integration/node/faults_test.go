@@ -21,17 +21,17 @@ func seconds(n float64) metav1.Duration {
 	return metav1.Duration{Duration: time.Duration(n * float64(time.Second))}
 }
 
-// With each fault of the cloud a node is told, keeps its taint, and is initialised when the fault is over. A wrong answer
-// initialises no node wrongly and writes nothing to nodes that are initialised.
+// With each fault of the cloud a node is told, keeps its taint, and is initialized when the fault is over. A wrong answer
+// initializes no node wrongly and writes nothing to nodes that are initialized.
 func TestFaultsOfTheCloud(t *testing.T) {
 	tests := map[string]struct {
 		fault  api.Fault
 		reason string
 	}{
-		"server error": {api.Fault{Mode: api.FaultStatus, Status: 503}, "CloudError: Could not initialise the node: listing"},
+		"server error": {api.Fault{Mode: api.FaultStatus, Status: 503}, "CloudError: Could not initialize the node: listing"},
 		"over quota": {
 			api.Fault{Mode: api.FaultStatus, Status: 429, RetryAfter: seconds(1)},
-			"CloudError: Could not initialise the node: listing",
+			"CloudError: Could not initialize the node: listing",
 		},
 		"empty list":       {api.Fault{Mode: api.FaultEmpty}, "InstanceNotFound"},
 		"hanging":          {api.Fault{Mode: api.FaultHang}, "CloudError"},
@@ -69,7 +69,7 @@ func TestFaultsOfTheCloud(t *testing.T) {
 				t.Errorf("the node was written: %v", showing(n))
 			}
 			if done := writes(t, m)[old]; len(done) != settled {
-				t.Errorf("an initialised node was written during the fault: %v", done)
+				t.Errorf("an initialized node was written during the fault: %v", done)
 			}
 			simulated.Service.ClearFaults()
 			touchUntilInitialized(t, late) // or a few seconds later by itself
@@ -84,11 +84,11 @@ func instanceNamed(name string) api.InstanceSpec {
 	return spec
 }
 
-// touchUntilInitialized changes a node until it is initialised, so that it does not wait out its pause.
+// touchUntilInitialized changes a node until it is initialized, so that it does not wait out its pause.
 func touchUntilInitialized(t *testing.T, name string) {
 	t.Helper()
 	touched := 0
-	eventually(t, "node "+name+" is initialised", func(context.Context) error {
+	eventually(t, "node "+name+" is initialized", func(context.Context) error {
 		if !ownership.Uninitialized(get(t, name)) {
 			return nil
 		}

@@ -25,7 +25,7 @@ func (d declaring) Capabilities() provider.Capabilities {
 	return provider.Capabilities{ProviderIDSchemes: []string{"plain", "plain-metal"}}
 }
 
-// Foreign nodes are neither written nor asked for, whether they wait for an initialisation or not.
+// Foreign nodes are neither written nor asked for, whether they wait for an initialization or not.
 func TestForeignNodesAreLeftAlone(t *testing.T) {
 	cloud := declaring{plain()}
 	m := start(t, options{Cloud: cloud, Refresh: often, Pool: "ours"})
@@ -48,7 +48,7 @@ func TestForeignNodesAreLeftAlone(t *testing.T) {
 	)
 	waitInitialized(t, "mine")
 	waitInitialized(t, "mine-too")
-	for name := range foreign { // now as nodes that somebody else has initialised, with labels that would be brought in line
+	for name := range foreign { // now as nodes that somebody else has initialized, with labels that would be brought in line
 		change(t, name, func(n *corev1.Node) { n.Spec.Taints = nil })
 	}
 	passes := m.Metric(t, "mooring_node_refresh_duration_seconds")
@@ -82,7 +82,7 @@ func createIgnored(t *testing.T, o nodeagent.Options) {
 	must(t, err)
 }
 
-// Two managers with different providers share a cluster. Each initialises and refreshes its own nodes, and never writes to
+// Two managers with different providers share a cluster. Each initializes and refreshes its own nodes, and never writes to
 // the other's.
 func TestTwoManagersShareACluster(t *testing.T) {
 	simulated, ours := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})

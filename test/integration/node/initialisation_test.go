@@ -38,7 +38,7 @@ func wellKnown(instanceType, zone, region string) map[string]string {
 	}
 }
 
-func TestNodesAreInitialisedFromTheSimulatedCloud(t *testing.T) {
+func TestNodesAreInitializedFromTheSimulatedCloud(t *testing.T) {
 	seed := cloudsim.DefaultSeed(6)
 	seed.Instances[4].Addresses = []api.Address{
 		{Type: api.AddressInternalIP, Address: "10.0.0.6"}, {Type: api.AddressInternalIP, Address: "10.1.0.6"},
@@ -109,7 +109,7 @@ func TestNodesAreInitialisedFromTheSimulatedCloud(t *testing.T) {
 	}
 }
 
-func TestLegacyPluginsInitialiseNodes(t *testing.T) {
+func TestLegacyPluginsInitializeNodes(t *testing.T) {
 	inCloud := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.7.0.1"}}
 	labels := wellKnown("old.large", "old-1a", "old-1")
 	tests := []struct {
@@ -153,7 +153,7 @@ func hasLabel(key, value string) func(*corev1.Node) error {
 	}
 }
 
-func TestPlainPluginsInitialiseNodes(t *testing.T) {
+func TestPlainPluginsInitializeNodes(t *testing.T) {
 	plain := newPlain("plain", func(_ context.Context, n *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 		return &cloudprovider.InstanceMetadata{
 			ProviderID: "plain://" + n.Name, InstanceType: "t", Zone: "z", Region: "r",

@@ -40,7 +40,7 @@ func waitFor(t testing.TB, name, what string, problem func(*corev1.Node) error) 
 // waitInitialized polls a node until it has lost the taint, and returns it.
 func waitInitialized(t testing.TB, name string) *corev1.Node {
 	t.Helper()
-	return waitFor(t, name, "is initialised", func(n *corev1.Node) error {
+	return waitFor(t, name, "is initialized", func(n *corev1.Node) error {
 		if ownership.Uninitialized(n) {
 			return fmt.Errorf("the taint is there; events: %v", eventsOf(t, name))
 		}
@@ -48,10 +48,10 @@ func waitInitialized(t testing.TB, name string) *corev1.Node {
 	})
 }
 
-// waitAllInitialized polls until a number of nodes exists and none waits for its initialisation.
+// waitAllInitialized polls until a number of nodes exists and none waits for its initialization.
 func waitAllInitialized(t *testing.T, nodes int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d nodes are initialised", nodes), func(ctx context.Context) error {
+	eventually(t, fmt.Sprintf("%d nodes are initialized", nodes), func(ctx context.Context) error {
 		list, err := admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return err

@@ -69,7 +69,7 @@ func TestAWatchSparesListings(t *testing.T) {
 	}
 }
 
-// A listing from before an instance was up is not what its node is initialised from, however good it is for other nodes.
+// A listing from before an instance was up is not what its node is initialized from, however good it is for other nodes.
 func TestAnInstanceThatWasNotUpIsLookedAtAgain(t *testing.T) {
 	knobs := api.Knobs{Latency: metav1.Duration{Duration: 300 * time.Millisecond}}
 	simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2), Knobs: knobs})
@@ -81,7 +81,7 @@ func TestAnInstanceThatWasNotUpIsLookedAtAgain(t *testing.T) {
 	simulated.Change(t, "node-001", func(spec *api.InstanceSpec) { spec.Addresses = addresses })
 	join(t, named("node-001"))
 	waitInitialized(t, "node-001")
-	waitFor(t, "node-001", "has its addresses with its initialisation", func(n *corev1.Node) error {
+	waitFor(t, "node-001", "has its addresses with its initialization", func(n *corev1.Node) error {
 		for _, address := range n.Status.Addresses {
 			if address.Type == corev1.NodeInternalIP {
 				return nil
@@ -120,7 +120,7 @@ func TestChangesOfTheCloudReachTheNode(t *testing.T) {
 	waitToShow(t, "node-001", want)
 
 	if done := writes(t, m)["node-002"]; len(done) != 2 {
-		t.Errorf("a node of which nothing changed was written %v, want its initialisation only", done)
+		t.Errorf("a node of which nothing changed was written %v, want its initialization only", done)
 	}
 	for _, event := range eventsOf(t, "node-001") {
 		if strings.HasPrefix(event, "Warning") {
@@ -233,7 +233,7 @@ func beat(t *testing.T, joined []nodeagent.Options) {
 	}
 }
 
-// A new node is initialised while a refresh of all others is stuck in the cloud.
+// A new node is initialized while a refresh of all others is stuck in the cloud.
 func TestAStuckRefreshDoesNotDelayANewNode(t *testing.T) {
 	release := make(chan struct{})
 	var sticky atomic.Bool
@@ -329,6 +329,6 @@ func TestANewNodePassesTheRefresh(t *testing.T) {
 	done := m.Writes(t, "nodes")
 	place := slices.Index(done, harness.Write{Name: newcomer.Name, What: "patch 200"})
 	if want := 2; place != want { // after the node that was in the worker's hands, and the new node's own addresses
-		t.Errorf("the new node's initialisation is write %d of %v, want %d", place, done, want)
+		t.Errorf("the new node's initialization is write %d of %v, want %d", place, done, want)
 	}
 }

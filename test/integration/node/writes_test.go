@@ -210,7 +210,7 @@ func TestARefusalByAdmissionIsToldToTheNode(t *testing.T) {
 		return nil
 	})
 	m := start(t, options{Cloud: plain()})
-	event := waitForEvent(t, name, "Warning WriteFailed: Could not initialise the node: writing the labels and taints")
+	event := waitForEvent(t, name, "Warning WriteFailed: Could not initialize the node: writing the labels and taints")
 	if !strings.Contains(event, "admission policies and webhooks") || strings.Contains(event, "permissions") {
 		t.Errorf("the event does not say what to look at:\n%s", event)
 	}
@@ -339,7 +339,7 @@ func TestANodeThatIsReplacedInFlightIsNotMistaken(t *testing.T) {
 		must(t, err)
 	})})
 	join(t, named(name))
-	waitFor(t, name, "is the second one, initialised", func(n *corev1.Node) error {
+	waitFor(t, name, "is the second one, initialized", func(n *corev1.Node) error {
 		if n.Labels["generation"] != "2" || ownership.Uninitialized(n) {
 			return fmt.Errorf("labels %v, taints %v", n.Labels, n.Spec.Taints)
 		}

@@ -11,36 +11,36 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// The manifests of this file bind what the ClusterRole "harbour" grants, and the built-in role "pilot".
+// The manifests of this file bind what the ClusterRole "harbor" grants, and the built-in role "pilot".
 const (
-	harbourRole = `
+	harborRole = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
-metadata: {name: harbour}
+metadata: {name: harbor}
 rules: [%s]
 ---
 `
-	harbourBinding = `
+	harborBinding = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
-metadata: {name: harbour}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: harbour}
+metadata: {name: harbor}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: harbor}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: pilot, namespace: kube-system}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: pilot}
 `
-	byHarbour = `ClusterRoleBinding "harbour"`
-	byPilot   = `RoleBinding "pilot/kube-system"`
+	byHarbor = `ClusterRoleBinding "harbor"`
+	byPilot  = `RoleBinding "pilot/kube-system"`
 )
 
-func harbour(rules ...string) []byte {
-	return []byte(fmt.Sprintf(harbourRole, strings.Join(rules, ", ")) + harbourBinding)
+func harbor(rules ...string) []byte {
+	return []byte(fmt.Sprintf(harborRole, strings.Join(rules, ", ")) + harborBinding)
 }
 
 func TestGrantsOfAManifest(t *testing.T) {
-	got, err := grantsOf(harbour(
+	got, err := grantsOf(harbor(
 		`{apiGroups: [""], resources: [nodes, nodes/status], verbs: [patch]}`,
 		`{apiGroups: [apps], resources: [deployments], resourceNames: [crane], verbs: [get, watch]}`,
 	))
@@ -50,8 +50,8 @@ func TestGrantsOfAManifest(t *testing.T) {
 		described = append(described, g.String()+" by "+g.binding)
 	}
 	want := []string{
-		"patch nodes by " + byHarbour, "patch nodes/status by " + byHarbour,
-		`get deployments.apps "crane" by ` + byHarbour, `watch deployments.apps "crane" by ` + byHarbour,
+		"patch nodes by " + byHarbor, "patch nodes/status by " + byHarbor,
+		`get deployments.apps "crane" by ` + byHarbor, `watch deployments.apps "crane" by ` + byHarbor,
 		"everything of the role pilot by " + byPilot,
 	}
 	if diff := cmp.Diff(want, described); diff != "" {
@@ -64,11 +64,11 @@ func TestManifestsThatCannotBeTheLeast(t *testing.T) {
 		manifest []byte
 		want     string
 	}{
-		"a wildcard":           {harbour(`{apiGroups: [""], resources: [nodes], verbs: ["*"]}`), "the wildcard in"},
-		"all subresources":     {harbour(`{apiGroups: [""], resources: ["*/status"], verbs: [patch]}`), "the wildcard in"},
-		"a grant given twice":  {harbour(`{apiGroups: [""], resources: [nodes, nodes], verbs: [get]}`), "get nodes is granted twice"},
-		"a role that is spare": {fmt.Appendf(nil, harbourRole, ""), "ClusterRole harbour is bound to nobody"},
-		"paths":                {harbour(`{nonResourceURLs: [/metrics], verbs: [get]}`), "does not know about the nonResourceURLs"},
+		"a wildcard":           {harbor(`{apiGroups: [""], resources: [nodes], verbs: ["*"]}`), "the wildcard in"},
+		"all subresources":     {harbor(`{apiGroups: [""], resources: ["*/status"], verbs: [patch]}`), "the wildcard in"},
+		"a grant given twice":  {harbor(`{apiGroups: [""], resources: [nodes, nodes], verbs: [get]}`), "get nodes is granted twice"},
+		"a role that is spare": {fmt.Appendf(nil, harborRole, ""), "ClusterRole harbor is bound to nobody"},
+		"paths":                {harbor(`{nonResourceURLs: [/metrics], verbs: [get]}`), "does not know about the nonResourceURLs"},
 		"something else":       {[]byte("apiVersion: v1\nkind: Secret\n"), "does not know what a *v1.Secret grants"},
 		"a kind that is none":  {[]byte("apiVersion: v1\nkind: Anchor\n"), `no kind "Anchor" is registered`},
 	} {
@@ -86,7 +86,7 @@ func answered(by, verb, resource, namespace, name string) auditv1.Event {
 		Verb: verb, User: authenticationv1.UserInfo{Username: shippedUser},
 		ObjectRef:      &auditv1.ObjectReference{Resource: resource, Namespace: namespace, Name: name},
 		ResponseStatus: &metav1.Status{Code: 200},
-		Annotations:    map[string]string{decision: "allow", reason: "RBAC: allowed by " + by + ` of ClusterRole "harbour" to User "x"`},
+		Annotations:    map[string]string{decision: "allow", reason: "RBAC: allowed by " + by + ` of ClusterRole "harbor" to User "x"`},
 	}
 	event.ObjectRef.Resource, event.ObjectRef.Subresource, _ = strings.Cut(resource, "/")
 	if by == "" {
@@ -99,7 +99,7 @@ func answered(by, verb, resource, namespace, name string) auditv1.Event {
 func TestComparison(t *testing.T) {
 	const nodes = `{apiGroups: [""], resources: [nodes], verbs: [list, patch]}`
 	asked := []auditv1.Event{
-		answered(byHarbour, "list", "nodes", "", ""), answered(byHarbour, "patch", "nodes", "", "a"), answered(byPilot, "get", "secrets", "x", "y"),
+		answered(byHarbor, "list", "nodes", "", ""), answered(byHarbor, "patch", "nodes", "", "a"), answered(byPilot, "get", "secrets", "x", "y"),
 	}
 	for name, test := range map[string]struct {
 		rules                []string
@@ -123,17 +123,17 @@ func TestComparison(t *testing.T) {
 		},
 		"one object of many": {
 			rules: []string{nodes, `{apiGroups: [""], resources: [namespaces], verbs: [get]}`},
-			asked: append(asked, answered(byHarbour, "get", "namespaces", "kube-system", "kube-system")),
+			asked: append(asked, answered(byHarbor, "get", "namespaces", "kube-system", "kube-system")),
 			big:   []string{`get namespaces: asked for "kube-system" only`},
 		},
 		"one namespace of many": {
 			rules: []string{nodes, `{apiGroups: [""], resources: [pods], verbs: [create]}`},
-			asked: append(asked, answered(byHarbour, "create", "pods", "kube-system", "a")),
+			asked: append(asked, answered(byHarbor, "create", "pods", "kube-system", "a")),
 			big:   []string{"create pods: asked for in namespace kube-system only"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			grants, err := grantsOf(harbour(test.rules...))
+			grants, err := grantsOf(harbor(test.rules...))
 			must(t, err)
 			got := comparison{grants: grants, requests: requestsOf(test.asked)}
 			if diff := cmp.Diff(test.unused, texts(got.unused())); diff != "" {

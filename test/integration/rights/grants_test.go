@@ -50,7 +50,7 @@ func (g grant) covers(r request) bool {
 		g.verb == r.verb && g.group == r.group && g.resource == r.resource && (g.name == "" || g.name == r.name)
 }
 
-// canBeNamed reports whether RBAC can restrict the grant to one object. The creation of an object is authorised before its name
+// canBeNamed reports whether RBAC can restrict the grant to one object. The creation of an object is authorized before its name
 // is known; that of something under an object is not.
 func (g grant) canBeNamed() bool { return g.verb != "create" || strings.Contains(g.resource, "/") }
 

@@ -19,7 +19,7 @@ var nodeFlags = []string{"--node-status-update-frequency=500ms"}
 // nodeSteps are the work of the node controller.
 func nodeSteps() []step {
 	return []step{
-		{"nodes join and are initialised", func(t *testing.T, s *scenario) {
+		{"nodes join and are initialized", func(t *testing.T, s *scenario) {
 			for n := 1; n <= initialInstances; n++ {
 				s.join(t, cloudsim.DefaultInstance(n).Name)
 			}
@@ -47,7 +47,7 @@ func nodeSteps() []step {
 			spec := cloudsim.DefaultInstance(s.next())
 			spec.Name = "absent"
 			s.cloud.Create(t, spec)
-			s.awaitInitialised(t, "absent")
+			s.awaitInitialized(t, "absent")
 		}},
 	}
 }
@@ -72,16 +72,16 @@ func (s *scenario) register(t *testing.T, name string) {
 	must(t, agent.Register(t.Context()))
 }
 
-// join registers the node of an instance and waits until it is initialised.
+// join registers the node of an instance and waits until it is initialized.
 func (s *scenario) join(t *testing.T, name string) {
 	t.Helper()
 	s.register(t, name)
-	s.awaitInitialised(t, name)
+	s.awaitInitialized(t, name)
 }
 
-func (s *scenario) awaitInitialised(t *testing.T, name string) {
+func (s *scenario) awaitInitialized(t *testing.T, name string) {
 	t.Helper()
-	s.awaitNode(t, name, "is initialised", func(node *corev1.Node) error {
+	s.awaitNode(t, name, "is initialized", func(node *corev1.Node) error {
 		if ownership.Uninitialized(node) {
 			return fmt.Errorf("its taints are %v", node.Spec.Taints)
 		}

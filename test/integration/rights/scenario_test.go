@@ -72,7 +72,7 @@ func newScenario(t *testing.T, rights []byte, apiServerArgs ...string) *scenario
 	return s
 }
 
-// delegate has the API server authenticate and authorise requests to the secure port.
+// delegate has the API server authenticate and authorize requests to the secure port.
 func (s *scenario) delegate() {
 	s.args = append(s.args, "--authentication-kubeconfig="+s.kubeconfig, "--authorization-kubeconfig="+s.kubeconfig)
 }

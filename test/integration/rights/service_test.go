@@ -21,7 +21,7 @@ var serviceFlags = []string{"--load-balancer-audit-period=500ms", "--load-balanc
 // serviceSteps are the work of the service controller.
 func serviceSteps() []step {
 	deleted := types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "quay"}
-	demoted := types.NamespacedName{Namespace: "harbour", Name: "pier"}
+	demoted := types.NamespacedName{Namespace: "harbor", Name: "pier"}
 	return []step{
 		{"services get load balancers", func(t *testing.T, s *scenario) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: demoted.Namespace}}

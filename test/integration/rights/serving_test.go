@@ -35,7 +35,7 @@ subjects:
 
 // servingSteps are what the manager asks the API server about those who ask it.
 func servingSteps() []step {
-	return []step{{"requests to the secure port are authenticated and authorised", func(t *testing.T, s *scenario) {
+	return []step{{"requests to the secure port are authenticated and authorized", func(t *testing.T, s *scenario) {
 		must(t, s.cluster.Apply(t.Context(), []byte(scraper)))
 		kubeconfig, err := s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "scraper")
 		must(t, err)

@@ -51,7 +51,7 @@ func running(t *testing.T, cloud *simtest.Cloud, kubeconfig string, arguments ..
 	}
 }
 
-// The whole way: kubelets register, the node controller initialises them, kube-controller-manager gives them pod CIDRs of both
+// The whole way: kubelets register, the node controller initializes them, kube-controller-manager gives them pod CIDRs of both
 // families, and the route controller makes their routes. A program that is told not to leaves routes and conditions alone.
 func TestTheProgramMakesRoutesForNodesThatJoin(t *testing.T) {
 	plane := localclustertest.Start(t, localclustertest.WithControllerManager, func(o *localcluster.Options) {
@@ -75,7 +75,7 @@ func TestTheProgramMakesRoutesForNodesThatJoin(t *testing.T) {
 			return nil, err
 		}
 		for _, node := range list.Items {
-			line := fmt.Sprintf("%d pod CIDRs, initialised %t", len(node.Spec.PodCIDRs), node.Spec.ProviderID != "")
+			line := fmt.Sprintf("%d pod CIDRs, initialized %t", len(node.Spec.PodCIDRs), node.Spec.ProviderID != "")
 			for _, c := range node.Status.Conditions {
 				if c.Type == "NetworkUnavailable" {
 					line += ", " + string(c.Status) + " " + c.Reason
@@ -95,14 +95,14 @@ func TestTheProgramMakesRoutesForNodesThatJoin(t *testing.T) {
 			return err
 		})
 	}
-	await("2 pod CIDRs, initialised true")
+	await("2 pod CIDRs, initialized true")
 	stop()
 	if got := table(t, cloud, ""); len(got) != 0 {
 		t.Errorf("routes of a program that is told to make none: %q", got)
 	}
 
 	stop = running(t, cloud, kubeconfig, "--cluster-cidr="+dualStack)
-	await("2 pod CIDRs, initialised true, " + routed)
+	await("2 pod CIDRs, initialized true, " + routed)
 	stop()
 	got := table(t, cloud, simtest.ClusterName)
 	if len(got) != 6 || strings.Count(strings.Join(got, "\n"), "fd00:10:244:") != 3 {

@@ -74,7 +74,7 @@ func simulate(t *testing.T, instances int, knobs api.Knobs) (*simtest.Cloud, *si
 func nodeName(number int) string   { return fmt.Sprintf("node-%03d", number) }
 func instanceID(number int) string { return fmt.Sprintf("i-%08d", number) }
 
-// joinNodes creates initialised nodes for instances, and deletes them when the test ends.
+// joinNodes creates initialized nodes for instances, and deletes them when the test ends.
 func joinNodes(t *testing.T, numbers ...int) {
 	t.Helper()
 	for _, number := range numbers {

@@ -48,7 +48,7 @@ func TestTargets(t *testing.T) {
 	waitReady(t, name, "True Provided")
 	waitTargets(t, running, name, 1, 2, 8)
 
-	changeNode(t, nodeName(3), func(n *corev1.Node) { n.Spec.Taints = nil }) // initialised
+	changeNode(t, nodeName(3), func(n *corev1.Node) { n.Spec.Taints = nil }) // initialized
 	waitTargets(t, running, name, 1, 2, 3, 8)
 	changeNode(t, nodeName(4), func(n *corev1.Node) { n.Labels = nil })
 	waitTargets(t, running, name, 1, 2, 3, 4, 8)
@@ -182,7 +182,7 @@ func TestABurstOfFailures(t *testing.T) {
 	}
 }
 
-// newNode creates the initialised node of an instance.
+// newNode creates the initialized node of an instance.
 func newNode(t *testing.T, number int) {
 	_, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: nodeName(number)}, Spec: corev1.NodeSpec{ProviderID: "sim://" + instanceID(number)},

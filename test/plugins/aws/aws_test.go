@@ -50,7 +50,7 @@ func nodes() []step {
 				return join(ctx, w, 1, 2, 3)
 			},
 			Until: func(ctx context.Context, w *world) error {
-				return w.Initialised(ctx, standin.NodeName(1), standin.NodeName(2), standin.NodeName(3))
+				return w.Initialized(ctx, standin.NodeName(1), standin.NodeName(2), standin.NodeName(3))
 			},
 		},
 		refreshed(),
@@ -113,7 +113,7 @@ func classic() []step {
 				w.Cloud.Launch(4)
 				return join(ctx, w, 4)
 			},
-			Until: func(ctx context.Context, w *world) error { return w.Initialised(ctx, standin.NodeName(4)) },
+			Until: func(ctx context.Context, w *world) error { return w.Initialized(ctx, standin.NodeName(4)) },
 		},
 		{
 			Name: "an instance is stopped",

@@ -50,19 +50,19 @@ func TestStory(t *testing.T) {
 		// How often a node that is not ready is asked for depends on when, and Mooring asks twice before it deletes one.
 		Dearer:    map[string]string{"GET zones/instances": "a node is only deleted when its instance has been denied twice"},
 		Intended:  append(stage.OfServices(), stage.OfLostNodes()...),
-		Normalise: func(text string) string { return clusterID.ReplaceAllString(text, "<cluster>") },
+		Normalize: func(text string) string { return clusterID.ReplaceAllString(text, "<cluster>") },
 		Steps:     steps(),
 	})
 }
 
 func steps() []step {
 	return []step{
-		{Name: "nodes join", Act: join("a", "b", "c"), Until: initialised("a", "b", "c")},
+		{Name: "nodes join", Act: join("a", "b", "c"), Until: initialized("a", "b", "c")},
 		{Name: "a service", Act: createService("web", 30080, nil), Until: serviceReady("web")},
 		{Name: "a second port", Act: addPort("web"), Until: holds("forwardingRules/", `"portRange": "80-443"`)},
 		{Name: "an internal service", Act: createService("inside", 30081, internal),
 			Until: serviceReady("inside")},
-		{Name: "a node joins", Act: join("d"), Until: all(initialised("d"),
+		{Name: "a node joins", Act: join("d"), Until: all(initialized("d"),
 			holds("targetPools/", "instances/d"), holds("instanceGroups/", "instances/d"))},
 		{Name: "an instance is stopped", Act: func(ctx context.Context, w *world) error {
 			return errors.Join(w.Cloud.StopInstance("b"), w.FallSilent(ctx, "b"))
@@ -108,8 +108,8 @@ func deleteService(name string) func(context.Context, *world) error {
 	return func(ctx context.Context, w *world) error { return w.DeleteService(ctx, name) }
 }
 
-func initialised(names ...string) func(context.Context, *world) error {
-	return func(ctx context.Context, w *world) error { return w.Initialised(ctx, names...) }
+func initialized(names ...string) func(context.Context, *world) error {
+	return func(ctx context.Context, w *world) error { return w.Initialized(ctx, names...) }
 }
 
 func serviceReady(name string) func(context.Context, *world) error {

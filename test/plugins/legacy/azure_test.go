@@ -46,7 +46,7 @@ const (
 var azureIntended = []stage.Intended{{
 	Name: "fewer updates for a node that joins",
 	Reason: "the reference updates the targets when a node appears and again when it has its provider ID, Mooring when the node " +
-		"is initialised",
+		"is initialized",
 	Step:      "a node joins",
 	Fact:      "changes of the cloud",
 	Reference: joined + addressed + addressed,
@@ -57,7 +57,7 @@ var azureIntended = []stage.Intended{{
 func azureSteps() []azureStep {
 	return []azureStep{
 		{Name: "nodes join", Act: joinAzure("a", "b", "c"), Until: func(ctx context.Context, w *azureWorld) error {
-			return w.Initialised(ctx, "a", "b", "c")
+			return w.Initialized(ctx, "a", "b", "c")
 		}},
 		{Name: "a service", Act: func(ctx context.Context, w *azureWorld) error {
 			return w.CreateService(ctx, "web", nil, corev1.ServicePort{Name: "http", Port: 80, NodePort: 30080})

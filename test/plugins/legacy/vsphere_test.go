@@ -99,7 +99,7 @@ func joinMachines(machines ...string) func(context.Context, *vsphereWorld) error
 			if err := w.Join(ctx, nodeagent.Options{Name: nodeOf(machine), ProviderID: "vsphere://" + uuid}); err != nil {
 				return err
 			}
-			if err := await(ctx, func() error { return w.Initialised(ctx, nodeOf(machine)) }); err != nil {
+			if err := await(ctx, func() error { return w.Initialized(ctx, nodeOf(machine)) }); err != nil {
 				return err
 			}
 		}

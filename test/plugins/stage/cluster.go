@@ -26,7 +26,7 @@ type Cluster struct {
 	config *rest.Config
 }
 
-// Join registers nodes as their kubelets do: tainted as not initialised, and ready a moment later.
+// Join registers nodes as their kubelets do: tainted as not initialized, and ready a moment later.
 func (c *Cluster) Join(ctx context.Context, specs ...nodeagent.Options) error {
 	for _, spec := range specs {
 		agent, err := nodeagent.New(c.config, spec)
@@ -57,12 +57,12 @@ func (c *Cluster) FallSilent(ctx context.Context, name string) error {
 	})
 }
 
-// Initialised returns an error unless nodes have lost the taint by which they wait for it.
-func (c *Cluster) Initialised(ctx context.Context, names ...string) error {
+// Initialized returns an error unless nodes have lost the taint by which they wait for it.
+func (c *Cluster) Initialized(ctx context.Context, names ...string) error {
 	var errs []error
 	for _, name := range names {
 		if tainted, err := c.tainted(ctx, name, cloudproviderapi.TaintExternalCloudProvider); err != nil || tainted {
-			errs = append(errs, errors.Join(err, fmt.Errorf("node %s is not initialised", name)))
+			errs = append(errs, errors.Join(err, fmt.Errorf("node %s is not initialized", name)))
 		}
 	}
 	return errors.Join(errs...)

@@ -120,8 +120,8 @@ func (f facts) addEvents(events []corev1.Event) {
 	}
 }
 
-// normalised returns the facts with every key and value replaced.
-func (f facts) normalised(replace func(string) string) facts {
+// normalized returns the facts with every key and value replaced.
+func (f facts) normalized(replace func(string) string) facts {
 	clean := make(facts, len(f))
 	for key, value := range f {
 		clean[replace(key)] = replace(value)

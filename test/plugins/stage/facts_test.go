@@ -76,7 +76,7 @@ func TestUIDsAreReplacedWhereverTheyShow(t *testing.T) {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}
-	replaced := facts{"balancer/a0123456789abcdef0123456789abcdef": "x"}.normalised(known.replacer().Replace)
+	replaced := facts{"balancer/a0123456789abcdef0123456789abcdef": "x"}.normalized(known.replacer().Replace)
 	if _, found := replaced["balancer/a<service web>"]; !found {
 		t.Errorf("the names of facts are not replaced: %v", replaced)
 	}

@@ -17,7 +17,7 @@ const (
 	stepDeadline = time.Minute
 	// calm is for how long nothing may have changed when a step ends, so that what comes late is seen.
 	calm = 2 * time.Second
-	// Refresh is how often both managers compare nodes that are initialised with the cloud, unless a story's flags say otherwise:
+	// Refresh is how often both managers compare nodes that are initialized with the cloud, unless a story's flags say otherwise:
 	// more often than a step is calm for, so that what comes and goes with every refresh is seen.
 	Refresh = time.Second
 	// pollInterval is how often both worlds are looked at.
@@ -39,8 +39,8 @@ type Story[C Cloud] struct {
 	// cloud-controller-manager in kube-system. The managers have their own rights: Mooring those that it ships, the
 	// reference those that Kubernetes documents.
 	Rights []byte
-	// Normalise replaces what is random in a text, besides UIDs of Nodes and Services. Nil replaces nothing.
-	Normalise func(string) string
+	// Normalize replaces what is random in a text, besides UIDs of Nodes and Services. Nil replaces nothing.
+	Normalize func(string) string
 	// Parallel says that the plugin changes the cloud from several goroutines, so that the order of the changes within a step
 	// says nothing.
 	Parallel bool

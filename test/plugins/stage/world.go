@@ -155,9 +155,9 @@ func (w *World[C]) observe(ctx context.Context) (snapshot, error) {
 	}
 	calls := cloud.Calls[w.seen:]
 	replacer := w.identities.replacer()
-	return snapshot{calls: calls, facts: factsOf(kubernetes, cloud, calls).normalised(func(text string) string {
-		if text = replacer.Replace(text); w.story.Normalise != nil {
-			text = w.story.Normalise(text)
+	return snapshot{calls: calls, facts: factsOf(kubernetes, cloud, calls).normalized(func(text string) string {
+		if text = replacer.Replace(text); w.story.Normalize != nil {
+			text = w.story.Normalize(text)
 		}
 		return text
 	}).ordered(!w.story.Parallel)}, nil

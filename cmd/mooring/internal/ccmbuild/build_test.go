@@ -129,7 +129,7 @@ func TestBuildImage(t *testing.T) {
 			t.Errorf("the list of modules does not say %s: %v\n%s", want, err, sbom)
 		}
 	}
-	labelled, programs := 0, 0
+	labeled, programs := 0, 0
 	o.Image.Certificates = "mycloud/go.mod"
 	if _, err := Build(t.Context(), o); err == nil || !strings.Contains(err.Error(), "holds no PEM certificate") {
 		t.Errorf("certificates that are none: %v", err)
@@ -144,15 +144,15 @@ func TestBuildImage(t *testing.T) {
 			labels := config.Config.Labels
 			if labels["org.opencontainers.image.vendor"] == "me" && labels["org.opencontainers.image.title"] == "cloud-controller-manager" &&
 				strings.Contains(labels["org.opencontainers.image.description"], "providers mycloud") {
-				labelled++
+				labeled++
 			}
 		}
 		if strings.HasSuffix(result.Digest, filepath.Base(name)) {
 			programs = strings.Count(string(content), `"architecture":`)
 		}
 	}
-	if labelled != 2 || programs != 2 {
-		t.Errorf("%d labelled images, and %d in the index %s; want 2 of each", labelled, programs, result.Digest)
+	if labeled != 2 || programs != 2 {
+		t.Errorf("%d labeled images, and %d in the index %s; want 2 of each", labeled, programs, result.Digest)
 	}
 }
 

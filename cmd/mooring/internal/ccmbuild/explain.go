@@ -22,7 +22,7 @@ var (
 )
 
 // explain turns an error of the go tool into the kind that its messages show. The modules and the links are those of the
-// workspace; what it does not recognise it returns as it is.
+// workspace; what it does not recognize it returns as it is.
 func explain(err error, w Workspace, picked Picked) error {
 	var network *gobuild.NetworkError
 	var failed *gobuild.CommandError

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/gobuild"
 )
 
-// probeTimeout is how long a program may take that only initialises its packages. Some read files or ask the machine what it is.
+// probeTimeout is how long a program may take that only initializes its packages. Some read files or ask the machine what it is.
 const probeTimeout = time.Minute
 
 // registration is a provider that a package registers.

@@ -23,7 +23,7 @@ func failover() chapter {
 			run: func(ctx context.Context, s *stage) (string, error) { return told.takeOver(ctx, s) },
 		},
 		{
-			name: "node", title: "a node that joined meanwhile is initialised by the new leader", deadline: stepDeadline,
+			name: "node", title: "a node that joined meanwhile is initialized by the new leader", deadline: stepDeadline,
 			run: func(ctx context.Context, s *stage) (string, error) { return told.newNode(ctx, s) },
 		},
 		{
@@ -45,7 +45,7 @@ func failover() chapter {
 type handover struct {
 	// terminated is when the leader got SIGTERM.
 	terminated time.Time
-	// instance is a new one, whose node joins as soon as the old leader has let go of the lease: whoever initialises it, it is
+	// instance is a new one, whose node joins as soon as the old leader has let go of the lease: whoever initializes it, it is
 	// not the old leader.
 	instance *api.Instance
 	joined   chan error
@@ -100,7 +100,7 @@ func (h *handover) newNode(ctx context.Context, s *stage) (string, error) {
 	if err := <-h.joined; err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s after SIGTERM, %s is initialised", seconds(took), h.instance.Name), nil
+	return fmt.Sprintf("%s after SIGTERM, %s is initialized", seconds(took), h.instance.Name), nil
 }
 
 func (h *handover) newRoute(ctx context.Context, s *stage) (string, error) {

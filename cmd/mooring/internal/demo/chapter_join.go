@@ -33,7 +33,7 @@ func join() chapter {
 			name: "register", title: fmt.Sprintf("%d nodes register with the taint, as kubelets do", instanceCount),
 			deadline: stepDeadline, run: registerNodes,
 		},
-		{name: "initialise", title: "every node has what the cloud says of its instance, and no taint", deadline: stepDeadline, run: awaitInitialised},
+		{name: "initialize", title: "every node has what the cloud says of its instance, and no taint", deadline: stepDeadline, run: awaitInitialized},
 		{name: "ready", title: "every node is ready and schedulable", deadline: stepDeadline, run: awaitReady},
 	}}
 }
@@ -88,7 +88,7 @@ func (s *stage) registerNode(ctx context.Context, name string, ips ...netip.Addr
 	return nil
 }
 
-func awaitInitialised(ctx context.Context, s *stage) (string, error) {
+func awaitInitialized(ctx context.Context, s *stage) (string, error) {
 	instances := s.cloud.Instances()
 	err := s.observed.await(ctx, func(v view) error {
 		return eachOf(instances, func(instance api.Instance) error { return asTheCloudSays(v.nodes[instance.Name], instance) })
@@ -115,7 +115,7 @@ func eachOf[T any](values []T, missing func(T) error) error {
 	return fmt.Errorf("%d of %d are not there yet, for example %w", count, len(values), first)
 }
 
-// warning is what the manager has told the cluster about a node that it cannot initialise; nil if it told nothing.
+// warning is what the manager has told the cluster about a node that it cannot initialize; nil if it told nothing.
 func (s *stage) warning(node string) error {
 	ctx, cancel := context.WithTimeout(s.life, warningTimeout)
 	defer cancel()

@@ -106,8 +106,8 @@ func (r *rack) join() chapter {
 			deadline: stepDeadline, run: r.register,
 		},
 		{
-			name: "initialise", title: "every node has what the inventory says of its machine, and no taint", deadline: stepDeadline,
-			run: r.awaitInitialised,
+			name: "initialize", title: "every node has what the inventory says of its machine, and no taint", deadline: stepDeadline,
+			run: r.awaitInitialized,
 		},
 		{name: "ready", title: "every node is ready and schedulable", deadline: stepDeadline, run: r.awaitReady},
 	}}
@@ -152,7 +152,7 @@ func (r *rack) startProxy(s *stage, m *machine) (err error) {
 	return err
 }
 
-func (r *rack) awaitInitialised(ctx context.Context, s *stage) (string, error) {
+func (r *rack) awaitInitialized(ctx context.Context, s *stage) (string, error) {
 	err := s.observed.await(ctx, func(v view) error {
 		return eachOf(r.machines, func(m *machine) error { return asTheInventorySays(v.nodes[m.name], m) })
 	})

@@ -142,7 +142,7 @@ func (r *rack) startRouter(ctx context.Context, s *stage) (string, error) {
 		}
 		names = append(names, daemon.Name)
 	}
-	return fmt.Sprintf("%s; AS %d, and it waits for %d neighbours to connect",
+	return fmt.Sprintf("%s; AS %d, and it waits for %d neighbors to connect",
 		strings.Join(names, " and "), asn, len(r.router.Neighbors)), nil
 }
 

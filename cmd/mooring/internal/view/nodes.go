@@ -25,16 +25,16 @@ const (
 	NodeDeleting NodeState = "deleting"
 	// NodeHeld nodes are kept although the cloud denies their instances.
 	NodeHeld NodeState = "held"
-	// NodeUninitialised nodes wait for their initialisation.
-	NodeUninitialised NodeState = "uninitialised"
+	// NodeUninitialized nodes wait for their initialization.
+	NodeUninitialized NodeState = "uninitialized"
 	// NodeOutOfService nodes are off for good until somebody says otherwise: their volumes are free.
 	NodeOutOfService NodeState = "out of service"
 	// NodeShutDown nodes have instances that are off.
 	NodeShutDown NodeState = "shut down"
 	// NodeWithoutID nodes neither have a provider ID nor wait for one: they were registered without an external cloud provider.
 	NodeWithoutID NodeState = "without provider ID"
-	// NodeInitialised nodes are as they should be.
-	NodeInitialised NodeState = "initialised"
+	// NodeInitialized nodes are as they should be.
+	NodeInitialized NodeState = "initialized"
 )
 
 // Node is a node as it is shown.
@@ -93,7 +93,7 @@ func standingOf(of *corev1.Node, seen Seen) (state NodeState, since time.Time, w
 		return NodeHeld, held.LastTransitionTime.Time, because(held.Reason, held.Message)
 	}
 	if taint := taintOf(of, cloudproviderapi.TaintExternalCloudProvider); taint != nil {
-		return NodeUninitialised, of.CreationTimestamp.Time, whyUninitialised(of, seen.Events)
+		return NodeUninitialized, of.CreationTimestamp.Time, whyUninitialized(of, seen.Events)
 	}
 	if taint := taintOf(of, corev1.TaintNodeOutOfService); taint != nil {
 		return NodeOutOfService, addedAt(taint), ""
@@ -104,11 +104,11 @@ func standingOf(of *corev1.Node, seen Seen) (state NodeState, since time.Time, w
 	if of.Spec.ProviderID == "" {
 		return NodeWithoutID, time.Time{}, ""
 	}
-	return NodeInitialised, time.Time{}, ""
+	return NodeInitialized, time.Time{}, ""
 }
 
-// whyUninitialised is what the newest event says of a failed initialisation.
-func whyUninitialised(of *corev1.Node, events []corev1.Event) string {
+// whyUninitialized is what the newest event says of a failed initialization.
+func whyUninitialized(of *corev1.Node, events []corev1.Event) string {
 	event := latest(events, "Node", "", of.Name, string(of.UID),
 		node.ReasonInstanceNotFound, node.ReasonAmbiguousInstance, node.ReasonProviderIDMissing, node.ReasonNodeIPMismatch,
 		node.ReasonInvalidMetadata, node.ReasonCloudError, node.ReasonWriteFailed)
@@ -145,14 +145,14 @@ func addedAt(taint *corev1.Taint) time.Time {
 }
 
 func writeNodes(out *strings.Builder, style Style, now time.Time, nodes []Node) {
-	colours := map[NodeState]colour{
-		NodeInitialised: green, NodeHeld: red,
-		NodeUninitialised: yellow, NodeShutDown: yellow, NodeOutOfService: yellow, NodeDeleting: yellow,
+	colors := map[NodeState]color{
+		NodeInitialized: green, NodeHeld: red,
+		NodeUninitialized: yellow, NodeShutDown: yellow, NodeOutOfService: yellow, NodeDeleting: yellow,
 	}
 	var rows [][]cell
 	for _, one := range nodes {
 		rows = append(rows, []cell{
-			{text: one.Name}, {string(one.State), colours[one.State]}, {text: age(now, one.Since)}, {text: one.ProviderID},
+			{text: one.Name}, {string(one.State), colors[one.State]}, {text: age(now, one.Since)}, {text: one.ProviderID},
 			{text: one.Type}, {text: one.Zone}, yesNo(one.Routed), {text: one.Why},
 		})
 	}

@@ -154,7 +154,7 @@ func writeIntent(out *strings.Builder, style Style, intent dryrun.Intent, width 
 }
 
 // signOf is the sign before an intent.
-func signOf(intent dryrun.Intent) (string, colour) {
+func signOf(intent dryrun.Intent) (string, color) {
 	switch {
 	case holds(intent):
 		return "!", yellow

@@ -80,9 +80,9 @@ Service shop/web
 			t.Errorf("with All it lacks %q, or speaks of more:\n%s", want, all)
 		}
 	}
-	if coloured := plan().Text(noon, view.Style{Colour: true}); !strings.Contains(coloured, "\x1b[31m-\x1b[0m delete") ||
-		strings.Contains(coloured, "\x1b[2J") {
-		t.Errorf("colours are missing, or not only ours:\n%q", coloured)
+	if colored := plan().Text(noon, view.Style{Color: true}); !strings.Contains(colored, "\x1b[31m-\x1b[0m delete") ||
+		strings.Contains(colored, "\x1b[2J") {
+		t.Errorf("colors are missing, or not only ours:\n%q", colored)
 	}
 }
 

@@ -112,11 +112,11 @@ func progressOf(of *corev1.Service, events []corev1.Event) (state ServiceState, 
 }
 
 func writeServices(out *strings.Builder, style Style, now time.Time, services []Service) {
-	colours := map[ServiceState]colour{ServiceReady: green, ServiceNotReady: red, ServiceWithdrawing: yellow}
+	colors := map[ServiceState]color{ServiceReady: green, ServiceNotReady: red, ServiceWithdrawing: yellow}
 	var rows [][]cell
 	for _, one := range services {
 		rows = append(rows, []cell{
-			{text: one.Namespace + "/" + one.Name}, {string(one.State), colours[one.State]}, {text: age(now, one.Since)},
+			{text: one.Namespace + "/" + one.Name}, {string(one.State), colors[one.State]}, {text: age(now, one.Since)},
 			{text: strings.Join(one.Addresses, ", ")}, {text: one.Class}, yesNo(one.Announced), {text: one.Why},
 		})
 	}

@@ -57,29 +57,29 @@ func event(kind, namespace, name, uid, reason, message string, ago time.Duration
 }
 
 func TestNodes(t *testing.T) {
-	const uninitialised, shutdown = "node.cloudprovider.kubernetes.io/uninitialized", "node.cloudprovider.kubernetes.io/shutdown"
+	const uninitialized, shutdown = "node.cloudprovider.kubernetes.io/uninitialized", "node.cloudprovider.kubernetes.io/shutdown"
 	for name, test := range map[string]struct {
 		node corev1.Node
 		want view.Node
 	}{
 		"as it should be": {
 			node("n", conditioned(corev1.NodeNetworkUnavailable, corev1.ConditionFalse, "RouteCreated", "")),
-			view.Node{State: view.NodeInitialised, Routed: ptr.To(true)},
+			view.Node{State: view.NodeInitialized, Routed: ptr.To(true)},
 		},
 		"waits, and an event says why": {
-			node("n", tainted(uninitialised, 0), tainted(shutdown, 0)),
-			view.Node{State: view.NodeUninitialised, Since: noon.Add(-time.Hour), Why: "InstanceNotFound: new"},
+			node("n", tainted(uninitialized, 0), tainted(shutdown, 0)),
+			view.Node{State: view.NodeUninitialized, Since: noon.Add(-time.Hour), Why: "InstanceNotFound: new"},
 		},
 		"waits, and nothing says why": {
-			node("other", tainted(uninitialised, 0)),
-			view.Node{State: view.NodeUninitialised, Since: noon.Add(-time.Hour), Why: "no event says why; is a manager running?"},
+			node("other", tainted(uninitialized, 0)),
+			view.Node{State: view.NodeUninitialized, Since: noon.Add(-time.Hour), Why: "no event says why; is a manager running?"},
 		},
 		"held, and off": {
 			node("n", tainted(shutdown, time.Minute), conditioned("CloudInstanceGone", corev1.ConditionTrue, "DeletionLimit", "3 of 3 are used")),
 			view.Node{State: view.NodeHeld, Since: noon.Add(-7 * time.Minute), Why: "DeletionLimit: 3 of 3 are used"},
 		},
 		"not held any more": {
-			node("n", conditioned("CloudInstanceGone", corev1.ConditionFalse, "Found", "")), view.Node{State: view.NodeInitialised},
+			node("n", conditioned("CloudInstanceGone", corev1.ConditionFalse, "Found", "")), view.Node{State: view.NodeInitialized},
 		},
 		"off": {
 			node("n", tainted(shutdown, time.Minute)), view.Node{State: view.NodeShutDown, Since: noon.Add(-time.Minute)},
@@ -283,10 +283,10 @@ Drift: load balancers found 3 changed since the start
 Leftovers: load balancers of no Service: 1 this_cluster; see mooring leaks
 Deletions: 3 of 3 allowed now; held: 6 DeletionLimit
 
-Nodes: 1 initialised, 1 without provider ID
+Nodes: 1 initialized, 1 without provider ID
 NAME  STATE                PROVIDER ID  TYPE       ZONE    ROUTED
 a     without provider ID  -            -          -       -
-b     initialised          sim://b      sim.small  sim-1a  yes
+b     initialized          sim://b      sim.small  sim-1a  yes
 
 Load balancers: none
 

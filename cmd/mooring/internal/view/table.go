@@ -10,39 +10,39 @@ import (
 
 // Style says how text is shown.
 type Style struct {
-	// Colour paints what matters, by ANSI escape sequences. Without it, nothing but printable text is written.
-	Colour bool
+	// Color paints what matters, by ANSI escape sequences. Without it, nothing but printable text is written.
+	Color bool
 	// All shows what is cut otherwise.
 	All bool
 }
 
-// colour is an ANSI escape sequence; empty for the terminal's own.
-type colour string
+// color is an ANSI escape sequence; empty for the terminal's own.
+type color string
 
 const (
-	none   colour = ""
-	red    colour = "\x1b[31m"
-	green  colour = "\x1b[32m"
-	yellow colour = "\x1b[33m"
-	bold   colour = "\x1b[1m"
-	reset         = "\x1b[0m"
+	none   color = ""
+	red    color = "\x1b[31m"
+	green  color = "\x1b[32m"
+	yellow color = "\x1b[33m"
+	bold   color = "\x1b[1m"
+	reset        = "\x1b[0m"
 )
 
 // cell is a text in a table.
 type cell struct {
-	text   string
-	colour colour
+	text  string
+	color color
 }
 
-// paint colours a text if the style does.
-func (s Style) paint(text string, with colour) string {
-	if !s.Colour || with == none || text == "" {
+// paint colors a text if the style does.
+func (s Style) paint(text string, with color) string {
+	if !s.Color || with == none || text == "" {
 		return text
 	}
 	return string(with) + text + reset
 }
 
-// cells are texts without a colour.
+// cells are texts without a color.
 func cells(texts ...string) []cell {
 	row := make([]cell, len(texts))
 	for i, text := range texts {
@@ -76,7 +76,7 @@ func writeTable(out *strings.Builder, style Style, title []string, rows [][]cell
 			if one.text == "" {
 				one.text = "-"
 			}
-			out.WriteString(style.paint(one.text, one.colour))
+			out.WriteString(style.paint(one.text, one.color))
 			if i < last {
 				out.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(one.text)+2))
 			}

@@ -100,9 +100,9 @@ func (a AddressState) census() string {
 func (r Reason) explanation(is6 bool) string {
 	switch r {
 	case NodeUninitialized:
-		return "not initialised by a cloud provider yet"
+		return "not initialized by a cloud provider yet"
 	case NodeExcluded:
-		return "labelled node.kubernetes.io/exclude-from-external-load-balancers"
+		return "labeled node.kubernetes.io/exclude-from-external-load-balancers"
 	case NodeNotSelected:
 		return "not selected by announcement.nodeSelector"
 	case NodeWithoutAddress:

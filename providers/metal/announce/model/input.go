@@ -37,7 +37,7 @@ type Node struct {
 	PodCIDRs  []netip.Prefix
 	// Uninitialized says that no cloud provider has taken the node on yet.
 	Uninitialized bool
-	// Excluded says that the node is labelled node.kubernetes.io/exclude-from-external-load-balancers.
+	// Excluded says that the node is labeled node.kubernetes.io/exclude-from-external-load-balancers.
 	Excluded bool
 	// Removal says by what the node is known to be about to go; empty if it is not.
 	Removal string

@@ -91,15 +91,15 @@ func draw(lines []string) string {
 	fmt.Fprintf(&svg, `<rect width="%d" height="%d" rx="8" fill="#0d1117"/>`+"\n", width, height)
 	for i, one := range lines {
 		if strings.TrimSpace(one) != "" {
-			fmt.Fprintf(&svg, `<text x="%d" y="%d">%s</text>`+"\n", margin, margin+(i+1)*line-4, coloured(one))
+			fmt.Fprintf(&svg, `<text x="%d" y="%d">%s</text>`+"\n", margin, margin+(i+1)*line-4, colored(one))
 		}
 	}
 	svg.WriteString("</svg>\n")
 	return svg.String()
 }
 
-// coloured gives a line the colours that it has in a terminal.
-func coloured(text string) string {
+// colored gives a line the colors that it has in a terminal.
+func colored(text string) string {
 	escaped := html.EscapeString(text)
 	body := strings.TrimLeft(text, " ")
 	switch {

@@ -26,7 +26,7 @@ func TestRequestsAreReadWhole(t *testing.T) {
 	var in ec2.AuthorizeSecurityGroupIngressInput
 	unknown, err := wire.EC2().Decode(form(t, "Action=AuthorizeSecurityGroupIngress&Version=2016-11-15&GroupId=sg-1"+
 		"&IpPermissions.1.FromPort=80&IpPermissions.1.IpRanges.1.CidrIp=10.0.0.0/8&IpPermissions.1.IpRanges.2.CidrIp=10.1.0.0/16"+
-		"&IpPermissions.2.Groups.1.GroupId=sg-2&IpPermissions.2.Colour=red&Urgency=high"), &in)
+		"&IpPermissions.2.Groups.1.GroupId=sg-2&IpPermissions.2.Color=red&Urgency=high"), &in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestRequestsAreReadWhole(t *testing.T) {
 		*in.IpPermissions[1].UserIdGroupPairs[0].GroupId != "sg-2" {
 		t.Errorf("read %+v", in.IpPermissions)
 	}
-	if want := []string{"IpPermissions.2.Colour", "Urgency"}; !slices.Equal(unknown, want) {
+	if want := []string{"IpPermissions.2.Color", "Urgency"}; !slices.Equal(unknown, want) {
 		t.Errorf("unknown are %q, want %q", unknown, want)
 	}
 }

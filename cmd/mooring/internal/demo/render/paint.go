@@ -113,7 +113,7 @@ func columns(width int) []column {
 		{"TYPE", 0, func(_ story.Model, n story.Node) string { return n.Type }},
 		{"INTERNAL", 100, func(_ story.Model, n story.Node) string { return n.Internal }},
 		{"EXTERNAL", 100, func(_ story.Model, n story.Node) string { return n.External }},
-		{"UNTAINTED", 0, func(m story.Model, n story.Node) string { return since(m, n.RegisteredAt, n.InitialisedAt) }},
+		{"UNTAINTED", 0, func(m story.Model, n story.Node) string { return since(m, n.RegisteredAt, n.InitializedAt) }},
 		{"READY", 0, func(m story.Model, n story.Node) string { return since(m, n.RegisteredAt, n.ReadyAt) }},
 	}
 	return slices.DeleteFunc(all, func(c column) bool { return width < c.from })
@@ -141,7 +141,7 @@ func nodeTable(model story.Model, style Style, width int) string {
 	}
 	look := func(row, col int) lipgloss.Style {
 		cell := lipgloss.NewStyle().PaddingRight(2)
-		if !style.Colour {
+		if !style.Color {
 			return cell
 		}
 		if row == table.HeaderRow {
@@ -156,7 +156,7 @@ func nodeTable(model story.Model, style Style, width int) string {
 
 func cellLook(header string, node story.Node) lipgloss.Style {
 	phases := map[story.Phase]lipgloss.Style{
-		story.Tainted: lookBad, story.Initialised: lookBusy, story.Ready: lookGood,
+		story.Tainted: lookBad, story.Initialized: lookBusy, story.Ready: lookGood,
 		story.Unready: lookBusy, story.ShutDown: lookBad, story.Held: lookBad,
 	}
 	switch {

@@ -70,7 +70,7 @@ func (p *Plain) node(model story.Model, was, now story.Node) {
 	case now.TypeChanged != was.TypeChanged:
 		p.line(model, "%s  %s -> %s", now.Name, now.TypeBefore, now.Type)
 	case was.Name != "" && was.Phase() == now.Phase():
-	case now.Phase() == story.Tainted, now.Phase() != story.Initialised && now.ReadyAt == was.ReadyAt:
+	case now.Phase() == story.Tainted, now.Phase() != story.Initialized && now.ReadyAt == was.ReadyAt:
 		p.line(model, "%s  %s", now.Name, now.Phase())
 	default:
 		p.line(model, "%s  %-11s after %s  %s", now.Name, now.Phase(), elapsed(model.Now.Sub(now.RegisteredAt)),

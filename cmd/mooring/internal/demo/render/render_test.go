@@ -22,8 +22,8 @@ func at(d time.Duration) time.Time { return begin.Add(d) }
 // events are a story in which everything happens that can be shown.
 func events() []story.Event {
 	second := time.Second
-	initialised := story.NodeState{ProviderID: "sim://i-00000001", Zone: "sim-1a", Type: "sim.small", Internal: "10.0.0.2", External: "100.64.0.2"}
-	ready := initialised
+	initialized := story.NodeState{ProviderID: "sim://i-00000001", Zone: "sim-1a", Type: "sim.small", Internal: "10.0.0.2", External: "100.64.0.2"}
+	ready := initialized
 	ready.Ready, ready.Schedulable = true, true
 	resized := ready
 	resized.Type = "sim.large"
@@ -41,8 +41,8 @@ func events() []story.Event {
 		story.ReplicaSeen{At: at(2 * second), Name: "ccm-a", PID: 7, Role: story.Leader},
 		story.StepBegan{At: at(2 * second), Step: "join/ready"},
 		story.NodeSeen{At: at(2 * second), Name: "node-001", NodeState: story.NodeState{Tainted: true}},
-		story.NodeSeen{At: at(2100 * time.Millisecond), Name: "node-001", NodeState: initialised},
-		story.NodeSeen{At: at(2100 * time.Millisecond), Name: "node-001", NodeState: initialised},
+		story.NodeSeen{At: at(2100 * time.Millisecond), Name: "node-001", NodeState: initialized},
+		story.NodeSeen{At: at(2100 * time.Millisecond), Name: "node-001", NodeState: initialized},
 		story.NodeSeen{At: at(2200 * time.Millisecond), Name: "node-002", NodeState: story.NodeState{Tainted: true}},
 		story.NodeSeen{At: at(2300 * time.Millisecond), Name: "node-001", NodeState: ready},
 		story.NodeSeen{At: at(3 * second), Name: "node-001", NodeState: resized},
@@ -84,7 +84,7 @@ Programs
 Nodes join
   2.00 s  ...  every node is ready
   2.00 s  node-001  tainted
-  2.10 s  node-001  initialised after 0.10 s  ` + node + `
+  2.10 s  node-001  initialized after 0.10 s  ` + node + `
   2.20 s  node-002  tainted
   2.30 s  node-001  ready       after 0.30 s  ` + node + `
   3.00 s  node-001  sim.small -> sim.large
@@ -198,9 +198,9 @@ Mooring   ccm-a leader  5.00 s
 			if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), got); diff != "" {
 				t.Errorf("picture (-want +got):\n%s", diff)
 			}
-			coloured := paint(model, Style{Colour: true}, width, 24)
-			if plain := paint(model, Style{}, width, 24); ansi.Strip(coloured) != plain || coloured == plain {
-				t.Errorf("colours change more than colours, or nothing:\n%s", coloured)
+			colored := paint(model, Style{Color: true}, width, 24)
+			if plain := paint(model, Style{}, width, 24); ansi.Strip(colored) != plain || colored == plain {
+				t.Errorf("colors change more than colors, or nothing:\n%s", colored)
 			}
 		})
 	}
@@ -220,7 +220,7 @@ func TestPictureFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		width, height := rapid.IntRange(1, 200).Draw(t, "width"), rapid.IntRange(1, 60).Draw(t, "height")
 		model := modelOf(all[:rapid.IntRange(0, len(all)).Draw(t, "events")])
-		style := Style{Colour: rapid.Bool().Draw(t, "colour")}
+		style := Style{Color: rapid.Bool().Draw(t, "color")}
 		lines := strings.Split(paint(model, style, width, height), "\n")
 		if len(lines) > height {
 			t.Fatalf("%d lines on %d", len(lines), height)
@@ -236,10 +236,10 @@ func TestPictureFits(t *testing.T) {
 	})
 }
 
-func TestNoColour(t *testing.T) {
+func TestNoColor(t *testing.T) {
 	for value, want := range map[string]bool{"": false, "1": true, "0": true, "yes": true} {
 		t.Setenv("NO_COLOR", value)
-		if got := NoColour(); got != want {
+		if got := NoColor(); got != want {
 			t.Errorf("NO_COLOR=%q: %v, want %v", value, got, want)
 		}
 	}

@@ -6,16 +6,16 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// Style says how text looks. The zero value is plain text without colours, 80 columns wide.
+// Style says how text looks. The zero value is plain text without colors, 80 columns wide.
 type Style struct {
-	// Colour says whether text may have colours and weight.
-	Colour bool
+	// Color says whether text may have colors and weight.
+	Color bool
 	// Columns is how wide lines may be; zero means 80.
 	Columns int
 }
 
-// NoColour reports whether the environment asks for no colours, as https://no-color.org says: NO_COLOR is set and not empty.
-func NoColour() bool { return os.Getenv("NO_COLOR") != "" }
+// NoColor reports whether the environment asks for no colors, as https://no-color.org says: NO_COLOR is set and not empty.
+func NoColor() bool { return os.Getenv("NO_COLOR") != "" }
 
 func (s Style) columns() int {
 	if s.Columns <= 0 {
@@ -24,15 +24,15 @@ func (s Style) columns() int {
 	return s.Columns
 }
 
-// paint gives text a look when colours are wanted.
+// paint gives text a look when colors are wanted.
 func (s Style) paint(look lipgloss.Style, text string) string {
-	if !s.Colour {
+	if !s.Color {
 		return text
 	}
 	return look.Render(text)
 }
 
-// The looks use the sixteen colours of the terminal's own palette, so that they fit its background.
+// The looks use the sixteen colors of the terminal's own palette, so that they fit its background.
 var (
 	lookStrong = lipgloss.NewStyle().Bold(true)
 	lookFaint  = lipgloss.NewStyle().Faint(true)

@@ -24,7 +24,7 @@ type Table struct {
 // NewTable returns a renderer that paints on the terminal out and calls interrupt when Ctrl-C is typed on in, which may be nil.
 func NewTable(out *os.File, in io.Reader, style Style, interrupt func()) *Table {
 	options := []tea.ProgramOption{tea.WithOutput(out), tea.WithInput(in), tea.WithoutSignalHandler()}
-	if !style.Colour {
+	if !style.Color {
 		options = append(options, tea.WithColorProfile(colorprofile.ASCII))
 	}
 	t := &Table{

@@ -61,7 +61,7 @@ type Phase string
 // The phases of a node: those of its way to ready in their order, and what may become of it then.
 const (
 	Tainted     Phase = "tainted"
-	Initialised Phase = "initialised"
+	Initialized Phase = "initialized"
 	Ready       Phase = "ready"
 
 	Unready  Phase = "unready"
@@ -74,8 +74,8 @@ const (
 type Node struct {
 	Name string
 	NodeState
-	// RegisteredAt, InitialisedAt and ReadyAt are when it was first seen in each phase; zero if it has not got there.
-	RegisteredAt, InitialisedAt, ReadyAt time.Time
+	// RegisteredAt, InitializedAt and ReadyAt are when it was first seen in each phase; zero if it has not got there.
+	RegisteredAt, InitializedAt, ReadyAt time.Time
 	// TypeChanged and TypeBefore are when its machine type last changed, and what it was; zero if it never did.
 	TypeChanged time.Time
 	TypeBefore  string
@@ -99,7 +99,7 @@ func (n Node) Phase() Phase {
 	case !n.ReadyAt.IsZero():
 		return Unready
 	default:
-		return Initialised
+		return Initialized
 	}
 }
 
@@ -220,8 +220,8 @@ func (n Node) seen(e NodeSeen) Node {
 	if n.RegisteredAt.IsZero() {
 		n.RegisteredAt = e.At
 	}
-	if n.Phase() != Tainted && n.InitialisedAt.IsZero() {
-		n.InitialisedAt = e.At
+	if n.Phase() != Tainted && n.InitializedAt.IsZero() {
+		n.InitializedAt = e.At
 	}
 	if n.Phase() == Ready && n.ReadyAt.IsZero() {
 		n.ReadyAt = e.At

@@ -86,7 +86,7 @@ func TestNodesWay(t *testing.T) {
 		{Name: "a", NodeState: NodeState{Tainted: true, Ready: true}, RegisteredAt: at(1)},
 		{
 			Name: "b", NodeState: NodeState{Ready: true, Schedulable: true, Type: "large"},
-			RegisteredAt: at(1), InitialisedAt: at(3), ReadyAt: at(4), TypeChanged: at(9), TypeBefore: "small",
+			RegisteredAt: at(1), InitializedAt: at(3), ReadyAt: at(4), TypeChanged: at(9), TypeBefore: "small",
 		},
 	}
 	if diff := cmp.Diff(want, m.Nodes); diff != "" {
@@ -106,7 +106,7 @@ func TestWhatBecomesOfANode(t *testing.T) {
 		event Event
 		want  Phase
 	}{
-		{NodeSeen{At: at(1), Name: "a", NodeState: NodeState{Ready: true}}, Initialised},
+		{NodeSeen{At: at(1), Name: "a", NodeState: NodeState{Ready: true}}, Initialized},
 		{NodeSeen{At: at(2), Name: "a", NodeState: ready}, Ready},
 		{NodeSeen{At: at(3), Name: "a", NodeState: NodeState{Schedulable: true}}, Unready},
 		{NodeSeen{At: at(4), Name: "a", NodeState: NodeState{ShutDown: true}}, ShutDown},
@@ -173,8 +173,8 @@ func TestModelIsAValue(t *testing.T) {
 			}
 			for _, was := range before.Nodes {
 				for _, is := range m.Nodes {
-					if is.Name == was.Name && was.GoneAt.IsZero() && !was.InitialisedAt.IsZero() && is.InitialisedAt != was.InitialisedAt {
-						t.Fatalf("%s was initialised at %s and then at %s", is.Name, was.InitialisedAt, is.InitialisedAt)
+					if is.Name == was.Name && was.GoneAt.IsZero() && !was.InitializedAt.IsZero() && is.InitializedAt != was.InitializedAt {
+						t.Fatalf("%s was initialized at %s and then at %s", is.Name, was.InitializedAt, is.InitializedAt)
 					}
 				}
 			}
