@@ -12,16 +12,16 @@ import (
 
 // TestProviderIDSchemes reads the flag as operators write it, on a command line or as one entry of a list in a values file.
 func TestProviderIDSchemes(t *testing.T) {
-	verdicts := func(schemes []string) map[string]ownership.Verdict {
+	verdicts := func(schemes []string) map[string]ownership.Owner {
 		rules := ownership.Rules{ProviderName: "sim", Schemes: schemes}
-		got := map[string]ownership.Verdict{}
+		got := map[string]ownership.Owner{}
 		for _, id := range []string{"oci://1", "ocid1.instance.oc1.phx.1", "sim://1"} {
-			got[id] = rules.Judge(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}}, nil).Verdict
+			got[id] = rules.Decide(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}}, nil).Owner
 		}
 		return got
 	}
 	ours, foreign, unproven := ownership.Ours, ownership.Foreign, ownership.Unproven
-	for value, want := range map[string][3]ownership.Verdict{
+	for value, want := range map[string][3]ownership.Owner{
 		"":       {unproven, unproven, ours}, // what the provider says
 		"oci":    {ours, unproven, foreign},
 		"oci,":   {ours, ours, foreign},
@@ -38,7 +38,7 @@ func TestProviderIDSchemes(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := verdicts(o.providerIDSchemes)
-			if diff := cmp.Diff(want, [3]ownership.Verdict{got["oci://1"], got["ocid1.instance.oc1.phx.1"], got["sim://1"]}); diff != "" {
+			if diff := cmp.Diff(want, [3]ownership.Owner{got["oci://1"], got["ocid1.instance.oc1.phx.1"], got["sim://1"]}); diff != "" {
 				t.Errorf("oci://, no scheme, sim:// (-want +got):\n%s", diff)
 			}
 		})

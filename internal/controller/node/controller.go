@@ -89,7 +89,7 @@ func New(options Options) (*Controller, error) {
 		reconciler: reconciler, metrics: metrics, log: log, queued: make(chan kit.Queue, 1),
 		asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 	}
-	watcher := watcher{judge: reconciler.judge, memory: reconciler.memory, metrics: metrics, traces: traces}
+	watcher := watcher{decide: reconciler.decide, memory: reconciler.memory, metrics: metrics, traces: traces}
 	inner, err := kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, Workers: options.Workers, Logger: log,
 		LoggerFor:   func(node types.NamespacedName) logr.Logger { return log.WithValues("node", node.Name) },

@@ -53,17 +53,17 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if delay, stale := r.memory.stale(node); stale {
 		return reconcile.Result{RequeueAfter: delay}, nil
 	}
-	judgement := r.judge(node)
-	if !node.DeletionTimestamp.IsZero() || judgement.Verdict == ownership.Foreign {
+	decision := r.decide(node)
+	if !node.DeletionTimestamp.IsZero() || decision.Owner == ownership.Foreign {
 		r.forget(node.Name, "the node is being deleted, or turned out to be foreign")
 		return reconcile.Result{}, nil
 	}
 	if ownership.Uninitialized(node) {
 		ctx = r.traces.pass(ctx, node, time.Now())
-		return r.settle(ctx, node, r.initialize(ctx, node, judgement)), nil
+		return r.settle(ctx, node, r.initialize(ctx, node, decision)), nil
 	}
 	r.traces.overtaken(node)
-	return r.settle(ctx, node, r.refresh(ctx, node, judgement)), nil
+	return r.settle(ctx, node, r.refresh(ctx, node, decision)), nil
 }
 
 // forget drops a node that is no concern of ours any more.
@@ -72,13 +72,13 @@ func (r *reconciler) forget(name, why string) {
 	r.traces.forget(name, why)
 }
 
-func (r *reconciler) judge(node *corev1.Node) ownership.Judgement {
-	return r.rules.Judge(node, r.evidence.Proven)
+func (r *reconciler) decide(node *corev1.Node) ownership.Decision {
+	return r.rules.Decide(node, r.evidence.Proven)
 }
 
 // proven reports whether a node may be written by the answer of the cloud, and keeps the answer as evidence.
-func (r *reconciler) proven(node *corev1.Node, judgement ownership.Judgement, answered string) bool {
-	if !judgement.ProvenBy(answered) {
+func (r *reconciler) proven(node *corev1.Node, decision ownership.Decision, answered string) bool {
+	if !decision.ProvenBy(answered) {
 		return false
 	}
 	if answered != "" && answered == node.Spec.ProviderID {
@@ -88,22 +88,22 @@ func (r *reconciler) proven(node *corev1.Node, judgement ownership.Judgement, an
 }
 
 // initialize asks the cloud for the instance of a node that waits for its initialization, and initializes it.
-func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, judgement ownership.Judgement) ending {
+func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision ownership.Decision) ending {
 	waiting := cloud.WithNotice(ctx, func(reason string) { r.waiting(node, reason) })
 	observation, err := r.lookUp(cloud.WithPriority(waiting, cloud.PriorityNewNode), node)
 	if err == nil && observation.Status == instances.NotFound {
 		err = &instanceNotFoundError{name: node.Name, providerID: node.Spec.ProviderID, listed: observation.Listed}
 	}
 	switch {
-	case err != nil && judgement.NamesUnknownProvider():
-		note := fmt.Sprintf("%s, and the cloud provider did not answer for the node: %v", judgement.Reason, err)
+	case err != nil && decision.NamesUnknownProvider():
+		note := fmt.Sprintf("%s, and the cloud provider did not answer for the node: %v", decision.Reason, err)
 		return ending{kind: waits, note: note, worthKnowing: true}
 	case err != nil:
 		return ending{kind: failed, err: err}
 	case observation.Status == instances.NoStatement:
 		return ending{kind: waits, note: "the cloud provider says nothing about this node"}
-	case !r.proven(node, judgement, observation.Answered):
-		note := fmt.Sprintf("%s, and the cloud provider answered with the provider ID %q", judgement.Reason, observation.Answered)
+	case !r.proven(node, decision, observation.Answered):
+		note := fmt.Sprintf("%s, and the cloud provider answered with the provider ID %q", decision.Reason, observation.Answered)
 		return ending{kind: waits, note: note, worthKnowing: true}
 	}
 	want, err := desireObserved(node, observation)
@@ -174,7 +174,7 @@ func up(seen instances.Observation) bool {
 
 // refresh holds an initialized node to what the cloud has said of it. To ask is the refresher's part, except for a node whose
 // addresses are still to be written: a cloud that is asked node by node was asked for that one before it had its provider ID.
-func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, judgement ownership.Judgement) ending {
+func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, decision ownership.Decision) ending {
 	age := min(r.known, time.Since(r.led))
 	observation, known := r.inventory.Peek(node, age)
 	if !known && r.memory.addressless(node) {
@@ -183,13 +183,13 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, judgement o
 			return ending{kind: failed, err: err}
 		}
 	}
-	planned, want, ours, err := r.planRefresh(node, judgement, observation)
+	planned, want, ours, err := r.planRefresh(node, decision, observation)
 	if !ours {
 		return ending{kind: unconcerned}
 	}
 	if paused := r.memory.reversed(node, planned.fields(), time.Now()); len(paused) > 0 {
 		r.tellReversed(ctx, node, paused)
-		planned, want, _, err = r.planRefresh(node, judgement, observation)
+		planned, want, _, err = r.planRefresh(node, decision, observation)
 	}
 	ctx = dryrun.Because(ctx, "the cloud shows the node's instance otherwise")
 	done := r.writer.apply(ctx, node, planned)
@@ -208,14 +208,14 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, judgement o
 }
 
 // planRefresh decides about an initialized node, and whether it is ours to decide about. With an error the plan still holds.
-func (r *reconciler) planRefresh(node *corev1.Node, judgement ownership.Judgement, observation instances.Observation) (
+func (r *reconciler) planRefresh(node *corev1.Node, decision ownership.Decision, observation instances.Observation) (
 	planned plan, want desired, ours bool, err error,
 ) {
 	switch {
-	case observation.Status == instances.Found && r.proven(node, judgement, observation.Answered):
+	case observation.Status == instances.Found && r.proven(node, decision, observation.Answered):
 		want, err = desireObserved(node, observation)
 		want.annotations = r.proofFor(node, want, observation)
-	case judgement.Verdict != ownership.Ours:
+	case decision.Owner != ownership.Ours:
 		return plan{}, desired{}, false, nil
 	}
 	planned, unconfirmed := r.plan(node, want, observation)
@@ -229,7 +229,7 @@ func (r *reconciler) differs(node *corev1.Node, observation instances.Observatio
 	if r.memory.settled(node, current) {
 		return false
 	}
-	planned, _, ours, err := r.planRefresh(node, r.judge(node), observation)
+	planned, _, ours, err := r.planRefresh(node, r.decide(node), observation)
 	agree := len(planned.actions) == 0 && len(planned.paused) == 0 && err == nil
 	if ours && agree { // of a node in doubt nothing is noted: it may yet turn out to be ours
 		r.memory.settle(node, current)

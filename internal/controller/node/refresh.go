@@ -149,5 +149,5 @@ func (r *refresher) ended(ctx context.Context, err error) {
 // queue on their own account.
 func (r *refresher) concerns(node *corev1.Node) bool {
 	return node.DeletionTimestamp.IsZero() && !ownership.Uninitialized(node) &&
-		r.reconciler.judge(node).Verdict != ownership.Foreign
+		r.reconciler.decide(node).Owner != ownership.Foreign
 }

@@ -65,11 +65,11 @@ func newTraces(provider trace.TracerProvider) *traces {
 }
 
 // observe takes in what the watch says of a node.
-func (t *traces) observe(node *corev1.Node, judge func(*corev1.Node) ownership.Judgement, now time.Time) {
+func (t *traces) observe(node *corev1.Node, decide func(*corev1.Node) ownership.Decision, now time.Time) {
 	if t == nil {
 		return
 	}
-	waits := ownership.Uninitialized(node) && judge(node).Verdict != ownership.Foreign
+	waits := ownership.Uninitialized(node) && decide(node).Owner != ownership.Foreign
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.nodes[node.Name]

@@ -27,7 +27,7 @@ func withReady(n *corev1.Node) {
 	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
 }
 
-func judgeOurs(*corev1.Node) ownership.Judgement { return ownership.Judgement{Verdict: ownership.Ours} }
+func decideOurs(*corev1.Node) ownership.Decision { return ownership.Decision{Owner: ownership.Ours} }
 
 // recorded returns traces, and what has ended of them.
 func recorded() (*traces, *tracetest.SpanRecorder) {
@@ -57,7 +57,7 @@ func namedSpan(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrac
 func TestTraceOfANodeFromItsCreationToItsReadiness(t *testing.T) {
 	traces, spans := recorded()
 	node := newNode(bornThen, withTaints(cloudTaint))
-	traces.observe(node, judgeOurs, created.Add(time.Second))
+	traces.observe(node, decideOurs, created.Add(time.Second))
 	ctx := traces.pass(t.Context(), node, created.Add(3*time.Second))
 	_, step := traces.start(ctx, spanLookUp)
 	endLookUp(step, instances.Observation{Status: instances.Found}, nil)
@@ -66,11 +66,11 @@ func TestTraceOfANodeFromItsCreationToItsReadiness(t *testing.T) {
 	_, step = traces.start(ctx, spanOf(targetAddresses))
 	endStep(step, nil)
 	traces.initialized(ctx, node, "sim://1")
-	traces.observe(newNode(bornThen), judgeOurs, time.Now())
+	traces.observe(newNode(bornThen), decideOurs, time.Now())
 	if got, want := spanNames(spans), "node.notice node.queue node.look_up node.write_addresses node.initialize"; got != want {
 		t.Fatalf("before the node is ready these have ended: %s; want %s", got, want)
 	}
-	traces.observe(newNode(bornThen, withReady), judgeOurs, time.Now())
+	traces.observe(newNode(bornThen, withReady), decideOurs, time.Now())
 
 	root := namedSpan(t, spans, spanInitialize)
 	if root.Parent().IsValid() || !root.StartTime().Equal(created) || root.Status().Code == codes.Error {
@@ -100,10 +100,10 @@ func TestTraceOfANodeFromItsCreationToItsReadiness(t *testing.T) {
 func TestANodeThatIsReadyFirstHasNothingToWaitFor(t *testing.T) {
 	traces, spans := recorded()
 	node := newNode(bornThen, withTaints(cloudTaint))
-	traces.observe(node, judgeOurs, created)
+	traces.observe(node, decideOurs, created)
 	ctx := traces.pass(t.Context(), node, created)
 	// The watch tells of the readiness while the pass still has the node as it was.
-	traces.observe(newNode(bornThen, withTaints(cloudTaint), withReady), judgeOurs, created)
+	traces.observe(newNode(bornThen, withTaints(cloudTaint), withReady), decideOurs, created)
 	traces.initialized(ctx, node, "sim://1")
 	if got, want := spanNames(spans), "node.notice node.queue node.initialize"; got != want || len(traces.nodes) != 0 {
 		t.Errorf("ended: %s, want %s; %d journeys are kept", got, want, len(traces.nodes))
@@ -115,14 +115,14 @@ func TestTracesThatComeToNothing(t *testing.T) {
 	other.UID = "uid-1"
 	for name, end := range map[string]func(*traces, *corev1.Node){
 		"the node is deleted":          func(traces *traces, node *corev1.Node) { traces.forget(node.Name, "deleted") },
-		"the node is made anew":        func(traces *traces, _ *corev1.Node) { traces.observe(other, judgeOurs, created) },
+		"the node is made anew":        func(traces *traces, _ *corev1.Node) { traces.observe(other, decideOurs, created) },
 		"somebody else initializes it": func(traces *traces, node *corev1.Node) { traces.overtaken(node) },
 		"the process ends":             func(traces *traces, _ *corev1.Node) { traces.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			traces, spans := recorded()
 			node := newNode(bornThen, withTaints(cloudTaint))
-			traces.observe(node, judgeOurs, created)
+			traces.observe(node, decideOurs, created)
 			traces.pass(t.Context(), node, created)
 			end(traces, node)
 			if status := namedSpan(t, spans, spanInitialize).Status(); status.Code != codes.Error || status.Description == "" {
@@ -132,8 +132,8 @@ func TestTracesThatComeToNothing(t *testing.T) {
 	}
 	t.Run("a standby makes no span", func(t *testing.T) {
 		traces, spans := recorded()
-		traces.observe(newNode(bornThen, withTaints(cloudTaint)), judgeOurs, created)
-		traces.observe(newNode(bornThen), judgeOurs, created)
+		traces.observe(newNode(bornThen, withTaints(cloudTaint)), decideOurs, created)
+		traces.observe(newNode(bornThen), decideOurs, created)
 		if started := spans.Started(); len(started) != 0 || len(traces.nodes) != 0 {
 			t.Errorf("%d spans, %d journeys are kept", len(started), len(traces.nodes))
 		}
@@ -151,7 +151,7 @@ func TestNothingIsAllocatedWhileTracingIsOff(t *testing.T) {
 }
 
 func journeyWithoutTraces(ctx context.Context, traces *traces, node *corev1.Node, err error) {
-	traces.observe(node, judgeOurs, created)
+	traces.observe(node, decideOurs, created)
 	passing := traces.pass(ctx, node, created)
 	_, step := traces.start(passing, spanLookUp)
 	endLookUp(step, instances.Observation{Status: instances.Found}, nil)

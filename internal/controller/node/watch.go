@@ -27,7 +27,7 @@ const (
 
 // watcher turns the watch of nodes into work.
 type watcher struct {
-	judge   func(*corev1.Node) ownership.Judgement
+	decide   func(*corev1.Node) ownership.Decision
 	memory  *memory
 	metrics *metrics
 	traces  *traces
@@ -36,11 +36,11 @@ type watcher struct {
 func (w watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q kit.Queue) {
-			w.traces.observe(e.Object, w.judge, time.Now())
+			w.traces.observe(e.Object, w.decide, time.Now())
 			w.enqueue(q, e.Object)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q kit.Queue) {
-			w.traces.observe(e.ObjectNew, w.judge, time.Now())
+			w.traces.observe(e.ObjectNew, w.decide, time.Now())
 			if matters(e.ObjectOld, e.ObjectNew) {
 				w.enqueue(q, e.ObjectNew)
 			}
@@ -54,7 +54,7 @@ func (w watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Req
 }
 
 func (w watcher) enqueue(q kit.Queue, node *corev1.Node) {
-	waits := ownership.Uninitialized(node) && w.judge(node).Verdict != ownership.Foreign
+	waits := ownership.Uninitialized(node) && w.decide(node).Owner != ownership.Foreign
 	w.metrics.count(node.Name, waits)
 	priority := priorityRefresh
 	if waits {

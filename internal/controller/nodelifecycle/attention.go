@@ -79,7 +79,7 @@ func (a *attention) see(object any) {
 	if !ok {
 		return
 	}
-	is := seen{node.UID, needsLook(node) && a.rules.Judge(node, nil).Verdict != ownership.Foreign}
+	is := seen{node.UID, needsLook(node) && a.rules.Decide(node, nil).Owner != ownership.Foreign}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was, known := a.nodes[node.Name]

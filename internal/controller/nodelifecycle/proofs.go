@@ -48,11 +48,11 @@ func newProofs(rules ownership.Rules, source *instances.Inventory, late func()) 
 // standing returns what a node is to us. One without provider ID is awaited if it asks for its initialization. If it does not,
 // it was initialized by nobody, and belongs to no cloud.
 func (p *proofs) standing(node *corev1.Node) standing {
-	judgement := p.rules.Judge(node, p.evidence.Proven)
+	decision := p.rules.Decide(node, p.evidence.Proven)
 	switch {
-	case judgement.Verdict == ownership.Foreign:
+	case decision.Owner == ownership.Foreign:
 		return foreign
-	case judgement.Verdict == ownership.Ours, p.proven[node.UID]:
+	case decision.Owner == ownership.Ours, p.proven[node.UID]:
 		return ours
 	case node.Spec.ProviderID == "" && ownership.Uninitialized(node):
 		return awaited
@@ -73,8 +73,8 @@ func (p *proofs) learn(ctx context.Context, nodes []*corev1.Node, now time.Time)
 	var ask []*corev1.Node
 	for _, node := range nodes {
 		current[node.UID] = true
-		judgement := p.rules.Judge(node, p.evidence.Proven)
-		if judgement.Verdict != ownership.Unproven || node.Spec.ProviderID == "" || p.proven[node.UID] {
+		decision := p.rules.Decide(node, p.evidence.Proven)
+		if decision.Owner != ownership.Unproven || node.Spec.ProviderID == "" || p.proven[node.UID] {
 			continue
 		}
 		known, ok := p.inventory.Peek(node, proofAge)
@@ -98,8 +98,8 @@ func (p *proofs) learn(ctx context.Context, nodes []*corev1.Node, now time.Time)
 
 // prove remembers a node if an answer proves it to be ours.
 func (p *proofs) prove(node *corev1.Node, said instances.Observation) bool {
-	judgement := p.rules.Judge(node, p.evidence.Proven)
-	if said.Status != instances.Found || !judgement.ProvenBy(said.Answered) {
+	decision := p.rules.Decide(node, p.evidence.Proven)
+	if said.Status != instances.Found || !decision.ProvenBy(said.Answered) {
 		return false
 	}
 	p.proven[node.UID] = true

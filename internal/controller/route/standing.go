@@ -80,7 +80,7 @@ func (s *standings) ask(ctx context.Context, nodes []*corev1.Node, now time.Time
 			continue
 		}
 		s.memberships.Miss(node)
-		if !s.memberships.Judge(node).NamesUnknownProvider() {
+		if !s.memberships.Decide(node).NamesUnknownProvider() {
 			errs = append(errs, fmt.Errorf("asking the cloud whose node %q is: %w", node.Name, said.Err))
 		}
 	}

@@ -62,7 +62,7 @@ func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Re
 
 // routable reports whether there may be routes to make for a node.
 func (w *watcher) routable(node *corev1.Node) bool {
-	return len(node.Spec.PodCIDRs) > 0 && !awaitsProviderID(node) && w.rules.Judge(node, nil).Verdict != ownership.Foreign
+	return len(node.Spec.PodCIDRs) > 0 && !awaitsProviderID(node) && w.rules.Decide(node, nil).Owner != ownership.Foreign
 }
 
 // matters reports whether a change of a node can change what there is to do. Heartbeats do not, and they are nearly all of the

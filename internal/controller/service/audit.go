@@ -191,7 +191,7 @@ func (a *auditor) sweep(ctx context.Context) error {
 			targets = nil // it is queued for a change of its targets already
 		}
 		if differ := differences(service, known.made, targets, balancer, mark); len(differ) > 0 || !first {
-			a.judge(ctx, key, known, differ)
+			a.decide(ctx, key, known, differ)
 		}
 	}
 	return a.leftovers.sweep(ctx, listed)
@@ -205,7 +205,7 @@ func (a *auditor) missing(ctx context.Context, key types.NamespacedName, known r
 		return fmt.Errorf("looking for the load balancer of service %s: %w", key, err)
 	}
 	if !exists {
-		a.judge(ctx, key, known, []string{driftGone})
+		a.decide(ctx, key, known, []string{driftGone})
 	}
 	return nil
 }
@@ -229,7 +229,7 @@ func (a *auditor) patrol(ctx context.Context) error {
 		return fmt.Errorf("looking at the load balancer of service %s: %w", key, err)
 	}
 	if !exists {
-		a.judge(ctx, key, known, []string{driftGone})
+		a.decide(ctx, key, known, []string{driftGone})
 		return nil
 	}
 	if status == nil {
@@ -239,9 +239,9 @@ func (a *auditor) patrol(ctx context.Context) error {
 	switch {
 	case first:
 	case status != nil && readdressed(service, known.made, status.Ingress):
-		a.judge(ctx, key, known, []string{"its addresses have changed in the cloud"})
+		a.decide(ctx, key, known, []string{"its addresses have changed in the cloud"})
 	default:
-		a.judge(ctx, key, known, nil)
+		a.decide(ctx, key, known, nil)
 	}
 	return nil
 }
@@ -299,7 +299,7 @@ func latest(a, b time.Time) time.Time {
 }
 
 // judge queues a load balancer for its repair if it differs.
-func (a *auditor) judge(ctx context.Context, key types.NamespacedName, known remembered, differ []string) {
+func (a *auditor) decide(ctx context.Context, key types.NamespacedName, known remembered, differ []string) {
 	what, at := fmt.Sprint(differ), time.Now()
 	gone := len(differ) > 0 && differ[0] == driftGone
 	repair := len(differ) > 0 && (known.differs != what || known.repairs < maxRepairs || gone && at.Sub(known.repairedAt) >= slowRepair)

@@ -50,17 +50,17 @@ const (
 	Unclear
 	// Denied means that the plugin has no instance with the node's provider ID, or answered with another one.
 	Denied
-	// Proven means that the plugin answered as Judgement.ProvenBy asks for.
+	// Proven means that the plugin answered as Decision.ProvenBy asks for.
 	Proven
 )
 
 // Membership decides by what the plugin has said of the node. A node that has no provider ID and does not wait for its
 // initialization is never shown to be another's by an answer for its name.
-func (j Judgement) Membership(heard Heard) Membership {
+func (j Decision) Membership(heard Heard) Membership {
 	switch {
-	case j.Verdict == Foreign:
+	case j.Owner == Foreign:
 		return Outsider
-	case j.Verdict == Ours, heard == Proven:
+	case j.Owner == Ours, heard == Proven:
 		return Member
 	case j.nodeProviderID == "" && j.tainted:
 		return Undecided
@@ -76,8 +76,8 @@ func (j Judgement) Membership(heard Heard) Membership {
 }
 
 // decides reports whether the membership follows from what is known, and not from what is missing.
-func (j Judgement) decides(heard Heard) bool {
-	return j.Verdict != Unproven || heard == Proven || heard == Denied || j.nodeProviderID == "" && !j.tainted
+func (j Decision) decides(heard Heard) bool {
+	return j.Owner != Unproven || heard == Proven || heard == Denied || j.nodeProviderID == "" && !j.tainted
 }
 
 // Answer is what a plugin answered for a node.
@@ -143,7 +143,7 @@ func (m *Memberships) See(nodes []corev1.Node) {
 // Doubtful returns those of the nodes about which the plugin has to be asked.
 func (m *Memberships) Doubtful(nodes []*corev1.Node, now time.Time) (doubtful []*corev1.Node) {
 	for _, node := range nodes {
-		if m.Judge(node).Verdict != Unproven {
+		if m.Decide(node).Owner != Unproven {
 			continue
 		}
 		known := m.hearing(node)
@@ -154,9 +154,9 @@ func (m *Memberships) Doubtful(nodes []*corev1.Node, now time.Time) (doubtful []
 	return doubtful
 }
 
-// Judge is Rules.Judge by the evidence so far.
-func (m *Memberships) Judge(node *corev1.Node) Judgement {
-	return m.rules.Judge(node, m.evidence.Proven)
+// Decide is Rules.Judge by the evidence so far.
+func (m *Memberships) Decide(node *corev1.Node) Decision {
+	return m.rules.Decide(node, m.evidence.Proven)
 }
 
 func (m *Memberships) hearing(node *corev1.Node) hearing {
@@ -168,8 +168,8 @@ func (m *Memberships) hearing(node *corev1.Node) hearing {
 // Hear notes what the plugin answered for a node.
 func (m *Memberships) Hear(node *corev1.Node, said Answer, now time.Time) {
 	heard := Unclear
-	switch judgement := m.Judge(node); {
-	case said.Found && judgement.ProvenBy(said.ProviderID):
+	switch decision := m.Decide(node); {
+	case said.Found && decision.ProvenBy(said.ProviderID):
 		heard = Proven
 		if said.ProviderID == node.Spec.ProviderID {
 			m.evidence.Record(said.ProviderID)
@@ -213,18 +213,18 @@ func (m *Memberships) Denies() bool {
 // may be ours.
 func (m *Memberships) Awaited(node *corev1.Node) bool {
 	known := m.hearing(node).heard
-	return known == Nothing || known == Unclear && m.Judge(node).NamesUnknownProvider()
+	return known == Nothing || known == Unclear && m.Decide(node).NamesUnknownProvider()
 }
 
 // Of returns the membership of a node. What is unclear leaves a node what it was. If that is not known, the node's provider ID
 // decides; but a node that came later has nothing to lose, and waits for the answer.
 func (m *Memberships) Of(node *corev1.Node) Membership {
-	judgement := m.Judge(node)
+	decision := m.Decide(node)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	heard := m.heard[identity{node.UID, node.Spec.ProviderID}].heard
-	membership := judgement.Membership(heard)
-	if judgement.decides(heard) {
+	membership := decision.Membership(heard)
+	if decision.decides(heard) {
 		m.last[node.UID] = membership
 		return membership
 	}

@@ -29,9 +29,9 @@ func TestMembership(t *testing.T) {
 		"another scheme, waits to be initialized": {node("aws://1", tainted), []ownership.Membership{undecided, outsider, outsider, member}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			judgement := rules.Judge(test.node, nil)
+			decision := rules.Decide(test.node, nil)
 			for i, heard := range all {
-				if got := judgement.Membership(heard); got != test.want[i] {
+				if got := decision.Membership(heard); got != test.want[i] {
 					t.Errorf("with %d heard it is %s, want %s", heard, got, test.want[i])
 				}
 			}

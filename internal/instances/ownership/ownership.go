@@ -1,5 +1,5 @@
 // Package ownership decides which nodes this cloud controller manager may write to, and which take part in what the cloud does for
-// all nodes: load balancers and routes. It is pure: the same node, rules and evidence always get the same verdict.
+// all nodes: load balancers and routes. It is pure: the same node, rules and evidence always get the same owner.
 //
 // Several cloud controller managers, or a cloud and bare metal, may share a cluster. A node that belongs to another one is
 // never written and never asked for.
@@ -19,21 +19,21 @@ import (
 // AnnotationIgnore on a Node makes it foreign to Mooring when its value is true, in any spelling of strconv.ParseBool.
 const AnnotationIgnore = "mooring.dev/ignore"
 
-// Verdict says what may be done with a node.
-type Verdict int
+// Owner says what may be done with a node.
+type Owner int
 
 const (
-	// Unproven nodes may be asked for, and may be written only once the answer proves them ours; see Judgement.ProvenBy. It
+	// Unproven nodes may be asked for, and may be written only once the answer proves them ours; see Decision.ProvenBy. It
 	// is the zero value, because it is the one that is safe without knowledge.
-	Unproven Verdict = iota
+	Unproven Owner = iota
 	// Ours are nodes that may be asked for and written.
 	Ours
 	// Foreign nodes are neither written nor asked for.
 	Foreign
 )
 
-// String returns the verdict in lower case, as in logs.
-func (v Verdict) String() string {
+// String returns the owner in lower case, as in logs.
+func (v Owner) String() string {
 	switch v {
 	case Ours:
 		return "ours"
@@ -48,10 +48,10 @@ func (v Verdict) String() string {
 // "ocid1.instance.oc1.phx.1".
 const BareIDs = ""
 
-// Judgement is a verdict with what led to it.
-type Judgement struct {
-	// Verdict says what may be done with the node.
-	Verdict Verdict
+// Decision is a owner with what led to it.
+type Decision struct {
+	// Owner says what may be done with the node.
+	Owner Owner
 	// Reason is a clause for logs and messages, such as `the provider ID has scheme "aws", which belongs to another provider`.
 	Reason string
 
@@ -70,15 +70,15 @@ type Rules struct {
 	Selector labels.Selector
 }
 
-// Judge decides about one node. proven reports whether the plugin has proven a scheme to be its own, see Evidence; it is
+// Decide decides about one node. proven reports whether the plugin has proven a scheme to be its own, see Evidence; it is
 // only asked when no scheme is declared, and may be nil.
-func (r Rules) Judge(node *corev1.Node, proven func(scheme string) bool) Judgement {
-	judgement := Judgement{nodeProviderID: node.Spec.ProviderID, tainted: Uninitialized(node)}
-	judgement.Verdict, judgement.Reason = r.judge(node, proven)
-	return judgement
+func (r Rules) Decide(node *corev1.Node, proven func(scheme string) bool) Decision {
+	decision := Decision{nodeProviderID: node.Spec.ProviderID, tainted: Uninitialized(node)}
+	decision.Owner, decision.Reason = r.decide(node, proven)
+	return decision
 }
 
-func (r Rules) judge(node *corev1.Node, proven func(scheme string) bool) (Verdict, string) {
+func (r Rules) decide(node *corev1.Node, proven func(scheme string) bool) (Owner, string) {
 	if ignored, err := strconv.ParseBool(node.Annotations[AnnotationIgnore]); err == nil && ignored {
 		return Foreign, fmt.Sprintf("the node is annotated %s: %q", AnnotationIgnore, node.Annotations[AnnotationIgnore])
 	}
@@ -88,15 +88,15 @@ func (r Rules) judge(node *corev1.Node, proven func(scheme string) bool) (Verdic
 	if node.Spec.ProviderID == "" {
 		return Unproven, "the node has no provider ID yet"
 	}
-	return r.judgeRecorded(node, proven)
+	return r.decideByRecord(node, proven)
 }
 
-// judgeID decides by a provider ID.
-func (r Rules) judgeID(providerID string, proven func(string) bool) (Verdict, string) {
+// decideByID decides by a provider ID.
+func (r Rules) decideByID(providerID string, proven func(string) bool) (Owner, string) {
 	scheme, ok := Scheme(providerID)
 	switch {
 	case ok:
-		return r.judgeScheme(scheme, proven)
+		return r.decideByScheme(scheme, proven)
 	case slices.Contains(r.Schemes, BareIDs):
 		return Ours, fmt.Sprintf("provider IDs without a scheme, as %q, are declared to be the provider's", providerID)
 	default:
@@ -104,7 +104,7 @@ func (r Rules) judgeID(providerID string, proven func(string) bool) (Verdict, st
 	}
 }
 
-func (r Rules) judgeScheme(scheme string, proven func(string) bool) (Verdict, string) {
+func (r Rules) decideByScheme(scheme string, proven func(string) bool) (Owner, string) {
 	for _, declared := range r.Schemes {
 		if scheme == declared {
 			return Ours, fmt.Sprintf("the provider declares the provider-ID scheme %q", scheme)
@@ -131,10 +131,10 @@ func (r Rules) judgeScheme(scheme string, proven func(string) bool) (Verdict, st
 //   - without a provider ID, a node that waits for its initialization is proven by being found. One that does not wait was
 //     not initialized from a cloud that has provider IDs, so that finding an instance of its name proves nothing; it is
 //     proven only where the cloud has no provider IDs at all.
-func (j Judgement) ProvenBy(answered string) bool {
+func (j Decision) ProvenBy(answered string) bool {
 	switch {
-	case j.Verdict != Unproven:
-		return j.Verdict == Ours
+	case j.Owner != Unproven:
+		return j.Owner == Ours
 	case j.nodeProviderID == "":
 		return j.tainted || answered == ""
 	case answered == j.nodeProviderID:
@@ -147,9 +147,9 @@ func (j Judgement) ProvenBy(answered string) bool {
 
 // NamesUnknownProvider reports whether the node is unproven although its provider ID has a scheme: it may well belong to
 // somebody else, and is not even worth an event until it is proven.
-func (j Judgement) NamesUnknownProvider() bool {
+func (j Decision) NamesUnknownProvider() bool {
 	_, hasScheme := Scheme(j.nodeProviderID)
-	return j.Verdict == Unproven && hasScheme
+	return j.Owner == Unproven && hasScheme
 }
 
 // Scheme returns the scheme of a provider ID, "aws" for "aws:///zone/i-1", and whether it has one. Some old providers hand

@@ -46,7 +46,7 @@ func TestJudge(t *testing.T) {
 		rules  ownership.Rules
 		node   *corev1.Node
 		proven []string
-		want   ownership.Verdict
+		want   ownership.Owner
 	}{
 		{"the provider's name is its scheme", plain, node("sim://1"), nil, ownership.Ours},
 		{"a scheme with an empty host", plain, node("sim:///zone/1"), nil, ownership.Ours},
@@ -79,12 +79,12 @@ func TestJudge(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			proven := func(scheme string) bool { return slices.Contains(test.proven, scheme) }
-			got := test.rules.Judge(test.node, proven)
-			if got.Verdict != test.want {
-				t.Errorf("verdict %s (%s), want %s", got.Verdict, got.Reason, test.want)
+			got := test.rules.Decide(test.node, proven)
+			if got.Owner != test.want {
+				t.Errorf("owner %s (%s), want %s", got.Owner, got.Reason, test.want)
 			}
 			if got.Reason == "" {
-				t.Error("the judgement has no reason")
+				t.Error("the decision has no reason")
 			}
 		})
 	}
@@ -113,9 +113,9 @@ func TestProvenBy(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			judgement := rules.Judge(test.node, nil)
-			if got := judgement.ProvenBy(test.answered); got != test.want {
-				t.Errorf("ProvenBy(%q) = %t for a node that is %s, want %t", test.answered, got, judgement.Verdict, test.want)
+			decision := rules.Decide(test.node, nil)
+			if got := decision.ProvenBy(test.answered); got != test.want {
+				t.Errorf("ProvenBy(%q) = %t for a node that is %s, want %t", test.answered, got, decision.Owner, test.want)
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func TestProvenBy(t *testing.T) {
 func TestNamesUnknownProvider(t *testing.T) {
 	rules := ownership.Rules{ProviderName: "sim"}
 	for providerID, want := range map[string]bool{"aws://1": true, "sim://1": false, "i-1": false, "": false} {
-		if got := rules.Judge(node(providerID), nil).NamesUnknownProvider(); got != want {
+		if got := rules.Decide(node(providerID), nil).NamesUnknownProvider(); got != want {
 			t.Errorf("provider ID %q: NamesUnknownProvider() = %t, want %t", providerID, got, want)
 		}
 	}
@@ -159,14 +159,14 @@ func TestVerdictsHoldForAnyNode(t *testing.T) {
 		}
 		answered := rapid.SampledFrom([]string{"", id, "sim://2", "aws://2"}).Draw(t, "answered")
 
-		judgement := rules.Judge(n, nil)
-		if judgement.Verdict == ownership.Foreign && judgement.ProvenBy(answered) {
+		decision := rules.Decide(n, nil)
+		if decision.Owner == ownership.Foreign && decision.ProvenBy(answered) {
 			t.Fatalf("a foreign node was proven by %q", answered)
 		}
-		if _, has := ownership.Scheme(id); has && len(rules.Schemes) > 0 && judgement.Verdict == ownership.Unproven {
+		if _, has := ownership.Scheme(id); has && len(rules.Schemes) > 0 && decision.Owner == ownership.Unproven {
 			t.Fatalf("the scheme of %q is in doubt although %q are declared", id, rules.Schemes)
 		}
-		if judgement.Verdict == ownership.Ours && id == "" {
+		if decision.Owner == ownership.Ours && id == "" {
 			t.Fatal("a node without provider ID is ours without being asked for")
 		}
 	})

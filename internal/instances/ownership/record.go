@@ -25,9 +25,9 @@ func (r Rules) Record(providerID, answered string) string {
 	if providerID == "" || r.ProviderName == "" {
 		return ""
 	}
-	judgement := Judgement{nodeProviderID: providerID}
-	judgement.Verdict, _ = r.judgeID(providerID, nil)
-	if judgement.Verdict != Unproven || !judgement.ProvenBy(answered) {
+	decision := Decision{nodeProviderID: providerID}
+	decision.Owner, _ = r.decideByID(providerID, nil)
+	if decision.Owner != Unproven || !decision.ProvenBy(answered) {
 		return ""
 	}
 	record, err := json.Marshal(proof{Provider: r.ProviderName, ProviderID: providerID})
@@ -50,11 +50,11 @@ func (r Rules) recorded(node *corev1.Node) bool {
 	return record == proof{Provider: r.ProviderName, ProviderID: node.Spec.ProviderID}
 }
 
-// judgeRecorded is judgeID for a node that may carry a record. A record overrules no declaration.
-func (r Rules) judgeRecorded(node *corev1.Node, proven func(string) bool) (Verdict, string) {
-	verdict, reason := r.judgeID(node.Spec.ProviderID, proven)
-	if verdict == Unproven && r.recorded(node) {
+// decideByRecord is decideByID for a node that may carry a record. A record overrules no declaration.
+func (r Rules) decideByRecord(node *corev1.Node, proven func(string) bool) (Owner, string) {
+	owner, reason := r.decideByID(node.Spec.ProviderID, proven)
+	if owner == Unproven && r.recorded(node) {
 		return Ours, fmt.Sprintf("the annotation %s records that the provider has answered for the node", AnnotationProven)
 	}
-	return verdict, reason
+	return owner, reason
 }

@@ -50,7 +50,7 @@ func TestARecordIsOneNodes(t *testing.T) {
 	for name, test := range map[string]struct {
 		rules ownership.Rules
 		node  *corev1.Node
-		want  ownership.Verdict
+		want  ownership.Owner
 	}{
 		"its own":                 {rules, node("i-1", recorded(record)), ownership.Ours},
 		"that of another node":    {rules, node("i-2", recorded(record)), ownership.Unproven},
@@ -63,8 +63,8 @@ func TestARecordIsOneNodes(t *testing.T) {
 		"of a provider without a name": {ownership.Rules{}, node("i-1", recorded(`{"provider":"","providerID":"i-1"}`)), ownership.Unproven},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.rules.Judge(test.node, nil); got.Verdict != test.want {
-				t.Errorf("verdict %s (%s), want %s", got.Verdict, got.Reason, test.want)
+			if got := test.rules.Decide(test.node, nil); got.Owner != test.want {
+				t.Errorf("owner %s (%s), want %s", got.Owner, got.Reason, test.want)
 			}
 		})
 	}
@@ -77,18 +77,18 @@ func TestARecordProvesWhatTheAnswerProved(t *testing.T) {
 		ids := rapid.SampledFrom([]string{"i-1", "i-2", "vm://1", "sim://1", ""})
 		rules := ownership.Rules{ProviderName: "sim", Schemes: rapid.SliceOf(rapid.SampledFrom([]string{"sim", "vm", ""})).Draw(t, "schemes")}
 		id, answered := ids.Draw(t, "id"), ids.Draw(t, "answered")
-		before := rules.Judge(node(id), nil)
+		before := rules.Decide(node(id), nil)
 		record := rules.Record(id, answered)
-		if needed := id != "" && before.Verdict == ownership.Unproven && before.ProvenBy(answered); needed != (record != "") {
-			t.Fatalf("the record of a node that is %s is %q after the answer %q", before.Verdict, record, answered)
+		if needed := id != "" && before.Owner == ownership.Unproven && before.ProvenBy(answered); needed != (record != "") {
+			t.Fatalf("the record of a node that is %s is %q after the answer %q", before.Owner, record, answered)
 		}
-		after := rules.Judge(node(id, recorded(record)), nil)
-		if record != "" && after.Verdict != ownership.Ours || record == "" && after.Verdict != before.Verdict {
-			t.Fatalf("a node that was %s is %s with the record %q", before.Verdict, after.Verdict, record)
+		after := rules.Decide(node(id, recorded(record)), nil)
+		if record != "" && after.Owner != ownership.Ours || record == "" && after.Owner != before.Owner {
+			t.Fatalf("a node that was %s is %s with the record %q", before.Owner, after.Owner, record)
 		}
 		other := ids.Draw(t, "other")
-		if copied := rules.Judge(node(other, recorded(record)), nil); other != id && copied.Verdict != rules.Judge(node(other), nil).Verdict {
-			t.Fatalf("the record of %q makes %q %s", id, other, copied.Verdict)
+		if copied := rules.Decide(node(other, recorded(record)), nil); other != id && copied.Owner != rules.Decide(node(other), nil).Owner {
+			t.Fatalf("the record of %q makes %q %s", id, other, copied.Owner)
 		}
 	})
 }

@@ -156,8 +156,8 @@ func TestASchemeIsProvenByAnAnswer(t *testing.T) {
 	if want := `{"provider":"plain","providerID":"robot://1"}`; proven.Annotations[ownership.AnnotationProven] != want {
 		t.Errorf("the annotations are %v, want the record %s of the proof", proven.Annotations, want)
 	}
-	if verdict := (ownership.Rules{ProviderName: "plain"}).Judge(proven, nil); verdict.Verdict != ownership.Ours {
-		t.Errorf("for the next leader the node is %s: %s", verdict.Verdict, verdict.Reason)
+	if decision := (ownership.Rules{ProviderName: "plain"}).Decide(proven, nil); decision.Owner != ownership.Ours {
+		t.Errorf("for the next leader the node is %s: %s", decision.Owner, decision.Reason)
 	}
 	eventually(t, "the plugin is asked for the others, twice", func(context.Context) error {
 		if counts := cloud.counts(); counts["alien-1"] < 2 || counts["bare-1"] < 2 {

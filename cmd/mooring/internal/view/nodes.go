@@ -83,8 +83,8 @@ func nodeOf(of *corev1.Node, seen Seen) Node {
 // standingOf returns a node's state, since when, and why.
 func standingOf(of *corev1.Node, seen Seen) (state NodeState, since time.Time, why string) {
 	rules := ownership.Rules{Schemes: seen.Schemes}
-	if judgement := rules.Judge(of, nil); judgement.Verdict == ownership.Foreign {
-		return NodeForeign, time.Time{}, judgement.Reason
+	if decision := rules.Decide(of, nil); decision.Owner == ownership.Foreign {
+		return NodeForeign, time.Time{}, decision.Reason
 	}
 	if of.DeletionTimestamp != nil {
 		return NodeDeleting, of.DeletionTimestamp.Time, "finalizers: " + strings.Join(of.Finalizers, ", ")
