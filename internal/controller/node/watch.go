@@ -27,7 +27,7 @@ const (
 
 // watcher turns the watch of nodes into work.
 type watcher struct {
-	decide   func(*corev1.Node) ownership.Decision
+	decide  func(*corev1.Node) ownership.Decision
 	memory  *memory
 	metrics *metrics
 	traces  *traces
