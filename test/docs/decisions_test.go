@@ -1,0 +1,45 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// decision is the head of a page in docs/adr: its number and title, its status and the date of it.
+var decision = regexp.MustCompile(`\A# (\d+)\. (.+)\n\nStatus: (accepted|replaced by \d+), (\d{4}-\d\d-\d\d)\.\n`)
+
+// TestDecisionsAreIndexed holds the index of decisions against the pages.
+func TestDecisionsAreIndexed(t *testing.T) {
+	folder := filepath.Join(root, "docs/adr")
+	index, err := os.ReadFile(filepath.Join(folder, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(filepath.Join(folder, "[0-9]*.md"))
+	if err != nil || len(pages) < 40 {
+		t.Fatalf("%d pages found, %v: this test looks in the wrong place", len(pages), err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := decision.FindStringSubmatch(string(text))
+		if head == nil {
+			t.Errorf("%s does not begin with its number, title, status and date", page)
+			continue
+		}
+		file := filepath.Base(page)
+		row := fmt.Sprintf("| [%s](%s) | %s | %s | %s |", head[1], file, head[2], head[3], head[4])
+		if !strings.Contains(string(index), row+"\n") || !strings.HasPrefix(file, fmt.Sprintf("%04s-", head[1])) {
+			t.Errorf("docs/adr/README.md lacks the row of %s: %s", file, row)
+		}
+	}
+	if rows := strings.Count(string(index), "\n| ["); rows != len(pages) {
+		t.Errorf("docs/adr/README.md has %d rows, want one for each of %d pages", rows, len(pages))
+	}
+}
