@@ -10,7 +10,7 @@ import (
 )
 
 // decision is the head of a page in docs/adr: its number and title, its status and the date of it.
-var decision = regexp.MustCompile(`\A# (\d+)\. (.+)\n\nStatus: (accepted|replaced by \d+), (\d{4}-\d\d-\d\d)\.\n`)
+var decision = regexp.MustCompile(`\A# (\d+)\. (.+)\n\nStatus: (accepted|superseded by \d+), (\d{4}-\d\d-\d\d)\.\n`)
 
 // TestDecisionsAreIndexed holds the index of decisions against the pages.
 func TestDecisionsAreIndexed(t *testing.T) {
