@@ -14,7 +14,7 @@ import (
 // classify wraps a plain error in the type by which controllers decide. What has a type already, or is one of upstream's
 // sentinels, is returned as it is: plugins and upstream's own code compare those with ==.
 //
-// A ThrottledError that it returns asks to wait between zero and longestHold.
+// A ThrottledError that it returns asks to wait between zero and MaxRetryAfter.
 func classify(err error) error {
 	var throttled *provider.ThrottledError
 	var retry *cloudproviderapi.RetryError
@@ -41,7 +41,14 @@ func classify(err error) error {
 }
 
 // bounded returns a wait as it is obeyed.
-func bounded(wait time.Duration) time.Duration { return min(max(wait, 0), longestHold) }
+func bounded(wait time.Duration) time.Duration { return min(max(wait, 0), MaxRetryAfter) }
+
+// RetryAfter returns how long the cloud asks to wait before the call is repeated that returned err, up to MaxRetryAfter, and whether it
+// asks. What it asks of all calls the client obeys by itself; this is for who decides when an object is tried again.
+func RetryAfter(err error) (time.Duration, bool) {
+	wait, asked := provider.RetryAfter(err)
+	return bounded(wait), asked
+}
 
 // isRequestError reports whether an error is the cloud's answer to this one request: what it asks for is invalid, is not
 // allowed, or does not fit the object's state. Such an answer shows that the cloud works, however often it is repeated.

@@ -159,7 +159,7 @@ func azureMessages() map[string]message {
 		"Azure, minutes": refusalFor(5*time.Minute, azcore(429, "OperationNotAllowed", "Number of 'write' requests for subscription 'x' actor 'y' exceeded. Please try again after '5' minutes after"+
 			" additional tokens are available.", nil)),
 		"Azure, header":     inHeader(17*time.Second, azcore(429, "TooManyRequests", "The request is being throttled.", retryAfter("17"))),
-		"Azure, long":       inHeader(longestHold, azcore(429, "TooManyRequests", "The request is being throttled.", retryAfter("86400"))),
+		"Azure, long":       inHeader(MaxRetryAfter, azcore(429, "TooManyRequests", "The request is being throttled.", retryAfter("86400"))),
 		"Azure, its client": inHeader(90*time.Second, &azureThrottleError{RetryAfter: time.Now().Add(90 * time.Second)}),
 		// pkg/azclient/policy/ratelimit, ErrRateLimitReached.
 		"Azure, its client's rate": refused(text("rate limit reached")),

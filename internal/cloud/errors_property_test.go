@@ -50,14 +50,14 @@ func TestRetryAfterIn(t *testing.T) {
 			`"retryDelay": "34s"`:                                  34 * time.Second,
 			"Retry-After: " + in(30*time.Second, http.TimeFormat):  30 * time.Second,
 			"Retry-After: " + in(-30*time.Second, http.TimeFormat): 0,
-			"Retry-After: " + in(24*time.Hour, http.TimeFormat):    longestHold,
+			"Retry-After: " + in(24*time.Hour, http.TimeFormat):    MaxRetryAfter,
 			"retry after " + in(30*time.Second, time.RFC3339):      30 * time.Second,
-			"retry after 1h":                                       longestHold,
-			"retry after 2 hours":                                  longestHold,
-			"retry after 3 days":                                   longestHold,
+			"retry after 1h":                                       MaxRetryAfter,
+			"retry after 2 hours":                                  MaxRetryAfter,
+			"retry after 3 days":                                   MaxRetryAfter,
 			"retry after 1e9":                                      0,
-			"retry after 99999999999999999999":                     longestHold,
-			"retry after " + strings.Repeat("9", 400) + " hours":   longestHold,
+			"retry after 99999999999999999999":                     MaxRetryAfter,
+			"retry after " + strings.Repeat("9", 400) + " hours":   MaxRetryAfter,
 			"Retry-After: -5":                                      0,
 			"retry after 3 attempts":                               0,
 			"retry after 5 fortnights":                             0,
@@ -77,7 +77,7 @@ func TestRetryAfterIn(t *testing.T) {
 func TestRetryAfterOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for value, want := range map[string]time.Duration{
-			"": 0, "0": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-7": 0, "7000": longestHold, "soon": 0,
+			"": 0, "0": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-7": 0, "7000": MaxRetryAfter, "soon": 0,
 			time.Now().Add(time.Minute).UTC().Format(http.TimeFormat): time.Minute,
 			time.Now().Add(time.Minute).UTC().Format(time.ANSIC):      time.Minute,
 			time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat):  0,
@@ -104,8 +104,8 @@ func TestWaitIsBounded(t *testing.T) {
 			google(429, "x", "y", retryAfter(number)),
 		} {
 			refusal, refused := throttled(classify(err))
-			if !refused || refusal.RetryAfter < 0 || refusal.RetryAfter > longestHold {
-				t.Fatalf("classify(%q): %#v; want a refusal for 0 to %s", err, refusal, longestHold)
+			if !refused || refusal.RetryAfter < 0 || refusal.RetryAfter > MaxRetryAfter {
+				t.Fatalf("classify(%q): %#v; want a refusal for 0 to %s", err, refusal, MaxRetryAfter)
 			}
 			if !errors.Is(classify(err), err) {
 				t.Fatalf("classify(%q) loses the error", err)

@@ -35,7 +35,7 @@ func TestClassify(t *testing.T) {
 		"in words":                       {err: errors.New("throttled, retry after 1.5s"), throttled: true, retryAfter: 1500 * time.Millisecond},
 		"in other words":                 {err: errors.New("rate limit reached, try again in 250 ms"), throttled: true, retryAfter: 250 * time.Millisecond},
 		"in minutes":                     {err: errors.New("Too many requests. Retry after 2 minutes"), throttled: true, retryAfter: 2 * time.Minute},
-		"a time without end":             {err: errors.New("429 Too Many Requests, Retry-After: 99999999999999999999"), throttled: true, retryAfter: longestHold},
+		"a time without end":             {err: errors.New("429 Too Many Requests, Retry-After: 99999999999999999999"), throttled: true, retryAfter: MaxRetryAfter},
 		"an ID that contains the code":   {err: errors.New("instance i-4291 is broken")},
 		"an ID that is the code":         {err: errors.New("server 429 does not exist")},
 		"an ID with the code in it":      {err: errors.New("code vol-429-a, zone 429.b: not attached")},

@@ -90,5 +90,5 @@ func endsUnit(rest string) bool {
 }
 
 func boundedFloat(nanoseconds float64) time.Duration {
-	return time.Duration(min(nanoseconds, float64(longestHold)))
+	return time.Duration(min(nanoseconds, float64(MaxRetryAfter)))
 }

@@ -30,8 +30,8 @@ const (
 	probe   = time.Minute
 	// forget is how long the rate must not have held anybody up until it is dropped.
 	forget = 5 * time.Minute
-	// longestHold bounds how long a Retry-After is obeyed, so that a wrong one cannot stop the process for good.
-	longestHold = 10 * time.Minute
+	// MaxRetryAfter bounds how long a cloud's Retry-After is obeyed, so that a wrong one cannot stop the process for good.
+	MaxRetryAfter = 10 * time.Minute
 	// lateTimer is how late a call may be let in without that the next one is late, too.
 	lateTimer = time.Millisecond
 	// probeTurn is how long the one call after a hold is waited for until another may try. A write may take minutes.
@@ -175,7 +175,7 @@ func (q *quota) accept(t ticket, now time.Time) {
 // again. Calls that were under way when a refusal was acted upon belong to the same event.
 func (q *quota) refuse(t ticket, hold time.Duration, now time.Time) bool {
 	if hold > 0 {
-		q.hold = later(q.hold, now.Add(min(hold, longestHold)))
+		q.hold = later(q.hold, now.Add(min(hold, MaxRetryAfter)))
 		q.next = later(q.next, q.hold)
 		q.probing = true
 	}

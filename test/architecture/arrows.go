@@ -30,7 +30,7 @@ var arrows = map[string][]string{
 	"internal/instances/ownership": {"provider"},
 	"internal/orphans":             {"provider"},
 	"internal/reconnect":           {},
-	"internal/controller/kit":      {},
+	"internal/controller/kit":      {"internal/cloud", "provider"},
 	"internal/controller": {"internal/controller/kit", "internal/instances", "internal/cloud", "internal/orphans", "internal/dryrun",
 		"provider"},
 	"ccm":                           {"internal", "provider"},

@@ -1,0 +1,52 @@
+package kit
+
+import (
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// Backoff says how long to wait after failures in a row of one object or operation: First after the first, twice as long after each
+// further one, up to Longest. When the cloud asks for a longer pause, it gets that, up to cloud.MaxRetryAfter.
+type Backoff struct {
+	// First is the pause after the first failure.
+	First time.Duration
+	// Longest is the longest pause that does not come from the cloud.
+	Longest time.Duration
+	// Terminal is the shortest pause after an error that repeating cannot help, see IsTerminal. Zero: such an error is like any other.
+	Terminal time.Duration
+	// IsTerminal reports whether repeating cannot help against an error. Nil: provider.IsTerminal.
+	IsTerminal func(error) bool
+}
+
+// maxDoublings is more than there are between any two pauses, and few enough that a doubled pause still fits its type.
+const maxDoublings = 30
+
+// After returns the pause after a failure. Before is how many failures in a row preceded it.
+func (b Backoff) After(before int, err error) time.Duration {
+	pause := b.Longest
+	if doubled := b.First << before; before < maxDoublings && doubled>>before == b.First {
+		pause = min(doubled, b.Longest)
+	}
+	isTerminal := b.IsTerminal
+	if isTerminal == nil {
+		isTerminal = provider.IsTerminal
+	}
+	if isTerminal(err) {
+		pause = max(pause, b.Terminal)
+	}
+	if asked, ok := cloud.RetryAfter(err); ok {
+		pause = max(pause, asked)
+	}
+	return pause
+}
+
+// RateLimiter returns the same pauses as a controller's queue asks for them, by itself counting the failures of each object. It sees no
+// errors, so that it knows nothing of Terminal and of what the cloud asks for.
+func (b Backoff) RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](b.First, b.Longest)
+}
