@@ -13,10 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
@@ -93,7 +91,7 @@ func New(options Options) (*Controller, error) {
 	inner, err := kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, Workers: options.Workers, Logger: log,
 		LoggerFor:   func(node types.NamespacedName) logr.Logger { return log.WithValues("node", node.Name) },
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstDelay, maxDelay),
+		RateLimiter: failureBackoff.RateLimiter(),
 		Sources:     []source.Source{source.Kind(options.Cache, &corev1.Node{}, watcher.handler()), source.Func(refresher.capture)},
 	})
 	if err != nil {

@@ -8,21 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 const (
-	// firstDelay is the pause after the first failure for a node; it doubles with each further one.
-	firstDelay = 500 * time.Millisecond
-	// maxDelay is the longest pause.
-	maxDelay = 4 * time.Minute
-	// terminalDelay is the pause after an error that repeating cannot help. It is not longer because what does help, such as
-	// new credentials, comes without notice.
-	terminalDelay = time.Minute
-	// maxRetryAfter bounds how long a cloud's Retry-After is obeyed.
-	maxRetryAfter = 15 * time.Minute
-	// conflictDelay is the pause after a write that came too late; it doubles with each further one.
-	conflictDelay = 20 * time.Millisecond
 	// minFresh is how old an answer of the cloud may always be by which a node is initialized.
 	minFresh = 2 * time.Second
 	// maxFresh bounds how old it may be for a node that has been waiting for its turn.
@@ -31,11 +20,17 @@ const (
 	// listing of a large cloud costs many calls, and its nodes take longer to appear.
 	worth    = 40
 	maxWorth = 30 * time.Second
-	// maxLag is the longest pause before a node is looked at again whose last write the cache does not show yet. The watch itself brings
-	// the node back when it does.
-	maxLag = 5 * time.Second
 	// maxConflicts is how many writes in a row may come too late before that counts as a failure.
 	maxConflicts = 6
+)
+
+var (
+	// failureBackoff are the pauses after failures for a node. That after an error that repeating cannot help is not longer because what
+	// does help, such as new credentials, comes without notice.
+	failureBackoff = kit.Backoff{First: 500 * time.Millisecond, Longest: 4 * time.Minute, Terminal: time.Minute}
+	// conflictBackoff are the pauses after a write that came too late, and before a node is looked at again whose last write the cache
+	// does not show yet: the watch itself brings the node back when it does.
+	conflictBackoff = kit.Backoff{First: 20 * time.Millisecond, Longest: 5 * time.Second}
 )
 
 // memory is what the controller remembers of nodes from one pass to the next. A node of the same name with another UID is
@@ -158,7 +153,7 @@ func (m *memory) stale(node *corev1.Node) (delay time.Duration, stale bool) {
 		known.lags = 0
 		return 0, false
 	}
-	delay = min(conflictDelay<<min(known.lags, 20), maxLag)
+	delay = conflictBackoff.After(known.lags, nil)
 	known.lags++
 	return delay, true
 }
@@ -224,7 +219,7 @@ func (m *memory) conflicted(node *corev1.Node) (time.Duration, bool) {
 	defer m.mu.Unlock()
 	known := m.of(node)
 	known.conflicts++
-	return conflictDelay << (known.conflicts - 1), known.conflicts <= maxConflicts
+	return conflictBackoff.After(known.conflicts-1, nil), known.conflicts <= maxConflicts
 }
 
 // failed counts a failure. It returns the pause before the next try.
@@ -233,7 +228,7 @@ func (m *memory) failed(node *corev1.Node, err error, now time.Time) time.Durati
 	defer m.mu.Unlock()
 	known := m.of(node)
 	known.conflicts = 0
-	delay := delayAfter(known.failures, err)
+	delay := failureBackoff.After(known.failures, err)
 	known.failures++
 	known.since, known.news = now, false
 	return delay
@@ -260,23 +255,8 @@ func (m *memory) waited(node *corev1.Node, now time.Time) (delay time.Duration, 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.of(node)
-	delay, first = delayAfter(known.failures, nil), known.failures == 0
+	delay, first = failureBackoff.After(known.failures, nil), known.failures == 0
 	known.failures++
 	known.since, known.news = now, false
 	return delay, first
-}
-
-// delayAfter returns the pause after a failure that was preceded by others.
-func delayAfter(before int, err error) time.Duration {
-	delay := maxDelay
-	if before < 30 { // 30 doublings are far past the longest pause, and still fit
-		delay = min(firstDelay<<before, maxDelay)
-	}
-	if provider.IsTerminal(err) {
-		delay = max(delay, terminalDelay)
-	}
-	if wait, ok := provider.RetryAfter(err); ok {
-		delay = max(delay, min(wait, maxRetryAfter))
-	}
-	return delay
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -21,12 +22,12 @@ func TestPausesGrowToAFewMinutes(t *testing.T) {
 	for range 100 {
 		memory.failed(node, errors.New("x"), now)
 	}
-	if delay := memory.failed(node, errors.New("x"), now); delay != maxDelay {
-		t.Errorf("pause after many failures is %s, want %s", delay, maxDelay)
+	if delay := memory.failed(node, errors.New("x"), now); delay != failureBackoff.Longest {
+		t.Errorf("pause after many failures is %s, want %s", delay, failureBackoff.Longest)
 	}
 	memory.succeeded(node)
-	if delay := memory.failed(node, errors.New("x"), now); delay != firstDelay {
-		t.Errorf("pause after a success and a failure is %s, want %s", delay, firstDelay)
+	if delay := memory.failed(node, errors.New("x"), now); delay != failureBackoff.First {
+		t.Errorf("pause after a success and a failure is %s, want %s", delay, failureBackoff.First)
 	}
 }
 
@@ -36,17 +37,17 @@ func TestPausesHeedTheError(t *testing.T) {
 		err  error
 		want time.Duration
 	}{
-		{"plain", errors.New("x"), firstDelay},
+		{"plain", errors.New("x"), failureBackoff.First},
 		{"retry after", &provider.ThrottledError{RetryAfter: time.Minute, Err: errors.New("x")}, time.Minute},
 		{
 			"retry after less than our own pause", &provider.ThrottledError{RetryAfter: time.Millisecond, Err: errors.New("x")},
-			firstDelay,
+			failureBackoff.First,
 		},
 		{
 			"retry after an unreasonable time", &provider.ThrottledError{RetryAfter: 1000 * time.Hour, Err: errors.New("x")},
-			maxRetryAfter,
+			cloud.MaxRetryAfter,
 		},
-		{"terminal", &provider.TerminalError{Err: errors.New("x")}, terminalDelay},
+		{"terminal", &provider.TerminalError{Err: errors.New("x")}, failureBackoff.Terminal},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestAnotherNodeOfTheSameNameStartsAfresh(t *testing.T) {
 	if _, stale := memory.stale(recreated); stale {
 		t.Error("a new node is taken for an old copy")
 	}
-	if delay := memory.failed(recreated, errors.New("x"), time.Unix(0, 0)); delay != firstDelay {
+	if delay := memory.failed(recreated, errors.New("x"), time.Unix(0, 0)); delay != failureBackoff.First {
 		t.Errorf("pause %s, want that after a first failure", delay)
 	}
 }
@@ -158,7 +159,7 @@ func TestACacheThatLagsIsLookedAtLessAndLessOften(t *testing.T) {
 	passes, last := 0, time.Duration(0)
 	for waited := time.Duration(0); waited < time.Minute; passes++ {
 		delay, stale := memory.stale(at("99"))
-		if !stale || delay < last || delay > maxLag {
+		if !stale || delay < last || delay > conflictBackoff.Longest {
 			t.Fatalf("pass %d: stale %t, the pause is %s after one of %s", passes, stale, delay, last)
 		}
 		last = delay
@@ -168,8 +169,8 @@ func TestACacheThatLagsIsLookedAtLessAndLessOften(t *testing.T) {
 		t.Errorf("%d passes in a minute", passes)
 	}
 	memory.wrote(at("100"), "101")
-	if delay, stale := memory.stale(at("100")); !stale || delay != conflictDelay {
-		t.Errorf("after the next write: stale %t, the pause is %s, want %s", stale, delay, conflictDelay)
+	if delay, stale := memory.stale(at("100")); !stale || delay != conflictBackoff.First {
+		t.Errorf("after the next write: stale %t, the pause is %s, want %s", stale, delay, conflictBackoff.First)
 	}
 	if _, stale := memory.stale(at("101")); stale {
 		t.Error("stale although the cache has caught up")

@@ -133,7 +133,7 @@ func TestARefusedAddressWriteHoldsNothingElseBack(t *testing.T) {
 		if node1, _ := s.pass(t, "node1"); ownership.Uninitialized(node1) || len(node1.Status.Addresses) != 1 {
 			t.Errorf("the other node is %+v with %v", node1.Spec, node1.Status.Addresses)
 		}
-		for want := firstDelay; want < 5*time.Second; want *= 2 {
+		for want := failureBackoff.First; want < 5*time.Second; want *= 2 {
 			if result.RequeueAfter != want {
 				t.Fatalf("the addresses are tried again after %s, want %s", result.RequeueAfter, want)
 			}
@@ -161,7 +161,7 @@ func TestAnAddressWriteThatMayYetBeTakenComesFirst(t *testing.T) {
 					return answer
 				}}, newNode(withTaints(cloudTaint)))
 				s.cloud.show = []provider.Instance{instance("sim://0", "node0", "a", internalIP("10.0.0.1"))}
-				if node, result := s.pass(t, "node0"); !ownership.Uninitialized(node) || result.RequeueAfter != firstDelay {
+				if node, result := s.pass(t, "node0"); !ownership.Uninitialized(node) || result.RequeueAfter != failureBackoff.First {
 					t.Errorf("the node is %+v and is tried again after %s", node.Spec, result.RequeueAfter)
 				}
 			})

@@ -143,7 +143,7 @@ func (r *reconciler) repeat(ctx context.Context, node *corev1.Node) reconcile.Re
 // cloud that is down fails for all nodes, again and again. It returns the pause before the next try.
 func (r *reconciler) tell(ctx context.Context, node *corev1.Node, err error) time.Duration {
 	if ctx.Err() != nil {
-		return firstDelay // we are being stopped, which is nobody's failure
+		return failureBackoff.First // we are being stopped, which is nobody's failure
 	}
 	reason, _ := reasonOf(err)
 	now := time.Now()
