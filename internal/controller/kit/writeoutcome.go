@@ -1,0 +1,69 @@
+package kit
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// WriteOutcome is what became of a write to the API server.
+type WriteOutcome int
+
+const (
+	// NotTried writes were not sent.
+	NotTried WriteOutcome = iota
+	// Written ones took effect.
+	Written
+	// Gone ones did not: the object has been deleted.
+	Gone
+	// Outdated ones did not: the object has changed since the write was planned, or another one has its name.
+	Outdated
+	// Refused ones did not: the API server said no.
+	Refused
+	// Uncertain ones may have taken effect: the API server did not answer, or with an error of its own.
+	Uncertain
+)
+
+// Failed reports whether a write failed for a reason that is not a change of the object.
+func (o WriteOutcome) Failed() bool { return o == Refused || o == Uncertain }
+
+// OutcomeOf tells by the error of a write what became of it.
+func OutcomeOf(err error) WriteOutcome {
+	var answer apierrors.APIStatus
+	switch {
+	case err == nil:
+		return Written
+	case apierrors.IsNotFound(err):
+		return Gone
+	case apierrors.IsConflict(err), patchDoesNotFit(err):
+		return Outdated
+	case errors.As(err, &answer) && answer.Status().Code >= http.StatusBadRequest && answer.Status().Code < http.StatusInternalServerError:
+		return Refused
+	default:
+		return Uncertain
+	}
+}
+
+// patchDoesNotFit reports whether the API server could not apply a patch because the object is not what the patch expects. When a test
+// of a JSON patch failed, the answer names no object, because no object came to be; when a patch has the UID of another object of the
+// name, the answer blames that field. Validation and admission have the same code, 422, and do name the object.
+func patchDoesNotFit(err error) bool {
+	var answer apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &answer) {
+		return false
+	}
+	details := answer.Status().Details
+	return details == nil || details.Name == "" ||
+		slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
+}
+
+// RefusedForGood reports whether the API server itself refused a write, for a reason that does not pass by itself. A server that is
+// overloaded, or could not be asked, may take the write a moment later.
+func RefusedForGood(err error) bool {
+	var answer apierrors.APIStatus
+	return OutcomeOf(err).Failed() && errors.As(err, &answer) && !apierrors.IsTooManyRequests(err) &&
+		!apierrors.IsServiceUnavailable(err) && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err)
+}
