@@ -94,7 +94,7 @@ func New(options Options) (*Controller, error) {
 		proofs:   newProofs(options.Ownership, options.Inventory, attention.poke),
 		observer: newObserver(options.Inventory, options.Settings, options.Period, attention.poke, writer.tellWaiting),
 		writer:   writer,
-		guard:    guard{blind: true}, memory: newMemory(), troubles: map[string]bool{},
+		guard:    guard{blind: true}, memory: newMemory(),
 	}
 	return &Controller{
 		cache: options.Cache, inventory: options.Inventory, passer: passer, period: options.Period,

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // passer makes passes, one after the other.
@@ -24,8 +26,8 @@ type passer struct {
 
 	guard  guard
 	memory *memory
-	// troubles are what went wrong in the last pass, by what it was, so that each is logged when it begins and ends.
-	troubles map[string]bool
+	// failures logs what is not about a single node.
+	failures kit.FailureLog
 }
 
 // pass looks at all nodes once, if there can be anything to do about any of them. What goes wrong is logged, and tried again by
@@ -54,7 +56,7 @@ func (p *passer) pass(ctx context.Context) (again time.Time) {
 		return time.Time{}
 	}
 	p.writer.tellUnanswered(seen.unanswered)
-	p.trouble(ctx, "Could not learn from the cloud about nodes that are not ready", seen.err)
+	p.failures.Note(ctx, "Could not learn from the cloud about nodes that are not ready", seen.err)
 
 	// Meanwhile a node may have become ready, or its object another.
 	if all, err = p.list(ctx); err != nil {
@@ -94,7 +96,7 @@ func (p *passer) act(ctx context.Context, all []*corev1.Node, said answers) plan
 func (p *passer) list(ctx context.Context) ([]*corev1.Node, error) {
 	var list corev1.NodeList
 	err := p.reader.List(ctx, &list, client.UnsafeDisableDeepCopy)
-	p.trouble(ctx, "Could not list the nodes", err)
+	p.failures.Note(ctx, "Could not list the nodes", err)
 	if err != nil {
 		p.attention.remind()
 		return nil, fmt.Errorf("listing nodes: %w", err)
@@ -124,7 +126,7 @@ func (p *passer) recall(ctx context.Context, now time.Time) {
 		return
 	}
 	spent, err := p.journal.read(ctx, now)
-	p.trouble(ctx, "Could not read the record of node deletions; until then no deletion counts as allowed", err)
+	p.failures.Note(ctx, "Could not read the record of node deletions; until then no deletion counts as allowed", err)
 	if err == nil {
 		p.guard.spent, p.guard.blind = spent, false
 	}
@@ -136,7 +138,7 @@ func (p *passer) plan(ctx context.Context, nodes []facts, said answers, now time
 	planned, next := decide(nodes, said, p.guard, p.settings, now)
 	if planned.deletions() > 0 {
 		err := p.journal.write(ctx, next.spent, now)
-		p.trouble(ctx, "Could not note deletions of nodes; until then no deletion counts as allowed", err)
+		p.failures.Note(ctx, "Could not note deletions of nodes; until then no deletion counts as allowed", err)
 		if err != nil {
 			p.guard.blind = true
 			planned, next = decide(nodes, said, p.guard, p.settings, now)
@@ -181,19 +183,6 @@ func (p *passer) logResult(ctx context.Context, done result, news bool) {
 		logger.Info("Tainted a node: its instance is shut down")
 	case done.action.kind == removeTaint:
 		logger.Info("Took the shutdown taint off a node")
-	}
-}
-
-// trouble logs an error that is not about a single node when it begins, and again when it has ended.
-func (p *passer) trouble(ctx context.Context, what string, err error) {
-	before := p.troubles[what]
-	p.troubles[what] = err != nil
-	switch {
-	case ctx.Err() != nil: // we are being stopped
-	case err != nil && !before:
-		log.FromContext(ctx).Error(err, what)
-	case err == nil && before:
-		log.FromContext(ctx).Info("No longer in trouble", "trouble", what)
 	}
 }
 
