@@ -13,11 +13,11 @@ import (
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
-	"github.com/mooring-ccm/mooring/providers/metal/balancer"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/layer2"
-	"github.com/mooring-ccm/mooring/providers/metal/pool"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 	"github.com/mooring-ccm/mooring/providers/metal/power"
 )
 
@@ -142,7 +142,7 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 	}
 	if len(c.began.Pools) > 0 {
 		capabilities.ListLoadBalancers = c.balancers.list
-		capabilities.LoadBalancerWrites = balancer.Writes
+		capabilities.LoadBalancerWrites = ipam.Writes
 		capabilities.RetryLoadBalancers = c.balancers.retry
 	}
 	return capabilities

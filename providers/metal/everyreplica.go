@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/health"
 	"github.com/mooring-ccm/mooring/providers/metal/layer2"
-	"github.com/mooring-ccm/mooring/providers/metal/pool"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
 // runOnEveryReplica follows the config and announces, until ctx ends.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
-	"github.com/mooring-ccm/mooring/providers/metal/balancer"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/providers/metal/outofservice"
 )
 
@@ -124,7 +124,7 @@ func (c *Cloud) leadAddresses(l *leader) error {
 	if len(c.began.Pools) == 0 {
 		return nil
 	}
-	assigning, err := balancer.New(balancer.Options{
+	assigning, err := ipam.New(ipam.Options{
 		Client: l.client, Services: l.informers.Core().V1().Services().Informer(), Recorder: l.recorder, Pools: c.source.Current().Pools,
 		Registerer: c.registry,
 	})

@@ -10,7 +10,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/metal/balancer"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
@@ -19,7 +19,7 @@ var errNotLeading = errors.New("this replica does not lead: it has no record of 
 
 // balancers hands calls to the balancer of the replica that leads. The manager asks for it before it leads.
 type balancers struct {
-	current atomic.Pointer[balancer.Balancer]
+	current atomic.Pointer[ipam.Balancer]
 	// started is closed once there is one.
 	started chan struct{}
 }
@@ -29,13 +29,13 @@ var _ cloudprovider.LoadBalancer = &balancers{}
 func newBalancers() *balancers { return &balancers{started: make(chan struct{})} }
 
 // start hands calls to a balancer. It is called once.
-func (b *balancers) start(current *balancer.Balancer) {
+func (b *balancers) start(current *ipam.Balancer) {
 	b.current.Store(current)
 	close(b.started)
 }
 
 // of returns the balancer.
-func (b *balancers) of() (*balancer.Balancer, error) {
+func (b *balancers) of() (*ipam.Balancer, error) {
 	if current := b.current.Load(); current != nil {
 		return current, nil
 	}
@@ -53,7 +53,7 @@ func (b *balancers) GetLoadBalancer(ctx context.Context, clusterName string, ser
 
 // GetLoadBalancerName returns the name by which people find a Service's addresses: its own.
 func (b *balancers) GetLoadBalancerName(ctx context.Context, clusterName string, service *corev1.Service) string {
-	return (&balancer.Balancer{}).GetLoadBalancerName(ctx, clusterName, service)
+	return (&ipam.Balancer{}).GetLoadBalancerName(ctx, clusterName, service)
 }
 
 // EnsureLoadBalancer gives a Service its addresses.

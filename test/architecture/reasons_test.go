@@ -18,7 +18,7 @@ var tellers = map[string][]string{
 	"Node lifecycle controller": {"internal/controller/nodelifecycle"},
 	"Route controller":          {"internal/controller/route"},
 	"Service controller":        {"internal/controller/service"},
-	"Bare metal: addresses":     {"providers/metal/balancer", "providers/metal/pool"},
+	"Bare metal: addresses":     {"providers/metal/ipam", "providers/metal/ipam/pool"},
 	"Bare metal: announcement":  {"providers/metal/announce"},
 	"Bare metal: machines":      {"providers/metal/outofservice"},
 }

@@ -18,7 +18,7 @@ var rooms = []room{
 	{"internal/instances", "What the cloud said of instances"},
 	{"internal/cloud", "Calls to the cloud"},
 	{"providers/metal/config", "Bare metal: cloud config and inventory"},
-	{"providers/metal/balancer", "Bare metal: addresses"},
+	{"providers/metal/ipam", "Bare metal: addresses"},
 	{"providers/metal/announce", "Bare metal: announcement"},
 	{"providers/metal/health", "Bare metal: probes"},
 	{"providers/metal/bgp", "Bare metal: BGP"},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/provider/conformance"
-	"github.com/mooring-ccm/mooring/providers/metal/balancer"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
@@ -48,16 +48,16 @@ func TestServicesGetAddressesAndKeepThem(t *testing.T) {
 	}
 	create(t, "dual", both)
 	shows(t, "dual", want["dual"])
-	create(t, "asked", annotated(balancer.AnnotationAddresses, "198.51.100.2"))
+	create(t, "asked", annotated(ipam.AnnotationAddresses, "198.51.100.2"))
 	create(t, "field", func(s *corev1.Service) { s.Spec.LoadBalancerIP = "192.0.2.11" })
-	create(t, "shared", annotated(balancer.AnnotationAddresses, "198.51.100.3", balancer.AnnotationSharing, "k"))
+	create(t, "shared", annotated(ipam.AnnotationAddresses, "198.51.100.3", ipam.AnnotationSharing, "k"))
 	shows(t, "shared", want["shared"])
-	create(t, "sharer", annotated(balancer.AnnotationPool, "manual", balancer.AnnotationSharing, "k"),
+	create(t, "sharer", annotated(ipam.AnnotationPool, "manual", ipam.AnnotationSharing, "k"),
 		func(s *corev1.Service) { s.Spec.Ports[0].Port = 443 })
 	for name, what := range want {
 		shows(t, name, what)
 	}
-	hears(t, "dual", balancer.EventAssigned, "Assigned 192.0.2.10 from pool rack and 2001:db8::10 from pool rack")
+	hears(t, "dual", ipam.EventAssigned, "Assigned 192.0.2.10 from pool rack and 2001:db8::10 from pool rack")
 	if assigned := first.Metric(t, "mooring_metal_pool_addresses", "pool", "manual", "state", "assigned"); assigned != 2 {
 		t.Errorf("%v addresses of the manual pool are counted as assigned, want 2", assigned)
 	}
@@ -105,7 +105,7 @@ func TestRefusedServicesSayWhyAndAreServed(t *testing.T) {
 	remove(t, "a")
 	shows(t, "c", "True Provided 192.0.2.1")
 
-	create(t, "d", annotated(balancer.AnnotationAddresses, "203.0.113.7"))
+	create(t, "d", annotated(ipam.AnnotationAddresses, "203.0.113.7"))
 	shows(t, "d", "False Refused failed to ensure load balancer: OutsidePools: 203.0.113.7 is in no pool")
 	create(t, "e", annotated("metallb.io/address-pool", "rack"))
 	shows(t, "e", "False Refused failed to ensure load balancer: Exhausted")
@@ -117,9 +117,9 @@ func TestRefusedServicesSayWhyAndAreServed(t *testing.T) {
 	}))
 	shows(t, "d", "True Provided 203.0.113.7")
 	shows(t, "e", "True Provided 192.0.2.12")
-	hears(t, "b", balancer.EventStranded, "which is in no pool any more")
+	hears(t, "b", ipam.EventStranded, "which is in no pool any more")
 	shows(t, "b", "True Provided 192.0.2.1")
-	change(t, "b", annotated(balancer.AnnotationAddresses, "203.0.113.8"))
+	change(t, "b", annotated(ipam.AnnotationAddresses, "203.0.113.8"))
 	shows(t, "b", "True Provided 203.0.113.8")
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/metal/balancer"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
@@ -31,7 +31,7 @@ const namespace = "default"
 // plugin is a provider with nothing but the addresses of the bare-metal one.
 type plugin struct {
 	cloudprovider.Interface // nil: a call that is not expected here ends the test
-	*balancer.Balancer
+	*ipam.Balancer
 }
 
 func (p plugin) ProviderName() string                                              { return "metal" }
@@ -45,7 +45,7 @@ func (p plugin) HasClusterID() bool                                             
 func (p plugin) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
 func (p plugin) Capabilities() provider.Capabilities {
 	return provider.Capabilities{
-		LoadBalancerWrites: balancer.Writes, ListLoadBalancers: p.ListLoadBalancers, RetryLoadBalancers: p.RetryLoadBalancers,
+		LoadBalancerWrites: ipam.Writes, ListLoadBalancers: p.ListLoadBalancers, RetryLoadBalancers: p.RetryLoadBalancers,
 	}
 }
 
@@ -68,13 +68,13 @@ func (l leading) Start(ctx context.Context) error {
 }
 
 // startManager runs a manager with some pools until the test ends. Refusals wait for long: who is served sooner was woken.
-func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *balancer.Balancer) {
+func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *ipam.Balancer) {
 	t.Helper()
-	var addresses *balancer.Balancer
+	var addresses *ipam.Balancer
 	build := func(parts harness.Parts) (manager.Runnable, error) {
 		watches := informers.NewSharedInformerFactory(parts.Clients, 0)
 		var err error
-		addresses, err = balancer.New(balancer.Options{
+		addresses, err = ipam.New(ipam.Options{
 			Client: parts.Clients, Services: watches.Core().V1().Services().Informer(), Recorder: parts.Recorder, Pools: pools,
 			Registerer: parts.Registry,
 		})

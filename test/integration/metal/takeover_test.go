@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mooring-ccm/mooring/providers/metal/balancer"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -44,5 +44,5 @@ func TestServicesOfOthersKeepTheirAddresses(t *testing.T) {
 		shows(t, name, "True Provided "+address)
 	}
 	shows(t, "late", "True Provided 192.0.2.10")
-	hears(t, "stranded", balancer.EventStranded, "The Service keeps 203.0.113.9, which is in no pool any more")
+	hears(t, "stranded", ipam.EventStranded, "The Service keeps 203.0.113.9, which is in no pool any more")
 }

@@ -1,9 +1,9 @@
-package balancer
+package ipam
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/mooring-ccm/mooring/providers/metal/pool"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
 var (

@@ -1,4 +1,4 @@
-package balancer
+package ipam
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/pool"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

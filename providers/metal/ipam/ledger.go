@@ -1,4 +1,4 @@
-package balancer
+package ipam
 
 import (
 	"net/netip"
@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"github.com/mooring-ccm/mooring/providers/metal/pool"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
 // ledger is what is known of all Services: what the API server was seen to hold, and what this process has granted since it

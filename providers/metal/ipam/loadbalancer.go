@@ -1,4 +1,4 @@
-package balancer
+package ipam
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/metal/pool"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
 // Writes is how many calls for different Services may be under way at once: the record is in memory, and most of a call is

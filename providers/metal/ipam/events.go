@@ -1,4 +1,4 @@
-package balancer
+package ipam
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mooring-ccm/mooring/providers/metal/pool"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
 // The reasons of the events on Services. What a Service is refused for, the service controller tells, with its condition.

@@ -1,4 +1,4 @@
-// Package balancer gives Services of type LoadBalancer addresses from the pools of the bare-metal provider. It is the
+// Package ipam gives Services of type LoadBalancer addresses from the pools of the bare-metal provider. It is the
 // cloudprovider.LoadBalancer of package metal.
 //
 // The record of who has which address is the status of the Services themselves. Nothing else is kept: no file, no annotation, no
@@ -16,4 +16,4 @@
 //
 // request.go reads what a Service asks for, ledger.go is what is known, reads.go asks the API server, package pool decides,
 // loadbalancer.go answers, and events.go tells.
-package balancer
+package ipam

@@ -1,4 +1,4 @@
-package balancer
+package ipam
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/pool"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
 // generations are the pools that the config has in the course of a run. They are small, so that they run out.

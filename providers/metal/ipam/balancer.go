@@ -1,4 +1,4 @@
-package balancer
+package ipam
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/pool"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
 const (

@@ -1,4 +1,4 @@
-package balancer
+package ipam
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mooring-ccm/mooring/providers/metal/pool"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
 const (
