@@ -13,11 +13,11 @@ import (
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
-	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/layer2"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
+	"github.com/mooring-ccm/mooring/providers/metal/layer2"
 	"github.com/mooring-ccm/mooring/providers/metal/power"
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/health"
-	"github.com/mooring-ccm/mooring/providers/metal/layer2"
 	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
+	"github.com/mooring-ccm/mooring/providers/metal/layer2"
 )
 
 // runOnEveryReplica follows the config and announces, until ctx ends.

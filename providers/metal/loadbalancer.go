@@ -10,8 +10,8 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 )
 
 // errNotLeading says that addresses were asked of a replica that has no record of them.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/internal/tokenfile"
 )
 
 // ProviderName is the name of the provider, for --cloud-provider.
@@ -51,7 +50,7 @@ func New(config Config) (*Cloud, error) {
 	transport.MaxIdleConnsPerHost = transport.MaxIdleConns
 	client, err := api.NewClient(api.ClientOptions{
 		Endpoint:   config.Endpoint,
-		Token:      tokenfile.Source(config.TokenFile),
+		Token:      api.TokenFile(config.TokenFile),
 		HTTPClient: &http.Client{Transport: transport},
 		Timeout:    config.RequestTimeout.Duration,
 	})

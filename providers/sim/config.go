@@ -14,7 +14,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/providers/internal/strict"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/internal/tokenfile"
 )
 
 // ConfigAPIVersion and ConfigKind mark a cloud config of this provider.
@@ -140,7 +139,7 @@ func validateTokenFile(path *field.Path, name string) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "the file with the bearer token")}
 	}
-	if _, err := tokenfile.Source(name)(); err != nil {
+	if _, err := api.TokenFile(name)(); err != nil {
 		return field.ErrorList{field.Invalid(path, name, err.Error())}
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/health"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 // coalesce is how long further changes are waited for after one: what belongs together arrives together.
@@ -26,7 +26,7 @@ const coalesce = 20 * time.Millisecond
 // Sink announces a table, in the place of the one that it was given before. It is not called again before it returns; after an
 // error it is given the table again, or a newer one.
 type Sink interface {
-	Announce(ctx context.Context, announced table.Table) error
+	Announce(ctx context.Context, announced routing.Table) error
 }
 
 // Prober says which nodes work. It is what health.Prober does.
@@ -79,7 +79,7 @@ type Announcer struct {
 type Snapshot struct {
 	// Complete says that a table has been handed on; before, the rest is empty.
 	Complete bool
-	Table    table.Table
+	Table    routing.Table
 	Services map[types.NamespacedName]model.ServiceState
 	Nodes    map[string]model.NodeState
 	// Blind says that no probe is answered, and the last verdicts are kept.
@@ -102,7 +102,7 @@ func New(options Options) (*Announcer, error) {
 	sinks := map[string]*delivery{}
 	for name, sink := range options.Sinks {
 		failures := metrics.failures.WithLabelValues(name)
-		sinks[name] = &delivery{name: name, sink: sink, newer: make(chan table.Table, 1), failures: failures}
+		sinks[name] = &delivery{name: name, sink: sink, newer: make(chan routing.Table, 1), failures: failures}
 	}
 	return &Announcer{
 		world: world, prober: options.Prober, sinks: sinks, metrics: metrics, reconfigured: make(chan struct{}, 1),

@@ -25,7 +25,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/health"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 // oracle is a prober whose verdicts the test makes.
@@ -84,12 +84,12 @@ func (o *oracle) say(change func(*health.Snapshot)) {
 // network is a sink that remembers what it was told.
 type network struct {
 	mu     sync.Mutex
-	tables []table.Table
+	tables []routing.Table
 	err    error
 	calls  int
 }
 
-func (n *network) Announce(_ context.Context, announced table.Table) error {
+func (n *network) Announce(_ context.Context, announced routing.Table) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls++

@@ -7,7 +7,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 // The pauses after a sink has failed.
@@ -20,12 +20,12 @@ const (
 type delivery struct {
 	name     string
 	sink     Sink
-	newer    chan table.Table // has room for one
+	newer    chan routing.Table // has room for one
 	failures prometheus.Counter
 }
 
 // give puts a table in the place of one that has not been taken yet. It is called by one goroutine only.
-func (d *delivery) give(announced table.Table) {
+func (d *delivery) give(announced routing.Table) {
 	select {
 	case <-d.newer:
 	default:
@@ -35,7 +35,7 @@ func (d *delivery) give(announced table.Table) {
 
 // run hands tables on until ctx ends.
 func (d *delivery) run(ctx context.Context, log logr.Logger) {
-	var announced table.Table
+	var announced routing.Table
 	var pause time.Duration // zero: there is nothing to be tried again
 	for {
 		var again <-chan time.Time

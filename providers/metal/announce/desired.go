@@ -11,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
-	"github.com/mooring-ccm/mooring/providers/metal/rendezvous"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 // Settings are what of the config decides.
@@ -46,7 +45,7 @@ type Input struct {
 // Output is what follows.
 type Output struct {
 	// Table is what is to be announced.
-	Table table.Table
+	Table routing.Table
 	// Services says of each Service what is announced, or why it is not.
 	Services map[types.NamespacedName]model.ServiceState
 	// Nodes says of each node whether it is a next hop, or why not.
@@ -60,7 +59,7 @@ type Output struct {
 // Desired derives what is to be announced. It depends on nothing but its input: replicas that see the same announce the same.
 func Desired(in Input) Output {
 	out := Output{
-		Table:    table.Table{},
+		Table:    routing.Table{},
 		Services: make(map[types.NamespacedName]model.ServiceState, len(in.Services)),
 		Nodes:    make(map[string]model.NodeState, len(in.Nodes)),
 		Draining: map[types.UID]time.Time{},
@@ -136,7 +135,7 @@ func (in Input) routePods(out *Output) {
 				state.PodProblems = append(state.PodProblems, model.PodProblem{CIDR: cidr})
 			default:
 				owners[cidr] = node.Name
-				out.Table[cidr] = table.Route{Prefix: cidr, NextHops: []netip.Addr{hop}, Kind: table.PodCIDR}
+				out.Table[cidr] = routing.Route{Prefix: cidr, NextHops: []netip.Addr{hop}, Kind: routing.PodCIDR}
 				state.PodCIDRs = append(state.PodCIDRs, cidr)
 			}
 		}
@@ -163,7 +162,7 @@ func (in Input) announceServices(out *Output) {
 		states[addr] = state
 		if len(state.NextHops) > 0 {
 			prefix := netip.PrefixFrom(addr, addr.BitLen())
-			out.Table[prefix] = table.Route{Prefix: prefix, NextHops: state.NextHops, Kind: table.ServiceAddress, Pool: state.Pool}
+			out.Table[prefix] = routing.Route{Prefix: prefix, NextHops: state.NextHops, Kind: routing.ServiceAddress, Pool: state.Pool}
 		}
 	}
 	for key, service := range in.Services {
@@ -189,7 +188,7 @@ type candidates struct {
 }
 
 func (c *candidates) add(hop hop) {
-	c.hops, c.hashes = append(c.hops, hop), append(c.hashes, rendezvous.Hash(hop.node))
+	c.hops, c.hashes = append(c.hops, hop), append(c.hashes, routing.Hash(hop.node))
 }
 
 // hops are the nodes that may be next hops of one family.
@@ -255,7 +254,7 @@ func (in Input) announce(addr netip.Addr, services []model.Service, hops *hops) 
 		}
 	}
 	common := common(sets)
-	for _, i := range rendezvous.Choose(rendezvous.Hash(addr.String()), common.hashes, limit) {
+	for _, i := range routing.Rendezvous(routing.Hash(addr.String()), common.hashes, limit) {
 		state.NextHops = append(state.NextHops, common.hops[i].addr)
 	}
 	slices.SortFunc(state.NextHops, netip.Addr.Compare)

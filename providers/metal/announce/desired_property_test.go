@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 // drawCluster draws a cluster in which anything may be wrong with a node.
@@ -67,7 +67,7 @@ func TestTableIsSound(t *testing.T) {
 				if !known || hop.Is4() != prefix.Addr().Is4() {
 					t.Fatalf("%s by %s", prefix, hop)
 				}
-				if route.Kind == table.ServiceAddress && out.Nodes[name].Standing == model.Out {
+				if route.Kind == routing.ServiceAddress && out.Nodes[name].Standing == model.Out {
 					t.Fatalf("%s by %s, which is %s", prefix, name, out.Nodes[name].Reason)
 				}
 			}

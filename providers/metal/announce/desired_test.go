@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -266,7 +266,7 @@ func TestPodRoutes(t *testing.T) {
 	want := "10.244.1.0/24 by [10.0.0.3], 10.244.2.0/24 by [10.0.0.2], fd01:0:0:1::/64 by [fd00::1]"
 	var got []string
 	for _, route := range out.Table.Sorted() {
-		if route.Kind != table.PodCIDR {
+		if route.Kind != routing.PodCIDR {
 			t.Errorf("%+v is no route to pods", route)
 		}
 		got = append(got, fmt.Sprintf("%s by %s", route.Prefix, route.NextHops))

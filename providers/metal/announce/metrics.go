@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 type metrics struct {
@@ -53,11 +53,11 @@ func (m *metrics) record(snapshot Snapshot) {
 	for _, is := range []bool{true, false} {
 		m.services.WithLabelValues(strconv.FormatBool(is)).Set(float64(announced[is]))
 	}
-	kinds := map[table.Kind]int{}
+	kinds := map[routing.Kind]int{}
 	for _, route := range snapshot.Table {
 		kinds[route.Kind]++
 	}
-	for _, kind := range []table.Kind{table.PodCIDR, table.ServiceAddress} {
+	for _, kind := range []routing.Kind{routing.PodCIDR, routing.ServiceAddress} {
 		m.destinations.WithLabelValues(kind.String()).Set(float64(kinds[kind]))
 	}
 }

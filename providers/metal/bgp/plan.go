@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 const (
@@ -54,7 +54,7 @@ type step struct {
 
 // planRoutes returns how to get from what is announced to a table, with attributes as they are now, by pool. Destinations that
 // lose a next hop come first, because what is sent there may be lost; else the order is that of the addresses.
-func planRoutes(announced map[netip.Prefix]destination, want table.Table, attributes func(pool string) string) []step {
+func planRoutes(announced map[netip.Prefix]destination, want routing.Table, attributes func(pool string) string) []step {
 	var losing, gaining []netip.Prefix
 	changed := map[netip.Prefix]destination{}
 	for prefix, route := range want {
@@ -108,7 +108,7 @@ func planStep(prefixes []netip.Prefix, announced, changed map[netip.Prefix]desti
 
 // successor returns what is to be announced of a route. A next hop keeps its number; a new one gets the lowest that nobody has
 // had before it, so that the path which it adds does not take the place of one that is yet to be withdrawn.
-func successor(before destination, route table.Route, attributes string) destination {
+func successor(before destination, route routing.Route, attributes string) destination {
 	kept := route.NextHops[:min(len(route.NextHops), maxNextHops)]
 	after := destination{
 		hops: make([]hop, 0, len(kept)), pool: route.Pool, attributes: attributes, leftOut: len(route.NextHops) - len(kept),
@@ -133,7 +133,7 @@ func successor(before destination, route table.Route, attributes string) destina
 }
 
 // asWanted reports whether nothing is to be done for a route.
-func asWanted(d destination, route table.Route, attributes string) bool {
+func asWanted(d destination, route routing.Route, attributes string) bool {
 	kept := route.NextHops[:min(len(route.NextHops), maxNextHops)]
 	return d.pool == route.Pool && d.attributes == attributes && d.leftOut == len(route.NextHops)-len(kept) &&
 		slices.EqualFunc(d.hops, kept, func(h hop, addr netip.Addr) bool { return h.addr == addr })

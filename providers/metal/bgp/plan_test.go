@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 var (
@@ -22,8 +22,8 @@ var (
 	service = netip.MustParsePrefix("192.0.2.1/32")
 )
 
-func route(prefix netip.Prefix, pool string, nextHops ...netip.Addr) table.Route {
-	return table.Route{Prefix: prefix, NextHops: nextHops, Kind: table.ServiceAddress, Pool: pool}
+func route(prefix netip.Prefix, pool string, nextHops ...netip.Addr) routing.Route {
+	return routing.Route{Prefix: prefix, NextHops: nextHops, Kind: routing.ServiceAddress, Pool: pool}
 }
 
 func plain(string) string { return "" }
@@ -67,8 +67,8 @@ func run(t rapid.TB, paths map[netip.Prefix]map[uint32]netip.Addr, announced map
 }
 
 // drawTable draws tables of a few destinations and next hops, so that they meet.
-func drawTable(t *rapid.T, label string) table.Table {
-	drawn := table.Table{}
+func drawTable(t *rapid.T, label string) routing.Table {
+	drawn := routing.Table{}
 	for i := range rapid.IntRange(0, 6).Draw(t, label+" destinations") {
 		prefix := netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 32)
 		hops := rapid.SliceOfNDistinct(rapid.IntRange(1, 9), 1, 6, rapid.ID).Draw(t, label+" next hops")
@@ -125,13 +125,13 @@ func TestPlanRoutes(t *testing.T) {
 	announced := map[netip.Prefix]destination{service: {hops: []hop{{one, 1}, {two, 2}}}}
 	other := netip.MustParsePrefix("192.0.2.0/32")
 	for name, test := range map[string]struct {
-		want       table.Table
+		want       routing.Table
 		attributes func(string) string
 		steps      []step
 	}{
-		"nothing new": {want: table.Table{service: route(service, "", one, two)}, attributes: plain},
+		"nothing new": {want: routing.Table{service: route(service, "", one, two)}, attributes: plain},
 		"a next hop moves": {
-			want: table.Table{service: route(service, "", one, three)}, attributes: plain,
+			want: routing.Table{service: route(service, "", one, three)}, attributes: plain,
 			steps: []step{{
 				add:      []path{{prefix: service, hop: hop{three, 3}}},
 				withdraw: []path{{prefix: service, hop: hop{two, 2}}},
@@ -139,7 +139,7 @@ func TestPlanRoutes(t *testing.T) {
 			}},
 		},
 		"the only next hops move": {
-			want: table.Table{service: route(service, "", three)}, attributes: plain,
+			want: routing.Table{service: route(service, "", three)}, attributes: plain,
 			steps: []step{{
 				add:      []path{{prefix: service, hop: hop{three, 3}}},
 				withdraw: []path{{prefix: service, hop: hop{one, 1}}, {prefix: service, hop: hop{two, 2}}},
@@ -148,14 +148,14 @@ func TestPlanRoutes(t *testing.T) {
 			}},
 		},
 		"other attributes": {
-			want: table.Table{service: route(service, "", one, two)}, attributes: func(string) string { return "x" },
+			want: routing.Table{service: route(service, "", one, two)}, attributes: func(string) string { return "x" },
 			steps: []step{{
 				add:   []path{{prefix: service, hop: hop{one, 1}}, {prefix: service, hop: hop{two, 2}}},
 				after: map[netip.Prefix]destination{service: {hops: []hop{{one, 1}, {two, 2}}, attributes: "x"}},
 			}},
 		},
 		"who loses a next hop comes first": {
-			want: table.Table{service: route(service, "", one), other: route(other, "", two)}, attributes: plain,
+			want: routing.Table{service: route(service, "", one), other: route(other, "", two)}, attributes: plain,
 			steps: []step{{
 				add:      []path{{prefix: other, hop: hop{two, 1}}},
 				withdraw: []path{{prefix: service, hop: hop{two, 2}}},
@@ -174,7 +174,7 @@ func TestPlanRoutes(t *testing.T) {
 
 func TestPlanRoutesLosersInTheFirstStep(t *testing.T) {
 	announced := map[netip.Prefix]destination{service: {hops: []hop{{one, 1}, {two, 2}}}}
-	want := table.Table{service: route(service, "", one)}
+	want := routing.Table{service: route(service, "", one)}
 	for i := range 2 * stepDestinations {
 		prefix := netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64, byte(i >> 8), byte(i)}), 32)
 		want[prefix] = route(prefix, "", one)
@@ -190,7 +190,7 @@ func TestPlanRoutesLeavesOut(t *testing.T) {
 	for i := range 200 {
 		r.NextHops = append(r.NextHops, netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}))
 	}
-	after := planRoutes(nil, table.Table{service: r}, plain)[0].after[service]
+	after := planRoutes(nil, routing.Table{service: r}, plain)[0].after[service]
 	if len(after.hops) != maxNextHops || after.leftOut != 200-maxNextHops {
 		t.Errorf("%d next hops are announced and %d left out", len(after.hops), after.leftOut)
 	}
@@ -248,7 +248,7 @@ func TestPlanNeighbors(t *testing.T) {
 }
 
 func BenchmarkPlanOneChange(b *testing.B) {
-	want := table.Table{}
+	want := routing.Table{}
 	for i := range 10_000 {
 		prefix := netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64, byte(i >> 8), byte(i)}), 32)
 		want[prefix] = route(prefix, "", one, two, three)

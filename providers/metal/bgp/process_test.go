@@ -23,7 +23,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 // request is what a test asks of a speaker; one field is set. The first one has Start.
 type request struct {
 	Start    *config.BGP
-	Announce table.Table
+	Announce routing.Table
 	Change   *config.BGP
 	Peers    bool
 	Stop     bgp.Ending
@@ -216,7 +216,7 @@ func (p *process) ask(t *testing.T, asked request) answer {
 	return said
 }
 
-func (p *process) announce(t *testing.T, wanted table.Table) answer {
+func (p *process) announce(t *testing.T, wanted routing.Table) answer {
 	t.Helper()
 	return p.ask(t, request{Announce: wanted})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 	"github.com/mooring-ccm/mooring/test/e2e/router"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
@@ -39,10 +39,10 @@ func node4(i int) netip.Addr {
 func node6(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd00:77::1:%x", i+1)) }
 
 // add adds a destination with next hops in this order of their numbers.
-func add(t table.Table, prefix netip.Prefix, pool string, nodes ...int) {
-	r := table.Route{Prefix: prefix, Kind: table.ServiceAddress, Pool: pool}
+func add(t routing.Table, prefix netip.Prefix, pool string, nodes ...int) {
+	r := routing.Route{Prefix: prefix, Kind: routing.ServiceAddress, Pool: pool}
 	if pool == "" {
-		r.Kind = table.PodCIDR
+		r.Kind = routing.PodCIDR
 	}
 	for _, i := range nodes {
 		if prefix.Addr().Is4() {
@@ -56,8 +56,8 @@ func add(t table.Table, prefix netip.Prefix, pool string, nodes ...int) {
 }
 
 // services returns a table with a load balancer of both families on some nodes, and the pods of one.
-func services(nodes ...int) table.Table {
-	wanted := table.Table{}
+func services(nodes ...int) routing.Table {
+	wanted := routing.Table{}
 	add(wanted, v4Service, "public", nodes...)
 	add(wanted, v6Service, "public", nodes...)
 	add(wanted, podCIDR, "", 0)
@@ -65,7 +65,7 @@ func services(nodes ...int) table.Table {
 }
 
 // fib returns what a table is in a router's kernel.
-func fib(wanted table.Table) router.FIB {
+func fib(wanted routing.Table) router.FIB {
 	routes := router.FIB{}
 	for prefix, r := range wanted {
 		routes[prefix] = r.NextHops
@@ -137,13 +137,13 @@ func tail(log string) string { return log[max(0, len(log)-4000):] }
 func plainly(*router.Neighbor) {}
 
 // converges waits until both routers have a table in their kernels, and logs how long each took.
-func (l *lab) converges(t *testing.T, what string, wanted table.Table) {
+func (l *lab) converges(t *testing.T, what string, wanted routing.Table) {
 	t.Helper()
 	l.both(t, what+": in the kernel", time.Now(), func(r *router.Router) error { return holds(t, r, wanted) })
 }
 
 // routerConverges waits until one router has a table in its kernel.
-func (l *lab) routerConverges(t *testing.T, r *router.Router, what string, wanted table.Table) time.Duration {
+func (l *lab) routerConverges(t *testing.T, r *router.Router, what string, wanted routing.Table) time.Duration {
 	t.Helper()
 	return poll.Until(t, fmt.Sprintf("%s: %s has the routes", what, r.Kind), func(context.Context) error {
 		return holds(t, r, wanted)
@@ -151,7 +151,7 @@ func (l *lab) routerConverges(t *testing.T, r *router.Router, what string, wante
 }
 
 // holds says what else than a table a router has in its kernel.
-func holds(t *testing.T, r *router.Router, wanted table.Table) error {
+func holds(t *testing.T, r *router.Router, wanted routing.Table) error {
 	t.Helper()
 	if got := r.FIB(t); !got.Equal(fib(wanted)) {
 		return fmt.Errorf("its kernel has %v, want %v", got, fib(wanted))
@@ -228,7 +228,7 @@ func TestRoutes(t *testing.T) {
 	}
 	for _, step := range []struct {
 		what   string
-		wanted table.Table
+		wanted routing.Table
 	}{
 		{"a next hop less", services(0, 2)},
 		{"a next hop moves", services(0, 3)},
@@ -244,12 +244,12 @@ func TestRoutes(t *testing.T) {
 	if sent := p.peers(t)["frr"].UpdatesSent - before; sent > 4 {
 		t.Errorf("one next hop of two destinations moved, and %d messages were sent; want an addition and a withdrawal for each", sent)
 	}
-	p.announce(t, table.Table{})
-	l.converges(t, "nothing", table.Table{})
+	p.announce(t, routing.Table{})
+	l.converges(t, "nothing", routing.Table{})
 	p.announce(t, wanted)
 	l.converges(t, "again", wanted)
 	p.stop(t, bgp.Withdraw)
-	l.converges(t, "stopped", table.Table{})
+	l.converges(t, "stopped", routing.Table{})
 }
 
 // TestMakeBeforeBreak moves the only next hop of destinations to and fro: no kernel is without a route to them in between.
@@ -258,8 +258,8 @@ func TestMakeBeforeBreak(t *testing.T) {
 	if l == nil {
 		return
 	}
-	only := func(node int) table.Table {
-		wanted := table.Table{}
+	only := func(node int) routing.Table {
+		wanted := routing.Table{}
 		for i := range 20 {
 			add(wanted, netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 32), "public", node)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 // run starts Run and returns where its error will be.
@@ -65,7 +65,7 @@ func TestRunWaitsForTheTable(t *testing.T) {
 
 	speaker = speakerWith(t, Options{FirstTable: time.Hour})
 	ended = running(t, t.Context(), speaker)
-	if err := speaker.Announce(t.Context(), table.Table{service: route(service, "", one)}); err != nil {
+	if err := speaker.Announce(t.Context(), routing.Table{service: route(service, "", one)}); err != nil {
 		t.Fatal(err)
 	}
 	begun(t, speaker)
@@ -78,7 +78,7 @@ func TestRunWaitsForTheTable(t *testing.T) {
 	if status := speaker.Peers()[0]; status.Up() || status.State != "Idle" {
 		t.Errorf("after the end: %+v", status)
 	}
-	if err := speaker.Announce(t.Context(), table.Table{}); err != nil {
+	if err := speaker.Announce(t.Context(), routing.Table{}); err != nil {
 		t.Errorf("a table that comes after the end: %v", err)
 	}
 
@@ -114,7 +114,7 @@ func TestAnnounceStopsWithItsContext(t *testing.T) {
 	begun(t, speaker)
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := speaker.Announce(canceled, table.Table{service: route(service, "", one)}); err == nil {
+	if err := speaker.Announce(canceled, routing.Table{service: route(service, "", one)}); err == nil {
 		t.Error("announced with a context that has ended")
 	}
 	// The rest is tried again without being asked.

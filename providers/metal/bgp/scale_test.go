@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 	"github.com/mooring-ccm/mooring/test/e2e/router"
 )
 
@@ -27,8 +27,8 @@ type fleet struct {
 const nextHops = 8
 
 // table returns load balancers with eight next hops each, and an IPv4 and an IPv6 range of pod addresses for each node.
-func (f fleet) table() table.Table {
-	wanted := table.Table{}
+func (f fleet) table() routing.Table {
+	wanted := routing.Table{}
 	for i := range f.services {
 		add(wanted, f.service(i), "public", f.hops(i)...)
 	}
@@ -106,7 +106,7 @@ func (l *lab) received(t *testing.T, r *router.Router, f fleet) error {
 }
 
 // oneChange moves one next hop of one load balancer.
-func (f fleet) oneChange(t *testing.T, l *lab, p *process, wanted table.Table) {
+func (f fleet) oneChange(t *testing.T, l *lab, p *process, wanted routing.Table) {
 	t.Helper()
 	before := p.peers(t)["frr"].UpdatesSent
 	hops := f.hops(3)

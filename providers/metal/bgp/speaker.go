@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 const (
@@ -76,7 +76,7 @@ type Speaker struct {
 	announced map[netip.Prefix]destination
 	neighbors map[netip.Addr]neighbor
 	// wanted is the table that was asked for last, and behind says that not all of it could be announced.
-	wanted table.Table
+	wanted routing.Table
 	behind bool
 }
 
@@ -213,7 +213,7 @@ func (s *Speaker) Stop(ctx context.Context, how Ending) error {
 // Announce makes the table what is announced, and returns when the library has it: routers are told only what is different.
 // Before Run has begun its sessions, it returns at once and they begin with the table. After an error, part of the table may
 // be announced, and the rest is tried again.
-func (s *Speaker) Announce(ctx context.Context, t table.Table) error {
+func (s *Speaker) Announce(ctx context.Context, t routing.Table) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wanted = t
@@ -225,7 +225,7 @@ func (s *Speaker) Announce(ctx context.Context, t table.Table) error {
 }
 
 // tell announces a table step by step, and remembers what was done. Callers hold the lock.
-func (s *Speaker) tell(ctx context.Context, t table.Table) error {
+func (s *Speaker) tell(ctx context.Context, t routing.Table) error {
 	s.behind = true
 	steps := planRoutes(s.announced, t, s.settings.attributes)
 	encoder := newEncoder(&s.settings)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/layer2"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
@@ -32,10 +32,10 @@ const (
 )
 
 // announced is a table in which both addresses have these nodes, numbers in 10.99.0.0/24 and fd99::/64, as next hops.
-func announced(nodes ...int) table.Table {
-	result := table.Table{}
+func announced(nodes ...int) routing.Table {
+	result := routing.Table{}
 	for _, vip := range []netip.Addr{netip.MustParseAddr(vip4), netip.MustParseAddr(vip6)} {
-		route := table.Route{Prefix: netip.PrefixFrom(vip, vip.BitLen()), Kind: table.ServiceAddress}
+		route := routing.Route{Prefix: netip.PrefixFrom(vip, vip.BitLen()), Kind: routing.ServiceAddress}
 		for _, node := range nodes {
 			hop := fmt.Sprintf("10.99.0.%d", node)
 			if vip.Is6() {
@@ -156,7 +156,7 @@ func followChange(t *testing.T, c *clientHost) {
 		t.Errorf("said to be told: %+v", answer)
 	}
 	elsewhere := netip.MustParsePrefix("192.0.2.1/32")
-	if err := responder.Announce(ctx, table.Table{elsewhere: {Prefix: elsewhere, Kind: table.ServiceAddress}}); err != nil {
+	if err := responder.Announce(ctx, routing.Table{elsewhere: {Prefix: elsewhere, Kind: routing.ServiceAddress}}); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(5 * time.Second); responder.Problem(elsewhere.Addr()) == ""; time.Sleep(10 * time.Millisecond) {

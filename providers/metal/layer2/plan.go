@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/providers/metal/rendezvous"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 // network is an interface of this machine with its addresses, each with the length of its network's prefix.
@@ -64,11 +63,11 @@ const (
 // plan assigns each address of a load balancer to the first network that it and one of its next hops are on. All traffic of an
 // address goes to one next hop, chosen so that many addresses are spread over many, and so that it stays when others come and go.
 // Addresses that cannot be answered for have a problem. Pools restricts to addresses of pools of these names; none means all.
-func plan(announced table.Table, networks []network, pools []string) (map[netip.Addr]assignment, map[netip.Addr]string) {
+func plan(announced routing.Table, networks []network, pools []string) (map[netip.Addr]assignment, map[netip.Addr]string) {
 	networks = slices.SortedFunc(slices.Values(networks), func(a, b network) int { return strings.Compare(a.name, b.name) })
 	assigned, problems := map[netip.Addr]assignment{}, map[netip.Addr]string{}
 	for _, route := range announced {
-		if route.Kind != table.ServiceAddress || len(pools) > 0 && !slices.Contains(pools, route.Pool) {
+		if route.Kind != routing.ServiceAddress || len(pools) > 0 && !slices.Contains(pools, route.Pool) {
 			continue
 		}
 		addr := route.Prefix.Addr()
@@ -102,10 +101,10 @@ func choose(addr netip.Addr, nextHops []netip.Addr, network network) (netip.Addr
 	var hashes []uint64
 	for _, hop := range nextHops {
 		if hop.Is4() == addr.Is4() && (network.contains(hop) || network.owns(hop)) {
-			candidates, hashes = append(candidates, hop), append(hashes, rendezvous.Hash(hop.String()))
+			candidates, hashes = append(candidates, hop), append(hashes, routing.Hash(hop.String()))
 		}
 	}
-	chosen := rendezvous.Choose(rendezvous.Hash(addr.String()), hashes, 1)
+	chosen := routing.Rendezvous(routing.Hash(addr.String()), hashes, 1)
 	if len(chosen) == 0 {
 		return netip.Addr{}, false
 	}

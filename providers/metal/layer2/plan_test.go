@@ -6,18 +6,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
 // tableOf returns a table of "address by hop hop".
-func tableOf(routes ...string) table.Table {
-	result := table.Table{}
+func tableOf(routes ...string) routing.Table {
+	result := routing.Table{}
 	for _, text := range routes {
 		destination, hops, _ := strings.Cut(text, " by ")
 		prefix := netip.PrefixFrom(addr(destination), addr(destination).BitLen())
-		route := table.Route{Prefix: prefix, Kind: table.ServiceAddress, Pool: "public"}
+		route := routing.Route{Prefix: prefix, Kind: routing.ServiceAddress, Pool: "public"}
 		for hop := range strings.FieldsSeq(hops) {
 			route.NextHops = append(route.NextHops, addr(hop))
 		}
@@ -41,7 +41,7 @@ func TestPlan(t *testing.T) {
 		networkOf("tun", "10.2.0.2/32"),
 	}
 	for name, test := range map[string]struct {
-		table         table.Table
+		table         routing.Table
 		pools         []string
 		want, problem string
 	}{
@@ -55,8 +55,8 @@ func TestPlan(t *testing.T) {
 		"the one that is here":     {tableOf("10.0.0.200 by 10.1.0.11 10.0.0.11"), nil, "10.0.0.200 on eth0 by 10.0.0.11", ""},
 		"of the pool":              {tableOf("10.0.0.200 by 10.0.0.11"), []string{"public"}, "10.0.0.200 on eth0 by 10.0.0.11", ""},
 		"of another pool":          {tableOf("10.0.0.200 by 10.0.0.11"), []string{"other"}, "", ""},
-		"pods are not answered for": {table.Table{netip.MustParsePrefix("10.0.0.128/25"): {Prefix: netip.MustParsePrefix("10.0.0.128/25"),
-			NextHops: []netip.Addr{addr("10.0.0.11")}, Kind: table.PodCIDR}}, nil, "", ""},
+		"pods are not answered for": {routing.Table{netip.MustParsePrefix("10.0.0.128/25"): {Prefix: netip.MustParsePrefix("10.0.0.128/25"),
+			NextHops: []netip.Addr{addr("10.0.0.11")}, Kind: routing.PodCIDR}}, nil, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assigned, problems := plan(test.table, networks, test.pools)

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/table"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 // lookAgain is how often the interfaces are looked at, and those that failed opened again.
@@ -42,7 +42,7 @@ type Responder struct {
 
 	mu       sync.Mutex
 	settings config.L2
-	table    table.Table
+	table    routing.Table
 	problems map[netip.Addr]string
 	assigned map[netip.Addr]assignment
 	stations map[string]*station // nil while it does not run
@@ -54,7 +54,7 @@ func New(settings config.L2, registerer prometheus.Registerer) *Responder {
 }
 
 // Announce puts a table in the place of the one before. It never fails: what cannot be answered for is a Problem.
-func (r *Responder) Announce(_ context.Context, announced table.Table) error {
+func (r *Responder) Announce(_ context.Context, announced routing.Table) error {
 	r.mu.Lock()
 	r.table = announced
 	r.mu.Unlock()

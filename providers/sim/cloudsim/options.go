@@ -8,7 +8,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/providers/sim/internal/tokenfile"
 )
 
 // DefaultPageSize is the most elements of a page when Knobs.PageSize is zero.
@@ -23,7 +22,7 @@ func StaticToken(token string) TokenSource {
 }
 
 // TokenFile is a token in a file, which may change while the cloud runs.
-func TokenFile(path string) TokenSource { return tokenfile.Source(path) }
+func TokenFile(path string) TokenSource { return api.TokenFile(path) }
 
 // Options say how a cloud is made.
 type Options struct {

@@ -1,7 +1,4 @@
-// Package rendezvous chooses by rendezvous hashing (Thaler and Ravishankar, 1998): of many candidates a few for each key. Who
-// chooses with the same candidates chooses the same. A candidate that goes is replaced by one other wherever it was chosen, one
-// that comes replaces at most one, and nothing else moves.
-package rendezvous
+package routing
 
 import (
 	"hash/fnv"
@@ -22,9 +19,12 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Choose returns the indices of at most limit of the candidates for a key, the best first. Key and candidates are given by their
-// Hash; those of the candidates are distinct.
-func Choose(key uint64, candidates []uint64, limit int) []int {
+// Rendezvous returns the indices of at most limit of the candidates for a key, the best first, by rendezvous hashing (Thaler and
+// Ravishankar, 1998). Key and candidates are given by their Hash; those of the candidates are distinct.
+//
+// Replicas that choose among the same candidates choose the same. A candidate that goes is replaced by one other wherever it was
+// chosen, one that comes replaces at most one, and nothing else moves.
+func Rendezvous(key uint64, candidates []uint64, limit int) []int {
 	if limit = min(limit, len(candidates)); limit <= 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package rendezvous
+package routing
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ func choose(key string, candidates []string, limit int) []string {
 		hashes[i] = Hash(name)
 	}
 	var chosen []string
-	for _, i := range Choose(Hash(key), hashes, limit) {
+	for _, i := range Rendezvous(Hash(key), hashes, limit) {
 		chosen = append(chosen, candidates[i])
 	}
 	slices.Sort(chosen)

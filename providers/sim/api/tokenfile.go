@@ -1,6 +1,4 @@
-// Package tokenfile reads a bearer token from a file for every call that needs it, so that a rotated token is used at once
-// and nothing has to be restarted or told.
-package tokenfile
+package api
 
 import (
 	"fmt"
@@ -8,9 +6,10 @@ import (
 	"strings"
 )
 
-// Source returns a function that reads the token in the file. Reading a small file costs some microseconds, less than
-// watching it and never late; white space around the token is ignored.
-func Source(path string) func() (string, error) {
+// TokenFile returns a function that reads a bearer token from a file, at every call, so that a rotated token is used at once and
+// nothing has to be restarted. Reading a small file costs some microseconds, less than watching it. White space around the token
+// is ignored.
+func TokenFile(path string) func() (string, error) {
 	return func() (string, error) {
 		data, err := os.ReadFile(path)
 		if err != nil {

@@ -1,9 +1,9 @@
-// Package table is what the parts of the bare-metal provider say to each other about reachability: which destinations the
-// cluster wants the network to know, and by which next hops.
+// Package routing holds the table of what the network is to know: which destinations the cluster announces, and by which next
+// hops. It also holds the hash by which next hops are chosen.
 //
-// Package announce derives a Table from Kubernetes objects and from what the prober sees; package bgp tells routers; package
-// l2 answers for the addresses on its own segment.
-package table
+// Package announce derives a Table from Kubernetes objects and from what the prober sees; package bgp sends it to routers;
+// package layer2 answers ARP and NDP for the addresses that are on the segment of this machine.
+package routing
 
 import (
 	"cmp"
@@ -46,7 +46,7 @@ type Route struct {
 	Pool string
 }
 
-// Equal reports whether the network would be told the same of both.
+// Equal reports whether both announce the same destination by the same next hops.
 func (r Route) Equal(other Route) bool {
 	return r.Prefix == other.Prefix && r.Kind == other.Kind && r.Pool == other.Pool && slices.Equal(r.NextHops, other.NextHops)
 }
