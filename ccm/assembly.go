@@ -255,7 +255,7 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 
 // recorder returns a recorder of events from the given component.
 func (a *assembly) recorder(component string) record.EventRecorder {
-	if a.config.rehearsal != nil {
+	if a.config.dryRun != nil {
 		return silent{}
 	}
 	return a.events.recorder(component)

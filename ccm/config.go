@@ -42,8 +42,8 @@ type config struct {
 	cloudAPIQPS             float64
 	cloudAPIBurst           int
 	gracefulShutdownTimeout time.Duration
-	// rehearsal holds what would be done under --dry-run, otherwise nil.
-	rehearsal *dryrun.Journal
+	// dryRun holds what would be done under --dry-run, otherwise nil.
+	dryRun *dryrun.Recorder
 	// tracing is nil if nothing is traced.
 	tracing *tracingapi.TracingConfiguration
 
@@ -104,7 +104,7 @@ func (o *options) config() (*config, error) {
 		return nil, err
 	}
 	if o.dryRun {
-		c.rehearse()
+		c.writeNothing()
 	}
 	return c, nil
 }

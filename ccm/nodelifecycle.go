@@ -105,7 +105,7 @@ func (f *nodeLifecycleFlags) newController(_ context.Context, environment Enviro
 		Ownership: rules(environment),
 		Journal: &nodelifecycle.Journal{
 			Leases: leases, Namespace: election.ResourceNamespace, Name: election.ResourceName + journalSuffix,
-			Rehearsal: environment.config.rehearsal != nil,
+			Rehearsal: environment.config.dryRun != nil,
 		},
 		Settings:   f.settings,
 		Period:     period,

@@ -60,14 +60,14 @@ func healthy(ctx context.Context, client kubernetes.Interface) error {
 // are. What is missing but not needed is logged.
 func checkGrants(ctx context.Context, identity identities, c *config, plugin cloudprovider.Interface) error {
 	own := append(managerGrants(c), grantsOf(provider.CapabilitiesOf(plugin).Rules)...)
-	if c.rehearsal != nil {
+	if c.dryRun != nil {
 		own = toRead(own)
 	}
 	writes := map[string][]Grant{}
 	for _, controller := range c.enabled {
 		reading, writing := split(controller.Grants)
 		own = append(own, reading...)
-		if c.rehearsal != nil {
+		if c.dryRun != nil {
 			continue
 		}
 		if controller.managerGrants != nil {

@@ -32,7 +32,7 @@ type everywhere struct {
 // startEverywhere starts the part. It outlives ctx, whose end begins the shutdown in which it is the last.
 func (a *assembly) startEverywhere(ctx context.Context, plugin cloudprovider.Interface) (*everywhere, error) {
 	run := provider.CapabilitiesOf(plugin).RunOnEveryReplica
-	if run == nil || a.config.rehearsal != nil { // what is announced is a change, too
+	if run == nil || a.config.dryRun != nil { // what is announced is a change, too
 		return nil, nil
 	}
 	// Clients of its own: what this part asks for must not wait for the controllers, nor they for it. They are not behind the fence.

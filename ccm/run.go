@@ -20,7 +20,7 @@ import (
 // run is the life of a process: start-up checks, warm caches on every replica, controllers on the one that leads. It returns
 // nil after an orderly shutdown, which begins when ctx ends.
 func run(ctx context.Context, c *config) error {
-	if c.rehearsal != nil { // every line says that nothing of it has happened
+	if c.dryRun != nil { // every line says that nothing of it has happened
 		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("dryRun", true))
 	}
 	sayWhat(ctx, c)

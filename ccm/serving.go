@@ -23,6 +23,8 @@ import (
 	"k8s.io/component-base/metrics/prometheus/slis"
 	genericapp "k8s.io/controller-manager/app"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/ccm/plan"
 )
 
 const (
@@ -102,8 +104,8 @@ func newHandler(c *config, checks probes, metrics prometheus.Gatherer) (http.Han
 	paths.Handle(configz.DefaultConfigzPath, configuration)
 	paths.Handle("/metrics", metricsHandler(metrics))
 	slis.SLIMetricsWithReset{}.Install(paths)
-	if c.rehearsal != nil {
-		paths.Handle(planPath, c.planHandler(time.Now()))
+	if c.dryRun != nil {
+		paths.Handle(plan.Path, c.planHandler(time.Now()))
 	}
 	return paths, nil
 }

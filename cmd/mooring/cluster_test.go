@@ -29,7 +29,7 @@ import (
 	"github.com/mooring-ccm/mooring/vendortool"
 )
 
-// world is a cluster with something to do, its cloud, and a manager that only rehearses.
+// world is a cluster with something to do, its cloud, and how a manager under --dry-run is reached.
 type world struct {
 	cluster *localcluster.Cluster
 	admin   *kubernetes.Clientset
@@ -77,8 +77,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// rehearse starts a manager under --dry-run.
-func (w *world) rehearse(t *testing.T) {
+// dryRun starts a manager under --dry-run.
+func (w *world) dryRun(t *testing.T) {
 	t.Helper()
 	w.start(t, "--dry-run")
 }
@@ -123,10 +123,10 @@ func (w *world) asking(kubeconfig string, args ...string) []string {
 	return append(args, "--kubeconfig="+kubeconfig, "--server="+w.server, "--certificate-authority="+w.authority)
 }
 
-// TestReports shows a real cluster, with a manager that rehearses, by all commands that report.
+// TestReports shows a real cluster, with a manager under --dry-run, by all commands that report.
 func TestReports(t *testing.T) {
 	w := newWorld(t)
-	w.rehearse(t)
+	w.dryRun(t)
 	t.Run("plan", w.plan)
 	t.Run("status", w.status)
 	t.Run("leaks", w.leaks)
@@ -148,7 +148,7 @@ func TestPlanOfWhatIsDone(t *testing.T) {
 		return nil
 	})
 	stop()
-	w.rehearse(t)
+	w.dryRun(t)
 	admin := w.cluster.AdminKubeconfig()
 	poll.Within(t, patience, "the plan has compared the load balancer, and has nothing to do", func(context.Context) error {
 		code, stdout, stderr := call(t, w.asking(admin, "plan", "--exit-code")...)

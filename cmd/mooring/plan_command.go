@@ -12,13 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/mooring-ccm/mooring/ccm/plan"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/render"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/vendortool"
 )
-
-// planPath is where a manager under --dry-run shows its plan.
-const planPath = "/plan"
 
 // planFlags are the flags of plan.
 type planFlags struct {
@@ -40,7 +38,7 @@ The manager is reached at its secure port, with the credentials of the kubeconfi
 
 ` + vendortool.ExitCodes + `
   3    with --exit-code: there is something to do`,
-		Example: `  kubectl --namespace kube-system port-forward deployment/mooring-rehearsal 10258 &
+		Example: `  kubectl --namespace kube-system port-forward deployment/mooring-dry-run 10258 &
   mooring plan --insecure-skip-tls-verify
   mooring plan --server=https://192.0.2.10:10258 --certificate-authority=ca.pem --all
   mooring plan --output=json | jq '.intents[] | select(.effect == "delete")'`,
@@ -94,27 +92,27 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 }
 
 // ask gets the plan from the manager.
-func (f *planFlags) ask(ctx context.Context, progress io.Writer) (plan view.Plan, err error) {
+func (f *planFlags) ask(ctx context.Context, progress io.Writer) (planned view.Plan, err error) {
 	cluster, err := f.access.cluster()
 	if err != nil {
-		return plan, err
+		return planned, err
 	}
 	client, err := f.access.manager(cluster)
 	if err != nil {
-		return plan, err
+		return planned, err
 	}
 	defer vendortool.Progress(progress, "Asking the manager for its plan")()
-	body, err := f.access.ask(ctx, client, planPath)
+	body, err := f.access.ask(ctx, client, plan.Path)
 	if errors.Is(err, errNoSuchPath) {
-		return plan, fmt.Errorf("the manager at %s has no plan: it does not run with --dry-run (404)", f.access.server)
+		return planned, fmt.Errorf("the manager at %s has no plan: it does not run with --dry-run (404)", f.access.server)
 	}
 	if err != nil {
-		return plan, err
+		return planned, err
 	}
-	if err := json.Unmarshal(body, &plan); err != nil {
-		return plan, fmt.Errorf("reading the plan of the manager at %s: %w", f.access.server, err)
+	if err := json.Unmarshal(body, &planned); err != nil {
+		return planned, fmt.Errorf("reading the plan of the manager at %s: %w", f.access.server, err)
 	}
-	return plan.WithoutSecrets(), nil
+	return planned.WithoutSecrets(), nil
 }
 
 func (f *planFlags) write(out io.Writer, plan view.Plan) error {

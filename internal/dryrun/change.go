@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/mooring-ccm/mooring/ccm/plan"
 )
 
 // patched returns what an object would be after a patch, both as JSON.
@@ -28,13 +30,13 @@ func patched(before []byte, typed runtime.Object, kind types.PatchType, patch []
 	case types.MergePatchType:
 		return jsonpatch.MergePatch(before, patch)
 	default:
-		return nil, fmt.Errorf("patches of type %q cannot be rehearsed", kind)
+		return nil, fmt.Errorf("patches of type %q are not supported under --dry-run", kind)
 	}
 }
 
 // changesBetween compares two JSON documents field by field, in the order of their paths. Lists of objects are compared element
 // by element, by their place.
-func changesBetween(before, after []byte) ([]Change, error) {
+func changesBetween(before, after []byte) ([]plan.Change, error) {
 	var from, to any
 	if err := json.Unmarshal(before, &from); err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
@@ -45,12 +47,12 @@ func changesBetween(before, after []byte) ([]Change, error) {
 	return compare("", from, to), nil
 }
 
-func compare(path string, from, to any) []Change {
+func compare(path string, from, to any) []plan.Change {
 	if reflect.DeepEqual(from, to) {
 		return nil
 	}
 	if a, b, both := asMaps(from, to); both {
-		var changes []Change
+		var changes []plan.Change
 		for _, name := range slices.Sorted(maps.Keys(union(a, b))) {
 			changes = append(changes, compare(path+"/"+escape(name), a[name], b[name])...)
 		}
@@ -59,9 +61,9 @@ func compare(path string, from, to any) []Change {
 	a, isList := from.([]any)
 	b, both := to.([]any)
 	if !isList || !both {
-		return []Change{{Path: path, From: from, To: to}}
+		return []plan.Change{{Path: path, From: from, To: to}}
 	}
-	var changes []Change
+	var changes []plan.Change
 	for i := range max(len(a), len(b)) {
 		changes = append(changes, compare(fmt.Sprintf("%s/%d", path, i), element(a, i), element(b, i))...)
 	}

@@ -10,28 +10,29 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/names"
 
+	"github.com/mooring-ccm/mooring/ccm/plan"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
 // KnownLater stands in for what only the cloud can say once it has made something: the address of a load balancer.
 const KnownLater = "known-after-apply.invalid"
 
-// Cloud returns the plugin without its means to change anything. What a controller would have it do is noted, and counts as done.
+// Cloud returns the plugin without its means to change anything. What a controller would have it do is recorded, and counts as done.
 //
 // What a plugin does by itself, after Initialize, is beyond reach; its requests to the API server are held by ReadOnly.
-func Cloud(of cloudprovider.Interface, journal *Journal) cloudprovider.Interface {
-	return &rehearsedCloud{Interface: of, journal: journal}
+func Cloud(of cloudprovider.Interface, recorder *Recorder) cloudprovider.Interface {
+	return &recordingCloud{Interface: of, recorder: recorder}
 }
 
-type rehearsedCloud struct {
+type recordingCloud struct {
 	cloudprovider.Interface
-	journal *Journal
+	recorder *Recorder
 }
 
-var _ provider.Capable = (*rehearsedCloud)(nil)
+var _ provider.Capable = (*recordingCloud)(nil)
 
-// Capabilities are those that read. Whatever changes goes through the plain interfaces, where it is noted.
-func (c *rehearsedCloud) Capabilities() provider.Capabilities {
+// Capabilities are those that read. Whatever changes goes through the plain interfaces, where it is recorded.
+func (c *recordingCloud) Capabilities() provider.Capabilities {
 	offered := provider.CapabilitiesOf(c.Interface)
 	return provider.Capabilities{
 		ProviderIDSchemes: offered.ProviderIDSchemes,
@@ -44,54 +45,54 @@ func (c *rehearsedCloud) Capabilities() provider.Capabilities {
 	}
 }
 
-// replaceRoute notes replacements where the plugin can replace: elsewhere the plan is another one.
-func (c *rehearsedCloud) replaceRoute(offered provider.Capabilities) func(context.Context, string, *cloudprovider.Route, *cloudprovider.Route) error {
+// replaceRoute records replacements where the plugin can replace: elsewhere the plan is another one.
+func (c *recordingCloud) replaceRoute(offered provider.Capabilities) func(context.Context, string, *cloudprovider.Route, *cloudprovider.Route) error {
 	if offered.ReplaceRoute == nil {
 		return nil
 	}
 	return func(ctx context.Context, _ string, old, replacement *cloudprovider.Route) error {
-		c.journal.note(routeIntent(ctx, "ReplaceRoute", Alters, replacement, []Change{{
+		c.recorder.record(routeIntent(ctx, "ReplaceRoute", plan.Alters, replacement, []plan.Change{{
 			Path: "/targetNode", From: string(old.TargetNode), To: string(replacement.TargetNode),
 		}}), nil)
 		return nil
 	}
 }
 
-func (c *rehearsedCloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
+func (c *recordingCloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
 	plugin, offered := c.Interface.LoadBalancer()
 	if !offered || plugin == nil {
 		return nil, false
 	}
-	return &rehearsedBalancer{LoadBalancer: plugin, journal: c.journal,
+	return &recordingBalancer{LoadBalancer: plugin, recorder: c.recorder,
 		balancers: &balancerList{list: provider.CapabilitiesOf(c.Interface).ListLoadBalancers}}, true
 }
 
-func (c *rehearsedCloud) Routes() (cloudprovider.Routes, bool) {
+func (c *recordingCloud) Routes() (cloudprovider.Routes, bool) {
 	plugin, offered := c.Interface.Routes()
 	if !offered || plugin == nil {
 		return nil, false
 	}
-	return &rehearsedRoutes{Routes: plugin, journal: c.journal}, true
+	return &recordingRoutes{Routes: plugin, recorder: c.recorder}, true
 }
 
-// rehearsedBalancer reads through the plugin and changes nothing.
-type rehearsedBalancer struct {
+// recordingBalancer reads through the plugin and changes nothing.
+type recordingBalancer struct {
 	cloudprovider.LoadBalancer
-	journal   *Journal
+	recorder  *Recorder
 	balancers *balancerList
 }
 
 // EnsureLoadBalancer returns what there is. Where nothing is yet, the address is KnownLater. A load balancer that is merely refreshed is
-// compared with what there is; if nothing differs, nothing is noted.
-func (b *rehearsedBalancer) EnsureLoadBalancer(ctx context.Context, clusterName string, service *corev1.Service, nodes []*corev1.Node,
+// compared with what there is; if nothing differs, nothing is recorded.
+func (b *recordingBalancer) EnsureLoadBalancer(ctx context.Context, clusterName string, service *corev1.Service, nodes []*corev1.Node,
 ) (*corev1.LoadBalancerStatus, error) {
 	status, exists, err := b.GetLoadBalancer(ctx, clusterName, service)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the load balancer: %w", err)
 	}
-	effect, changes := Creates, targets(nodes)
+	effect, changes := plan.Creates, targets(nodes)
 	if exists {
-		effect = Alters
+		effect = plan.Alters
 	}
 	if exists && status != nil && refreshes(ctx) {
 		listed, err := b.balancers.find(ctx, clusterName, service.UID)
@@ -100,70 +101,70 @@ func (b *rehearsedBalancer) EnsureLoadBalancer(ctx context.Context, clusterName 
 		}
 		differ, notCompared := compareBalancer(service, nodes, status, listed)
 		if len(differ) == 0 {
-			b.journal.agrees(types.NamespacedName{Namespace: service.Namespace, Name: service.Name}, notCompared)
+			b.recorder.agrees(types.NamespacedName{Namespace: service.Namespace, Name: service.Name}, notCompared)
 			return status, nil
 		}
 		changes = differ
 		ctx = Because(ctx, fmt.Sprintf("%s; not compared: %s", reason(ctx), strings.Join(notCompared, ", ")))
 	}
-	b.journal.note(b.intent(ctx, "EnsureLoadBalancer", effect, service, changes), nil)
+	b.recorder.record(b.intent(ctx, "EnsureLoadBalancer", effect, service, changes), nil)
 	if exists && status != nil {
 		return status, nil
 	}
 	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: KnownLater}}}, nil
 }
 
-// UpdateLoadBalancer notes the targets.
-func (b *rehearsedBalancer) UpdateLoadBalancer(ctx context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) error {
-	b.journal.note(b.intent(ctx, "UpdateLoadBalancer", Alters, service, targets(nodes)), nil)
+// UpdateLoadBalancer records the targets.
+func (b *recordingBalancer) UpdateLoadBalancer(ctx context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) error {
+	b.recorder.record(b.intent(ctx, "UpdateLoadBalancer", plan.Alters, service, targets(nodes)), nil)
 	return nil
 }
 
-// EnsureLoadBalancerDeleted notes the deletion.
-func (b *rehearsedBalancer) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *corev1.Service) error {
-	b.journal.note(b.intent(ctx, "EnsureLoadBalancerDeleted", Deletes, service, nil), nil)
+// EnsureLoadBalancerDeleted records the deletion.
+func (b *recordingBalancer) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *corev1.Service) error {
+	b.recorder.record(b.intent(ctx, "EnsureLoadBalancerDeleted", plan.Deletes, service, nil), nil)
 	return nil
 }
 
-func (b *rehearsedBalancer) intent(ctx context.Context, verb string, effect Effect, service *corev1.Service, changes []Change,
-) Intent {
-	return Intent{
-		Controller: names.ServiceLBController, Where: TheCloud, Verb: verb, Effect: effect, Kind: "Service",
+func (b *recordingBalancer) intent(ctx context.Context, verb string, effect plan.Effect, service *corev1.Service, changes []plan.Change,
+) plan.Intent {
+	return plan.Intent{
+		Controller: names.ServiceLBController, Where: plan.TheCloud, Verb: verb, Effect: effect, Kind: "Service",
 		Namespace: service.Namespace, Name: service.Name, Why: reason(ctx), Changes: changes,
 	}
 }
 
 // targets shows the nodes that a load balancer would have.
-func targets(nodes []*corev1.Node) []Change {
+func targets(nodes []*corev1.Node) []plan.Change {
 	names := make([]any, len(nodes))
 	for i, node := range nodes {
 		names[i] = node.Name
 	}
-	return []Change{{Path: "/targets", To: names}}
+	return []plan.Change{{Path: "/targets", To: names}}
 }
 
-// rehearsedRoutes lists routes through the plugin and changes none.
-type rehearsedRoutes struct {
+// recordingRoutes lists routes through the plugin and changes none.
+type recordingRoutes struct {
 	cloudprovider.Routes
-	journal *Journal
+	recorder *Recorder
 }
 
-// CreateRoute notes the route.
-func (r *rehearsedRoutes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) error {
-	r.journal.note(routeIntent(ctx, "CreateRoute", Creates, route, []Change{{Path: "/targetNode", To: string(route.TargetNode)}}), nil)
+// CreateRoute records the route.
+func (r *recordingRoutes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) error {
+	r.recorder.record(routeIntent(ctx, "CreateRoute", plan.Creates, route, []plan.Change{{Path: "/targetNode", To: string(route.TargetNode)}}), nil)
 	return nil
 }
 
-// DeleteRoute notes the deletion.
-func (r *rehearsedRoutes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
-	gone := []Change{{Path: "/targetNode", From: string(route.TargetNode)}}
-	r.journal.note(routeIntent(ctx, "DeleteRoute", Deletes, route, gone), nil)
+// DeleteRoute records the deletion.
+func (r *recordingRoutes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
+	gone := []plan.Change{{Path: "/targetNode", From: string(route.TargetNode)}}
+	r.recorder.record(routeIntent(ctx, "DeleteRoute", plan.Deletes, route, gone), nil)
 	return nil
 }
 
-func routeIntent(ctx context.Context, verb string, effect Effect, route *cloudprovider.Route, changes []Change) Intent {
-	return Intent{
-		Controller: names.NodeRouteController, Where: TheCloud, Verb: verb, Effect: effect, Kind: "Route", Name: route.DestinationCIDR,
+func routeIntent(ctx context.Context, verb string, effect plan.Effect, route *cloudprovider.Route, changes []plan.Change) plan.Intent {
+	return plan.Intent{
+		Controller: names.NodeRouteController, Where: plan.TheCloud, Verb: verb, Effect: effect, Kind: "Route", Name: route.DestinationCIDR,
 		Why: reason(ctx), Changes: changes,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/ccm/plan"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -35,12 +36,6 @@ const (
 	notListeners = "listeners"
 	notSettings  = "what annotations and other fields of the Service ask for"
 )
-
-// Compared says of how many load balancers was found that nothing differs, and what of them was not compared.
-type Compared struct {
-	LoadBalancers int      `json:"loadBalancers"`
-	NotCompared   []string `json:"notCompared"`
-}
 
 // listReused is for how long a list of the load balancers serves all comparisons.
 const listReused = 30 * time.Second
@@ -77,19 +72,19 @@ func (l *balancerList) find(ctx context.Context, clusterName string, service typ
 // compareBalancer compares what there is for a Service with what it shows and with its targets. Status is that of GetLoadBalancer; listed is nil
 // where the load balancer is not listed.
 func compareBalancer(service *corev1.Service, nodes []*corev1.Node, status *corev1.LoadBalancerStatus, listed *provider.LoadBalancer,
-) (differ []Change, notCompared []string) {
+) (differ []plan.Change, notCompared []string) {
 	if shown := service.Status.LoadBalancer.Ingress; !equality.Semantic.DeepEqual(addressesOf(shown), addressesOf(status.Ingress)) {
-		differ = append(differ, Change{Path: "/status/loadBalancer/ingress", From: addressesOf(shown), To: addressesOf(status.Ingress)})
+		differ = append(differ, plan.Change{Path: "/status/loadBalancer/ingress", From: addressesOf(shown), To: addressesOf(status.Ingress)})
 	}
 	if listed == nil || listed.Targets == nil {
 		notCompared = append(notCompared, notTargets)
 	} else if has, wants := sortedNames(listed.Targets), targetNames(nodes); !slices.Equal(has, wants) {
-		differ = append(differ, Change{Path: "/targets", From: has, To: wants})
+		differ = append(differ, plan.Change{Path: "/targets", From: has, To: wants})
 	}
 	if listed == nil || listed.Ports == nil {
 		notCompared = append(notCompared, notListeners)
 	} else if has, wants := listeners(listed.Ports), listeners(service.Spec.Ports); !slices.Equal(has, wants) {
-		differ = append(differ, Change{Path: "/listeners", From: has, To: wants})
+		differ = append(differ, plan.Change{Path: "/listeners", From: has, To: wants})
 	}
 	return differ, append(notCompared, notSettings)
 }
@@ -135,24 +130,24 @@ func listeners(ports []corev1.ServicePort) []string {
 }
 
 // agrees keeps that nothing differs of the load balancer of a Service, and what was not compared. An intent for it ends that.
-func (j *Journal) agrees(service types.NamespacedName, notCompared []string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.compared[service] = notCompared
+func (r *Recorder) agrees(service types.NamespacedName, notCompared []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.compared[service] = notCompared
 }
 
 // Compared returns of how many load balancers was found that nothing differs. Nil: of none.
-func (j *Journal) Compared() *Compared {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.compared) == 0 {
+func (r *Recorder) Compared() *plan.Compared {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.compared) == 0 {
 		return nil
 	}
 	not := map[string]bool{}
-	for _, what := range j.compared {
+	for _, what := range r.compared {
 		for _, name := range what {
 			not[name] = true
 		}
 	}
-	return &Compared{LoadBalancers: len(j.compared), NotCompared: slices.Sorted(maps.Keys(not))}
+	return &plan.Compared{LoadBalancers: len(r.compared), NotCompared: slices.Sorted(maps.Keys(not))}
 }

@@ -83,8 +83,8 @@ func TestALoadBalancerThatDoesNotDifferIsNoIntent(t *testing.T) {
 		"the Service has changed":  {cloud: stillCloud{status: shown(address)}, changed: true, paths: []string{"/targets"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			journal := NewJournal()
-			balancer, _ := Cloud(&test.cloud, journal).LoadBalancer()
+			recorder := NewRecorder()
+			balancer, _ := Cloud(&test.cloud, recorder).LoadBalancer()
 			ctx := Because(t.Context(), "why")
 			if !test.changed {
 				ctx = Refreshing(ctx)
@@ -95,7 +95,7 @@ func TestALoadBalancerThatDoesNotDifferIsNoIntent(t *testing.T) {
 				}
 			}
 			var paths []string
-			for _, intent := range journal.Plan(t.Context()) {
+			for _, intent := range recorder.Intents(t.Context()) {
 				for _, change := range intent.Changes {
 					paths = append(paths, change.Path)
 				}
@@ -104,7 +104,7 @@ func TestALoadBalancerThatDoesNotDifferIsNoIntent(t *testing.T) {
 				t.Errorf("planned changes (-want +got):\n%s", diff)
 			}
 			var not []string
-			if compared := journal.Compared(); compared != nil {
+			if compared := recorder.Compared(); compared != nil {
 				not = compared.NotCompared
 			}
 			slices.Sort(test.not)
@@ -121,20 +121,20 @@ func TestALoadBalancerThatDoesNotDifferIsNoIntent(t *testing.T) {
 // A list that fails is no list of nothing: the comparison is made again later. And an intent ends what was found before.
 func TestAComparisonThatFails(t *testing.T) {
 	cloud := &stillCloud{status: &corev1.LoadBalancerStatus{}, lists: true, failed: errors.New("no answer")}
-	journal := NewJournal()
-	balancer, _ := Cloud(cloud, journal).LoadBalancer()
+	recorder := NewRecorder()
+	balancer, _ := Cloud(cloud, recorder).LoadBalancer()
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1"}}
 	if _, err := balancer.EnsureLoadBalancer(Refreshing(t.Context()), "c", service, nil); !errors.Is(err, cloud.failed) {
 		t.Errorf("error %v, want that of the list", err)
 	}
-	if compared := journal.Compared(); compared != nil {
+	if compared := recorder.Compared(); compared != nil {
 		t.Errorf("compared %+v", compared)
 	}
 	cloud.failed = nil
-	if _, err := balancer.EnsureLoadBalancer(Refreshing(t.Context()), "c", service, nil); err != nil || journal.Compared() == nil {
-		t.Errorf("compared %v, error %v", journal.Compared(), err)
+	if _, err := balancer.EnsureLoadBalancer(Refreshing(t.Context()), "c", service, nil); err != nil || recorder.Compared() == nil {
+		t.Errorf("compared %v, error %v", recorder.Compared(), err)
 	}
-	if _, err := balancer.EnsureLoadBalancer(t.Context(), "c", service, nil); err != nil || journal.Compared() != nil {
-		t.Errorf("compared %v though there is an intent, error %v", journal.Compared(), err)
+	if _, err := balancer.EnsureLoadBalancer(t.Context(), "c", service, nil); err != nil || recorder.Compared() != nil {
+		t.Errorf("compared %v though there is an intent, error %v", recorder.Compared(), err)
 	}
 }

@@ -5,7 +5,7 @@ import "context"
 // reasonKey is the key of a reason in a context.
 type reasonKey struct{}
 
-// Because returns a context that says why what is done with it is done. Outside of a rehearsal nobody reads it.
+// Because returns a context that says why what is done with it is done. It has no effect without --dry-run.
 func Because(ctx context.Context, why string) context.Context {
 	return context.WithValue(ctx, reasonKey{}, why)
 }

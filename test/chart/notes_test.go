@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-ccm/mooring/test/chart/render"
 )
 
-// TestNotes reads what Helm prints after an installation: how many run, and of a rehearsal how to ask for its plan.
+// TestNotes reads what Helm prints after an installation: how many run, and of a dry run how to ask for its plan.
 func TestNotes(t *testing.T) {
 	for values, want := range map[string]string{
 		"{}":                                "with 2 replicas, for the cloud provider \"sim\"",

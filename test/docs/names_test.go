@@ -171,14 +171,14 @@ func TestShippedManifestsAreNamed(t *testing.T) {
 
 func TestOurs(t *testing.T) {
 	for command, want := range map[string][]string{
-		"bin/mooring demo --keep":                              {"demo", "--keep"},
-		"mooring sim serve --seed=x &":                         {"sim", "serve", "--seed=x"},
-		"kubectl mooring status --context=blue":                {"status", "--context=blue"},
-		"./mooring-tiny conformance --list":                    {"conformance", "--list"},
-		"mooring plan -o json | jq -r '.intents[]'":            {"plan", "-o", "json"},
-		"bin/cloud-controller-manager --v=2 > log":             {"cloud-controller-manager", "--v=2"},
-		"kubectl get nodes":                                    nil,
-		"helm install mooring-rehearsal deploy/charts/mooring": nil,
+		"bin/mooring demo --keep":                            {"demo", "--keep"},
+		"mooring sim serve --seed=x &":                       {"sim", "serve", "--seed=x"},
+		"kubectl mooring status --context=blue":              {"status", "--context=blue"},
+		"./mooring-tiny conformance --list":                  {"conformance", "--list"},
+		"mooring plan -o json | jq -r '.intents[]'":          {"plan", "-o", "json"},
+		"bin/cloud-controller-manager --v=2 > log":           {"cloud-controller-manager", "--v=2"},
+		"kubectl get nodes":                                  nil,
+		"helm install mooring-dry-run deploy/charts/mooring": nil,
 		"mooring": nil,
 	} {
 		if words, ok := Ours(command); ok != (want != nil) || !slices.Equal(words, want) {

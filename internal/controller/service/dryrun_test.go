@@ -16,8 +16,8 @@ func TestADryRunOfWhatIsDonePlansNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, 1)
 		defer e.stop()
-		journal := dryrun.NewJournal()
-		balancer, _ := dryrun.Cloud(e.cloud, journal).LoadBalancer()
+		recorder := dryrun.NewRecorder()
+		balancer, _ := dryrun.Cloud(e.cloud, recorder).LoadBalancer()
 		e.core.reconciler.applier.balancer = balancer
 		e.changeNode("a", nodeWith("a"))
 		time.Sleep(time.Minute)
@@ -28,21 +28,21 @@ func TestADryRunOfWhatIsDonePlansNothing(t *testing.T) {
 		e.cloud.mu.Unlock()
 		e.addService(done)
 		time.Sleep(time.Minute)
-		if plan := journal.Plan(t.Context()); len(plan) != 0 {
-			t.Errorf("planned %+v", plan)
+		if planned := recorder.Intents(t.Context()); len(planned) != 0 {
+			t.Errorf("planned %+v", planned)
 		}
-		if compared := journal.Compared(); compared == nil || compared.LoadBalancers != 1 {
+		if compared := recorder.Compared(); compared == nil || compared.LoadBalancers != 1 {
 			t.Errorf("compared %+v, want one", compared)
 		}
 		e.addService(missing)
 		time.Sleep(time.Minute)
-		if plan := journal.Plan(t.Context()); len(plan) != 1 || plan[0].Name != "missing" || plan[0].Effect != dryrun.Creates {
-			t.Errorf("planned %+v, want the load balancer that does not exist", plan)
+		if planned := recorder.Intents(t.Context()); len(planned) != 1 || planned[0].Name != "missing" || planned[0].Effect != "create" {
+			t.Errorf("planned %+v, want the load balancer that does not exist", planned)
 		}
 		e.edit(keyOf(done), func(s *corev1.Service) { s.Annotations = map[string]string{"lb": "other"} })
 		time.Sleep(time.Second)
-		if plan := journal.Plan(t.Context()); len(plan) != 2 || plan[0].Name != "done" || plan[0].Why != "metadata.annotations" {
-			t.Errorf("planned %+v, want the change of the annotations, too", plan)
+		if planned := recorder.Intents(t.Context()); len(planned) != 2 || planned[0].Name != "done" || planned[0].Why != "metadata.annotations" {
+			t.Errorf("planned %+v, want the change of the annotations, too", planned)
 		}
 		if n := e.cloud.count("ensure") + e.cloud.count("update"); n != 0 {
 			t.Errorf("%d calls that change something", n)

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/mooring-ccm/mooring/internal/dryrun"
+	"github.com/mooring-ccm/mooring/ccm/plan"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
@@ -121,14 +121,14 @@ func (s *scenario) silent(t *testing.T, name, providerID string) {
 }
 
 // lacking returns what of the wanted intents a plan does not hold: by "where verb kind name" the path of a change.
-func lacking(plan []dryrun.Intent, wanted map[string]string) error {
+func lacking(intents []plan.Intent, wanted map[string]string) error {
 	var missing []string
 	for what, path := range wanted {
-		found := slices.ContainsFunc(plan, func(intent dryrun.Intent) bool {
+		found := slices.ContainsFunc(intents, func(intent plan.Intent) bool {
 			if strings.Join([]string{intent.Where, intent.Verb, intent.Kind, intent.Name}, " ") != what {
 				return false
 			}
-			return path == "" || slices.ContainsFunc(intent.Changes, func(change dryrun.Change) bool { return strings.HasPrefix(change.Path, path) })
+			return path == "" || slices.ContainsFunc(intent.Changes, func(change plan.Change) bool { return strings.HasPrefix(change.Path, path) })
 		})
 		if !found {
 			missing = append(missing, what+" "+path)
@@ -137,7 +137,7 @@ func lacking(plan []dryrun.Intent, wanted map[string]string) error {
 	if len(missing) > 0 {
 		slices.Sort(missing)
 		var has []string
-		for _, intent := range plan {
+		for _, intent := range intents {
 			has = append(has, fmt.Sprintf("%s %s %s %s %v", intent.Where, intent.Verb, intent.Kind, intent.Name, intent.Changes))
 		}
 		return fmt.Errorf("it lacks\n  %s\nand has\n  %s", strings.Join(missing, "\n  "), strings.Join(has, "\n  "))
@@ -157,7 +157,7 @@ func (s *scenario) planner(t *testing.T) string {
 }
 
 // plan asks the secure port for the plan.
-func (d *daemon) plan(ctx context.Context, token string) ([]dryrun.Intent, error) {
+func (d *daemon) plan(ctx context.Context, token string) ([]plan.Intent, error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+net.JoinHostPort("127.0.0.1", d.port)+"/plan", nil)
 	if err != nil {
@@ -172,8 +172,9 @@ func (d *daemon) plan(ctx context.Context, token string) ([]dryrun.Intent, error
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("/plan is answered with %s", response.Status)
 	}
-	var plan struct{ Intents []dryrun.Intent }
-	return plan.Intents, json.NewDecoder(response.Body).Decode(&plan)
+	var answer plan.Plan
+	err = json.NewDecoder(response.Body).Decode(&answer)
+	return answer.Intents, err
 }
 
 // requireUnwritten fails if the manager has written anything anywhere.

@@ -10,22 +10,12 @@ import (
 
 	"k8s.io/cloud-provider/names"
 
+	"github.com/mooring-ccm/mooring/ccm/plan"
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
-	"github.com/mooring-ccm/mooring/internal/dryrun"
 )
 
-// Plan is what a manager under --dry-run would do, as its secure port serves it at /plan.
-type Plan struct {
-	// Provider is the name of the cloud provider, and Cluster that of the cluster.
-	Provider string `json:"provider"`
-	Cluster  string `json:"cluster"`
-	// Since is when the rehearsal began.
-	Since time.Time `json:"since"`
-	// Intents are what would be done, by object.
-	Intents []dryrun.Intent `json:"intents"`
-	// Compared says of how many load balancers was found that nothing differs. Nil: of none.
-	Compared *dryrun.Compared `json:"compared,omitempty"`
-}
+// Plan is what a manager under --dry-run would do, with what the tool shows of it.
+type Plan plan.Plan
 
 // Counts are how many intents of each kind a plan holds.
 type Counts struct{ Create, Change, Delete, Held int }
@@ -42,9 +32,9 @@ func (p Plan) Counts() Counts {
 		switch {
 		case holds(intent):
 			c.Held++
-		case intent.Effect == dryrun.Creates:
+		case intent.Effect == plan.Creates:
 			c.Create++
-		case intent.Effect == dryrun.Deletes:
+		case intent.Effect == plan.Deletes:
 			c.Delete++
 		default:
 			c.Change++
@@ -80,7 +70,7 @@ func conceal(value any) any {
 }
 
 // holds reports whether an intent keeps a node whose instance the cloud denies: it writes the condition that says so.
-func holds(intent dryrun.Intent) bool {
+func holds(intent plan.Intent) bool {
 	if intent.Controller != names.CloudNodeLifecycleController || intent.Kind != "Node" || intent.Verb != "patch status" {
 		return false
 	}
@@ -95,7 +85,7 @@ func holds(intent dryrun.Intent) bool {
 	return to || !from
 }
 
-// settled is how long a rehearsal takes until controllers that confirm what they see have come to a plan.
+// settled is how long a dry run takes until controllers that confirm what they see have come to a plan.
 const settled = time.Minute
 
 // The bounds of what is shown without Style.All.
@@ -108,9 +98,9 @@ const (
 func (p Plan) Text(now time.Time, style Style) string {
 	p = p.WithoutSecrets()
 	var out strings.Builder
-	fmt.Fprintf(&out, "Plan for cluster %s, provider %s, rehearsed for %s\n", quoted(p.Cluster), quoted(p.Provider), age(now, p.Since))
+	fmt.Fprintf(&out, "Plan for cluster %s, provider %s, after a dry run of %s\n", quoted(p.Cluster), quoted(p.Provider), age(now, p.Since))
 	if now.Sub(p.Since) < settled {
-		out.WriteString("The rehearsal has only begun: controllers that confirm what they see may add to this in a few periods.\n")
+		out.WriteString("The dry run has only begun: controllers that confirm what they see may add to this in a few periods.\n")
 	}
 	width, object := 0, ""
 	for _, intent := range p.Intents {
@@ -140,7 +130,7 @@ func (p Plan) Text(now time.Time, style Style) string {
 }
 
 // writeIntent writes a line for an intent, and one for each field that would differ.
-func writeIntent(out *strings.Builder, style Style, intent dryrun.Intent, width int) {
+func writeIntent(out *strings.Builder, style Style, intent plan.Intent, width int) {
 	sign, with := signOf(intent)
 	line := fmt.Sprintf("%-*s  %s", width, what(intent), printable(intent.Why))
 	fmt.Fprintf(out, "  %s %s\n", style.paint(sign, with), strings.TrimRight(line, " "))
@@ -154,13 +144,13 @@ func writeIntent(out *strings.Builder, style Style, intent dryrun.Intent, width 
 }
 
 // signOf is the sign before an intent.
-func signOf(intent dryrun.Intent) (string, color) {
+func signOf(intent plan.Intent) (string, color) {
 	switch {
 	case holds(intent):
 		return "!", yellow
-	case intent.Effect == dryrun.Creates:
+	case intent.Effect == plan.Creates:
 		return "+", green
-	case intent.Effect == dryrun.Deletes:
+	case intent.Effect == plan.Deletes:
 		return "-", red
 	default:
 		return "~", yellow
@@ -168,19 +158,19 @@ func signOf(intent dryrun.Intent) (string, color) {
 }
 
 // what says what would be done, and where.
-func what(intent dryrun.Intent) string {
+func what(intent plan.Intent) string {
 	verb := printable(intent.Verb)
 	if holds(intent) {
 		return "hold back the deletion"
 	}
-	if intent.Where == dryrun.TheCloud {
+	if intent.Where == plan.TheCloud {
 		return verb + " in the cloud"
 	}
 	return verb
 }
 
 // objectOf names the object of an intent.
-func objectOf(intent dryrun.Intent) string {
+func objectOf(intent plan.Intent) string {
 	if intent.Namespace == "" {
 		return printable(intent.Kind + " " + intent.Name)
 	}
@@ -188,7 +178,7 @@ func objectOf(intent dryrun.Intent) string {
 }
 
 // difference shows a field that would differ.
-func difference(style Style, change dryrun.Change) string {
+func difference(style Style, change plan.Change) string {
 	path := printable(change.Path)
 	switch {
 	case change.From == nil:

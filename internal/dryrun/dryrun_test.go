@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-ccm/mooring/ccm/plan"
 )
 
 func TestChangesNameEachField(t *testing.T) {
@@ -18,7 +20,7 @@ func TestChangesNameEachField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Change{
+	want := []plan.Change{
 		{Path: "/a/gone", From: true},
 		{Path: "/a/x~1y", From: 1.0, To: 2.0},
 		{Path: "/list/1/k", From: 2.0, To: 3.0},
@@ -33,20 +35,20 @@ func TestChangesNameEachField(t *testing.T) {
 // TestIntentsEnd when they are not repeated, and begin anew when they are.
 func TestIntentsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		journal := NewJournal()
-		intent := Intent{Where: TheCloud, Verb: "CreateRoute", Kind: "Route", Name: "10.0.0.0/24"}
-		journal.note(intent, nil)
+		recorder := NewRecorder()
+		intent := plan.Intent{Where: plan.TheCloud, Verb: "CreateRoute", Kind: "Route", Name: "10.0.0.0/24"}
+		recorder.record(intent, nil)
 		began := time.Now()
 		time.Sleep(Renewal)
-		journal.note(intent, nil)
+		recorder.record(intent, nil)
 		time.Sleep(Renewal)
-		plan := journal.Plan(t.Context())
-		if len(plan) != 1 || !plan[0].First.Equal(began) || !plan[0].Last.Equal(began.Add(Renewal)) {
-			t.Errorf("the plan is %+v, want one intent since %s", plan, began)
+		intents := recorder.Intents(t.Context())
+		if len(intents) != 1 || !intents[0].First.Equal(began) || !intents[0].Last.Equal(began.Add(Renewal)) {
+			t.Errorf("the plan is %+v, want one intent since %s", intents, began)
 		}
 		time.Sleep(time.Second)
-		if plan := journal.Plan(t.Context()); len(plan) != 0 {
-			t.Errorf("nobody has repeated %+v", plan)
+		if intents := recorder.Intents(t.Context()); len(intents) != 0 {
+			t.Errorf("nobody has repeated %+v", intents)
 		}
 	})
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 )
 
-// TestRehearsalTakesNoLease, neither its own nor that of migrated controllers, and no identity but its own.
-func TestRehearsalTakesNoLease(t *testing.T) {
+// TestADryRunTakesNoLease, neither its own nor that of migrated controllers, and no identity but its own.
+func TestADryRunTakesNoLease(t *testing.T) {
 	c := &config{kubeconfig: &rest.Config{}, migrated: map[string]bool{"route-controller": true}}
 	c.component.Generic.LeaderElection.LeaderElect = true
 	c.component.Generic.LeaderMigrationEnabled = true
 	c.component.KubeCloudShared.UseServiceAccountCredentials = true
 	given := c.kubeconfig
-	c.rehearse()
+	c.writeNothing()
 	if generic := c.component.Generic; generic.LeaderElection.LeaderElect || generic.LeaderMigrationEnabled || len(c.migrated) > 0 {
 		t.Errorf("it would take a lease: %+v, migrated %v", generic, c.migrated)
 	}

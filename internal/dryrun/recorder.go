@@ -1,0 +1,106 @@
+// Package dryrun replaces writes under --dry-run: the controllers run as ever, and a Recorder keeps each write to Kubernetes or to
+// the cloud as an intent of the plan.
+//
+// Three barriers prevent writes, and each would suffice: controllers get a client that writes nothing (Client), a cloud that
+// changes nothing (Cloud), and every connection to the API server refuses requests that could change something (ReadOnly).
+package dryrun
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/ccm/plan"
+)
+
+// key identifies an intent: the same thing intended again takes its place.
+type key struct{ controller, where, verb, kind, namespace, name string }
+
+func keyOf(i plan.Intent) key { return key{i.Controller, i.Where, i.Verb, i.Kind, i.Namespace, i.Name} }
+
+// Recorder holds what is intended at present. It is safe for concurrent use.
+type Recorder struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	intents map[key]entry
+	// compared are the Services whose load balancers do not differ, with what was not compared.
+	compared map[types.NamespacedName][]string
+}
+
+// entry is an intent with what tells whether it still holds.
+type entry struct {
+	plan.Intent
+	// holds returns the intent as it is now, and false when there is nothing left of it.
+	holds func(context.Context) ([]plan.Change, bool)
+}
+
+// NewRecorder returns an empty recorder.
+func NewRecorder() *Recorder {
+	return &Recorder{now: time.Now, intents: map[key]entry{}, compared: map[types.NamespacedName][]string{}}
+}
+
+// record keeps an intent. It calls holds each time the plan is read; nil is an intent that holds for Renewal after it was last
+// intended.
+func (r *Recorder) record(intent plan.Intent, holds func(context.Context) ([]plan.Change, bool)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	intent.First, intent.Last = r.now(), r.now()
+	if before, found := r.intents[keyOf(intent)]; found {
+		intent.First = before.First
+	}
+	r.intents[keyOf(intent)] = entry{intent, holds}
+	if intent.Where == plan.TheCloud && intent.Kind == "Service" {
+		delete(r.compared, types.NamespacedName{Namespace: intent.Namespace, Name: intent.Name})
+	}
+}
+
+// Renewal is how long something counts as intended of which nothing but its repetition tells that it still is. Controllers look
+// again more often than that while they would change something.
+const Renewal = 10 * time.Minute
+
+// Intents returns what is intended now: what somebody else has done meanwhile, or what is not wanted any more, is left out. It is
+// sorted by object.
+func (r *Recorder) Intents(ctx context.Context) []plan.Intent {
+	var intents []plan.Intent
+	for _, entry := range r.entries() {
+		intent := entry.Intent
+		holds := r.now().Sub(intent.Last) <= Renewal
+		if entry.holds != nil {
+			intent.Changes, holds = entry.holds(ctx)
+		}
+		if holds {
+			intents = append(intents, intent)
+		} else {
+			r.drop(intent)
+		}
+	}
+	slices.SortFunc(intents, func(a, b plan.Intent) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Where, b.Where), cmp.Compare(a.Verb, b.Verb), cmp.Compare(a.Controller, b.Controller))
+	})
+	return intents
+}
+
+func (r *Recorder) entries() []entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entries := make([]entry, 0, len(r.intents))
+	for _, entry := range r.intents {
+		entries = append(entries, entry)
+	}
+	return entries
+}
+
+// drop forgets an intent unless it was renewed meanwhile.
+func (r *Recorder) drop(intent plan.Intent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.intents[keyOf(intent)].Last.Equal(intent.Last) {
+		delete(r.intents, keyOf(intent))
+	}
+}
