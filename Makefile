@@ -2,11 +2,13 @@
 
 GO      ?= go
 BIN     := $(CURDIR)/bin
-# Plugins that others wrote, each with a story that both managers play. They are modules of their own: each asks for its own
+# Programs of this checkout are compiled as those that are shipped, so that both share the build cache.
+RUN     := CGO_ENABLED=0 $(GO) run -trimpath
+# Plugins that others wrote, each with a scenario that both managers run. They are modules of their own: each asks for its own
 # version of Kubernetes' libraries.
 PLUGINS := $(patsubst %/go.mod,%,$(wildcard test/plugins/*/go.mod))
 # Modules besides the root's own, each checked like it.
-MODULES := localcluster/binaries examples/provider examples/vendor test/bench test/chart $(PLUGINS) hack/lint
+MODULES := localcluster/binaries examples/provider examples/vendor test/bench test/chart $(PLUGINS) hack/lint hack/test
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -19,12 +21,12 @@ preflight:
 
 .PHONY: demo
 demo: preflight ## Watch nodes being initialized on a real control plane
-	@$(GO) run ./localcluster/cmd/gobuild -o $(BIN) ./cmd/mooring ./cmd/cloud-controller-manager
+	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./cmd/mooring ./cmd/cloud-controller-manager
 	@$(BIN)/mooring demo $(ARGS)
 
 .PHONY: build
 build: preflight ## Build the daemon and the tool into bin/
-	@$(GO) run ./localcluster/cmd/gobuild -o $(BIN) ./cmd/mooring ./cmd/cloud-controller-manager
+	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./cmd/mooring ./cmd/cloud-controller-manager
 
 .PHONY: image
 image: build ## Write the daemon as an OCI image for amd64 and arm64 into out/
@@ -36,8 +38,8 @@ test: preflight ## Run every test, with the race detector
 	@./.ci/test
 
 .PHONY: test-plugins
-test-plugins: preflight ## Play stories with the plugins of AWS, Google and others under both managers, and compare
-	@for plugin in $(PLUGINS); do echo "$$plugin"; $(GO) -C $$plugin test -vet=off -timeout 20m $(ARGS) ./... || exit 1; done
+test-plugins: preflight ## Run the scenarios with the plugins of AWS, Google and others under both managers, and compare
+	@for plugin in $(PLUGINS); do echo "$$plugin"; CGO_ENABLED=0 $(GO) -C $$plugin test -trimpath -vet=off -timeout 20m $(ARGS) ./... || exit 1; done
 
 .PHONY: lint
 lint: preflight ## Check formatting, vet, staticcheck, tidiness and generated files
@@ -45,8 +47,8 @@ lint: preflight ## Check formatting, vet, staticcheck, tidiness and generated fi
 
 .PHONY: bench
 bench: preflight ## Measure Mooring beside the reference cloud controller manager (half an hour)
-	@cd test/bench && $(GO) run github.com/mooring-ccm/mooring/localcluster/cmd/gobuild -o $(BIN) ./cmd/bench && $(BIN)/bench $(ARGS)
-	@$(if $(ARGS),,cd test/bench && $(GO) run ./cmd/report)
+	@cd test/bench && $(RUN) github.com/mooring-ccm/mooring/localcluster/cmd/gobuild -o $(BIN) ./cmd/bench && $(BIN)/bench $(ARGS)
+	@$(if $(ARGS),,cd test/bench && $(RUN) ./cmd/report)
 
 .PHONY: generate
 generate: ## Write the generated files anew

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/localcluster/gobuild"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/vendortool"
 )
@@ -50,10 +51,9 @@ func daemon(t *testing.T) string {
 		if built.dir, built.err = os.MkdirTemp("", "mooring-test-"); built.err != nil {
 			return
 		}
-		output, err := exec.Command("go", "build", "-o", built.dir, "../cloud-controller-manager").CombinedOutput()
-		if err != nil {
-			built.err = fmt.Errorf("%w\n%s", err, output)
-		}
+		built.err = gobuild.Build(context.Background(), gobuild.Options{
+			Dir: ".", Package: "../cloud-controller-manager", Output: filepath.Join(built.dir, "cloud-controller-manager"),
+		})
 	})
 	if built.err != nil {
 		t.Fatalf("building the daemon: %v", built.err)

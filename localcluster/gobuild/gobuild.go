@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -41,9 +42,14 @@ type Options struct {
 	Display *progress.Display
 }
 
-// Build compiles and links the package. Its error says what is missing when that can be told from the go tool's output:
-// the go tool itself, the network, room on the disk.
+// Build compiles and links the package, as programs are shipped: without C and without paths of this machine, unless Flags ask for
+// the race detector. The options' own Flags and Env win. All programs share what the go tool has cached that way. Its error says
+// what is missing when that can be told from the go tool's output: the go tool itself, the network, room on the disk.
 func Build(ctx context.Context, options Options) error {
+	options.Flags = append([]string{"-trimpath"}, options.Flags...)
+	if !slices.Contains(options.Flags, "-race") {
+		options.Env = append([]string{"CGO_ENABLED=0"}, options.Env...)
+	}
 	if options.Display == nil {
 		options.Display = progress.New(nil)
 	}

@@ -20,7 +20,9 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/gobuild"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/localcluster/progress"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
@@ -55,11 +57,9 @@ func startCluster(t *testing.T) *localcluster.Cluster {
 func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "cloud-controller-manager")
-	command := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/cloud-controller-manager")
-	command.Dir = root
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("building the daemon: %v\n%s", err, output)
-	}
+	must(t, gobuild.Build(t.Context(), gobuild.Options{
+		Dir: root, Package: "./cmd/cloud-controller-manager", Output: program, Display: progress.New(os.Stderr),
+	}))
 	return program
 }
 

@@ -11,13 +11,17 @@ import (
 )
 
 // Build compiles a main package of the test's module, such as "./cmd/reference-ccm", and returns the program's path. It is
-// compiled as `mooring build` compiles, so that both share what the go tool has cached: without C, and without the race detector.
+// compiled as `mooring build` compiles, so that both share what the go tool has cached.
 func Build(t testing.TB, main string) string {
+	t.Helper()
+	return build(t, ".", main)
+}
+
+func build(t testing.TB, dir, main string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), path.Base(main))
 	err := gobuild.Build(t.Context(), gobuild.Options{
-		Dir: ".", Package: main, Output: program, Flags: []string{"-trimpath", "-ldflags=-s -w"}, Env: []string{"CGO_ENABLED=0"},
-		Display: progress.New(os.Stderr),
+		Dir: dir, Package: main, Output: program, Flags: []string{"-ldflags=-s -w"}, Display: progress.New(os.Stderr),
 	})
 	if err != nil {
 		t.Fatal(err)

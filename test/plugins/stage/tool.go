@@ -25,10 +25,10 @@ func BuildMooring(t testing.TB, plugins ...string) string {
 		t.Fatal(err)
 	}
 	program := filepath.Join(t.TempDir(), "mooring-ccm")
-	command := append([]string{"run", "./cmd/mooring", "build", "--output=" + program}, with...)
-	build := exec.CommandContext(t.Context(), "go", command...)
-	build.Dir, build.Stdout, build.Stderr = checkout[0], os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
+	tool := build(t, checkout[0], "./cmd/mooring")
+	run := exec.CommandContext(t.Context(), tool, append([]string{"build", "--output=" + program}, with...)...)
+	run.Dir, run.Stdout, run.Stderr = checkout[0], os.Stderr, os.Stderr
+	if err := run.Run(); err != nil {
 		t.Fatalf("mooring build %s: %v", strings.Join(with, " "), err)
 	}
 	return program
