@@ -118,7 +118,7 @@ func TestTheAddressOfAnAgentStays(t *testing.T) {
 		step("the agent has written others", 3*DefaultAuditPeriod, func() { e.edit(keyOf(agent), fill(want...)) })
 		step("another process leads", 3*DefaultAuditPeriod, func() {
 			for _, service := range []*corev1.Service{agent, plain} {
-				e.core.memory.forget(keyOf(service))
+				e.core.states.forget(keyOf(service))
 				e.addService(e.service(keyOf(service)))
 			}
 		})

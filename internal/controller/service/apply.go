@@ -231,3 +231,15 @@ func without(finalizers []string, removed string) []string {
 	}
 	return result
 }
+
+// clusterUID is the UID of the Service kubernetes in the namespace default, which every API server makes for itself. Unlike that
+// of a namespace, it can be read with the rights that a cloud controller manager has anyway.
+func clusterUID(reader client.Reader) func(context.Context) types.UID {
+	return func(ctx context.Context) types.UID {
+		var service corev1.Service
+		if err := reader.Get(ctx, types.NamespacedName{Namespace: corev1.NamespaceDefault, Name: "kubernetes"}, &service); err != nil {
+			return ""
+		}
+		return service.UID
+	}
+}

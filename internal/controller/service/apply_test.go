@@ -134,7 +134,7 @@ func TestNewest(t *testing.T) {
 	for name, test := range map[string]struct{ cached, want *corev1.Service }{
 		"older": {old, own}, "newer": {new, new}, "another Service": {another, another}, "gone": {nil, nil},
 	} {
-		if got := (remembered{written: own}).newest(test.cached); got != test.want {
+		if got := (state{written: own}).newest(test.cached); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
@@ -169,15 +169,15 @@ func TestCameTooLate(t *testing.T) {
 // The same is not tried again before its time; something else is.
 func TestHeld(t *testing.T) {
 	same, changed := inputsOf(serviceWith()), inputsOf(serviceWith(ofClass("x")))
-	failed := remembered{failure: &failure{intent: provide, inputs: same, retryAt: noon.Add(time.Minute)}}
+	failed := state{failure: &failure{intent: provide, inputs: same, retryAt: noon.Add(time.Minute)}}
 	for name, test := range map[string]struct {
-		known  remembered
+		known  state
 		intent intent
 		inputs inputs
 		now    time.Time
 		want   time.Duration
 	}{
-		"nothing failed":   {remembered{}, provide, same, noon, 0},
+		"nothing failed":   {state{}, provide, same, noon, 0},
 		"the same":         {failed, provide, same, noon, time.Minute},
 		"its time is near": {failed, provide, same, noon.Add(59 * time.Second), time.Second},
 		"something else":   {failed, provide, changed, noon, 0},

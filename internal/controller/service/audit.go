@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ type auditor struct {
 	classes  Classes
 	applier  *applier
 	targets  *targets
-	memory   *memory
+	states   *states
 	metrics  *metrics
 	enqueue  func(types.NamespacedName, int)
 	// leftovers looks after what belongs to no Service. Nil without list.
@@ -101,7 +102,7 @@ func (a *auditor) pause() time.Duration {
 		return a.period
 	}
 	eligible := 0
-	for _, known := range a.memory.all() {
+	for _, known := range a.states.all() {
 		if known.comparable(time.Now()) {
 			eligible++
 		}
@@ -111,8 +112,8 @@ func (a *auditor) pause() time.Duration {
 
 // comparable reports whether a load balancer is one of which it is known what it should be, and was so at a given time. One
 // that is being worked on is looked at the next time.
-func (r remembered) comparable(at time.Time) bool {
-	return r.made != nil && r.made.ensured && r.made.status != nil && r.failure == nil && len(r.drift) == 0 && r.madeAt.Before(at)
+func (s state) comparable(at time.Time) bool {
+	return s.made != nil && s.made.ensured && s.made.status != nil && s.failure == nil && len(s.drift) == 0 && s.madeAt.Before(at)
 }
 
 // review queues the Services that do not show any more what was made for them: somebody has changed their status or has taken
@@ -123,10 +124,10 @@ func (a *auditor) review(ctx context.Context, now time.Time) error {
 	if err := a.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // they are only read
 		return fmt.Errorf("listing services: %w", err)
 	}
-	memory := a.memory.all()
+	states := a.states.all()
 	for i := range list.Items {
 		key := keyOf(&list.Items[i])
-		known := memory[key]
+		known := states[key]
 		service := known.newest(&list.Items[i])
 		if !known.comparable(now) || known.made.service.UID != service.UID ||
 			intentFor(service, a.classes, true) != provide {
@@ -137,11 +138,7 @@ func (a *auditor) review(ctx context.Context, now time.Time) error {
 			continue
 		}
 		if replaced {
-			a.memory.change(key, func(now *remembered) {
-				if now.made == known.made {
-					now.drift = []string{driftStatus}
-				}
-			})
+			a.states.statusReplaced(key, known.made)
 		}
 		logf.FromContext(ctx).Info("Somebody has changed what the Service shows of its load balancer; repairing it",
 			"service", key.String(), "finalizer", hasFinalizer(service), "status", service.Status)
@@ -167,7 +164,7 @@ func (a *auditor) sweep(ctx context.Context) error {
 		return err
 	}
 	mark := markOf(listed, a.applier.clusterUID(ctx))
-	for key, known := range a.memory.all() {
+	for key, known := range a.states.all() {
 		if !known.comparable(began) {
 			continue
 		}
@@ -198,7 +195,7 @@ func (a *auditor) sweep(ctx context.Context) error {
 }
 
 // missing looks again at a load balancer that is not in a list: lists may lag behind.
-func (a *auditor) missing(ctx context.Context, key types.NamespacedName, known remembered, service *corev1.Service) error {
+func (a *auditor) missing(ctx context.Context, key types.NamespacedName, known state, service *corev1.Service) error {
 	exists, err := a.applier.exists(ctx, service)
 	a.count(err)
 	if err != nil {
@@ -217,7 +214,7 @@ func (a *auditor) patrol(ctx context.Context) error {
 	if !found {
 		return nil
 	}
-	a.memory.change(key, func(known *remembered) { known.seenAt = time.Now() })
+	a.states.looked(key)
 	service, err := a.current(ctx, key, known)
 	if err != nil || service == nil {
 		return err
@@ -248,7 +245,7 @@ func (a *auditor) patrol(ctx context.Context) error {
 
 // current returns the Service of a load balancer as it is now, for the plugin to find it by. Nil: a pass over it is due that was not made
 // yet, so that there is nothing to compare with.
-func (a *auditor) current(ctx context.Context, key types.NamespacedName, known remembered) (*corev1.Service, error) {
+func (a *auditor) current(ctx context.Context, key types.NamespacedName, known state) (*corev1.Service, error) {
 	cached := &corev1.Service{}
 	if err := a.reader.Get(ctx, key, cached); apierrors.IsNotFound(err) {
 		return nil, nil
@@ -265,25 +262,20 @@ func (a *auditor) current(ctx context.Context, key types.NamespacedName, known r
 
 // learn remembers what the cloud shows the first time after an Ensure. That it shows anything else later is a difference; that it differs
 // from what the Ensure returned is none. It does not end a row of repairs either: each repair is followed by a first time.
-func (a *auditor) learn(key types.NamespacedName, known remembered, shown *corev1.LoadBalancerStatus) (learned remembered, first bool) {
+func (a *auditor) learn(key types.NamespacedName, known state, shown *corev1.LoadBalancerStatus) (learned state, first bool) {
 	if known.made.baseline != nil || shown == nil {
 		return known, false
 	}
 	made := *known.made
 	made.baseline = shown.DeepCopy()
-	a.memory.change(key, func(now *remembered) {
-		if first = now.made == known.made; first {
-			now.made = &made
-		}
-	})
-	if first {
+	if first = a.states.shown(key, known.made, &made); first {
 		known.made = &made
 	}
 	return known, true
 }
 
-func (a *auditor) longestUnseen(now time.Time) (oldest types.NamespacedName, found remembered, any bool) {
-	for key, known := range a.memory.all() {
+func (a *auditor) longestUnseen(now time.Time) (oldest types.NamespacedName, found state, any bool) {
+	for key, known := range a.states.all() {
 		if known.comparable(now) && (!any || latest(known.seenAt, known.madeAt).Before(latest(found.seenAt, found.madeAt))) {
 			oldest, found, any = key, known, true
 		}
@@ -299,25 +291,11 @@ func latest(a, b time.Time) time.Time {
 }
 
 // judge queues a load balancer for its repair if it differs.
-func (a *auditor) decide(ctx context.Context, key types.NamespacedName, known remembered, differ []string) {
+func (a *auditor) decide(ctx context.Context, key types.NamespacedName, known state, differ []string) {
 	what, at := fmt.Sprint(differ), time.Now()
 	gone := len(differ) > 0 && differ[0] == driftGone
 	repair := len(differ) > 0 && (known.differs != what || known.repairs < maxRepairs || gone && at.Sub(known.repairedAt) >= slowRepair)
-	a.memory.change(key, func(now *remembered) {
-		switch {
-		case now.made != known.made: // somebody has been at it while we looked
-			repair = false
-		case len(differ) == 0:
-			now.differs, now.repairs = "", 0
-		case now.differs == what:
-			now.repairs++
-		default:
-			now.differs, now.repairs = what, 1
-		}
-		if repair {
-			now.drift, now.repairedAt = differ, at
-		}
-	})
+	repair = a.states.compared(key, known.made, what, differ, repair)
 	log := logf.FromContext(ctx).WithValues("service", key.String())
 	switch {
 	case repair && gone:
@@ -372,7 +350,7 @@ func (a *auditor) withoutServed(ctx context.Context, keys []types.NamespacedName
 
 // served notes that a load balancer has the targets that it shall have, if the list says so.
 func (a *auditor) served(key types.NamespacedName, set *targetSet, listed map[types.UID]provider.LoadBalancer, at time.Time) bool {
-	known, _ := a.memory.recall(key)
+	known, _ := a.states.get(key)
 	if !known.comparable(at) || !set.sameNodes(known.made.targets) {
 		return false
 	}
@@ -387,15 +365,7 @@ func (a *auditor) served(key types.NamespacedName, set *targetSet, listed map[ty
 	for _, name := range balancer.Targets {
 		written[string(name)] = set.members[string(name)]
 	}
-	served := false
-	a.memory.change(key, func(now *remembered) {
-		if served = now.made == known.made; served {
-			changed := *now.made
-			changed.targets, changed.written = written, nil // by name: what the cloud has behind a name is open
-			now.made = &changed
-		}
-	})
-	return served
+	return a.states.targetsListed(key, known.made, written)
 }
 
 // count counts a comparison.
@@ -407,14 +377,59 @@ func (a *auditor) count(err error) {
 	a.metrics.audits.WithLabelValues(result).Inc()
 }
 
-// clusterUID is the UID of the Service kubernetes in the namespace default, which every API server makes for itself. Unlike that
-// of a namespace, it can be read with the rights that a cloud controller manager has anyway.
-func clusterUID(reader client.Reader) func(context.Context) types.UID {
-	return func(ctx context.Context) types.UID {
-		var service corev1.Service
-		if err := reader.Get(ctx, types.NamespacedName{Namespace: corev1.NamespaceDefault, Name: "kubernetes"}, &service); err != nil {
-			return ""
-		}
-		return service.UID
+// overwritten reports whether a Service shows another status than the plugin returned, which was published or was there already. The
+// plugin has to say what it makes of that. One that returned no address leaves it to others to write one.
+func overwritten(service *corev1.Service, made *made) bool {
+	return made.status != nil && !made.unpublished && len(made.status.Ingress) > 0 &&
+		!sameIngress(service.Status.LoadBalancer.Ingress, made.status.Ingress)
+}
+
+// readdressed reports whether the cloud shows a load balancer with other addresses than at first. One that it shows as the Service does is
+// as it should be, whatever it was at first.
+func readdressed(service *corev1.Service, made *made, shown []corev1.LoadBalancerIngress) bool {
+	return made.baseline != nil && !sameIngress(shown, made.baseline.Ingress) && !sameIngress(shown, service.Status.LoadBalancer.Ingress)
+}
+
+// differences compares a load balancer as the cloud lists it with what was made, as far as the list says, and its targets with
+// those it shall have; nil for those that it is about to get. Service is the Service as it is now. ClusterUID is what the load balancer
+// shall be marked with, empty where the provider marks none. None: they agree.
+func differences(service *corev1.Service, made *made, targets *targetSet, listed provider.LoadBalancer, clusterUID types.UID) []string {
+	var differ []string
+	if clusterUID != "" && listed.ClusterUID != clusterUID {
+		differ = append(differ, "it does not carry the UID of this cluster")
 	}
+	if readdressed(service, made, listed.Status.Ingress) {
+		differ = append(differ, "its addresses have changed in the cloud")
+	}
+	if listed.Ports != nil && !slices.Equal(listeners(listed.Ports), listeners(made.inputs.ports)) {
+		differ = append(differ, "its listeners have changed in the cloud")
+	}
+	if listed.Targets != nil && targets != nil {
+		missing, surplus := targets.listedAs(listed.Targets)
+		if len(missing) > 0 {
+			differ = append(differ, "in the cloud it lacks the targets "+shortList(missing))
+		}
+		if len(surplus) > 0 {
+			differ = append(differ, "in the cloud it has the wrong targets "+shortList(surplus))
+		}
+	}
+	return differ
+}
+
+// markOf returns the cluster's UID if any load balancer is marked with it, which says that the provider marks them.
+func markOf(listed []provider.LoadBalancer, clusterUID types.UID) types.UID {
+	if slices.ContainsFunc(listed, func(balancer provider.LoadBalancer) bool { return balancer.ClusterUID == clusterUID }) {
+		return clusterUID
+	}
+	return ""
+}
+
+// listeners are the ports of a load balancer in an order of their own.
+func listeners(ports []corev1.ServicePort) []string {
+	result := []string{}
+	for _, port := range ports {
+		result = append(result, fmt.Sprintf("%s %d to %d", port.Protocol, port.Port, port.NodePort))
+	}
+	slices.Sort(result)
+	return result
 }

@@ -15,7 +15,7 @@ func TestReview(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct {
 		change func(*corev1.Service)
-		forget func(*remembered)
+		forget func(*state)
 		want   bool
 	}{
 		"nothing":                {},
@@ -32,17 +32,17 @@ func TestReview(t *testing.T) {
 		"its UID, which is known":  {change: func(s *corev1.Service) { s.UID, s.Status.Conditions = "another", nil }},
 		"what has failed anyway": {
 			change: func(s *corev1.Service) { s.Status.Conditions = nil },
-			forget: func(known *remembered) { known.failure = &failure{reason: ReasonCloudError} },
+			forget: func(known *state) { known.failure = &failure{reason: ReasonCloudError} },
 		},
 		"what is not made yet": {
 			change: func(s *corev1.Service) { s.Status.Conditions = nil },
-			forget: func(known *remembered) { known.made = nil },
+			forget: func(known *state) { known.made = nil },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := serviceWith()
 			service.Finalizers = []string{Finalizer}
-			known := remembered{made: &made{service: service.DeepCopy(), inputs: inputsOf(service), ensured: true,
+			known := state{made: &made{service: service.DeepCopy(), inputs: inputsOf(service), ensured: true,
 				targets: map[string]string{"a": ""}, status: memoryStatus(), unpublished: true}}
 			shown := publicationFor(service, known.made, now)
 			known.made.unpublished = false
@@ -56,9 +56,9 @@ func TestReview(t *testing.T) {
 			world := newCluster()
 			world.put(service)
 			queued := map[types.NamespacedName]int{}
-			a := &auditor{reader: world, classes: Classes{Default: true}, memory: newMemory(),
+			a := &auditor{reader: world, classes: Classes{Default: true}, states: newStates(),
 				enqueue: func(key types.NamespacedName, priority int) { queued[key] = priority }}
-			a.memory.change(keyOf(service), func(now *remembered) { *now = known })
+			a.states.change(keyOf(service), func(now *state) { *now = known })
 			if err := a.review(t.Context(), now); err != nil {
 				t.Fatal(err)
 			}

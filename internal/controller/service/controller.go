@@ -1,3 +1,11 @@
+// Package service is the service controller. It gives Services of type LoadBalancer their load balancer in the cloud, keeps the
+// nodes behind it and what the Service shows of it up to date, and takes it away again.
+//
+// Data flows one way. A watch event (here), a change of the set of nodes (targets.go) or a comparison with the cloud (audit.go) puts
+// a Service's name into the queue. reconcile.go makes a pass: it collects what is known, desired.go and plan.go decide what is
+// written, apply.go calls the plugin and the API server, through the write limiter of the package writelimit. state.go remembers what
+// came of it and nobody else changes that; events.go tells it and changes nothing; failure.go names failures and says when a Service
+// is tried again.
 package service
 
 import (
@@ -14,10 +22,14 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
@@ -83,7 +95,7 @@ type Controller struct {
 	*kit.Controller
 	reconciler *reconciler
 	targets    *targets
-	memory     *memory
+	states     *states
 	metrics    *metrics
 	enqueuer   *kit.Enqueuer
 	// leftoversTurn is sent to when the write limiter has admitted leftovers.
@@ -95,23 +107,24 @@ func New(options Options) (*Controller, error) {
 	if err := options.complete(); err != nil {
 		return nil, err
 	}
-	metrics, memory := newMetrics(options.Registerer), newMemory()
+	metrics, states := newMetrics(options.Registerer), newStates()
 	targets := &targets{
 		reader: options.Client, rules: options.Ownership, evidence: &ownership.Evidence{},
 		quiet: options.TargetQuiet, delay: options.TargetDelay, retry: options.FirstRetry, metrics: metrics, changed: make(chan struct{}, 1),
 	}
 	targets.start(options.Inventory)
 	reconciler := &reconciler{
-		reader: options.Client, recorder: options.Recorder, classes: options.Classes, targets: targets, memory: memory,
+		reader: options.Client, classes: options.Classes, targets: targets, states: states,
+		events:  &events{recorder: options.Recorder, metrics: metrics},
 		metrics: metrics, backoff: backoff{first: options.FirstRetry, longest: options.LongestRetry},
 	}
 	c := &Controller{
-		options: options, reconciler: reconciler, targets: targets, memory: memory, metrics: metrics, enqueuer: &kit.Enqueuer{},
+		options: options, reconciler: reconciler, targets: targets, states: states, metrics: metrics, enqueuer: &kit.Enqueuer{},
 		leftoversTurn: make(chan struct{}, 1),
 	}
-	reconciler.limiter = newWriteLimiter(options.Writes, c.admit)
-	registerCounts(options.Registerer, memory, reconciler.limiter)
-	watcher := watcher{classes: options.Classes, memory: memory, targets: targets}
+	reconciler.limiter = writelimit.New(options.Writes, c.admit)
+	registerCounts(options.Registerer, states, reconciler.limiter)
+	watcher := watcher{classes: options.Classes, states: states, targets: targets}
 	var err error
 	c.Controller, err = kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, Workers: workersFor(options.Writes), Logger: options.Logger,
@@ -177,7 +190,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		client: c.options.Client, clusterName: c.options.ClusterName, clusterUID: clusterUID(c.options.Client),
 	}
 	c.reconciler.applier = applier
-	defer c.reconciler.limiter.stop()
+	defer c.reconciler.limiter.Stop()
 	auditor := c.newAuditor(applier)
 	c.settleFirst(ctx)
 	ctx, cancel := context.WithCancel(ctx)
@@ -212,34 +225,25 @@ func (c *Controller) newAuditor(applier *applier) *auditor {
 	return &auditor{
 		list:   provider.CapabilitiesOf(c.options.Cloud).ListLoadBalancers,
 		period: c.options.AuditPeriod, calls: c.options.AuditCalls,
-		reader: c.options.Client, recorder: c.options.Recorder, applier: applier, targets: c.targets, memory: c.memory, metrics: c.metrics,
+		reader: c.options.Client, recorder: c.options.Recorder, applier: applier, targets: c.targets, states: c.states, metrics: c.metrics,
 		classes: c.options.Classes, enqueue: c.enqueuer.Add,
 		leftovers: &collector{
 			cached: c.options.Client, live: c.options.LiveReader, applier: applier, limiter: c.reconciler.limiter, turn: c.leftoversTurn,
-			memory: c.memory, metrics: c.metrics, recorder: c.options.Recorder, collect: c.options.CollectLeftovers,
+			states: c.states, metrics: c.metrics, recorder: c.options.Recorder, collect: c.options.CollectLeftovers,
 		},
 	}
 }
 
 // retry ends the pause of a Service that has failed, because the provider says that it is worth it.
 func (c *Controller) retry(key types.NamespacedName) {
-	known, found := c.memory.recall(key)
-	if !found || known.failure == nil {
-		return
+	if c.states.retryNow(key) {
+		c.enqueuer.Add(key, priorityChange)
 	}
-	c.memory.change(key, func(now *remembered) {
-		if now.failure != nil {
-			due := *now.failure
-			due.retryAt = time.Now()
-			now.failure = &due
-		}
-	})
-	c.enqueuer.Add(key, priorityChange)
 }
 
 // admit has a pass that waited for the write limiter made again, before all others: a place is reserved for it.
 func (c *Controller) admit(key types.NamespacedName) {
-	if key != leftoversTurn {
+	if key != writelimit.Orphans {
 		c.enqueuer.Add(key, priorityAdmitted)
 		return
 	}
@@ -257,10 +261,10 @@ func (c *Controller) retarget(ctx context.Context, auditor *auditor) {
 		return // the next time that they settle
 	}
 	var due []types.NamespacedName
-	for key, known := range c.memory.all() {
+	for key, known := range c.states.all() {
 		switch {
 		case known.failure != nil && known.failure.reason == ReasonTargetsUnknown:
-			c.memory.change(key, func(now *remembered) { now.failure = nil })
+			c.states.targetsKnown(key)
 			c.enqueuer.Add(key, priorityChange)
 		case known.made != nil && known.made.followsAlone() && (known.made.targets == nil || !settled.servedBy(known.made.targets)):
 			due = append(due, key)
@@ -271,4 +275,96 @@ func (c *Controller) retarget(ctx context.Context, auditor *auditor) {
 	for _, key := range due {
 		c.enqueuer.Add(key, priorityRetarget)
 	}
+}
+
+// watcher turns the watches of Services and nodes into work.
+type watcher struct {
+	classes Classes
+	states  *states
+	targets *targets
+}
+
+// services queues what concerns us: Services that shall have or lose a load balancer, and every change of what it follows.
+func (w watcher) services() handler.TypedEventHandler[*corev1.Service, reconcile.Request] {
+	return handler.TypedFuncs[*corev1.Service, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Service], q kit.Queue) {
+			if intent := w.intent(e.Object); intent != leave {
+				kit.Add(q, keyOf(e.Object), w.priority(e.Object, intent))
+			}
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Service], q kit.Queue) {
+			if intent, matters := w.matters(e.ObjectOld, e.ObjectNew); matters {
+				kit.Add(q, keyOf(e.ObjectNew), w.priority(e.ObjectNew, intent))
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Service], q kit.Queue) {
+			if key := keyOf(e.Object); w.states.has(key) {
+				kit.Add(q, key, priorityRemove)
+			}
+		},
+	}
+}
+
+func (w watcher) intent(service *corev1.Service) intent {
+	known, _ := w.states.get(keyOf(service))
+	return intentFor(service, w.classes, known.knows(service))
+}
+
+// matters reports what a Service is for now, and whether a change of it makes a difference to us. Our own writes do not; they
+// would else cut short the pause after a failure.
+func (w watcher) matters(before, after *corev1.Service) (intent, bool) {
+	was, is := w.intent(before), w.intent(after)
+	switch {
+	case is == leave:
+		return is, was != leave
+	case was != is || before.UID != after.UID:
+		return is, true
+	case is == provide && hasFinalizer(before) && !hasFinalizer(after):
+		return is, true
+	default:
+		return is, is == provide && (len(inputsOf(after).changes(inputsOf(before))) > 0 || w.filledIn(before, after))
+	}
+}
+
+// filledIn reports whether somebody else has changed the addresses of a Service whose plugin gave it none.
+func (w watcher) filledIn(before, after *corev1.Service) bool {
+	known, _ := w.states.get(keyOf(after))
+	return known.made != nil && known.made.ensured && known.made.status != nil && len(known.made.status.Ingress) == 0 &&
+		!sameIngress(before.Status.LoadBalancer.Ingress, after.Status.LoadBalancer.Ingress)
+}
+
+func (w watcher) priority(service *corev1.Service, intent intent) int {
+	known, _ := w.states.get(keyOf(service))
+	return queuePriority(service, intent, known)
+}
+
+// queuePriority is where in the queue a Service belongs, which may be gone.
+func queuePriority(service *corev1.Service, intent intent, known state) int {
+	switch {
+	case intent != provide:
+		return priorityRemove
+	case len(service.Status.LoadBalancer.Ingress) == 0:
+		return priorityNew
+	case known.made == nil:
+		return priorityRefresh
+	default:
+		return priorityChange
+	}
+}
+
+// nodes takes notice of changes of the set of nodes.
+func (w watcher) nodes() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
+		CreateFunc: func(context.Context, event.TypedCreateEvent[*corev1.Node], kit.Queue) { w.targets.note() },
+		DeleteFunc: func(context.Context, event.TypedDeleteEvent[*corev1.Node], kit.Queue) { w.targets.note() },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], _ kit.Queue) {
+			if w.targets.matters(e.ObjectOld, e.ObjectNew) {
+				w.targets.note()
+			}
+		},
+	}
+}
+
+func keyOf(service *corev1.Service) types.NamespacedName {
+	return types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
 }

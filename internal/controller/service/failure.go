@@ -8,27 +8,11 @@ import (
 	"time"
 
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/provider"
-)
-
-// The reasons that the condition LoadBalancerReady gives for a failure, and that the metric of failures counts.
-const (
-	// ReasonPending says that the cloud is still at it; the provider returned an api.RetryError.
-	ReasonPending = "Pending"
-	// ReasonThrottled says that the cloud refused a call because of a quota.
-	ReasonThrottled = "Throttled"
-	// ReasonTimeout says that the cloud did not answer in time.
-	ReasonTimeout = "Timeout"
-	// ReasonRefused says that the cloud refused, and that asking again cannot help until something else changes.
-	ReasonRefused = "Refused"
-	// ReasonCloudError says that the cloud could not be asked, or answered with an error.
-	ReasonCloudError = "CloudError"
-	// ReasonTargetsUnknown says that it could not be found out which nodes may be targets.
-	ReasonTargetsUnknown = "TargetsUnknown"
-	// ReasonWriteFailed says that the API server did not accept what should be written to the Service.
-	ReasonWriteFailed = "WriteFailed"
 )
 
 const (
@@ -43,9 +27,6 @@ const (
 	absenceTries = 3
 	// repeatEvent is how often a Service that goes on failing for the same reason says so in an event.
 	repeatEvent = 10 * time.Minute
-	// repeatCondition is how often a message that changes while its reason stays is written again. Some clouds put the number
-	// of the request into each of their messages.
-	repeatCondition = 5 * time.Minute
 	// conflictDelay is the pause after a write to the API server that came too late; it doubles with each further one.
 	conflictDelay = 20 * time.Millisecond
 	// maxConflicts is how many writes in a row may come too late before that counts as a failure.
@@ -144,6 +125,66 @@ func saysNothing(err error) bool {
 	default:
 		var panicked *cloud.PanicError // halfway, perhaps
 		return errors.Is(err, context.Canceled) || errors.As(err, &panicked)
+	}
+}
+
+// finish draws the consequences of a pass.
+func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.Result {
+	var outdated *outdatedError
+	switch {
+	case err == nil:
+		r.metrics.heard(p.key, time.Now())
+		r.states.succeeded(p.key, p.service)
+		return reconcile.Result{}
+	case ctx.Err() != nil, errors.Is(err, errWaiting):
+		return reconcile.Result{} // we are being stopped, which is nobody's failure, or will be admitted
+	case errors.As(err, &outdated):
+		return r.repeat(ctx, p, err)
+	default:
+		return p.again(r.failed(ctx, p, err))
+	}
+}
+
+// repeat makes another pass over a Service that changed under our hands, soon and silently. If that goes on, the writes do not
+// come too late but are refused, and the Service hears of it.
+func (r *reconciler) repeat(ctx context.Context, p *pass, err error) reconcile.Result {
+	conflicts := r.states.outdated(p.key, p.want)
+	if conflicts > maxConflicts {
+		return p.again(r.failed(ctx, p, &writeError{err}))
+	}
+	logf.FromContext(ctx).V(1).Info("The Service changed while it was being written; looking at it again")
+	return p.again(conflictDelay << (conflicts - 1))
+}
+
+// failed counts, logs and remembers a failure, and tells it to the Service. It returns the pause before the next try.
+func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Duration {
+	reason := reasonOf(err)
+	r.metrics.failures.WithLabelValues(reason).Inc()
+	r.metrics.heard(p.key, time.Now())
+	delay, news := r.states.failed(p.key, p.want, err, r.backoff)
+	log := logf.FromContext(ctx)
+	switch {
+	case reason == ReasonPending && !news:
+	case reason == ReasonPending:
+		log.Info("The load balancer is not ready yet", "reason", err.Error(), "retryAfter", delay)
+	default:
+		log.Error(err, "Could not bring the load balancer in line with the Service", "reason", reason, "retryAfter", delay)
+	}
+	if news {
+		r.events.failed(p, reason, err)
+	}
+	r.showFailure(ctx, p, reason, err)
+	return delay
+}
+
+// showFailure has the Service's condition say that the pass has failed, where it stays for whoever looks later. It is planned and
+// carried out like everything else that is written. An error here was told by what it is about already, and comes back with it.
+func (r *reconciler) showFailure(ctx context.Context, p *pass, reason string, failure error) {
+	r.observe(p)
+	known, _ := r.states.get(p.key)
+	p.seen.failed = &failedPass{reason: reason, message: shortened(failure.Error()), shownAt: known.conditionAt}
+	if err := r.carryOut(ctx, p, planFor(p.want, p.seen, time.Now())); err != nil {
+		logf.FromContext(ctx).Error(err, "Could not write the failure to the Service's condition", "reason", reason)
 	}
 }
 

@@ -12,12 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/orphans"
 	"github.com/mooring-ccm/mooring/provider"
 )
-
-// leftoversTurn is the name under which leftovers wait in the write limiter. No Service has it: it has no namespace.
-var leftoversTurn = types.NamespacedName{Name: "leftovers"}
 
 // liveServices is how many Services a page of the API server's list has.
 const liveServices = 500
@@ -28,8 +26,8 @@ type collector struct {
 	// cached and live read Services from the cache and from the API server.
 	cached, live client.Reader
 	applier      *applier
-	limiter      *writeLimiter
-	memory       *memory
+	limiter      *writelimit.Limiter
+	states       *states
 	metrics      *metrics
 	recorder     record.EventRecorder
 	// collect says that leftovers are deleted.
@@ -120,7 +118,7 @@ func (c *collector) find(ctx context.Context, listed []provider.LoadBalancer) ([
 // uids returns the UIDs of all Services, and of those that are gone while this process is still to delete what it made for them.
 func (c *collector) uids(ctx context.Context, reader client.Reader) (map[types.UID]bool, error) {
 	uids := map[types.UID]bool{}
-	for _, known := range c.memory.all() {
+	for _, known := range c.states.all() {
 		if known.made != nil {
 			uids[known.made.service.UID] = true
 		}
@@ -204,14 +202,14 @@ func (c *collector) triedOften(one orphans.Balancer) bool {
 
 // remove deletes the load balancer of a Service that is gone, when the write limiter admits it.
 func (c *collector) remove(ctx context.Context, service *corev1.Service, failed bool) error {
-	for !c.limiter.acquire(leftoversTurn, priorityLeftover, failed, nil) {
+	for !c.limiter.Acquire(writelimit.Orphans, priorityOrphan, failed, nil) {
 		select {
 		case <-c.turn:
 		case <-ctx.Done():
-			c.limiter.cancel(leftoversTurn)
+			c.limiter.Cancel(writelimit.Orphans)
 			return ctx.Err()
 		}
 	}
-	defer c.limiter.release(leftoversTurn)
+	defer c.limiter.Release(writelimit.Orphans)
 	return c.applier.remove(ctx, service)
 }

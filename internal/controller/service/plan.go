@@ -3,18 +3,14 @@ package service
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/mooring-ccm/mooring/provider"
 )
 
-// The reasons of the condition LoadBalancerReady. Those of failures are in failure.go.
+// The reasons of the condition LoadBalancerReady.
 const (
 	// ReasonProvided goes with status True: the load balancer is as the Service asks, and its address is in the status.
 	ReasonProvided = "Provided"
@@ -27,6 +23,28 @@ const (
 	// ReasonImplementedElsewhere goes with status Unknown: the cloud provider leaves the Service to another controller.
 	ReasonImplementedElsewhere = "ImplementedElsewhere"
 )
+
+// The reasons of that condition after a failure, which the metric of failures counts.
+const (
+	// ReasonPending says that the cloud is still at it; the provider returned an api.RetryError.
+	ReasonPending = "Pending"
+	// ReasonThrottled says that the cloud refused a call because of a quota.
+	ReasonThrottled = "Throttled"
+	// ReasonTimeout says that the cloud did not answer in time.
+	ReasonTimeout = "Timeout"
+	// ReasonRefused says that the cloud refused, and that asking again cannot help until something else changes.
+	ReasonRefused = "Refused"
+	// ReasonCloudError says that the cloud could not be asked, or answered with an error.
+	ReasonCloudError = "CloudError"
+	// ReasonTargetsUnknown says that it could not be found out which nodes may be targets.
+	ReasonTargetsUnknown = "TargetsUnknown"
+	// ReasonWriteFailed says that the API server did not accept what should be written to the Service.
+	ReasonWriteFailed = "WriteFailed"
+)
+
+// repeatCondition is how often a message that changes while its reason stays is written again. Some clouds put the number of the
+// request into each of their messages.
+const repeatCondition = 5 * time.Minute
 
 // desired is what a Service shall have.
 type desired struct {
@@ -80,6 +98,17 @@ type observed struct {
 	drift []string
 	// removed says that the load balancer of this Service has been deleted already.
 	removed bool
+	// failed is how this very pass has failed. Nil: it has not.
+	failed *failedPass
+	// held says that the last pass has failed, and that the next one is not due.
+	held bool
+}
+
+// failedPass is how a pass has failed.
+type failedPass struct {
+	reason, message string
+	// shownAt is when a failure of the Service was last written to its condition.
+	shownAt time.Time
 }
 
 // verb is what an action does.
@@ -113,6 +142,8 @@ type action struct {
 	change *targetChange
 	// refresh says that verbEnsure is there only because this process has not ensured the Service yet.
 	refresh bool
+	// failed says that verbPublish only shows that the pass has failed.
+	failed bool
 	// alone says that verbRetarget is all that is done while the Service itself cannot be ensured.
 	alone bool
 	// as is the Service that the plugin gets for verbRetarget; nil: service.
@@ -141,7 +172,15 @@ type publication struct {
 
 // planFor returns what brings a Service and its load balancer to what is desired. What can be known only after an action, such
 // as the address, is planned after it by planning again; when there is nothing left to do, the plan is empty.
+//
+// After a pass that has failed, the plan is what the Service shows of that; until the next one is due, the plan is for its targets.
 func planFor(want desired, seen observed, now time.Time) []action {
+	switch {
+	case seen.failed != nil:
+		return planFailed(seen, now)
+	case seen.held:
+		return planTargets(want, seen, now)
+	}
 	var plan []action
 	if seen.made != nil && (seen.service == nil || seen.service.UID != seen.made.service.UID) {
 		// The Service vanished without our leave. One that has come back under its name is another one.
@@ -159,6 +198,22 @@ func planFor(want desired, seen observed, now time.Time) []action {
 	case leave:
 	}
 	return plan
+}
+
+// planFailed sets the condition of a Service to a failure, and leaves its addresses as they are. There is none to write if the API
+// server has just refused a write, or if the Service is none of ours.
+func planFailed(seen observed, now time.Time) []action {
+	if seen.service == nil || !hasFinalizer(seen.service) || seen.failed.reason == ReasonWriteFailed {
+		return nil
+	}
+	current := conditionOf(seen.service)
+	next := transition(current, metav1.ConditionFalse, seen.failed.reason, seen.failed.message, now)
+	repeats := current != nil && current.Reason == next.Reason && current.Status == next.Status
+	if sameCondition(current, next) || repeats && now.Sub(seen.failed.shownAt) < repeatCondition {
+		return nil
+	}
+	return []action{{verb: verbPublish, service: seen.service, failed: true,
+		publish: publication{seen.service.Status.LoadBalancer.Ingress, next}}}
 }
 
 // planProvide puts the finalizer before everything that makes something in the cloud, and the status after it.
@@ -297,13 +352,6 @@ func publicationFor(service *corev1.Service, made *made, now time.Time) publicat
 	return publication{ingress, transition(current, status, reason, message, now)}
 }
 
-// overwritten reports whether a Service shows another status than the plugin returned, which was published or was there already. The
-// plugin has to say what it makes of that. One that returned no address leaves it to others to write one.
-func overwritten(service *corev1.Service, made *made) bool {
-	return made.status != nil && !made.unpublished && len(made.status.Ingress) > 0 &&
-		!sameIngress(service.Status.LoadBalancer.Ingress, made.status.Ingress)
-}
-
 // sameIngress compares addresses as the API server would show them.
 func sameIngress(a, b []corev1.LoadBalancerIngress) bool {
 	return equality.Semantic.DeepEqual(normalized(a), normalized(b))
@@ -353,63 +401,4 @@ func transition(current *metav1.Condition, status metav1.ConditionStatus, reason
 		next.LastTransitionTime = current.LastTransitionTime
 	}
 	return next
-}
-
-// readdressed reports whether the cloud shows a load balancer with other addresses than at first. One that it shows as the Service does is
-// as it should be, whatever it was at first.
-func readdressed(service *corev1.Service, made *made, shown []corev1.LoadBalancerIngress) bool {
-	return made.baseline != nil && !sameIngress(shown, made.baseline.Ingress) && !sameIngress(shown, service.Status.LoadBalancer.Ingress)
-}
-
-// differences compares a load balancer as the cloud lists it with what was made, as far as the list says, and its targets with
-// those it shall have; nil for those that it is about to get. Service is the Service as it is now. ClusterUID is what the load balancer
-// shall be marked with, empty where the provider marks none. None: they agree.
-func differences(service *corev1.Service, made *made, targets *targetSet, listed provider.LoadBalancer, clusterUID types.UID) []string {
-	var differ []string
-	if clusterUID != "" && listed.ClusterUID != clusterUID {
-		differ = append(differ, "it does not carry the UID of this cluster")
-	}
-	if readdressed(service, made, listed.Status.Ingress) {
-		differ = append(differ, "its addresses have changed in the cloud")
-	}
-	if listed.Ports != nil && !slices.Equal(listeners(listed.Ports), listeners(made.inputs.ports)) {
-		differ = append(differ, "its listeners have changed in the cloud")
-	}
-	if listed.Targets != nil && targets != nil {
-		missing, surplus := targets.listedAs(listed.Targets)
-		if len(missing) > 0 {
-			differ = append(differ, "in the cloud it lacks the targets "+shortList(missing))
-		}
-		if len(surplus) > 0 {
-			differ = append(differ, "in the cloud it has the wrong targets "+shortList(surplus))
-		}
-	}
-	return differ
-}
-
-// markOf returns the cluster's UID if any load balancer is marked with it, which says that the provider marks them.
-func markOf(listed []provider.LoadBalancer, clusterUID types.UID) types.UID {
-	if slices.ContainsFunc(listed, func(balancer provider.LoadBalancer) bool { return balancer.ClusterUID == clusterUID }) {
-		return clusterUID
-	}
-	return ""
-}
-
-// listeners are the ports of a load balancer in an order of their own.
-func listeners(ports []corev1.ServicePort) []string {
-	result := []string{}
-	for _, port := range ports {
-		result = append(result, fmt.Sprintf("%s %d to %d", port.Protocol, port.Port, port.NodePort))
-	}
-	slices.Sort(result)
-	return result
-}
-
-// shortList shows the first few of many names.
-func shortList(names []string) string {
-	const shown = 5
-	if len(names) <= shown {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }

@@ -96,7 +96,7 @@ func TestPlanHasAFixedPoint(t *testing.T) {
 		byDifference := rapid.Bool().Draw(t, "by difference")
 		targets, elsewhere := rapid.SampledFrom(sets).Draw(t, "targets"), rapid.Bool().Draw(t, "elsewhere")
 		for round := 0; ; round++ {
-			known := remembered{made: w.seen.made}
+			known := state{made: w.seen.made}
 			if w.seen.removed {
 				known.removed = service.UID
 			}

@@ -4,21 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 )
 
 // The priorities in the queue of the controller and in the write limiter. What somebody waits for comes before what is merely
@@ -31,7 +30,7 @@ const (
 	priorityRetarget = 40
 	priorityRepair   = 20
 	priorityRefresh  = handler.LowPriority
-	priorityLeftover = priorityRefresh - 1
+	priorityOrphan   = priorityRefresh - 1
 )
 
 // maxRounds is how often a pass plans. Two rounds make a load balancer and publish its address; the third finds nothing to do.
@@ -49,16 +48,15 @@ var errNoEnd = errors.New("the Service is not as planned after the plan was carr
 // reconciler makes passes over Services: it collects what is known, lets desired.go and plan.go decide, and has the plan
 // carried out.
 type reconciler struct {
-	reader   client.Reader
-	recorder record.EventRecorder
-	classes  Classes
-	targets  *targets
-	memory   *memory
-	metrics  *metrics
-	backoff  backoff
-	applier  *applier
-	limiter  *writeLimiter
-	waits    kit.EventLimiter
+	reader  client.Reader
+	classes Classes
+	targets *targets
+	states  *states
+	events  *events
+	metrics *metrics
+	backoff backoff
+	applier *applier
+	limiter *writelimit.Limiter
 }
 
 // pass is one pass over a Service.
@@ -69,19 +67,17 @@ type pass struct {
 	seen    observed
 	// provisional says that the targets are those that are known so far.
 	provisional bool
-	// announced says that the events of an ensuring are worth it: something changes for the Service.
-	announced bool
 	// priority is where in the queue the pass belongs if it is made again.
 	priority int
 }
 
 // Reconcile makes one pass over the Service of a name. It only returns an error that has to do with neither the Service nor the
-// cloud; all others are told to the Service, and retried, by settle.
+// cloud; all others are told to the Service, and retried, by finish.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	waits := false
 	defer func() {
 		if !waits {
-			r.limiter.cancel(request.NamespacedName)
+			r.limiter.Cancel(request.NamespacedName)
 		}
 	}()
 	p, wait, err := r.begin(ctx, request.NamespacedName)
@@ -93,7 +89,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			return r.leaveAlone(ctx, p, err), nil
 		}
 	}
-	if known, _ := r.memory.recall(p.key); wait > 0 || known.alone.first {
+	// The targets do not wait for the Service's next try. Where both are due, they take turns.
+	if known, _ := r.states.get(p.key); wait > 0 || known.alone.first {
 		var next time.Duration
 		if next, waits = r.follow(ctx, p); wait > 0 || waits {
 			return p.again(soonest(wait, next)), nil
@@ -103,8 +100,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if waits = errors.Is(err, errWaiting); waits {
 		return reconcile.Result{}, nil
 	}
-	result := r.settle(ctx, p, err)
-	if err != nil && ctx.Err() == nil {
+	result := r.finish(ctx, p, err)
+	if err != nil && ctx.Err() == nil { // the Service has just begun to wait, and its targets do not
 		var next time.Duration
 		next, waits = r.follow(ctx, p)
 		result = p.again(soonest(result.RequeueAfter, next))
@@ -119,7 +116,7 @@ func (r *reconciler) hasMade(ctx context.Context, service *corev1.Service) (bool
 	if service == nil {
 		return true, nil
 	}
-	known, _ := r.memory.recall(keyOf(service))
+	known, _ := r.states.get(keyOf(service))
 	// A deletion that failed was begun because there was a load balancer, which may have gone since.
 	begun := known.failure != nil && known.failure.isOf(withdraw, inputsOf(service))
 	if begun || !doubtful(service, r.classes, known.knows(service)) {
@@ -161,10 +158,10 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 	} else if err != nil {
 		return nil, 0, fmt.Errorf("reading service %s: %w", key, err)
 	}
-	known, _ := r.memory.recall(key)
+	known, _ := r.states.get(key)
 	p := &pass{key: key, service: known.newest(service)}
 	if known.written != nil && p.service == service { // the cache has caught up with our own writes
-		r.memory.change(key, func(known *remembered) { known.written = nil })
+		r.states.caughtUp(key)
 	}
 	p.want.intent = intentFor(p.service, r.classes, known.knows(p.service))
 	if p.service != nil {
@@ -177,7 +174,7 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 // run plans and applies until there is nothing left to do.
 func (r *reconciler) run(ctx context.Context, p *pass) error {
 	for range maxRounds {
-		if err := r.look(ctx, p); err != nil {
+		if err := r.look(ctx, p); err != nil { // again after each plan: what the plugin returned is known only now
 			return err
 		}
 		plan := planFor(p.want, p.seen, time.Now())
@@ -208,14 +205,69 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) error
 	return nil
 }
 
-// look brings what is desired and what is known up to date.
-func (r *reconciler) look(ctx context.Context, p *pass) error {
-	known, _ := r.memory.recall(p.key)
+// follow changes the targets of a load balancer whose Service has failed and is not due to be tried again, see planTargets. What comes
+// of it is kept apart from the failure of the Service: neither ends or prolongs the pause of the other. It returns when the next change
+// is due, zero if none is, and whether the pass waits for other writes to the cloud.
+func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, waits bool) {
+	known, _ := r.states.get(p.key)
+	if known.failure == nil || known.made == nil || !known.failure.isOf(p.want.intent, p.want.inputs) {
+		return 0, false
+	}
+	if err := r.look(ctx, p); err != nil {
+		return 0, false // the pass itself tells that the targets are not known
+	}
+	p.seen.held = true
+	plan := planFor(p.want, p.seen, time.Now())
+	if len(plan) == 0 {
+		return 0, false
+	}
+	if hold := time.Until(known.alone.retryAt); hold > 0 {
+		return hold, false
+	}
+	priority := p.priority
+	defer func() { p.priority = priority }()
+	err := r.act(ctx, p, plan[0])
+	switch {
+	case errors.Is(err, errWaiting):
+		return 0, true
+	case ctx.Err() != nil:
+		return 0, false
+	case err != nil:
+		return r.failedAlone(ctx, p, err), false
+	}
+	r.metrics.heard(p.key, time.Now())
+	r.states.targetsFollowed(p.key)
+	return 0, false
+}
+
+// failedAlone counts, logs and remembers that the targets could not be changed, and tells it in an event as sparingly as other
+// failures. The condition stays that of the Service's own failure. It returns the pause before the next try.
+func (r *reconciler) failedAlone(ctx context.Context, p *pass, err error) time.Duration {
+	reason := reasonOf(err)
+	r.metrics.failures.WithLabelValues(reason).Inc()
+	r.metrics.heard(p.key, time.Now())
+	delay, news := r.states.targetsFailed(p.key, err, r.backoff)
+	logf.FromContext(ctx).Error(err, "Could not change the targets of a load balancer whose Service cannot be ensured",
+		"reason", reason, "retryAfter", delay)
+	if news {
+		r.events.targetsFailed(p.service, err)
+	}
+	return delay
+}
+
+// observe brings what is known up to date.
+func (r *reconciler) observe(p *pass) {
+	known, _ := r.states.get(p.key)
 	p.want.intent = intentFor(p.service, r.classes, known.knows(p.service))
 	p.seen = observed{
 		service: p.service, made: known.made, drift: known.drift,
 		removed: p.service != nil && known.removed != "" && known.removed == p.service.UID,
 	}
+}
+
+// look brings what is known and what is desired up to date.
+func (r *reconciler) look(ctx context.Context, p *pass) error {
+	r.observe(p)
 	if p.want.intent != provide {
 		return nil
 	}
@@ -234,106 +286,80 @@ func (r *reconciler) look(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// act carries out one action and remembers what it brought about.
+// act carries out one action, and has its outcome remembered and told.
 func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	if act.changesCloud() {
 		p.priority = priorityFor(p, act)
-		if !r.limiter.acquire(p.key, p.priority, r.failedLast(p, act), r.noticeOf(p, act, EventWaiting)) {
+		if !r.limiter.Acquire(p.key, p.priority, r.failedLast(p, act), r.events.noticeOf(p, act, EventWaiting)) {
 			return errWaiting
 		}
-		defer r.limiter.release(p.key)
+		defer r.limiter.Release(p.key)
 	}
-	r.before(ctx, p, act)
+	announced := r.announces(p, act)
+	r.events.before(ctx, p, act, announced)
 	var nodes []*corev1.Node
 	if p.want.latest != nil {
 		nodes = p.want.latest.nodes
 	}
+	if act.verb == verbEnsure {
+		r.states.ensuring(p.key, act.service, p.want.latest)
+	}
 	began := time.Now()
 	waiting := ctx
-	if notice := r.noticeOf(p, act, EventWaitingForCloud); notice != nil {
+	if notice := r.events.noticeOf(p, act, EventWaitingForCloud); notice != nil {
 		waiting = cloud.WithNotice(ctx, func(reason string) {
 			notice(fmt.Sprintf("Waiting to %s the load balancer: %s", act.verb, reason))
 		})
 	}
 	done, err := r.applier.apply(waiting, act, nodes)
 	if isAbsent(err) && r.absentBefore(p) >= absenceTries-1 {
-		deletionIncomplete(ctx, r.recorder, act.service, err)
+		deletionIncomplete(ctx, r.events.recorder, act.service, err)
 		err = nil
 	}
-	if err == nil {
-		r.remember(p, act, done)
-	}
-	r.after(ctx, p, act, done, err, time.Since(began))
+	r.remember(ctx, p, act, done, err)
+	r.events.after(ctx, p, act, outcome{result: done, err: err, took: time.Since(began), announced: announced})
 	return err
+}
+
+// announces reports whether something changes for a Service that is ensured: it is not merely looked at again, and this is not the
+// same attempt again.
+func (r *reconciler) announces(p *pass, act action) bool {
+	known, _ := r.states.get(p.key)
+	refreshes := p.seen.made == nil && len(act.service.Status.LoadBalancer.Ingress) > 0
+	return act.verb == verbEnsure && !refreshes && known.failure == nil && !slices.Equal(p.seen.drift, []string{driftStatus})
+}
+
+// remember has the state say what an action brought about.
+func (r *reconciler) remember(ctx context.Context, p *pass, act action, done result, err error) {
+	switch {
+	case act.verb == verbRetarget && err != nil && ctx.Err() == nil:
+		r.states.retargetFailed(p.key)
+	case err != nil:
+	case act.verb == verbEnsure:
+		r.states.ensured(p.key, act.service, p.want.latest, done)
+	case act.verb == verbRetarget:
+		r.states.retargeted(p.key, act, p.want.latest, done.missing)
+	case act.verb == verbRemove:
+		r.states.removed(p.key, act.service, p.service)
+	default:
+		r.states.wrote(p.key, act, done.service)
+		p.service = done.service
+	}
 }
 
 // absentBefore returns how many deletions in a row have failed before this pass though there was no load balancer to be seen.
 func (r *reconciler) absentBefore(p *pass) int {
-	known, _ := r.memory.recall(p.key)
+	known, _ := r.states.get(p.key)
 	if known.failure == nil || !known.failure.isOf(p.want.intent, p.want.inputs) {
 		return 0
 	}
 	return known.failure.absent
 }
 
-// remember keeps what an action brought about.
-func (r *reconciler) remember(p *pass, act action, done result) {
-	r.memory.change(p.key, func(known *remembered) {
-		switch act.verb {
-		case verbEnsure:
-			known.made = &made{service: act.service, inputs: inputsOf(act.service), ensured: true, accepted: act.service,
-				targets: p.want.latest.members, written: p.want.latest, wholeAt: time.Now(), status: done.status,
-				unpublished: done.status != nil && !done.echo}
-			known.madeAt, known.drift = time.Now(), nil
-		case verbRetarget:
-			changed := *known.made
-			if changed.ensured {
-				changed.service, changed.ensured = act.service, !done.missing
-			}
-			changed.targets, changed.written = p.want.latest.members, p.want.latest
-			if act.change == nil {
-				changed.wholeAt = time.Now()
-			}
-			known.made, known.madeAt = &changed, time.Now()
-		case verbRemove:
-			known.made, known.drift = nil, nil
-			if p.service != nil && act.service.UID == p.service.UID {
-				known.removed = act.service.UID
-			}
-		case verbProtect, verbPublish, verbRelease:
-			known.written = done.service
-			if act.verb == verbPublish && known.made != nil {
-				published := *known.made
-				published.unpublished, known.made = false, &published
-			}
-		}
-	})
-	switch act.verb {
-	case verbProtect, verbPublish, verbRelease:
-		p.service = done.service
-	case verbEnsure, verbRetarget, verbRemove:
-	}
-}
-
-// attempted notes, before the plugin is called, that there may be something in the cloud from now on.
-func (r *reconciler) attempted(p *pass, act action) {
-	r.memory.change(p.key, func(known *remembered) {
-		attempt := &made{service: act.service, inputs: inputsOf(act.service), failing: true}
-		if before := known.made; before != nil && before.service.UID == act.service.UID {
-			attempt.accepted, attempt.status = before.accepted, before.status
-			if maps.Equal(before.targets, p.want.latest.members) { // else an Ensure that fails leaves it open which of them it has
-				attempt.targets = before.targets
-			}
-		}
-		known.made, known.alone.first = attempt, true
-		known.removed = ""
-	})
-}
-
 // failedLast reports whether the last write for a Service failed, as far as that says anything of the next one: a Service that
 // has been changed is another matter. Until this process has tried, the condition says how the process before it fared.
 func (r *reconciler) failedLast(p *pass, act action) bool {
-	known, _ := r.memory.recall(p.key)
+	known, _ := r.states.get(p.key)
 	if act.alone {
 		return isWriteFailure(known.alone.reason) || known.made.accepted == nil && known.made.targets == nil
 	}
@@ -345,18 +371,6 @@ func (r *reconciler) failedLast(p *pass, act action) bool {
 	}
 	condition := conditionOf(p.service)
 	return condition != nil && condition.Status == metav1.ConditionFalse && isWriteFailure(condition.Reason)
-}
-
-// noticeOf returns what tells a Service, for a reason, that its write waits; nil if nobody waits for that write.
-func (r *reconciler) noticeOf(p *pass, act action, reason string) func(message string) {
-	if p.priority < priorityChange {
-		return nil
-	}
-	return func(message string) {
-		if r.waits.Allow(act.service.UID, reason, time.Now()) {
-			r.recorder.Event(act.service, corev1.EventTypeNormal, reason, shortened(message))
-		}
-	}
 }
 
 // priorityFor is how urgent an action is to the Service.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -379,4 +380,13 @@ func difference(before, after *targetSet) (added, removed []string) {
 	slices.Sort(added)
 	slices.Sort(removed)
 	return added, removed
+}
+
+// shortList shows the first few of many names.
+func shortList(names []string) string {
+	const shown = 5
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }

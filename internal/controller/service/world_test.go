@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
@@ -314,7 +315,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Second)
 	e.queue = kit.NewQueue(t.Name(), limiter).(priorityqueue.PriorityQueue[reconcile.Request])
-	metrics, memory := newMetrics(nil), newMemory()
+	metrics, states := newMetrics(nil), newStates()
 	targets := &targets{
 		reader: e.cluster, rules: ownership.Rules{ProviderName: "sim"},
 		evidence: &ownership.Evidence{}, quiet: DefaultTargetQuiet, delay: DefaultTargetDelay, retry: DefaultFirstRetry,
@@ -326,18 +327,19 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	targets.start(instances.New(instances.Options{Cloud: e.instances}))
 	applier := &applier{balancer: e.cloud, change: e.cloud.Capabilities().ChangeTargets, client: e.cluster, clusterUID: func(context.Context) types.UID { return "me" }}
 	reconciler := &reconciler{
-		reader: e.cluster, recorder: e.events, classes: Classes{Default: true}, targets: targets, memory: memory, metrics: metrics,
+		reader: e.cluster, classes: Classes{Default: true}, targets: targets, states: states, metrics: metrics,
+		events:  &events{recorder: e.events, metrics: metrics},
 		backoff: backoff{first: DefaultFirstRetry, longest: DefaultLongestRetry}, applier: applier,
 	}
 	e.core = &Controller{
 		options: Options{Cloud: e.cloud, AuditPeriod: -1, AuditCalls: DefaultAuditCalls, Client: e.cluster,
 			Classes: Classes{Default: true}, Recorder: e.events},
-		reconciler: reconciler, targets: targets, memory: memory, metrics: metrics, enqueuer: &kit.Enqueuer{},
+		reconciler: reconciler, targets: targets, states: states, metrics: metrics, enqueuer: &kit.Enqueuer{},
 		leftoversTurn: make(chan struct{}, 1),
 	}
 	_ = e.core.enqueuer.Capture(context.Background(), e.queue)
-	reconciler.limiter = newWriteLimiter(writes, e.core.admit)
-	e.watcher = watcher{classes: reconciler.classes, memory: memory, targets: targets}
+	reconciler.limiter = writelimit.New(writes, e.core.admit)
+	e.watcher = watcher{classes: reconciler.classes, states: states, targets: targets}
 	e.run(workersFor(writes))
 	return e
 }

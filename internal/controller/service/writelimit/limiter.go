@@ -1,4 +1,6 @@
-package service
+// Package writelimit bounds how many writes to the cloud go on at once, and orders those that wait. It knows nothing of Services but
+// their names, and neither calls the cloud nor the API server.
+package writelimit
 
 import (
 	"fmt"
@@ -12,18 +14,21 @@ import (
 )
 
 const (
-	// noticeAfter is how long a pass waits for a place before its Service gets an event that says for what.
-	noticeAfter = time.Second
+	// NoticeAfter is how long a pass waits for a place before its Service gets an event that says for what.
+	NoticeAfter = time.Second
 	// shownWrites is how many writes such an event names.
 	shownWrites = 3
 )
 
-// writeLimiter bounds how many writes to the cloud go on at once. Clouds exist that lose a change when two reach them together;
+// Orphans is the name under which load balancers without a Service wait. No Service has it: it has no namespace.
+var Orphans = types.NamespacedName{Name: "orphans"}
+
+// Limiter bounds how many writes to the cloud go on at once. Clouds exist that lose a change when two reach them together;
 // for those the bound is one.
 //
 // No worker is blocked by it: a pass that finds no place ends. When nextWaiting chooses it, a place is reserved for it and the
 // pass is queued again. The place stays reserved until that pass asks for it or ends: nobody who comes in between takes it.
-type writeLimiter struct {
+type Limiter struct {
 	places int
 	// queue queues the pass of a waiter that was admitted.
 	queue func(types.NamespacedName)
@@ -39,16 +44,17 @@ type writeLimiter struct {
 	arrivals uint64
 }
 
-func newWriteLimiter(places int, queue func(types.NamespacedName)) *writeLimiter {
-	return &writeLimiter{
+// New returns a limiter with so many places. Queue queues the pass of a waiter that was admitted; it must not call the limiter.
+func New(places int, queue func(types.NamespacedName)) *Limiter {
+	return &Limiter{
 		places: places, queue: queue, writing: map[types.NamespacedName]time.Time{}, admitted: map[types.NamespacedName]bool{},
 	}
 }
 
-// acquire returns whether a pass may write to the cloud now. If so, it calls release afterwards. If not, it waits: it is queued
-// again when it is its turn, unless it calls cancel before. Notice is called with what it waits for if that takes longer than
-// noticeAfter, from another goroutine and at most once; nil: nobody wants to know.
-func (l *writeLimiter) acquire(key types.NamespacedName, priority int, failed bool, notice func(message string)) bool {
+// Acquire returns whether a pass may write to the cloud now. If so, it calls Release afterwards. If not, it waits: it is queued
+// again when it is its turn, unless it calls Cancel before. Notice is called with what it waits for if that takes longer than
+// NoticeAfter, from another goroutine and at most once; nil: nobody wants to know.
+func (l *Limiter) Acquire(key types.NamespacedName, priority int, failed bool, notice func(message string)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.admitted[key] || l.free() > 0 {
@@ -67,11 +73,11 @@ func (l *writeLimiter) acquire(key types.NamespacedName, priority int, failed bo
 }
 
 // newWaiter returns a waiter that asks last. The lock is held.
-func (l *writeLimiter) newWaiter(key types.NamespacedName, priority int, failed bool, notice func(string)) *waiter {
+func (l *Limiter) newWaiter(key types.NamespacedName, priority int, failed bool, notice func(string)) *waiter {
 	w := &waiter{key: key, priority: priority, failed: failed, asked: l.arrivals}
 	l.arrivals++
 	if notice != nil {
-		timer := time.AfterFunc(noticeAfter, func() {
+		timer := time.AfterFunc(NoticeAfter, func() {
 			if message, waits := l.describe(w); waits {
 				notice(message)
 			}
@@ -81,16 +87,16 @@ func (l *writeLimiter) newWaiter(key types.NamespacedName, priority int, failed 
 	return w
 }
 
-// release gives the place of a pass to the next waiter.
-func (l *writeLimiter) release(key types.NamespacedName) {
+// Release gives the place of a pass to the next waiter.
+func (l *Limiter) Release(key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.writing, key)
 	l.admitNext()
 }
 
-// cancel says that a pass has ended and does not want to write. A place that was reserved for it goes to the next waiter.
-func (l *writeLimiter) cancel(key types.NamespacedName) {
+// Cancel says that a pass has ended and does not want to write. A place that was reserved for it goes to the next waiter.
+func (l *Limiter) Cancel(key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.admitted, key)
@@ -101,7 +107,7 @@ func (l *writeLimiter) cancel(key types.NamespacedName) {
 }
 
 // admitNext reserves the places that are free, and queues those whose they are. The lock is held.
-func (l *writeLimiter) admitNext() {
+func (l *Limiter) admitNext() {
 	for l.free() > 0 && len(l.waiting) > 0 {
 		next := l.remove(nextWaiting(l.waiting))
 		countPassed(l.waiting, next)
@@ -111,15 +117,15 @@ func (l *writeLimiter) admitNext() {
 }
 
 // free returns how many places nobody has and none is reserved for. The lock is held.
-func (l *writeLimiter) free() int { return l.places - len(l.writing) - len(l.admitted) }
+func (l *Limiter) free() int { return l.places - len(l.writing) - len(l.admitted) }
 
 // find returns where a pass waits, -1 if it does not. The lock is held.
-func (l *writeLimiter) find(key types.NamespacedName) int {
+func (l *Limiter) find(key types.NamespacedName) int {
 	return slices.IndexFunc(l.waiting, func(w *waiter) bool { return w.key == key })
 }
 
 // remove takes a waiter out. The lock is held.
-func (l *writeLimiter) remove(at int) *waiter {
+func (l *Limiter) remove(at int) *waiter {
 	w := l.waiting[at]
 	l.waiting = slices.Delete(l.waiting, at, at+1)
 	if w.stopNotice != nil {
@@ -128,8 +134,8 @@ func (l *writeLimiter) remove(at int) *waiter {
 	return w
 }
 
-// stop cancels all notices.
-func (l *writeLimiter) stop() {
+// Stop cancels all notices.
+func (l *Limiter) Stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range l.waiting {
@@ -139,15 +145,15 @@ func (l *writeLimiter) stop() {
 	}
 }
 
-// countWaiting returns how many wait for a place.
-func (l *writeLimiter) countWaiting() int {
+// CountWaiting returns how many wait for a place.
+func (l *Limiter) CountWaiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.waiting)
 }
 
 // describe says in one line what a waiter waits for, and whether it still does.
-func (l *writeLimiter) describe(w *waiter) (message string, waits bool) {
+func (l *Limiter) describe(w *waiter) (message string, waits bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !slices.Contains(l.waiting, w) {
@@ -172,7 +178,7 @@ func (l *writeLimiter) describe(w *waiter) (message string, waits bool) {
 
 // nameOfWriter names who has a place.
 func nameOfWriter(key types.NamespacedName) string {
-	if key == leftoversTurn {
+	if key == Orphans {
 		return "a load balancer without a Service"
 	}
 	return key.String()

@@ -1,4 +1,4 @@
-package service
+package writelimit
 
 import (
 	"fmt"
@@ -13,18 +13,29 @@ import (
 	"pgregory.net/rapid"
 )
 
+// The priorities of the service controller, the most urgent first.
+const (
+	priorityRemove   = 100
+	priorityNew      = 80
+	priorityChange   = 60
+	priorityRetarget = 40
+	priorityRepair   = 20
+	priorityRefresh  = -100
+	priorityOrphan   = priorityRefresh - 1
+)
+
 // serviceKey is the name of a Service by number.
 func serviceKey(id int) types.NamespacedName { return types.NamespacedName{Name: fmt.Sprint(id)} }
 
 // limiterOf returns a write limiter, and where it notes whom it admits.
-func limiterOf(places int) (*writeLimiter, *[]string) {
+func limiterOf(places int) (*Limiter, *[]string) {
 	admitted := &[]string{}
-	return newWriteLimiter(places, func(key types.NamespacedName) { *admitted = append(*admitted, key.Name) }), admitted
+	return New(places, func(key types.NamespacedName) { *admitted = append(*admitted, key.Name) }), admitted
 }
 
 // try asks for a place without a notice.
-func (l *writeLimiter) try(id, priority int) bool {
-	return l.acquire(serviceKey(id), priority, false, nil)
+func (l *Limiter) try(id, priority int) bool {
+	return l.Acquire(serviceKey(id), priority, false, nil)
 }
 
 // Those that wait are admitted by priority, and of equal priority in the order in which they asked; the first of them is passed
@@ -41,7 +52,7 @@ func TestWriteLimiterOrder(t *testing.T) {
 	}
 	l.try(2, 7) // has become more urgent
 	for writer := 9; len(*admitted) < 7; {
-		l.release(serviceKey(writer))
+		l.Release(serviceKey(writer))
 		writer = int((*admitted)[len(*admitted)-1][0] - '0')
 		if !l.try(writer, 0) {
 			t.Fatalf("%d was admitted and has got no place", writer)
@@ -58,14 +69,14 @@ func TestWriteLimiterKeepsAReservedPlace(t *testing.T) {
 	l, admitted := limiterOf(1)
 	l.try(0, priorityNew)
 	l.try(1, priorityRefresh)
-	l.release(serviceKey(0))
+	l.Release(serviceKey(0))
 	if l.try(2, priorityRemove) {
 		t.Error("the reserved place was given to another one")
 	}
 	if !l.try(1, priorityRefresh) {
 		t.Error("the one that was admitted has got no place")
 	}
-	l.release(serviceKey(1))
+	l.Release(serviceKey(1))
 	if want := []string{"1", "2"}; !slices.Equal(*admitted, want) {
 		t.Errorf("admitted %v, want %v", *admitted, want)
 	}
@@ -77,12 +88,12 @@ func TestWriteLimiterCancel(t *testing.T) {
 	for id := range 5 {
 		l.try(id, 0)
 	}
-	l.cancel(serviceKey(2))
-	l.release(serviceKey(0))
-	l.cancel(serviceKey(1))
-	l.cancel(serviceKey(7)) // has never asked
-	if want := []string{"1", "3"}; !slices.Equal(*admitted, want) || l.countWaiting() != 1 {
-		t.Errorf("admitted %v, want %v; %d wait, want 1", *admitted, want, l.countWaiting())
+	l.Cancel(serviceKey(2))
+	l.Release(serviceKey(0))
+	l.Cancel(serviceKey(1))
+	l.Cancel(serviceKey(7)) // has never asked
+	if want := []string{"1", "3"}; !slices.Equal(*admitted, want) || l.CountWaiting() != 1 {
+		t.Errorf("admitted %v, want %v; %d wait, want 1", *admitted, want, l.CountWaiting())
 	}
 }
 
@@ -90,22 +101,22 @@ func TestWriteLimiterCancel(t *testing.T) {
 func TestWriteLimiterNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := limiterOf(2)
-		defer l.stop()
+		defer l.Stop()
 		l.try(0, 0)
 		time.Sleep(time.Minute)
 		l.try(1, 0)
 		notices := make(chan string, 100)
 		for id := 2; id < 6; id++ {
-			if l.acquire(serviceKey(id), 0, false, func(message string) { notices <- fmt.Sprint(id, message) }) {
+			if l.Acquire(serviceKey(id), 0, false, func(message string) { notices <- fmt.Sprint(id, message) }) {
 				t.Fatal("there is no place for it")
 			}
 		}
-		l.acquire(serviceKey(3), 0, false, func(string) { t.Error("told twice of one wait") })
-		l.cancel(serviceKey(4))
-		time.Sleep(noticeAfter - 1)
-		l.release(serviceKey(0)) // 2 is admitted
+		l.Acquire(serviceKey(3), 0, false, func(string) { t.Error("told twice of one wait") })
+		l.Cancel(serviceKey(4))
+		time.Sleep(NoticeAfter - 1)
+		l.Release(serviceKey(0)) // 2 is admitted
 		if len(notices) != 0 {
-			t.Errorf("told before %s are over: %s", noticeAfter, <-notices)
+			t.Errorf("told before %s are over: %s", NoticeAfter, <-notices)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -136,21 +147,21 @@ func TestWriteLimiterNeverStalls(t *testing.T) {
 			id := rapid.IntRange(0, 6).Draw(t, "who")
 			switch {
 			case writing[id] && rapid.Bool().Draw(t, "is done"):
-				l.release(serviceKey(id))
-				l.cancel(serviceKey(id))
+				l.Release(serviceKey(id))
+				l.Cancel(serviceKey(id))
 				delete(writing, id)
 			case !writing[id] && rapid.IntRange(0, 3).Draw(t, "asks") > 0:
-				if l.acquire(serviceKey(id), rapid.IntRange(0, 2).Draw(t, "priority"), rapid.Bool().Draw(t, "failed"), nil) {
+				if l.Acquire(serviceKey(id), rapid.IntRange(0, 2).Draw(t, "priority"), rapid.Bool().Draw(t, "failed"), nil) {
 					writing[id] = true
 				}
 			case !writing[id]:
-				l.cancel(serviceKey(id))
+				l.Cancel(serviceKey(id))
 			}
 			if len(writing) > places || len(l.writing) != len(writing) {
 				t.Fatalf("%d write, the limiter says %d, it has %d places", len(writing), len(l.writing), places)
 			}
-			if l.countWaiting() > 0 && len(l.writing)+len(l.admitted) < places {
-				t.Fatalf("%d wait, %d write and %d were admitted for %d places", l.countWaiting(), len(l.writing), len(l.admitted), places)
+			if l.CountWaiting() > 0 && len(l.writing)+len(l.admitted) < places {
+				t.Fatalf("%d wait, %d write and %d were admitted for %d places", l.CountWaiting(), len(l.writing), len(l.admitted), places)
 			}
 		}
 	})
@@ -169,7 +180,7 @@ type wait struct {
 // arrivals drives a write limiter with Services that ask, write, fail and ask again, and keeps the model.
 type arrivals struct {
 	*testing.T
-	limiter *writeLimiter
+	limiter *Limiter
 	chance  *rand.Rand
 	waits   map[int]*wait
 	writing map[int]bool
@@ -181,7 +192,7 @@ type arrivals struct {
 
 func newArrivals(t *testing.T, places int, seed uint64) *arrivals {
 	a := &arrivals{T: t, chance: rand.New(rand.NewPCG(seed, 0)), waits: map[int]*wait{}, writing: map[int]bool{}}
-	a.limiter = newWriteLimiter(places, func(key types.NamespacedName) {
+	a.limiter = New(places, func(key types.NamespacedName) {
 		id := 0
 		_, _ = fmt.Sscan(key.Name, &id)
 		a.admitted(id)
@@ -211,7 +222,7 @@ func (a *arrivals) admitted(id int) {
 
 // ask has a Service ask for a place.
 func (a *arrivals) ask(id, priority int, failed bool) {
-	if a.limiter.acquire(serviceKey(id), priority, failed, nil) {
+	if a.limiter.Acquire(serviceKey(id), priority, failed, nil) {
 		if a.waits[id] != nil {
 			a.Fatalf("%d waits and has got a place without being admitted", id)
 		}
@@ -238,13 +249,13 @@ func (a *arrivals) ask(id, priority int, failed bool) {
 // finish ends a write of a Service.
 func (a *arrivals) finish(id int) {
 	delete(a.writing, id)
-	a.limiter.release(serviceKey(id))
+	a.limiter.Release(serviceKey(id))
 }
 
 // Whatever arrives later, and however often others fail and ask again: a waiter is admitted after at most as many others as
 // waited when it asked, and one for each of its peers. One that did not fail is never passed by one that did.
 func TestWaitingIsBounded(t *testing.T) {
-	priorities := []int{priorityRemove, priorityNew, priorityChange, priorityRetarget, priorityRepair, priorityRefresh, priorityLeftover}
+	priorities := []int{priorityRemove, priorityNew, priorityChange, priorityRetarget, priorityRepair, priorityRefresh, priorityOrphan}
 	for seed := range uint64(300) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			chance := rand.New(rand.NewPCG(seed, 1))
@@ -258,7 +269,7 @@ func TestWaitingIsBounded(t *testing.T) {
 				case len(a.queued) > 0 && chance.IntN(2) == 0: // the pass of one that was admitted comes round
 					id, a.queued = a.queued[0], a.queued[1:]
 					if chance.IntN(10) == 0 {
-						a.limiter.cancel(serviceKey(id)) // and has nothing to write any more
+						a.limiter.Cancel(serviceKey(id)) // and has nothing to write any more
 					} else if a.ask(id, priorityChange, false); !a.writing[id] {
 						t.Fatalf("%d was admitted and has got no place", id)
 					}

@@ -1,0 +1,306 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
+)
+
+// The reasons of events. Those of the reference have its names.
+const (
+	// EventEnsuring and EventEnsured frame the making or changing of a load balancer.
+	EventEnsuring = "EnsuringLoadBalancer"
+	EventEnsured  = "EnsuredLoadBalancer"
+	// EventPending says that the cloud is still at it.
+	EventPending = "PendingLoadBalancer"
+	// EventSyncFailed says that a load balancer could not be made, changed or deleted.
+	EventSyncFailed = "SyncLoadBalancerFailed"
+	// EventUpdated and EventUpdateFailed are about a change of the targets only.
+	EventUpdated      = "UpdatedLoadBalancer"
+	EventUpdateFailed = "UpdateLoadBalancerFailed"
+	// EventWaitingForCloud says that the call for the load balancer waits to be let in, and for what.
+	EventWaitingForCloud = "WaitingForCloud"
+	// EventUnavailable says that there is no node that may be a target.
+	EventUnavailable = "UnAvailableLoadBalancer"
+	// EventDeleting and EventDeleted frame the deletion of a load balancer, EventDeleteFailed ends that of a Service that is
+	// gone.
+	EventDeleting     = "DeletingLoadBalancer"
+	EventDeleted      = "DeletedLoadBalancer"
+	EventDeleteFailed = "DeleteLoadBalancerFailed"
+	// EventDeletionIncomplete says that a load balancer is gone though its deletion failed, and what may be left of it.
+	EventDeletionIncomplete = "LoadBalancerDeletionIncomplete"
+	// EventDrifted says that a load balancer was found to be gone or changed in the cloud and is being repaired.
+	EventDrifted = "LoadBalancerDrifted"
+	// EventLeftover says that a load balancer in the cloud belongs to no Service, EventCollected that it was deleted.
+	EventLeftover  = "LeftoverLoadBalancer"
+	EventCollected = "CollectedLoadBalancer"
+	// EventWaiting says for what a Service waits that is to be written to the cloud.
+	EventWaiting = "WaitingForWrite"
+)
+
+// events tells Services, the log and the metrics what passes do. It changes nothing that a pass reads.
+type events struct {
+	recorder record.EventRecorder
+	metrics  *metrics
+	// waits bounds how often a Service hears that it waits.
+	waits kit.EventLimiter
+}
+
+// outcome is what became of an action.
+type outcome struct {
+	result
+	err  error
+	took time.Duration
+	// announced says that the action was announced.
+	announced bool
+}
+
+// before announces an action. Announced says that it changes something for the Service.
+func (e *events) before(ctx context.Context, p *pass, act action, announced bool) {
+	switch {
+	case act.verb == verbRemove:
+		e.recorder.Event(act.service, corev1.EventTypeNormal, EventDeleting, "Deleting the load balancer: "+strings.Join(act.why, ", "))
+	case announced:
+		if len(p.seen.drift) > 0 {
+			e.recorder.Event(act.service, corev1.EventTypeWarning, EventDrifted, "Repairing the load balancer: "+strings.Join(act.why, ", "))
+		}
+		e.recorder.Event(act.service, corev1.EventTypeNormal, EventEnsuring, "Ensuring the load balancer")
+		logf.FromContext(ctx).Info("Ensuring the load balancer", "reason", act.why)
+		if len(p.want.latest.nodes) == 0 {
+			e.recorder.Event(act.service, corev1.EventTypeWarning, EventUnavailable, "There is no node that may be a target of the load balancer")
+		}
+	}
+}
+
+// after tells what became of an action.
+func (e *events) after(ctx context.Context, p *pass, act action, done outcome) {
+	log, took := logf.FromContext(ctx), done.took.Round(time.Millisecond).String()
+	switch {
+	case act.verb == verbRetarget:
+		e.afterRetarget(ctx, p, act, done)
+	case done.err != nil:
+	case act.verb == verbEnsure && done.status == nil:
+		log.V(1).Info("The cloud provider leaves the load balancer to another controller")
+	case act.verb == verbEnsure:
+		if done.announced || changesStatus(p, act, done.result) {
+			e.recorder.Event(act.service, corev1.EventTypeNormal, EventEnsured, "Ensured the load balancer")
+			log.Info("Ensured the load balancer", "targets", len(p.want.latest.nodes), "took", took)
+		}
+	case act.verb == verbRemove:
+		e.recorder.Event(act.service, corev1.EventTypeNormal, EventDeleted, "Deleted the load balancer")
+		log.Info("Deleted the load balancer", "reason", act.why, "took", took)
+	case act.verb == verbPublish && len(act.service.Status.LoadBalancer.Ingress) == 0 && len(act.publish.ingress) > 0:
+		e.metrics.ready.Observe(time.Since(act.service.CreationTimestamp.Time).Seconds())
+	}
+}
+
+// changesStatus reports whether a Service is to show something else after it was ensured.
+func changesStatus(p *pass, act action, done result) bool {
+	made := &made{status: done.status, targets: p.want.latest.members, unpublished: !done.echo}
+	return !publicationFor(act.service, made, time.Now()).equal(publication{act.service.Status.LoadBalancer.Ingress, conditionOf(act.service)})
+}
+
+func (e *events) afterRetarget(ctx context.Context, p *pass, act action, done outcome) {
+	e.metrics.syncs.Inc()
+	e.metrics.hostLatency.Observe(done.took.Seconds())
+	switch {
+	case done.err != nil && ctx.Err() == nil:
+		e.metrics.nodeSyncErrors.Inc()
+	case done.err != nil:
+	case done.missing:
+		e.metrics.drifts.WithLabelValues("gone").Inc()
+	case len(p.want.latest.nodes) == 0:
+		e.recorder.Event(act.service, corev1.EventTypeWarning, EventUnavailable, "There is no node that may be a target of the load balancer")
+	default:
+		e.recorder.Event(act.service, corev1.EventTypeNormal, EventUpdated, "Updated the targets of the load balancer")
+		logf.FromContext(ctx).V(1).Info("Updated the targets of the load balancer", "targets", len(p.want.latest.nodes),
+			"byDifference", act.change != nil, "took", done.took.Round(time.Millisecond).String())
+	}
+}
+
+// noticeOf returns what tells a Service, for a reason, that its write waits; nil if nobody waits for that write.
+func (e *events) noticeOf(p *pass, act action, reason string) func(message string) {
+	if p.priority < priorityChange {
+		return nil
+	}
+	return func(message string) {
+		if e.waits.Allow(act.service.UID, reason, time.Now()) {
+			e.recorder.Event(act.service, corev1.EventTypeNormal, reason, shortened(message))
+		}
+	}
+}
+
+// deletionIncomplete tells that a load balancer is taken for deleted though its deletion goes on to fail.
+func deletionIncomplete(ctx context.Context, recorder record.EventRecorder, service *corev1.Service, err error) {
+	logf.FromContext(ctx).Info("The load balancer is gone, and its deletion goes on to fail; parts of it may be left in the cloud",
+		"error", err.Error())
+	recorder.Event(service, corev1.EventTypeWarning, EventDeletionIncomplete, shortened(fmt.Sprintf(
+		"The load balancer is gone. Its deletion failed %d times, and parts of it may be left in the cloud: %v", absenceTries, err)))
+}
+
+// failed tells a failure to the Service, which may be gone.
+func (e *events) failed(p *pass, reason string, err error) {
+	about, kind := p.service, EventSyncFailed
+	if about == nil && p.seen.made != nil {
+		about, kind = p.seen.made.service, EventDeleteFailed
+	}
+	var update *retargetError
+	switch {
+	case about == nil:
+	case reason == ReasonPending:
+		e.recorder.Event(about, corev1.EventTypeNormal, EventPending, shortened("The load balancer is not ready yet: "+err.Error()))
+	case errors.As(err, &update):
+		e.targetsFailed(about, err)
+	default:
+		e.recorder.Event(about, corev1.EventTypeWarning, kind, shortened(fmt.Sprintf("Error syncing the load balancer: %v", err)))
+	}
+}
+
+// targetsFailed tells a Service that its targets could not be changed.
+func (e *events) targetsFailed(service *corev1.Service, err error) {
+	nodes := "the present nodes"
+	var update *retargetError
+	if errors.As(err, &update) {
+		nodes = shortList(update.nodes)
+	}
+	e.recorder.Event(service, corev1.EventTypeWarning, EventUpdateFailed,
+		shortened(fmt.Sprintf("Error updating the targets of the load balancer to %s: %v", nodes, err)))
+}
+
+// metrics are those of the reference controller under their names, and ours.
+type metrics struct {
+	syncs           prometheus.Counter
+	nodeSyncErrors  prometheus.Counter
+	nodeSyncLatency prometheus.Histogram
+	hostLatency     prometheus.Histogram
+
+	failures  *prometheus.CounterVec
+	ready     prometheus.Histogram
+	targets   prometheus.Gauge
+	drifts    *prometheus.CounterVec
+	audits    *prometheus.CounterVec
+	leftovers *prometheus.GaugeVec
+	collected prometheus.Counter
+	// strayRoutes are routes that lead to no node.
+	strayRoutes prometheus.Gauge
+
+	mu sync.Mutex
+	// round is the load balancers that have not heard yet of the last change of the set of nodes, which began at roundBegan.
+	round      map[types.NamespacedName]struct{}
+	roundBegan time.Time
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	factory := promauto.With(registerer)
+	long := prometheus.ExponentialBuckets(1, 2, 15) // the reference's: 1 s to 4.5 h
+	return &metrics{
+		round: map[types.NamespacedName]struct{}{},
+		syncs: factory.NewCounter(prometheus.CounterOpts{
+			Name: "service_controller_loadbalancer_sync_total",
+			Help: "How often the targets of a load balancer were changed because the set of nodes had.",
+		}),
+		nodeSyncErrors: factory.NewCounter(prometheus.CounterOpts{
+			Name: "service_controller_nodesync_error_total",
+			Help: "How often that failed.",
+		}),
+		nodeSyncLatency: factory.NewHistogram(prometheus.HistogramOpts{
+			Name: "service_controller_nodesync_latency_seconds", Buckets: long,
+			Help: "How long it took until all load balancers had heard of a change of the set of nodes.",
+		}),
+		hostLatency: factory.NewHistogram(prometheus.HistogramOpts{
+			Name: "service_controller_update_loadbalancer_host_latency_seconds", Buckets: long,
+			Help: "How long it took to change the targets of one load balancer, the wait for its turn included.",
+		}),
+		failures: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_service_failures_total",
+			Help: "Passes over a Service that failed, by the reason that the Service's condition gives.",
+		}, []string{"reason"}),
+		ready: factory.NewHistogram(prometheus.HistogramOpts{
+			Name:    "mooring_service_time_to_address_seconds",
+			Help:    "How long after a Service's creation its first address was in its status.",
+			Buckets: prometheus.ExponentialBuckets(0.25, 2, 13), // 250 ms to 17 min
+		}),
+		targets: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_service_targets",
+			Help: "Nodes that are targets of every load balancer.",
+		}),
+		drifts: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_service_drift_total",
+			Help: "Load balancers that were found to be gone or changed in the cloud, by kind: gone or changed.",
+		}, []string{"kind"}),
+		audits: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_service_audits_total",
+			Help: "Comparisons with the cloud, by result: success or error. One is a listing, or a call for one load balancer.",
+		}, []string{"result"}),
+		leftovers: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_service_leftovers",
+			Help: "Load balancers in the cloud that belong to no Service, by owner: this_cluster, or unknown for those without a " +
+				"cluster's UID, which may be another cluster's of the same name.",
+		}, []string{"owner"}),
+		collected: factory.NewCounter(prometheus.CounterOpts{
+			Name: "mooring_service_leftovers_collected_total",
+			Help: "Load balancers that were deleted because they belonged to no Service.",
+		}),
+		strayRoutes: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_service_stray_routes",
+			Help: "Routes in the cloud under this cluster's name that lead to no node. They are not deleted for that.",
+		}),
+	}
+}
+
+// registerCounts exports how many load balancers there are and how many wait, counted when somebody asks.
+func registerCounts(registerer prometheus.Registerer, states *states, limiter *writelimit.Limiter) {
+	factory := promauto.With(registerer)
+	factory.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mooring_service_writes_waiting",
+		Help: "Services that wait for other writes to load balancers, of which the cloud bears only so many at once.",
+	}, func() float64 { return float64(limiter.CountWaiting()) })
+	gauge := func(state string, count func() int) {
+		factory.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "mooring_service_load_balancers",
+			Help:        "Services that have or shall have a load balancer, by state: provided, or unfinished.",
+			ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 { return float64(count()) })
+	}
+	gauge("provided", func() int { provided, _ := states.counts(); return provided })
+	gauge("unfinished", func() int { _, unfinished := states.counts(); return unfinished })
+}
+
+// beginRound notes which load balancers have to hear of a change of the set of nodes.
+func (m *metrics) beginRound(keys []types.NamespacedName, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.round) == 0 {
+		m.roundBegan = now
+	}
+	for _, key := range keys {
+		m.round[key] = struct{}{}
+	}
+}
+
+// heard notes that a load balancer has heard of it, or need not any more.
+func (m *metrics) heard(key types.NamespacedName, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, waited := m.round[key]; !waited {
+		return
+	}
+	delete(m.round, key)
+	if len(m.round) == 0 {
+		m.nodeSyncLatency.Observe(now.Sub(m.roundBegan).Seconds())
+	}
+}

@@ -1,0 +1,415 @@
+package service
+
+import (
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// states is what the controller remembers of Services from one pass to the next. It is lost with the process, and nothing
+// depends on its not being: what has to last is on the Service and in the cloud.
+//
+// Others read copies. They change a state by the transitions of this file only, each of which is named after what has happened.
+type states struct {
+	mu     sync.Mutex
+	byName map[types.NamespacedName]*state
+}
+
+// state is what is remembered under one name. What its pointers point to is never changed, so that a copy is safe to read.
+type state struct {
+	// made is what was made in the cloud, nil if nothing was.
+	made *made
+	// madeAt is when the plugin was last called for it.
+	madeAt time.Time
+	// seenAt is when the cloud was last asked how it is.
+	seenAt time.Time
+	// removed is the UID of the Service whose load balancer has been deleted, while its finalizer is still there.
+	removed types.UID
+	// written is the Service as our own last write returned it.
+	written *corev1.Service
+	// drift is what the last comparison with the cloud found and has not been repaired yet.
+	drift []string
+	// differs is what the last comparison found, repairs how often in a row it was the same, and repairedAt when a repair was last
+	// queued for it.
+	differs    string
+	repairs    int
+	repairedAt time.Time
+	// failure is nil unless the last pass failed.
+	failure *failure
+	// alone is how the targets fare while the Service itself cannot be ensured.
+	alone targetsFailure
+	// conditionAt is when a failure was last written to the condition.
+	conditionAt time.Time
+}
+
+// failure is a row of passes that failed for one state of a Service.
+type failure struct {
+	// intent and inputs are what the passes were for. Once they are different, it is worth trying again at once.
+	intent intent
+	inputs inputs
+	// count is how many passes failed.
+	count int
+	// conflicts is how many writes in a row came too late.
+	conflicts int
+	// absent is how many deletions in a row failed though there was no load balancer to be seen.
+	absent int
+	// reason is that of the last one, told when it was last told by an event.
+	reason string
+	told   time.Time
+	// retryAt is when the next pass is due.
+	retryAt time.Time
+}
+
+// targetsFailure is a row of changes of the targets that failed while their Service could not be ensured. Zero: the last one did not.
+type targetsFailure struct {
+	// count is how many failed.
+	count int
+	// reason is that of the last one, told when it was last told by an event.
+	reason string
+	told   time.Time
+	// retryAt is when the next one is due.
+	retryAt time.Time
+	// first says that the Service was the last to be tried, so that the targets come before it where both are due.
+	first bool
+}
+
+// isOf reports whether passes for an intent and inputs do the same as those that failed.
+func (f *failure) isOf(intent intent, in inputs) bool {
+	return f.intent == intent && len(in.changes(f.inputs)) == 0
+}
+
+func newStates() *states { return &states{byName: map[types.NamespacedName]*state{}} }
+
+// get returns a copy of the state of a Service, and whether there is one.
+func (s *states) get(key types.NamespacedName) (known state, found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, found := s.byName[key]; found {
+		return *known, true
+	}
+	return state{}, false
+}
+
+// has reports whether anything is remembered under a name.
+func (s *states) has(key types.NamespacedName) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, found := s.byName[key]
+	return found
+}
+
+// all returns a copy of everything that is remembered.
+func (s *states) all() map[types.NamespacedName]state {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	copied := make(map[types.NamespacedName]state, len(s.byName))
+	for key, known := range s.byName {
+		copied[key] = *known
+	}
+	return copied
+}
+
+// counts returns how many load balancers are as they should be, and how many are not yet.
+func (s *states) counts() (provided, unfinished int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, known := range s.byName {
+		if known.made != nil && known.made.ensured && known.failure == nil {
+			provided++
+		} else if known.made != nil || known.failure != nil {
+			unfinished++
+		}
+	}
+	return provided, unfinished
+}
+
+// change changes the state of a Service. Only the transitions below call it. The function must not call states.
+func (s *states) change(key types.NamespacedName, change func(*state)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, found := s.byName[key]
+	if !found {
+		known = &state{}
+		s.byName[key] = known
+	}
+	change(known)
+}
+
+// forget drops the state of a Service.
+func (s *states) forget(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byName, key)
+}
+
+// caughtUp says that the cache holds what our last write returned, or something newer.
+func (s *states) caughtUp(key types.NamespacedName) {
+	s.change(key, func(known *state) { known.written = nil })
+}
+
+// ensuring says, before the plugin is called, that there may be something in the cloud from now on.
+func (s *states) ensuring(key types.NamespacedName, service *corev1.Service, latest *targetSet) {
+	s.change(key, func(known *state) {
+		attempt := &made{service: service, inputs: inputsOf(service), failing: true}
+		if before := known.made; before != nil && before.service.UID == service.UID {
+			attempt.accepted, attempt.status = before.accepted, before.status
+			if maps.Equal(before.targets, latest.members) { // else an Ensure that fails leaves it open which of them it has
+				attempt.targets = before.targets
+			}
+		}
+		known.made, known.alone.first = attempt, true
+		known.removed = ""
+	})
+}
+
+// ensured says that the plugin has made the load balancer of a Service, with these targets.
+func (s *states) ensured(key types.NamespacedName, service *corev1.Service, targets *targetSet, done result) {
+	s.change(key, func(known *state) {
+		now := time.Now()
+		known.made = &made{service: service, inputs: inputsOf(service), ensured: true, accepted: service,
+			targets: targets.members, written: targets, wholeAt: now, status: done.status,
+			unpublished: done.status != nil && !done.echo}
+		known.madeAt, known.drift = now, nil
+	})
+}
+
+// retargeted says that the plugin has changed the targets of a load balancer to these, or that there is no load balancer.
+func (s *states) retargeted(key types.NamespacedName, act action, targets *targetSet, missing bool) {
+	s.change(key, func(known *state) {
+		now := time.Now()
+		changed := *known.made
+		if changed.ensured {
+			changed.service, changed.ensured = act.service, !missing
+		}
+		changed.targets, changed.written = targets.members, targets
+		if act.change == nil {
+			changed.wholeAt = now
+		}
+		known.made, known.madeAt = &changed, now
+	})
+}
+
+// retargetFailed says that it is open what the targets are now.
+func (s *states) retargetFailed(key types.NamespacedName) {
+	s.change(key, func(known *state) {
+		changed := *known.made
+		changed.ensured, changed.targets, changed.written = false, nil, nil
+		known.made = &changed
+	})
+}
+
+// removed says that a load balancer is deleted. Current is the Service that has the name now, nil if none has.
+func (s *states) removed(key types.NamespacedName, service, current *corev1.Service) {
+	s.change(key, func(known *state) {
+		known.made, known.drift = nil, nil
+		if current != nil && service.UID == current.UID {
+			known.removed = service.UID
+		}
+	})
+}
+
+// wrote says that a Service was written, and what it is now; nil: it is gone.
+func (s *states) wrote(key types.NamespacedName, act action, service *corev1.Service) {
+	s.change(key, func(known *state) {
+		known.written = service
+		switch {
+		case act.verb != verbPublish:
+		case act.failed:
+			known.conditionAt = time.Now()
+		case known.made != nil:
+			published := *known.made
+			published.unpublished, known.made = false, &published
+		}
+	})
+}
+
+// succeeded ends a Service's row of failures, and forgets one that has no load balancer any more. Service is nil if it is gone.
+func (s *states) succeeded(key types.NamespacedName, service *corev1.Service) {
+	known, found := s.get(key)
+	switch {
+	case !found:
+	case known.made == nil && (service == nil || !hasFinalizer(service) && known.written == nil):
+		s.forget(key)
+	case known.failure != nil:
+		s.change(key, func(known *state) { known.failure, known.alone = nil, targetsFailure{} })
+	}
+}
+
+// outdated says that a write came too late, and returns how many in a row did.
+func (s *states) outdated(key types.NamespacedName, want desired) (conflicts int) {
+	s.change(key, func(known *state) {
+		if known.failure == nil {
+			known.failure = &failure{intent: want.intent, inputs: want.inputs}
+		}
+		next := *known.failure
+		next.conflicts++
+		known.failure, known.written, conflicts = &next, nil, next.conflicts
+	})
+	return conflicts
+}
+
+// failed says that a pass has failed. It returns the pause before the next one, and whether an event is due: the first time, when
+// the reason changes, and every repeatEvent.
+func (s *states) failed(key types.NamespacedName, want desired, err error, pauses backoff) (delay time.Duration, news bool) {
+	now, reason := time.Now(), reasonOf(err)
+	s.change(key, func(known *state) {
+		next := failure{intent: want.intent, inputs: want.inputs}
+		if last := known.failure; last != nil && last.isOf(next.intent, next.inputs) {
+			next = *last
+		}
+		next.conflicts = 0
+		if next.absent++; !isAbsent(err) {
+			next.absent = 0
+		}
+		delay = pauses.after(next.count, err)
+		var retry *cloudproviderapi.RetryError
+		if !errors.As(err, &retry) { // a fixed delay does not count toward one that grows
+			next.count++
+		}
+		if next.reason != reason || now.Sub(next.told) >= repeatEvent {
+			next.reason, next.told, news = reason, now, true
+		}
+		next.retryAt = now.Add(delay)
+		known.failure = &next
+		// The targets wait, too, for as long as the cloud asks.
+		if wait, asked := provider.RetryAfter(err); asked {
+			known.alone.retryAt = latest(known.alone.retryAt, now.Add(min(wait, maxRetryAfter)))
+		}
+	})
+	return delay, news
+}
+
+// retryNow ends the pause of a Service that has failed, and reports whether there was one.
+func (s *states) retryNow(key types.NamespacedName) (failing bool) {
+	if known, found := s.get(key); !found || known.failure == nil {
+		return false
+	}
+	s.change(key, func(known *state) {
+		if failing = known.failure != nil; failing {
+			due := *known.failure
+			due.retryAt = time.Now()
+			known.failure = &due
+		}
+	})
+	return failing
+}
+
+// targetsKnown ends the pause of a Service that has waited for the set of targets.
+func (s *states) targetsKnown(key types.NamespacedName) {
+	s.change(key, func(known *state) { known.failure = nil })
+}
+
+// targetsFollowed says that the targets were changed while their Service waits.
+func (s *states) targetsFollowed(key types.NamespacedName) {
+	s.change(key, func(known *state) { known.alone = targetsFailure{} })
+}
+
+// targetsFailed says that they could not be changed. It returns the pause before the next try, and whether an event is due.
+func (s *states) targetsFailed(key types.NamespacedName, err error, pauses backoff) (delay time.Duration, news bool) {
+	now, reason := time.Now(), reasonOf(err)
+	s.change(key, func(known *state) {
+		last := &known.alone
+		delay = pauses.after(last.count, err)
+		last.count++
+		last.retryAt, last.first = now.Add(delay), false
+		if last.reason != reason || now.Sub(last.told) >= repeatEvent {
+			last.reason, last.told, news = reason, now, true
+		}
+	})
+	return delay, news
+}
+
+// The transitions of the drift check name what was made when it began to look. If that has changed since, they do nothing.
+
+// statusReplaced says that somebody has written another status than the plugin returned.
+func (s *states) statusReplaced(key types.NamespacedName, looked *made) {
+	s.change(key, func(known *state) {
+		if known.made == looked {
+			known.drift = []string{driftStatus}
+		}
+	})
+}
+
+// looked says that the cloud is asked about one load balancer.
+func (s *states) looked(key types.NamespacedName) {
+	s.change(key, func(known *state) { known.seenAt = time.Now() })
+}
+
+// shown keeps what the cloud shows the first time after an Ensure, and reports whether it was kept.
+func (s *states) shown(key types.NamespacedName, looked, with *made) (kept bool) {
+	s.change(key, func(known *state) {
+		if kept = known.made == looked; kept {
+			known.made = with
+		}
+	})
+	return kept
+}
+
+// compared says in which ways the cloud differs, and whether that is to be repaired. It reports whether it still is.
+func (s *states) compared(key types.NamespacedName, looked *made, what string, differ []string, repair bool) bool {
+	s.change(key, func(known *state) {
+		switch {
+		case known.made != looked:
+			repair = false
+		case len(differ) == 0:
+			known.differs, known.repairs = "", 0
+		case known.differs == what:
+			known.repairs++
+		default:
+			known.differs, known.repairs = what, 1
+		}
+		if repair {
+			known.drift, known.repairedAt = differ, time.Now()
+		}
+	})
+	return repair
+}
+
+// targetsListed says that the cloud lists a load balancer with these targets, and reports whether that was kept. They are known by
+// name only: what the cloud has behind a name is open.
+func (s *states) targetsListed(key types.NamespacedName, looked *made, targets map[string]string) (kept bool) {
+	s.change(key, func(known *state) {
+		if kept = known.made == looked; kept {
+			changed := *known.made
+			changed.targets, changed.written = targets, nil
+			known.made = &changed
+		}
+	})
+	return kept
+}
+
+// knows reports whether this process has made or removed the load balancer of this very Service.
+func (s state) knows(service *corev1.Service) bool {
+	if service == nil {
+		return s.made != nil
+	}
+	return (s.made != nil && s.made.service.UID == service.UID) || (s.removed != "" && s.removed == service.UID)
+}
+
+// newest returns the newer of what the cache holds and what our own last write returned: a pass on a copy that is older than
+// our own write would do again what is done.
+func (s state) newest(cached *corev1.Service) *corev1.Service {
+	if s.written == nil || cached == nil || s.written.UID != cached.UID {
+		return cached
+	}
+	if order, err := resourceversion.CompareResourceVersion(s.written.ResourceVersion, cached.ResourceVersion); err == nil && order > 0 {
+		return s.written
+	}
+	return cached
+}
+
+// held returns how long a pass that would do the same as the one that failed has yet to wait.
+func (s state) held(intent intent, in inputs, now time.Time) time.Duration {
+	if s.failure == nil || !s.failure.isOf(intent, in) {
+		return 0
+	}
+	return s.failure.retryAt.Sub(now)
+}
