@@ -54,6 +54,7 @@ type assembly struct {
 	// migration is nil unless controllers run under the lease of --enable-leader-migration.
 	migration   *migration
 	inventory   func() (*instances.Inventory, error)
+	owners      func() (*instances.Owners, error)
 	controllers []*running
 }
 
@@ -71,6 +72,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 		}
 	}
 	a.inventory = sync.OnceValues(func() (*instances.Inventory, error) { return a.newInventory(ctx) })
+	a.owners = sync.OnceValues(a.newOwners)
 	for i, controller := range a.config.enabled {
 		delay := time.Duration(0)
 		if interval := a.config.component.Generic.ControllerStartInterval.Duration; interval > 0 {
@@ -169,6 +171,15 @@ func (a *assembly) newInventory(ctx context.Context) (*instances.Inventory, erro
 	return instances, nil
 }
 
+// newOwners returns what all controllers know of whose nodes are.
+func (a *assembly) newOwners() (*instances.Owners, error) {
+	inventory, err := a.inventory()
+	if err != nil {
+		return nil, err
+	}
+	return instances.NewOwners(inventory, rulesOf(a.config, a.cloud)), nil
+}
+
 // managerOptions returns how controller-runtime's manager is to run. Its own servers stay off: serving.go has one for all.
 func (a *assembly) managerOptions(ctx context.Context) (manager.Options, error) {
 	scheme := runtime.NewScheme() // one of its own, so that what a vendor adds to it stays here
@@ -242,6 +253,7 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 		kubeconfig:  a.identity.kubeconfig,
 		spans:       a.spans,
 		inventory:   a.inventory,
+		owners:      a.owners,
 	})
 	if err != nil {
 		return err

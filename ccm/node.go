@@ -3,6 +3,7 @@ package ccm
 import (
 	"context"
 
+	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/names"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -29,13 +30,17 @@ func newNodeController(_ context.Context, environment Environment) (manager.Runn
 	if err != nil {
 		return nil, err
 	}
+	owners, err := environment.owners()
+	if err != nil {
+		return nil, err
+	}
 	return node.New(node.Options{
 		Client:                environment.Client,
 		LiveReader:            environment.Manager.GetAPIReader(),
 		Cache:                 environment.Manager.GetCache(),
 		Recorder:              environment.Recorder,
 		Inventory:             instances,
-		Ownership:             rules(environment),
+		Owners:                owners,
 		StatusUpdateFrequency: environment.Settings.NodeStatusUpdateFrequency.Duration,
 		Workers:               int(environment.Settings.NodeController.ConcurrentNodeSyncs),
 		TracerProvider:        environment.spans,
@@ -44,15 +49,20 @@ func newNodeController(_ context.Context, environment Environment) (manager.Runn
 	})
 }
 
-// rules say which nodes are ours: by what an operator says, or else by what the provider says of itself.
+// rules are those of the environment's owners.
 func rules(environment Environment) ownership.Rules {
-	schemes := environment.config.providerIDSchemes
+	return rulesOf(environment.config, environment.Cloud)
+}
+
+// rulesOf returns the rules by which nodes are ours: what an operator says, or else what the provider says of itself.
+func rulesOf(config *config, cloud cloudprovider.Interface) ownership.Rules {
+	schemes := config.providerIDSchemes
 	if len(schemes) == 0 {
-		schemes = provider.CapabilitiesOf(environment.Cloud).ProviderIDSchemes
+		schemes = provider.CapabilitiesOf(cloud).ProviderIDSchemes
 	}
 	return ownership.Rules{
 		Schemes:      schemes,
-		ProviderName: environment.Cloud.ProviderName(),
-		Selector:     environment.config.nodeSelector,
+		ProviderName: cloud.ProviderName(),
+		Selector:     config.nodeSelector,
 	}
 }

@@ -19,13 +19,12 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
-	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // Name is the controller's name, as in the reference.
 const Name = "cloud-node-controller"
 
-// Options are what the controller works with. Client, Cache, Recorder and Inventory are required.
+// Options are what the controller works with. Client, Cache, Recorder, Inventory and Owners are required.
 type Options struct {
 	// Client reads from Cache and writes with the controller's identity.
 	Client client.Client
@@ -37,8 +36,8 @@ type Options struct {
 	Recorder record.EventRecorder
 	// Inventory knows the cloud's instances.
 	Inventory *instances.Inventory
-	// Ownership says which nodes are ours.
-	Ownership ownership.Rules
+	// Owners says which nodes are ours, and hears what proves it.
+	Owners *instances.Owners
 	// StatusUpdateFrequency is how often all initialized nodes are compared with the cloud. Zero:
 	// DefaultStatusUpdateFrequency.
 	StatusUpdateFrequency time.Duration
@@ -79,7 +78,7 @@ func New(options Options) (*Controller, error) {
 	log := options.Logger.WithValues("controller", Name)
 	reconciler := &reconciler{
 		reader: options.Client, live: options.LiveReader, writer: writer{client: options.Client, traces: traces}, recorder: options.Recorder,
-		inventory: options.Inventory, rules: options.Ownership, evidence: &ownership.Evidence{},
+		inventory: options.Inventory, owners: options.Owners,
 		memory: newMemory(), metrics: metrics, traces: traces, known: 2 * options.StatusUpdateFrequency,
 	}
 	refresher := &refresher{
@@ -105,6 +104,7 @@ func (o *Options) complete() error {
 	wrong := []error{kit.CheckRequired("node controller",
 		kit.Required{Name: "Client", Missing: o.Client == nil}, kit.Required{Name: "Cache", Missing: o.Cache == nil},
 		kit.Required{Name: "Recorder", Missing: o.Recorder == nil}, kit.Required{Name: "Inventory", Missing: o.Inventory == nil},
+		kit.Required{Name: "Owners", Missing: o.Owners == nil},
 	)}
 	if o.StatusUpdateFrequency < 0 {
 		wrong = append(wrong, fmt.Errorf("the node controller's option StatusUpdateFrequency is %s, want more than 0",

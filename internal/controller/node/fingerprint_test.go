@@ -77,7 +77,7 @@ func TestAFingerprintChangesWithAllThatDecides(t *testing.T) {
 }
 
 func refreshing() *reconciler {
-	return &reconciler{rules: ownership.Rules{ProviderName: "sim"}, evidence: &ownership.Evidence{}, memory: newMemory(), metrics: newMetrics(nil)}
+	return &reconciler{owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"}), memory: newMemory(), metrics: newMetrics(nil)}
 }
 
 func TestARefreshLooksAgainWhenSomethingHasChanged(t *testing.T) {
@@ -112,7 +112,10 @@ func TestANodeInDoubtIsNotSettled(t *testing.T) {
 	if r.differs(doubtful, said) {
 		t.Error("a node that is not ours differs")
 	}
-	r.evidence.Record("other://2")
+	r.owners.Record(newNode(withID("other://2")), instances.Observation{Status: instances.Found, Answered: "other://2"})
+	if r.decide(doubtful).Owner != ownership.Ours {
+		t.Fatal("the answer for another node of the scheme proves nothing")
+	}
 	if !r.differs(doubtful, said) {
 		t.Error("a node that was found to be ours, and whose stable label does not follow its beta label, does not differ")
 	}

@@ -85,8 +85,8 @@ func TestAnOutageIsNoFloodOfEvents(t *testing.T) {
 		cloud := &brokenCloud{}
 		r := &reconciler{
 			reader: waitingNodes{}, recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name}),
-			inventory: instances.New(instances.Options{Cloud: cloud}), rules: ownership.Rules{ProviderName: "sim"},
-			evidence: &ownership.Evidence{}, memory: newMemory(), metrics: newMetrics(nil),
+			inventory: instances.New(instances.Options{Cloud: cloud}), owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"}),
+			memory: newMemory(), metrics: newMetrics(nil),
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), lasts)
 		defer cancel()

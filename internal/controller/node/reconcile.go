@@ -27,8 +27,7 @@ type reconciler struct {
 	writer    writer
 	recorder  record.EventRecorder
 	inventory *instances.Inventory
-	rules     ownership.Rules
-	evidence  *ownership.Evidence
+	owners    *instances.Owners
 	memory    *memory
 	// told holds back what a node was told a short while ago.
 	told    kit.EventLimiter
@@ -73,17 +72,15 @@ func (r *reconciler) forget(name, why string) {
 }
 
 func (r *reconciler) decide(node *corev1.Node) ownership.Decision {
-	return r.rules.Decide(node, r.evidence.Proven)
+	return r.owners.Decide(node)
 }
 
 // proven reports whether a node may be written by the answer of the cloud, and keeps the answer as evidence.
-func (r *reconciler) proven(node *corev1.Node, decision ownership.Decision, answered string) bool {
-	if !decision.ProvenBy(answered) {
+func (r *reconciler) proven(node *corev1.Node, decision ownership.Decision, said instances.Observation) bool {
+	if !decision.ProvenBy(said.Answered) {
 		return false
 	}
-	if answered != "" && answered == node.Spec.ProviderID {
-		r.evidence.Record(answered)
-	}
+	r.owners.Record(node, said)
 	return true
 }
 
@@ -102,7 +99,7 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision
 		return ending{kind: failed, err: err}
 	case observation.Status == instances.NoStatement:
 		return ending{kind: waits, note: "the cloud provider says nothing about this node"}
-	case !r.proven(node, decision, observation.Answered):
+	case !r.proven(node, decision, observation):
 		note := fmt.Sprintf("%s, and the cloud provider answered with the provider ID %q", decision.Reason, observation.Answered)
 		return ending{kind: waits, note: note, worthKnowing: true}
 	}
@@ -145,9 +142,9 @@ func desireObserved(node *corev1.Node, observation instances.Observation) (desir
 // proofFor returns the record of a node that the cloud has proven to be ours, nil if it needs none. One that gets its provider ID
 // from the answer is proven for that one.
 func (r *reconciler) proofFor(node *corev1.Node, want desired, observation instances.Observation) map[string]string {
-	record := r.rules.Record(node.Spec.ProviderID, observation.Answered)
+	record := r.owners.Rules().Record(node.Spec.ProviderID, observation.Answered)
 	if node.Spec.ProviderID == "" {
-		record = r.rules.Record(want.providerID, want.providerID)
+		record = r.owners.Rules().Record(want.providerID, want.providerID)
 	}
 	if record == "" {
 		return nil
@@ -212,7 +209,7 @@ func (r *reconciler) planRefresh(node *corev1.Node, decision ownership.Decision,
 	planned plan, want desired, ours bool, err error,
 ) {
 	switch {
-	case observation.Status == instances.Found && r.proven(node, decision, observation.Answered):
+	case observation.Status == instances.Found && r.proven(node, decision, observation):
 		want, err = desireObserved(node, observation)
 		want.annotations = r.proofFor(node, want, observation)
 	case decision.Owner != ownership.Ours:

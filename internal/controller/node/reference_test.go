@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
@@ -235,7 +236,7 @@ func TestAddressesAreWrittenWhenTheyDiffer(t *testing.T) {
 }
 
 func TestARefreshIsNotConcernedWithNodesThatWait(t *testing.T) {
-	refresher := &refresher{reconciler: &reconciler{rules: ownership.Rules{ProviderName: "sim"}, evidence: &ownership.Evidence{}}}
+	refresher := &refresher{reconciler: &reconciler{owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"})}}
 	for name, test := range map[string]struct {
 		node *corev1.Node
 		want bool

@@ -88,7 +88,7 @@ func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 		}
 		r := &refresher{
 			interval: interval, reader: fixedNodes{nodes: nodes}, inventory: instances.New(instances.Options{Cloud: plugin}), metrics: newMetrics(nil),
-			reconciler: &reconciler{rules: ownership.Rules{ProviderName: "sim"}, evidence: &ownership.Evidence{}, memory: newMemory()},
+			reconciler: &reconciler{owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"}), memory: newMemory()},
 			log:        logr.Discard(), queued: make(chan kit.Queue, 1), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 		}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())

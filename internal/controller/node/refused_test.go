@@ -65,8 +65,8 @@ func newSmall(funcs interceptor.Funcs, nodes ...*corev1.Node) *small {
 	s := &small{Client: builder.Build(), cloud: &shownCloud{}, events: record.NewFakeRecorder(1000)}
 	s.reconciler = &reconciler{
 		reader: s.Client, writer: writer{client: s.Client}, recorder: s.events,
-		inventory: instances.New(instances.Options{Cloud: s.cloud}), rules: ownership.Rules{ProviderName: "sim"},
-		evidence: &ownership.Evidence{}, memory: newMemory(), metrics: newMetrics(nil), known: 10 * time.Minute, led: time.Now().Add(-time.Hour),
+		inventory: instances.New(instances.Options{Cloud: s.cloud}), owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"}),
+		memory: newMemory(), metrics: newMetrics(nil), known: 10 * time.Minute, led: time.Now().Add(-time.Hour),
 	}
 	return s
 }

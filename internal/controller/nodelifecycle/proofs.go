@@ -103,6 +103,6 @@ func (p *proofs) prove(node *corev1.Node, said instances.Observation) bool {
 		return false
 	}
 	p.proven[node.UID] = true
-	p.evidence.Record(node.Spec.ProviderID)
+	p.evidence.Record(node, said.Answered, time.Now())
 	return true
 }

@@ -98,8 +98,10 @@ type Memberships struct {
 	mu sync.Mutex
 	// founders are the nodes that were there at the beginning; nil before it.
 	founders map[types.UID]bool
-	heard    map[identity]hearing
-	last     map[types.UID]Membership
+	// current are the nodes that there are now.
+	current map[types.UID]bool
+	heard   map[identity]hearing
+	last    map[types.UID]Membership
 }
 
 // identity is what an answer for a node is about.
@@ -107,6 +109,8 @@ type identity struct {
 	uid        types.UID
 	providerID string
 }
+
+func identityOf(node *corev1.Node) identity { return identity{node.UID, node.Spec.ProviderID} }
 
 // hearing is what was heard of a node.
 type hearing struct {
@@ -130,8 +134,10 @@ func (m *Memberships) See(nodes []corev1.Node) {
 	for i := range nodes {
 		current[nodes[i].UID] = true
 	}
+	m.evidence.Forget(func(uid types.UID) bool { return current[uid] }, time.Now())
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.current = current
 	if m.founders == nil {
 		m.founders = maps.Clone(current)
 	}
@@ -162,7 +168,16 @@ func (m *Memberships) Decide(node *corev1.Node) Decision {
 func (m *Memberships) hearing(node *corev1.Node) hearing {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.heard[identity{node.UID, node.Spec.ProviderID}]
+	return m.heardOf(node)
+}
+
+// heardOf is hearing with the lock held. What another controller has found out counts like an answer.
+func (m *Memberships) heardOf(node *corev1.Node) hearing {
+	known := m.heard[identityOf(node)]
+	if known.heard != Proven && m.current[node.UID] && m.evidence.ProvenNode(node) {
+		known.heard = Proven
+	}
+	return known
 }
 
 // Hear notes what the plugin answered for a node.
@@ -171,9 +186,7 @@ func (m *Memberships) Hear(node *corev1.Node, said Answer, now time.Time) {
 	switch decision := m.Decide(node); {
 	case said.Found && decision.ProvenBy(said.ProviderID):
 		heard = Proven
-		if said.ProviderID == node.Spec.ProviderID {
-			m.evidence.Record(said.ProviderID)
-		}
+		m.evidence.Record(node, said.ProviderID, now)
 	case said.Found, said.Denied:
 		heard = Denied
 	}
@@ -192,7 +205,7 @@ func (m *Memberships) Miss(node *corev1.Node) {
 func (m *Memberships) note(node *corev1.Node, heard hearing) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if of := (identity{node.UID, node.Spec.ProviderID}); m.heard[of].heard != Proven {
+	if of := identityOf(node); m.heard[of].heard != Proven {
 		m.heard[of] = heard
 	}
 }
@@ -222,7 +235,7 @@ func (m *Memberships) Of(node *corev1.Node) Membership {
 	decision := m.Decide(node)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	heard := m.heard[identity{node.UID, node.Spec.ProviderID}].heard
+	heard := m.heardOf(node).heard
 	membership := decision.Membership(heard)
 	if decision.decides(heard) {
 		m.last[node.UID] = membership

@@ -3,10 +3,12 @@ package ownership_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"pgregory.net/rapid"
 
@@ -135,11 +137,24 @@ func TestEvidence(t *testing.T) {
 	if evidence.Proven("robot") {
 		t.Error("a scheme is proven without evidence")
 	}
-	evidence.Record("robot://1")
-	evidence.Record("robot://2")
-	evidence.Record("i-1")
-	if !evidence.Proven("robot") || evidence.Proven("i-1") || evidence.Proven("") {
+	now := time.Now()
+	evidence.Record(node("robot://1"), "robot://1", now)
+	evidence.Record(node("robot://2"), "robot://2", now)
+	evidence.Record(node("aws://1"), "aws://2", now)
+	evidence.Record(node("i-1"), "i-1", now)
+	evidence.Record(node(""), "", now)
+	if !evidence.Proven("robot") || evidence.Proven("i-1") || evidence.Proven("") || evidence.Proven("aws") {
 		t.Error("want exactly the scheme robot proven")
+	}
+	if !evidence.ProvenNode(node("i-1")) || evidence.ProvenNode(node("i-2")) || evidence.ProvenNode(node("")) {
+		t.Error("of nodes whose provider IDs have no scheme, want exactly the one proven that was answered for")
+	}
+	nobody := func(types.UID) bool { return false }
+	if evidence.Forget(nobody, now.Add(time.Second)); !evidence.ProvenNode(node("i-1")) {
+		t.Error("a node was forgotten by a list that may be from before it came")
+	}
+	if evidence.Forget(nobody, now.Add(time.Hour)); evidence.ProvenNode(node("i-1")) || !evidence.Proven("robot") {
+		t.Error("want nodes that are gone to be forgotten, and nothing else")
 	}
 }
 

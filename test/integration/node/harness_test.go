@@ -65,7 +65,7 @@ func (o options) build(parts harness.Parts) (manager.Runnable, error) {
 	}
 	return node.New(node.Options{
 		Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: o.Inventory,
-		Ownership: o.Rules, StatusUpdateFrequency: o.Refresh, Workers: o.Workers, Registerer: parts.Registry, Logger: parts.Logger,
+		Owners: instances.NewOwners(o.Inventory, o.Rules), StatusUpdateFrequency: o.Refresh, Workers: o.Workers, Registerer: parts.Registry, Logger: parts.Logger,
 	})
 }
 
