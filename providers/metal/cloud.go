@@ -41,11 +41,11 @@ func init() {
 type Cloud struct {
 	source *config.Source
 	// began is the config that the process began with: it says which parts there are.
-	began     *config.CloudConfig
-	poller    *power.Poller
-	instances *Instances
-	balancers *balancers
-	pools     atomic.Pointer[pool.Pools]
+	began        *config.CloudConfig
+	poller       *power.Poller
+	instances    *Instances
+	loadBalancer *loadBalancer
+	pools        atomic.Pointer[pool.Pools]
 
 	// registry has the metrics of what begins before or after the manager takes metrics.
 	registry *prometheus.Registry
@@ -84,7 +84,7 @@ func New(source *config.Source) (*Cloud, error) {
 	poller := power.NewPoller(power.Options{Registerer: registry})
 	c := &Cloud{
 		source: source, began: current, poller: poller, instances: NewInstances(source, poller),
-		balancers: newBalancers(), registry: registry, led: make(chan struct{}),
+		loadBalancer: newLoadBalancer(), registry: registry, led: make(chan struct{}),
 	}
 	c.pools.Store(pools)
 	return c, nil
@@ -113,7 +113,7 @@ func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) {
 
 // LoadBalancer returns what assigns addresses, if there are pools.
 func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
-	return c.balancers, len(c.began.Pools) > 0
+	return c.loadBalancer, len(c.began.Pools) > 0
 }
 
 // Routes returns what is announced of pods' addresses, if routers are told.
@@ -141,9 +141,9 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 		capabilities.StandbySafe = offered.StandbySafe
 	}
 	if len(c.began.Pools) > 0 {
-		capabilities.ListLoadBalancers = c.balancers.list
+		capabilities.ListLoadBalancers = c.loadBalancer.list
 		capabilities.LoadBalancerWrites = ipam.Writes
-		capabilities.RetryLoadBalancers = c.balancers.retry
+		capabilities.RetryLoadBalancers = c.loadBalancer.retry
 	}
 	return capabilities
 }

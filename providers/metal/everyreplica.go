@@ -172,7 +172,7 @@ func (c *Cloud) take(ctx context.Context, running *parts, settings *config.Cloud
 		return fmt.Errorf("pools: %w", err)
 	}
 	c.pools.Store(pools)
-	errs := []error{c.onlyAtStart(settings), c.balancers.setPools(settings.Pools)}
+	errs := []error{c.onlyAtStart(settings), c.loadBalancer.setPools(settings.Pools)}
 	if running == nil {
 		return errors.Join(errs...)
 	}

@@ -24,7 +24,7 @@ import (
 // clientName is the user agent of the leader's parts where the manager has given no client.
 const clientName = "metal-cloud-provider"
 
-// Initialize starts what only the leader does: it keeps the record of addresses, asks management controllers, and writes to
+// Initialize starts what only the leader does: it allocates addresses, asks management controllers, and writes to
 // Kubernetes what became of Services and machines. It ends with stop.
 func (c *Cloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Background().WithName(ProviderName)))
@@ -119,7 +119,7 @@ func (c *Cloud) leadMachines(l *leader) error {
 	return nil
 }
 
-// leadAddresses keeps the record of addresses.
+// leadAddresses starts the allocation of addresses.
 func (c *Cloud) leadAddresses(l *leader) error {
 	if len(c.began.Pools) == 0 {
 		return nil
@@ -131,7 +131,7 @@ func (c *Cloud) leadAddresses(l *leader) error {
 	if err != nil {
 		return err
 	}
-	c.balancers.start(assigning)
+	c.loadBalancer.start(assigning)
 	l.run("addresses", assigning.Run)
 	return nil
 }

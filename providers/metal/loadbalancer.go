@@ -14,37 +14,37 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 )
 
-// errNotLeading says that addresses were asked of a replica that has no record of them.
-var errNotLeading = errors.New("this replica does not lead: it has no record of the addresses")
+// errNotLeading says that a replica that does not lead was asked for addresses.
+var errNotLeading = errors.New("this replica does not lead: it has no allocations of addresses")
 
-// balancers hands calls to the balancer of the replica that leads. The manager asks for it before it leads.
-type balancers struct {
-	current atomic.Pointer[ipam.Balancer]
+// loadBalancer hands calls to the Allocator of the replica that leads. The manager asks for it before it leads.
+type loadBalancer struct {
+	current atomic.Pointer[ipam.Allocator]
 	// started is closed once there is one.
 	started chan struct{}
 }
 
-var _ cloudprovider.LoadBalancer = &balancers{}
+var _ cloudprovider.LoadBalancer = &loadBalancer{}
 
-func newBalancers() *balancers { return &balancers{started: make(chan struct{})} }
+func newLoadBalancer() *loadBalancer { return &loadBalancer{started: make(chan struct{})} }
 
-// start hands calls to a balancer. It is called once.
-func (b *balancers) start(current *ipam.Balancer) {
-	b.current.Store(current)
-	close(b.started)
+// start hands calls to an Allocator. It is called once.
+func (l *loadBalancer) start(current *ipam.Allocator) {
+	l.current.Store(current)
+	close(l.started)
 }
 
-// of returns the balancer.
-func (b *balancers) of() (*ipam.Balancer, error) {
-	if current := b.current.Load(); current != nil {
+// of returns the Allocator.
+func (l *loadBalancer) of() (*ipam.Allocator, error) {
+	if current := l.current.Load(); current != nil {
 		return current, nil
 	}
 	return nil, errNotLeading
 }
 
 // GetLoadBalancer returns the addresses that a Service has.
-func (b *balancers) GetLoadBalancer(ctx context.Context, clusterName string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
-	current, err := b.of()
+func (l *loadBalancer) GetLoadBalancer(ctx context.Context, clusterName string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+	current, err := l.of()
 	if err != nil {
 		return nil, false, err
 	}
@@ -52,23 +52,23 @@ func (b *balancers) GetLoadBalancer(ctx context.Context, clusterName string, ser
 }
 
 // GetLoadBalancerName returns the name by which people find a Service's addresses: its own.
-func (b *balancers) GetLoadBalancerName(ctx context.Context, clusterName string, service *corev1.Service) string {
-	return (&ipam.Balancer{}).GetLoadBalancerName(ctx, clusterName, service)
+func (l *loadBalancer) GetLoadBalancerName(ctx context.Context, clusterName string, service *corev1.Service) string {
+	return (&ipam.Allocator{}).GetLoadBalancerName(ctx, clusterName, service)
 }
 
 // EnsureLoadBalancer gives a Service its addresses.
-func (b *balancers) EnsureLoadBalancer(ctx context.Context, clusterName string, service *corev1.Service, nodes []*corev1.Node,
+func (l *loadBalancer) EnsureLoadBalancer(ctx context.Context, clusterName string, service *corev1.Service, nodes []*corev1.Node,
 ) (*corev1.LoadBalancerStatus, error) {
-	current, err := b.of()
+	current, err := l.of()
 	if err != nil {
 		return nil, err
 	}
 	return current.EnsureLoadBalancer(ctx, clusterName, service, nodes)
 }
 
-// UpdateLoadBalancer does nothing to speak of: what announces looks at nodes itself.
-func (b *balancers) UpdateLoadBalancer(ctx context.Context, clusterName string, service *corev1.Service, nodes []*corev1.Node) error {
-	current, err := b.of()
+// UpdateLoadBalancer changes nothing: package announce watches nodes itself.
+func (l *loadBalancer) UpdateLoadBalancer(ctx context.Context, clusterName string, service *corev1.Service, nodes []*corev1.Node) error {
+	current, err := l.of()
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func (b *balancers) UpdateLoadBalancer(ctx context.Context, clusterName string, 
 }
 
 // EnsureLoadBalancerDeleted takes a Service's addresses back.
-func (b *balancers) EnsureLoadBalancerDeleted(ctx context.Context, clusterName string, service *corev1.Service) error {
-	current, err := b.of()
+func (l *loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, clusterName string, service *corev1.Service) error {
+	current, err := l.of()
 	if err != nil {
 		return err
 	}
@@ -85,8 +85,8 @@ func (b *balancers) EnsureLoadBalancerDeleted(ctx context.Context, clusterName s
 }
 
 // list is provider.Capabilities.ListLoadBalancers.
-func (b *balancers) list(ctx context.Context, clusterName string) ([]provider.LoadBalancer, error) {
-	current, err := b.of()
+func (l *loadBalancer) list(ctx context.Context, clusterName string) ([]provider.LoadBalancer, error) {
+	current, err := l.of()
 	if err != nil {
 		return nil, err
 	}
@@ -94,17 +94,17 @@ func (b *balancers) list(ctx context.Context, clusterName string) ([]provider.Lo
 }
 
 // retry is provider.Capabilities.RetryLoadBalancers.
-func (b *balancers) retry(ctx context.Context, retry func(types.NamespacedName)) {
+func (l *loadBalancer) retry(ctx context.Context, retry func(types.NamespacedName)) {
 	select {
-	case <-b.started:
-		b.current.Load().RetryLoadBalancers(ctx, retry)
+	case <-l.started:
+		l.current.Load().RetryLoadBalancers(ctx, retry)
 	case <-ctx.Done():
 	}
 }
 
 // setPools takes over other pools; a replica that does not lead takes them when it does.
-func (b *balancers) setPools(pools []config.Pool) error {
-	if current := b.current.Load(); current != nil {
+func (l *loadBalancer) setPools(pools []config.Pool) error {
+	if current := l.current.Load(); current != nil {
 		return current.SetPools(pools)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
-// The reasons of the events on Services. What a Service is refused for, the service controller tells, with its condition.
+// The reasons of the events on Services. The service controller records why a Service is refused, in an event and a condition.
 const (
 	// EventAssigned says which address a Service got, and from which pool.
 	EventAssigned = "AddressAssigned"
@@ -31,8 +31,8 @@ func reference(holder pool.Holder) *corev1.Service {
 	return service
 }
 
-// tellGranted tells a Service what it got.
-func (b *Balancer) tellGranted(request pool.Request, done assigned) {
+// recordGranted records events about the addresses that a Service got.
+func (a *Allocator) recordGranted(request pool.Request, done assigned) {
 	about := reference(request.Holder)
 	var gained []string
 	for addr, name := range done.gained {
@@ -40,101 +40,101 @@ func (b *Balancer) tellGranted(request pool.Request, done assigned) {
 	}
 	if len(gained) > 0 {
 		slices.Sort(gained)
-		b.options.Recorder.Event(about, corev1.EventTypeNormal, EventAssigned, "Assigned "+strings.Join(gained, " and "))
+		a.options.Recorder.Event(about, corev1.EventTypeNormal, EventAssigned, "Assigned "+strings.Join(gained, " and "))
 	}
 	for _, note := range done.notes {
-		b.options.Recorder.Event(about, corev1.EventTypeWarning, string(note.Reason), note.Message)
+		a.options.Recorder.Event(about, corev1.EventTypeWarning, string(note.Reason), note.Message)
 	}
 }
 
-// warning is an event that a Service shall be told.
+// warning is an event that is to be recorded on a Service.
 type warning struct {
 	holder          pool.Holder
 	reason, message string
 }
 
-// settle draws the consequences of what has changed: it tells Services of conflicts and of addresses that are in no pool any
-// more, and has those looked at again that would not be refused any more.
-func (b *Balancer) settle() {
-	b.mu.Lock()
-	if b.ledger == nil {
-		b.mu.Unlock()
+// handleChanges acts on what has changed: it records conflicts and addresses that are in no pool any more as events, and has
+// Services retried that would not be refused any more.
+func (a *Allocator) handleChanges() {
+	a.mu.Lock()
+	if a.allocations == nil {
+		a.mu.Unlock()
 		return
 	}
-	warnings := append(b.ledger.conflicts(), b.ledger.stranded()...)
-	retry := b.retry
+	warnings := append(a.allocations.conflicts(), a.allocations.stranded()...)
+	retry := a.retry
 	var served []types.NamespacedName
 	if retry != nil {
-		served = b.servable()
+		served = a.servable()
 	}
-	b.mu.Unlock()
+	a.mu.Unlock()
 	for _, one := range warnings {
-		b.options.Recorder.Event(reference(one.holder), corev1.EventTypeWarning, one.reason, one.message)
+		a.options.Recorder.Event(reference(one.holder), corev1.EventTypeWarning, one.reason, one.message)
 	}
 	for _, key := range served {
 		retry(key)
 	}
 }
 
-// servable returns the Services that were refused and would all get their addresses now, the oldest first. Each is imagined to
-// have what it would get before the next is looked at, so that one address wakes one Service.
-func (b *Balancer) servable() []types.NamespacedName {
-	requests := make([]pool.Request, 0, len(b.waiting))
-	for _, request := range b.waiting {
+// servable returns the Services that were refused and would all get their addresses now, the oldest first. Each is assumed to
+// have what it would get before the next is looked at, so that one free address retries one Service.
+func (a *Allocator) servable() []types.NamespacedName {
+	requests := make([]pool.Request, 0, len(a.waiting))
+	for _, request := range a.waiting {
 		requests = append(requests, request)
 	}
 	slices.SortFunc(requests, func(a, c pool.Request) int {
 		return cmp.Or(a.Created.Compare(c.Created), cmp.Compare(a.UID, c.UID))
 	})
 	var served []types.NamespacedName
-	var imagined []types.UID
+	var assumed []types.UID
 	for _, request := range requests {
-		granted, err := pool.Allocate(b.ledger.state, request)
+		granted, err := pool.Allocate(a.allocations.state, request)
 		if err != nil {
 			continue
 		}
-		delete(b.waiting, request.UID)
+		delete(a.waiting, request.UID)
 		served = append(served, request.Service)
-		imagined = append(imagined, request.UID)
-		b.ledger.state.Set(request.Holder, granted.Addresses, request.Held)
+		assumed = append(assumed, request.UID)
+		a.allocations.state.Set(request.Holder, granted.Addresses, request.Held)
 	}
-	for _, uid := range imagined {
-		b.ledger.restore(uid)
+	for _, uid := range assumed {
+		a.allocations.restore(uid)
 	}
 	return served
 }
 
-// conflicts returns what Services are to be told that claim an address which another one keeps, once.
-func (r *ledger) conflicts() []warning {
+// conflicts returns warnings, each once, for Services that claim an address which another one keeps.
+func (known *allocations) conflicts() []warning {
 	var warnings []warning
-	for addr := range r.suspects {
-		for _, loser := range r.state.Losers(addr) {
+	for addr := range known.unchecked {
+		for _, loser := range known.state.Losers(addr) {
 			message := fmt.Sprintf("%s is also the address of the Service %s, which is older and keeps it: %s; ask for another address, "+
 				"or have both share it", addr, loser.Winner.Service, loser.Obstacle)
-			if e, found := r.entries[loser.UID]; found && e.tell(message) {
+			if e, found := known.entries[loser.UID]; found && e.warnOnce(message) {
 				warnings = append(warnings, warning{loser.Holder, EventConflict, message})
 			}
 		}
 	}
-	clear(r.suspects)
+	clear(known.unchecked)
 	return warnings
 }
 
-// stranded returns what Services are to be told whose address is in no pool any more, once. It is about those that have an
+// stranded returns warnings, each once, for Services whose address is in no pool any more. It is about those that have an
 // address from us: others have nothing to do with the pools.
-func (r *ledger) stranded() []warning {
-	if !r.moved {
+func (known *allocations) stranded() []warning {
+	if !known.poolsChanged {
 		return nil
 	}
-	r.moved = false
+	known.poolsChanged = false
 	var warnings []warning
-	for _, e := range r.entries {
+	for _, e := range known.entries {
 		if e.grant == nil {
 			continue
 		}
 		for _, addr := range e.grant.addresses {
 			note := pool.StrandedNote(addr)
-			if r.state.Pools().Of(addr) == "" && e.tell(note.Message) {
+			if known.state.Pools().Of(addr) == "" && e.warnOnce(note.Message) {
 				warnings = append(warnings, warning{e.holder, string(note.Reason), note.Message})
 			}
 		}

@@ -14,25 +14,25 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
-// Writes is how many calls for different Services may be under way at once: the record is in memory, and most of a call is
-// waiting for nobody.
+// Writes is how many calls for different Services may be under way at once: the allocations are in memory, and
+// most calls wait for nothing.
 const Writes = 16
 
-var _ cloudprovider.LoadBalancer = (*Balancer)(nil)
+var _ cloudprovider.LoadBalancer = (*Allocator)(nil)
 
 // GetLoadBalancerName returns the default name; nothing has it.
-func (b *Balancer) GetLoadBalancerName(_ context.Context, _ string, service *corev1.Service) string {
+func (a *Allocator) GetLoadBalancerName(_ context.Context, _ string, service *corev1.Service) string {
 	return cloudprovider.DefaultLoadBalancerName(service)
 }
 
-// GetLoadBalancer returns the addresses that a Service has on record.
-func (b *Balancer) GetLoadBalancer(ctx context.Context, _ string, service *corev1.Service,
+// GetLoadBalancer returns the addresses that are allocated to a Service.
+func (a *Allocator) GetLoadBalancer(ctx context.Context, _ string, service *corev1.Service,
 ) (status *corev1.LoadBalancerStatus, exists bool, err error) {
-	known, err := b.lock(ctx)
+	known, err := a.lock(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	defer b.mu.Unlock()
+	defer a.mu.Unlock()
 	e, found := known.entries[service.UID]
 	if !found {
 		return nil, false, nil
@@ -44,9 +44,9 @@ func (b *Balancer) GetLoadBalancer(ctx context.Context, _ string, service *corev
 // EnsureLoadBalancer gives a Service the addresses that it asks for, or leaves it those that it has. Nodes are no concern of
 // addresses: see UpdateLoadBalancer. If the Service does not get an address, the error wraps a *pool.RefusedError and is a
 // *provider.TerminalError: it is worth trying again when the Service, the pools or other Services have changed.
-func (b *Balancer) EnsureLoadBalancer(ctx context.Context, _ string, service *corev1.Service, _ []*corev1.Node,
+func (a *Allocator) EnsureLoadBalancer(ctx context.Context, _ string, service *corev1.Service, _ []*corev1.Node,
 ) (*corev1.LoadBalancerStatus, error) {
-	namespaceLabels, err := b.labelsOf(ctx, service.Namespace)
+	namespaceLabels, err := a.labelsOf(ctx, service.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -54,61 +54,61 @@ func (b *Balancer) EnsureLoadBalancer(ctx context.Context, _ string, service *co
 	if err != nil {
 		return nil, &provider.TerminalError{Err: err}
 	}
-	done, err := b.assign(ctx, service, request, false)
+	done, err := a.assign(ctx, service, request, false)
 	if done.unseen {
 		// It is about to give up an address that it was granted, and may show it by now without that we have seen it.
-		if err := b.refresh(ctx, done.ledger, request.Service, request.UID); err != nil {
+		if err := a.refresh(ctx, done.allocations, request.Service, request.UID); err != nil {
 			return nil, err
 		}
-		done, err = b.assign(ctx, service, request, true)
+		done, err = a.assign(ctx, service, request, true)
 	}
 	if err != nil {
 		return nil, err
 	}
-	b.tellGranted(request, done)
+	a.recordGranted(request, done)
 	return done.status, nil
 }
 
 // assigned is what became of a request.
 type assigned struct {
-	ledger *ledger
+	allocations *allocations
 	// unseen says that nothing was granted, because the API server has to be asked first.
 	unseen bool
 	status *corev1.LoadBalancerStatus
 	// gained are the addresses that the Service did not have before, with the names of their pools.
 	gained map[netip.Addr]string
-	// notes are those that the Service has not been told before.
+	// notes are those that were not recorded before.
 	notes []pool.Note
 }
 
-// assign answers a request by the record, and writes the answer to it. Fresh says that the API server was just asked about the
+// assign answers a request by the allocations, and adds the answer to them. Fresh says that the API server was just asked about the
 // Service.
-func (b *Balancer) assign(ctx context.Context, service *corev1.Service, request pool.Request, fresh bool) (assigned, error) {
-	known, err := b.lock(ctx)
+func (a *Allocator) assign(ctx context.Context, service *corev1.Service, request pool.Request, fresh bool) (assigned, error) {
+	known, err := a.lock(ctx)
 	if err != nil {
 		return assigned{}, err
 	}
-	defer b.mu.Unlock()
+	defer a.mu.Unlock()
 	request.Held = known.held(service)
 	granted, err := pool.Allocate(known.state, request)
 	if err != nil {
-		b.waiting[request.UID] = request
-		return assigned{ledger: known}, &provider.TerminalError{Err: err}
+		a.waiting[request.UID] = request
+		return assigned{allocations: known}, &provider.TerminalError{Err: err}
 	}
 	if !fresh && known.unseen(request.UID, granted.Addresses) {
-		return assigned{ledger: known, unseen: true}, nil
+		return assigned{allocations: known, unseen: true}, nil
 	}
-	delete(b.waiting, request.UID)
+	delete(a.waiting, request.UID)
 	e := known.grant(service, grant{granted.Addresses, service.Spec.Ports, provider.ClusterUID(ctx)})
-	b.touch()
-	done := assigned{ledger: known, status: e.status(), gained: map[netip.Addr]string{}}
+	a.markChanged()
+	done := assigned{allocations: known, status: e.status(), gained: map[netip.Addr]string{}}
 	for _, addr := range granted.Addresses {
 		if !slices.Contains(request.Held, addr) {
 			done.gained[addr] = known.state.Pools().Of(addr)
 		}
 	}
 	for _, note := range granted.Notes {
-		if e.tell(note.Message) {
+		if e.warnOnce(note.Message) {
 			done.notes = append(done.notes, note)
 		}
 	}
@@ -118,43 +118,43 @@ func (b *Balancer) assign(ctx context.Context, service *corev1.Service, request 
 // UpdateLoadBalancer has nothing to do: an address has no list of nodes behind it. Whoever announces the addresses watches nodes,
 // endpoints and their health by itself, on every replica, and is faster than this call could be. As the contract wants it, a
 // Service that has no load balancer gets none here.
-func (b *Balancer) UpdateLoadBalancer(ctx context.Context, _ string, _ *corev1.Service, _ []*corev1.Node) error {
+func (a *Allocator) UpdateLoadBalancer(ctx context.Context, _ string, _ *corev1.Service, _ []*corev1.Node) error {
 	return ctx.Err()
 }
 
 // EnsureLoadBalancerDeleted takes a Service's addresses back. Another Service gets them when the API server does not show them in
 // the status of this one any more.
-func (b *Balancer) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *corev1.Service) error {
-	known, err := b.lock(ctx)
+func (a *Allocator) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *corev1.Service) error {
+	known, err := a.lock(ctx)
 	if err != nil {
 		return err
 	}
-	delete(b.waiting, service.UID)
+	delete(a.waiting, service.UID)
 	unseen := known.unseen(service.UID, nil)
-	b.mu.Unlock()
+	a.mu.Unlock()
 	if unseen {
 		key := types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
-		if err := b.refresh(ctx, known, key, service.UID); err != nil {
+		if err := a.refresh(ctx, known, key, service.UID); err != nil {
 			return err
 		}
 	}
-	if known, err = b.lock(ctx); err != nil {
+	if known, err = a.lock(ctx); err != nil {
 		return err
 	}
-	defer b.mu.Unlock()
+	defer a.mu.Unlock()
 	known.release(service.UID)
-	b.touch()
+	a.markChanged()
 	return nil
 }
 
-// ListLoadBalancers returns what is on record: what was granted to Services, and the addresses in our pools that Services show
+// ListLoadBalancers returns what is allocated: what was granted to Services, and the addresses in our pools that Services show
 // which have not been looked at since this process leads. It is never short, and costs no call.
-func (b *Balancer) ListLoadBalancers(ctx context.Context, _ string) ([]provider.LoadBalancer, error) {
-	known, err := b.lock(ctx)
+func (a *Allocator) ListLoadBalancers(ctx context.Context, _ string) ([]provider.LoadBalancer, error) {
+	known, err := a.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer b.mu.Unlock()
+	defer a.mu.Unlock()
 	var listed []provider.LoadBalancer
 	for uid, e := range known.entries {
 		status := e.status()

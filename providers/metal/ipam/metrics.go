@@ -16,8 +16,8 @@ var (
 		"Services that were refused an address and wait for a change.", nil, nil)
 )
 
-// collector shows the record when it is asked, on the replica that leads.
-type collector struct{ b *Balancer }
+// collector reads the allocations when metrics are collected, on the replica that leads.
+type collector struct{ a *Allocator }
 
 // Describe sends the descriptions of all metrics.
 func (c collector) Describe(descriptions chan<- *prometheus.Desc) {
@@ -42,10 +42,10 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 }
 
 func (c collector) read() (usage []pool.Usage, outside, refused int, leads bool) {
-	c.b.mu.Lock()
-	defer c.b.mu.Unlock()
-	if c.b.ledger == nil {
+	c.a.mu.Lock()
+	defer c.a.mu.Unlock()
+	if c.a.allocations == nil {
 		return nil, 0, 0, false
 	}
-	return c.b.ledger.state.Usage(), c.b.ledger.state.Outside(), len(c.b.waiting), true
+	return c.a.allocations.state.Usage(), c.a.allocations.state.Outside(), len(c.a.waiting), true
 }

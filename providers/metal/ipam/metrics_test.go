@@ -19,7 +19,7 @@ func TestMetrics(t *testing.T) {
 	api := newAPIServer()
 	registry := prometheus.NewRegistry()
 	l := newLeader(t, api, one)
-	must(t, registry.Register(collector{l.Balancer}))
+	must(t, registry.Register(collector{l.Allocator}))
 	for _, name := range []string{"a", "b", "c"} {
 		api.create(name)
 		l.finish(t, name)

@@ -23,18 +23,18 @@ var generations = [][]config.Pool{
 
 var names = []string{"s0", "s1", "s2", "s3", "s4", "s5"}
 
-// world is a cluster in which anything may happen at any time.
-type world struct {
+// fixture is a cluster in which anything may happen at any time.
+type fixture struct {
 	api   *apiServer
 	pools []config.Pool
 	*leader
 }
 
-func (w *world) takeOver(t *rapid.T) {
-	last := len(w.api.versions) - 1
+func (f *fixture) takeOver(t *rapid.T) {
+	last := len(f.api.versions) - 1
 	lag := func(what string) int { return rapid.IntRange(max(last-8, 0), last).Draw(t, what) }
 	var err error
-	if w.leader, err = lead(w.api, w.pools, lag("watch"), lag("cache")); err != nil {
+	if f.leader, err = lead(f.api, f.pools, lag("watch"), lag("cache")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -59,64 +59,64 @@ func wishes(t *rapid.T, service *corev1.Service) {
 }
 
 // actions are what can happen.
-func (w *world) actions() map[string]func(*rapid.T) {
+func (f *fixture) actions() map[string]func(*rapid.T) {
 	name := func(t *rapid.T) string { return rapid.SampledFrom(names).Draw(t, "service") }
 	return map[string]func(*rapid.T){
 		"create": func(t *rapid.T) {
 			one := name(t)
-			if w.api.now[one] != nil {
+			if f.api.now[one] != nil {
 				return
 			}
 			sharing, port := rapid.SampledFrom([]string{"", "", "k"}).Draw(t, "sharing"), rapid.Int32Range(80, 82).Draw(t, "port")
-			w.api.create(one, func(s *corev1.Service) {
+			f.api.create(one, func(s *corev1.Service) {
 				s.Annotations[AnnotationSharing], s.Spec.Ports[0].Port = sharing, port
 				wishes(t, s)
 			})
 		},
-		"change": func(t *rapid.T) { w.api.change(name(t), func(s *corev1.Service) { wishes(t, s) }) },
+		"change": func(t *rapid.T) { f.api.change(name(t), func(s *corev1.Service) { wishes(t, s) }) },
 		"retype": func(t *rapid.T) {
-			w.api.change(name(t), func(s *corev1.Service) {
+			f.api.change(name(t), func(s *corev1.Service) {
 				if s.DeletionTimestamp.IsZero() {
 					types := []corev1.ServiceType{corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeClusterIP}
 					s.Spec.Type = rapid.SampledFrom(types).Draw(t, "type")
 				}
 			})
 		},
-		"delete": func(t *rapid.T) { w.api.delete(name(t)) },
+		"delete": func(t *rapid.T) { f.api.delete(name(t)) },
 		"strip": func(t *rapid.T) { // somebody takes the finalizer away by force
 			one := name(t)
-			if service := w.api.now[one]; service != nil && !service.DeletionTimestamp.IsZero() {
-				w.api.write(one, nil)
+			if service := f.api.now[one]; service != nil && !service.DeletionTimestamp.IsZero() {
+				f.api.write(one, nil)
 			}
 		},
-		"step":   func(t *rapid.T) { w.stepAndCheck(t, name(t)) },
-		"step 2": func(t *rapid.T) { w.stepAndCheck(t, name(t)) },
-		"step 3": func(t *rapid.T) { w.stepAndCheck(t, name(t)) },
-		"watch":  func(*rapid.T) { w.watch.follow(w.watch.at + 1) },
-		"cache":  func(*rapid.T) { w.cache.follow(w.cache.at + 1) },
+		"step":   func(t *rapid.T) { f.stepAndCheck(t, name(t)) },
+		"step 2": func(t *rapid.T) { f.stepAndCheck(t, name(t)) },
+		"step 3": func(t *rapid.T) { f.stepAndCheck(t, name(t)) },
+		"watch":  func(*rapid.T) { f.watch.follow(f.watch.at + 1) },
+		"cache":  func(*rapid.T) { f.cache.follow(f.cache.at + 1) },
 		"relist": func(t *rapid.T) {
-			rapid.SampledFrom([]*reader{w.watch, w.cache}).Draw(t, "of").follow(len(w.api.versions) - 1)
+			rapid.SampledFrom([]*reader{f.watch, f.cache}).Draw(t, "of").follow(len(f.api.versions) - 1)
 		},
-		"settle": func(*rapid.T) { w.settle() },
-		"sweep":  func(t *rapid.T) { w.sweep(t.Context(), w.ledger) },
-		"crash":  w.takeOver,
+		"changes":   func(*rapid.T) { f.handleChanges() },
+		"unwatched": func(t *rapid.T) { f.checkUnwatched(t.Context(), f.allocations) },
+		"crash":     f.takeOver,
 		"pools": func(t *rapid.T) {
-			w.pools = rapid.SampledFrom(generations).Draw(t, "pools")
-			if err := w.SetPools(w.pools); err != nil {
+			f.pools = rapid.SampledFrom(generations).Draw(t, "pools")
+			if err := f.SetPools(f.pools); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"": w.check,
+		"": f.check,
 	}
 }
 
 // stepAndCheck lets the controller go on, and sees that a Service keeps the addresses that it shows unless it asked for others.
-func (w *world) stepAndCheck(t *rapid.T, name string) {
-	before := w.api.now[name]
-	if _, err := w.step(name); err != nil && Refusal(err) == nil {
+func (f *fixture) stepAndCheck(t *rapid.T, name string) {
+	before := f.api.now[name]
+	if _, err := f.step(name); err != nil && Refusal(err) == nil {
 		t.Fatalf("a step for %s: %v", name, err)
 	}
-	after, made := w.api.now[name], w.made[name]
+	after, made := f.api.now[name], f.made[name]
 	if before == nil || after == nil || before.UID != after.UID || made == nil || made.service.UID != after.UID {
 		return
 	}
@@ -125,15 +125,15 @@ func (w *world) stepAndCheck(t *rapid.T, name string) {
 		return
 	}
 	for _, addr := range shownBy(before) {
-		if !slices.Contains(shown, addr) && !w.everAskedToLeave(name, after, addr) {
+		if !slices.Contains(shown, addr) && !f.everAskedToLeave(name, after, addr) {
 			t.Fatalf("%s had %s and has %s, and asked for none of that: %v", name, addr, shown, made.service.Annotations)
 		}
 	}
 }
 
 // everAskedToLeave reports whether a Service asks for something else than an address, or ever did: caches lag behind.
-func (w *world) everAskedToLeave(name string, service *corev1.Service, addr netip.Addr) bool {
-	return slices.ContainsFunc(w.api.versions, func(at map[string]*corev1.Service) bool {
+func (f *fixture) everAskedToLeave(name string, service *corev1.Service, addr netip.Addr) bool {
+	return slices.ContainsFunc(f.api.versions, func(at map[string]*corev1.Service) bool {
 		return at[name] != nil && at[name].UID == service.UID && askedToLeave(at[name], addr)
 	})
 }
@@ -149,9 +149,9 @@ func askedToLeave(service *corev1.Service, addr netip.Addr) bool {
 }
 
 // check sees that no two Services show one address that do not share it.
-func (w *world) check(t *rapid.T) {
+func (f *fixture) check(t *rapid.T) {
 	holders := map[netip.Addr][]*corev1.Service{}
-	for _, service := range w.api.now {
+	for _, service := range f.api.now {
 		for _, addr := range shownBy(service) {
 			for _, other := range holders[addr] {
 				a, b := holderOf(service), holderOf(other)
@@ -165,46 +165,46 @@ func (w *world) check(t *rapid.T) {
 }
 
 // catchUp delivers everything and lets the controller finish.
-func (w *world) catchUp(t *rapid.T) {
+func (f *fixture) catchUp(t *rapid.T) {
 	for range 1000 {
-		w.watch.follow(len(w.api.versions) - 1)
-		w.cache.follow(len(w.api.versions) - 1)
+		f.watch.follow(len(f.api.versions) - 1)
+		f.cache.follow(len(f.api.versions) - 1)
 		busy := false
 		for _, name := range names {
-			did, err := w.step(name)
+			did, err := f.step(name)
 			if err != nil && Refusal(err) == nil {
 				t.Fatal(err)
 			}
 			busy = busy || (did && err == nil)
-			w.check(t)
+			f.check(t)
 		}
-		w.settle()
-		if !busy && len(w.retried) == 0 {
+		f.handleChanges()
+		if !busy && len(f.retried) == 0 {
 			return
 		}
-		w.retried = nil
+		f.retried = nil
 	}
 	t.Fatal("the controller does not come to an end")
 }
 
-// complete sees that, when all is quiet, the ledger says what the API server does, and that nobody is refused for nothing.
-func (w *world) complete(t *rapid.T) {
-	w.sweep(t.Context(), w.ledger)
-	w.catchUp(t)
-	for _, service := range w.api.now {
-		e := w.ledger.entries[service.UID]
-		if made := w.made[service.Name]; e != nil && made != nil && made.status == nil {
+// complete sees that, when all is quiet, the allocations say what the API server does, and that nobody is refused for nothing.
+func (f *fixture) complete(t *rapid.T) {
+	f.checkUnwatched(t.Context(), f.allocations)
+	f.catchUp(t)
+	for _, service := range f.api.now {
+		e := f.allocations.entries[service.UID]
+		if made := f.made[service.Name]; e != nil && made != nil && made.status == nil {
 			continue // it was refused, and keeps what it was granted before, which may not have been written
 		}
 		if e == nil || !slices.Equal(e.claimed(), shownBy(service)) || !slices.Equal(e.shown, e.claimed()) {
-			t.Fatalf("%s shows %v; the ledger has %+v", service.UID, shownBy(service), e)
+			t.Fatalf("%s shows %v; the allocations have %+v", service.UID, shownBy(service), e)
 		}
 	}
-	if len(w.ledger.entries) != len(w.api.now) {
-		t.Fatalf("%d Services in the ledger, %d on the API server", len(w.ledger.entries), len(w.api.now))
+	if len(f.allocations.entries) != len(f.api.now) {
+		t.Fatalf("%d Services allocated, %d on the API server", len(f.allocations.entries), len(f.api.now))
 	}
-	for _, addr := range slices.Collect(maps.Keys(w.ledger.suspects)) {
-		if losers := w.ledger.state.Losers(addr); len(losers) > 0 {
+	for _, addr := range slices.Collect(maps.Keys(f.allocations.unchecked)) {
+		if losers := f.allocations.state.Losers(addr); len(losers) > 0 {
 			t.Fatalf("conflicts about %s: %+v", addr, losers)
 		}
 	}
@@ -214,31 +214,31 @@ func (w *world) complete(t *rapid.T) {
 // address is ever given twice, none changes without being asked to, and in the end nothing is left behind.
 func TestNoAddressIsDoubledChangedOrLost(t *testing.T) {
 	for range 5 { // the number of runs is rapid's flag, which holds for all properties of a package
-		rapid.Check(t, runWorld)
+		rapid.Check(t, runOnce)
 	}
 }
 
-// runWorld is one run.
-func runWorld(t *rapid.T) {
-	w := &world{api: newAPIServer(), pools: generations[0]}
-	w.takeOver(t)
-	t.Repeat(w.actions())
-	w.catchUp(t)
-	w.complete(t)
+// runOnce is one run.
+func runOnce(t *rapid.T) {
+	f := &fixture{api: newAPIServer(), pools: generations[0]}
+	f.takeOver(t)
+	t.Repeat(f.actions())
+	f.catchUp(t)
+	f.complete(t)
 	for _, name := range names {
-		w.api.delete(name)
+		f.api.delete(name)
 	}
-	w.catchUp(t)
-	w.sweep(t.Context(), w.ledger)
-	if len(w.api.now) > 0 {
-		t.Fatalf("%d Services are left", len(w.api.now))
+	f.catchUp(t)
+	f.checkUnwatched(t.Context(), f.allocations)
+	if len(f.api.now) > 0 {
+		t.Fatalf("%d Services are left", len(f.api.now))
 	}
-	for _, usage := range w.ledger.state.Usage() {
+	for _, usage := range f.allocations.state.Usage() {
 		if usage.Taken != 0 {
-			t.Fatalf("left behind: %+v of %+v", usage, w.ledger.entries)
+			t.Fatalf("left behind: %+v of %+v", usage, f.allocations.entries)
 		}
 	}
-	if left := fmt.Sprint(len(w.ledger.entries), len(w.waiting)); left != "0 0" {
+	if left := fmt.Sprint(len(f.allocations.entries), len(f.waiting)); left != "0 0" {
 		t.Fatalf("entries and refusals left behind: %s", left)
 	}
 }

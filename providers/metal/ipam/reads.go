@@ -14,10 +14,10 @@ import (
 )
 
 // eachService reads all Services from the API server, and not from a cache of it.
-func (b *Balancer) eachService(ctx context.Context, yield func(*corev1.Service)) error {
+func (a *Allocator) eachService(ctx context.Context, yield func(*corev1.Service)) error {
 	options := metav1.ListOptions{Limit: servicesPerPage} // without a resource version: as of now
 	for {
-		page, err := b.options.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, options)
+		page, err := a.options.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, options)
 		if err != nil {
 			return fmt.Errorf("listing services: %w", err)
 		}
@@ -32,8 +32,8 @@ func (b *Balancer) eachService(ctx context.Context, yield func(*corev1.Service))
 
 // live reads one Service from the API server. It is nil if that Service, and not merely one of its name, is gone. A list by name
 // takes no right that the watch does not take.
-func (b *Balancer) live(ctx context.Context, key types.NamespacedName, uid types.UID) (*corev1.Service, error) {
-	page, err := b.options.Client.CoreV1().Services(key.Namespace).List(ctx, metav1.ListOptions{
+func (a *Allocator) live(ctx context.Context, key types.NamespacedName, uid types.UID) (*corev1.Service, error) {
+	page, err := a.options.Client.CoreV1().Services(key.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String(),
 	})
 	if err != nil {
@@ -48,56 +48,56 @@ func (b *Balancer) live(ctx context.Context, key types.NamespacedName, uid types
 }
 
 // labelsOf returns the labels of a namespace, if any pool selects namespaces by them.
-func (b *Balancer) labelsOf(ctx context.Context, namespace string) (labels.Set, error) {
-	b.mu.Lock()
-	needed := b.pools.SelectsNamespaces()
-	known, found := b.namespaces[namespace]
-	b.mu.Unlock()
+func (a *Allocator) labelsOf(ctx context.Context, namespace string) (labels.Set, error) {
+	a.mu.Lock()
+	needed := a.pools.SelectsNamespaces()
+	known, found := a.namespaces[namespace]
+	a.mu.Unlock()
 	if !needed || found && time.Since(known.at) < namespaceLasts {
 		return known.labels, nil
 	}
-	read, err := b.options.Client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	read, err := a.options.Client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading the labels of namespace %s, by which a pool is chosen: %w", namespace, err)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.namespaces[namespace] = labeled{read.Labels, time.Now()}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.namespaces[namespace] = labeled{read.Labels, time.Now()}
 	return read.Labels, nil
 }
 
 // refresh brings what is known of a Service up to date with the API server.
-func (b *Balancer) refresh(ctx context.Context, r *ledger, key types.NamespacedName, uid types.UID) error {
-	service, err := b.live(ctx, key, uid)
+func (a *Allocator) refresh(ctx context.Context, known *allocations, key types.NamespacedName, uid types.UID) error {
+	service, err := a.live(ctx, key, uid)
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if service == nil {
-		r.forget(uid)
-		delete(b.waiting, uid)
+		known.forget(uid)
+		delete(a.waiting, uid)
 	} else {
-		r.observe(service, false)
+		known.observe(service, false)
 	}
 	return nil
 }
 
-// sweep asks the API server about the Services that the watch has not shown. Most are about to be; one that was gone before the
+// checkUnwatched asks the API server about the Services that the watch has not shown. Most are about to be; one that was gone before the
 // watch could see it is never, and would keep its address.
-func (b *Balancer) sweep(ctx context.Context, r *ledger) {
-	b.mu.Lock()
+func (a *Allocator) checkUnwatched(ctx context.Context, known *allocations) {
+	a.mu.Lock()
 	hidden := map[types.UID]types.NamespacedName{}
-	for uid, e := range r.entries {
+	for uid, e := range known.entries {
 		if !e.watched {
 			hidden[uid] = e.holder.Service
 		}
 	}
-	b.mu.Unlock()
+	a.mu.Unlock()
 	for uid, key := range hidden {
-		if err := b.refresh(ctx, r, key, uid); err != nil && ctx.Err() == nil {
+		if err := a.refresh(ctx, known, key, uid); err != nil && ctx.Err() == nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "Could not find out whether a Service still exists", "service", key.String())
 		}
 	}
-	b.touch()
+	a.markChanged()
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/provider/conformance"
-	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -57,7 +57,7 @@ func TestServicesGetAddressesAndKeepThem(t *testing.T) {
 	for name, what := range want {
 		shows(t, name, what)
 	}
-	hears(t, "dual", ipam.EventAssigned, "Assigned 192.0.2.10 from pool rack and 2001:db8::10 from pool rack")
+	wantEvent(t, "dual", ipam.EventAssigned, "Assigned 192.0.2.10 from pool rack and 2001:db8::10 from pool rack")
 	if assigned := first.Metric(t, "mooring_metal_pool_addresses", "pool", "manual", "state", "assigned"); assigned != 2 {
 		t.Errorf("%v addresses of the manual pool are counted as assigned, want 2", assigned)
 	}
@@ -91,8 +91,8 @@ func versionsOf[V any](t *testing.T, names map[string]V) map[string]string {
 }
 
 // A Service that gets no address says why, in its condition and by an event, and gets one as soon as there is one: from a Service
-// that goes, by its own change, or by a change of the pools. Nobody waits for the next try, which is an hour away.
-func TestRefusedServicesSayWhyAndAreServed(t *testing.T) {
+// that goes, by its own change, or by a change of the pools. The next retry by time is an hour away.
+func TestRefusedServicesAreExplainedAndRetried(t *testing.T) {
 	joinNode(t)
 	m, addresses := startManager(t, pools())
 	for _, name := range []string{"a", "b"} {
@@ -101,7 +101,7 @@ func TestRefusedServicesSayWhyAndAreServed(t *testing.T) {
 	}
 	create(t, "c")
 	shows(t, "c", "False Refused failed to ensure load balancer: Exhausted: no IPv4 address is free: all 2 of pool rack are taken")
-	hears(t, "c", service.EventSyncFailed, "Exhausted: no IPv4 address is free")
+	wantEvent(t, "c", service.EventSyncFailed, "Exhausted: no IPv4 address is free")
 	remove(t, "a")
 	shows(t, "c", "True Provided 192.0.2.1")
 
@@ -117,7 +117,7 @@ func TestRefusedServicesSayWhyAndAreServed(t *testing.T) {
 	}))
 	shows(t, "d", "True Provided 203.0.113.7")
 	shows(t, "e", "True Provided 192.0.2.12")
-	hears(t, "b", ipam.EventStranded, "which is in no pool any more")
+	wantEvent(t, "b", ipam.EventStranded, "which is in no pool any more")
 	shows(t, "b", "True Provided 192.0.2.1")
 	change(t, "b", annotated(ipam.AnnotationAddresses, "203.0.113.8"))
 	shows(t, "b", "True Provided 203.0.113.8")
@@ -129,12 +129,12 @@ var untried = map[string]string{
 	"balancer-update-targets":         "whoever announces an address chooses its next hops",
 	"balancer-source-ranges":          "kube-proxy enforces source ranges",
 	"balancer-health-check":           "whoever announces an address checks its next hops",
-	"balancer-other-cluster":          "the record is the cluster's own API server",
-	"balancer-failure-is-no-absence":  "there is no cloud between the record and its answers",
-	"balancer-failure-is-no-success":  "there is no cloud between the record and its answers",
-	"balancer-failure-is-no-deletion": "there is no cloud between the record and its answers",
-	"balancer-list-failure":           "there is no cloud between the record and its answers",
-	"balancer-deadline":               "there is no cloud that hangs; the API server's silence is tested where the record is",
+	"balancer-other-cluster":          "the status of Services is the record",
+	"balancer-failure-is-no-absence":  "the allocations are in memory: there is no cloud to fail",
+	"balancer-failure-is-no-success":  "the allocations are in memory: there is no cloud to fail",
+	"balancer-failure-is-no-deletion": "the allocations are in memory: there is no cloud to fail",
+	"balancer-list-failure":           "the allocations are in memory: there is no cloud to fail",
+	"balancer-deadline":               "there is no cloud that hangs; package ipam tests an API server that does not answer",
 }
 
 // The provider's addresses keep to the rules for load balancers, as far as they have what the rules are about.
@@ -142,7 +142,7 @@ func TestConformance(t *testing.T) {
 	_, addresses := startManager(t, []config.Pool{{Name: "rack", Addresses: []string{"192.0.2.0/24", "2001:db8::/64"}}})
 	factory := func(context.Context) (*conformance.Subject, error) {
 		target := conformance.Instance{NodeName: "m1", ProviderID: "metal://m1"}
-		return &conformance.Subject{Cloud: plugin{Balancer: addresses}, Instances: []conformance.Instance{target}}, nil
+		return &conformance.Subject{Cloud: plugin{Allocator: addresses}, Instances: []conformance.Instance{target}}, nil
 	}
 	var rules []string
 	for _, rule := range conformance.Rules() {

@@ -21,8 +21,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -31,11 +31,11 @@ const namespace = "default"
 // plugin is a provider with nothing but the addresses of the bare-metal one.
 type plugin struct {
 	cloudprovider.Interface // nil: a call that is not expected here ends the test
-	*ipam.Balancer
+	*ipam.Allocator
 }
 
 func (p plugin) ProviderName() string                                              { return "metal" }
-func (p plugin) LoadBalancer() (cloudprovider.LoadBalancer, bool)                  { return p.Balancer, true }
+func (p plugin) LoadBalancer() (cloudprovider.LoadBalancer, bool)                  { return p.Allocator, true }
 func (p plugin) Instances() (cloudprovider.Instances, bool)                        { return nil, false }
 func (p plugin) InstancesV2() (cloudprovider.InstancesV2, bool)                    { return nil, false }
 func (p plugin) Routes() (cloudprovider.Routes, bool)                              { return nil, false }
@@ -67,10 +67,11 @@ func (l leading) Start(ctx context.Context) error {
 	return l.Controller.Start(ctx)
 }
 
-// startManager runs a manager with some pools until the test ends. Refusals wait for long: who is served sooner was woken.
-func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *ipam.Balancer) {
+// startManager runs a manager with some pools until the test ends. Retries are an hour apart: a Service that is served sooner was retried
+// because something changed.
+func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *ipam.Allocator) {
 	t.Helper()
-	var addresses *ipam.Balancer
+	var addresses *ipam.Allocator
 	build := func(parts harness.Parts) (manager.Runnable, error) {
 		watches := informers.NewSharedInformerFactory(parts.Clients, 0)
 		var err error
@@ -81,7 +82,7 @@ func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *ipam.Ba
 		if err != nil {
 			return nil, err
 		}
-		unwrapped := plugin{Balancer: addresses}
+		unwrapped := plugin{Allocator: addresses}
 		decorated := cloud.Decorate(unwrapped, cloud.Options{Registerer: parts.Registry})
 		controller, err := service.New(service.Options{
 			Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder,
@@ -127,12 +128,12 @@ func create(t *testing.T, name string, edits ...func(*corev1.Service)) {
 	t.Cleanup(func() { strip(t, name) })
 }
 
-// strip deletes what a test has left of a Service, whatever holds it.
+// strip deletes a Service that a test has left, whatever finalizer it has.
 func strip(t *testing.T, name string) {
 	ctx := context.WithoutCancel(t.Context())
 	services := admin.CoreV1().Services(namespace)
 	err := services.Delete(ctx, name, metav1.DeleteOptions{})
-	for err == nil { // a manager that still runs may take it on again before it hears of the deletion
+	for err == nil { // a manager that still runs may add its finalizer again before it sees the deletion
 		_, err = services.Patch(ctx, name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	}
 	if !apierrors.IsNotFound(err) {
@@ -189,10 +190,10 @@ func shown(s *corev1.Service) string {
 	return strings.Join(parts, " ")
 }
 
-// hears waits for an event on a Service whose message holds a text.
-func hears(t *testing.T, name, reason, text string) {
+// wantEvent waits for an event on a Service whose message holds a text.
+func wantEvent(t *testing.T, name, reason, text string) {
 	t.Helper()
-	harness.Eventually(t, "service "+name+" hears of "+reason, func(ctx context.Context) error {
+	harness.Eventually(t, "service "+name+" has an event "+reason, func(ctx context.Context) error {
 		events, err := admin.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
 			FieldSelector: "involvedObject.kind=Service,involvedObject.name=" + name + ",reason=" + reason,
 		})

@@ -1,3 +1,11 @@
+// Package pool decides which addresses a Service gets. It is pure: it holds what is known of addresses, answers a request, and
+// calls nobody.
+//
+// Pools are what the config says. State is which Services hold which addresses. Allocate looks for the answer to a Request in a
+// State and changes nothing; whoever carries the answer out records it in the State by Set.
+//
+// The same State gives the same answer to the same Request, whatever the order of the calls of Set: the first pool by priority
+// that may be used, and the lowest address in it that is free.
 package pool
 
 import (
@@ -134,7 +142,7 @@ func (p *Pools) of(addr netip.Addr) *compiled {
 	return p.spans[at-1].pool
 }
 
-// SelectsNamespaces reports whether any pool selects namespaces by their labels, which a Request then has to tell.
+// SelectsNamespaces reports whether any pool selects namespaces by their labels, which a Request then has to have.
 func (p *Pools) SelectsNamespaces() bool {
 	return slices.ContainsFunc(p.ordered, func(pool *compiled) bool { return pool.namespaceLabels != nil })
 }

@@ -38,9 +38,9 @@ func all(pools []config.Pool) []netip.Addr {
 	return result
 }
 
-// Whatever was told to a state, it answers as one that remembers nothing but the last word about each Service: the free
+// Whatever a state was set to before, it answers as one that only has what was last set for each Service: the free
 // addresses are those that nobody holds, and the lowest is found.
-func TestStateIsWhatItWasToldLast(t *testing.T) {
+func TestStateIsWhatWasSetLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pools := propertyPools(0)
 		state := NewState(must(New(pools)))

@@ -27,11 +27,11 @@ const (
 	retryRead = time.Second
 	// namespaceLasts is for how long the labels of a namespace are believed: a new leader looks at all Services at once.
 	namespaceLasts = 10 * time.Second
-	// sweepPeriod is how often the API server is asked about Services that the watch does not show.
-	sweepPeriod = time.Minute
+	// unwatchedPeriod is how often the API server is asked about Services that the watch does not show.
+	unwatchedPeriod = time.Minute
 )
 
-// Options are what a Balancer works with. Client, Services and Recorder are required.
+// Options are what a Allocator works with. Client, Services and Recorder are required.
 type Options struct {
 	// Client reads Services from the API server itself, and a Service's namespace where a pool selects namespaces by label. It
 	// needs the rights to list Services and, for such a pool, to get namespaces.
@@ -46,19 +46,19 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Balancer assigns addresses. It implements cloudprovider.LoadBalancer and answers on the leader only, while Run does.
-type Balancer struct {
+// Allocator assigns addresses. It implements cloudprovider.LoadBalancer and answers on the leader only, while Run does.
+type Allocator struct {
 	options Options
-	// dirty has room for one: something has changed by which a Service may get an address that was refused.
-	dirty chan struct{}
+	// changed has room for one: something has changed by which a Service may get an address that was refused.
+	changed chan struct{}
 
 	mu    sync.Mutex
 	pools *pool.Pools
-	// ledger is nil unless Run is running, and ready is closed once it is complete. Why it is not yet, problem says.
-	ledger  *ledger
-	ready   chan struct{}
-	problem error
-	// waiting are the requests that were refused last, and retry is told of those that would not be any more. Nil: nobody is.
+	// allocations are nil unless Run is running, and ready is closed once they are complete. Problem says why they are not yet.
+	allocations *allocations
+	ready       chan struct{}
+	problem     error
+	// waiting are the requests that were refused last. Retry is called for those that would be granted now; it may be nil.
 	waiting map[types.UID]pool.Request
 	retry   func(types.NamespacedName)
 	// namespaces are the labels of namespaces that were read a short while ago.
@@ -71,8 +71,8 @@ type labeled struct {
 	at     time.Time
 }
 
-// New returns a Balancer that does not run yet. It fails if an option is missing or the pools are not valid.
-func New(options Options) (*Balancer, error) {
+// New returns a Allocator that does not run yet. It fails if an option is missing or the pools are not valid.
+func New(options Options) (*Allocator, error) {
 	var wrong []error
 	for _, required := range []struct {
 		name   string
@@ -90,77 +90,77 @@ func New(options Options) (*Balancer, error) {
 	if err := errors.Join(append(wrong, err)...); err != nil {
 		return nil, err
 	}
-	b := &Balancer{
-		options: options, pools: pools, dirty: make(chan struct{}, 1), ready: make(chan struct{}),
+	a := &Allocator{
+		options: options, pools: pools, changed: make(chan struct{}, 1), ready: make(chan struct{}),
 		waiting: map[types.UID]pool.Request{}, namespaces: map[string]labeled{},
 	}
 	if options.Registerer != nil {
-		if err := options.Registerer.Register(collector{b}); err != nil {
+		if err := options.Registerer.Register(collector{a}); err != nil {
 			return nil, fmt.Errorf("registering the metrics of the pools: %w", err)
 		}
 	}
-	return b, nil
+	return a, nil
 }
 
-// Run keeps the record of addresses until ctx ends. It may be called again then: the record begins anew, for somebody else may
-// have led in between. It returns an error only if the watch cannot be followed.
-func (b *Balancer) Run(ctx context.Context) error {
-	r := b.open()
-	defer b.end()
-	handler, err := b.options.Services.AddEventHandler(b.handler(r))
+// Run keeps the allocations up to date until ctx ends. It may be called again then, and reads all Services anew, for another
+// replica may have led in between. It returns an error only if the watch cannot be followed.
+func (a *Allocator) Run(ctx context.Context) error {
+	known := a.open()
+	defer a.end()
+	handler, err := a.options.Services.AddEventHandler(a.handler(known))
 	if err != nil {
 		return fmt.Errorf("following the watch of services: %w", err)
 	}
 	defer func() {
-		if err := b.options.Services.RemoveEventHandler(handler); err != nil {
+		if err := a.options.Services.RemoveEventHandler(handler); err != nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "Could not end following the watch of services")
 		}
 	}()
-	if !b.begin(ctx, r) {
+	if !a.load(ctx, known) {
 		return nil
 	}
-	ticker := time.NewTicker(sweepPeriod)
+	ticker := time.NewTicker(unwatchedPeriod)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-b.dirty:
-			b.settle()
+		case <-a.changed:
+			a.handleChanges()
 		case <-ticker.C:
-			b.sweep(ctx, r)
+			a.checkUnwatched(ctx, known)
 		}
 	}
 }
 
-// open begins a ledger, which is not complete yet.
-func (b *Balancer) open() *ledger {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ledger, b.waiting, b.namespaces = newLedger(b.pools), map[types.UID]pool.Request{}, map[string]labeled{}
-	return b.ledger
+// open makes allocations that are not complete yet.
+func (a *Allocator) open() *allocations {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.allocations, a.waiting, a.namespaces = newAllocations(a.pools), map[types.UID]pool.Request{}, map[string]labeled{}
+	return a.allocations
 }
 
-// begin reads all Services from the API server, which knows what the leader before this one has written. It goes on trying until
+// load reads all Services from the API server, which knows what the leader before this one has written. It goes on trying until
 // ctx ends, and then returns false.
-func (b *Balancer) begin(ctx context.Context, r *ledger) bool {
+func (a *Allocator) load(ctx context.Context, known *allocations) bool {
 	for {
-		err := b.eachService(ctx, func(service *corev1.Service) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			r.observe(service, false)
+		err := a.eachService(ctx, func(service *corev1.Service) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			known.observe(service, false)
 		})
 		if ctx.Err() != nil {
 			return false
 		}
-		b.mu.Lock()
-		b.problem = err
+		a.mu.Lock()
+		a.problem = err
 		if err == nil {
-			close(b.ready)
+			close(a.ready)
 		}
-		b.mu.Unlock()
+		a.mu.Unlock()
 		if err == nil {
-			b.touch()
+			a.markChanged()
 			return true
 		}
 		logr.FromContextOrDiscard(ctx).Error(err, "Could not read which Services have which addresses; trying again")
@@ -175,21 +175,21 @@ func (b *Balancer) begin(ctx context.Context, r *ledger) bool {
 }
 
 // end has every call wait for the next Run.
-func (b *Balancer) end() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ledger, b.ready = nil, make(chan struct{})
+func (a *Allocator) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.allocations, a.ready = nil, make(chan struct{})
 }
 
-// handler tells the record what the watch shows.
-func (b *Balancer) handler(r *ledger) cache.ResourceEventHandler {
+// handler adds what the watch shows to the allocations.
+func (a *Allocator) handler(known *allocations) cache.ResourceEventHandler {
 	see := func(object any) {
 		if service, ok := object.(*corev1.Service); ok {
-			b.mu.Lock()
-			r.observe(service, true)
-			b.asksNow(r, service)
-			b.mu.Unlock()
-			b.touch()
+			a.mu.Lock()
+			known.observe(service, true)
+			a.updateWaiting(known, service)
+			a.mu.Unlock()
+			a.markChanged()
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
@@ -200,89 +200,89 @@ func (b *Balancer) handler(r *ledger) cache.ResourceEventHandler {
 				object = last.Obj
 			}
 			if service, ok := object.(*corev1.Service); ok {
-				b.mu.Lock()
-				r.forget(service.UID)
-				delete(b.waiting, service.UID)
-				b.mu.Unlock()
-				b.touch()
+				a.mu.Lock()
+				known.forget(service.UID)
+				delete(a.waiting, service.UID)
+				a.mu.Unlock()
+				a.markChanged()
 			}
 		},
 	}
 }
 
-// asksNow brings a request that was refused up to date with its Service: what it asks for, and by which labels pools choose it, may
+// updateWaiting brings a request that was refused up to date with its Service: what it asks for, and by which labels pools choose it, may
 // have changed. The controller ensures it again by itself for the former only.
-func (b *Balancer) asksNow(r *ledger, service *corev1.Service) {
-	refused, found := b.waiting[service.UID]
+func (a *Allocator) updateWaiting(known *allocations, service *corev1.Service) {
+	refused, found := a.waiting[service.UID]
 	if !found {
 		return
 	}
 	if request, err := requestOf(service, refused.NamespaceLabels); err == nil {
-		request.Held = r.held(service)
-		b.waiting[service.UID] = request
+		request.Held = known.held(service)
+		a.waiting[service.UID] = request
 	}
 }
 
-// SetPools replaces the pools. Services keep the addresses that they have; those whose address is in no pool any more are told,
-// and those that were refused may get one now. It fails if the pools are not valid, and then the old ones stay.
-func (b *Balancer) SetPools(pools []config.Pool) error {
+// SetPools replaces the pools. Services keep the addresses that they have; those whose address is in no pool any more get an
+// event, and those that were refused may get one now. It fails if the pools are not valid, and then the old ones stay.
+func (a *Allocator) SetPools(pools []config.Pool) error {
 	compiled, err := pool.New(pools)
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
-	b.pools = compiled
-	if b.ledger != nil {
-		b.ledger.change(compiled)
+	a.mu.Lock()
+	a.pools = compiled
+	if a.allocations != nil {
+		a.allocations.change(compiled)
 	}
-	b.mu.Unlock()
-	b.touch()
+	a.mu.Unlock()
+	a.markChanged()
 	return nil
 }
 
 // RetryLoadBalancers calls retry with each Service that was refused and would get its addresses now, until ctx ends. See
 // provider.Capabilities.
-func (b *Balancer) RetryLoadBalancers(ctx context.Context, retry func(types.NamespacedName)) {
-	b.listen(retry)
-	b.touch()
+func (a *Allocator) RetryLoadBalancers(ctx context.Context, retry func(types.NamespacedName)) {
+	a.setRetry(retry)
+	a.markChanged()
 	<-ctx.Done()
-	b.listen(nil)
+	a.setRetry(nil)
 }
 
-func (b *Balancer) listen(retry func(types.NamespacedName)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.retry = retry
+func (a *Allocator) setRetry(retry func(types.NamespacedName)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.retry = retry
 }
 
-// touch has Run look for what follows from a change.
-func (b *Balancer) touch() {
+// markChanged has Run look for what follows from a change.
+func (a *Allocator) markChanged() {
 	select {
-	case b.dirty <- struct{}{}:
+	case a.changed <- struct{}{}:
 	default:
 	}
 }
 
-// lock waits until the record is complete and returns it, with the lock held. The error says why it is not.
-func (b *Balancer) lock(ctx context.Context) (*ledger, error) {
+// lock waits until the allocations are complete and returns them, with the lock held. The error says why they are not.
+func (a *Allocator) lock(ctx context.Context) (*allocations, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	for {
-		b.mu.Lock()
-		ready := b.ready
+		a.mu.Lock()
+		ready := a.ready
 		select {
 		case <-ready:
-			return b.ledger, nil
+			return a.allocations, nil
 		default:
 		}
-		b.mu.Unlock()
+		a.mu.Unlock()
 		select {
 		case <-ready:
 		case <-ctx.Done():
-			b.mu.Lock()
-			problem := b.problem
-			b.mu.Unlock()
+			a.mu.Lock()
+			problem := a.problem
+			a.mu.Unlock()
 			if problem == nil {
 				problem = errors.New("the provider is starting, or does not lead")
 			}

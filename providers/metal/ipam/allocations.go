@@ -11,15 +11,15 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
-// ledger is what is known of all Services: what the API server was seen to hold, and what this process has granted since it
+// allocations are what is known of all Services: what the API server was seen to hold, and what this process has granted since it
 // began to lead. It is not safe for concurrent use.
-type ledger struct {
+type allocations struct {
 	state   *pool.State
 	entries map[types.UID]*entry
-	// suspects are the addresses whose claimants have changed since conflicts were last looked for.
-	suspects map[netip.Addr]bool
-	// moved says that the pools have changed since it was last looked whose addresses that concerns.
-	moved bool
+	// unchecked are the addresses whose claimants have changed since conflicts were last looked for.
+	unchecked map[netip.Addr]bool
+	// poolsChanged says that the pools have changed since the Services that keep an address outside the pools were last looked for.
+	poolsChanged bool
 }
 
 // entry is what is known of one Service.
@@ -32,14 +32,14 @@ type entry struct {
 	ports []corev1.ServicePort
 	// wanted says that the Service was of type LoadBalancer.
 	wanted bool
-	// watched says that the watch has shown the Service. It will then tell of its end, too; of others the API server is asked.
+	// watched says that the watch has shown the Service and will show its deletion. Others are looked up on the API server.
 	watched bool
 	// grant is what this process has granted, nil if it has granted nothing or has taken it back.
 	grant *grant
 	// released says that the Service has given back what it had.
 	released bool
-	// told are the warnings that the Service has been told.
-	told map[string]bool
+	// warned are the warnings that were recorded for the Service.
+	warned map[string]bool
 }
 
 // grant is what a Service was granted last.
@@ -49,8 +49,8 @@ type grant struct {
 	clusterUID types.UID
 }
 
-func newLedger(pools *pool.Pools) *ledger {
-	return &ledger{state: pool.NewState(pools), entries: map[types.UID]*entry{}, suspects: map[netip.Addr]bool{}}
+func newAllocations(pools *pool.Pools) *allocations {
+	return &allocations{state: pool.NewState(pools), entries: map[types.UID]*entry{}, unchecked: map[netip.Addr]bool{}}
 }
 
 // claimed returns the addresses that a Service has: what it was granted, or else what it shows. One that is to have none, because
@@ -66,7 +66,7 @@ func (e *entry) claimed() []netip.Addr {
 	}
 }
 
-// status returns the status of a Service as the record has it, nil if it has no address.
+// status returns the status of a Service as it is allocated, nil if it has no address.
 func (e *entry) status() *corev1.LoadBalancerStatus {
 	ports := e.ports
 	if e.grant != nil {
@@ -78,15 +78,15 @@ func (e *entry) status() *corev1.LoadBalancerStatus {
 	return nil
 }
 
-// tell returns those of some warnings that the Service has not been told, and takes them for told.
-func (e *entry) tell(warning string) bool {
-	if e.told[warning] {
+// warnOnce reports whether a warning is to be recorded: it has not been yet. From now on it has.
+func (e *entry) warnOnce(warning string) bool {
+	if e.warned[warning] {
 		return false
 	}
-	if e.told == nil {
-		e.told = map[string]bool{}
+	if e.warned == nil {
+		e.warned = map[string]bool{}
 	}
-	e.told[warning] = true
+	e.warned[warning] = true
 	return true
 }
 
@@ -98,11 +98,11 @@ func newer(version, than string) bool {
 
 // observe takes notice of a Service as the API server holds it, or held it: what is older than what is known already changes
 // nothing.
-func (r *ledger) observe(service *corev1.Service, watched bool) {
-	e, found := r.entries[service.UID]
+func (known *allocations) observe(service *corev1.Service, watched bool) {
+	e, found := known.entries[service.UID]
 	if !found {
 		e = &entry{}
-		r.entries[service.UID] = e
+		known.entries[service.UID] = e
 	}
 	e.watched = e.watched || watched
 	if e.version != "" && !newer(service.ResourceVersion, e.version) {
@@ -110,7 +110,7 @@ func (r *ledger) observe(service *corev1.Service, watched bool) {
 	}
 	e.see(service)
 	e.version, e.shown = service.ResourceVersion, shownBy(service)
-	r.index(e)
+	known.index(e)
 }
 
 // see takes from a Service what is not in its status.
@@ -121,8 +121,8 @@ func (e *entry) see(service *corev1.Service) {
 
 // held returns the addresses that a Service has when somebody comes with a copy of it, which may be newer or older than what is
 // known.
-func (r *ledger) held(service *corev1.Service) []netip.Addr {
-	e, found := r.entries[service.UID]
+func (known *allocations) held(service *corev1.Service) []netip.Addr {
+	e, found := known.entries[service.UID]
 	switch {
 	case found && e.grant != nil:
 		return e.grant.addresses
@@ -133,72 +133,74 @@ func (r *ledger) held(service *corev1.Service) []netip.Addr {
 	}
 }
 
-// unseen reports whether a Service may show addresses of its grant, besides those that it keeps, of which the record does not
-// know: it was granted them, and they may have been written since it was last seen.
-func (r *ledger) unseen(uid types.UID, kept []netip.Addr) bool {
-	e, found := r.entries[uid]
+// unseen reports whether a Service may show addresses of its grant, besides those that it keeps, which have not
+// been observed: it was granted them, and they may have been written since it was last seen.
+func (known *allocations) unseen(uid types.UID, kept []netip.Addr) bool {
+	e, found := known.entries[uid]
 	return found && e.grant != nil && slices.ContainsFunc(e.grant.addresses, func(addr netip.Addr) bool {
 		return !slices.Contains(kept, addr) && !slices.Contains(e.shown, addr)
 	})
 }
 
 // grant gives a Service addresses, instead of those that it had.
-func (r *ledger) grant(service *corev1.Service, given grant) *entry {
-	e, found := r.entries[service.UID]
+func (known *allocations) grant(service *corev1.Service, given grant) *entry {
+	e, found := known.entries[service.UID]
 	if !found {
 		e = &entry{}
-		r.entries[service.UID] = e
+		known.entries[service.UID] = e
 	}
 	if e.version == "" || !newer(e.version, service.ResourceVersion) {
 		e.see(service)
 	}
 	e.grant, e.released = &given, false
-	r.index(e)
+	known.index(e)
 	return e
 }
 
 // release takes back what a Service was granted. What it shows stays taken until it is seen without.
-func (r *ledger) release(uid types.UID) {
-	if e, found := r.entries[uid]; found {
-		e.grant, e.released, e.told = nil, true, nil
-		r.index(e)
+func (known *allocations) release(uid types.UID) {
+	if e, found := known.entries[uid]; found {
+		e.grant, e.released, e.warned = nil, true, nil
+		known.index(e)
 	}
 }
 
 // forget drops a Service that is gone.
-func (r *ledger) forget(uid types.UID) {
-	if e, found := r.entries[uid]; found {
-		r.suspect(e)
-		r.state.Remove(uid)
-		delete(r.entries, uid)
+func (known *allocations) forget(uid types.UID) {
+	if e, found := known.entries[uid]; found {
+		known.recheck(e)
+		known.state.Remove(uid)
+		delete(known.entries, uid)
 	}
 }
 
-// index tells the state what a Service holds.
-func (r *ledger) index(e *entry) {
-	r.state.Set(e.holder, e.claimed(), e.shown)
-	r.suspect(e)
+// index updates the state with what a Service holds.
+func (known *allocations) index(e *entry) {
+	known.state.Set(e.holder, e.claimed(), e.shown)
+	known.recheck(e)
 }
 
-func (r *ledger) suspect(e *entry) {
+func (known *allocations) recheck(e *entry) {
 	for _, addr := range e.claimed() {
-		r.suspects[addr] = true
+		known.unchecked[addr] = true
 	}
 }
 
 // change replaces the pools.
-func (r *ledger) change(pools *pool.Pools) { r.state, r.moved = r.state.WithPools(pools), true }
+func (known *allocations) change(pools *pool.Pools) {
+	known.state, known.poolsChanged = known.state.WithPools(pools), true
+}
 
-// restore tells the state again what is known of a Service.
-func (r *ledger) restore(uid types.UID) {
-	if e, found := r.entries[uid]; found {
-		r.state.Set(e.holder, e.claimed(), e.shown)
+// restore sets the state back to what is known of a Service.
+func (known *allocations) restore(uid types.UID) {
+	if e, found := known.entries[uid]; found {
+		known.state.Set(e.holder, e.claimed(), e.shown)
 		return
 	}
-	r.state.Remove(uid)
+	known.state.Remove(uid)
 }
 
 // pooled reports whether a Service has an address of a pool.
-func (r *ledger) pooled(e *entry) bool {
-	return slices.ContainsFunc(e.claimed(), func(addr netip.Addr) bool { return r.state.Pools().Of(addr) != "" })
+func (known *allocations) pooled(e *entry) bool {
+	return slices.ContainsFunc(e.claimed(), func(addr netip.Addr) bool { return known.state.Pools().Of(addr) != "" })
 }

@@ -111,8 +111,8 @@ func (a *apiServer) client() *fake.Clientset {
 type reader struct {
 	api *apiServer
 	at  int
-	// tell is told of what changes, as an informer tells its handlers.
-	tell cache.ResourceEventHandler
+	// handler is called with what changes, as an informer calls its handlers.
+	handler cache.ResourceEventHandler
 }
 
 // follow moves the reader on to a revision, in one step: like a watch if it is the next one, and like a new list if it is not.
@@ -123,21 +123,21 @@ func (r *reader) follow(to int) {
 	before, after := r.api.versions[r.at], r.api.versions[to]
 	skipped := to-r.at > 1
 	r.at = to
-	if r.tell == nil {
+	if r.handler == nil {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		was, is := before[name], after[name]
 		switch {
 		case is != nil && is.UID == was.UID && is != was:
-			r.tell.OnUpdate(was, is)
+			r.handler.OnUpdate(was, is)
 		case is == nil || is.UID != was.UID:
 			r.delete(was, skipped)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if was := before[name]; was == nil || was.UID != after[name].UID {
-			r.tell.OnAdd(after[name], false)
+			r.handler.OnAdd(after[name], false)
 		}
 	}
 }
@@ -151,17 +151,17 @@ func (r *reader) catchUp() {
 
 func (r *reader) delete(was *corev1.Service, skipped bool) {
 	if skipped {
-		r.tell.OnDelete(cache.DeletedFinalStateUnknown{Key: was.Namespace + "/" + was.Name, Obj: was})
+		r.handler.OnDelete(cache.DeletedFinalStateUnknown{Key: was.Namespace + "/" + was.Name, Obj: was})
 		return
 	}
-	r.tell.OnDelete(was)
+	r.handler.OnDelete(was)
 }
 
-// begin tells a handler of everything that the reader holds.
-func (r *reader) begin(tell cache.ResourceEventHandler) {
-	r.tell = tell
+// begin calls a handler with everything that the reader holds.
+func (r *reader) begin(handler cache.ResourceEventHandler) {
+	r.handler = handler
 	for _, service := range r.api.versions[r.at] {
-		tell.OnAdd(service, true)
+		handler.OnAdd(service, true)
 	}
 }
 
@@ -182,18 +182,18 @@ func (i informer) AddEventHandler(handler cache.ResourceEventHandler) (cache.Res
 
 func (i informer) RemoveEventHandler(cache.ResourceEventHandlerRegistration) error { return nil }
 
-// leader is a process that leads: a Balancer whose watch lags behind, and a controller whose cache does.
+// leader is a process that leads: a Allocator whose watch lags behind, and a controller whose cache does.
 type leader struct {
-	*Balancer
-	ledger   *ledger
-	api      *apiServer
-	watch    *reader
-	cache    *reader
-	recorder *record.FakeRecorder
-	retried  []types.NamespacedName
-	made     map[string]*madeFor
-	written  map[string]*corev1.Service
-	removed  map[types.UID]bool
+	*Allocator
+	allocations *allocations
+	api         *apiServer
+	watch       *reader
+	cache       *reader
+	recorder    *record.FakeRecorder
+	retried     []types.NamespacedName
+	made        map[string]*madeFor
+	written     map[string]*corev1.Service
+	removed     map[types.UID]bool
 }
 
 // madeFor is what the controller remembers to have ensured.
@@ -209,16 +209,16 @@ func lead(api *apiServer, pools []config.Pool, watchAt, cacheAt int) (*leader, e
 		made: map[string]*madeFor{}, written: map[string]*corev1.Service{}, removed: map[types.UID]bool{},
 	}
 	var err error
-	l.Balancer, err = New(Options{
+	l.Allocator, err = New(Options{
 		Client: api.client(), Services: informer{reader: l.watch}, Recorder: l.recorder, Pools: pools,
 	})
 	if err != nil {
 		return nil, err
 	}
-	l.listen(func(key types.NamespacedName) { l.retried = append(l.retried, key) })
-	l.ledger = l.open()
-	l.watch.begin(l.handler(l.ledger))
-	l.Balancer.begin(context.Background(), l.ledger)
+	l.setRetry(func(key types.NamespacedName) { l.retried = append(l.retried, key) })
+	l.allocations = l.open()
+	l.watch.begin(l.handler(l.allocations))
+	l.Allocator.load(context.Background(), l.allocations)
 	return l, nil
 }
 

@@ -66,24 +66,24 @@ func annotate(keysAndValues ...string) func(*corev1.Service) {
 	}
 }
 
-// events returns what was told since it was last asked.
+// events returns the events that were recorded since it was last called.
 func (l *leader) events() []string {
-	var told []string
+	var recorded []string
 	for {
 		select {
 		case event := <-l.recorder.Events:
-			told = append(told, event)
+			recorded = append(recorded, event)
 		default:
-			return told
+			return recorded
 		}
 	}
 }
 
 func wantEvents(t *testing.T, l *leader, want ...string) {
 	t.Helper()
-	l.settle()
+	l.handleChanges()
 	if got := l.events(); !slices.Equal(got, want) {
-		t.Errorf("told:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("events:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -225,20 +225,20 @@ func TestRefusedServicesAreRetried(t *testing.T) {
 	if refused := Refusal(err); refused == nil || refused.Reason != pool.Exhausted || !provider.IsTerminal(err) {
 		t.Errorf("%v", err)
 	}
-	if l.settle(); len(l.retried) != 0 {
+	if l.handleChanges(); len(l.retried) != 0 {
 		t.Errorf("retried %v, and nothing has changed", l.retried)
 	}
 	api.delete("a")
 	l.finish(t, "a")
 	l.watch.catchUp()
-	if l.settle(); fmt.Sprint(l.retried) != "[default/c]" {
+	if l.handleChanges(); fmt.Sprint(l.retried) != "[default/c]" {
 		t.Errorf("one address has become free, retried %v", l.retried)
 	}
 	if got := l.finish(t, "c"); got == "[]" { // the controller's part: it is woken
 		t.Error(got)
 	}
 	must(t, l.SetPools(append(slices.Clone(one), config.Pool{Name: "more", Addresses: []string{"198.51.100.0/31"}})))
-	if l.settle(); fmt.Sprint(l.retried) != "[default/c default/d]" {
+	if l.handleChanges(); fmt.Sprint(l.retried) != "[default/c default/d]" {
 		t.Errorf("there are more pools, retried %v", l.retried)
 	}
 }
@@ -261,7 +261,7 @@ func TestLabelsOfARefusedService(t *testing.T) {
 	}
 	api.change("a", func(s *corev1.Service) { s.Labels = map[string]string{"tier": "gold"} })
 	l.watch.catchUp()
-	if l.settle(); fmt.Sprint(l.retried) != "[default/a]" {
+	if l.handleChanges(); fmt.Sprint(l.retried) != "[default/a]" {
 		t.Errorf("retried %v", l.retried)
 	}
 }
@@ -359,7 +359,7 @@ func TestAddressOfAServiceOfAnotherType(t *testing.T) {
 	}
 }
 
-// Nothing is answered before the record is complete, and by nobody who does not lead. Then a call returns by its deadline.
+// Nothing is answered before the allocations are complete, nor by a replica that does not lead. Then a call returns by its deadline.
 func TestCallsWaitForTheRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPIServer()
