@@ -21,6 +21,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	_ "github.com/mooring-ccm/mooring/providers/sim" // the plugin of these tests
@@ -67,7 +68,7 @@ func newHarborOn(t *testing.T, cluster *localcluster.Cluster, kubeconfig string,
 // replica starts a manager, and returns it with its secure port.
 func (h *harbor) replica(t *testing.T) (*program, endpoint) {
 	t.Helper()
-	port := freePort(t)
+	port := localclustertest.FreePort(t)
 	return start(t, append(h.args, "--secure-port="+port)...), newEndpoint(t, port)
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
@@ -43,7 +44,7 @@ func TestNothingIsLoggedWhileNothingChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := freePort(t)
+	port := localclustertest.FreePort(t)
 	cloud, args := simulated(t, kubeconfig)
 	cloud.Create(t, cloudsim.DefaultInstance(2))
 	args = append(args, idlePeriods...)

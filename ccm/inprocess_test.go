@@ -7,12 +7,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mooring-ccm/mooring/ccm"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 )
 
 // TestRunInAProgram embeds the command, twice in one process and one after the other, and looks for what it leaves behind.
 func TestRunInAProgram(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
-	first := newReplicas(t, cluster, kubeconfig, "--secure-port="+freePort(t), "--authentication-kubeconfig="+kubeconfig,
+	first := newReplicas(t, cluster, kubeconfig, "--secure-port="+localclustertest.FreePort(t), "--authentication-kubeconfig="+kubeconfig,
 		"--authorization-kubeconfig="+kubeconfig)
 	before := goleak.IgnoreCurrent()
 	for range 2 {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
@@ -102,7 +103,7 @@ func tokens(t *testing.T, client kubernetes.Interface) (may, mayNot string) {
 
 func TestSecurePort(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
-	port := freePort(t)
+	port := localclustertest.FreePort(t)
 	r := newReplicas(t, cluster, kubeconfig, "--secure-port="+port, "--authentication-kubeconfig="+kubeconfig,
 		"--authorization-kubeconfig="+kubeconfig, "--cluster-name=harbor")
 	r.lead(t)
@@ -174,7 +175,7 @@ func TestSecurePort(t *testing.T) {
 // TestReadinessOfEachReplica shows what an operator sees of a standby, and of a leader whose plugin does not come up.
 func TestReadinessOfEachReplica(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
-	leading, standing := freePort(t), freePort(t)
+	leading, standing := localclustertest.FreePort(t), localclustertest.FreePort(t)
 	r := newReplicas(t, cluster, kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
 	hanging, written := cloudConfig(t, func(settings *journalConfig) { settings.Hang = true })
 

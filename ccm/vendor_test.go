@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
@@ -55,7 +56,7 @@ func TestVendorProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.client.CoreV1().Nodes().Delete(cleanUp(t), "crane", metav1.DeleteOptions{}) })
-	port := freePort(t)
+	port := localclustertest.FreePort(t)
 	args := []string{"--cloud-provider=mycloud", "--cloud-config=" + config, "--kubeconfig=" + kubeconfig, "--secure-port=" + port,
 		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig}
 

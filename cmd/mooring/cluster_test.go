@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,12 +85,7 @@ func (w *world) dryRun(t *testing.T) {
 // start starts a manager that ends with the test, or when the returned function is called.
 func (w *world) start(t *testing.T, args ...string) (stop func()) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	must(t, err)
-	must(t, listener.Close())
-	dir, kubeconfig := t.TempDir(), w.cluster.AdminKubeconfig()
+	port, dir, kubeconfig := localclustertest.FreePort(t), t.TempDir(), w.cluster.AdminKubeconfig()
 	command := exec.Command(daemon(t), append(args, "--cloud-provider=sim", "--cloud-config="+w.cloud.ConfigFile,
 		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir,

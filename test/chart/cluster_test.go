@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/gobuild"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/localcluster/progress"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -145,7 +145,7 @@ func run(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interfac
 			arg = strings.ReplaceAll(arg, path, folder)
 		}
 		if strings.HasPrefix(arg, "--secure-port=") {
-			arg = "--secure-port=" + freePort(t)
+			arg = "--secure-port=" + localclustertest.FreePort(t)
 		}
 		args = append(args, arg)
 	}
@@ -211,14 +211,4 @@ func TestShippedManifestsApply(t *testing.T) {
 	if _, err := shipped.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("the shipped ServiceAccount may not list nodes: %v", err)
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	must(t, err)
-	return port
 }

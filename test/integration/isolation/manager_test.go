@@ -14,6 +14,7 @@ import (
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/mooring-ccm/mooring/ccm"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/test/integration/faulty"
 )
@@ -55,7 +56,7 @@ func start(t *testing.T, name string, o faulty.Options, args ...string) *manager
 	if o.Schemes == nil {
 		o.Schemes = []string{name}
 	}
-	m := &manager{name: name, cloud: faulty.New(name, o), port: freePort(t), ended: make(chan error, 1), http: administrator(t)}
+	m := &manager{name: name, cloud: faulty.New(name, o), port: localclustertest.FreePort(t), ended: make(chan error, 1), http: administrator(t)}
 	kubeconfig := cluster.AdminKubeconfig()
 	m.args = append([]string{
 		"--cloud-provider=" + name, "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
@@ -182,14 +183,4 @@ func (m *manager) probe(ctx context.Context, t *testing.T, path string, want int
 		err = fmt.Errorf("it answers %d: %s", status, said)
 	}
 	return said, err
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	must(t, err)
-	must(t, listener.Close())
-	return port
 }

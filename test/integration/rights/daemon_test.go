@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -38,7 +39,7 @@ type daemon struct {
 // shown if that failed.
 func launch(t, lifetime *testing.T, args ...string) *daemon {
 	t.Helper()
-	d := &daemon{dir: lifetime.TempDir(), port: freePort(t), exited: make(chan struct{})}
+	d := &daemon{dir: lifetime.TempDir(), port: localclustertest.FreePort(t), exited: make(chan struct{})}
 	args = append([]string{"--bind-address=127.0.0.1", "--secure-port=" + d.port, "--cert-dir=" + d.dir, "--logging-format=json"}, args...)
 	path, err := program()
 	must(t, err)
@@ -151,14 +152,4 @@ func (d *daemon) dispensable(t *testing.T) map[string]bool {
 	}
 	must(t, lines.Err())
 	return found
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	must(t, err)
-	must(t, listener.Close())
-	return port
 }
