@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/mooring-ccm/mooring/internal/generated"
+	"github.com/mooring-ccm/mooring/internal/docgen"
 	"github.com/mooring-ccm/mooring/vendortool"
 )
 
@@ -31,7 +31,7 @@ func newReference() *cobra.Command {
 		Long: "reference writes the reference of all commands as Markdown.\n\n" + vendortool.ExitCodes,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text := referenceOf(cmd.Root())
-			return generated.Put(file, text, check, "commands", "./cmd/mooring")
+			return docgen.Put(file, text, check, "commands", "./cmd/mooring")
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "docs/reference/cli.md", "the `file` to write")

@@ -1,9 +1,11 @@
-package generated
+package docgen
 
 import (
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -25,5 +27,28 @@ func TestPut(t *testing.T) {
 	err := Put(file, []byte("newer"), true, "flags", "./ccm")
 	if want := file + " is not what the flags say: run go generate ./ccm"; err == nil || err.Error() != want {
 		t.Errorf("an old file: %v, want %s", err, want)
+	}
+}
+
+func TestPage(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.md")
+	page := Page{File: file, Of: "flags", Generate: "./ccm", Render: func() ([]byte, error) { return []byte("new"), nil }}
+	broken := page
+	broken.Render = func() ([]byte, error) { return nil, errors.New("no source") }
+	for _, test := range []struct {
+		page      Page
+		arguments []string
+		code      int
+		says      string
+	}{
+		{page, []string{"--check"}, 1, "error: " + file + " is not what the flags say: run go generate ./ccm\n"},
+		{broken, nil, 1, "error: no source\n"},
+		{page, nil, 0, ""},
+		{page, []string{"--check"}, 0, ""},
+	} {
+		var stderr strings.Builder
+		if code := Main(test.page, flag.NewFlagSet("", flag.ContinueOnError), test.arguments, &stderr); code != test.code || stderr.String() != test.says {
+			t.Errorf("%q: exit code %d and %q, want %d and %q", test.arguments, code, stderr.String(), test.code, test.says)
+		}
 	}
 }

@@ -17,15 +17,15 @@ const anything = "..."
 // package's path decides. It is the table of ARCHITECTURE.md.
 var arrows = map[string][]string{
 	"provider":                     {},
-	"provider/conformance":         {"provider", "internal/generated"},
+	"provider/conformance":         {"provider", "internal/docgen"},
 	"providers/internal":           {},
 	"providers/sim":                {"provider", "providers/internal"},
 	"providers/sim/simtest":        {"providers/sim", "localcluster/poll"},
-	"providers/metal":              {"provider", "providers/internal", "internal/generated"},
+	"providers/metal":              {"provider", "providers/internal", "internal/docgen"},
 	"internal/cloud":               {"provider"},
 	"internal/dryrun":              {"ccm/plan", "provider"},
 	"internal/election":            {},
-	"internal/generated":           {},
+	"internal/docgen":              {},
 	"internal/instances":           {"internal/cloud", "provider"},
 	"internal/instances/ownership": {"provider"},
 	"internal/orphans":             {"provider"},

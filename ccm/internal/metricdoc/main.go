@@ -8,37 +8,34 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/mooring-ccm/mooring/internal/generated"
+	"github.com/mooring-ccm/mooring/internal/docgen"
 )
 
 func main() {
-	check := flag.Bool("check", false, "write nothing, and fail if the file is not what would be written")
 	root := flag.String("root", ".", "the project's folder")
-	file := flag.String("file", "docs/reference/metrics.md", "the file to write")
-	flag.Parse()
-	if err := generate(*root, *file, *check); err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
-	}
+	os.Exit(docgen.Main(docgen.Page{
+		File: "docs/reference/metrics.md", Of: "declarations of metrics", Generate: "./ccm",
+		Render: func() ([]byte, error) { return page(*root) },
+	}, flag.CommandLine, os.Args[1:], os.Stderr))
 }
 
-func generate(root, file string, check bool) error {
+// page returns the page of metrics.
+func page(root string) ([]byte, error) {
 	var groups []group
 	for _, room := range rooms {
 		found, err := declaredIn(root, room.folder)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if len(found) == 0 {
-			return fmt.Errorf("%s declares no metric: its name in this command is out of date", room.folder)
+			return nil, fmt.Errorf("%s declares no metric: its name in this command is out of date", room.folder)
 		}
 		groups = append(groups, group{room, found})
 	}
 	if err := complete(root, groups); err != nil {
-		return err
+		return nil, err
 	}
-	text := render(groups)
-	return generated.Put(file, text, check, "declarations of metrics", "./ccm")
+	return render(groups), nil
 }
 
 // complete returns an error for metrics of folders that have no section.

@@ -16,43 +16,40 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/mooring-ccm/mooring/ccm"
-	"github.com/mooring-ccm/mooring/internal/generated"
+	"github.com/mooring-ccm/mooring/internal/docgen"
 )
 
 func main() {
-	check := flag.Bool("check", false, "write nothing, and fail if the file is not what would be written")
 	metrics := flag.String("metrics", "docs/reference/metrics.md", "our page of metrics")
-	file := flag.String("file", "docs/reference/migration-table.md", "the file to write")
-	flag.Parse()
-	if err := generate(*metrics, *file, *check); err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
-	}
+	os.Exit(docgen.Main(docgen.Page{
+		File: "docs/reference/migration-table.md", Of: "flags and metrics", Generate: "./ccm",
+		Render: func() ([]byte, error) { return page(*metrics) },
+	}, flag.CommandLine, os.Args[1:], os.Stderr))
 }
 
-func generate(metrics, file string, check bool) error {
+// page returns the table for who comes from the reference.
+func page(metrics string) ([]byte, error) {
 	reference, err := referenceFlags()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	flags, err := compareFlags(reference, ccm.NewCommand().Flags())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	declared, err := referenceMetrics()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ours, err := documented(metrics)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	kept, err := compareMetrics(declared, ours)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	text := render(flags, kept)
-	return generated.Put(file, text, check, "flags and metrics", "./ccm")
+	return render(flags, kept), nil
 }
 
 // referenceFlags are the flags of the command that k8s.io/cloud-provider/sample builds.

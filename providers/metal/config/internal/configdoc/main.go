@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/mooring-ccm/mooring/internal/generated"
+	"github.com/mooring-ccm/mooring/internal/docgen"
 )
 
 func main() {
@@ -30,5 +30,5 @@ func generate(folder, file string, check bool) error {
 	if err != nil {
 		return err
 	}
-	return generated.Put(file, text, check, "types", "./providers/metal/config")
+	return docgen.Put(file, text, check, "types", "./providers/metal/config")
 }
