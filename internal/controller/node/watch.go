@@ -1,20 +1,27 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
@@ -84,4 +91,138 @@ func matters(before, after *corev1.Node) bool {
 		}
 	}
 	return before.Spec.ProviderID != after.Spec.ProviderID || ownership.Uninitialized(before)
+}
+
+// refresher compares all initialized nodes with the cloud, once per interval, and queues those that differ. It writes nothing
+// itself, and what it queues is behind every new node.
+type refresher struct {
+	interval   time.Duration
+	reader     client.Reader
+	inventory  *instances.Inventory
+	reconciler *reconciler
+	metrics    *metrics
+	log        logr.Logger
+	queued     chan kit.Queue // receives the controller's queue once there is one
+
+	mu      sync.Mutex
+	asked   map[types.UID]bool  // the nodes for which the cloud is being asked
+	failed  map[types.UID]error // those for which it returned an error when it was last asked
+	failing bool                // what was logged last
+}
+
+// capture is a source of the controller, by which its queue becomes known.
+func (r *refresher) capture(_ context.Context, q kit.Queue) error {
+	select {
+	case r.queued <- q:
+	default: // a second start of the sources brings the same queue
+	}
+	return nil
+}
+
+// run refreshes until ctx ends, from its beginning on.
+func (r *refresher) run(ctx context.Context) {
+	var q kit.Queue
+	select {
+	case q = <-r.queued:
+	case <-ctx.Done():
+		return
+	}
+	ticker := time.NewTicker(r.interval)
+	defer ticker.Stop()
+	var passes sync.WaitGroup
+	defer passes.Wait()
+	for ctx.Err() == nil {
+		r.pass(ctx, q, &passes)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// pass has all initialized nodes compared with the cloud, each when the cloud has answered for it. It does not wait for that: a node
+// for which the cloud takes its time is left out of the passes meanwhile, and holds up none of the others.
+func (r *refresher) pass(ctx context.Context, q kit.Queue, passes *sync.WaitGroup) {
+	start := time.Now()
+	var list corev1.NodeList
+	if err := r.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // the nodes are only read
+		r.ended(ctx, fmt.Errorf("listing nodes: %w", err))
+		return
+	}
+	nodes := r.open(list.Items)
+	if len(nodes) == 0 {
+		return
+	}
+	passes.Go(func() {
+		// An answer from before this pass would be one interval late.
+		r.inventory.LookupEach(cloud.WithPriority(ctx, cloud.PriorityRefresh), nodes, 0, func(node *corev1.Node, observation instances.Observation, err error) {
+			r.close(node, err)
+			switch {
+			case err != nil:
+				r.metrics.refreshFailures.Inc()
+			case r.reconciler.differs(node, observation):
+				kit.Add(q, types.NamespacedName{Name: node.Name}, priorityRefresh)
+			}
+		})
+		r.metrics.refreshDuration.Observe(time.Since(start).Seconds())
+		r.ended(ctx, nil)
+	})
+}
+
+// open returns those of the nodes that are to be compared with the cloud and for which it is not being asked yet.
+func (r *refresher) open(all []corev1.Node) (nodes []*corev1.Node) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	failed := r.failed
+	r.failed = map[types.UID]error{}
+	for i := range all {
+		node := &all[i]
+		if !r.concerns(node) {
+			continue
+		}
+		if err := failed[node.UID]; err != nil {
+			r.failed[node.UID] = err
+		}
+		if !r.asked[node.UID] {
+			r.asked[node.UID] = true
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// close notes the answer for a node.
+func (r *refresher) close(node *corev1.Node, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.asked, node.UID)
+	delete(r.failed, node.UID)
+	if err != nil {
+		r.failed[node.UID] = fmt.Errorf("looking up node %q: %w", node.Name, err)
+	}
+}
+
+// ended logs when a pass could not be made, or nodes not be compared, and when that has ended.
+func (r *refresher) ended(ctx context.Context, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, failed := range r.failed {
+		err = cmp.Or(err, failed)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil && !r.failing:
+		r.log.Error(err, "Could not compare all nodes with the cloud; trying again", "interval", r.interval)
+	case err == nil && r.failing:
+		r.log.Info("All nodes could be compared with the cloud again")
+	}
+	r.failing = err != nil
+}
+
+// concerns reports whether a node is one that the refresh may ask for. Nodes that wait for their initialization are in the
+// queue on their own account.
+func (r *refresher) concerns(node *corev1.Node) bool {
+	return node.DeletionTimestamp.IsZero() && !ownership.Uninitialized(node) &&
+		r.reconciler.decide(node).Owner != ownership.Foreign
 }
