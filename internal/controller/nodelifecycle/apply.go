@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -28,28 +27,10 @@ const (
 	writeTimeout = 30 * time.Second
 )
 
-// outcome is what became of an action.
-type outcome int
-
-const (
-	// written actions took effect.
-	written outcome = iota
-	// outdated actions did not: the node has changed since it was planned for.
-	outdated
-	// vanished actions did not: the node is gone.
-	vanished
-	// refused actions did not: the API server said no.
-	refused
-	// uncertain actions may have taken effect: the API server did not answer, or with an error of its own.
-	uncertain
-	// late actions were not tried any more.
-	late
-)
-
 // result is what became of one action.
 type result struct {
 	action  action
-	outcome outcome
+	outcome kit.WriteOutcome
 	// resourceVersion is that of the node after a write, empty after a deletion.
 	resourceVersion string
 	// err says why an action was refused or is uncertain.
@@ -114,15 +95,15 @@ func (w writer) carryOut(ctx context.Context, action action, deadline time.Time)
 		ctx, cancel := context.WithDeadline(ctx, deadline)
 		defer cancel()
 		if ctx.Err() != nil {
-			done.outcome = late
+			done.outcome = kit.NotTried
 			return done
 		}
 		err = w.delete(ctx, action)
 	default:
 		done.resourceVersion, err = w.patch(ctx, action)
 	}
-	done.outcome = outcomeOf(err)
-	if done.outcome == refused || done.outcome == uncertain {
+	done.outcome = kit.OutcomeOf(err)
+	if done.outcome.Failed() {
 		done.err = fmt.Errorf("%s of node %q: %w", action.kind, action.node.name, err)
 	}
 	w.tell(done)
@@ -178,12 +159,12 @@ func (w writer) tell(done result) {
 	case done.action.kind == deleteNode && done.err != nil:
 		if w.told.Allow(node.uid, ReasonDeletingFailed, time.Now()) {
 			w.recorder.Event(object(node), corev1.EventTypeWarning, ReasonDeletingFailed,
-				short(fmt.Sprintf("Could not delete node %s: %v", node.name, done.err)))
+				kit.EventMessage(fmt.Sprintf("Could not delete node %s: %v", node.name, done.err)))
 		}
-	case done.action.kind == markHeld && done.outcome == written:
+	case done.action.kind == markHeld && done.outcome == kit.Written:
 		if w.told.Allow(node.uid, ReasonHeld+" "+string(done.action.reason), time.Now()) {
 			w.recorder.Event(object(node), corev1.EventTypeWarning, ReasonHeld,
-				short(string(done.action.reason)+": "+heldMessage(node, done.action.reason, w.settings, w.journal)))
+				kit.EventMessage(string(done.action.reason)+": "+heldMessage(node, done.action.reason, w.settings, w.journal)))
 		}
 	}
 }
@@ -193,7 +174,7 @@ func (w writer) tellUnanswered(unanswered []instances.Answer) {
 	for _, answer := range unanswered {
 		node := answer.Node
 		if w.told.Allow(node.UID, ReasonCloudError, time.Now()) {
-			w.recorder.Event(node, corev1.EventTypeWarning, ReasonCloudError, short(unansweredMessage(node.Name, answer.Err)))
+			w.recorder.Event(node, corev1.EventTypeWarning, ReasonCloudError, kit.EventMessage(unansweredMessage(node.Name, answer.Err)))
 		}
 	}
 }
@@ -203,7 +184,7 @@ func (w writer) tellWaiting(nodes []*corev1.Node, reason string) {
 	for _, node := range nodes {
 		if w.told.Allow(node.UID, ReasonWaitingForCloud, time.Now()) {
 			w.recorder.Event(node, corev1.EventTypeNormal, ReasonWaitingForCloud,
-				short("Waiting to ask the cloud whether the node's instance exists: "+reason))
+				kit.EventMessage("Waiting to ask the cloud whether the node's instance exists: "+reason))
 		}
 	}
 }
@@ -211,32 +192,4 @@ func (w writer) tellWaiting(nodes []*corev1.Node, reason string) {
 // object returns as much of a node as a client and a recorder need.
 func object(node facts) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.name, UID: node.uid}}
-}
-
-// outcomeOf tells by the API server's answer what became of an action.
-func outcomeOf(err error) outcome {
-	var answer apierrors.APIStatus
-	switch {
-	case err == nil:
-		return written
-	case apierrors.IsNotFound(err):
-		return vanished
-	case apierrors.IsConflict(err), patchDoesNotFit(err):
-		return outdated
-	case errors.As(err, &answer) && answer.Status().Code >= 400 && answer.Status().Code < 500:
-		return refused
-	default:
-		return uncertain
-	}
-}
-
-// patchDoesNotFit reports whether the API server could not apply a patch, which is how it says that a test failed: it names
-// no object then, because no object came to be. Validation and admission have the same code, 422, and do name it.
-func patchDoesNotFit(err error) bool {
-	var answer apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &answer) {
-		return false
-	}
-	details := answer.Status().Details
-	return details == nil || details.Name == ""
 }

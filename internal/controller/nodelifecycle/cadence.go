@@ -3,6 +3,8 @@ package nodelifecycle
 import (
 	"context"
 	"time"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 const (
@@ -40,18 +42,5 @@ func (c cadence) await(ctx context.Context, again time.Time) bool {
 		return false
 	case <-c.due:
 	}
-	latest := time.NewTimer(max(time.Until(soonest), 0) + gathering)
-	defer latest.Stop()
-	for wait := max(time.Until(soonest), quiet); ; wait = quiet {
-		timer.Reset(wait)
-		select {
-		case <-c.due:
-		case <-timer.C:
-			return true
-		case <-latest.C:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
+	return kit.Debounce{Quiet: quiet, Most: gathering}.Await(ctx, c.due, time.Until(soonest))
 }

@@ -104,18 +104,11 @@ func New(options Options) (*Controller, error) {
 
 // complete fills in defaults and returns what is missing or wrong.
 func (o *Options) complete() error {
-	var wrong []error
-	for _, required := range []struct {
-		name   string
-		absent bool
-	}{
-		{"Client", o.Client == nil}, {"Cache", o.Cache == nil}, {"Recorder", o.Recorder == nil},
-		{"Inventory", o.Inventory == nil}, {"Journal", o.Journal == nil},
-	} {
-		if required.absent {
-			wrong = append(wrong, fmt.Errorf("the node lifecycle controller's option %s is required", required.name))
-		}
-	}
+	wrong := []error{kit.CheckRequired("node lifecycle controller",
+		kit.Required{Name: "Client", Missing: o.Client == nil}, kit.Required{Name: "Cache", Missing: o.Cache == nil},
+		kit.Required{Name: "Recorder", Missing: o.Recorder == nil}, kit.Required{Name: "Inventory", Missing: o.Inventory == nil},
+		kit.Required{Name: "Journal", Missing: o.Journal == nil},
+	)}
 	if o.Settings.Window == 0 {
 		o.Settings.Window = DefaultWindow
 	}

@@ -1,6 +1,7 @@
 package nodelifecycle
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -130,19 +132,14 @@ func factsOf(node *corev1.Node, standing standing) facts {
 		standing: standing, created: node.CreationTimestamp.Time, taints: node.Spec.Taints,
 		settled: !node.DeletionTimestamp.IsZero(),
 	}
-	for i := range node.Status.Conditions {
-		switch condition := &node.Status.Conditions[i]; condition.Type {
-		case corev1.NodeReady:
-			f.ready = condition.Status == corev1.ConditionTrue
-			if condition.Status != corev1.ConditionUnknown {
-				f.heard = condition.LastHeartbeatTime.Time
-			}
-		case ConditionInstanceGone:
-			f.heldFor = HoldReason(condition.Reason)
-			if f.heldFor == "" {
-				f.heldFor = "Unspecified" // not ours to leave out, but a condition that is there has to go again
-			}
+	if _, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); ready != nil {
+		f.ready = ready.Status == corev1.ConditionTrue
+		if ready.Status != corev1.ConditionUnknown {
+			f.heard = ready.LastHeartbeatTime.Time
 		}
+	}
+	if _, held := nodeutil.GetNodeCondition(&node.Status, ConditionInstanceGone); held != nil {
+		f.heldFor = cmp.Or(HoldReason(held.Reason), "Unspecified") // not ours to leave out, but a condition that is there has to go again
 	}
 	f.announced = f.settled || slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Key == taintClusterAutoscaler || taint.Key == taintKarpenter || taint.Key == taintKarpenterBeta
@@ -158,16 +155,9 @@ func factsOf(node *corev1.Node, standing standing) facts {
 // needsLook reports whether a pass could do anything about a node, whatever the cloud says. A node that is ready needs nothing but
 // to be rid of what was put on it while it was not.
 func needsLook(node *corev1.Node) bool {
-	ready := false
-	for i := range node.Status.Conditions {
-		switch condition := &node.Status.Conditions[i]; condition.Type {
-		case corev1.NodeReady:
-			ready = condition.Status == corev1.ConditionTrue
-		case ConditionInstanceGone:
-			return true
-		}
-	}
-	return !ready || slices.ContainsFunc(node.Spec.Taints, isShutdownTaint)
+	_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+	_, held := nodeutil.GetNodeCondition(&node.Status, ConditionInstanceGone)
+	return held != nil || ready == nil || ready.Status != corev1.ConditionTrue || slices.ContainsFunc(node.Spec.Taints, isShutdownTaint)
 }
 
 // shutdownTaint is the reference's: see cloudproviderapi.TaintNodeShutdown.

@@ -6,7 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // memory is what the controller knows of its own writes that the cache may not show yet.
@@ -40,29 +41,25 @@ func (m *memory) feel(node facts, now time.Time) pulse {
 // stale reports whether a node from the cache is older than our own last write to it.
 func (m *memory) stale(node *corev1.Node) bool {
 	version, known := m.versions[node.UID]
-	if !known || version == "" {
-		return known
-	}
-	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, version)
-	return err == nil && order < 0
+	return known && (version == "" || kit.Older(node.ResourceVersion, version))
 }
 
 // note remembers what became of an action. It reports whether a failure is news.
 func (m *memory) note(done result) (news bool) {
 	uid := done.action.node.uid
 	switch done.outcome {
-	case written:
+	case kit.Written:
 		delete(m.failing, uid)
 		if done.action.kind == deleteNode || done.resourceVersion != "" {
 			m.versions[uid] = done.resourceVersion
 		}
-	case vanished:
+	case kit.Gone:
 		m.versions[uid] = ""
-	case refused, uncertain:
+	case kit.Refused, kit.Uncertain:
 		kind, failed := m.failing[uid]
 		m.failing[uid] = done.action.kind
 		return !failed || kind != done.action.kind
-	case outdated, late:
+	case kit.Outdated, kit.NotTried:
 	}
 	return false
 }

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
@@ -14,7 +16,7 @@ func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
 		n.ResourceVersion = version
 		return n
 	}
-	did := func(kind actionKind, outcome outcome, version string) result {
+	did := func(kind actionKind, outcome kit.WriteOutcome, version string) result {
 		return result{action: action{kind: kind, node: mine(at("5"))}, outcome: outcome, resourceVersion: version}
 	}
 	tests := []struct {
@@ -24,14 +26,14 @@ func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
 		want bool
 	}{
 		{"never written", nil, at("5"), false},
-		{"older than the write", []result{did(addTaint, written, "9")}, at("8"), true},
-		{"the write itself", []result{did(addTaint, written, "9")}, at("9"), false},
-		{"younger, and with more digits", []result{did(addTaint, written, "9")}, at("10"), false},
-		{"deleted", []result{did(deleteNode, written, "")}, at("5"), true},
-		{"found to be gone", []result{did(addTaint, vanished, "")}, at("5"), true},
-		{"refused", []result{did(deleteNode, refused, "")}, at("5"), false},
-		{"outdated", []result{did(deleteNode, outdated, "")}, at("5"), false},
-		{"only told", []result{did(markHeld, written, "")}, at("5"), false},
+		{"older than the write", []result{did(addTaint, kit.Written, "9")}, at("8"), true},
+		{"the write itself", []result{did(addTaint, kit.Written, "9")}, at("9"), false},
+		{"younger, and with more digits", []result{did(addTaint, kit.Written, "9")}, at("10"), false},
+		{"deleted", []result{did(deleteNode, kit.Written, "")}, at("5"), true},
+		{"found to be gone", []result{did(addTaint, kit.Gone, "")}, at("5"), true},
+		{"refused", []result{did(deleteNode, kit.Refused, "")}, at("5"), false},
+		{"outdated", []result{did(deleteNode, kit.Outdated, "")}, at("5"), false},
+		{"only told", []result{did(markHeld, kit.Written, "")}, at("5"), false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -53,10 +55,10 @@ func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
 func TestAFailureIsNewsOnce(t *testing.T) {
 	m := newMemory()
 	failed := func(kind actionKind) result {
-		return result{action: action{kind: kind, node: mine(node("a", corev1.ConditionUnknown))}, outcome: refused, err: errors.New("forbidden")}
+		return result{action: action{kind: kind, node: mine(node("a", corev1.ConditionUnknown))}, outcome: kit.Refused, err: errors.New("forbidden")}
 	}
 	fine := failed(deleteNode)
-	fine.outcome, fine.err = written, nil
+	fine.outcome, fine.err = kit.Written, nil
 	for i, step := range []struct {
 		done result
 		news bool

@@ -80,14 +80,3 @@ func heldMessage(node facts, reason HoldReason, settings Settings, journal strin
 	return fmt.Sprintf("The cloud says that it has no instance for this node%s. %s. If the instance is gone for good, confirm it: "+
 		"kubectl annotate node %s %s=%s", lookedFor(node), why, node.name, AnnotationConfirmDeletion, node.uid)
 }
-
-// maxMessage keeps events within what the events API takes for a note, 1 kB.
-const maxMessage = 1000
-
-// short cuts the message of an event. A condition has room for all of it.
-func short(message string) string {
-	if len(message) > maxMessage {
-		return message[:maxMessage-3] + "..."
-	}
-	return message
-}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // metrics show what the controller does, and above all what it does not dare to do. The reference's controller has none.
@@ -78,9 +80,9 @@ func (m *metrics) planned(p plan) {
 // wrote counts what became of an action.
 func (m *metrics) wrote(r result) {
 	switch {
-	case r.outcome == refused || r.outcome == uncertain:
+	case r.outcome.Failed():
 		m.failures.WithLabelValues(r.action.kind.String()).Inc()
-	case r.outcome != written:
+	case r.outcome != kit.Written:
 	case r.action.kind == deleteNode:
 		m.deletions.WithLabelValues(string(r.action.cause)).Inc()
 	case r.action.kind == addTaint || r.action.kind == removeTaint:

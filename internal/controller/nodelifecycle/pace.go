@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
@@ -43,10 +44,8 @@ type shown struct {
 func shownBy(node *corev1.Node) shown {
 	facts := factsOf(node, ours)
 	is := shown{providerID: node.Spec.ProviderID, announced: facts.announced, acknowledged: facts.acknowledged}
-	for i := range node.Status.Conditions {
-		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {
-			is.ready, is.heard, is.turned = condition.Status, condition.LastHeartbeatTime.Time, condition.LastTransitionTime.Time
-		}
+	if _, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); ready != nil {
+		is.ready, is.heard, is.turned = ready.Status, ready.LastHeartbeatTime.Time, ready.LastTransitionTime.Time
 	}
 	return is
 }

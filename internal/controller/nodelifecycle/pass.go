@@ -155,7 +155,7 @@ func (p *passer) settle(ctx context.Context, results []result, now time.Time) {
 		p.metrics.wrote(done)
 		news := p.memory.note(done)
 		p.logResult(ctx, done, news)
-		if done.action.counted && done.outcome != written && done.outcome != uncertain {
+		if done.action.counted && done.outcome != kit.Written && done.outcome != kit.Uncertain {
 			undone++
 		}
 	}
@@ -167,11 +167,11 @@ func (p *passer) settle(ctx context.Context, results []result, now time.Time) {
 func (p *passer) logResult(ctx context.Context, done result, news bool) {
 	logger := log.FromContext(ctx).WithValues("node", done.action.node.name, "providerID", done.action.node.providerID)
 	switch {
-	case done.outcome == refused || done.outcome == uncertain:
+	case done.outcome.Failed():
 		if news && ctx.Err() == nil {
 			logger.Error(done.err, "Could not write to a node; trying again", "operation", done.action.kind.String())
 		}
-	case done.outcome != written:
+	case done.outcome != kit.Written:
 		logger.V(1).Info("The node changed under our hands; looking at it again", "operation", done.action.kind.String())
 	case done.action.kind == deleteNode:
 		logger.Info("Deleted a node: the cloud has no instance for it", "reason", done.action.cause)

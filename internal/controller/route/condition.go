@@ -10,12 +10,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+	nodeutil "k8s.io/component-helpers/node/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // The reasons of the node condition NetworkUnavailable, as in the reference: False and True.
@@ -91,18 +92,12 @@ func (c *conditions) says(judged judgedNode) bool {
 	c.mu.Lock()
 	written, found := c.written[judged.node.UID]
 	c.mu.Unlock()
-	if found && older(judged.node.ResourceVersion, written.resourceVersion) {
+	if found && kit.Older(judged.node.ResourceVersion, written.resourceVersion) {
 		return written.routed == judged.routed
 	}
 	status, reason, _ := networkUnavailable(judged.routed)
 	current := networkCondition(judged.node)
 	return current != nil && current.Status == status && current.Reason == reason
-}
-
-// older reports whether one version of an object precedes another.
-func older(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order < 0
 }
 
 func networkUnavailable(routed bool) (status corev1.ConditionStatus, reason, message string) {
@@ -113,12 +108,8 @@ func networkUnavailable(routed bool) (status corev1.ConditionStatus, reason, mes
 }
 
 func networkCondition(node *corev1.Node) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeNetworkUnavailable {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
+	_, condition := nodeutil.GetNodeCondition(&node.Status, corev1.NodeNetworkUnavailable)
+	return condition
 }
 
 // conditionPatch is a strategic merge patch: conditions are merged by type, so that those of others are not touched, whoever
@@ -147,10 +138,10 @@ func (c *conditions) patch(ctx context.Context, judged judgedNode, now time.Time
 	defer cancel()
 	patched := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: judged.node.Name}}
 	err = c.client.Status().Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, encoded), client.FieldOwner(fieldManager))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	switch outcome := kit.OutcomeOf(err); {
+	case outcome == kit.Gone, outcome == kit.Outdated:
 		return nil // deleted, or another node has the name now: its own event starts a pass
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("writing the condition NetworkUnavailable of node %q: %w", judged.node.Name, err)
 	}
 	c.mu.Lock()
@@ -170,7 +161,7 @@ func (c *conditions) forget(nodes []judgedNode) {
 	}
 	kept := make(map[types.UID]statement, len(c.written))
 	for _, judged := range nodes {
-		if written, found := c.written[judged.node.UID]; found && older(judged.node.ResourceVersion, written.resourceVersion) {
+		if written, found := c.written[judged.node.UID]; found && kit.Older(judged.node.ResourceVersion, written.resourceVersion) {
 			kept[judged.node.UID] = written
 		}
 	}

@@ -12,14 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
 const (
 	// firstDelay is the pause after an operation failed for the first time; it doubles with each further failure.
 	firstDelay = time.Second
-	// maxRetryAfter bounds how long a cloud's Retry-After is obeyed.
-	maxRetryAfter = 15 * time.Minute
 	// maxFresh is how long a list of routes may take to show what was done to them.
 	maxFresh = 5 * time.Second
 )
@@ -187,7 +186,7 @@ func (m *memory) end(a action, err error, now time.Time) (late bool) {
 		known.done, known.failures, known.notBefore, known.together = now, 0, time.Time{}, 0
 		return known.abandoned
 	}
-	known.done, known.notBefore = time.Time{}, now.Add(delayAfter(known.failures, m.maxDelay, err))
+	known.done, known.notBefore = time.Time{}, now.Add(backoff(m.maxDelay).After(known.failures, err))
 	known.failures++
 	// A refusal for quota, or a call that was never made, says that there are too many calls: not that there are too few.
 	if !blames(err) && !provider.IsThrottled(err) && !errors.Is(err, cloud.ErrUnavailable) {
@@ -232,15 +231,11 @@ func (m *memory) next(now time.Time) time.Time {
 	return first
 }
 
-// delayAfter returns the pause after a failure that others preceded: twice as long each time, and the longest after an error
-// that repeating cannot help, if it is not another operation's. A cloud that says how long to wait is obeyed.
-func delayAfter(before int, longest time.Duration, err error) time.Duration {
-	delay := longest
-	if before < 30 && !(provider.IsTerminal(err) && blames(err)) { // 30 doublings are far past the longest pause, and still fit
-		delay = min(firstDelay<<before, longest)
+// backoff returns the pauses after failures of one operation, or of passes: the longest after an error that repeating cannot help, if it
+// is not another operation's.
+func backoff(longest time.Duration) kit.Backoff {
+	return kit.Backoff{
+		First: firstDelay, Longest: longest, Terminal: longest,
+		IsTerminal: func(err error) bool { return provider.IsTerminal(err) && blames(err) },
 	}
-	if wait, ok := provider.RetryAfter(err); ok {
-		delay = max(delay, min(wait, maxRetryAfter))
-	}
-	return delay
 }

@@ -8,14 +8,15 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 const (
-	// settle is how long nodes have to be quiet before a pass, so that a burst of changes is one pass.
-	settle = 500 * time.Millisecond
-	// maxSettle is how long a pass is put off at most while they are not.
-	maxSettle = time.Second
+	// quiet is how long nodes have to be quiet before a pass, so that a burst of changes is one pass, and gathering is how long a pass is put
+	// off at most while they are not.
+	quiet     = 500 * time.Millisecond
+	gathering = time.Second
 	// firstIdle is the shortest time from a pass that found nothing to do to the next one: two a minute.
 	firstIdle = 30 * time.Second
 	// burst is how many passes may follow each other without regard to the period.
@@ -32,8 +33,8 @@ type pacer struct {
 	mu sync.Mutex
 	// passes gives each pass a place; while nodes keep changing there is one place per period.
 	passes *rate.Limiter
-	// first and last are the earliest and latest change of a node that no pass has seen, zero if there is none.
-	first, last time.Time
+	// changes are those of nodes that no pass has seen.
+	changes kit.Burst
 	// closedUntil is when the cloud wants to be asked again.
 	closedUntil time.Time
 	interval    time.Duration
@@ -54,11 +55,8 @@ func newPacer(period, longest time.Duration) *pacer {
 func (p *pacer) noted(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.first.IsZero() {
-		p.first = now
-	}
-	p.last = now
-	return settle
+	p.changes.Add(now)
+	return quiet
 }
 
 // early returns how long a pass has to be put off: until nodes are quiet, there is a place for it, and the cloud wants to be
@@ -66,10 +64,7 @@ func (p *pacer) noted(now time.Time) time.Duration {
 func (p *pacer) early(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var wait time.Duration
-	if !p.first.IsZero() {
-		wait = min(p.last.Add(settle).Sub(now), p.first.Add(maxSettle).Sub(now))
-	}
+	wait := kit.Debounce{Quiet: quiet, Most: gathering}.Left(p.changes, now)
 	if places := p.passes.TokensAt(now); places < 1 {
 		// Rounded up: a place must not be missed by the nanoseconds that a float64 does not hold.
 		wait = max(wait, time.Duration((1-places)*float64(p.period))+time.Millisecond)
@@ -82,7 +77,7 @@ func (p *pacer) begin(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.passes.AllowN(now, 1)
-	p.first, p.last = time.Time{}, time.Time{}
+	p.changes = kit.Burst{}
 }
 
 // result is what the next pass depends on.
@@ -110,16 +105,16 @@ func (p *pacer) end(now time.Time, r result) time.Duration {
 	p.pause = p.interval
 	switch {
 	case r.blocked != nil:
-		p.pause = delayAfter(p.failures, p.longest, r.blocked)
+		p.pause = backoff(p.longest).After(p.failures, r.blocked)
 		p.failures++
 	case r.partial != nil:
-		p.pause = min(p.interval, delayAfter(p.failures, p.longest, r.partial))
+		p.pause = min(p.interval, backoff(p.longest).After(p.failures, r.partial))
 		p.failures++
 	default:
 		p.failures = 0
 	}
-	if wait, asked := provider.RetryAfter(r.blocked); asked {
-		p.closedUntil = now.Add(min(wait, maxRetryAfter))
+	if wait, asked := cloud.RetryAfter(r.blocked); asked {
+		p.closedUntil = now.Add(wait)
 	}
 	if r.blocked == nil && !r.retry.IsZero() {
 		p.pause = min(p.pause, max(r.retry.Sub(now), time.Millisecond))

@@ -75,8 +75,8 @@ func TestACloudThatSaysHowLongToWaitIsObeyed(t *testing.T) {
 	}
 	now := epoch.Add(20 * time.Second)
 	p.noted(now) // a change of a node meanwhile does not hurry the cloud
-	if got := p.early(now.Add(settle)); got != 70*time.Second-settle {
-		t.Errorf("a pass for a changed node has to wait for %s, want %s", got, 70*time.Second-settle)
+	if got := p.early(now.Add(quiet)); got != 70*time.Second-quiet {
+		t.Errorf("a pass for a changed node has to wait for %s, want %s", got, 70*time.Second-quiet)
 	}
 }
 
@@ -100,13 +100,13 @@ func TestABurstOfChangesIsOnePass(t *testing.T) {
 	p := newPacer(DefaultPeriod, DefaultMaxPeriod)
 	p.noted(epoch)
 	p.noted(epoch.Add(300 * time.Millisecond))
-	if got := p.early(epoch.Add(settle)); got != 300*time.Millisecond {
+	if got := p.early(epoch.Add(quiet)); got != 300*time.Millisecond {
 		t.Errorf("a pass has to wait for %s, want 300ms: nodes still change", got)
 	}
 	if got := p.early(epoch.Add(800 * time.Millisecond)); got != 0 {
 		t.Errorf("a pass has to wait for %s, want 0: nodes are quiet", got)
 	}
-	last := epoch.Add(maxSettle - time.Millisecond)
+	last := epoch.Add(gathering - time.Millisecond)
 	p.noted(last)
 	if got := p.early(last); got != time.Millisecond {
 		t.Errorf("a pass has to wait for %s, want 1ms: it has been put off for long", got)
@@ -128,9 +128,9 @@ func TestPassesAreBoundedWhateverHappens(t *testing.T) {
 			if waiting.IsZero() {
 				waiting = now
 			}
-			at := now.Add(settle)
+			at := now.Add(quiet)
 			if p.early(at) > 0 {
-				if put := at.Sub(waiting); put > DefaultPeriod+maxSettle {
+				if put := at.Sub(waiting); put > DefaultPeriod+gathering {
 					t.Fatalf("a change waits for %s already", put)
 				}
 				continue

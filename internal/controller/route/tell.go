@@ -80,5 +80,5 @@ func (t *teller) warn(w want, reason, message string) {
 }
 
 func (t *teller) event(w want, kind, reason, message string) {
-	t.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(w.node), UID: w.uid}, kind, reason, message)
+	t.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(w.node), UID: w.uid}, kind, reason, kit.EventMessage(message))
 }
