@@ -94,7 +94,7 @@ func New(source *config.Source) (*Cloud, error) {
 func (c *Cloud) ProviderName() string { return ProviderName }
 
 // HasClusterID returns true: nothing here is shared with another cluster by accident. Two clusters that announce the same
-// addresses have pools that overlap, which no ID would tell.
+// addresses have pools that overlap, which no ID would show.
 func (c *Cloud) HasClusterID() bool { return true }
 
 // Instances returns nothing: InstancesV2 has taken its place.
@@ -116,7 +116,7 @@ func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
 	return c.loadBalancer, len(c.began.Pools) > 0
 }
 
-// Routes returns what is announced of pods' addresses, if routers are told.
+// Routes returns what is announced of pods' addresses, if there is BGP.
 func (c *Cloud) Routes() (cloudprovider.Routes, bool) {
 	return &routes{c}, c.announcesPods()
 }

@@ -116,7 +116,7 @@ func (i *Instances) wake() {
 	}
 }
 
-// InstanceExists reports whether the node's machine is in the inventory. What cannot be told is an error.
+// InstanceExists reports whether the node's machine is in the inventory. What cannot be decided is an error.
 func (i *Instances) InstanceExists(_ context.Context, node *v1.Node) (bool, error) {
 	_, err := i.index.Load().Find(node)
 	if errors.Is(err, provider.ErrInstanceNotFound) {

@@ -243,23 +243,23 @@ func TestListsFollowNodes(t *testing.T) {
 	}
 }
 
-// story is what a watch told, mark by mark.
-func story(events []provider.InstanceEvent) string {
-	var told []string
+// sequence is what a watch sent, mark by mark.
+func sequence(events []provider.InstanceEvent) string {
+	var sent []string
 	for _, event := range events {
 		switch event.Kind {
 		case provider.InstancesCurrent:
-			told = append(told, "|")
+			sent = append(sent, "|")
 		case provider.InstanceDeleted:
-			told = append(told, "-"+event.Instance.ProviderID)
+			sent = append(sent, "-"+event.Instance.ProviderID)
 		default:
-			told = append(told, event.Instance.ProviderID+" "+event.Instance.State.String())
+			sent = append(sent, event.Instance.ProviderID+" "+event.Instance.State.String())
 		}
 	}
-	return strings.Join(told, " ")
+	return strings.Join(sent, " ")
 }
 
-// A watch tells of changes of the inventory and of power at once, and of nothing else, with a mark each second.
+// A watch sends changes of the inventory and of power at once, and nothing else, with a mark each second.
 func TestWatch(t *testing.T) {
 	r := newRack(t, "n1", "n2")
 	synctest.Test(t, func(t *testing.T) {
@@ -278,13 +278,13 @@ func TestWatch(t *testing.T) {
 				return nil
 			})
 		}()
-		told := func(what, want string) {
+		want := func(what, expected string) {
 			t.Helper()
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if got := story(events); got != want {
-				t.Errorf("%s: told %s, want %s", what, got, want)
+			if got := sequence(events); got != expected {
+				t.Errorf("%s: got %s, want %s", what, got, expected)
 			}
 			events = nil
 		}
@@ -295,19 +295,19 @@ func TestWatch(t *testing.T) {
 			}
 			machines.use(r.source.Current())
 		}
-		told("at first", "metal://n1 unknown metal://n2 unknown |")
+		want("at first", "metal://n1 unknown metal://n2 unknown |")
 		r.grid.set("n1", power.Off)
-		told("n1 was turned off", "metal://n1 stopped |")
+		want("n1 was turned off", "metal://n1 stopped |")
 		r.grid.set("n1", power.Off)
-		told("nothing", "|")
+		want("nothing", "|")
 		change("n3", "{name: n3, addresses: [{address: 10.0.0.3}]}")
-		told("n3 is new", "metal://n3 unknown |")
+		want("n3 is new", "metal://n3 unknown |")
 		change("n2", "{name: n2, zone: b, addresses: [{address: 10.0.0.2}]}")
-		told("n2 has moved", "metal://n2 unknown |")
+		want("n2 has moved", "metal://n2 unknown |")
 		change("n1", "")
-		told("n1 has gone", "-metal://n1 |")
+		want("n1 has gone", "-metal://n1 |")
 		time.Sleep(3500 * time.Millisecond)
-		told("nothing for 3.5 s", "| | |")
+		want("nothing for 3.5 s", "| | |")
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Watch returned %v", err)
@@ -355,11 +355,11 @@ func TestPowerReachesInstances(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 2)
 	go func() { done <- poller.Run(ctx, r.source) }()
-	told := make(chan provider.InstanceState, 100)
+	sent := make(chan provider.InstanceState, 100)
 	go func() {
 		done <- machines.Watch(ctx, func(event provider.InstanceEvent) error {
 			if event.Kind == provider.InstanceSet {
-				told <- event.Instance.State
+				sent <- event.Instance.State
 			}
 			return nil
 		})
@@ -369,12 +369,12 @@ func TestPowerReachesInstances(t *testing.T) {
 		late := time.After(20 * time.Second)
 		for {
 			select {
-			case got := <-told:
+			case got := <-sent:
 				if got == want {
 					return
 				}
 			case <-late:
-				t.Fatalf("not told of %s", want)
+				t.Fatalf("no event of the state %s", want)
 			}
 		}
 	}

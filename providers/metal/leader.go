@@ -65,7 +65,7 @@ func (c *Cloud) lead(ctx context.Context, clients cloudprovider.ControllerClient
 	if err := c.leadAddresses(l); err != nil {
 		return err
 	}
-	c.leadTelling(l)
+	c.leadConditions(l)
 	l.informers.Start(ctx.Done())
 	c.leading.Do(func() { close(c.led) })
 	return nil
@@ -136,26 +136,26 @@ func (c *Cloud) leadAddresses(l *leader) error {
 	return nil
 }
 
-// leadTelling writes to Services whether they are announced.
-func (c *Cloud) leadTelling(l *leader) {
+// leadConditions writes to Services whether they are announced.
+func (c *Cloud) leadConditions(l *leader) {
 	running := c.running()
 	if running == nil {
 		return
 	}
-	telling := &announce.Teller{
+	writer := &announce.ConditionWriter{
 		Announcer: running.announcer, Client: l.client, Services: l.informers.Core().V1().Services().Lister(), Recorder: l.recorder,
 		Notes: []func(netip.Addr) string{running.sessions},
 	}
 	if running.responder != nil {
-		telling.Notes = append(telling.Notes, running.responder.Problem)
+		writer.Notes = append(writer.Notes, running.responder.Problem)
 	}
 	l.run("conditions of services", func(ctx context.Context) error {
-		telling.Run(ctx)
+		writer.Run(ctx)
 		return nil
 	})
 }
 
-// sessions says that no router is told anything, and why; empty if one is, or if none is to be.
+// sessions says that no router has a session, and why; empty if one has, or if none is to have.
 func (p *parts) sessions(netip.Addr) string {
 	if p.speaker == nil || p.responder != nil {
 		return ""

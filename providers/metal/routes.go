@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
 )
 
-// routes are the ranges of pod addresses that routers are told. They follow from the nodes, on every replica alike: what the route
+// routes are the ranges of pod addresses that are announced to routers. They follow from the nodes, on every replica alike: what the route
 // controller asks for is not an order but a question, whether it is so yet.
 type routes struct{ cloud *Cloud }
 
@@ -27,7 +27,7 @@ var (
 	// errNotAnnouncing says that nothing was announced yet.
 	errNotAnnouncing = errors.New("what is to be announced is not known yet: nodes and Services are being listed, or probed for the first time")
 	// errNoSession says that no router hears what is announced.
-	errNoSession = errors.New("no router is told of the route")
+	errNoSession = errors.New("the route is announced to no router")
 )
 
 // ListRoutes returns the ranges that are announced. It is an error before all are known.

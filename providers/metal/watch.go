@@ -25,12 +25,12 @@ func (i *Instances) Watch(ctx context.Context, yield func(provider.InstanceEvent
 	}()
 	tick := time.NewTicker(markInterval)
 	defer tick.Stop()
-	told := map[string]sight{}
+	sent := map[string]sight{}
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		for _, event := range changes(told, i.look()) {
+		for _, event := range changes(sent, i.look()) {
 			if err := yield(event); err != nil {
 				return err
 			}
@@ -46,13 +46,13 @@ func (i *Instances) Watch(ctx context.Context, yield func(provider.InstanceEvent
 	}
 }
 
-// changes returns what has to be told of machines after what was told, which it brings up to date. Both are looked at by the IDs of
+// changes returns the events that lead from what was sent to what is now, and brings sent up to date. Both are looked at by the IDs of
 // machines. Machines that have gone come first: an ID is not used again, but a name may be.
-func changes(told map[string]sight, now []sight) []provider.InstanceEvent {
+func changes(sent map[string]sight, now []sight) []provider.InstanceEvent {
 	var gone, set []provider.InstanceEvent
 	kept := 0
 	for _, seen := range now {
-		before, known := told[seen.machine.ID]
+		before, known := sent[seen.machine.ID]
 		if known {
 			kept++
 		}
@@ -60,34 +60,34 @@ func changes(told map[string]sight, now []sight) []provider.InstanceEvent {
 			set = append(set, provider.InstanceEvent{Kind: provider.InstanceSet, Instance: seen.instance()})
 		}
 	}
-	if kept < len(told) {
-		gone = forget(told, now)
+	if kept < len(sent) {
+		gone = forget(sent, now)
 	}
 	for _, seen := range now {
-		told[seen.machine.ID] = seen
+		sent[seen.machine.ID] = seen
 	}
 	return append(gone, set...)
 }
 
-// forget removes the machines from what was told that are not there any more, and returns that they have gone.
-func forget(told map[string]sight, now []sight) []provider.InstanceEvent {
+// forget removes the machines from what was sent that are not there any more, and returns the events of their deletion.
+func forget(sent map[string]sight, now []sight) []provider.InstanceEvent {
 	present := make(map[string]bool, len(now))
 	for _, seen := range now {
 		present[seen.machine.ID] = true
 	}
 	var gone []provider.InstanceEvent
-	for id, seen := range told {
+	for id, seen := range sent {
 		if !present[id] {
 			event := provider.InstanceEvent{Kind: provider.InstanceDeleted}
 			event.Instance.ProviderID = seen.machine.ProviderID()
 			gone = append(gone, event)
-			delete(told, id)
+			delete(sent, id)
 		}
 	}
 	return gone
 }
 
-// same reports whether both are told alike. A config that was loaded anew has other machines that may be the same.
+// same reports whether both make the same event. A config that was loaded anew has other machines that may be the same.
 func (s sight) same(other sight) bool {
 	if s.node != other.node || s.state != other.state {
 		return false

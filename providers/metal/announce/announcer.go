@@ -59,7 +59,7 @@ type Options struct {
 
 // Announcer keeps the sinks up to date. It is safe for concurrent use.
 type Announcer struct {
-	world   *world
+	cluster *clusterState
 	prober  Prober
 	sinks   map[string]*delivery
 	metrics *metrics
@@ -82,7 +82,7 @@ type Snapshot struct {
 	Table    routing.Table
 	Services map[types.NamespacedName]model.ServiceState
 	Nodes    map[string]model.NodeState
-	// Blind says that no probe is answered, and the last verdicts are kept.
+	// Blind says that no probe is answered, and the last known health states are kept.
 	Blind bool
 }
 
@@ -94,7 +94,7 @@ func New(options Options) (*Announcer, error) {
 	if options.OwnsNode == nil {
 		options.OwnsNode = func(*corev1.Node) bool { return true }
 	}
-	world, err := watch(options.Informers, options.OwnsNode, options.OwnsService)
+	cluster, err := watch(options.Informers, options.OwnsNode, options.OwnsService)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func New(options Options) (*Announcer, error) {
 		sinks[name] = &delivery{name: name, sink: sink, newer: make(chan routing.Table, 1), failures: failures}
 	}
 	return &Announcer{
-		world: world, prober: options.Prober, sinks: sinks, metrics: metrics, reconfigured: make(chan struct{}, 1),
+		cluster: cluster, prober: options.Prober, sinks: sinks, metrics: metrics, reconfigured: make(chan struct{}, 1),
 		config: options.Config, poolOf: options.PoolOf, watchers: map[chan struct{}]bool{},
 	}, nil
 }
@@ -151,7 +151,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	log := logr.FromContextOrDiscard(ctx).WithName("announce")
-	if !cache.WaitForCacheSync(ctx.Done(), a.world.synced...) {
+	if !cache.WaitForCacheSync(ctx.Done(), a.cluster.synced...) {
 		return nil
 	}
 	a.retarget()
@@ -169,10 +169,10 @@ func (a *Announcer) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
-		case <-a.world.changed:
+		case <-a.cluster.changed:
 		case <-a.prober.Changed():
 		case <-a.reconfigured:
-			a.world.review()
+			a.cluster.refilter()
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -193,7 +193,7 @@ func (a *Announcer) input() Input {
 	a.mu.Lock()
 	in := Input{Now: time.Now(), PoolOf: a.poolOf, Draining: a.draining, Settings: settingsOf(a.config)}
 	a.mu.Unlock()
-	a.world.fill(&in)
+	a.cluster.fill(&in)
 	return in
 }
 
@@ -207,7 +207,7 @@ func settingsOf(announcement config.Announcement) Settings {
 	}
 }
 
-// retarget tells the prober what to probe.
+// retarget sets what the prober probes.
 func (a *Announcer) retarget() {
 	targets := targetsOf(a.input())
 	a.mu.Lock()
@@ -261,11 +261,11 @@ func logChanges(log logr.Logger, before, after Snapshot) {
 	const most = 10
 	said := 0
 	for name, state := range after.Nodes {
-		if known, found := before.Nodes[name]; found && known.Standing == state.Standing && known.Reason == state.Reason {
+		if known, found := before.Nodes[name]; found && known.NextHop == state.NextHop && known.Reason == state.Reason {
 			continue
 		}
 		if said++; said <= most {
-			log.Info("A node's part in load balancing has changed", "node", name, "standing", state.Standing.String(),
+			log.Info("A node's part in load balancing has changed", "node", name, "nextHopState", state.NextHop.String(),
 				"reason", string(state.Reason), "removal", state.Removal)
 		}
 	}
@@ -274,7 +274,7 @@ func logChanges(log logr.Logger, before, after Snapshot) {
 	}
 	switch {
 	case after.Blind && !before.Blind:
-		log.Error(nil, "No probe of any node is answered; the last verdicts are kept. Look at the network of this replica")
+		log.Error(nil, "No probe of any node is answered; the last known health states are kept. Look at the network of this replica")
 	case before.Blind && !after.Blind:
 		log.Info("Probes are answered again")
 	}

@@ -28,7 +28,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
-// oracle is a prober whose verdicts the test makes.
+// oracle is a prober whose health states the test sets.
 type oracle struct {
 	mu      sync.Mutex
 	seen    health.Snapshot
@@ -53,8 +53,8 @@ func (o *oracle) Snapshot() health.Snapshot {
 	for probe := range o.targets {
 		copied.Health[probe] = model.Healthy
 	}
-	for probe, verdict := range o.seen.Health {
-		copied.Health[probe] = verdict
+	for probe, decision := range o.seen.Health {
+		copied.Health[probe] = decision
 	}
 	return copied
 }
@@ -81,7 +81,7 @@ func (o *oracle) say(change func(*health.Snapshot)) {
 	o.signal()
 }
 
-// network is a sink that remembers what it was told.
+// network is a sink that remembers what it was to announce.
 type network struct {
 	mu     sync.Mutex
 	tables []routing.Table
@@ -229,7 +229,7 @@ func TestAnnouncerFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.awaitHops(t, vip, "10.0.0.1")
-	if state := r.Snapshot().Nodes["b"]; state.Standing != model.Draining {
+	if state := r.Snapshot().Nodes["b"]; state.NextHop != model.Draining {
 		t.Errorf("the drained node is %+v", state)
 	}
 	if err := r.client.CoreV1().Services("default").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
@@ -335,7 +335,7 @@ func TestForeignServicesAreLeftAlone(t *testing.T) {
 func TestInventoryChanges(t *testing.T) {
 	r := newRig(t, nodeObject("a", "10.0.0.1"), nodeObject("b", "10.0.0.2"), serviceObject("web", vip), sliceObject("web", "a", "b"))
 	var gone atomic.Bool
-	r.world.ownsNode = func(node *corev1.Node) bool { return node.Name != "b" || !gone.Load() }
+	r.cluster.ownsNode = func(node *corev1.Node) bool { return node.Name != "b" || !gone.Load() }
 	r.run(t)
 	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
 	gone.Store(true)

@@ -19,16 +19,16 @@ const (
 )
 
 const (
-	// patience is how long a Service has to be without announcement before it is told: one that is new is, for a moment.
-	patience = 3 * time.Second
+	// firstWarningAfter is how long a Service has to be without announcement before that is written: one that is new is, for a moment.
+	firstWarningAfter = 3 * time.Second
 	// repeat is how often a message is written again that changes while status and reason stay.
 	repeat = time.Minute
-	// eventInterval is how often a Service is told in an event that it is not announced for the same reason.
+	// eventInterval is how often an event says of a Service that it is not announced for the same reason.
 	eventInterval = 10 * time.Minute
 )
 
-// told is what is remembered of a Service. A new leader remembers nothing, and goes by the condition.
-type told struct {
+// conditionState is what is remembered of a Service. A new leader remembers nothing, and goes by the condition.
+type conditionState struct {
 	// failingSince is when the Service was first seen not to be announced; zero while it is.
 	failingSince time.Time
 	// written is when the condition was last written, and last what that was; nil for none.
@@ -39,8 +39,8 @@ type told struct {
 	warnedReason string
 }
 
-// verdict is what is to be done about a Service.
-type verdict struct {
+// decision is what is to be done about a Service.
+type decision struct {
 	write, remove bool
 	// condition is what to write.
 	condition *metav1.Condition
@@ -48,7 +48,7 @@ type verdict struct {
 	event, eventType string
 	// after is when to look again; zero: when something changes.
 	after    time.Duration
-	remember told
+	remember conditionState
 }
 
 // conditionFor returns the condition of a Service, without its time.
@@ -71,8 +71,8 @@ func conditionOf(service *corev1.Service) *metav1.Condition {
 
 // decide compares the condition that a Service has with the one that it shall have; nil stands for none. What is good news, and
 // what is bad news for some time, is written at once; messages that only change in a number now and then.
-func decide(current, want *metav1.Condition, known told, now time.Time) verdict {
-	result := verdict{condition: want, remember: known}
+func decide(current, want *metav1.Condition, known conditionState, now time.Time) decision {
+	result := decision{condition: want, remember: known}
 	if want == nil || want.Status == metav1.ConditionTrue {
 		result.remember.failingSince = time.Time{}
 	} else if known.failingSince.IsZero() {
@@ -87,13 +87,13 @@ func decide(current, want *metav1.Condition, known told, now time.Time) verdict 
 	case current != nil && current.Status == want.Status && current.Reason == want.Reason && current.Message == want.Message:
 		return result
 	}
-	sameVerdict := current != nil && current.Status == want.Status && current.Reason == want.Reason
+	sameReason := current != nil && current.Status == want.Status && current.Reason == want.Reason
 	wait := time.Duration(0)
 	switch {
-	case sameVerdict:
+	case sameReason:
 		wait = known.written.Add(repeat).Sub(now)
 	case want.Status == metav1.ConditionFalse:
-		wait = result.remember.failingSince.Add(patience).Sub(now)
+		wait = result.remember.failingSince.Add(firstWarningAfter).Sub(now)
 	}
 	if wait > 0 {
 		result.after = wait
@@ -106,27 +106,27 @@ func decide(current, want *metav1.Condition, known told, now time.Time) verdict 
 		stamped.LastTransitionTime = current.LastTransitionTime
 	}
 	result.condition, result.remember.last = &stamped, &stamped
-	if !sameVerdict {
+	if !sameReason {
 		result.announceEvent(current, now)
 	}
 	return result
 }
 
 // announceEvent gives an event with a condition that changes what it says.
-func (v *verdict) announceEvent(current *metav1.Condition, now time.Time) {
-	reason := v.condition.Reason
-	if v.condition.Status == metav1.ConditionTrue && reason == string(model.Announced) {
+func (d *decision) announceEvent(current *metav1.Condition, now time.Time) {
+	reason := d.condition.Reason
+	if d.condition.Status == metav1.ConditionTrue && reason == string(model.Announced) {
 		if current == nil || current.Status != metav1.ConditionTrue {
-			v.event, v.eventType = EventAnnounced, corev1.EventTypeNormal
+			d.event, d.eventType = EventAnnounced, corev1.EventTypeNormal
 		}
 		return
 	}
-	if reason == v.remember.warnedReason && now.Sub(v.remember.warned) < eventInterval {
+	if reason == d.remember.warnedReason && now.Sub(d.remember.warned) < eventInterval {
 		return
 	}
-	v.event, v.eventType = reason, corev1.EventTypeWarning
-	if v.condition.Status == metav1.ConditionFalse {
-		v.event = EventNotAnnounced
+	d.event, d.eventType = reason, corev1.EventTypeWarning
+	if d.condition.Status == metav1.ConditionFalse {
+		d.event = EventNotAnnounced
 	}
-	v.remember.warned, v.remember.warnedReason = now, reason
+	d.remember.warned, d.remember.warnedReason = now, reason
 }

@@ -34,7 +34,7 @@ type Input struct {
 	Services  map[types.NamespacedName]model.Service
 	Endpoints map[types.NamespacedName]model.ByFamily
 	Health    map[model.Probe]model.Health
-	// Blind says that no probe of any node is answered. Then probes say nothing: what has no verdict yet is taken to be well.
+	// Blind says that no probe of any node is answered. Then probes say nothing: what has no decision yet is taken to be well.
 	Blind bool
 	// PoolOf returns the name of the pool that an address is of; empty if it is of none any more.
 	PoolOf func(netip.Addr) string
@@ -65,7 +65,7 @@ func Desired(in Input) Output {
 		Draining: map[types.UID]time.Time{},
 	}
 	for name, node := range in.Nodes {
-		out.Nodes[name] = in.judge(node, &out)
+		out.Nodes[name] = in.nextHopState(node, &out)
 	}
 	if in.Settings.PodRoutes {
 		in.routePods(&out)
@@ -74,10 +74,10 @@ func Desired(in Input) Output {
 	return out
 }
 
-// judge says what a node is to load balancers. Whether it is Ready does not matter: that is the word of its kubelet, 40 s old
+// nextHopState says whether a node may be a next hop of load balancers. Whether it is Ready does not matter: that is the word of its kubelet, 40 s old
 // when it matters, and Unknown for all nodes when the API server has lost sight of them. Probes say whether traffic gets through.
-func (in Input) judge(node model.Node, out *Output) model.NodeState {
-	state := model.NodeState{Standing: model.Out}
+func (in Input) nextHopState(node model.Node, out *Output) model.NodeState {
+	state := model.NodeState{NextHop: model.Out}
 	health := in.Health[model.Probe{Node: node.Name}]
 	removal := node.Removal
 	if removal == "" && health == model.HealthLeaving {
@@ -107,12 +107,12 @@ func (in Input) judge(node model.Node, out *Output) model.NodeState {
 	case removal != "" && !in.Now.Before(state.Since.Add(in.Settings.DrainWait)):
 		state.Reason = model.NodeDrained
 	case removal != "":
-		state.Standing, state.Reason = model.Draining, model.NodeDraining
+		state.NextHop, state.Reason = model.Draining, model.NodeDraining
 		if end := state.Since.Add(in.Settings.DrainWait); out.Next.IsZero() || end.Before(out.Next) {
 			out.Next = end
 		}
 	default:
-		state.Standing = model.In
+		state.NextHop = model.In
 	}
 	return state
 }
@@ -206,13 +206,13 @@ func (in Input) hops(states map[string]model.NodeState) [model.Families]hops {
 		of := hops{byName: map[string]hop{}, why: map[string]model.Reason{}, out: map[model.Reason]int{}}
 		for name, node := range in.Nodes {
 			state := states[name]
-			candidate := hop{node: name, addr: node.Address(family), draining: state.Standing == model.Draining}
+			candidate := hop{node: name, addr: node.Address(family), draining: state.NextHop == model.Draining}
 			reason := state.Reason
-			if state.Standing != model.Out && !candidate.addr.IsValid() {
+			if state.NextHop != model.Out && !candidate.addr.IsValid() {
 				reason = model.NodeWithoutFamily
 			}
 			switch {
-			case state.Standing == model.Out || !candidate.addr.IsValid():
+			case state.NextHop == model.Out || !candidate.addr.IsValid():
 				of.why[name] = reason
 				of.out[reason]++
 				continue

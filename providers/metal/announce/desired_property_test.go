@@ -67,7 +67,7 @@ func TestTableIsSound(t *testing.T) {
 				if !known || hop.Is4() != prefix.Addr().Is4() {
 					t.Fatalf("%s by %s", prefix, hop)
 				}
-				if route.Kind == routing.ServiceAddress && out.Nodes[name].Standing == model.Out {
+				if route.Kind == routing.ServiceAddress && out.Nodes[name].NextHop == model.Out {
 					t.Fatalf("%s by %s, which is %s", prefix, name, out.Nodes[name].Reason)
 				}
 			}

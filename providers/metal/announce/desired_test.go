@@ -136,7 +136,7 @@ func TestNextHops(t *testing.T) {
 		"a node that does not answer is out": {
 			newCluster().node(1).node(2).health("n1", 0, model.Unhealthy).service("s", false, vip, "n1"),
 			vip, "10.0.0.2", model.Announced, ""},
-		"a node without a verdict is out": {
+		"a node without a decision is out": {
 			newCluster().node(1).node(2).health("n1", 0, model.HealthUnknown).service("s", false, vip, "n1"),
 			vip, "10.0.0.2", model.Announced, ""},
 		"unless no probe is answered": {func() *cluster {
@@ -232,7 +232,7 @@ func TestDrainingEndsAfterTheWait(t *testing.T) {
 		t.Fatalf("at first: %q, next change at %s", announced(out, vip), out.Next)
 	}
 	c.Draining, c.Now = out.Draining, start.Add(30*time.Second-1)
-	if out = Desired(c.Input); announced(out, vip) != "10.0.0.1" || out.Nodes["n1"].Standing != model.Draining {
+	if out = Desired(c.Input); announced(out, vip) != "10.0.0.1" || out.Nodes["n1"].NextHop != model.Draining {
 		t.Fatalf("before the wait is over: %q, %+v", announced(out, vip), out.Nodes["n1"])
 	}
 	c.Draining, c.Now = out.Draining, start.Add(30*time.Second)

@@ -39,12 +39,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 
 // record counts what is announced.
 func (m *metrics) record(snapshot Snapshot) {
-	standings := map[model.Standing]int{}
+	states := map[model.NextHopState]int{}
 	for _, state := range snapshot.Nodes {
-		standings[state.Standing]++
+		states[state.NextHop]++
 	}
-	for _, standing := range []model.Standing{model.In, model.Draining, model.Out} {
-		m.nextHops.WithLabelValues(standing.String()).Set(float64(standings[standing]))
+	for _, state := range []model.NextHopState{model.In, model.Draining, model.Out} {
+		m.nextHops.WithLabelValues(state.String()).Set(float64(states[state]))
 	}
 	announced := map[bool]int{}
 	for _, state := range snapshot.Services {

@@ -18,8 +18,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
 )
 
-// world is what the API server has said so far, reduced to what decides. When the API server is away it stays as it is.
-type world struct {
+// clusterState is what the API server has said so far, reduced to what decides. When the API server is away it stays as it is.
+type clusterState struct {
 	ownsNode    func(*corev1.Node) bool
 	ownsService func(*corev1.Service) bool
 	// changed has room for one.
@@ -38,8 +38,8 @@ type world struct {
 
 // watch follows nodes, Services and EndpointSlices. The informers must not have been started.
 func watch(factory informers.SharedInformerFactory, ownsNode func(*corev1.Node) bool,
-	ownsService func(*corev1.Service) bool) (*world, error) {
-	w := &world{
+	ownsService func(*corev1.Service) bool) (*clusterState, error) {
+	c := &clusterState{
 		ownsNode: ownsNode, ownsService: ownsService, changed: make(chan struct{}, 1),
 		nodes: map[string]model.Node{}, services: map[types.NamespacedName]model.Service{},
 		slices: map[types.NamespacedName]map[string]endpointSlice{}, endpoints: map[types.NamespacedName]model.ByFamily{},
@@ -50,9 +50,9 @@ func watch(factory informers.SharedInformerFactory, ownsNode func(*corev1.Node) 
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
-		{"nodes", factory.Core().V1().Nodes().Informer(), handler(w.setNode, w.deleteNode)},
-		{"Services", factory.Core().V1().Services().Informer(), handler(w.setService, w.deleteService)},
-		{"EndpointSlices", factory.Discovery().V1().EndpointSlices().Informer(), handler(w.setSlice, w.deleteSlice)},
+		{"nodes", factory.Core().V1().Nodes().Informer(), handler(c.setNode, c.deleteNode)},
+		{"Services", factory.Core().V1().Services().Informer(), handler(c.setService, c.deleteService)},
+		{"EndpointSlices", factory.Discovery().V1().EndpointSlices().Informer(), handler(c.setSlice, c.deleteSlice)},
 	} {
 		if err := informer.informer.SetTransform(reduced); err != nil {
 			return nil, fmt.Errorf("watching %s: %w", informer.kind, err)
@@ -61,9 +61,9 @@ func watch(factory informers.SharedInformerFactory, ownsNode func(*corev1.Node) 
 		if err != nil {
 			return nil, fmt.Errorf("watching %s: %w", informer.kind, err)
 		}
-		w.synced = append(w.synced, registration.HasSynced)
+		c.synced = append(c.synced, registration.HasSynced)
 	}
-	return w, nil
+	return c, nil
 }
 
 // reduced drops what takes room in a cache and decides nothing.
@@ -107,152 +107,152 @@ func handler[T any](set, remove func(T)) cache.ResourceEventHandler {
 	}
 }
 
-// review asks anew which nodes and Services are of ours: that may follow from the config. Each object is read with the lock held: a
+// refilter asks anew which nodes and Services are of ours: that may follow from the config. Each object is read with the lock held: a
 // handler that comes later has nothing older.
-func (w *world) review() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	nodes, _ := w.listNodes.List(labels.Everything()) // a cache has no errors
+func (c *clusterState) refilter() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	nodes, _ := c.listNodes.List(labels.Everything()) // a cache has no errors
 	for _, node := range nodes {
-		w.putNode(node)
+		c.putNode(node)
 	}
-	services, _ := w.listServices.List(labels.Everything())
+	services, _ := c.listServices.List(labels.Everything())
 	for _, service := range services {
-		w.putService(service)
+		c.putService(service)
 	}
 }
 
-func (w *world) setNode(object *corev1.Node) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.putNode(object)
+func (c *clusterState) setNode(object *corev1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.putNode(object)
 }
 
 // putNode is called with the lock held.
-func (w *world) putNode(object *corev1.Node) {
-	if !w.ownsNode(object) {
-		w.forgetNode(object.Name)
+func (c *clusterState) putNode(object *corev1.Node) {
+	if !c.ownsNode(object) {
+		c.forgetNode(object.Name)
 		return
 	}
 	node := nodeOf(object)
-	if known, found := w.nodes[node.Name]; !found || !reflect.DeepEqual(known, node) { // heartbeats change nothing
-		w.nodes[node.Name] = node
-		w.signal()
+	if known, found := c.nodes[node.Name]; !found || !reflect.DeepEqual(known, node) { // heartbeats change nothing
+		c.nodes[node.Name] = node
+		c.signal()
 	}
 }
 
-func (w *world) deleteNode(object *corev1.Node) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.forgetNode(object.Name)
+func (c *clusterState) deleteNode(object *corev1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetNode(object.Name)
 }
 
 // forgetNode is called with the lock held.
-func (w *world) forgetNode(name string) {
-	if _, found := w.nodes[name]; found {
-		delete(w.nodes, name)
-		w.signal()
+func (c *clusterState) forgetNode(name string) {
+	if _, found := c.nodes[name]; found {
+		delete(c.nodes, name)
+		c.signal()
 	}
 }
 
-func (w *world) setService(object *corev1.Service) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.putService(object)
+func (c *clusterState) setService(object *corev1.Service) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.putService(object)
 }
 
 // putService is called with the lock held.
-func (w *world) putService(object *corev1.Service) {
+func (c *clusterState) putService(object *corev1.Service) {
 	service, has := serviceOf(object)
-	if !has || !w.ownsService(object) {
-		w.forgetService(keyOf(object.Namespace, object.Name))
+	if !has || !c.ownsService(object) {
+		c.forgetService(keyOf(object.Namespace, object.Name))
 		return
 	}
-	if known, found := w.services[service.Key]; !found || !reflect.DeepEqual(known, service) {
-		w.services[service.Key] = service
-		w.signal()
+	if known, found := c.services[service.Key]; !found || !reflect.DeepEqual(known, service) {
+		c.services[service.Key] = service
+		c.signal()
 	}
 }
 
-func (w *world) deleteService(object *corev1.Service) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.forgetService(keyOf(object.Namespace, object.Name))
+func (c *clusterState) deleteService(object *corev1.Service) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetService(keyOf(object.Namespace, object.Name))
 }
 
 // forgetService is called with the lock held.
-func (w *world) forgetService(key types.NamespacedName) {
-	if _, found := w.services[key]; found {
-		delete(w.services, key)
-		w.signal()
+func (c *clusterState) forgetService(key types.NamespacedName) {
+	if _, found := c.services[key]; found {
+		delete(c.services, key)
+		c.signal()
 	}
 }
 
-func (w *world) setSlice(object *discoveryv1.EndpointSlice) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (c *clusterState) setSlice(object *discoveryv1.EndpointSlice) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	slice, usable := sliceOf(object)
 	if !usable {
-		w.forgetSlice(keyOf(object.Namespace, object.Labels[discoveryv1.LabelServiceName]), object.Name)
+		c.forgetSlice(keyOf(object.Namespace, object.Labels[discoveryv1.LabelServiceName]), object.Name)
 		return
 	}
-	of := w.slices[slice.service]
+	of := c.slices[slice.service]
 	if of == nil {
 		of = map[string]endpointSlice{}
-		w.slices[slice.service] = of
+		c.slices[slice.service] = of
 	}
 	if known, found := of[object.Name]; !found || !reflect.DeepEqual(known, slice) {
 		of[object.Name] = slice
-		w.merge(slice.service)
+		c.merge(slice.service)
 	}
 }
 
-func (w *world) deleteSlice(object *discoveryv1.EndpointSlice) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.forgetSlice(keyOf(object.Namespace, object.Labels[discoveryv1.LabelServiceName]), object.Name)
+func (c *clusterState) deleteSlice(object *discoveryv1.EndpointSlice) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetSlice(keyOf(object.Namespace, object.Labels[discoveryv1.LabelServiceName]), object.Name)
 }
 
 // forgetSlice is called with the lock held. Nobody moves a slice to another Service: its controller sets the label, and makes a
 // new slice for each Service.
-func (w *world) forgetSlice(service types.NamespacedName, name string) {
-	if _, found := w.slices[service][name]; !found {
+func (c *clusterState) forgetSlice(service types.NamespacedName, name string) {
+	if _, found := c.slices[service][name]; !found {
 		return
 	}
-	delete(w.slices[service], name)
-	if len(w.slices[service]) == 0 {
-		delete(w.slices, service)
+	delete(c.slices[service], name)
+	if len(c.slices[service]) == 0 {
+		delete(c.slices, service)
 	}
-	w.merge(service)
+	c.merge(service)
 }
 
 // merge puts the slices of a Service together after one has changed. The lock is held.
-func (w *world) merge(service types.NamespacedName) {
-	before := w.endpoints[service]
-	if w.slices[service] == nil {
-		delete(w.endpoints, service)
+func (c *clusterState) merge(service types.NamespacedName) {
+	before := c.endpoints[service]
+	if c.slices[service] == nil {
+		delete(c.endpoints, service)
 	} else {
-		w.endpoints[service] = merged(w.slices[service])
+		c.endpoints[service] = merged(c.slices[service])
 	}
-	if _, ours := w.services[service]; ours && !reflect.DeepEqual(before, w.endpoints[service]) {
-		w.signal()
+	if _, ours := c.services[service]; ours && !reflect.DeepEqual(before, c.endpoints[service]) {
+		c.signal()
 	}
 }
 
-func (w *world) signal() {
+func (c *clusterState) signal() {
 	select {
-	case w.changed <- struct{}{}:
+	case c.changed <- struct{}{}:
 	default:
 	}
 }
 
 // fill puts what is known into an Input. What is in the maps is not changed any more.
-func (w *world) fill(in *Input) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	in.Nodes, in.Services = maps.Clone(w.nodes), maps.Clone(w.services)
+func (c *clusterState) fill(in *Input) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	in.Nodes, in.Services = maps.Clone(c.nodes), maps.Clone(c.services)
 	in.Endpoints = make(map[types.NamespacedName]model.ByFamily, len(in.Services))
 	for key := range in.Services {
-		in.Endpoints[key] = w.endpoints[key]
+		in.Endpoints[key] = c.endpoints[key]
 	}
 }

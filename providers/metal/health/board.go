@@ -39,7 +39,7 @@ func (b *board) remove(probe model.Probe) {
 
 // count takes a port that is healthy, and elsewhere, into the number of its node, or out of it.
 func (b *board) count(probe model.Probe, port *port, by int) {
-	if port.local || port.verdict != model.Healthy {
+	if port.local || port.health != model.Healthy {
 		return
 	}
 	if b.healthy[probe.Node] += by; b.healthy[probe.Node] == 0 {
@@ -61,7 +61,7 @@ func (b *board) witness(probe model.Probe) time.Time {
 	return b.remote
 }
 
-// observe takes the outcome of a probe and reports whether its verdict has changed.
+// observe takes the outcome of a probe and reports whether its health has changed.
 func (b *board) observe(probe model.Probe, seen outcome) (changed bool) {
 	port, found := b.ports[probe]
 	if !found {
@@ -96,10 +96,10 @@ func (b *board) blind(since time.Time) bool {
 	return !b.local.After(since)
 }
 
-// judged reports whether the first round over all ports is over.
-func (b *board) judged() bool {
+// decided reports whether the first round over all ports is over.
+func (b *board) decided() bool {
 	for _, port := range b.ports {
-		if !port.judged(b.limits) {
+		if !port.decided(b.limits) {
 			return false
 		}
 	}

@@ -66,7 +66,7 @@ func BenchmarkProber(b *testing.B) {
 	go func() { defer close(done); prober.Run(ctx) }()
 	poll.Until(b, "all nodes are healthy", func(context.Context) error {
 		if counts := prober.counts(); counts[model.Healthy] < nodes {
-			return fmt.Errorf("the verdicts are %v", counts)
+			return fmt.Errorf("the health states are %v", counts)
 		}
 		return nil
 	})

@@ -31,7 +31,7 @@ type httpAsker struct {
 
 func newHTTPAsker() asker { return &httpAsker{} }
 
-// ask asks for /healthz. If kube-proxy does not say that it is well, its /livez tells a node that is being removed from one that
+// ask asks for /healthz. If kube-proxy does not answer 200, its /livez distinguishes a node that is being removed from one that
 // does not work (KEP-3836).
 func (a *httpAsker) ask(ctx context.Context, at netip.AddrPort, kubeProxy bool, timeout time.Duration) answer {
 	deadline := time.Now().Add(timeout)

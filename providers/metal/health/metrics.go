@@ -24,13 +24,13 @@ func newMetrics(registerer prometheus.Registerer, prober *Prober) *metrics {
 	} {
 		factory.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "mooring_metal_probed_ports",
-			Help:        "Ports of nodes that are probed, by verdict (healthy, unhealthy, leaving, unknown).",
-			ConstLabels: prometheus.Labels{"verdict": name},
+			Help:        "Ports of nodes that are probed, by health state (healthy, unhealthy, leaving, unknown).",
+			ConstLabels: prometheus.Labels{"state": name},
 		}, func() float64 { return float64(prober.counts()[health]) })
 	}
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mooring_metal_probes_blind",
-		Help: "1 while no probe of another machine is answered and the last verdicts are kept, 0 otherwise.",
+		Help: "1 while no probe of another machine is answered and the last known health states are kept, 0 otherwise.",
 	}, func() float64 {
 		if prober.Snapshot().Blind {
 			return 1

@@ -1,8 +1,8 @@
 // Package health probes the nodes that may be next hops: kube-proxy's own health, and the health-check node ports of Services
 // with externalTrafficPolicy Local. One probe serves all Services: what is probed grows with nodes and ports.
 //
-// state.go makes verdicts of the outcomes for one port, and board.go those that need a look at all ports; both are functions of
-// what was seen. prober.go asks at the right times, and http.go is how.
+// state.go derives the health state of one port from the outcomes of its probes, and board.go what needs all ports; both are
+// functions of what was seen. prober.go schedules the probes, and http.go sends them.
 package health
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
-// locality tells whether an address is one of this machine.
+// locality reports whether an address is one of this machine.
 type locality func(netip.Addr) bool
 
 // asker asks one port, again and again. It returns within the timeout.
@@ -31,15 +31,15 @@ type asker interface {
 
 // Snapshot is what is known at a moment.
 type Snapshot struct {
-	// Health are the verdicts.
+	// Health is the health state of each port.
 	Health map[model.Probe]model.Health
-	// Blind says that no port elsewhere is answering: the verdicts are those from before.
+	// Blind says that no port elsewhere is answering: the health states are those from before.
 	Blind bool
 	// Ready says that the first round over the first targets is over, or has taken as long as it may.
 	Ready bool
 }
 
-// Prober probes what it is told to. It is safe for concurrent use.
+// Prober probes the ports that SetTargets names. It is safe for concurrent use.
 type Prober struct {
 	asker   func() asker // makes one
 	local   func() (locality, error)
@@ -116,14 +116,14 @@ func (p *Prober) Settings() config.Health {
 	return p.settings
 }
 
-// Configure puts other settings in force, from each port's next probe on. Verdicts stay.
+// Configure puts other settings in force, from each port's next probe on. Health states stay.
 func (p *Prober) Configure(settings config.Health) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.settings, p.board.limits = settings, limitsOf(settings)
 }
 
-// SetTargets says what is to be probed, and at which addresses. What stays keeps its verdict; one with another address begins anew.
+// SetTargets says what is to be probed, and at which addresses. What stays keeps its health; one with another address begins anew.
 func (p *Prober) SetTargets(targets map[model.Probe]netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +157,7 @@ func (p *Prober) SetTargets(targets map[model.Probe]netip.Addr) {
 	}
 }
 
-// locality returns what tells the machine's own addresses. If that cannot be found out, none is taken for its own.
+// locality returns a function that recognizes the machine's own addresses. If they cannot be listed, it recognizes none.
 func (p *Prober) locality() locality {
 	isLocal, err := p.local()
 	if err != nil {
@@ -172,7 +172,7 @@ func (p *Prober) Snapshot() Snapshot {
 	defer p.mu.Unlock()
 	result := Snapshot{Health: make(map[model.Probe]model.Health, len(p.board.ports)), Blind: p.blind, Ready: p.ready}
 	for probe, port := range p.board.ports {
-		result.Health[probe] = port.verdict
+		result.Health[probe] = port.health
 	}
 	return result
 }
@@ -236,11 +236,11 @@ func (p *Prober) note(probe model.Probe, target *target, seen outcome) {
 func (p *Prober) look() {
 	p.mu.Lock()
 	now, patience := time.Now(), patienceOf(p.settings)
-	ready := p.ready || !p.assigned.IsZero() && (len(p.targets) == 0 || p.board.judged() || now.Sub(p.assigned) >= patience)
+	ready := p.ready || !p.assigned.IsZero() && (len(p.targets) == 0 || p.board.decided() || now.Sub(p.assigned) >= patience)
 	if p.board.blind(now.Add(-patience)) {
 		p.blindAt = now
 	}
-	// It ends when all that answers again has had the time for a verdict.
+	// It ends when all that answers again has had the time for a health.
 	blind := ready && !p.blindAt.IsZero() && now.Sub(p.blindAt) < patience && (p.blind || p.blindAt.Equal(now))
 	changed := ready != p.ready || blind != p.blind
 	p.ready, p.blind = ready, blind
@@ -250,7 +250,7 @@ func (p *Prober) look() {
 	}
 }
 
-// patienceOf is the time in which any port's verdict is reached that is ever reached.
+// patienceOf is the time in which any port's health is reached that is ever reached.
 func patienceOf(settings config.Health) time.Duration {
 	step := max(settings.Interval.Duration, settings.Timeout.Duration)
 	return time.Duration(max(settings.Failures, settings.Successes)+1) * step
@@ -263,7 +263,7 @@ func (p *Prober) signal() {
 	}
 }
 
-// ownAddresses returns what tells the addresses of this machine, or of the network namespace that it is.
+// ownAddresses returns a function that recognizes the addresses of this machine, or of its network namespace.
 func ownAddresses() (locality, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -278,7 +278,7 @@ func ownAddresses() (locality, error) {
 	return func(addr netip.Addr) bool { return own[addr] }, nil
 }
 
-// counts returns how many ports there are by verdict.
+// counts returns how many ports there are by health.
 func (p *Prober) counts() map[model.Health]int {
 	counts := map[model.Health]int{}
 	for health := range maps.Values(p.Snapshot().Health) {

@@ -109,7 +109,7 @@ func until(t *testing.T, condition func() bool) time.Duration {
 	return poll.Until(t, "what the test waits for", func(context.Context) error { return poll.Holds(condition()) })
 }
 
-func (p *Prober) verdict(i int) model.Health { return p.Snapshot().Health[nodeOf(i)] }
+func (p *Prober) healthOf(i int) model.Health { return p.Snapshot().Health[nodeOf(i)] }
 
 func TestFirstRoundIsShort(t *testing.T) {
 	inNetwork(t, 50, func(t *testing.T, network *network, prober *Prober) {
@@ -131,7 +131,7 @@ func TestFirstRoundEndsWithDeadNodes(t *testing.T) {
 		if took := until(t, func() bool { return prober.Snapshot().Ready }); took > 2200*time.Millisecond {
 			t.Errorf("took %s", took)
 		}
-		if got := prober.verdict(2); got != model.Unhealthy {
+		if got := prober.healthOf(2); got != model.Unhealthy {
 			t.Errorf("the dead node is %v", got)
 		}
 	})
@@ -143,12 +143,12 @@ func TestDeadNodeIsOutInTime(t *testing.T) {
 			inNetwork(t, nodes, func(t *testing.T, network *network, prober *Prober) {
 				until(t, func() bool { return prober.Snapshot().Ready })
 				network.set(silent, 1)
-				took := until(t, func() bool { return prober.verdict(1) == model.Unhealthy })
+				took := until(t, func() bool { return prober.healthOf(1) == model.Unhealthy })
 				if took < 500*time.Millisecond || took > 2*time.Second {
 					t.Errorf("after %s", took)
 				}
 				network.set(welcoming, 1)
-				if took = until(t, func() bool { return prober.verdict(1) == model.Healthy }); took < time.Second {
+				if took = until(t, func() bool { return prober.healthOf(1) == model.Healthy }); took < time.Second {
 					t.Errorf("back after %s, which is not three successes", took)
 				}
 			})
@@ -164,21 +164,21 @@ func TestOneLostProbeIsNothing(t *testing.T) {
 			time.Sleep(490 * time.Millisecond) // one probe begins in an interval
 			network.set(welcoming, 1)
 			time.Sleep(2 * time.Second)
-			if got := prober.verdict(1); got != model.Healthy {
+			if got := prober.healthOf(1); got != model.Healthy {
 				t.Fatalf("the node is %v", got)
 			}
 		}
 	})
 }
 
-func TestProbersOwnFaultChangesNoVerdict(t *testing.T) {
+func TestProbersOwnFaultChangesNoHealthState(t *testing.T) {
 	for name, own := range map[string]netip.Addr{"elsewhere": {}, "on one of the nodes": addrOf(1)} {
 		t.Run(name, func(t *testing.T) {
 			inNetwork(t, 20, func(t *testing.T, network *network, prober *Prober) {
 				network.own = own
 				prober.SetTargets(nil)
 				prober.SetTargets(targetsOf(20))
-				until(t, func() bool { return prober.verdict(20) == model.Healthy && prober.verdict(1) == model.Healthy })
+				until(t, func() bool { return prober.healthOf(20) == model.Healthy && prober.healthOf(1) == model.Healthy })
 				time.Sleep(time.Second)
 				network.setCut(true)
 				took := until(t, func() bool { return prober.Snapshot().Blind })
@@ -193,7 +193,7 @@ func TestProbersOwnFaultChangesNoVerdict(t *testing.T) {
 				}
 				network.set(silent, 7) // dies while nobody can see it
 				network.setCut(false)
-				until(t, func() bool { return prober.verdict(7) == model.Unhealthy })
+				until(t, func() bool { return prober.healthOf(7) == model.Unhealthy })
 				until(t, func() bool { return !prober.Snapshot().Blind })
 				if snapshot := prober.Snapshot(); snapshot.Health[nodeOf(8)] != model.Healthy {
 					t.Errorf("afterwards: %+v", snapshot)
@@ -204,7 +204,7 @@ func TestProbersOwnFaultChangesNoVerdict(t *testing.T) {
 }
 
 // TestBlindFromTheBeginning is a replica that is restarted while its network is down: it must not take all nodes out when that
-// ends, because none has had the time for a verdict.
+// ends, because none has been probed often enough.
 func TestBlindFromTheBeginning(t *testing.T) {
 	inNetwork(t, 5, func(t *testing.T, network *network, prober *Prober) {
 		network.setCut(true)
@@ -217,8 +217,8 @@ func TestBlindFromTheBeginning(t *testing.T) {
 		until(t, func() bool {
 			snapshot := prober.Snapshot()
 			for i := 1; i <= 5; i++ {
-				if verdict := snapshot.Health[nodeOf(i)]; verdict == model.Unhealthy || verdict == model.HealthUnknown && !snapshot.Blind {
-					t.Fatalf("node %d is %v, blind %t", i, verdict, snapshot.Blind)
+				if health := snapshot.Health[nodeOf(i)]; health == model.Unhealthy || health == model.HealthUnknown && !snapshot.Blind {
+					t.Fatalf("node %d is %v, blind %t", i, health, snapshot.Blind)
 				}
 			}
 			return !snapshot.Blind
@@ -232,9 +232,9 @@ func TestOfTwoNodesOneDies(t *testing.T) {
 		network.own = addrOf(1)
 		prober.SetTargets(nil)
 		prober.SetTargets(targetsOf(2))
-		until(t, func() bool { return prober.verdict(2) == model.Healthy })
+		until(t, func() bool { return prober.healthOf(2) == model.Healthy })
 		network.set(silent, 2)
-		if took := until(t, func() bool { return prober.verdict(2) == model.Unhealthy }); took > 2500*time.Millisecond {
+		if took := until(t, func() bool { return prober.healthOf(2) == model.Unhealthy }); took > 2500*time.Millisecond {
 			t.Errorf("after %s", took)
 		}
 	})
@@ -242,16 +242,16 @@ func TestOfTwoNodesOneDies(t *testing.T) {
 
 func TestAnswersNeedNoWitness(t *testing.T) {
 	inNetwork(t, 1, func(t *testing.T, network *network, prober *Prober) {
-		until(t, func() bool { return prober.verdict(1) == model.Healthy })
+		until(t, func() bool { return prober.healthOf(1) == model.Healthy })
 		network.set(leaving, 1)
-		until(t, func() bool { return prober.verdict(1) == model.HealthLeaving })
+		until(t, func() bool { return prober.healthOf(1) == model.HealthLeaving })
 		network.set(refusing, 1)
-		until(t, func() bool { return prober.verdict(1) == model.Unhealthy })
+		until(t, func() bool { return prober.healthOf(1) == model.Unhealthy })
 		network.set(welcoming, 1)
-		until(t, func() bool { return prober.verdict(1) == model.Healthy })
+		until(t, func() bool { return prober.healthOf(1) == model.Healthy })
 		network.set(silent, 1)
 		time.Sleep(30 * time.Second)
-		if got := prober.verdict(1); got != model.Healthy || !prober.Snapshot().Blind {
+		if got := prober.healthOf(1); got != model.Healthy || !prober.Snapshot().Blind {
 			t.Errorf("the only node is silent: %v, blind %t", got, prober.Snapshot().Blind)
 		}
 	})
@@ -272,7 +272,7 @@ func TestTargetsComeAndGo(t *testing.T) {
 		if !snapshot.Ready {
 			t.Error("a new target made the prober unready")
 		}
-		until(t, func() bool { return prober.verdict(2) == model.Unhealthy })
+		until(t, func() bool { return prober.healthOf(2) == model.Unhealthy })
 	})
 }
 
@@ -283,7 +283,7 @@ func TestSettingsChangeLive(t *testing.T) {
 		slower.Failures = 10
 		prober.Configure(slower)
 		network.set(silent, 1)
-		if took := until(t, func() bool { return prober.verdict(1) == model.Unhealthy }); took < 4500*time.Millisecond {
+		if took := until(t, func() bool { return prober.healthOf(1) == model.Unhealthy }); took < 4500*time.Millisecond {
 			t.Errorf("ten failures after %s", took)
 		}
 	})
@@ -335,7 +335,7 @@ func TestCutsTakeNothingOut(t *testing.T) {
 					said = silent
 				}
 				board.observe(nodeOf(now.node), outcome{said, moment(now.began), witnesses[now.node]})
-				if now.node >= dead && now.at > 2000 && board.ports[nodeOf(now.node)].verdict != model.Healthy {
+				if now.node >= dead && now.at > 2000 && board.ports[nodeOf(now.node)].health != model.Healthy {
 					t.Fatalf("node %d is well and was taken out at %d", now.node, now.at)
 				}
 				next = event{at: max(now.began+interval, now.at), node: now.node}
@@ -343,7 +343,7 @@ func TestCutsTakeNothingOut(t *testing.T) {
 			at, _ := slices.BinarySearchFunc(queue, next, func(a, b event) int { return cmp.Or(cmp.Compare(a.at, b.at), -1) })
 			queue = slices.Insert(queue, at, next)
 		}
-		if dead == 1 && board.ports[nodeOf(0)].verdict != model.Unhealthy {
+		if dead == 1 && board.ports[nodeOf(0)].health != model.Unhealthy {
 			t.Fatal("the dead node is still in, long after the last cut")
 		}
 	})
@@ -353,14 +353,14 @@ func TestMetrics(t *testing.T) {
 	registry := registry()
 	prober := newProber(settings(), registry, (&network{}).asker, (&network{}).locality)
 	prober.SetTargets(targetsOf(2))
-	prober.board.ports[nodeOf(1)].verdict = model.Healthy
+	prober.board.ports[nodeOf(1)].health = model.Healthy
 	want := `
-		# HELP mooring_metal_probed_ports Ports of nodes that are probed, by verdict (healthy, unhealthy, leaving, unknown).
+		# HELP mooring_metal_probed_ports Ports of nodes that are probed, by health state (healthy, unhealthy, leaving, unknown).
 		# TYPE mooring_metal_probed_ports gauge
-		mooring_metal_probed_ports{verdict="healthy"} 1
-		mooring_metal_probed_ports{verdict="leaving"} 0
-		mooring_metal_probed_ports{verdict="unhealthy"} 0
-		mooring_metal_probed_ports{verdict="unknown"} 1
+		mooring_metal_probed_ports{state="healthy"} 1
+		mooring_metal_probed_ports{state="leaving"} 0
+		mooring_metal_probed_ports{state="unhealthy"} 0
+		mooring_metal_probed_ports{state="unknown"} 1
 	`
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "mooring_metal_probed_ports"); err != nil {
 		t.Error(err)

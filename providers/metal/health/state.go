@@ -32,7 +32,7 @@ type outcome struct {
 	witness time.Time
 }
 
-// limits are how many outcomes in a row make a verdict.
+// limits are how many outcomes in a row make a health.
 type limits struct {
 	failures, successes int
 	// margin is longer than an answer normally takes.
@@ -41,7 +41,7 @@ type limits struct {
 
 // state is what is known of one port. It is changed by observe only, and knows no clock.
 type state struct {
-	verdict model.Health
+	health model.Health
 	// good and bad count the latest outcomes of one sort in a row.
 	good, bad int
 	// silentSince is when the first probe of the latest row without an answer began; zero after an answer.
@@ -50,14 +50,14 @@ type state struct {
 	probes int
 }
 
-// observe takes an outcome and reports whether the verdict has changed.
+// observe takes an outcome and reports whether the health has changed.
 //
 // An answer is believed. Silence may be the prober's own fault: its network may be down. It is believed only if another port has
 // answered within the row, that is, a probe which began after the first one of the row and before the latest. What is silent
 // because nothing gets through never has such a witness, and its row ends when the network is back. The margin is for the
 // probes that are under way when the network fails.
 func (s *state) observe(seen outcome, limits limits) (changed bool) {
-	before := s.verdict
+	before := s.health
 	s.probes++
 	if seen.answer != silent {
 		s.silentSince = time.Time{}
@@ -67,22 +67,22 @@ func (s *state) observe(seen outcome, limits limits) (changed bool) {
 	if seen.answer == welcoming {
 		s.good, s.bad = s.good+1, 0
 		if s.good >= limits.successes {
-			s.verdict = model.Healthy
+			s.health = model.Healthy
 		}
-		return s.verdict != before
+		return s.health != before
 	}
 	s.good, s.bad = 0, s.bad+1
 	switch {
 	case s.bad < limits.failures:
 	case seen.answer == leaving:
-		s.verdict = model.HealthLeaving
+		s.health = model.HealthLeaving
 	case seen.answer == refusing, seen.witness.After(s.silentSince.Add(limits.margin)):
-		s.verdict = model.Unhealthy
+		s.health = model.Unhealthy
 	}
-	return s.verdict != before
+	return s.health != before
 }
 
-// judged reports whether as much is known of the port as probing can tell in its first round.
-func (s *state) judged(limits limits) bool {
-	return s.verdict != model.HealthUnknown || s.bad > limits.failures || s.probes >= limits.failures+limits.successes
+// decided reports whether as much is known of the port as probing can tell in its first round.
+func (s *state) decided(limits limits) bool {
+	return s.health != model.HealthUnknown || s.bad > limits.failures || s.probes >= limits.failures+limits.successes
 }

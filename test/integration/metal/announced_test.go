@@ -23,7 +23,7 @@ import (
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
-// optimist is a prober to which every node is well.
+// optimist is a prober to which every node is healthy.
 type optimist struct {
 	mu      sync.Mutex
 	targets map[model.Probe]netip.Addr
@@ -59,23 +59,23 @@ type noEvents struct{}
 
 func (noEvents) Event(runtime.Object, string, string, string) {}
 
-// startTeller announces to nobody, and tells Services, until the test ends.
-func startTeller(t *testing.T) {
+// startConditionWriter announces to no sink, and writes the conditions of Services, until the test ends.
+func startConditionWriter(t *testing.T) {
 	t.Helper()
 	watches := informers.NewSharedInformerFactory(admin, 0)
 	announcer, err := announce.New(announce.Options{
 		Informers: watches, Prober: &optimist{changed: make(chan struct{}, 1)}, Config: config.Announcement{}.WithDefaults(),
-		PoolOf: func(netip.Addr) string { return "lab" }, Registerer: prometheus.NewRegistry(),
+		PoolOf: func(netip.Addr) string { return "rack" }, Registerer: prometheus.NewRegistry(),
 	})
 	harness.Must(t, err)
-	teller := &announce.Teller{
+	writer := &announce.ConditionWriter{
 		Announcer: announcer, Client: admin, Services: watches.Core().V1().Services().Lister(), Recorder: noEvents{},
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	watches.Start(ctx.Done())
 	var running sync.WaitGroup
 	running.Go(func() { _ = announcer.Run(ctx) })
-	running.Go(func() { teller.Run(ctx) })
+	running.Go(func() { writer.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -105,11 +105,11 @@ func announced(t *testing.T, name, status, text string) {
 	})
 }
 
-// TestTwoWritersOfConditions has the service controller and the teller write to the same Services: each its own condition.
+// TestTwoWritersOfConditions has the service controller and the condition writer write to the same Services: each its own condition.
 func TestTwoWritersOfConditions(t *testing.T) {
-	startManager(t, []config.Pool{{Name: "lab", Addresses: []string{"192.0.2.0/30"}}})
+	startManager(t, []config.Pool{{Name: "rack", Addresses: []string{"192.0.2.0/30"}}})
 	joinNode(t)
-	startTeller(t)
+	startConditionWriter(t)
 	create(t, "web")
 	shows(t, "web", "True Provided 192.0.2.")
 	announced(t, "web", "False NoEndpoints", "no endpoint of this family")

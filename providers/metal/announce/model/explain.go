@@ -78,7 +78,7 @@ func (a AddressState) message() string {
 		result += ", all with endpoints that are terminating"
 	}
 	if a.Blind {
-		result += "; no probe of any node is answered, so the last verdicts are kept: look at the network of this replica"
+		result += "; no probe of any node is answered, so the last known states are kept: look at the network of this replica"
 	}
 	return result
 }
@@ -134,8 +134,8 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// String returns the standing as in status and metrics.
-func (s Standing) String() string {
+// String returns the state as in status and metrics.
+func (s NextHopState) String() string {
 	switch s {
 	case In:
 		return "in"

@@ -87,7 +87,7 @@ type Probe struct {
 type Health int
 
 const (
-	// HealthUnknown says that no verdict has been reached.
+	// HealthUnknown says that too few probes have been made to know.
 	HealthUnknown Health = iota
 	// Healthy ports answer as they should.
 	Healthy

@@ -37,12 +37,12 @@ const (
 // RemovalSaidByKubeProxy is the removal of which only the node's kube-proxy knows.
 const RemovalSaidByKubeProxy = "kube-proxy says so"
 
-// Standing is what a node is to load balancers.
-type Standing int
+// NextHopState says whether a node may be a next hop of load balancers.
+type NextHopState int
 
 const (
 	// Out nodes get no traffic.
-	Out Standing = iota
+	Out NextHopState = iota
 	// Draining nodes get traffic of addresses that have no other next hop.
 	Draining
 	// In nodes may be chosen.
@@ -51,7 +51,7 @@ const (
 
 // NodeState is what became of a node.
 type NodeState struct {
-	Standing Standing
+	NextHop NextHopState
 	// Reason is empty for nodes that are in.
 	Reason Reason
 	// Removal says by what the node is known to be about to go, and Since from when; empty if it is not.
@@ -78,7 +78,7 @@ type AddressState struct {
 	Reason   Reason
 	// Out counts the nodes that could be next hops by why they are none. It is there if there is no next hop.
 	Out map[Reason]int
-	// Blind says that no probe is answered, and the verdicts are those from before.
+	// Blind says that no probe is answered, and the health states are those from before.
 	Blind bool
 }
 

@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// tellPause is the time between two looks at all Services: changes that come together are told together.
-	tellPause = 250 * time.Millisecond
-	// tellAgain is the time after which what failed is tried again.
-	tellAgain = 5 * time.Second
+	// writePause is the time between two looks at all Services: changes that come together are written together.
+	writePause = 250 * time.Millisecond
+	// retryWrite is the time after which what failed is tried again.
+	retryWrite = 5 * time.Second
 	// cacheLag is how long a condition that was written may not be in the cache yet.
 	cacheLag = 10 * time.Second
-	// tellTimeout bounds one write.
-	tellTimeout = 10 * time.Second
-	// tellers are how many writes there are at once.
-	tellers = 8
+	// writeTimeout bounds one write.
+	writeTimeout = 10 * time.Second
+	// parallelWrites is how many writes are in flight at once.
+	parallelWrites = 8
 )
 
 // Recorder takes events. It is what record.EventRecorder of client-go does.
@@ -39,11 +39,11 @@ type Recorder interface {
 	Event(object runtime.Object, eventtype, reason, message string)
 }
 
-// Teller writes to Services what became of them: a condition for whoever looks, and events when it changes. It is for the leader
-// only. The service controller writes another condition, LoadBalancerReady, by patches that leave this one alone, and so does this
+// ConditionWriter writes the condition Announced to Services, and records an event when it changes. It is for the leader only. The
+// service controller writes another condition, LoadBalancerReady, by patches that leave this one alone, and so does this
 // one: a list of conditions is merged by type.
-type Teller struct {
-	// Announcer says what became of the Services.
+type ConditionWriter struct {
+	// Announcer says which Services are announced.
 	Announcer *Announcer
 	// Client writes. It needs patch on services/status.
 	Client kubernetes.Interface
@@ -54,65 +54,66 @@ type Teller struct {
 	// Notes say of an address what else keeps it from being reached, in a sentence without a full stop; empty if nothing does.
 	Notes []func(netip.Addr) string
 
-	memory map[types.UID]told
+	states map[types.UID]conditionState
 }
 
-// Run tells until ctx ends.
-func (t *Teller) Run(ctx context.Context) {
-	changed, cancel := t.Announcer.Subscribe()
+// Run writes conditions until ctx ends.
+func (w *ConditionWriter) Run(ctx context.Context) {
+	changed, cancel := w.Announcer.Subscribe()
 	defer cancel()
-	t.memory = map[types.UID]told{}
-	for wait := tellPause; ; {
+	w.states = map[types.UID]conditionState{}
+	for wait := writePause; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			wait = tellPause
+			wait = writePause
 		case <-time.After(wait):
-			wait = t.tellAll(ctx)
+			wait = w.writeAll(ctx)
 			continue
 		}
-		select { // what comes together is told together
+		select { // what comes together is written together
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
-			wait = t.tellAll(ctx)
+			wait = w.writeAll(ctx)
 		}
 	}
 }
 
-// tellAll tells all Services, and returns after what time it has to look again even if nothing changes.
-func (t *Teller) tellAll(ctx context.Context) time.Duration {
-	snapshot := t.Announcer.Snapshot()
+// writeAll writes the conditions of all Services that differ, and returns after what time it has to look again even if nothing
+// changes.
+func (w *ConditionWriter) writeAll(ctx context.Context) time.Duration {
+	snapshot := w.Announcer.Snapshot()
 	if !snapshot.Complete {
-		return tellPause
+		return writePause
 	}
-	services, err := t.Services.List(labels.Everything())
+	services, err := w.Services.List(labels.Everything())
 	if err != nil {
-		return tellAgain // an informer's cache has no errors
+		return retryWrite // an informer's cache has no errors
 	}
 	next := time.Minute // notes change without notice
-	seen, failed := map[types.UID]told{}, make(chan *corev1.Service, len(services))
+	seen, failed := map[types.UID]conditionState{}, make(chan *corev1.Service, len(services))
 	var writes errgroup.Group
-	writes.SetLimit(tellers)
+	writes.SetLimit(parallelWrites)
 	for _, service := range services {
 		state, ours := snapshot.Services[keyOf(service.Namespace, service.Name)]
 		current := conditionOf(service)
 		if ours = ours && state.UID == service.UID; !ours && current == nil {
 			continue
 		}
-		now, known := time.Now(), t.memory[service.UID]
+		now, known := time.Now(), w.states[service.UID]
 		if known.last != nil && now.Sub(known.written) < cacheLag {
 			current = known.last
 		}
-		verdict := decide(current, t.want(state, ours), known, now)
-		seen[service.UID] = verdict.remember
-		if verdict.after > 0 {
-			next = min(next, verdict.after)
+		decision := decide(current, w.want(state, ours), known, now)
+		seen[service.UID] = decision.remember
+		if decision.after > 0 {
+			next = min(next, decision.after)
 		}
-		if verdict.write || verdict.remove {
+		if decision.write || decision.remove {
 			writes.Go(func() error {
-				if !t.write(ctx, service, verdict) {
+				if !w.write(ctx, service, decision) {
 					failed <- service
 				}
 				return nil
@@ -122,21 +123,21 @@ func (t *Teller) tellAll(ctx context.Context) time.Duration {
 	_ = writes.Wait() // none returns an error
 	close(failed)
 	for service := range failed {
-		seen[service.UID] = t.memory[service.UID]
-		next = min(next, tellAgain)
+		seen[service.UID] = w.states[service.UID]
+		next = min(next, retryWrite)
 	}
-	t.memory = seen
-	return max(next, tellPause)
+	w.states = seen
+	return max(next, writePause)
 }
 
 // want returns the condition that a Service shall have; nil for none.
-func (t *Teller) want(state model.ServiceState, ours bool) *metav1.Condition {
+func (w *ConditionWriter) want(state model.ServiceState, ours bool) *metav1.Condition {
 	if !ours {
 		return nil
 	}
 	condition := conditionFor(state)
 	for _, address := range state.Addresses {
-		for _, note := range t.Notes {
+		for _, note := range w.Notes {
 			if said := note(address.Addr); said != "" {
 				condition.Message += "; " + said
 			}
@@ -146,19 +147,19 @@ func (t *Teller) want(state model.ServiceState, ours bool) *metav1.Condition {
 }
 
 // write writes a condition and says so in an event. It reports whether there is nothing to be tried again.
-func (t *Teller) write(ctx context.Context, service *corev1.Service, verdict verdict) bool {
-	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+func (w *ConditionWriter) write(ctx context.Context, service *corev1.Service, decision decision) bool {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	patch, err := patchOf(service.UID, verdict)
+	patch, err := patchOf(service.UID, decision)
 	if err == nil {
-		_, err = t.Client.CoreV1().Services(service.Namespace).Patch(ctx, service.Name, types.StrategicMergePatchType, patch,
+		_, err = w.Client.CoreV1().Services(service.Namespace).Patch(ctx, service.Name, types.StrategicMergePatchType, patch,
 			metav1.PatchOptions{}, "status")
 	}
 	switch {
-	case err == nil && verdict.event != "":
-		t.Recorder.Event(service, verdict.eventType, verdict.event, verdict.condition.Message)
+	case err == nil && decision.event != "":
+		w.Recorder.Event(service, decision.eventType, decision.event, decision.condition.Message)
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		// told, or gone, or another one of the same name
+		// conditionState, or gone, or another one of the same name
 	default:
 		logr.FromContextOrDiscard(ctx).Error(err, "Could not write the condition "+ConditionAnnounced,
 			"service", service.Namespace+"/"+service.Name)
@@ -168,9 +169,9 @@ func (t *Teller) write(ctx context.Context, service *corev1.Service, verdict ver
 }
 
 // patchOf returns a strategic merge patch that touches no other condition, and no other Service of the same name.
-func patchOf(uid types.UID, verdict verdict) ([]byte, error) {
-	var condition any = verdict.condition
-	if verdict.remove {
+func patchOf(uid types.UID, decision decision) ([]byte, error) {
+	var condition any = decision.condition
+	if decision.remove {
 		condition = map[string]string{"$patch": "delete", "type": ConditionAnnounced}
 	}
 	patch, err := json.Marshal(map[string]any{

@@ -28,34 +28,34 @@ func TestDecide(t *testing.T) {
 	announced := condition(metav1.ConditionTrue, model.Announced, "by 2")
 	failing := condition(metav1.ConditionFalse, model.NoEndpoints, "none")
 	blind := condition(metav1.ConditionTrue, model.ProbesFail, "blind")
-	long := told{failingSince: start.Add(-time.Minute)}
-	warned := func(reason model.Reason) told {
-		return told{failingSince: long.failingSince, warned: start.Add(-time.Minute), warnedReason: string(reason)}
+	long := conditionState{failingSince: start.Add(-time.Minute)}
+	warned := func(reason model.Reason) conditionState {
+		return conditionState{failingSince: long.failingSince, warned: start.Add(-time.Minute), warnedReason: string(reason)}
 	}
 	another := condition(metav1.ConditionTrue, model.Announced, "by 3")
-	recent := told{written: start.Add(-10 * time.Second)}
+	recent := conditionState{written: start.Add(-10 * time.Second)}
 	for name, test := range map[string]struct {
 		current, want *metav1.Condition
-		known         told
+		known         conditionState
 		write, remove bool
 		event         string
 		after         time.Duration
 	}{
-		"good news at once":                     {nil, announced, told{}, true, false, EventAnnounced, 0},
+		"good news at once":                     {nil, announced, conditionState{}, true, false, EventAnnounced, 0},
 		"after bad news too":                    {failing, announced, long, true, false, EventAnnounced, 0},
-		"nothing new":                           {announced, announced, told{}, false, false, "", 0},
-		"bad news have to last":                 {announced, failing, told{}, false, false, "", patience},
-		"of a new Service too":                  {nil, failing, told{}, false, false, "", patience},
+		"nothing new":                           {announced, announced, conditionState{}, false, false, "", 0},
+		"bad news have to last":                 {announced, failing, conditionState{}, false, false, "", firstWarningAfter},
+		"of a new Service too":                  {nil, failing, conditionState{}, false, false, "", firstWarningAfter},
 		"bad news that lasted":                  {announced, failing, long, true, false, EventNotAnnounced, 0},
 		"no address yet is said elsewhere":      {nil, condition(metav1.ConditionFalse, model.NoAddress, "x"), long, false, false, "", 0},
-		"another number is written":             {announced, another, told{}, true, false, "", 0},
+		"another number is written":             {announced, another, conditionState{}, true, false, "", 0},
 		"but not all the time":                  {announced, another, recent, false, false, "", 50 * time.Second},
-		"a doubt is a warning":                  {announced, blind, told{}, true, false, string(model.ProbesFail), 0},
-		"the end of a doubt is no event":        {blind, announced, told{}, true, false, "", 0},
+		"a doubt is a warning":                  {announced, blind, conditionState{}, true, false, string(model.ProbesFail), 0},
+		"the end of a doubt is no event":        {blind, announced, conditionState{}, true, false, "", 0},
 		"the same warning within a while":       {announced, failing, warned(model.NoEndpoints), true, false, "", 0},
 		"another warning":                       {announced, failing, warned(model.NoNextHop), true, false, EventNotAnnounced, 0},
-		"a Service that is no concern any more": {announced, nil, told{}, false, true, "", 0},
-		"a Service that never was one":          {nil, nil, told{}, false, false, "", 0},
+		"a Service that is no concern any more": {announced, nil, conditionState{}, false, true, "", 0},
+		"a Service that never was one":          {nil, nil, conditionState{}, false, false, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decide(test.current, test.want, test.known, start)
@@ -93,15 +93,15 @@ func (r *recorder) has(part string) bool {
 	return false
 }
 
-// tell runs a Teller as the leader does.
-func (r *rig) tell(t *testing.T, notes ...func(netip.Addr) string) *recorder {
+// writeConditions runs a ConditionWriter as the leader does.
+func (r *rig) writeConditions(t *testing.T, notes ...func(netip.Addr) string) *recorder {
 	t.Helper()
 	recorder := &recorder{}
-	teller := &Teller{Announcer: r.Announcer, Client: r.client, Services: r.informers.Core().V1().Services().Lister(),
+	writer := &ConditionWriter{Announcer: r.Announcer, Client: r.client, Services: r.informers.Core().V1().Services().Lister(),
 		Recorder: recorder, Notes: notes}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { teller.Run(ctx) })
+	running.Go(func() { writer.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -122,10 +122,10 @@ func (r *rig) written(t *testing.T, name string) *metav1.Condition {
 	return conditionOf(service)
 }
 
-func TestTellerTells(t *testing.T) {
+func TestConditionsAreWritten(t *testing.T) {
 	r := newRig(t, nodeObject("a", "10.0.0.1"), serviceObject("web", vip), sliceObject("web", "a"), serviceObject("idle", "192.0.2.2"))
 	r.run(t)
-	recorder := r.tell(t, func(addr netip.Addr) string {
+	recorder := r.writeConditions(t, func(addr netip.Addr) string {
 		if addr.String() == vip {
 			return "no router is connected"
 		}
@@ -159,7 +159,7 @@ func TestTellerTells(t *testing.T) {
 	eventually(t, "nothing is said of a Service without a load balancer", func() bool { return r.written(t, "web") == nil })
 }
 
-func TestTellerTriesAgain(t *testing.T) {
+func TestFailedWritesAreRetried(t *testing.T) {
 	r := newRig(t, nodeObject("a", "10.0.0.1"), serviceObject("web", vip), sliceObject("web", "a"))
 	var mu sync.Mutex
 	refusals := 0
@@ -170,7 +170,7 @@ func TestTellerTriesAgain(t *testing.T) {
 		return refusals == 1, nil, errors.New("etcd is busy")
 	})
 	r.run(t)
-	recorder := r.tell(t)
+	recorder := r.writeConditions(t)
 	eventually(t, "it is written in the end", func() bool { return r.written(t, "web") != nil })
 	eventually(t, "and said", func() bool { return recorder.has("web Normal Announced") })
 	mu.Lock()
