@@ -100,7 +100,7 @@ func (w writer) write(ctx context.Context, name string, action action) (*corev1.
 	return node, w.client.Patch(ctx, node, patch, client.FieldOwner(fieldManager))
 }
 
-// outcomeOf tells by the API server's answer what became of an action.
+// outcomeOf returns what became of an action, by the API server's answer.
 func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:

@@ -30,11 +30,11 @@ func TestANewNodeIsNotTakenForTheMachineBeforeIt(t *testing.T) {
 		s.cloud.show = []provider.Instance{instance("sim://new", "node0", "a", internalIP("10.0.0.2")), other}
 		time.Sleep(25 * time.Second) // the new machine boots
 
-		s.memory.changed(known, time.Now())
+		s.state.changed(known, time.Now())
 		if node, _ := s.pass(t, "node1"); len(node.Spec.Taints) > 0 || s.cloud.listings != 1 {
 			t.Errorf("the node that has a provider ID has the taints %v after %d listings, want none after 1", node.Spec.Taints, s.cloud.listings)
 		}
-		s.memory.changed(replaced, time.Now())
+		s.state.changed(replaced, time.Now())
 		node, _ := s.pass(t, "node0")
 		if node.Spec.ProviderID != "sim://new" || node.Status.Addresses[0] != internalIP("10.0.0.2") {
 			t.Errorf("the new node has the provider ID %q and the addresses %v", node.Spec.ProviderID, node.Status.Addresses)
@@ -64,7 +64,7 @@ func TestNodesThatJoinByNameShareListings(t *testing.T) {
 			node := newNode(withTaints(cloudTaint), func(n *corev1.Node) { n.Name = fmt.Sprintf("node-%04d", i); n.UID = types.UID(n.Name) })
 			joining.Go(func() {
 				appeared := time.Now()
-				s.memory.changed(node, appeared)
+				s.state.changed(node, appeared)
 				turns <- struct{}{}
 				defer func() { <-turns }()
 				observation, err := s.lookUp(t.Context(), node)

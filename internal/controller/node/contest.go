@@ -50,10 +50,10 @@ type reversal struct {
 
 // reversed takes in what a plan would write to a node. A field for which that is what we wrote last has been changed by somebody
 // else since. It returns the fields that are left alone from now on, in their order.
-func (m *memory) reversed(node *corev1.Node, fields map[string]string, now time.Time) []reversal {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(node)
+func (s *state) reversed(node *corev1.Node, fields map[string]string, now time.Time) []reversal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.of(node)
 	var paused []reversal
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
 		if of := known.contests[field]; of != nil && of.value == fields[field] && of.reverse(now) {
@@ -81,10 +81,10 @@ func (c *contest) reverse(now time.Time) bool {
 }
 
 // wroteFields notes what we have written to an initialized node.
-func (m *memory) wroteFields(node *corev1.Node, fields map[string]string, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(node)
+func (s *state) wroteFields(node *corev1.Node, fields map[string]string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.of(node)
 	for field, value := range fields {
 		if known.contests == nil {
 			known.contests = map[string]*contest{}
@@ -99,10 +99,10 @@ func (m *memory) wroteFields(node *corev1.Node, fields map[string]string, now ti
 }
 
 // paused returns the fields of a node that are left alone now, nil if there are none.
-func (m *memory) paused(node *corev1.Node, now time.Time) map[string]bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.nodes[node.Name]
+func (s *state) paused(node *corev1.Node, now time.Time) map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.nodes[node.Name]
 	if known == nil || known.uid != node.UID {
 		return nil
 	}
@@ -119,10 +119,10 @@ func (m *memory) paused(node *corev1.Node, now time.Time) map[string]bool {
 }
 
 // pause returns how long it is until the first of the fields that are left alone may be written again, zero if there is none.
-func (m *memory) pause(node *corev1.Node, now time.Time) (left time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.nodes[node.Name]
+func (s *state) pause(node *corev1.Node, now time.Time) (left time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.nodes[node.Name]
 	if known == nil || known.uid != node.UID {
 		return 0
 	}
@@ -134,32 +134,32 @@ func (m *memory) pause(node *corev1.Node, now time.Time) (left time.Duration) {
 	return left
 }
 
-// tellReversed counts fields that are left alone from now on, and tells the node who else writes them, unless that was told a
+// warnReversed counts fields that are left alone from now on, and says by an event who else writes them, unless there was one a
 // short while ago.
-func (r *reconciler) tellReversed(ctx context.Context, node *corev1.Node, paused []reversal) {
+func (r *reconciler) warnReversed(ctx context.Context, node *corev1.Node, paused []reversal) {
 	r.metrics.failures.WithLabelValues(ReasonConflictingWriter).Add(float64(len(paused)))
 	now := time.Now()
 	news := slices.DeleteFunc(slices.Clone(paused), func(of reversal) bool {
-		return !r.told.Allow(node.UID, ReasonConflictingWriter+of.field, now)
+		return !r.events.Allow(node.UID, ReasonConflictingWriter+of.field, now)
 	})
 	log := logf.FromContext(ctx)
 	if len(news) == 0 {
-		log.V(1).Info("Somebody else goes on changing fields of the node; leaving them alone", "retryAfter", paused[0].pause)
+		log.V(1).Info("Another writer keeps changing fields of the node; leaving them alone", "retryAfter", paused[0].pause)
 		return
 	}
 	live := r.readLive(ctx, node)
-	told := make([]string, len(news))
+	changes := make([]string, len(news))
 	for i, of := range news {
-		told[i] = of.describe(live)
+		changes[i] = of.describe(live)
 	}
-	message := "Somebody else keeps changing what the cloud decides about: " + strings.Join(told, "; ")
+	message := "Another writer keeps changing what the cloud decides about: " + strings.Join(changes, "; ")
 	advice := fmt.Sprintf(". Stop the other writer, or annotate the node %s=true.", ownership.AnnotationIgnore)
 	r.recorder.Event(node, corev1.EventTypeWarning, ReasonConflictingWriter, shortenedTo(maxMessage-len(advice), message)+advice)
-	log.Info("Somebody else keeps changing fields of the node; leaving them alone for a while", "reason", ReasonConflictingWriter,
-		"changes", told)
+	log.Info("Another writer keeps changing fields of the node; leaving them alone for a while", "reason", ReasonConflictingWriter,
+		"changes", changes)
 }
 
-// readLive reads a node with the record of who set which field, which the cache leaves out. Without it the node is told what is known.
+// readLive reads a node with the record of who set which field, which the cache leaves out. Without it the event says what is known.
 func (r *reconciler) readLive(ctx context.Context, node *corev1.Node) *corev1.Node {
 	if r.live == nil {
 		return node

@@ -160,15 +160,15 @@ func TestTwoWritersWhoDisagreeAreDamped(t *testing.T) {
 						}
 					}
 				}
-				told := s.told()
-				t.Logf("overwritten %d times, %d events, %d reads", overwritten, len(told), live.reads)
+				got := s.eventsSince()
+				t.Logf("overwritten %d times, %d events, %d reads", overwritten, len(got), live.reads)
 				// Three in a row, then after 30 s, 1, 2, 4 and 8 min, and then every 10.
 				if overwritten < 8 || overwritten > 14 {
 					t.Errorf("what was written was overwritten %d times within an hour", overwritten)
 				}
-				if len(told) == 0 || len(told) > 7 || live.reads != len(told) || !strings.HasPrefix(told[0], "Warning ConflictingWriter ") ||
-					!strings.Contains(told[0], test.says) {
-					t.Errorf("%d reads, and the node was told %q, want %q", live.reads, told, test.says)
+				if len(got) == 0 || len(got) > 7 || live.reads != len(got) || !strings.HasPrefix(got[0], "Warning ConflictingWriter ") ||
+					!strings.Contains(got[0], test.says) {
+					t.Errorf("%d reads, and the node got the events %q, want %q", live.reads, got, test.says)
 				}
 
 				_, result := s.pass(t, "node0") // the other writer is gone
@@ -186,24 +186,24 @@ func TestTwoWritersWhoDisagreeAreDamped(t *testing.T) {
 
 // A cloud whose own answers differ, and somebody who changes a label now and then, are no contest.
 func TestWhatIsNoContest(t *testing.T) {
-	memory, node, now := newMemory(), newNode(), time.Unix(1000, 0)
+	state, node, now := newState(), newNode(), time.Unix(1000, 0)
 	field := fieldLabels + "/a"
 	for i := range 20 {
 		value := map[string]string{field: fmt.Sprint(i % 2)}
-		if paused := memory.reversed(node, value, now); len(paused) > 0 {
+		if paused := state.reversed(node, value, now); len(paused) > 0 {
 			t.Fatalf("change %d of the cloud's answer is taken for a reversal", i)
 		}
-		memory.wroteFields(node, value, now)
+		state.wroteFields(node, value, now)
 		now = now.Add(time.Second)
 	}
 	same := map[string]string{field: "x"}
 	for i := range 20 {
 		for range 5 { // a write that comes too late is planned again
-			if paused := memory.reversed(node, same, now); len(paused) > 0 {
+			if paused := state.reversed(node, same, now); len(paused) > 0 {
 				t.Fatalf("change %d, after the value stood for a while, is taken for a contest", i)
 			}
 		}
-		memory.wroteFields(node, same, now)
+		state.wroteFields(node, same, now)
 		now = now.Add(contestWindow)
 	}
 }

@@ -2,8 +2,8 @@
 // node.cloudprovider.kubernetes.io/uninitialized from what the cloud says of their instances, and keeps nodes as the cloud
 // says afterwards.
 //
-// Data flows one way. A watch event (watch.go) or the periodic refresh (refresh.go) puts a node's name into the queue;
-// reconcile.go looks the node and its instance up; desired.go and plan.go decide; apply.go writes; and settle.go turns how it
+// Data flows one way. A watch event or the periodic refresh (watch.go) puts a node's name into the queue;
+// reconcile.go looks the node and its instance up; desired.go and plan.go decide; apply.go writes; and finish.go turns how it
 // ended into events, metrics and the time of the next try.
 package node
 
@@ -43,7 +43,7 @@ type Options struct {
 	Recorder record.EventRecorder
 	// Inventory knows the cloud's instances.
 	Inventory *instances.Inventory
-	// Owners says which nodes are ours, and hears what proves it.
+	// Owners says which nodes are ours, and takes in what proves it.
 	Owners *instances.Owners
 	// StatusUpdateFrequency is how often all initialized nodes are compared with the cloud. Zero:
 	// DefaultStatusUpdateFrequency.
@@ -86,14 +86,14 @@ func New(options Options) (*Controller, error) {
 	reconciler := &reconciler{
 		reader: options.Client, live: options.LiveReader, writer: writer{client: options.Client, traces: traces}, recorder: options.Recorder,
 		inventory: options.Inventory, owners: options.Owners,
-		memory: newMemory(), metrics: metrics, traces: traces, known: 2 * options.StatusUpdateFrequency,
+		state: newState(), metrics: metrics, traces: traces, known: 2 * options.StatusUpdateFrequency,
 	}
 	refresher := &refresher{
 		interval: options.StatusUpdateFrequency, reader: options.Client, inventory: options.Inventory,
 		reconciler: reconciler, metrics: metrics, log: log, queued: make(chan kit.Queue, 1),
 		asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 	}
-	watcher := watcher{decide: reconciler.decide, memory: reconciler.memory, metrics: metrics, traces: traces}
+	watcher := watcher{decide: reconciler.decide, state: reconciler.state, metrics: metrics, traces: traces}
 	inner, err := kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, Workers: options.Workers, Logger: log,
 		LoggerFor:   func(node types.NamespacedName) logr.Logger { return log.WithValues("node", node.Name) },

@@ -77,7 +77,7 @@ func TestAFingerprintChangesWithAllThatDecides(t *testing.T) {
 }
 
 func refreshing() *reconciler {
-	return &reconciler{owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"}), memory: newMemory(), metrics: newMetrics(nil)}
+	return &reconciler{owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"}), state: newState(), metrics: newMetrics(nil)}
 }
 
 func TestARefreshLooksAgainWhenSomethingHasChanged(t *testing.T) {
@@ -88,7 +88,7 @@ func TestARefreshLooksAgainWhenSomethingHasChanged(t *testing.T) {
 			t.Fatal("a node that is as the cloud says differs")
 		}
 	}
-	if !r.memory.settled(node, fingerprintOf(node, said)) {
+	if !r.state.agrees(node, fingerprintOf(node, said)) {
 		t.Error("that the node is as the cloud says is not remembered")
 	}
 	if changed, _ := described(withLabels(corev1.LabelTopologyZone, "z-2")); !r.differs(changed, said) {
@@ -134,7 +134,7 @@ func BenchmarkRefresh(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if forget {
-					r.memory = newMemory()
+					r.state = newState()
 				}
 				for i, node := range nodes {
 					if r.differs(node, answers[i]) {

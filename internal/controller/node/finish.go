@@ -21,12 +21,12 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// endingKind is how a pass over a node ended.
-type endingKind int
+// resultKind is how a pass over a node ended.
+type resultKind int
 
 const (
 	// unconcerned passes had nothing to decide about.
-	unconcerned endingKind = iota
+	unconcerned resultKind = iota
 	// initialized nodes have lost their taint.
 	initialized
 	// refreshed nodes are as the cloud says, whether or not anything had to be written.
@@ -43,9 +43,9 @@ const (
 	deleted
 )
 
-// ending is how a pass over a node ended, and with what.
-type ending struct {
-	kind endingKind
+// result is how a pass over a node ended, and with what.
+type result struct {
+	kind resultKind
 	// err is why the pass failed, or what the node mismatches by, initialized or not.
 	err error
 	// note is why the node waits; worthKnowing if an operator should see that once.
@@ -62,8 +62,8 @@ type ending struct {
 	wrote string
 }
 
-// endingOf returns success if the plan was carried out, and how the pass ended otherwise.
-func endingOf(done applied, success ending) ending {
+// resultOf returns success if the plan was carried out, and how the pass ended otherwise.
+func resultOf(done applied, success result) result {
 	success.wrote = done.resourceVersion
 	if done.withoutAddresses != nil {
 		success.withoutAddresses = &writeError{err: done.withoutAddresses, addressesOnly: true}
@@ -72,50 +72,51 @@ func endingOf(done applied, success ending) ending {
 	case written:
 		return success
 	case outdated:
-		return ending{kind: overtaken, wrote: done.resourceVersion}
+		return result{kind: overtaken, wrote: done.resourceVersion}
 	case gone:
-		return ending{kind: deleted}
+		return result{kind: deleted}
 	default:
-		return ending{kind: failed, err: &writeError{err: done.err}, wrote: done.resourceVersion}
+		return result{kind: failed, err: &writeError{err: done.err}, wrote: done.resourceVersion}
 	}
 }
 
-// settle draws the consequences of a pass: what is logged, counted, told to the node, remembered and tried again.
-func (r *reconciler) settle(ctx context.Context, node *corev1.Node, ended ending) reconcile.Result {
+// finish draws the consequences of a pass: what is logged and counted, which event the node gets, what is remembered, and when the node
+// is tried again.
+func (r *reconciler) finish(ctx context.Context, node *corev1.Node, ended result) reconcile.Result {
 	log := logf.FromContext(ctx)
 	if ended.wrote != "" {
-		r.memory.wrote(node, ended.wrote)
+		r.state.wrote(node, ended.wrote)
 	}
 	switch ended.kind {
 	case initialized:
-		r.memory.succeeded(node)
+		r.state.succeeded(node)
 		r.metrics.initialized(time.Since(node.CreationTimestamp.Time))
 		r.traces.initialized(ctx, node, ended.providerID(node))
 		r.recorder.Event(node, corev1.EventTypeNormal, ReasonSynced, "Node synced successfully")
 		log.Info("Initialized the node", ended.keysAndValues(node)...)
 		if ended.err != nil {
-			r.tell(ctx, node, ended.err)
+			r.warn(ctx, node, ended.err)
 		}
 		return r.resume(ctx, node, ended)
 	case refreshed:
 		if ended.withoutAddresses == nil {
-			r.memory.succeeded(node)
+			r.state.succeeded(node)
 		}
 		if ended.wrote != "" {
 			log.Info("Refreshed the node", "changes", ended.plan.changes())
 		}
 		return r.resume(ctx, node, ended)
 	case waits:
-		delay, first := r.memory.waited(node, time.Now())
+		delay, first := r.state.waited(node, time.Now())
 		if !first || !ended.worthKnowing {
 			log = log.V(1)
 		}
 		log.Info("Left the node alone", "reason", ended.note, "retryAfter", delay)
 		return retry(delay)
 	case failed:
-		return retry(r.tell(ctx, node, ended.err))
+		return retry(r.warn(ctx, node, ended.err))
 	case mismatched:
-		r.tell(ctx, node, ended.err)
+		r.warn(ctx, node, ended.err)
 		return r.resume(ctx, node, ended)
 	case overtaken:
 		return r.repeat(ctx, node)
@@ -128,11 +129,11 @@ func (r *reconciler) settle(ctx context.Context, node *corev1.Node, ended ending
 
 // resume has a pass made over a node of which something is left: addresses that the API server did not take, or fields that
 // are left alone for a while.
-func (r *reconciler) resume(ctx context.Context, node *corev1.Node, ended ending) reconcile.Result {
+func (r *reconciler) resume(ctx context.Context, node *corev1.Node, ended result) reconcile.Result {
 	switch {
 	case ended.withoutAddresses != nil:
-		r.memory.lacksAddresses(node)
-		return retry(r.tell(ctx, node, ended.withoutAddresses))
+		r.state.lacksAddresses(node)
+		return retry(r.warn(ctx, node, ended.withoutAddresses))
 	case ended.pause > 0:
 		return retry(ended.pause)
 	default:
@@ -141,28 +142,28 @@ func (r *reconciler) resume(ctx context.Context, node *corev1.Node, ended ending
 }
 
 // repeat makes another pass over a node that changed under our hands, soon and silently. If that goes on, the writes do not
-// come too late but are refused, and the node hears of it.
+// come too late but are refused, and the node gets an event.
 func (r *reconciler) repeat(ctx context.Context, node *corev1.Node) reconcile.Result {
-	if delay, worthIt := r.memory.conflicted(node); worthIt {
+	if delay, worthIt := r.state.conflicted(node); worthIt {
 		logf.FromContext(ctx).V(1).Info("The node changed while it was being written; looking at it again")
 		return reconcile.Result{RequeueAfter: delay}
 	}
-	return retry(r.tell(ctx, node, &writeError{err: errAlwaysTooLate}))
+	return retry(r.warn(ctx, node, &writeError{err: errAlwaysTooLate}))
 }
 
-// tell counts and remembers a failure. It is logged and told to the node unless that was told the same a short while ago: a
+// warn counts and remembers a failure. The node gets an event, unless it got one for the same reason a short while ago: a
 // cloud that is down fails for all nodes, again and again. It returns the pause before the next try.
-func (r *reconciler) tell(ctx context.Context, node *corev1.Node, err error) time.Duration {
+func (r *reconciler) warn(ctx context.Context, node *corev1.Node, err error) time.Duration {
 	if ctx.Err() != nil {
 		return failureBackoff.First // we are being stopped, which is nobody's failure
 	}
 	reason, _ := reasonOf(err)
 	now := time.Now()
-	delay := r.memory.failed(node, err, now)
+	delay := r.state.failed(node, err, now)
 	r.metrics.failures.WithLabelValues(reason).Inc()
 	r.traces.failed(node, reason, err)
 	log := logf.FromContext(ctx).WithValues("reason", reason, "retryAfter", delay)
-	if r.told.Allow(node.UID, reason, now) {
+	if r.events.Allow(node.UID, reason, now) {
 		r.recorder.Event(node, corev1.EventTypeWarning, reason, messageOf(node, err))
 		log.Error(err, "Could not bring the node in line with the cloud")
 	} else {
@@ -171,9 +172,9 @@ func (r *reconciler) tell(ctx context.Context, node *corev1.Node, err error) tim
 	return delay
 }
 
-// waiting tells a node what the call for its instance waits for.
+// waiting says by an event what the call for a node's instance waits for.
 func (r *reconciler) waiting(node *corev1.Node, reason string) {
-	if r.told.Allow(node.UID, ReasonWaitingForCloud, time.Now()) {
+	if r.events.Allow(node.UID, ReasonWaitingForCloud, time.Now()) {
 		r.recorder.Event(node, corev1.EventTypeNormal, ReasonWaitingForCloud, shortened("Waiting to ask the cloud for the node's instance: "+reason))
 	}
 }
@@ -185,23 +186,23 @@ func retry(delay time.Duration) reconcile.Result {
 }
 
 // providerID returns what the node has, or has been given.
-func (e ending) providerID(node *corev1.Node) string {
-	return cmp.Or(node.Spec.ProviderID, e.want.providerID)
+func (r result) providerID(node *corev1.Node) string {
+	return cmp.Or(node.Spec.ProviderID, r.want.providerID)
 }
 
 // keysAndValues describe an initialization for the log.
-func (e ending) keysAndValues(node *corev1.Node) []any {
-	providerID := e.providerID(node)
-	said := []any{"changes", e.plan.changes(), "providerID", providerID}
-	if e.want.providerID != "" && e.want.providerID != providerID {
-		said = append(said, "cloudProviderID", e.want.providerID)
+func (r result) keysAndValues(node *corev1.Node) []any {
+	providerID := r.providerID(node)
+	said := []any{"changes", r.plan.changes(), "providerID", providerID}
+	if r.want.providerID != "" && r.want.providerID != providerID {
+		said = append(said, "cloudProviderID", r.want.providerID)
 	}
-	if len(e.plan.kept) > 0 {
-		said = append(said, "labelsOfOthers", e.plan.kept)
+	if len(r.plan.kept) > 0 {
+		said = append(said, "labelsOfOthers", r.plan.kept)
 	}
-	if len(e.want.discarded) > 0 {
-		discarded := make([]string, len(e.want.discarded))
-		for i, label := range e.want.discarded {
+	if len(r.want.discarded) > 0 {
+		discarded := make([]string, len(r.want.discarded))
+		for i, label := range r.want.discarded {
 			discarded[i] = label.key + ": " + label.reason
 		}
 		said = append(said, "discardedLabels", discarded)

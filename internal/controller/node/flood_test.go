@@ -86,7 +86,7 @@ func TestAnOutageIsNoFloodOfEvents(t *testing.T) {
 		r := &reconciler{
 			reader: waitingNodes{}, recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name}),
 			inventory: instances.New(instances.Options{Cloud: cloud}), owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"}),
-			memory: newMemory(), metrics: newMetrics(nil),
+			state: newState(), metrics: newMetrics(nil),
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), lasts)
 		defer cancel()
@@ -117,11 +117,11 @@ func TestAnOutageIsNoFloodOfEvents(t *testing.T) {
 			t.Errorf("%d attempts, want many for each of %d nodes", attempts.Load(), nodes)
 		}
 		if len(sink.writes) < nodes {
-			t.Errorf("%d nodes and reasons were told, want every node", len(sink.writes))
+			t.Errorf("%d nodes and reasons got events, want every node", len(sink.writes))
 		}
-		for told, writes := range sink.writes {
+		for about, writes := range sink.writes {
 			if most := int(lasts/interval) + 1; writes > most {
-				t.Errorf("node %s was told of %s %d times in %s, want at most %d", told[0], told[1], writes, lasts, most)
+				t.Errorf("node %s got %[3]d events for %[2]s in %[4]s, want at most %[5]d", about[0], about[1], writes, lasts, most)
 			}
 		}
 	})

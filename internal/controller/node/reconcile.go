@@ -28,19 +28,19 @@ type reconciler struct {
 	recorder  record.EventRecorder
 	inventory *instances.Inventory
 	owners    *instances.Owners
-	memory    *memory
-	// told holds back what a node was told a short while ago.
-	told    kit.EventLimiter
+	state     *state
+	// events bounds how often a node gets an event for the same reason.
+	events  kit.EventLimiter
 	metrics *metrics
 	traces  *traces
 	// known is how old an answer may be by which an initialized node is held to what the cloud said.
 	known time.Duration
-	// led is when this process began to lead. What a standby heard before may be older than what the last leader wrote.
+	// led is when this process began to lead. What a standby knew before may be older than what the last leader wrote.
 	led time.Time
 }
 
 // Reconcile makes one pass over the node of a name. It only returns an error that has to do with neither the node nor the
-// cloud; all others are told to the node, and retried, by settle.
+// cloud; finish turns all others into an event of the node and a retry.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{} // shares what it holds with the cache: it is only read
 	if err := r.reader.Get(ctx, request.NamespacedName, node, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
@@ -49,7 +49,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading node %q: %w", request.Name, err)
 	}
-	if delay, stale := r.memory.stale(node); stale {
+	if delay, stale := r.state.stale(node); stale {
 		return reconcile.Result{RequeueAfter: delay}, nil
 	}
 	decision := r.decide(node)
@@ -59,15 +59,15 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if ownership.Uninitialized(node) {
 		ctx = r.traces.pass(ctx, node, time.Now())
-		return r.settle(ctx, node, r.initialize(ctx, node, decision)), nil
+		return r.finish(ctx, node, r.initialize(ctx, node, decision)), nil
 	}
 	r.traces.overtaken(node)
-	return r.settle(ctx, node, r.refresh(ctx, node, decision)), nil
+	return r.finish(ctx, node, r.refresh(ctx, node, decision)), nil
 }
 
 // forget drops a node that is no concern of ours any more.
 func (r *reconciler) forget(name, why string) {
-	r.memory.forget(name)
+	r.state.forget(name)
 	r.traces.forget(name, why)
 }
 
@@ -85,7 +85,7 @@ func (r *reconciler) proven(node *corev1.Node, decision ownership.Decision, said
 }
 
 // initialize asks the cloud for the instance of a node that waits for its initialization, and initializes it.
-func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision ownership.Decision) ending {
+func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision ownership.Decision) result {
 	waiting := cloud.WithNotice(ctx, func(reason string) { r.waiting(node, reason) })
 	observation, err := r.lookUp(cloud.WithPriority(waiting, cloud.PriorityNewNode), node)
 	if err == nil && observation.Status == instances.NotFound {
@@ -94,38 +94,38 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision
 	switch {
 	case err != nil && decision.NamesUnknownProvider():
 		note := fmt.Sprintf("%s, and the cloud provider did not answer for the node: %v", decision.Reason, err)
-		return ending{kind: waits, note: note, worthKnowing: true}
+		return result{kind: waits, note: note, worthKnowing: true}
 	case err != nil:
-		return ending{kind: failed, err: err}
+		return result{kind: failed, err: err}
 	case observation.Status == instances.NoStatement:
-		return ending{kind: waits, note: "the cloud provider says nothing about this node"}
+		return result{kind: waits, note: "the cloud provider says nothing about this node"}
 	case !r.proven(node, decision, observation):
 		note := fmt.Sprintf("%s, and the cloud provider answered with the provider ID %q", decision.Reason, observation.Answered)
-		return ending{kind: waits, note: note, worthKnowing: true}
+		return result{kind: waits, note: note, worthKnowing: true}
 	}
 	want, err := desireObserved(node, observation)
 	if err != nil {
-		return ending{kind: failed, err: err}
+		return result{kind: failed, err: err}
 	}
 	want.annotations = r.proofFor(node, want, observation)
 	planned, err := r.plan(node, want, observation)
 	ctx = dryrun.Because(ctx, "the node waits for its initialization, and the cloud has an instance for it")
-	return endingOf(r.writer.apply(ctx, node, planned), ending{kind: initialized, err: err, plan: planned, want: want})
+	return resultOf(r.writer.apply(ctx, node, planned), result{kind: initialized, err: err, plan: planned, want: want})
 }
 
 // plan is planFor, by what is remembered of the node. An *unconfirmedError says that the addresses are left alone; all else holds.
 func (r *reconciler) plan(node *corev1.Node, want desired, observation instances.Observation) (plan, error) {
-	held := restraint{again: r.memory.lostIPs(node, observation.At)}
+	held := restraint{again: r.state.lostIPs(node, observation.At)}
 	if !ownership.Uninitialized(node) {
-		held.paused = r.memory.paused(node, time.Now())
+		held.paused = r.state.paused(node, time.Now())
 	}
 	planned := planFor(node, want, held)
 	switch {
 	case planned.unconfirmed:
-		r.memory.losesIPs(node, observation.At)
+		r.state.losesIPs(node, observation.At)
 		return planned, &unconfirmedError{has: node.Status.Addresses, said: want.addresses}
 	case hasIP(want.addresses):
-		r.memory.keepsIPs(node)
+		r.state.keepsIPs(node)
 	}
 	return planned, nil
 }
@@ -157,9 +157,9 @@ func (r *reconciler) proofFor(node *corev1.Node, want desired, observation insta
 func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node) (observation instances.Observation, err error) {
 	ctx, span := r.traces.start(ctx, spanLookUp)
 	defer func() { endLookUp(span, observation, err) }()
-	observation, err = r.inventory.Lookup(ctx, node, r.memory.fresh(node, r.inventory.ListingTime(), time.Now()))
+	observation, err = r.inventory.Lookup(ctx, node, r.state.fresh(node, r.inventory.ListingTime(), time.Now()))
 	if err == nil && observation.Status == instances.Found && !up(observation) {
-		return r.inventory.Lookup(ctx, node, r.memory.sinceReason(node, time.Now()))
+		return r.inventory.Lookup(ctx, node, r.state.sinceReason(node, time.Now()))
 	}
 	return observation, err
 }
@@ -171,32 +171,32 @@ func up(seen instances.Observation) bool {
 
 // refresh holds an initialized node to what the cloud has said of it. To ask is the refresher's part, except for a node whose
 // addresses are still to be written: a cloud that is asked node by node was asked for that one before it had its provider ID.
-func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, decision ownership.Decision) ending {
+func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, decision ownership.Decision) result {
 	age := min(r.known, time.Since(r.led))
 	observation, known := r.inventory.Peek(node, age)
-	if !known && r.memory.addressless(node) {
+	if !known && r.state.addressless(node) {
 		var err error
 		if observation, err = r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityRefresh), node, age); err != nil {
-			return ending{kind: failed, err: err}
+			return result{kind: failed, err: err}
 		}
 	}
 	planned, want, ours, err := r.planRefresh(node, decision, observation)
 	if !ours {
-		return ending{kind: unconcerned}
+		return result{kind: unconcerned}
 	}
-	if paused := r.memory.reversed(node, planned.fields(), time.Now()); len(paused) > 0 {
-		r.tellReversed(ctx, node, paused)
+	if paused := r.state.reversed(node, planned.fields(), time.Now()); len(paused) > 0 {
+		r.warnReversed(ctx, node, paused)
 		planned, want, _, err = r.planRefresh(node, decision, observation)
 	}
 	ctx = dryrun.Because(ctx, "the cloud shows the node's instance otherwise")
 	done := r.writer.apply(ctx, node, planned)
-	ended := endingOf(done, ending{kind: refreshed, plan: planned, want: want, pause: r.memory.pause(node, time.Now())})
+	ended := resultOf(done, result{kind: refreshed, plan: planned, want: want, pause: r.state.pause(node, time.Now())})
 	if ended.kind == refreshed && ended.wrote != "" && ended.wrote != node.ResourceVersion { // a dry run writes nothing
 		fields := planned.fields()
 		if ended.withoutAddresses != nil {
 			delete(fields, fieldAddresses)
 		}
-		r.memory.wroteFields(node, fields, time.Now())
+		r.state.wroteFields(node, fields, time.Now())
 	}
 	if ended.kind == refreshed && err != nil {
 		ended.kind, ended.err = mismatched, err
@@ -223,13 +223,13 @@ func (r *reconciler) planRefresh(node *corev1.Node, decision ownership.Decision,
 // changed since they agreed, that is known without a plan.
 func (r *reconciler) differs(node *corev1.Node, observation instances.Observation) bool {
 	current := fingerprintOf(node, observation)
-	if r.memory.settled(node, current) {
+	if r.state.agrees(node, current) {
 		return false
 	}
 	planned, _, ours, err := r.planRefresh(node, r.decide(node), observation)
 	agree := len(planned.actions) == 0 && len(planned.paused) == 0 && err == nil
 	if ours && agree { // of a node in doubt nothing is noted: it may yet turn out to be ours
-		r.memory.settle(node, current)
+		r.state.recordAgreement(node, current)
 	}
 	return ours && !agree
 }

@@ -88,7 +88,7 @@ func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 		}
 		r := &refresher{
 			interval: interval, reader: fixedNodes{nodes: nodes}, inventory: instances.New(instances.Options{Cloud: plugin}), metrics: newMetrics(nil),
-			reconciler: &reconciler{owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"}), memory: newMemory()},
+			reconciler: &reconciler{owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"}), state: newState()},
 			log:        logr.Discard(), queued: make(chan kit.Queue, 1), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 		}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())

@@ -66,7 +66,7 @@ func newSmall(funcs interceptor.Funcs, nodes ...*corev1.Node) *small {
 	s.reconciler = &reconciler{
 		reader: s.Client, writer: writer{client: s.Client}, recorder: s.events,
 		inventory: instances.New(instances.Options{Cloud: s.cloud}), owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"}),
-		memory: newMemory(), metrics: newMetrics(nil), known: 10 * time.Minute, led: time.Now().Add(-time.Hour),
+		state: newState(), metrics: newMetrics(nil), known: 10 * time.Minute, led: time.Now().Add(-time.Hour),
 	}
 	return s
 }
@@ -90,13 +90,13 @@ func (s *small) node(t *testing.T, name string) *corev1.Node {
 	return node
 }
 
-// told returns the events since the last call.
-func (s *small) told() []string {
-	var told []string
+// eventsSince returns the events since the last call.
+func (s *small) eventsSince() []string {
+	var got []string
 	for len(s.events.Events) > 0 {
-		told = append(told, <-s.events.Events)
+		got = append(got, <-s.events.Events)
 	}
-	return told
+	return got
 }
 
 // The API server refuses the addresses of one node, for a while. That node gets all the rest at once, and its addresses as soon
@@ -124,10 +124,10 @@ func TestARefusedAddressWriteHoldsNothingElseBack(t *testing.T) {
 		if ownership.Uninitialized(node0) || node0.Spec.ProviderID != "sim://0" || node0.Labels[corev1.LabelTopologyZone] != "a" {
 			t.Fatalf("the node is %+v, want its provider ID and labels, and no taint", node0.Spec)
 		}
-		told := strings.Join(s.told(), "\n")
+		got := strings.Join(s.eventsSince(), "\n")
 		for _, part := range []string{"Normal Synced", "Warning WriteFailed The node is as the cloud says except for its addresses: ", "admission policies"} {
-			if !strings.Contains(told, part) {
-				t.Errorf("the node was told %q, want %q", told, part)
+			if !strings.Contains(got, part) {
+				t.Errorf("the node got the events %q, want %q", got, part)
 			}
 		}
 		if node1, _ := s.pass(t, "node1"); ownership.Uninitialized(node1) || len(node1.Status.Addresses) != 1 {

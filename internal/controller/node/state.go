@@ -37,14 +37,14 @@ var (
 	conflictBackoff = kit.Backoff{First: 20 * time.Millisecond, Longest: 5 * time.Second}
 )
 
-// memory is what the controller remembers of nodes from one pass to the next. A node of the same name with another UID is
+// state is what the controller knows of nodes from one pass to the next. A node of the same name with another UID is
 // another node.
-type memory struct {
+type state struct {
 	mu    sync.Mutex
-	nodes map[string]*remembered
+	nodes map[string]*nodeState
 }
 
-type remembered struct {
+type nodeState struct {
 	uid       types.UID
 	appeared  time.Time // when this process first saw the node wait for its initialization, by its own clock
 	since     time.Time // when the node last gave reason to be looked at
@@ -59,34 +59,34 @@ type remembered struct {
 	withoutIPs time.Time
 	// contests are what became of our last writes of fields that others write, too.
 	contests map[string]*contest
-	// settled is the fingerprint of a node and an observation that agreed, 0 if there is none.
-	settled fingerprint
+	// agreed is the fingerprint of a node and an observation that agreed, 0 if there is none.
+	agreed fingerprint
 }
 
-func newMemory() *memory { return &memory{nodes: map[string]*remembered{}} }
+func newState() *state { return &state{nodes: map[string]*nodeState{}} }
 
 // of returns what is remembered of a node. The lock is held.
-func (m *memory) of(node *corev1.Node) *remembered {
-	known := m.nodes[node.Name]
+func (s *state) of(node *corev1.Node) *nodeState {
+	known := s.nodes[node.Name]
 	if known == nil || known.uid != node.UID {
-		known = &remembered{uid: node.UID}
-		m.nodes[node.Name] = known
+		known = &nodeState{uid: node.UID}
+		s.nodes[node.Name] = known
 	}
 	return known
 }
 
 // forget drops a node that is no concern of ours any more.
-func (m *memory) forget(name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.nodes, name)
+func (s *state) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.nodes, name)
 }
 
 // changed notes that a node gave reason to be looked at.
-func (m *memory) changed(node *corev1.Node, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(node)
+func (s *state) changed(node *corev1.Node, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.of(node)
 	known.since, known.news = now, true
 	if known.appeared.IsZero() {
 		known.appeared = now
@@ -99,12 +99,12 @@ func (m *memory) changed(node *corev1.Node, now time.Time) {
 //
 // A node without provider ID is found by its name, which another machine may have had before. Only an answer that was sought after
 // the node appeared is about this one.
-func (m *memory) fresh(node *corev1.Node, listing time.Duration, now time.Time) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.nodes[node.Name]
+func (s *state) fresh(node *corev1.Node, listing time.Duration, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.nodes[node.Name]
 	if known == nil || known.uid != node.UID {
-		known = &remembered{}
+		known = &nodeState{}
 	}
 	oldest, least := maxFresh, minFresh
 	switch {
@@ -125,10 +125,10 @@ func (m *memory) fresh(node *corev1.Node, listing time.Duration, now time.Time) 
 
 // sinceReason returns how long it is since the node gave reason to be looked at, up to maxFresh: how old an answer may be that must not
 // be from before.
-func (m *memory) sinceReason(node *corev1.Node, now time.Time) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.nodes[node.Name]
+func (s *state) sinceReason(node *corev1.Node, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.nodes[node.Name]
 	if known == nil || known.uid != node.UID || known.since.IsZero() {
 		return 0
 	}
@@ -137,19 +137,19 @@ func (m *memory) sinceReason(node *corev1.Node, now time.Time) time.Duration {
 
 // wrote notes the version of a node that our own write made. Until the cache shows it, the node is not looked at: what a
 // stale copy suggests has been done.
-func (m *memory) wrote(node *corev1.Node, resourceVersion string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(node)
+func (s *state) wrote(node *corev1.Node, resourceVersion string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.of(node)
 	known.written, known.lags = resourceVersion, 0
 }
 
 // stale reports whether a node from the cache is older than our own last write to it, and after which pause to look again. It doubles
 // while the cache does not catch up.
-func (m *memory) stale(node *corev1.Node) (delay time.Duration, stale bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.nodes[node.Name]
+func (s *state) stale(node *corev1.Node) (delay time.Duration, stale bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.nodes[node.Name]
 	if known == nil || known.uid != node.UID || known.written == "" {
 		return 0, false
 	}
@@ -163,74 +163,74 @@ func (m *memory) stale(node *corev1.Node) (delay time.Duration, stale bool) {
 }
 
 // succeeded ends a node's row of failures.
-func (m *memory) succeeded(node *corev1.Node) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if known := m.nodes[node.Name]; known != nil && known.uid == node.UID {
-		*known = remembered{
-			uid: known.uid, written: known.written, withoutIPs: known.withoutIPs, contests: known.contests, settled: known.settled,
+func (s *state) succeeded(node *corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
+		*known = nodeState{
+			uid: known.uid, written: known.written, withoutIPs: known.withoutIPs, contests: known.contests, agreed: known.agreed,
 		}
 	}
 }
 
 // lacksAddresses notes that the API server has refused a node's addresses, until the next success.
-func (m *memory) lacksAddresses(node *corev1.Node) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of(node).addressless = true
+func (s *state) lacksAddresses(node *corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of(node).addressless = true
 }
 
 // addressless reports whether the API server has refused the addresses of a node.
-func (m *memory) addressless(node *corev1.Node) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.nodes[node.Name]
+func (s *state) addressless(node *corev1.Node) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.nodes[node.Name]
 	return known != nil && known.uid == node.UID && known.addressless
 }
 
 // losesIPs notes that an answer that was sought at some time leaves a node no IP. What agreed before is compared anew, so that
 // the next answer that leaves it some is noted.
-func (m *memory) losesIPs(node *corev1.Node, sought time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(node)
-	known.settled = 0
+func (s *state) losesIPs(node *corev1.Node, sought time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.of(node)
+	known.agreed = 0
 	if known.withoutIPs.IsZero() {
 		known.withoutIPs = sought
 	}
 }
 
 // keepsIPs notes that an answer leaves a node an IP.
-func (m *memory) keepsIPs(node *corev1.Node) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if known := m.nodes[node.Name]; known != nil && known.uid == node.UID {
+func (s *state) keepsIPs(node *corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
 		known.withoutIPs = time.Time{}
 	}
 }
 
 // lostIPs reports whether an answer that was sought before some time left the node no IP, and none since left it one.
-func (m *memory) lostIPs(node *corev1.Node, sought time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.nodes[node.Name]
+func (s *state) lostIPs(node *corev1.Node, sought time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.nodes[node.Name]
 	return known != nil && known.uid == node.UID && !known.withoutIPs.IsZero() && known.withoutIPs.Before(sought)
 }
 
 // conflicted counts a write that came too late. It returns the pause before the next try, and whether that is still worth it.
-func (m *memory) conflicted(node *corev1.Node) (time.Duration, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(node)
+func (s *state) conflicted(node *corev1.Node) (time.Duration, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.of(node)
 	known.conflicts++
 	return conflictBackoff.After(known.conflicts-1, nil), known.conflicts <= maxConflicts
 }
 
 // failed counts a failure. It returns the pause before the next try.
-func (m *memory) failed(node *corev1.Node, err error, now time.Time) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(node)
+func (s *state) failed(node *corev1.Node, err error, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.of(node)
 	known.conflicts = 0
 	delay := failureBackoff.After(known.failures, err)
 	known.failures++
@@ -238,27 +238,27 @@ func (m *memory) failed(node *corev1.Node, err error, now time.Time) time.Durati
 	return delay
 }
 
-// settle notes that a node and what the cloud said of it agree.
-func (m *memory) settle(node *corev1.Node, agreed fingerprint) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of(node).settled = agreed
+// recordAgreement notes that a node and what the cloud said of it agree.
+func (s *state) recordAgreement(node *corev1.Node, agreed fingerprint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of(node).agreed = agreed
 }
 
-// settled reports whether a node and what the cloud said of it are as they were when they last agreed.
-func (m *memory) settled(node *corev1.Node, current fingerprint) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.nodes[node.Name]
-	return known != nil && known.uid == node.UID && known.settled == current
+// agrees reports whether a node and what the cloud said of it are as they were when they last agreed.
+func (s *state) agrees(node *corev1.Node, current fingerprint) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.nodes[node.Name]
+	return known != nil && known.uid == node.UID && known.agreed == current
 }
 
 // waited counts a pass that ended without a result and without a failure. It returns the pause before the next one, and
 // whether this was the first.
-func (m *memory) waited(node *corev1.Node, now time.Time) (delay time.Duration, first bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.of(node)
+func (s *state) waited(node *corev1.Node, now time.Time) (delay time.Duration, first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.of(node)
 	delay, first = failureBackoff.After(known.failures, nil), known.failures == 0
 	known.failures++
 	known.since, known.news = now, false

@@ -12,21 +12,21 @@ import (
 )
 
 func TestPausesGrowToAFewMinutes(t *testing.T) {
-	memory, node, now := newMemory(), newNode(), time.Unix(0, 0)
+	state, node, now := newState(), newNode(), time.Unix(0, 0)
 	want := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
 	for i, expected := range want {
-		if delay := memory.failed(node, errors.New("x"), now); delay != expected {
+		if delay := state.failed(node, errors.New("x"), now); delay != expected {
 			t.Errorf("pause after failure %d is %s, want %s", i+1, delay, expected)
 		}
 	}
 	for range 100 {
-		memory.failed(node, errors.New("x"), now)
+		state.failed(node, errors.New("x"), now)
 	}
-	if delay := memory.failed(node, errors.New("x"), now); delay != failureBackoff.Longest {
+	if delay := state.failed(node, errors.New("x"), now); delay != failureBackoff.Longest {
 		t.Errorf("pause after many failures is %s, want %s", delay, failureBackoff.Longest)
 	}
-	memory.succeeded(node)
-	if delay := memory.failed(node, errors.New("x"), now); delay != failureBackoff.First {
+	state.succeeded(node)
+	if delay := state.failed(node, errors.New("x"), now); delay != failureBackoff.First {
 		t.Errorf("pause after a success and a failure is %s, want %s", delay, failureBackoff.First)
 	}
 }
@@ -51,7 +51,7 @@ func TestPausesHeedTheError(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if delay := newMemory().failed(newNode(), test.err, time.Unix(0, 0)); delay != test.want {
+			if delay := newState().failed(newNode(), test.err, time.Unix(0, 0)); delay != test.want {
 				t.Errorf("pause %s, want %s", delay, test.want)
 			}
 		})
@@ -59,16 +59,16 @@ func TestPausesHeedTheError(t *testing.T) {
 }
 
 func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
-	memory, node, start := newMemory(), newNode(withID("sim://1")), time.Unix(1000, 0)
+	state, node, start := newState(), newNode(withID("sim://1")), time.Unix(1000, 0)
 	var listing time.Duration
 	check := func(when string, now time.Time, want time.Duration) {
 		t.Helper()
-		if got := memory.fresh(node, listing, now); got != want {
+		if got := state.fresh(node, listing, now); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
 	check("unknown", start, minFresh)
-	memory.changed(node, start)
+	state.changed(node, start)
 	check("at once", start, minFresh)
 	listing = 500 * time.Millisecond
 	check("at once, by a listing that is dear", start, 20*time.Second)
@@ -76,89 +76,89 @@ func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
 	check("at once, by a listing that is too dear", start, maxWorth)
 	check("after a while in the queue", start.Add(40*time.Second), 40*time.Second)
 	check("after very long in the queue", start.Add(time.Hour), maxFresh)
-	memory.failed(node, errors.New("x"), start.Add(30*time.Second))
+	state.failed(node, errors.New("x"), start.Add(30*time.Second))
 	check("after a failure", start.Add(33*time.Second), 3*time.Second)
-	memory.waited(node, start.Add(40*time.Second))
+	state.waited(node, start.Add(40*time.Second))
 	check("after it was left alone", start.Add(44*time.Second), 4*time.Second)
-	memory.changed(node, start.Add(50*time.Second))
+	state.changed(node, start.Add(50*time.Second))
 	check("after it has changed", start.Add(51*time.Second), maxWorth)
-	if got := memory.fresh(newNode(withID("sim://1"), func(n *corev1.Node) { n.UID = "uid-1" }), listing, start.Add(time.Hour)); got != minFresh {
+	if got := state.fresh(newNode(withID("sim://1"), func(n *corev1.Node) { n.UID = "uid-1" }), listing, start.Add(time.Hour)); got != minFresh {
 		t.Errorf("another node of the same name: %s, want %s", got, minFresh)
 	}
 }
 
 func TestAnAnswerByNameIsFromAfterTheNodeAppeared(t *testing.T) {
-	memory, node, start := newMemory(), newNode(), time.Unix(1000, 0)
+	state, node, start := newState(), newNode(), time.Unix(1000, 0)
 	check := func(when string, now time.Time, want time.Duration) {
 		t.Helper()
-		if got := memory.fresh(node, 500*time.Millisecond, now); got != want {
+		if got := state.fresh(node, 500*time.Millisecond, now); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
 	check("unknown", start, 0)
-	memory.changed(node, start)
+	state.changed(node, start)
 	check("at once", start, 0)
 	check("a second later", start.Add(time.Second), time.Second)
-	memory.changed(node, start.Add(10*time.Second))
+	state.changed(node, start.Add(10*time.Second))
 	check("after it has changed", start.Add(11*time.Second), 11*time.Second)
 	check("after long in the queue", start.Add(40*time.Second), 30*time.Second)
-	memory.failed(node, errors.New("x"), start.Add(50*time.Second))
+	state.failed(node, errors.New("x"), start.Add(50*time.Second))
 	check("after a failure", start.Add(53*time.Second), 3*time.Second)
-	memory.changed(node, start.Add(time.Hour))
+	state.changed(node, start.Add(time.Hour))
 	check("after very long", start.Add(time.Hour), 20*time.Second)
 	recreated := newNode(func(n *corev1.Node) { n.UID = "uid-1" })
-	memory.changed(recreated, start.Add(time.Hour))
-	if got := memory.fresh(recreated, time.Minute, start.Add(time.Hour)); got != 0 {
+	state.changed(recreated, start.Add(time.Hour))
+	if got := state.fresh(recreated, time.Minute, start.Add(time.Hour)); got != 0 {
 		t.Errorf("another node of the same name: %s, want 0", got)
 	}
 }
 
 func TestAnotherNodeOfTheSameNameStartsAfresh(t *testing.T) {
-	memory, node := newMemory(), newNode()
+	state, node := newState(), newNode()
 	for range 5 {
-		memory.failed(node, errors.New("x"), time.Unix(0, 0))
+		state.failed(node, errors.New("x"), time.Unix(0, 0))
 	}
-	memory.wrote(node, "100")
+	state.wrote(node, "100")
 	recreated := newNode(func(n *corev1.Node) { n.UID, n.ResourceVersion = "uid-1", "50" })
-	if _, stale := memory.stale(recreated); stale {
+	if _, stale := state.stale(recreated); stale {
 		t.Error("a new node is taken for an old copy")
 	}
-	if delay := memory.failed(recreated, errors.New("x"), time.Unix(0, 0)); delay != failureBackoff.First {
+	if delay := state.failed(recreated, errors.New("x"), time.Unix(0, 0)); delay != failureBackoff.First {
 		t.Errorf("pause %s, want that after a first failure", delay)
 	}
 }
 
 func TestACopyOlderThanOurOwnWriteIsStale(t *testing.T) {
-	memory := newMemory()
+	state := newState()
 	at := func(version string) *corev1.Node {
 		return newNode(func(n *corev1.Node) { n.ResourceVersion = version })
 	}
-	if _, stale := memory.stale(at("1")); stale {
+	if _, stale := state.stale(at("1")); stale {
 		t.Error("stale before we wrote anything")
 	}
-	memory.wrote(at("99"), "100")
-	memory.succeeded(at("99"))
+	state.wrote(at("99"), "100")
+	state.succeeded(at("99"))
 	for version, want := range map[string]bool{"99": true, "100": false, "101": false, "9": true, "1000": false} {
-		if _, got := memory.stale(at(version)); got != want {
+		if _, got := state.stale(at(version)); got != want {
 			t.Errorf("version %s after our write of 100: stale %t, want %t", version, got, want)
 		}
 	}
-	memory.forget("node0")
-	if _, stale := memory.stale(at("99")); stale {
+	state.forget("node0")
+	if _, stale := state.stale(at("99")); stale {
 		t.Error("stale after it was forgotten")
 	}
 }
 
 // A watch that is cut for a minute: the node is looked at a few times, not fifty times a second, and soon again after the next write.
 func TestACacheThatLagsIsLookedAtLessAndLessOften(t *testing.T) {
-	memory := newMemory()
+	state := newState()
 	at := func(version string) *corev1.Node {
 		return newNode(func(n *corev1.Node) { n.ResourceVersion = version })
 	}
-	memory.wrote(at("99"), "100")
+	state.wrote(at("99"), "100")
 	passes, last := 0, time.Duration(0)
 	for waited := time.Duration(0); waited < time.Minute; passes++ {
-		delay, stale := memory.stale(at("99"))
+		delay, stale := state.stale(at("99"))
 		if !stale || delay < last || delay > conflictBackoff.Longest {
 			t.Fatalf("pass %d: stale %t, the pause is %s after one of %s", passes, stale, delay, last)
 		}
@@ -168,20 +168,20 @@ func TestACacheThatLagsIsLookedAtLessAndLessOften(t *testing.T) {
 	if passes > 25 {
 		t.Errorf("%d passes in a minute", passes)
 	}
-	memory.wrote(at("100"), "101")
-	if delay, stale := memory.stale(at("100")); !stale || delay != conflictBackoff.First {
+	state.wrote(at("100"), "101")
+	if delay, stale := state.stale(at("100")); !stale || delay != conflictBackoff.First {
 		t.Errorf("after the next write: stale %t, the pause is %s, want %s", stale, delay, conflictBackoff.First)
 	}
-	if _, stale := memory.stale(at("101")); stale {
+	if _, stale := state.stale(at("101")); stale {
 		t.Error("stale although the cache has caught up")
 	}
 }
 
 func TestConflictsAreRetriedSoonAndNotForEver(t *testing.T) {
-	memory, node := newMemory(), newNode()
+	state, node := newState(), newNode()
 	total := time.Duration(0)
 	for i := range maxConflicts {
-		delay, worthIt := memory.conflicted(node)
+		delay, worthIt := state.conflicted(node)
 		if total += delay; !worthIt {
 			t.Fatalf("conflict %d counts as a failure", i+1)
 		}
@@ -189,11 +189,11 @@ func TestConflictsAreRetriedSoonAndNotForEver(t *testing.T) {
 	if total > 2*time.Second {
 		t.Errorf("%d conflicts take %s", maxConflicts, total)
 	}
-	if _, worthIt := memory.conflicted(node); worthIt {
+	if _, worthIt := state.conflicted(node); worthIt {
 		t.Errorf("conflict %d does not count as a failure", maxConflicts+1)
 	}
-	memory.failed(node, errors.New("x"), time.Unix(0, 0))
-	if _, worthIt := memory.conflicted(node); !worthIt {
+	state.failed(node, errors.New("x"), time.Unix(0, 0))
+	if _, worthIt := state.conflicted(node); !worthIt {
 		t.Error("a first conflict after a failure counts as one")
 	}
 }

@@ -36,16 +36,16 @@ const (
 var noSpan trace.Span = noop.Span{}
 
 // traces are the traces of nodes, each from the node's creation to its readiness. A nil *traces records nothing and allocates
-// nothing. Where tracing is on but a trace is not sampled, only the journey is kept.
+// nothing. Where tracing is on but a trace is not sampled, only the nodeTrace is kept.
 type traces struct {
 	tracer trace.Tracer
 
 	mu    sync.Mutex
-	nodes map[string]*journey
+	nodes map[string]*nodeTrace
 }
 
-// journey is how far a node has come.
-type journey struct {
+// nodeTrace is how far a node has come.
+type nodeTrace struct {
 	uid types.UID
 	// seen is when this process first saw the node wait for its initialization.
 	seen time.Time
@@ -63,7 +63,7 @@ func newTraces(provider trace.TracerProvider) *traces {
 	if provider == nil {
 		return nil
 	}
-	return &traces{tracer: provider.Tracer(tracerName), nodes: map[string]*journey{}}
+	return &traces{tracer: provider.Tracer(tracerName), nodes: map[string]*nodeTrace{}}
 }
 
 // observe takes in what the watch says of a node.
@@ -83,7 +83,7 @@ func (t *traces) observe(node *corev1.Node, decide func(*corev1.Node) ownership.
 		if !waits {
 			return
 		}
-		known = &journey{uid: node.UID, seen: now}
+		known = &nodeTrace{uid: node.UID, seen: now}
 		t.nodes[node.Name] = known
 	}
 	known.ready = isReady(node)
@@ -97,7 +97,7 @@ func (t *traces) observe(node *corev1.Node, decide func(*corev1.Node) ownership.
 }
 
 // pass begins a pass over a node that waits for its initialization. The first one begins the trace: at the node's creation,
-// which is when its user began to wait, and which the API server tells in whole seconds.
+// which is when its user began to wait, and which the API server stores in whole seconds.
 func (t *traces) pass(ctx context.Context, node *corev1.Node, now time.Time) context.Context {
 	if t == nil {
 		return ctx
@@ -107,7 +107,7 @@ func (t *traces) pass(ctx context.Context, node *corev1.Node, now time.Time) con
 	known := t.nodes[node.Name]
 	if known == nil || known.uid != node.UID || known.becomeReady != nil {
 		t.drop(node.Name, "another node has its name, or it waits for its initialization again")
-		known = &journey{uid: node.UID, seen: now, ready: isReady(node)}
+		known = &nodeTrace{uid: node.UID, seen: now, ready: isReady(node)}
 		t.nodes[node.Name] = known
 	}
 	known.passes++

@@ -93,7 +93,7 @@ func TestTraceOfANodeFromItsCreationToItsReadiness(t *testing.T) {
 		}
 	}
 	if len(traces.nodes) != 0 {
-		t.Errorf("%d journeys are kept", len(traces.nodes))
+		t.Errorf("%d traces are kept", len(traces.nodes))
 	}
 }
 
@@ -106,7 +106,7 @@ func TestANodeThatIsReadyFirstHasNothingToWaitFor(t *testing.T) {
 	traces.observe(newNode(bornThen, withTaints(cloudTaint), withReady), decideOurs, created)
 	traces.initialized(ctx, node, "sim://1")
 	if got, want := spanNames(spans), "node.notice node.queue node.initialize"; got != want || len(traces.nodes) != 0 {
-		t.Errorf("ended: %s, want %s; %d journeys are kept", got, want, len(traces.nodes))
+		t.Errorf("ended: %s, want %s; %d traces are kept", got, want, len(traces.nodes))
 	}
 }
 
@@ -135,7 +135,7 @@ func TestTracesThatComeToNothing(t *testing.T) {
 		traces.observe(newNode(bornThen, withTaints(cloudTaint)), decideOurs, created)
 		traces.observe(newNode(bornThen), decideOurs, created)
 		if started := spans.Started(); len(started) != 0 || len(traces.nodes) != 0 {
-			t.Errorf("%d spans, %d journeys are kept", len(started), len(traces.nodes))
+			t.Errorf("%d spans, %d traces are kept", len(started), len(traces.nodes))
 		}
 	})
 }
@@ -144,13 +144,13 @@ func TestTracesThatComeToNothing(t *testing.T) {
 func TestNothingIsAllocatedWhileTracingIsOff(t *testing.T) {
 	traces := newTraces(nil)
 	node, ctx, err := newNode(bornThen, withTaints(cloudTaint)), t.Context(), errors.New("broken")
-	allocations := testing.AllocsPerRun(100, func() { journeyWithoutTraces(ctx, traces, node, err) })
+	allocations := testing.AllocsPerRun(100, func() { passWithoutTraces(ctx, traces, node, err) })
 	if allocations != 0 {
 		t.Errorf("%v allocations, want none", allocations)
 	}
 }
 
-func journeyWithoutTraces(ctx context.Context, traces *traces, node *corev1.Node, err error) {
+func passWithoutTraces(ctx context.Context, traces *traces, node *corev1.Node, err error) {
 	traces.observe(node, decideOurs, created)
 	passing := traces.pass(ctx, node, created)
 	_, step := traces.start(passing, spanLookUp)

@@ -70,9 +70,9 @@ func TestAnAnswerWithoutIPsIsToldAndConfirmed(t *testing.T) {
 			if got := after["node0"].Status.Addresses; hasIP(got) != ip {
 				t.Errorf("%s: the node has the addresses %v", when, got)
 			}
-			told := strings.Join(s.told(), "\n")
-			if strings.Contains(told, "Warning AddressesUnconfirmed") != warned || strings.Count(told, "Warning") > 1 {
-				t.Errorf("%s: the nodes were told %q", when, told)
+			got := strings.Join(s.eventsSince(), "\n")
+			if strings.Contains(got, "Warning AddressesUnconfirmed") != warned || strings.Count(got, "Warning") > 1 {
+				t.Errorf("%s: the nodes got the events %q", when, got)
 			}
 			if !warned {
 				return

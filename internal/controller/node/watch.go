@@ -35,7 +35,7 @@ const (
 // watcher turns the watch of nodes into work.
 type watcher struct {
 	decide  func(*corev1.Node) ownership.Decision
-	memory  *memory
+	state   *state
 	metrics *metrics
 	traces  *traces
 }
@@ -53,7 +53,7 @@ func (w watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Req
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], _ kit.Queue) {
-			w.memory.forget(e.Object.Name)
+			w.state.forget(e.Object.Name)
 			w.traces.forget(e.Object.Name, "the node was deleted")
 			w.metrics.count(e.Object.Name, false)
 		},
@@ -65,7 +65,7 @@ func (w watcher) enqueue(q kit.Queue, node *corev1.Node) {
 	w.metrics.count(node.Name, waits)
 	priority := priorityRefresh
 	if waits {
-		w.memory.changed(node, time.Now())
+		w.state.changed(node, time.Now())
 		priority = priorityNew
 	}
 	kit.Add(q, types.NamespacedName{Name: node.Name}, priority)
