@@ -27,8 +27,8 @@ type contradictions struct {
 
 // contradiction is a node that was ready when its provider ID was denied.
 type contradiction struct {
-	// first is when it was denied first, heard the kubelet's last report by then, and asked when it was asked for last.
-	first, heard, asked time.Time
+	// first is when it was denied first, reported the kubelet's last report by then, and asked when it was asked for last.
+	first, reported, asked time.Time
 	// certain says that the kubelet has reported since.
 	certain bool
 }
@@ -52,15 +52,15 @@ func (c *contradictions) note(node *corev1.Node, observation Observation, err er
 	case known == nil && !isReady:
 		return observation
 	case known == nil:
-		known = &contradiction{first: observation.At, heard: condition.LastHeartbeatTime.Time}
+		known = &contradiction{first: observation.At, reported: condition.LastHeartbeatTime.Time}
 		if c.of == nil {
 			c.of = map[nodeKey]*contradiction{}
 		}
 		c.of[key] = known
 	case isReady:
 		lasts := observation.At.Sub(known.first)
-		reported := !condition.LastHeartbeatTime.Time.Equal(known.heard)
-		known.certain = known.certain || lasts >= longUnnoticed || lasts >= unnoticed && reported
+		again := !condition.LastHeartbeatTime.Time.Equal(known.reported)
+		known.certain = known.certain || lasts >= longUnnoticed || lasts >= unnoticed && again
 	}
 	known.asked = time.Now()
 	observation.Contradicted = known.certain

@@ -85,18 +85,18 @@ func TestDenialsThatAKubeletHasContradicted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cloud := newListingCloud("healthy")
 				inv := instances.New(instances.Options{Cloud: cloud})
-				heard := time.Now()
+				reported := time.Now()
 				for i, step := range steps {
 					time.Sleep(step.after)
 					if !step.silent {
-						heard = time.Now()
+						reported = time.Now()
 					}
 					cloud.remove("sim://a")
 					if step.listed {
 						cloud.add("a")
 					}
 					n := nodeWithID("a", "sim://a")
-					n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: step.ready, LastHeartbeatTime: metav1.NewTime(heard)}}
+					n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: step.ready, LastHeartbeatTime: metav1.NewTime(reported)}}
 					inv.StateEach(t.Context(), []*corev1.Node{n, readyNode("healthy")}, 0,
 						func(n *corev1.Node, got instances.Observation, err error) {
 							switch {

@@ -58,8 +58,8 @@ type Options struct {
 type Inventory struct {
 	options Options
 	source  source
-	warm    *listing // nil unless standbys may list
-	stream  *stream  // nil unless the provider offers a watch
+	warm    *lister // nil unless standbys may list
+	stream  *stream // nil unless the provider offers a watch
 	metrics *metrics
 	denied  contradictions
 }
@@ -67,7 +67,7 @@ type Inventory struct {
 // Yield takes what Lookup would return for one of many nodes.
 type Yield func(node *corev1.Node, observation Observation, err error)
 
-// source is one of the two ways to ask: listing or asking.
+// source is one of the two ways to ask: a lister or perNode.
 type source interface {
 	lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error)
 	each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield)
@@ -85,10 +85,10 @@ func New(options Options) *Inventory {
 		capabilities.ListInstances = listByWatch(capabilities.WatchInstances)
 	}
 	if capabilities.ListInstances == nil {
-		inventory.source = newAsking(options.Cloud, inventory.metrics)
+		inventory.source = newPerNode(options.Cloud, inventory.metrics)
 		return inventory
 	}
-	listing := newListing(capabilities.ListInstances, newAsking(options.Cloud, inventory.metrics), options.Window, inventory.metrics)
+	listing := newLister(capabilities.ListInstances, newPerNode(options.Cloud, inventory.metrics), options.Window, inventory.metrics)
 	inventory.source = listing
 	if capabilities.WatchInstances != nil {
 		inventory.stream = newStream(capabilities.WatchInstances, listing.newest, inventory.metrics)
@@ -140,7 +140,7 @@ func (i *Inventory) LookupEach(ctx context.Context, nodes []*corev1.Node, maxAge
 // ListingTime returns how long the last listing took: a measure of what it costs to be told of everything again. It is zero where
 // the cloud cannot list, and before the first listing.
 func (i *Inventory) ListingTime() time.Duration {
-	if listing, lists := i.source.(*listing); lists {
+	if listing, lists := i.source.(*lister); lists {
 		return time.Duration(listing.takes.Load())
 	}
 	return 0
@@ -148,11 +148,11 @@ func (i *Inventory) ListingTime() time.Duration {
 
 // Listed hands to yield what the newest listing says of nodes, if there is one that is no older than a time, without asking the cloud.
 func (i *Inventory) Listed(nodes []*corev1.Node, notBefore time.Time, yield Yield) {
-	listing, lists := i.source.(*listing)
+	listing, lists := i.source.(*lister)
 	if !lists {
 		return
 	}
-	newest, ok := listing.shared.newest()
+	newest, ok := listing.calls.newest()
 	if !ok || newest.at.Before(notBefore) {
 		return
 	}

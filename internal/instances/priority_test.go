@@ -14,7 +14,7 @@ func TestASharedCallIsAsUrgentAsTheMostUrgentOfThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var call context.Context
 		goOn := make(chan struct{})
-		question := &shared[int]{}
+		question := &singleflight[int]{}
 		ask := func(priority cloud.Priority) {
 			go func() {
 				_, _ = question.get(cloud.WithPriority(t.Context(), priority), time.Time{}, func(ctx context.Context) (int, error) {

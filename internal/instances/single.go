@@ -17,17 +17,17 @@ const (
 	wrongHold = time.Hour
 )
 
-// singly asks for single nodes where that costs less than a listing. Its answers only count when they say what the last listing said:
+// confirmer asks for single nodes where that costs less than a listing. Its answers only count when they say what the last listing said:
 // that an instance is there as it was. Anything else is said by a listing, so that a denial has its witnesses beside it.
-type singly struct {
-	one *asking
+type confirmer struct {
+	one *perNode
 
 	mu sync.Mutex
 	// wrong is when a listing last contradicted an answer: a provider that lists may not have implemented the questions.
 	wrong time.Time
 }
 
-func (s *singly) usable() bool {
+func (s *confirmer) usable() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.wrong) >= wrongHold
@@ -35,9 +35,9 @@ func (s *singly) usable() bool {
 
 // confirmed returns what is said of single nodes, if that was asked for, and whether all of them are as the newest listing showed
 // them.
-func (l *listing) confirmed(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject) ([]Observation, bool) {
-	newest, ok := l.shared.newest()
-	if !ok || what != aboutState || callsPerNode*len(nodes) >= newest.value.pages || !l.singly.usable() {
+func (l *lister) confirmed(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject) ([]Observation, bool) {
+	newest, ok := l.calls.newest()
+	if !ok || what != aboutState || callsPerNode*len(nodes) >= newest.value.pages || !l.confirm.usable() {
 		return nil, false
 	}
 	before := make(map[nodeKey]Observation, len(nodes))
@@ -49,7 +49,7 @@ func (l *listing) confirmed(ctx context.Context, nodes []*corev1.Node, maxAge ti
 		before[keyOf(node)] = known
 	}
 	answered, same := make(map[nodeKey]Observation, len(nodes)), true
-	l.singly.one.states(ctx, nodes, maxAge, what, func(node *corev1.Node, said Observation, err error) {
+	l.confirm.one.states(ctx, nodes, maxAge, what, func(node *corev1.Node, said Observation, err error) {
 		key := keyOf(node)
 		if err != nil {
 			said = Observation{}
@@ -64,9 +64,9 @@ func (l *listing) confirmed(ctx context.Context, nodes []*corev1.Node, maxAge ti
 	return said, same
 }
 
-// compare holds answers for single nodes against the listing that was made because of them. It stops asking singly if the provider
+// compare holds answers for single nodes against the listing that was made because of them. It stops asking for single nodes if the provider
 // said of an instance what is not so. Errors say nothing.
-func (s *singly) compare(nodes []*corev1.Node, said []Observation, listed *snapshot) {
+func (s *confirmer) compare(nodes []*corev1.Node, said []Observation, listed *snapshot) {
 	if listed == nil || len(said) != len(nodes) {
 		return
 	}

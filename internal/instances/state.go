@@ -15,7 +15,7 @@ import (
 
 // Lists reports whether any number of nodes costs the pages of one listing at most. If not, each node costs calls of its own.
 func (i *Inventory) Lists() bool {
-	_, lists := i.source.(*listing)
+	_, lists := i.source.(*lister)
 	return lists
 }
 
@@ -54,7 +54,7 @@ const (
 
 // states takes what the watch shows, or what is as it was by questions for single nodes, and everything else from a listing. Nodes that
 // are not ready are looked up in a listing now and then whatever else says that they are there: the watch may have missed their end.
-func (l *listing) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
+func (l *lister) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
 	age := ageOf(maxAge)
 	said, known := []Observation(nil), false
 	if l.checks.due(nodes, age.asked) {
@@ -77,17 +77,17 @@ func (l *listing) states(ctx context.Context, nodes []*corev1.Node, maxAge time.
 		}
 		yield(node, observation, err)
 	})
-	l.singly.compare(nodes, said, l.newest())
+	l.confirm.compare(nodes, said, l.newest())
 }
 
-func (a *asking) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
+func (p *perNode) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
 	age := ageOf(maxAge)
-	a.fanOut(nodes, yield, func(node *corev1.Node) (Observation, error) {
-		there, err := a.existence(ctx, node, age)
+	p.fanOut(nodes, yield, func(node *corev1.Node) (Observation, error) {
+		there, err := p.existence(ctx, node, age)
 		if err != nil || there.Status != Found || what == aboutExistence {
 			return without(there), err
 		}
-		return a.state(ctx, node, there, age)
+		return p.state(ctx, node, there, age)
 	})
 }
 
@@ -99,19 +99,19 @@ func without(observation Observation) Observation {
 
 // existence returns whether a node's instance exists. That the cloud described it is no answer to that: AWS shows an instance for
 // an hour after its end. The provider ID by which it was found is in the answer.
-func (a *asking) existence(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
-	return answerOf(ctx, &a.of(node).existence, age, func(ctx context.Context) (Observation, error) {
-		return a.counted(a.exists(ctx, node))
+func (p *perNode) existence(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
+	return answerOf(ctx, &p.of(node).existence, age, func(ctx context.Context) (Observation, error) {
+		return p.counted(p.exists(ctx, node))
 	})
 }
 
 // state returns whether an instance runs that is there by an answer that may be an older one.
-func (a *asking) state(ctx context.Context, node *corev1.Node, there Observation, age age) (Observation, error) {
-	state, at, err := a.power(ctx, node, there.Metadata.ProviderID, age)
+func (p *perNode) state(ctx context.Context, node *corev1.Node, there Observation, age age) (Observation, error) {
+	state, at, err := p.power(ctx, node, there.Metadata.ProviderID, age)
 	gone := errors.Is(err, provider.ErrInstanceNotFound)
 	if gone && there.At.Before(age.asked) {
 		// It went since. Who says so has to be the cloud, asked for just that.
-		there, again := a.existence(ctx, node, youngerThan(age.asked))
+		there, again := p.existence(ctx, node, youngerThan(age.asked))
 		if again != nil || there.Status != Found {
 			return without(there), again
 		}
@@ -133,23 +133,23 @@ func (a *asking) state(ctx context.Context, node *corev1.Node, there Observation
 func youngerThan(asked time.Time) age { return age{asked: asked, notBefore: asked} }
 
 // power returns whether an instance runs, and when that was asked.
-func (a *asking) power(ctx context.Context, node *corev1.Node, providerID string, age age) (
+func (p *perNode) power(ctx context.Context, node *corev1.Node, providerID string, age age) (
 	provider.InstanceState, time.Time, error,
 ) {
-	said, err := answerOf(ctx, &a.of(node).power, age, func(ctx context.Context) (Observation, error) {
-		state, err := a.runs(ctx, node, providerID)
+	said, err := answerOf(ctx, &p.of(node).power, age, func(ctx context.Context) (Observation, error) {
+		state, err := p.runs(ctx, node, providerID)
 		if err != nil {
-			return a.counted(Observation{}, fmt.Errorf("asking the cloud whether the instance of node %q is shut down: %w", node.Name, err))
+			return p.counted(Observation{}, fmt.Errorf("asking the cloud whether the instance of node %q is shut down: %w", node.Name, err))
 		}
-		return a.counted(Observation{Status: Found, State: state, Listed: -1}, nil)
+		return p.counted(Observation{Status: Found, State: state, Listed: -1}, nil)
 	})
 	return said.State, said.At, err
 }
 
 // exists asks the plugin whether a node's instance exists, in the form that the plugin offers.
-func (a *asking) exists(ctx context.Context, node *corev1.Node) (Observation, error) {
+func (p *perNode) exists(ctx context.Context, node *corev1.Node) (Observation, error) {
 	observation := Observation{Status: NotFound, Listed: -1}
-	exists, providerID, err := a.instanceExists(ctx, node)
+	exists, providerID, err := p.instanceExists(ctx, node)
 	switch {
 	case errors.Is(err, provider.ErrInstanceNotFound): // some plugins say so by the error, see kubernetes/kubernetes#141364
 		return observation, nil
@@ -163,12 +163,12 @@ func (a *asking) exists(ctx context.Context, node *corev1.Node) (Observation, er
 
 // instanceExists returns the provider ID too by which it asked, so that the question whether the instance runs need not find it out
 // again.
-func (a *asking) instanceExists(ctx context.Context, node *corev1.Node) (exists bool, providerID string, err error) {
-	instances, err := a.instances()
+func (p *perNode) instanceExists(ctx context.Context, node *corev1.Node) (exists bool, providerID string, err error) {
+	instances, err := p.instances()
 	if err != nil {
 		return false, "", err
 	}
-	if node, err = a.withID(ctx, node); err != nil {
+	if node, err = p.withID(ctx, node); err != nil {
 		return false, "", err
 	}
 	exists, err = instances.InstanceExists(ctx, node)
@@ -176,12 +176,12 @@ func (a *asking) instanceExists(ctx context.Context, node *corev1.Node) (exists 
 }
 
 // withID returns a copy of a node, with the provider ID that an older plugin knows for its name if it has none.
-func (a *asking) withID(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+func (p *perNode) withID(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
 	node = node.DeepCopy()
-	if _, v2 := a.cloud.InstancesV2(); v2 || node.Spec.ProviderID != "" {
+	if _, v2 := p.cloud.InstancesV2(); v2 || node.Spec.ProviderID != "" {
 		return node, nil
 	}
-	providerID, err := cloudprovider.GetInstanceProviderID(ctx, a.cloud, types.NodeName(node.Name))
+	providerID, err := cloudprovider.GetInstanceProviderID(ctx, p.cloud, types.NodeName(node.Name))
 	if err != nil {
 		return nil, fmt.Errorf("its provider ID by the name %q: %w", node.Name, err)
 	}
@@ -190,8 +190,8 @@ func (a *asking) withID(ctx context.Context, node *corev1.Node) (*corev1.Node, e
 }
 
 // runs asks the plugin whether an instance that exists is shut down. A plugin that cannot say is no error.
-func (a *asking) runs(ctx context.Context, node *corev1.Node, providerID string) (provider.InstanceState, error) {
-	down, err := a.instanceShutdown(ctx, node, providerID)
+func (p *perNode) runs(ctx context.Context, node *corev1.Node, providerID string) (provider.InstanceState, error) {
+	down, err := p.instanceShutdown(ctx, node, providerID)
 	switch {
 	case errors.Is(err, provider.ErrNotImplemented):
 		return provider.InstanceStateUnknown, nil
@@ -204,8 +204,8 @@ func (a *asking) runs(ctx context.Context, node *corev1.Node, providerID string)
 	}
 }
 
-func (a *asking) instanceShutdown(ctx context.Context, node *corev1.Node, providerID string) (bool, error) {
-	instances, err := a.instances()
+func (p *perNode) instanceShutdown(ctx context.Context, node *corev1.Node, providerID string) (bool, error) {
+	instances, err := p.instances()
 	if err != nil {
 		return false, err
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -21,14 +22,12 @@ const (
 	// patience is how long a lookup waits for the watch's next mark when the last one is too old for it. A listing would
 	// take about as long, and cost calls.
 	patience = 2 * time.Second
-	// maxHold bounds how long a Retry-After is obeyed without watching again, so that a wrong one cannot stop the watch for good.
-	maxHold = 10 * time.Minute
 )
 
 // errSilent ends a watch that shows no mark.
 var errSilent = fmt.Errorf("no sign of life for %s", maxSilence)
 
-// stream keeps a snapshot current by the provider's watch. What the watch has told stays known when the watch has ended, at
+// stream keeps a snapshot current by the provider's watch. What the watch has shown stays known when the watch has ended, at
 // the age of its last mark. It only ever says that an instance is there: what it does not know may be on its way.
 type stream struct {
 	watch   provider.WatchInstancesFunc
@@ -193,8 +192,8 @@ func (s *stream) run(ctx context.Context) {
 			backoff = newBackoff()
 		}
 		pause := backoff.Step()
-		if asked, ok := provider.RetryAfter(err); ok {
-			pause = max(pause, min(asked, maxHold))
+		if asked, ok := cloud.RetryAfter(err); ok {
+			pause = max(pause, asked)
 		}
 		if !failing && !errors.Is(err, provider.ErrWatchExpired) {
 			log.Error(err, "The watch of the cloud's instances ended; listing them until it is current again")
@@ -216,20 +215,20 @@ func (s *stream) follow(ctx context.Context, current func()) (marked bool, err e
 	silence := time.AfterFunc(maxSilence, func() { cancel(errSilent) })
 	defer silence.Stop()
 	defer s.ended()
-	telling := &telling{stream: s, snapshot: newSnapshot(0)}
+	session := &session{stream: s, snapshot: newSnapshot(0)}
 	err = s.watch(ctx, func(event provider.InstanceEvent) error {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
 		s.metrics.watched(event.Kind)
 		if event.Kind != provider.InstancesCurrent {
-			if !telling.current {
+			if !session.current {
 				silence.Reset(maxSilence) // all instances of a large cloud take their time
 			}
-			return telling.take(event)
+			return session.take(event)
 		}
 		silence.Reset(maxSilence)
-		telling.mark(time.Now())
+		session.mark(time.Now())
 		if !marked {
 			marked = true
 			current()
@@ -259,30 +258,30 @@ func (s *stream) wake() {
 	s.turn = make(chan struct{})
 }
 
-// telling is one watch: what it told is used from its first mark on.
-type telling struct {
+// session is one watch: what it showed is used from its first mark on.
+type session struct {
 	stream   *stream
 	snapshot *snapshot
 	current  bool
 }
 
 // take applies a change, or ends the watch if it cannot be true.
-func (t *telling) take(event provider.InstanceEvent) error {
+func (s *session) take(event provider.InstanceEvent) error {
 	id := event.Instance.ProviderID
 	if id == "" {
 		return &InvalidListError{Problem: fmt.Sprintf("an event of kind %q, for the node name %q, has no provider ID",
 			event.Kind, event.Instance.NodeName)}
 	}
-	t.stream.mu.Lock()
-	defer t.stream.mu.Unlock()
-	if t.current {
-		delete(t.stream.lost, id)
+	s.stream.mu.Lock()
+	defer s.stream.mu.Unlock()
+	if s.current {
+		delete(s.stream.lost, id)
 	}
 	switch event.Kind {
 	case provider.InstanceSet:
-		t.snapshot.put(t.stream.entry(&event.Instance))
+		s.snapshot.put(s.stream.entry(&event.Instance))
 	case provider.InstanceDeleted:
-		t.snapshot.remove(id)
+		s.snapshot.remove(id)
 	default:
 		return &InvalidListError{Problem: fmt.Sprintf("an event of unknown kind %d for the instance %q", event.Kind, id)}
 	}
@@ -303,19 +302,19 @@ func (s *stream) entry(instance *provider.Instance) *entry {
 }
 
 // mark says that all was told up to now.
-func (t *telling) mark(now time.Time) {
-	s := t.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t.current {
-		s.every = now.Sub(s.marked)
+func (s *session) mark(now time.Time) {
+	stream := s.stream
+	stream.mu.Lock()
+	defer stream.mu.Unlock()
+	if s.current {
+		stream.every = now.Sub(stream.marked)
 	} else {
-		clear(s.lost)
+		clear(stream.lost)
 	}
-	t.current = true
-	s.known, s.live, s.marked = t.snapshot, true, now
-	s.metrics.marked(now, len(s.known.byProviderID))
-	s.wake()
+	s.current = true
+	stream.known, stream.live, stream.marked = s.snapshot, true, now
+	stream.metrics.marked(now, len(stream.known.byProviderID))
+	stream.wake()
 }
 
 // listByWatch lists by the beginning of a watch, for a provider that has no other list.
@@ -323,11 +322,11 @@ func listByWatch(watch provider.WatchInstancesFunc) provider.ListInstancesFunc {
 	errComplete := errors.New("the list is complete")
 	return func(ctx context.Context, yield func([]provider.Instance) error) error {
 		all := newSnapshot(0)
-		telling := &telling{stream: &stream{listed: func() *snapshot { return nil }}, snapshot: all}
+		session := &session{stream: &stream{listed: func() *snapshot { return nil }}, snapshot: all}
 		complete := false
 		err := watch(ctx, func(event provider.InstanceEvent) error {
 			if event.Kind != provider.InstancesCurrent {
-				return telling.take(event)
+				return session.take(event)
 			}
 			complete = true
 			return errComplete

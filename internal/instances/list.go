@@ -3,6 +3,7 @@ package instances
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,16 +19,16 @@ const (
 	maxRest = 2 * time.Second
 )
 
-// listing asks a cloud that can list all of its instances.
-type listing struct {
+// lister asks a cloud that can list all of its instances.
+type lister struct {
 	list    provider.ListInstancesFunc
 	window  time.Duration
 	metrics *metrics
 	failed  recentError
-	shared  shared[*snapshot]
+	calls   singleflight[*snapshot]
 	stream  *stream // nil unless the provider offers a watch
 	checks  checks
-	singly  singly
+	confirm confirmer
 
 	// Written by one listing and read before the next one, which the shared call orders.
 	ended time.Time
@@ -38,22 +39,22 @@ type listing struct {
 	takes atomic.Int64
 }
 
-// newListing returns a listing of the instances of a cloud that may also be asked for one instance.
-func newListing(list provider.ListInstancesFunc, one *asking, window time.Duration, metrics *metrics) *listing {
-	l := &listing{list: list, singly: singly{one: one}, window: window, metrics: metrics}
-	l.shared.pause = l.pause
+// newLister returns a lister of the instances of a cloud that may also be asked for one instance.
+func newLister(list provider.ListInstancesFunc, one *perNode, window time.Duration, metrics *metrics) *lister {
+	l := &lister{list: list, confirm: confirmer{one: one}, window: window, metrics: metrics}
+	l.calls.pause = l.pause
 	return l
 }
 
 // pause lets those who come in a burst share one listing, and the cloud rest: nodes that join for a while, and of which each takes a
 // listing from after it appeared, cost a quarter of the cloud's time.
-func (l *listing) pause() time.Duration {
+func (l *lister) pause() time.Duration {
 	rest := min(rests*l.took, maxRest) - time.Since(l.ended)
 	return max(l.window, rest)
 }
 
 // run makes one listing.
-func (l *listing) run(ctx context.Context) (*snapshot, error) {
+func (l *lister) run(ctx context.Context) (*snapshot, error) {
 	if err := l.failed.get(); err != nil {
 		return nil, fmt.Errorf("listing the cloud's instances, a moment ago: %w", err)
 	}
@@ -78,10 +79,10 @@ func (l *listing) run(ctx context.Context) (*snapshot, error) {
 }
 
 // assembly returns an empty one that knows the newest snapshot.
-func (l *listing) assembly() *assembly {
+func (l *lister) assembly() *assembly {
 	l.count++
 	before := newSnapshot(0)
-	if newest, ok := l.shared.newest(); ok {
+	if newest, ok := l.calls.newest(); ok {
 		before = newest.value
 	}
 	return &assembly{before: before, number: l.count, fresh: map[string]*entry{}}
@@ -89,11 +90,11 @@ func (l *listing) assembly() *assembly {
 
 // refresh makes a listing unless the newest or the watch is young enough, and returns when the next is due if each page has
 // its time.
-func (l *listing) refresh(ctx context.Context, perPage time.Duration) (time.Duration, error) {
+func (l *lister) refresh(ctx context.Context, perPage time.Duration) (time.Duration, error) {
 	if l.stream.age() < perPage {
 		return perPage, nil
 	}
-	newest, err := l.shared.get(ctx, time.Now().Add(-perPage), l.run)
+	newest, err := l.calls.get(ctx, time.Now().Add(-perPage), l.run)
 	if err != nil {
 		return perPage, err
 	}
@@ -101,13 +102,13 @@ func (l *listing) refresh(ctx context.Context, perPage time.Duration) (time.Dura
 }
 
 // newest returns the snapshot of the newest listing, nil before the first.
-func (l *listing) newest() *snapshot {
-	newest, _ := l.shared.newest()
+func (l *lister) newest() *snapshot {
+	newest, _ := l.calls.newest()
 	return newest.value
 }
 
 // lookup takes the watch's word that an instance is there. Everything else takes a listing.
-func (l *listing) lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
+func (l *lister) lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
 	age := ageOf(maxAge)
 	var watched Observation
 	if l.stream.look(ctx, age.notBefore, func(find find) bool {
@@ -118,7 +119,7 @@ func (l *listing) lookup(ctx context.Context, node *corev1.Node, maxAge time.Dur
 		return watched, nil
 	}
 	age.notBefore = l.stream.latest(age.notBefore)
-	listed, err := l.shared.get(ctx, age.notBefore, l.run)
+	listed, err := l.calls.get(ctx, age.notBefore, l.run)
 	if err != nil {
 		return Observation{}, err
 	}
@@ -126,7 +127,7 @@ func (l *listing) lookup(ctx context.Context, node *corev1.Node, maxAge time.Dur
 	if conclusive(observation, err, listed.at, age.asked) {
 		return observation, err
 	}
-	if listed, err = l.shared.get(ctx, age.asked, l.run); err != nil {
+	if listed, err = l.calls.get(ctx, age.asked, l.run); err != nil {
 		return Observation{}, err
 	}
 	return listed.value.find(node, listed.at)
@@ -134,7 +135,7 @@ func (l *listing) lookup(ctx context.Context, node *corev1.Node, maxAge time.Dur
 
 // each looks all nodes up at once: by the watch if that shows all of them, and otherwise all in one listing, so that what it
 // says is of one time and from one source. It makes a listing only if the newest does not answer for all of them.
-func (l *listing) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
+func (l *lister) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
 	age := ageOf(maxAge)
 	if watched, ok := l.watched(ctx, nodes, age); ok {
 		for i, node := range nodes {
@@ -147,10 +148,10 @@ func (l *listing) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Du
 }
 
 // listed looks all nodes up in one listing.
-func (l *listing) listed(ctx context.Context, nodes []*corev1.Node, age age, yield Yield) {
-	listed, err := l.shared.get(ctx, age.notBefore, l.run)
+func (l *lister) listed(ctx context.Context, nodes []*corev1.Node, age age, yield Yield) {
+	listed, err := l.calls.get(ctx, age.notBefore, l.run)
 	if err == nil && !listed.value.answersAll(nodes, listed.at, age.asked) {
-		listed, err = l.shared.get(ctx, age.asked, l.run)
+		listed, err = l.calls.get(ctx, age.asked, l.run)
 	}
 	if err == nil {
 		l.stream.compare(nodes, listed)
@@ -166,7 +167,7 @@ func (l *listing) listed(ctx context.Context, nodes []*corev1.Node, age age, yie
 }
 
 // watched returns what the watch tells of nodes, if it shows all of them.
-func (l *listing) watched(ctx context.Context, nodes []*corev1.Node, age age) ([]Observation, bool) {
+func (l *lister) watched(ctx context.Context, nodes []*corev1.Node, age age) ([]Observation, bool) {
 	observations := make([]Observation, len(nodes))
 	ok := l.stream.look(ctx, age.notBefore, func(find find) bool {
 		for i, node := range nodes {
@@ -181,8 +182,8 @@ func (l *listing) watched(ctx context.Context, nodes []*corev1.Node, age age) ([
 	return observations, ok
 }
 
-func (l *listing) peek(node *corev1.Node, notBefore time.Time) (Observation, bool) {
-	listed, ok := l.shared.newest()
+func (l *lister) peek(node *corev1.Node, notBefore time.Time) (Observation, bool) {
+	listed, ok := l.calls.newest()
 	if watched, at := l.stream.peek(node); at.After(listed.at) {
 		return watched, !at.Before(notBefore)
 	}
@@ -191,4 +192,35 @@ func (l *listing) peek(node *corev1.Node, notBefore time.Time) (Observation, boo
 	}
 	observation, err := listed.value.find(node, listed.at)
 	return observation, err == nil
+}
+
+// errorHold is how long a failed listing answers for those who ask after it: an outage costs a call a second, however many
+// nodes are waiting. What the cloud itself asks for, by a Retry-After, its client holds to.
+const errorHold = time.Second
+
+// recentError is the error of a listing that has just failed.
+type recentError struct {
+	mu    sync.Mutex
+	until time.Time
+	err   error
+}
+
+// get returns the error for as long as it answers for others, and nil after that.
+func (r *recentError) get() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Until(r.until) <= 0 {
+		return nil
+	}
+	return r.err
+}
+
+// note keeps an error, if it is one.
+func (r *recentError) note(err error) {
+	if err == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.until, r.err = time.Now().Add(errorHold), err
 }

@@ -11,17 +11,21 @@ import (
 	"github.com/mooring-ccm/mooring/internal/cloud"
 )
 
-// shared is a question to the cloud that any number of callers may ask at any time, and that is put to the cloud by one
+// singleflight is a question to the cloud that any number of callers may ask at any time, and that is put to the cloud by one
 // call at a time. A caller is served by an answer that is young enough for it; by the call under way, if that began late
 // enough; and otherwise by the next call, which all such callers share.
-type shared[T any] struct {
+//
+// golang.org/x/sync/singleflight does not do: it serves a caller by a call that began before the question and may say that something is
+// not there that has come since; it has no context that ends when nobody waits any more; a call that is shared has the priority of
+// its first caller; and it keeps no answer.
+type singleflight[T any] struct {
 	// pause returns how long to wait before the next call, so that callers who come together share it. Nil: not at all.
 	pause func() time.Duration
 
 	mu      sync.Mutex
 	last    *answer[T] // the newest success
-	current *flight[T] // under way
-	next    *flight[T] // begins when current has ended and the pause is over
+	current *call[T]   // under way
+	next    *call[T]   // begins when current has ended and the pause is over
 	running bool       // a goroutine looks after current and next
 }
 
@@ -36,8 +40,8 @@ type answer[T any] struct {
 	asked *trace.SpanContext
 }
 
-// flight is one call and those who wait for it. Its context ends when nobody waits any more, whoever was first to ask.
-type flight[T any] struct {
+// call is one call and those who wait for it. Its context ends when nobody waits any more, whoever was first to ask.
+type call[T any] struct {
 	ask     ask[T]
 	ctx     context.Context // the call's own, not a caller's
 	cancel  context.CancelFunc
@@ -49,7 +53,7 @@ type flight[T any] struct {
 }
 
 // newest returns the newest answer without asking.
-func (s *shared[T]) newest() (answer[T], bool) {
+func (s *singleflight[T]) newest() (answer[T], bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == nil {
@@ -59,7 +63,7 @@ func (s *shared[T]) newest() (answer[T], bool) {
 }
 
 // idle reports whether nobody waits for an answer and the newest one is older than the given time.
-func (s *shared[T]) idle(since time.Time) bool {
+func (s *singleflight[T]) idle(since time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.running && (s.last == nil || s.last.at.Before(since))
@@ -67,91 +71,91 @@ func (s *shared[T]) idle(since time.Time) bool {
 
 // get returns an answer whose call began no earlier than notBefore, and puts the question if a new call has to be made. The
 // error is that of the call, or of ctx if that ends first; the call goes on for the others.
-func (s *shared[T]) get(ctx context.Context, notBefore time.Time, question ask[T]) (answer[T], error) {
+func (s *singleflight[T]) get(ctx context.Context, notBefore time.Time, question ask[T]) (answer[T], error) {
 	s.mu.Lock()
 	if s.last != nil && !s.last.at.Before(notBefore) {
 		defer s.mu.Unlock()
 		linkTo(ctx, s.last.asked)
 		return *s.last, nil
 	}
-	f := s.join(ctx, notBefore, question)
+	c := s.join(ctx, notBefore, question)
 	s.mu.Unlock()
 
 	select {
-	case <-f.done:
-		linkTo(ctx, f.answer.asked)
-		return f.answer, f.err
+	case <-c.done:
+		linkTo(ctx, c.answer.asked)
+		return c.answer, c.err
 	case <-ctx.Done():
-		s.leave(f)
+		s.leave(c)
 		return answer[T]{}, fmt.Errorf("waiting for the cloud's answer: %w", context.Cause(ctx))
 	}
 }
 
-// join returns a flight that serves notBefore and counts the caller among those who wait for it. The lock is held.
-func (s *shared[T]) join(ctx context.Context, notBefore time.Time, question ask[T]) *flight[T] {
-	f := s.current
-	if f == nil || f.waiting == 0 || f.began.Before(notBefore) {
-		f = s.next
+// join returns a call that serves notBefore and counts the caller among those who wait for it. The lock is held.
+func (s *singleflight[T]) join(ctx context.Context, notBefore time.Time, question ask[T]) *call[T] {
+	c := s.current
+	if c == nil || c.waiting == 0 || c.began.Before(notBefore) {
+		c = s.next
 	}
 	// The call is as urgent as the most urgent of those who wait for it, and so is the one that has to end before it.
 	if s.current != nil {
 		cloud.Join(s.current.ctx, ctx)
 	}
 	switch {
-	case f == nil || f.waiting == 0:
-		f = &flight[T]{ask: question, done: make(chan struct{})}
+	case c == nil || c.waiting == 0:
+		c = &call[T]{ask: question, done: make(chan struct{})}
 		own := cloud.WithPriority(context.WithoutCancel(ctx), cloud.PriorityOf(ctx))
-		f.ctx, f.cancel = context.WithCancel(own)
-		s.next = f
-	case f != s.current:
-		cloud.Join(f.ctx, ctx)
+		c.ctx, c.cancel = context.WithCancel(own)
+		s.next = c
+	case c != s.current:
+		cloud.Join(c.ctx, ctx)
 	}
-	f.waiting++
+	c.waiting++
 	if !s.running {
 		s.running = true
-		go s.fly()
+		go s.run()
 	}
-	return f
+	return c
 }
 
-func (s *shared[T]) leave(f *flight[T]) {
+func (s *singleflight[T]) leave(c *call[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.waiting--; f.waiting == 0 {
-		f.cancel()
+	if c.waiting--; c.waiting == 0 {
+		c.cancel()
 	}
 }
 
-// fly makes one call after the other, as long as somebody waits for one.
-func (s *shared[T]) fly() {
+// run makes one call after the other, as long as somebody waits for one.
+func (s *singleflight[T]) run() {
 	for {
-		f := s.takeOff()
-		if f == nil {
+		c := s.begin()
+		if c == nil {
 			return
 		}
-		value, err := f.ask(f.ctx)
-		s.land(f, value, err)
+		value, err := c.ask(c.ctx)
+		s.finish(c, value, err)
 	}
 }
 
-// takeOff waits out the pause and returns the next flight that somebody still waits for, or nil if there is none.
-func (s *shared[T]) takeOff() *flight[T] {
+// begin waits out the pause and returns the next call that somebody still waits for, or nil if there is none.
+func (s *singleflight[T]) begin() *call[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.next != nil {
-		f := s.next
+		c := s.next
 		if s.pause != nil {
 			wait := s.pause()
 			s.mu.Unlock()
-			sleep(f.ctx, wait)
+			sleep(c.ctx, wait)
 			s.mu.Lock()
 		}
-		if f.waiting > 0 {
-			s.current, s.next = f, nil
-			f.began = time.Now()
-			return f
+		if c.waiting > 0 {
+			s.current, s.next = c, nil
+			c.began = time.Now()
+			return c
 		}
-		if s.next == f {
+		if s.next == c {
 			s.next = nil
 		}
 	}
@@ -159,18 +163,18 @@ func (s *shared[T]) takeOff() *flight[T] {
 	return nil
 }
 
-// land hands the answer to all who wait.
-func (s *shared[T]) land(f *flight[T], value T, err error) {
+// finish hands the answer to all who wait.
+func (s *singleflight[T]) finish(c *call[T], value T, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	said := answer[T]{value: value, at: f.began, asked: spanOf(f.ctx)}
-	f.answer, f.err = said, err
+	said := answer[T]{value: value, at: c.began, asked: spanOf(c.ctx)}
+	c.answer, c.err = said, err
 	if err == nil {
-		s.last = &said // not the flight's own, which would keep the flight alive
+		s.last = &said // not the call's own, which would keep the call alive
 	}
 	s.current = nil
-	f.cancel()
-	close(f.done)
+	c.cancel()
+	close(c.done)
 }
 
 // spanOf returns the span under which a call is made, nil if it is not recorded.

@@ -161,16 +161,16 @@ func TestAPanicOfThePluginIsAnError(t *testing.T) {
 				var running sync.WaitGroup
 				running.Go(func() { _ = inv.Start(ctx) })
 				for range 3 {
-					heard := 0
-					hear := func(_ *corev1.Node, _ instances.Observation, err error) {
-						if heard++; err == nil || !strings.Contains(err.Error(), panicText) {
+					answers := 0
+					count := func(_ *corev1.Node, _ instances.Observation, err error) {
+						if answers++; err == nil || !strings.Contains(err.Error(), panicText) {
 							t.Errorf("error %v, want the panic's text", err)
 						}
 					}
-					inv.LookupEach(ctx, []*corev1.Node{node("a")}, 0, hear)
-					inv.ExistsEach(ctx, []*corev1.Node{node("a")}, 0, hear)
-					if heard != 2 {
-						t.Errorf("%d answers, want 2", heard)
+					inv.LookupEach(ctx, []*corev1.Node{node("a")}, 0, count)
+					inv.ExistsEach(ctx, []*corev1.Node{node("a")}, 0, count)
+					if answers != 2 {
+						t.Errorf("%d answers, want 2", answers)
 					}
 					time.Sleep(time.Minute)
 				}

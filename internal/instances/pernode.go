@@ -19,9 +19,9 @@ import (
 // retention is how long an answer is kept that nobody asks for any more.
 const retention = 15 * time.Minute
 
-// asking asks a cloud that can only be asked for one instance at a time. It bounds nothing: how many calls are under way, which
+// perNode asks a cloud that can only be asked for one instance at a time. It bounds nothing: how many calls are under way, which
 // of those that wait comes first and when a cloud that refused is asked again is up to the client of the cloud.
-type asking struct {
+type perNode struct {
 	cloud   cloudprovider.Interface
 	metrics *metrics
 	legacy  *legacyFacts
@@ -41,26 +41,26 @@ type nodeKey struct {
 // record is what was asked for one node. Each question is shared by all users.
 type record struct {
 	// metadata is all that the cloud knows of the instance but its state.
-	metadata shared[Observation]
+	metadata singleflight[Observation]
 	// existence is whether there is one, and power whether it runs.
-	existence, power shared[Observation]
+	existence, power singleflight[Observation]
 }
 
-func newAsking(cloud cloudprovider.Interface, metrics *metrics) *asking {
-	return &asking{cloud: cloud, metrics: metrics, legacy: newLegacyFacts(), swept: time.Now(), nodes: map[nodeKey]*record{}}
+func newPerNode(cloud cloudprovider.Interface, metrics *metrics) *perNode {
+	return &perNode{cloud: cloud, metrics: metrics, legacy: newLegacyFacts(), swept: time.Now(), nodes: map[nodeKey]*record{}}
 }
 
 func keyOf(node *corev1.Node) nodeKey {
 	return nodeKey{name: node.Name, providerID: node.Spec.ProviderID, uid: node.UID}
 }
 
-func (a *asking) lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
-	return a.metadataOf(ctx, node, ageOf(maxAge))
+func (p *perNode) lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
+	return p.metadataOf(ctx, node, ageOf(maxAge))
 }
 
-func (a *asking) metadataOf(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
-	return answerOf(ctx, &a.of(node).metadata, age, func(ctx context.Context) (Observation, error) {
-		return a.counted(a.ask(ctx, node))
+func (p *perNode) metadataOf(ctx context.Context, node *corev1.Node, age age) (Observation, error) {
+	return answerOf(ctx, &p.of(node).metadata, age, func(ctx context.Context) (Observation, error) {
+		return p.counted(p.ask(ctx, node))
 	})
 }
 
@@ -78,7 +78,7 @@ func ageOf(maxAge time.Duration) age {
 }
 
 // answerOf returns an answer that is young enough, and puts the question if there is none.
-func answerOf(ctx context.Context, question *shared[Observation], age age, put ask[Observation]) (Observation, error) {
+func answerOf(ctx context.Context, question *singleflight[Observation], age age, put ask[Observation]) (Observation, error) {
 	said, err := question.get(ctx, age.notBefore, put)
 	if err == nil && !conclusive(said.value, nil, said.at, age.asked) {
 		said, err = question.get(ctx, age.asked, put)
@@ -88,42 +88,42 @@ func answerOf(ctx context.Context, question *shared[Observation], age age, put a
 }
 
 // of returns the record of a node.
-func (a *asking) of(node *corev1.Node) *record {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.sweep()
+func (p *perNode) of(node *corev1.Node) *record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sweep()
 	key := keyOf(node)
-	known, ok := a.nodes[key]
+	known, ok := p.nodes[key]
 	if !ok {
 		known = &record{}
-		a.nodes[key] = known
+		p.nodes[key] = known
 	}
 	return known
 }
 
 // sweep forgets answers that nobody has asked for in a while. The lock is held.
-func (a *asking) sweep() {
-	if time.Since(a.swept) < retention/4 {
+func (p *perNode) sweep() {
+	if time.Since(p.swept) < retention/4 {
 		return
 	}
-	a.swept = time.Now()
-	a.legacy.sweep(a.swept)
-	before := a.swept.Add(-retention)
-	for key, known := range a.nodes {
+	p.swept = time.Now()
+	p.legacy.sweep(p.swept)
+	before := p.swept.Add(-retention)
+	for key, known := range p.nodes {
 		if known.metadata.idle(before) && known.existence.idle(before) && known.power.idle(before) {
-			delete(a.nodes, key)
+			delete(p.nodes, key)
 		}
 	}
 }
 
-func (a *asking) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
+func (p *perNode) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
 	age := ageOf(maxAge)
-	a.fanOut(nodes, yield, func(node *corev1.Node) (Observation, error) { return a.metadataOf(ctx, node, age) })
+	p.fanOut(nodes, yield, func(node *corev1.Node) (Observation, error) { return p.metadataOf(ctx, node, age) })
 }
 
 // fanOut puts a question for each node, all at once: a goroutine for each is all that a question costs while it waits in the
 // queue of the client of the cloud, and nodes for which that does not answer hold up no others.
-func (a *asking) fanOut(nodes []*corev1.Node, yield Yield, question func(*corev1.Node) (Observation, error)) {
+func (p *perNode) fanOut(nodes []*corev1.Node, yield Yield, question func(*corev1.Node) (Observation, error)) {
 	var waiting sync.WaitGroup
 	var mu sync.Mutex
 	for _, node := range nodes {
@@ -137,10 +137,10 @@ func (a *asking) fanOut(nodes []*corev1.Node, yield Yield, question func(*corev1
 	waiting.Wait()
 }
 
-func (a *asking) peek(node *corev1.Node, notBefore time.Time) (Observation, bool) {
-	a.mu.Lock()
-	known, ok := a.nodes[keyOf(node)]
-	a.mu.Unlock()
+func (p *perNode) peek(node *corev1.Node, notBefore time.Time) (Observation, bool) {
+	p.mu.Lock()
+	known, ok := p.nodes[keyOf(node)]
+	p.mu.Unlock()
 	if !ok {
 		return Observation{}, false
 	}
@@ -153,19 +153,19 @@ func (a *asking) peek(node *corev1.Node, notBefore time.Time) (Observation, bool
 }
 
 // counted counts what a call came to.
-func (a *asking) counted(observation Observation, err error) (Observation, error) {
+func (p *perNode) counted(observation Observation, err error) (Observation, error) {
 	if err != nil {
-		a.metrics.asked("error")
+		p.metrics.asked("error")
 	} else {
-		a.metrics.asked(observation.Status.String())
+		p.metrics.asked(observation.Status.String())
 	}
 	return observation, err
 }
 
 // ask asks for all that the cloud knows of a node's instance.
-func (a *asking) ask(ctx context.Context, node *corev1.Node) (Observation, error) {
+func (p *perNode) ask(ctx context.Context, node *corev1.Node) (Observation, error) {
 	observation := Observation{Listed: -1}
-	metadata, answered, err := a.metadata(ctx, node)
+	metadata, answered, err := p.metadata(ctx, node)
 	switch {
 	case errors.Is(err, provider.ErrInstanceNotFound):
 		observation.Status = NotFound
@@ -180,10 +180,10 @@ func (a *asking) ask(ctx context.Context, node *corev1.Node) (Observation, error
 
 // metadata asks the plugin for a node's instance in the way that the plugin offers. Nil metadata without an error means that
 // the plugin says nothing; answered is the provider ID that it vouched for itself.
-func (a *asking) metadata(ctx context.Context, node *corev1.Node) (
+func (p *perNode) metadata(ctx context.Context, node *corev1.Node) (
 	metadata *cloudprovider.InstanceMetadata, answered string, err error,
 ) {
-	instances, err := a.describing(node)
+	instances, err := p.describing(node)
 	if err != nil {
 		return nil, "", err
 	}
@@ -199,7 +199,7 @@ func (a *asking) metadata(ctx context.Context, node *corev1.Node) (
 		known.ProviderID = node.Spec.ProviderID
 	}
 	// Older plugins may know no provider IDs at all, and are served without, as in the reference.
-	if _, v2 := a.cloud.InstancesV2(); v2 && namesNothing(known.ProviderID) {
+	if _, v2 := p.cloud.InstancesV2(); v2 && namesNothing(known.ProviderID) {
 		return nil, "", &ProviderIDMissingError{Name: node.Name, Said: known.ProviderID}
 	}
 	return &known, said.ProviderID, nil
@@ -213,22 +213,22 @@ func namesNothing(providerID string) bool {
 }
 
 // instances returns how the plugin is asked; an *UnsupportedError if it cannot be.
-func (a *asking) instances() (cloudprovider.InstancesV2, error) {
-	if instances, ok := provider.InstancesV2(a.cloud); ok {
+func (p *perNode) instances() (cloudprovider.InstancesV2, error) {
+	if instances, ok := provider.InstancesV2(p.cloud); ok {
 		return instances, nil
 	}
-	return nil, &UnsupportedError{Provider: a.cloud.ProviderName()}
+	return nil, &UnsupportedError{Provider: p.cloud.ProviderName()}
 }
 
 // describing returns how the plugin is asked for all that it knows of a node's instance. An older plugin is asked for its type and zone
 // now and then only.
-func (a *asking) describing(node *corev1.Node) (cloudprovider.InstancesV2, error) {
-	if own, ok := a.cloud.InstancesV2(); ok && own != nil {
+func (p *perNode) describing(node *corev1.Node) (cloudprovider.InstancesV2, error) {
+	if own, ok := p.cloud.InstancesV2(); ok && own != nil {
 		return own, nil
 	}
-	older := legacyCloud{Interface: a.cloud, facts: a.legacy, anew: ownership.Uninitialized(node)}
+	older := legacyCloud{Interface: p.cloud, facts: p.legacy, anew: ownership.Uninitialized(node)}
 	if instances, ok := provider.InstancesV2(older); ok {
 		return instances, nil
 	}
-	return nil, &UnsupportedError{Provider: a.cloud.ProviderName()}
+	return nil, &UnsupportedError{Provider: p.cloud.ProviderName()}
 }
