@@ -148,7 +148,7 @@ func (a *attempt) returned(err error) {
 	a.done <- err
 }
 
-// abandon gives the call up: its place is free for others, and whoever waits for it is told that the deadline has passed.
+// abandon gives the call up: its place is free for others, and whoever waits for it gets the error that the deadline has passed.
 func (a *attempt) abandon() {
 	a.mu.Lock()
 	if a.over || a.abandoned {
@@ -165,7 +165,7 @@ func (a *attempt) abandon() {
 	close(a.given)
 }
 
-// leave gives the place back, the first time, and tells the queue what came of the call. The lock is held.
+// leave gives the place back, the first time, and reports to the queue what came of the call. The lock is held.
 func (a *attempt) leave(err error, abandoned bool) change {
 	if a.left {
 		if abandoned { // a watch, whose place was given back when it began

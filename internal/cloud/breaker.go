@@ -102,8 +102,8 @@ func (b *breaker) suspicious(now time.Time) bool {
 // check begins a check.
 func (b *breaker) check(now time.Time) { b.checking, b.checked = true, now }
 
-// judge ends a check whose read failed, or for which there was none. It opens the breaker if a read has failed.
-func (b *breaker) judge(readFailed bool, now time.Time) {
+// endCheck ends a check whose read failed, or for which there was none. It opens the breaker if a read has failed.
+func (b *breaker) endCheck(readFailed bool, now time.Time) {
 	stale := !b.checking // the cloud has answered meanwhile
 	b.checking = false
 	if stale || !readFailed && b.reads == 0 {

@@ -64,7 +64,7 @@ func TestTheLastWordHasARead(t *testing.T) {
 				b.failed(test.about(fmt.Sprint(i)), true, errors.New("no"), now)
 			}
 			b.check(now)
-			if b.judge(test.readFailed, now); b.open != test.open {
+			if b.endCheck(test.readFailed, now); b.open != test.open {
 				t.Errorf("open = %v, want %v", b.open, test.open)
 			}
 		})
@@ -73,7 +73,7 @@ func TestTheLastWordHasARead(t *testing.T) {
 	b.check(time.Unix(0, 0))
 	b.answered()
 	b.failed(onInstance("a"), true, errors.New("no"), time.Unix(1, 0))
-	if b.judge(true, time.Unix(2, 0)); b.open {
+	if b.endCheck(true, time.Unix(2, 0)); b.open {
 		t.Error("a check opened the breaker although the cloud has answered since")
 	}
 }
@@ -81,7 +81,7 @@ func TestTheLastWordHasARead(t *testing.T) {
 func TestAnOpenBreakerProbesLessAndLess(t *testing.T) {
 	b, now := breaker{failures: 10, reads: 2}, time.Unix(0, 0)
 	b.check(now)
-	b.judge(true, now)
+	b.endCheck(true, now)
 	var tries []time.Duration
 	for last := now; len(tries) < 8; {
 		now = b.next

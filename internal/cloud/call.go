@@ -17,7 +17,7 @@ import (
 
 const (
 	// patience is for how long after its first refusal a read is repeated, and mostRefusals how often it may be refused, until
-	// its caller hears of it: somebody may wait for a reason.
+	// its caller gets the error: somebody may wait for a reason.
 	patience     = time.Minute
 	mostRefusals = 6
 

@@ -103,7 +103,7 @@ func TestARefusedWriteReturns(t *testing.T) {
 func TestTheCallerHearsOfALongRefusal(t *testing.T) {
 	for name, cloud := range map[string]*refusing{
 		"refused again and again":       {refusals: 1000},
-		"told to come again in an hour": {refusals: 1, retryAfter: time.Hour},
+		"asked to come again in an hour": {refusals: 1, retryAfter: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestTheCallerHearsOfALongRefusal(t *testing.T) {
 					t.Errorf("error = %v, want a ThrottledError", err)
 				}
 				if took := time.Since(start); took > patience+2*time.Second || cloud.calls > mostRefusals {
-					t.Errorf("heard of it after %s and %d calls", took, cloud.calls)
+					t.Errorf("the error came after %s and %d calls", took, cloud.calls)
 				}
 			})
 		})

@@ -9,7 +9,7 @@ import (
 )
 
 // changeRoutes lets a plugin's ChangeRoutes through the queue. What became of each change has the types that errors of calls
-// have. If the cloud refused any of them for its quota, that is heard as of a call that was refused, and if it made none, as
+// have. If the cloud refused any of them for its quota, that counts as a call that was refused, and if it made none, as
 // of a call that failed. A change of a route whose last change has not returned is left out, and gets that as its error.
 func (c *client) changeRoutes(plugin provider.ChangeRoutesFunc) provider.ChangeRoutesFunc {
 	return func(ctx context.Context, clusterName string, changes []provider.RouteChange) ([]error, error) {

@@ -24,7 +24,7 @@ type declared struct {
 
 func (d *declared) Capabilities() provider.Capabilities { return d.capabilities }
 
-// changing returns a plugin whose ChangeRoutes answers, behind the door, and how often calls had an outcome.
+// changing returns a plugin whose ChangeRoutes answers, behind the client, and how often calls had an outcome.
 func changing(answer func() ([]error, error)) (change provider.ChangeRoutesFunc, calls func(outcome string) float64) {
 	behind := Decorate(&declared{capabilities: provider.Capabilities{
 		ChangeRoutes: func(context.Context, string, []provider.RouteChange) ([]error, error) { return answer() },

@@ -187,13 +187,13 @@ func (c *client) check(ctx context.Context, group string) {
 		}
 		switch label, rejected := c.repeat(ctx, known); {
 		case outcome{label: label, rejected: rejected}.answered():
-			c.queue.judge(group, known, false)
+			c.queue.endCheck(group, known, false)
 			return
 		case label != outcomePanic:
 			failed = true
 		}
 	}
-	if changed := c.queue.judge(group, nil, failed); changed.opened {
+	if changed := c.queue.endCheck(group, nil, failed); changed.opened {
 		logr.FromContextOrDiscard(ctx).Error(changed.err, "The cloud fails all calls of a group; holding them back",
 			"group", changed.group, "since", changed.since, "failures", changed.count)
 	}

@@ -311,7 +311,7 @@ func (g *groupQueue) accept(o *object, t ticket, now time.Time) {
 // witness looks, after a call was accepted, which objects are the only ones that the cloud refuses.
 func (g *groupQueue) witness(now time.Time) {
 	for key := range g.refused {
-		if o := g.objects[key]; o != nil && !o.own && o.judge(g.counts, now) {
+		if o := g.objects[key]; o != nil && !o.own && o.attribute(g.counts, now) {
 			g.drop(key)
 		}
 	}

@@ -36,7 +36,7 @@ func slow(takes time.Duration, err error) behavior {
 	return func(context.Context) error { time.Sleep(takes); return err }
 }
 
-// misbehaving is a plugin whose calls do as they are told for each object, and work for all others. What hangs does so until
+// misbehaving is a plugin whose calls do as is set for each object, and work for all others. What hangs does so until
 // the end of the test, whatever its context says.
 type misbehaving struct {
 	cloudprovider.Interface

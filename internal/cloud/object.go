@@ -98,12 +98,12 @@ func (o *object) refuse(all counts, now time.Time) {
 		o.rowAt, o.rowLength, o.rowBefore = now, 0, all // somebody else was refused too: the row is looked at from here on
 	}
 	o.rowLength++
-	o.judge(all, now)
+	o.attribute(all, now)
 }
 
-// judge returns whether the object's refusals are its own matter: others are let through in between, and none of them is
+// attribute returns whether the object's refusals are its own matter: others are let through in between, and none of them is
 // refused.
-func (o *object) judge(all counts, now time.Time) bool {
+func (o *object) attribute(all counts, now time.Time) bool {
 	if !o.own && o.rowLength > 1 && all.fresh == o.rowBefore.fresh {
 		others := all.accepted - o.rowBefore.accepted
 		o.own = o.rowLength >= ownRefusals && others >= ownWitnesses || now.Sub(o.rowAt) >= ownSpan && others > 0

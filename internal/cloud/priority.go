@@ -68,7 +68,7 @@ func WithPriority(ctx context.Context, priority Priority) context.Context {
 	return context.WithValue(ctx, requestKey{}, r)
 }
 
-// WithNotice returns a context of which a listener is told when a call waits for longer than a second to be let in, and what
+// WithNotice returns a context whose listener is called when a call waits for longer than a second to be let in, and what
 // it waits for: an operator who looks at the object shall find that there. The listener is called from another goroutine, at
 // most once for each call, and must not block. WithPriority has to be called on the context that is returned, not before.
 func WithNotice(ctx context.Context, listener func(reason string)) context.Context {
@@ -114,7 +114,7 @@ func Raise(ctx context.Context, priority Priority) {
 	}
 }
 
-// Join lets an asker share the call of another: the call gets the higher of both priorities, and the asker is told too what
+// Join lets an asker share the call of another: the call gets the higher of both priorities, and the asker learns too what
 // it waits for.
 func Join(call, asker context.Context) {
 	Raise(call, PriorityOf(asker))
@@ -123,7 +123,7 @@ func Join(call, asker context.Context) {
 	}
 }
 
-// listen adds a listener, who is told at once if the call waits already.
+// listen adds a listener, and calls it at once if the call waits already.
 func (r *request) listen(listener func(string)) {
 	if listener == nil {
 		return
@@ -137,7 +137,7 @@ func (r *request) listen(listener func(string)) {
 	}
 }
 
-// waits tells all listeners what the call waits for; an empty reason is that it waits no more.
+// waits calls all listeners with what the call waits for; an empty reason is that it waits no more.
 func (r *request) waits(reason string) {
 	r.mu.Lock()
 	r.waiting = reason

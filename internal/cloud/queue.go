@@ -12,9 +12,9 @@ import (
 
 const (
 	// slowAfter is when a call stops counting against the window of its group. The window is for finding out what the cloud
-	// bears; who is still waiting for an answer after this long tells nothing about that, and must not hold up others.
+	// bears; who is still waiting for an answer after this long shows nothing about that, and must not hold up others.
 	slowAfter = time.Second
-	// noticeAfter is for how long a call waits until those who want to know are told what it waits for.
+	// noticeAfter is for how long a call waits until its listeners learn what it waits for.
 	noticeAfter = time.Second
 	// firstHold is the longest that one object's Retry-After holds its group: then another object may try. If that is refused as
 	// well the group is held for twice as long, and so on up to longestGroupHold. Each object waits for as long as it is asked to.
@@ -391,9 +391,9 @@ func (q *queue) takeCanary(group string) *canary {
 	return q.of(group).takeCanary()
 }
 
-// judge ends the check whether the cloud of a group answers. Answered is the read that was answered, nil if there was none, and
+// endCheck ends the check whether the cloud of a group answers. Answered is the read that was answered, nil if there was none, and
 // failed says that one has failed.
-func (q *queue) judge(group string, answered *canary, failed bool) change {
+func (q *queue) endCheck(group string, answered *canary, failed bool) change {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	g := q.of(group)
@@ -403,7 +403,7 @@ func (q *queue) judge(group string, answered *canary, failed bool) change {
 		g.breaker.answered()
 		return changed
 	}
-	g.breaker.judge(failed, time.Now())
+	g.breaker.endCheck(failed, time.Now())
 	changed.opened = g.breaker.open
 	q.metrics.breaker.WithLabelValues(g.name).Set(boolToFloat(g.breaker.open))
 	q.dispatch()

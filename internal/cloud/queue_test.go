@@ -356,17 +356,17 @@ func TestWhoeverWaitsIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := test.before(t)
-				told, joined := make(chan string, 10), make(chan string, 10)
-				all := func(heard chan string) (reasons []string) {
-					for len(heard) > 0 {
-						reasons = append(reasons, <-heard)
+				got, joined := make(chan string, 10), make(chan string, 10)
+				all := func(reasonsOf chan string) (reasons []string) {
+					for len(reasonsOf) > 0 {
+						reasons = append(reasons, <-reasonsOf)
 					}
 					return reasons
 				}
-				ctx := WithPriority(WithNotice(t.Context(), func(reason string) { told <- reason }), PriorityNewNode)
+				ctx := WithPriority(WithNotice(t.Context(), func(reason string) { got <- reason }), PriorityNewNode)
 				time.AfterFunc(noticeAfter-1, func() {
-					if len(told) > 0 {
-						t.Errorf("told too early: %q", <-told)
+					if len(got) > 0 {
+						t.Errorf("called too early: %q", <-got)
 					}
 				})
 				time.AfterFunc(2*time.Second, func() {
@@ -378,15 +378,15 @@ func TestWhoeverWaitsIsTold(t *testing.T) {
 				}
 				q.leave(w, accepted)
 				synctest.Wait()
-				if diff := cmp.Diff([]string{test.want}, all(told)); diff != "" {
-					t.Errorf("told (-want +got):\n%s", diff)
+				if diff := cmp.Diff([]string{test.want}, all(got)); diff != "" {
+					t.Errorf("reasons (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff([]string{test.want}, all(joined)); diff != "" {
-					t.Errorf("who joined later was told (-want +got):\n%s", diff)
+					t.Errorf("who joined later got (-want +got):\n%s", diff)
 				}
 				q.cap = nil
-				if _, err = q.enter(ctx, onService("n"), 0); err != nil || len(told) > 0 {
-					t.Errorf("a call that did not wait: told %q, error %v", all(told), err)
+				if _, err = q.enter(ctx, onService("n"), 0); err != nil || len(got) > 0 {
+					t.Errorf("a call that did not wait: got %q, error %v", all(got), err)
 				}
 			})
 		})

@@ -78,8 +78,8 @@ var retryAfters = map[string]func(missing time.Duration) time.Duration{
 	"fractional Retry-After": func(missing time.Duration) time.Duration { return missing },
 }
 
-// TestQuotaIsFoundWithFewRefusals holds the door to the floor that a quota sets: 600 calls take as long as the bucket takes to
-// fill for them, and a fifth more. What is added is what no door could save: the round trips in which it learns, the waits that
+// TestQuotaIsFoundWithFewRefusals holds the client to the floor that a quota sets: 600 calls take as long as the bucket takes to
+// fill for them, and a fifth more. What is added is what no client could save: the round trips in which it learns, the waits that
 // the cloud asks for, and what the calls would take without any quota.
 func TestQuotaIsFoundWithFewRefusals(t *testing.T) {
 	const calls, mostRefused = 600, 9

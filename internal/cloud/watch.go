@@ -9,7 +9,7 @@ import (
 
 // watch begins a watch and stays with it. Until the first event it is a call like any other, with a place, a deadline and a
 // span, and is counted by how it begins; from then on it lives for as long as ctx. It returns when ctx ends even if the plugin
-// ignores that; what such a plugin still tells is not handed on, and it is counted as abandoned. A watch that is refused is not
+// ignores that; what such a plugin still sends is not handed on, and it is counted as abandoned. A watch that is refused is not
 // repeated here: who watches has a backoff of its own.
 func (c *client) watch(ctx context.Context, about subject, watch provider.WatchInstancesFunc,
 	yield func(provider.InstanceEvent) error,

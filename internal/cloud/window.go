@@ -9,7 +9,7 @@ const (
 	// RFC 2861 does the same after a round trip; a cloud's answer is not lost as a packet is, so this takes its time.
 	windowIdle = 30 * time.Second
 	// openPace is the least time between two calls where no quota is known. Calls that are let in all at once are refused all
-	// at once; with this pause, and a longer one while the window is small, a refusal is heard before many have followed.
+	// at once; with this pause, and a longer one while the window is small, a refusal arrives before many have followed.
 	openPace = time.Millisecond
 )
 
@@ -33,7 +33,7 @@ func (w window) admitted(now time.Time) window {
 	return w
 }
 
-// answered grows the window, if it is in use: one that is not tells nothing about what the cloud bears (RFC 7661). Paced says
+// answered grows the window, if it is in use: one that is not shows nothing about what the cloud bears (RFC 7661). Paced says
 // that calls wait for the pace that the window sets.
 func (w window) answered(inFlight int, paced bool) window {
 	if paced || 2*inFlight >= w.size {
