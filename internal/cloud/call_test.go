@@ -102,7 +102,7 @@ func TestARefusedWriteReturns(t *testing.T) {
 // TestTheCallerHearsOfALongRefusal: somebody may wait for a reason.
 func TestTheCallerHearsOfALongRefusal(t *testing.T) {
 	for name, cloud := range map[string]*refusing{
-		"refused again and again":       {refusals: 1000},
+		"refused again and again":        {refusals: 1000},
 		"asked to come again in an hour": {refusals: 1, retryAfter: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {

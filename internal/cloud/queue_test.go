@@ -357,9 +357,9 @@ func TestWhoeverWaitsIsTold(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := test.before(t)
 				got, joined := make(chan string, 10), make(chan string, 10)
-				all := func(reasonsOf chan string) (reasons []string) {
-					for len(reasonsOf) > 0 {
-						reasons = append(reasons, <-reasonsOf)
+				all := func(got chan string) (reasons []string) {
+					for len(got) > 0 {
+						reasons = append(reasons, <-got)
 					}
 					return reasons
 				}
