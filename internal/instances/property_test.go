@@ -65,8 +65,8 @@ func drawScenario(t *rapid.T) scenario {
 	return s
 }
 
-// world plays a scenario. It is the dumb model: it knows at every moment what there is.
-type world struct {
+// environment plays a scenario. It is the dumb model: it knows at every moment what there is.
+type environment struct {
 	cloudprovider.Interface
 	scenario scenario
 	start    time.Time
@@ -76,52 +76,52 @@ type world struct {
 	problems []string
 }
 
-func (w *world) exists(instance int, at time.Time) bool {
-	age := at.Sub(w.start)
-	return age >= w.scenario.from[instance] && age < w.scenario.until[instance]
+func (e *environment) exists(instance int, at time.Time) bool {
+	age := at.Sub(e.start)
+	return age >= e.scenario.from[instance] && age < e.scenario.until[instance]
 }
 
-func (w *world) complain(format string, arguments ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.problems = append(w.problems, fmt.Sprintf(format, arguments...))
+func (e *environment) complain(format string, arguments ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.problems = append(e.problems, fmt.Sprintf(format, arguments...))
 }
 
 // call takes its time and may fail; the cloud's answer is the one of the moment when the call began.
-func (w *world) call(ctx context.Context, what string) (time.Time, error) {
+func (e *environment) call(ctx context.Context, what string) (time.Time, error) {
 	began := time.Now()
-	w.mu.Lock()
-	w.underway[what]++
-	if w.underway[what] > 1 {
-		w.problems = append(w.problems, what+" is asked for twice at once")
+	e.mu.Lock()
+	e.underway[what]++
+	if e.underway[what] > 1 {
+		e.problems = append(e.problems, what+" is asked for twice at once")
 	}
-	w.mu.Unlock()
-	defer func() { w.mu.Lock(); defer w.mu.Unlock(); w.underway[what]-- }()
+	e.mu.Unlock()
+	defer func() { e.mu.Lock(); defer e.mu.Unlock(); e.underway[what]-- }()
 	select {
-	case <-time.After(w.scenario.callTime):
+	case <-time.After(e.scenario.callTime):
 	case <-ctx.Done():
 		return began, ctx.Err()
 	}
-	if age := began.Sub(w.start); age >= w.scenario.outage[0] && age < w.scenario.outage[1] {
+	if age := began.Sub(e.start); age >= e.scenario.outage[0] && age < e.scenario.outage[1] {
 		return began, errScripted
 	}
 	return began, nil
 }
 
-func (w *world) ProviderName() string                       { return "sim" }
-func (w *world) Instances() (cloudprovider.Instances, bool) { return nil, false }
-func (w *world) InstancesV2() (cloudprovider.InstancesV2, bool) {
-	return worldInstances{world: w}, true
+func (e *environment) ProviderName() string                       { return "sim" }
+func (e *environment) Instances() (cloudprovider.Instances, bool) { return nil, false }
+func (e *environment) InstancesV2() (cloudprovider.InstancesV2, bool) {
+	return environmentInstances{environment: e}, true
 }
 
-func (w *world) Capabilities() provider.Capabilities {
-	if !w.scenario.lists {
+func (e *environment) Capabilities() provider.Capabilities {
+	if !e.scenario.lists {
 		return provider.Capabilities{}
 	}
 	capabilities := provider.Capabilities{ListInstances: func(ctx context.Context, yield func([]provider.Instance) error) error {
-		began, err := w.call(ctx, "everything")
-		for i := range w.scenario.from {
-			if w.exists(i, began.Add(-w.scenario.lag)) { // pages come before the error does
+		began, err := e.call(ctx, "everything")
+		for i := range e.scenario.from {
+			if e.exists(i, began.Add(-e.scenario.lag)) { // pages come before the error does
 				if err := yield([]provider.Instance{instanceFor(fmt.Sprint(i))}); err != nil {
 					return err
 				}
@@ -129,21 +129,21 @@ func (w *world) Capabilities() provider.Capabilities {
 		}
 		return err
 	}}
-	if w.scenario.watches {
-		capabilities.WatchInstances = w.watch
+	if e.scenario.watches {
+		capabilities.WatchInstances = e.watch
 	}
 	return capabilities
 }
 
 // watch tells every 100 ms what was true a delay ago, and says so by a mark, until the connection breaks. Nothing is told of a
 // change that came and went between two marks.
-func (w *world) watch(ctx context.Context, yield func(provider.InstanceEvent) error) error {
-	began := time.Since(w.start)
+func (e *environment) watch(ctx context.Context, yield func(provider.InstanceEvent) error) error {
+	began := time.Since(e.start)
 	shown := map[int]bool{}
 	for {
-		for i := range w.scenario.from {
+		for i := range e.scenario.from {
 			event := provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instanceFor(fmt.Sprint(i))}
-			exists := w.exists(i, time.Now().Add(-w.scenario.delay))
+			exists := e.exists(i, time.Now().Add(-e.scenario.delay))
 			if exists == shown[i] {
 				continue
 			}
@@ -154,7 +154,7 @@ func (w *world) watch(ctx context.Context, yield func(provider.InstanceEvent) er
 			if err := yield(event); err != nil {
 				return err
 			}
-			if w.broken(began) { // before the mark
+			if e.broken(began) { // before the mark
 				return errScripted
 			}
 		}
@@ -166,16 +166,16 @@ func (w *world) watch(ctx context.Context, yield func(provider.InstanceEvent) er
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if w.broken(began) {
+		if e.broken(began) {
 			return errScripted
 		}
 	}
 }
 
 // broken reports whether the connection of a watch that began at a time has broken since.
-func (w *world) broken(began time.Duration) bool {
-	now := time.Since(w.start)
-	for _, at := range w.scenario.breaks {
+func (e *environment) broken(began time.Duration) bool {
+	now := time.Since(e.start)
+	for _, at := range e.scenario.breaks {
 		if began < at && at <= now {
 			return true
 		}
@@ -184,65 +184,65 @@ func (w *world) broken(began time.Duration) bool {
 }
 
 // existedWithin reports whether an instance was there at any time between two.
-func (w *world) existedWithin(instance int, from, to time.Time) bool {
-	return to.Sub(w.start) >= w.scenario.from[instance] && from.Sub(w.start) < w.scenario.until[instance]
+func (e *environment) existedWithin(instance int, from, to time.Time) bool {
+	return to.Sub(e.start) >= e.scenario.from[instance] && from.Sub(e.start) < e.scenario.until[instance]
 }
 
-type worldInstances struct {
+type environmentInstances struct {
 	cloudprovider.InstancesV2
-	world *world
+	environment *environment
 }
 
-func (i worldInstances) InstanceMetadata(ctx context.Context, n *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	began, err := i.world.call(ctx, n.Name)
+func (i environmentInstances) InstanceMetadata(ctx context.Context, n *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	began, err := i.environment.call(ctx, n.Name)
 	if err != nil {
 		return nil, err
 	}
-	if !i.world.exists(int(n.Name[0]-'0'), began) {
+	if !i.environment.exists(int(n.Name[0]-'0'), began) {
 		return nil, provider.ErrInstanceNotFound
 	}
 	return found("sim://" + n.Name)
 }
 
 // late is by how much what the cloud says may be behind the truth.
-func (w *world) late() time.Duration {
-	if w.scenario.watches {
-		return max(w.scenario.lag, w.scenario.delay)
+func (e *environment) late() time.Duration {
+	if e.scenario.watches {
+		return max(e.scenario.lag, e.scenario.delay)
 	}
-	return w.scenario.lag
+	return e.scenario.lag
 }
 
 // check holds an answer against the model.
-func (w *world) check(q question, asked time.Time, got instances.Observation, err error) {
+func (e *environment) check(q question, asked time.Time, got instances.Observation, err error) {
 	switch {
 	case errors.Is(err, errScripted):
-		if after := asked.Sub(w.start); after >= w.scenario.outage[1]+time.Second+w.scenario.callTime {
-			w.complain("%v: an error long after the outage", q)
+		if after := asked.Sub(e.start); after >= e.scenario.outage[1]+time.Second+e.scenario.callTime {
+			e.complain("%v: an error long after the outage", q)
 		}
 	case err != nil:
-		w.complain("%v: error %v", q, err)
+		e.complain("%v: error %v", q, err)
 	case got.Status == instances.Found:
 		if got.At.Before(asked.Add(-q.maxAge)) {
-			w.complain("%v: found by an answer %s older than allowed", q, asked.Add(-q.maxAge).Sub(got.At))
+			e.complain("%v: found by an answer %s older than allowed", q, asked.Add(-q.maxAge).Sub(got.At))
 		}
-		if late := w.late(); !w.existedWithin(q.instance, got.At.Add(-late), got.At) {
-			w.complain("%v: found, but it was not there at %s, nor %s before", q, got.At.Sub(w.start), late)
+		if late := e.late(); !e.existedWithin(q.instance, got.At.Add(-late), got.At) {
+			e.complain("%v: found, but it was not there at %s, nor %s before", q, got.At.Sub(e.start), late)
 		}
 	case got.Status == instances.NotFound:
 		if got.At.Before(asked) {
-			w.complain("%v: not found by an answer sought %s before the question", q, asked.Sub(got.At))
+			e.complain("%v: not found by an answer sought %s before the question", q, asked.Sub(got.At))
 		}
-		if listed := got.At.Add(-w.scenario.lag); w.exists(q.instance, listed) {
-			w.complain("%v: not found, but it was there at %s", q, listed.Sub(w.start))
+		if listed := got.At.Add(-e.scenario.lag); e.exists(q.instance, listed) {
+			e.complain("%v: not found, but it was there at %s", q, listed.Sub(e.start))
 		}
 	default:
-		w.complain("%v: %s", q, got.Status)
+		e.complain("%v: %s", q, got.Status)
 	}
 }
 
 func TestAnswersAreTrueAndYoungEnough(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		w := &world{scenario: drawScenario(rt), underway: map[string]int{}}
+		w := &environment{scenario: drawScenario(rt), underway: map[string]int{}}
 		synctest.Test(t, func(t *testing.T) {
 			w.start = time.Now()
 			inv := instances.New(instances.Options{Cloud: w})

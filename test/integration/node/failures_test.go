@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
-// failing is a failure that a node is told, and how it ends.
+// failing is a failure that a node gets an event for, and how it ends.
 type failing struct {
 	node   nodeagent.Options
 	cloud  func(t *testing.T) (cloudprovider.Interface, func())

@@ -21,7 +21,7 @@ func seconds(n float64) metav1.Duration {
 	return metav1.Duration{Duration: time.Duration(n * float64(time.Second))}
 }
 
-// With each fault of the cloud a node is told, keeps its taint, and is initialized when the fault is over. A wrong answer
+// With each fault of the cloud a node gets an event, keeps its taint, and is initialized when the fault is over. A wrong answer
 // initializes no node wrongly and writes nothing to nodes that are initialized.
 func TestFaultsOfTheCloud(t *testing.T) {
 	tests := map[string]struct {
@@ -51,7 +51,7 @@ func TestFaultsOfTheCloud(t *testing.T) {
 			})
 			join(t, inPool(pool, named(old)))
 			waitInitialized(t, old)
-			settled := len(writes(t, m)[old])
+			before := len(writes(t, m)[old])
 
 			test.fault.Operation, test.fault.Count = api.OpListInstances, 1_000_000
 			must(t, simulated.Service.AddFault(test.fault))
@@ -68,7 +68,7 @@ func TestFaultsOfTheCloud(t *testing.T) {
 			if n := get(t, late); !ownership.Uninitialized(n) || len(writes(t, m)[late]) > 0 {
 				t.Errorf("the node was written: %v", showing(n))
 			}
-			if done := writes(t, m)[old]; len(done) != settled {
+			if done := writes(t, m)[old]; len(done) != before {
 				t.Errorf("an initialized node was written during the fault: %v", done)
 			}
 			simulated.Service.ClearFaults()

@@ -97,7 +97,7 @@ func TestAnAddressThatComesTwiceIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// Another controller insists on another zone. It is left alone for a while, and the node is told by whom; the type, which nobody
+// Another controller insists on another zone. It is left alone for a while, and an event of the node says by whom; the type, which nobody
 // contests, follows the cloud all the while.
 func TestTheOtherWriterOfALabelIsNamed(t *testing.T) {
 	const name = "contested"
@@ -181,7 +181,7 @@ metadata: {name: keep-taint}
 spec: {policyName: keep-taint, validationActions: [Deny]}
 `
 
-// A refusal by admission has the same code as a patch that came too late. It is told to the node at once, not retried silently.
+// A refusal by admission has the same code as a patch that came too late. The node gets an event at once, it is not retried silently.
 func TestARefusalByAdmissionIsToldToTheNode(t *testing.T) {
 	must(t, cluster.Apply(t.Context(), []byte(policy)))
 	t.Cleanup(func() {
