@@ -50,15 +50,15 @@ func additions() map[string]string {
 		"node-deletion-min-denial-time": "A fault that passes within seconds gives the same wrong answer twice",
 		"node-deletion-limit": "A cloud that denies many instances at once is more likely wrong than right. What is beyond the limit is kept, and " +
 			"says so",
-		"uninitialized-node-grace-period": "The reference deletes a node that is not initialized yet as soon as the cloud does not know its name",
-		"load-balancer-classes":           "The reference serves Services without a class, and no others",
-		"load-balancer-default-class":     "The same, for a cloud controller manager that is not the default one of its cluster",
-		"load-balancer-target-delay":      "The reference tells every load balancer of every node that comes or goes",
-		"load-balancer-audit-period":      "The reference never finds out that a load balancer was changed or deleted in the cloud",
-		"load-balancer-audit-calls":       "The same for providers that cannot list load balancers, without exhausting their quota",
-		"collect-orphans":                 "Load balancers that belong to no Service any more cost money",
-		"dry-run":                         "What a manager would do can be read before it does it",
-		"graceful-shutdown-timeout":       "The lease is released when the controllers have stopped; this bounds the wait",
+		"uninitialized-node-grace-period":  "The reference deletes a node that is not initialized yet as soon as the cloud does not know its name",
+		"load-balancer-classes":            "The reference serves Services without a class, and no others",
+		"load-balancer-default-class":      "The same, for a cloud controller manager that is not the default one of its cluster",
+		"load-balancer-target-delay":       "The reference tells every load balancer of every node that comes or goes",
+		"load-balancer-drift-check-period": "The reference never finds out that a load balancer was changed or deleted in the cloud",
+		"load-balancer-drift-check-calls":  "The same for providers that cannot list load balancers, without exhausting their quota",
+		"collect-orphans":                  "Load balancers that belong to no Service any more cost money",
+		"dry-run":                          "What a manager would do can be read before it does it",
+		"graceful-shutdown-timeout":        "The lease is released when the controllers have stopped; this bounds the wait",
 	}
 }
 

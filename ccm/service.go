@@ -15,18 +15,18 @@ import (
 
 // serviceFlags are the values of the service controller's flags that the reference does not have.
 type serviceFlags struct {
-	classes        service.Classes
-	targetDelay    time.Duration
-	auditPeriod    time.Duration
-	auditCalls     int
-	collectOrphans bool
+	classes          service.Classes
+	targetDelay      time.Duration
+	driftCheckPeriod time.Duration
+	driftCheckCalls  int
+	collectOrphans   bool
 }
 
 // serviceController gives Services of type LoadBalancer their load balancers. Its identity is that of the reference's.
 func serviceController() Controller {
 	flags := &serviceFlags{
 		classes: service.Classes{Default: true}, targetDelay: service.DefaultTargetDelay,
-		auditPeriod: service.DefaultAuditPeriod, auditCalls: service.DefaultAuditCalls,
+		driftCheckPeriod: service.DefaultDriftCheckPeriod, driftCheckCalls: service.DefaultDriftCheckCalls,
 	}
 	return Controller{
 		Name:       names.ServiceLBController,
@@ -49,10 +49,10 @@ func (f *serviceFlags) add(flags *pflag.FlagSet) {
 		"Whether it gives load balancers to Services without spec.loadBalancerClass too.")
 	flags.DurationVar(&f.targetDelay, "load-balancer-target-delay", f.targetDelay,
 		"How long load balancers wait at most for a burst of changes of the nodes to be over, so that it is one change for each of them.")
-	flags.DurationVar(&f.auditPeriod, "load-balancer-audit-period", f.auditPeriod,
-		"How often load balancers are compared with the cloud, to repair what was changed or deleted there. 0: never.")
-	flags.IntVar(&f.auditCalls, "load-balancer-audit-calls", f.auditCalls,
-		"How many calls a minute that may cost where the provider cannot list load balancers. It then takes longer where there are many.")
+	flags.DurationVar(&f.driftCheckPeriod, "load-balancer-drift-check-period", f.driftCheckPeriod,
+		"How often all load balancers are compared with the cloud, to repair what was changed or deleted there. 0: never.")
+	flags.IntVar(&f.driftCheckCalls, "load-balancer-drift-check-calls", f.driftCheckCalls,
+		"Maximum drift-check calls per minute where the provider cannot list load balancers. A check of all then takes longer where there are many.")
 	flags.BoolVar(&f.collectOrphans, "collect-orphans", f.collectOrphans,
 		"Delete load balancers that this cluster made and that belong to no Service any more. They are reported in any case. The provider has to list load balancers and mark them with the cluster's UID.")
 }
@@ -72,14 +72,14 @@ func (f *serviceFlags) validate() []error {
 	if f.targetDelay <= 0 {
 		errs = append(errs, invalid("load-balancer-target-delay", f.targetDelay.String(), "must be positive"))
 	}
-	if f.auditPeriod < 0 {
-		errs = append(errs, invalid("load-balancer-audit-period", f.auditPeriod.String(), "must not be negative"))
+	if f.driftCheckPeriod < 0 {
+		errs = append(errs, invalid("load-balancer-drift-check-period", f.driftCheckPeriod.String(), "must not be negative"))
 	}
-	if f.auditCalls <= 0 {
-		errs = append(errs, invalid("load-balancer-audit-calls", f.auditCalls, "must be positive"))
+	if f.driftCheckCalls <= 0 {
+		errs = append(errs, invalid("load-balancer-drift-check-calls", f.driftCheckCalls, "must be positive"))
 	}
-	if f.collectOrphans && f.auditPeriod == 0 {
-		errs = append(errs, invalid("load-balancer-audit-period", f.auditPeriod.String(), "--collect-orphans needs comparisons with the cloud"))
+	if f.collectOrphans && f.driftCheckPeriod == 0 {
+		errs = append(errs, invalid("load-balancer-drift-check-period", f.driftCheckPeriod.String(), "--collect-orphans needs the drift check"))
 	}
 	return errs
 }
@@ -93,7 +93,7 @@ func (f *serviceFlags) newController(_ context.Context, environment Environment)
 	if err != nil {
 		return nil, err
 	}
-	period := f.auditPeriod
+	period := f.driftCheckPeriod
 	if period == 0 {
 		period = -1 // to the controller zero is its default
 	}
@@ -110,9 +110,9 @@ func (f *serviceFlags) newController(_ context.Context, environment Environment)
 		Writes:           writes,
 		TargetQuiet:      min(service.DefaultTargetQuiet, f.targetDelay),
 		TargetDelay:      f.targetDelay,
-		AuditPeriod:      period,
-		AuditCalls:       f.auditCalls,
-		CollectLeftovers: f.collectOrphans,
+		DriftCheckPeriod: period,
+		DriftCheckCalls:  f.driftCheckCalls,
+		CollectOrphans:   f.collectOrphans,
 		Registerer:       environment.Registerer,
 		Logger:           environment.Logger,
 	})

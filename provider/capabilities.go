@@ -37,7 +37,7 @@ type Capabilities struct {
 	// lead, so that a standby's snapshot of the cloud is warm when it takes over.
 	StandbySafe bool
 
-	// ListLoadBalancers lists every load balancer that the provider made for a cluster. With it, drift and leftovers are
+	// ListLoadBalancers lists every load balancer that the provider made for a cluster. With it, drift and orphans are
 	// found by one call instead of one per Service. Like every list it is complete or an error.
 	ListLoadBalancers func(ctx context.Context, clusterName string) ([]LoadBalancer, error)
 

@@ -17,7 +17,7 @@ func WithClusterUID(ctx context.Context, uid types.UID) context.Context {
 
 // ClusterUID returns the UID of the cluster on whose behalf a call is made, empty if that is not known. No two clusters have
 // the same, whatever their names. A provider that writes it to the cloud with each load balancer that it makes, and returns it
-// in LoadBalancer.ClusterUID, has its leftovers collected.
+// in LoadBalancer.ClusterUID, has its orphans deleted.
 func ClusterUID(ctx context.Context) types.UID {
 	uid, _ := ctx.Value(clusterUIDKey{}).(types.UID)
 	return uid

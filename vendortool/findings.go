@@ -15,14 +15,14 @@ type findings struct {
 	Cluster    string `json:"cluster"`
 	ClusterUID string `json:"clusterUID"`
 	// LoadBalancers and Routes are empty lists if there are none.
-	LoadBalancers []leakedBalancer `json:"loadBalancers"`
-	Routes        []leakedRoute    `json:"routes"`
+	LoadBalancers []orphanBalancer `json:"loadBalancers"`
+	Routes        []orphanRoute    `json:"routes"`
 	// NotLooked says for what the cloud could not be searched, and why.
 	NotLooked []string `json:"notLooked,omitempty"`
 }
 
-// leakedBalancer is a load balancer of no Service.
-type leakedBalancer struct {
+// orphanBalancer is a load balancer of no Service.
+type orphanBalancer struct {
 	Name       string   `json:"name"`
 	Service    string   `json:"service"`
 	ServiceUID string   `json:"serviceUID"`
@@ -33,8 +33,8 @@ type leakedBalancer struct {
 	found orphans.Balancer
 }
 
-// leakedRoute is a route to no node.
-type leakedRoute struct {
+// orphanRoute is a route to no node.
+type orphanRoute struct {
 	Name        string `json:"name,omitempty"`
 	Destination string `json:"destination"`
 	Target      string `json:"target,omitempty"`
@@ -45,10 +45,10 @@ type leakedRoute struct {
 	found orphans.Route
 }
 
-func balancersFound(found []orphans.Balancer) []leakedBalancer {
-	rows := []leakedBalancer{}
+func balancersFound(found []orphans.Balancer) []orphanBalancer {
+	rows := []orphanBalancer{}
 	for _, one := range found {
-		row := leakedBalancer{
+		row := orphanBalancer{
 			Name: one.Name, Service: one.Service.String(), ServiceUID: string(one.ServiceUID), Proven: one.Proven, found: one,
 		}
 		for _, ingress := range one.Status.Ingress {
@@ -56,28 +56,28 @@ func balancersFound(found []orphans.Balancer) []leakedBalancer {
 		}
 		rows = append(rows, row)
 	}
-	slices.SortFunc(rows, func(a, b leakedBalancer) int { return strings.Compare(a.Service+a.Name, b.Service+b.Name) })
+	slices.SortFunc(rows, func(a, b orphanBalancer) int { return strings.Compare(a.Service+a.Name, b.Service+b.Name) })
 	return rows
 }
 
-func routesFound(found []orphans.Route) []leakedRoute {
-	rows := []leakedRoute{}
+func routesFound(found []orphans.Route) []orphanRoute {
+	rows := []orphanRoute{}
 	for _, one := range found {
-		rows = append(rows, leakedRoute{
+		rows = append(rows, orphanRoute{
 			Name: one.Name, Destination: one.DestinationCIDR, Target: string(one.TargetNode), Blackhole: one.Blackhole,
 			Proven: one.Proven, found: one,
 		})
 	}
-	slices.SortFunc(rows, func(a, b leakedRoute) int { return strings.Compare(a.Destination+a.Name, b.Destination+b.Name) })
+	slices.SortFunc(rows, func(a, b orphanRoute) int { return strings.Compare(a.Destination+a.Name, b.Destination+b.Name) })
 	return rows
 }
 
 // stillProven reports whether two looks have found the same thing, and both that it may be removed.
-func (b leakedBalancer) stillProven(other leakedBalancer) bool {
+func (b orphanBalancer) stillProven(other orphanBalancer) bool {
 	return b.Proven && other.Proven && b.Name == other.Name && b.Service == other.Service && b.ServiceUID == other.ServiceUID
 }
 
-func (r leakedRoute) stillProven(other leakedRoute) bool {
+func (r orphanRoute) stillProven(other orphanRoute) bool {
 	return r.Proven && other.Proven && r.Name == other.Name && r.Destination == other.Destination && r.Target == other.Target
 }
 

@@ -27,7 +27,7 @@ const (
 	removalTimeout = 10 * time.Minute
 )
 
-// search is a cloud and a cluster whose leftovers there are looked for.
+// search is a cloud and a cluster whose orphans are looked for.
 type search struct {
 	cloud       cloudprovider.Interface
 	client      kubernetes.Interface
@@ -37,7 +37,7 @@ type search struct {
 }
 
 // search builds the provider, which runs until stop is closed, and a client of the cluster.
-func (f *leaksFlags) search(ranges []netip.Prefix, stop <-chan struct{}) (*search, error) {
+func (f *orphansFlags) search(ranges []netip.Prefix, stop <-chan struct{}) (*search, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", f.account.kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig %s: %w", f.account.kubeconfig, err)

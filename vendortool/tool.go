@@ -37,7 +37,7 @@ func Main() { os.Exit(Run(New())) }
 func New() *cobra.Command {
 	root := NewRoot(filepath.Base(os.Args[0]), "Try the providers that are linked into this program",
 		"This is the tool of Mooring with the providers that were linked into it.\n\n"+ExitCodes)
-	root.AddCommand(NewConformance(), NewLeaks())
+	root.AddCommand(NewConformance(), NewOrphans())
 	return root
 }
 

@@ -40,7 +40,7 @@ Mooring itself is the release that this program is; inside a checkout of Mooring
 list of all modules in SPDX JSON, which is also written beside it. Without --with, the image is that of the daemon that
 Mooring ships. The same inputs give the same bytes; the time in the image is SOURCE_DATE_EPOCH, or the beginning of 1970.
 
---tool builds, instead of the daemon, the tool that tries these providers: "mooring-tool conformance", "mooring-tool leaks".
+--tool builds, instead of the daemon, the tool that tries these providers: "mooring-tool conformance", "mooring-tool orphans".
 
 Building runs the init functions of the packages on this machine. Packages of Kubernetes are compiled once, which takes
 minutes; after that the go tool has them in its cache.

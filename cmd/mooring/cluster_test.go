@@ -123,7 +123,7 @@ func TestReports(t *testing.T) {
 	w.dryRun(t)
 	t.Run("plan", w.plan)
 	t.Run("status", w.status)
-	t.Run("leaks", w.leaks)
+	t.Run("orphans", w.orphans)
 }
 
 // TestPlanOfWhatIsDone has a manager do all there is to do, and plans what another one would do in its place: nothing.
@@ -255,10 +255,10 @@ func (w *world) counts(t *testing.T) (balancers, routes int) {
 	return balancers, routes
 }
 
-func (w *world) leaks(t *testing.T) {
+func (w *world) orphans(t *testing.T) {
 	w.leave(t)
 	args := []string{
-		"leaks", "--cloud-provider=sim", "--cloud-config=" + w.cloud.ConfigFile, "--kubeconfig=" + w.cluster.AdminKubeconfig(),
+		"orphans", "--cloud-provider=sim", "--cloud-config=" + w.cloud.ConfigFile, "--kubeconfig=" + w.cluster.AdminKubeconfig(),
 	}
 	named := append(args, "--cluster-name="+simtest.ClusterName)
 	code, stdout, stderr := call(t, append(args, "--cluster-cidr=10.244.0.0/16")...)

@@ -147,11 +147,11 @@ func TestReportCommandLinesThatAreWrong(t *testing.T) {
 			[]string{"status", "--lease=x", "--insecure-skip-tls-verify", "-o", "yaml"},
 			[]string{`--lease: "x": must be NAMESPACE/NAME`, "only with --server", `--output: "yaml"`},
 		},
-		"leaks": {
-			[]string{"leaks", "--cloud-provider=fog", "--remove", "--cluster-cidr=10.0.0.0", "-o", "xml"},
+		"orphans": {
+			[]string{"orphans", "--cloud-provider=fog", "--remove", "--cluster-cidr=10.0.0.0", "-o", "xml"},
 			[]string{`--cloud-provider: "fog": not in this program`, "--kubeconfig: required", "--cluster-cidr:", "--output:", "--remove: nobody can be asked"},
 		},
-		"leaks, yes to nothing": {[]string{"leaks", "--yes"}, []string{"--yes: there is nothing to confirm without --remove"}},
+		"orphans, yes to nothing": {[]string{"orphans", "--yes"}, []string{"--yes: there is nothing to confirm without --remove"}},
 	} {
 		code, _, stderr := call(t, c.args...)
 		if code != vendortool.ExitUsage {
@@ -175,7 +175,7 @@ func TestCompletions(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"leaks\t":       {"__complete", "l"},
+		"orphans\t":     {"__complete", "o"},
 		"--exit-code\t": {"__complete", "plan", "--ex"},
 		"json\n":        {"__complete", "status", "--output", ""},
 	} {

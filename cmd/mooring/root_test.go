@@ -51,7 +51,7 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"--help"}, {"demo", "--help"}, {"sim"}, {"sim", "serve", "--help"}, {"conformance", "--help"}, {"build", "--help"},
-		{"plan", "--help"}, {"status", "--help"}, {"leaks", "--help"},
+		{"plan", "--help"}, {"status", "--help"}, {"orphans", "--help"},
 	} {
 		code, stdout, _ := call(t, args...)
 		if code != vendortool.ExitOK || !strings.Contains(stdout, "Usage:") || !strings.Contains(stdout, "Exit codes:") {

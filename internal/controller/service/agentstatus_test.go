@@ -44,13 +44,13 @@ func (e *engine) shown(service *corev1.Service) []string {
 	return shown
 }
 
-// audit runs an auditor beside an engine until the returned function is called.
-func (e *engine) audit(period time.Duration, calls int) (stop func()) {
-	auditor := e.core.newAuditor(e.core.reconciler.applier)
-	auditor.period, auditor.calls = period, calls
+// checkDrift runs a drift check beside an engine until the returned function is called.
+func (e *engine) checkDrift(period time.Duration, calls int) (stop func()) {
+	drift := e.core.newDriftCheck(e.core.reconciler.applier)
+	drift.period, drift.calls = period, calls
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { auditor.run(ctx) })
+	running.Go(func() { drift.run(ctx) })
 	return func() {
 		cancel()
 		running.Wait()
@@ -74,7 +74,7 @@ func TestTheAddressOfAnAgentStays(t *testing.T) {
 		e := startEngine(t, 1)
 		defer e.stop()
 		e.core.reconciler.applier.balancer = echoPlugin{e.cloud}
-		defer e.audit(DefaultAuditPeriod, DefaultAuditCalls)()
+		defer e.checkDrift(DefaultDriftCheckPeriod, DefaultDriftCheckCalls)()
 		e.changeNode("a", nodeWith("a"))
 		time.Sleep(time.Minute)
 		agent, plain := serviceWith(named("agent")), serviceWith(named("plain"))
@@ -110,23 +110,23 @@ func TestTheAddressOfAnAgentStays(t *testing.T) {
 			t.Errorf("condition %+v after the agent has written an address", condition)
 		}
 		step("a node came", time.Minute, func() { e.changeNode("b", nodeWith("b")) })
-		step("compared with the cloud", 3*DefaultAuditPeriod, func() {})
+		step("compared with the cloud", 3*DefaultDriftCheckPeriod, func() {})
 		step("an annotation changed", time.Minute, func() {
 			e.edit(keyOf(agent), func(s *corev1.Service) { s.Annotations = map[string]string{"lb": "other"} })
 		})
 		want = []string{"10.1.2.4", "10.1.2.5"}
-		step("the agent has written others", 3*DefaultAuditPeriod, func() { e.edit(keyOf(agent), fill(want...)) })
-		step("another process leads", 3*DefaultAuditPeriod, func() {
+		step("the agent has written others", 3*DefaultDriftCheckPeriod, func() { e.edit(keyOf(agent), fill(want...)) })
+		step("another process leads", 3*DefaultDriftCheckPeriod, func() {
 			for _, service := range []*corev1.Service{agent, plain} {
 				e.core.states.forget(keyOf(service))
 				e.addService(e.service(keyOf(service)))
 			}
 		})
 		step("a node went after that", time.Minute, func() { e.changeNode("a", nil) })
-		step("somebody writes to the other Service", 3*DefaultAuditPeriod, func() { e.edit(keyOf(plain), fill("192.0.2.77")) })
-		step("somebody empties the other Service", 3*DefaultAuditPeriod, func() { e.edit(keyOf(plain), fill()) })
+		step("somebody writes to the other Service", 3*DefaultDriftCheckPeriod, func() { e.edit(keyOf(plain), fill("192.0.2.77")) })
+		step("somebody empties the other Service", 3*DefaultDriftCheckPeriod, func() { e.edit(keyOf(plain), fill()) })
 		want = nil
-		step("the agent takes it back", 3*DefaultAuditPeriod, func() { e.edit(keyOf(agent), fill()) })
+		step("the agent takes it back", 3*DefaultDriftCheckPeriod, func() { e.edit(keyOf(agent), fill()) })
 		step("a node came after that", time.Minute, func() { e.changeNode("c", nodeWith("c")) })
 	})
 }

@@ -12,10 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
+	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -242,4 +245,51 @@ func clusterUID(reader client.Reader) func(context.Context) types.UID {
 		}
 		return service.UID
 	}
+}
+
+// orphanDeleter deletes load balancers of Services that do not exist. They wait in the write limiter as Services do, behind all of them.
+type orphanDeleter struct {
+	limiter  *writelimit.Limiter
+	recorder record.EventRecorder
+	// admitted is sent to when the write limiter has admitted one.
+	admitted chan struct{}
+}
+
+func newOrphanDeleter(limiter *writelimit.Limiter, recorder record.EventRecorder) *orphanDeleter {
+	return &orphanDeleter{limiter: limiter, recorder: recorder, admitted: make(chan struct{}, 1)}
+}
+
+// admit says that the write limiter has admitted an orphan.
+func (d *orphanDeleter) admit() {
+	select {
+	case d.admitted <- struct{}{}:
+	default:
+	}
+}
+
+// delete deletes the load balancer of a Service, and reports whether parts of it may be left, see orphancheck.LoadBalancers. If that
+// goes on, there are none.
+func (d *orphanDeleter) delete(
+	ctx context.Context, applier *applier, service *corev1.Service, attempt orphancheck.Attempt,
+) (parts bool, err error) {
+	err = d.remove(ctx, applier, service, attempt.Failed)
+	if isAbsent(err) && attempt.Parts+1 >= absenceTries {
+		deletionIncomplete(ctx, d.recorder, service, err)
+		return false, nil
+	}
+	return isAbsent(err), err
+}
+
+// remove waits for the write limiter.
+func (d *orphanDeleter) remove(ctx context.Context, applier *applier, service *corev1.Service, failed bool) error {
+	for !d.limiter.Acquire(writelimit.Orphans, priorityOrphan, failed, nil) {
+		select {
+		case <-d.admitted:
+		case <-ctx.Done():
+			d.limiter.Cancel(writelimit.Orphans)
+			return ctx.Err()
+		}
+	}
+	defer d.limiter.Release(writelimit.Orphans)
+	return applier.remove(ctx, service)
 }

@@ -1,7 +1,7 @@
 // Package service is the service controller. It gives Services of type LoadBalancer their load balancer in the cloud, keeps the
 // nodes behind it and what the Service shows of it up to date, and takes it away again.
 //
-// Data flows one way. A watch event (here), a change of the set of nodes (targets.go) or a comparison with the cloud (audit.go) puts
+// Data flows one way. A watch event (here), a change of the set of nodes (targets.go) or a comparison with the cloud (drift.go) puts
 // a Service's name into the queue. reconcile.go makes a pass: it collects what is known, desired.go and plan.go decide what is
 // written, apply.go calls the plugin and the API server, through the write limiter of the package writelimit. state.go remembers what
 // came of it and nobody else changes that; events.go tells it and changes nothing; failure.go names failures and says when a Service
@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
@@ -76,12 +77,12 @@ type Options struct {
 	TargetQuiet, TargetDelay time.Duration
 	// FirstRetry and LongestRetry bound the pause after a failure. Zero: DefaultFirstRetry and DefaultLongestRetry.
 	FirstRetry, LongestRetry time.Duration
-	// AuditPeriod is how often load balancers are compared with the cloud. Zero: DefaultAuditPeriod; negative: never.
-	AuditPeriod time.Duration
-	// AuditCalls is how many calls a minute that may cost where the cloud cannot list. Zero: DefaultAuditCalls.
-	AuditCalls int
-	// CollectLeftovers says that load balancers of this cluster that belong to no Service are deleted.
-	CollectLeftovers bool
+	// DriftCheckPeriod is how often load balancers are compared with the cloud. Zero: DefaultDriftCheckPeriod; negative: never.
+	DriftCheckPeriod time.Duration
+	// DriftCheckCalls is how many calls a minute that may cost where the cloud cannot list. Zero: DefaultDriftCheckCalls.
+	DriftCheckCalls int
+	// CollectOrphans says that load balancers of this cluster that belong to no Service are deleted.
+	CollectOrphans bool
 	// Registerer takes the metrics. Nil: they are not exported.
 	Registerer prometheus.Registerer
 	// Logger is what the controller logs to.
@@ -98,8 +99,10 @@ type Controller struct {
 	states     *states
 	metrics    *metrics
 	enqueuer   *kit.Enqueuer
-	// leftoversTurn is sent to when the write limiter has admitted leftovers.
-	leftoversTurn chan struct{}
+	// orphans deletes the load balancers of Services that do not exist.
+	orphans *orphanDeleter
+	// orphanMetrics count what belongs to no Service and no node.
+	orphanMetrics *orphancheck.Metrics
 }
 
 // New returns a controller that has not started yet. All options that are missing are named in one error.
@@ -120,9 +123,10 @@ func New(options Options) (*Controller, error) {
 	}
 	c := &Controller{
 		options: options, reconciler: reconciler, targets: targets, states: states, metrics: metrics, enqueuer: &kit.Enqueuer{},
-		leftoversTurn: make(chan struct{}, 1),
+		orphanMetrics: orphancheck.NewMetrics(options.Registerer),
 	}
 	reconciler.limiter = writelimit.New(options.Writes, c.admit)
+	c.orphans = newOrphanDeleter(reconciler.limiter, options.Recorder)
 	registerCounts(options.Registerer, states, reconciler.limiter)
 	watcher := watcher{classes: options.Classes, states: states, targets: targets}
 	var err error
@@ -164,14 +168,14 @@ func (o *Options) complete() error {
 		{&o.TargetDelay, DefaultTargetDelay},
 		{&o.FirstRetry, DefaultFirstRetry},
 		{&o.LongestRetry, DefaultLongestRetry},
-		{&o.AuditPeriod, DefaultAuditPeriod},
+		{&o.DriftCheckPeriod, DefaultDriftCheckPeriod},
 	} {
 		if *duration.value == 0 {
 			*duration.value = duration.zero
 		}
 	}
-	if o.AuditCalls <= 0 {
-		o.AuditCalls = DefaultAuditCalls
+	if o.DriftCheckCalls <= 0 {
+		o.DriftCheckCalls = DefaultDriftCheckCalls
 	}
 	return nil
 }
@@ -191,22 +195,23 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	c.reconciler.applier = applier
 	defer c.reconciler.limiter.Stop()
-	auditor := c.newAuditor(applier)
+	drift := c.newDriftCheck(applier)
 	c.settleFirst(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer cancel()
-	others.Go(func() { c.targets.run(ctx, func() { c.retarget(ctx, auditor) }) })
-	others.Go(func() { auditor.run(ctx) })
+	others.Go(func() { c.targets.run(ctx, func() { c.retarget(ctx, drift) }) })
+	others.Go(func() { drift.run(ctx) })
 	if retries := provider.CapabilitiesOf(c.options.Cloud).RetryLoadBalancers; retries != nil {
 		others.Go(func() { retries(ctx, c.retry) })
 	}
-	if routes, offered := c.options.Cloud.Routes(); offered && routes != nil && c.options.AuditPeriod > 0 {
-		looking := &strays{
-			routes: routes, clusterName: c.options.ClusterName, period: c.options.AuditPeriod, reader: c.options.Client, metrics: c.metrics,
+	if routes, offered := c.options.Cloud.Routes(); offered && routes != nil && c.options.DriftCheckPeriod > 0 {
+		check := &orphancheck.Routes{
+			Cloud: routes, ClusterName: c.options.ClusterName, Period: c.options.DriftCheckPeriod, Reader: c.options.Client,
+			Metrics: c.orphanMetrics,
 		}
-		others.Go(func() { looking.run(ctx) })
+		others.Go(func() { check.Run(ctx) })
 	}
 	return c.Controller.Start(ctx)
 }
@@ -221,15 +226,18 @@ func (c *Controller) settleFirst(ctx context.Context) {
 	}
 }
 
-func (c *Controller) newAuditor(applier *applier) *auditor {
-	return &auditor{
+func (c *Controller) newDriftCheck(applier *applier) *driftCheck {
+	return &driftCheck{
 		list:   provider.CapabilitiesOf(c.options.Cloud).ListLoadBalancers,
-		period: c.options.AuditPeriod, calls: c.options.AuditCalls,
+		period: c.options.DriftCheckPeriod, calls: c.options.DriftCheckCalls,
 		reader: c.options.Client, recorder: c.options.Recorder, applier: applier, targets: c.targets, states: c.states, metrics: c.metrics,
 		classes: c.options.Classes, enqueue: c.enqueuer.Add,
-		leftovers: &collector{
-			cached: c.options.Client, live: c.options.LiveReader, applier: applier, limiter: c.reconciler.limiter, turn: c.leftoversTurn,
-			states: c.states, metrics: c.metrics, recorder: c.options.Recorder, collect: c.options.CollectLeftovers,
+		orphans: &orphancheck.LoadBalancers{
+			Cached: c.options.Client, Live: c.options.LiveReader, ClusterUID: applier.clusterUID, Made: c.states.madeFor,
+			Delete: func(ctx context.Context, service *corev1.Service, attempt orphancheck.Attempt) (bool, error) {
+				return c.orphans.delete(ctx, applier, service, attempt)
+			},
+			DeleteProven: c.options.CollectOrphans, Metrics: c.orphanMetrics, Recorder: c.options.Recorder,
 		},
 	}
 }
@@ -243,19 +251,16 @@ func (c *Controller) retry(key types.NamespacedName) {
 
 // admit has a pass that waited for the write limiter made again, before all others: a place is reserved for it.
 func (c *Controller) admit(key types.NamespacedName) {
-	if key != writelimit.Orphans {
-		c.enqueuer.Add(key, priorityAdmitted)
+	if key == writelimit.Orphans {
+		c.orphans.admit()
 		return
 	}
-	select {
-	case c.leftoversTurn <- struct{}{}:
-	default:
-	}
+	c.enqueuer.Add(key, priorityAdmitted)
 }
 
 // retarget queues the load balancers whose targets are not those that they shall have, and the Services that have waited for
 // the targets to be known.
-func (c *Controller) retarget(ctx context.Context, auditor *auditor) {
+func (c *Controller) retarget(ctx context.Context, drift *driftCheck) {
 	settled, _, err := c.targets.sets(ctx)
 	if err != nil {
 		return // the next time that they settle
@@ -270,7 +275,7 @@ func (c *Controller) retarget(ctx context.Context, auditor *auditor) {
 			due = append(due, key)
 		}
 	}
-	due = auditor.withoutServed(ctx, due)
+	due = drift.withoutServed(ctx, due)
 	c.metrics.beginRound(due, time.Now())
 	for _, key := range due {
 		c.enqueuer.Add(key, priorityRetarget)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -192,7 +193,7 @@ func TestADeletionThatLeavesParts(t *testing.T) {
 }
 
 // The same holds for a load balancer without a Service: though it is not listed any more, its deletion is repeated.
-func TestALeftoverThatLeavesParts(t *testing.T) {
+func TestAnOrphanThatLeavesParts(t *testing.T) {
 	for _, failures := range []int{1, 3} {
 		t.Run(fmt.Sprint(failures), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -216,15 +217,15 @@ func TestALeftoverThatLeavesParts(t *testing.T) {
 					}
 				})
 				defer e.stop()
-				e.core.options.CollectLeftovers, e.core.options.LiveReader = true, e.cluster
-				stop := e.audit(DefaultAuditPeriod, DefaultAuditCalls)
-				time.Sleep(10 * DefaultAuditPeriod)
+				e.core.options.CollectOrphans, e.core.options.LiveReader = true, e.cluster
+				stop := e.checkDrift(DefaultDriftCheckPeriod, DefaultDriftCheckCalls)
+				time.Sleep(10 * DefaultDriftCheckPeriod)
 				stop()
 				if want := min(failures+1, absenceTries); deletions != want {
 					t.Errorf("%d deletions, want %d", deletions, want)
 				}
 				incomplete := 0
-				for _, event := range e.recorded(EventCollected, EventDeletionIncomplete) {
+				for _, event := range e.recorded(orphancheck.EventDeletedOrphan, EventDeletionIncomplete) {
 					if strings.Contains(event, EventDeletionIncomplete) {
 						incomplete++
 					}

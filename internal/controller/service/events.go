@@ -25,7 +25,7 @@ const (
 	// EventEnsuring and EventEnsured frame the making or changing of a load balancer.
 	EventEnsuring = "EnsuringLoadBalancer"
 	EventEnsured  = "EnsuredLoadBalancer"
-	// EventPending says that the cloud is still at it.
+	// EventPending says that provisioning is in progress.
 	EventPending = "PendingLoadBalancer"
 	// EventSyncFailed says that a load balancer could not be made, changed or deleted.
 	EventSyncFailed = "SyncLoadBalancerFailed"
@@ -45,9 +45,6 @@ const (
 	EventDeletionIncomplete = "LoadBalancerDeletionIncomplete"
 	// EventDrifted says that a load balancer was found to be gone or changed in the cloud and is being repaired.
 	EventDrifted = "LoadBalancerDrifted"
-	// EventLeftover says that a load balancer in the cloud belongs to no Service, EventCollected that it was deleted.
-	EventLeftover  = "LeftoverLoadBalancer"
-	EventCollected = "CollectedLoadBalancer"
 	// EventWaiting says for what a Service waits that is to be written to the cloud.
 	EventWaiting = "WaitingForWrite"
 )
@@ -188,15 +185,11 @@ type metrics struct {
 	nodeSyncLatency prometheus.Histogram
 	hostLatency     prometheus.Histogram
 
-	failures  *prometheus.CounterVec
-	ready     prometheus.Histogram
-	targets   prometheus.Gauge
-	drifts    *prometheus.CounterVec
-	audits    *prometheus.CounterVec
-	leftovers *prometheus.GaugeVec
-	collected prometheus.Counter
-	// strayRoutes are routes that lead to no node.
-	strayRoutes prometheus.Gauge
+	failures *prometheus.CounterVec
+	ready    prometheus.Histogram
+	targets  prometheus.Gauge
+	drifts   *prometheus.CounterVec
+	checks   *prometheus.CounterVec
 
 	mu sync.Mutex
 	// round is the load balancers that have not heard yet of the last change of the set of nodes, which began at roundBegan.
@@ -242,23 +235,10 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "mooring_service_drift_total",
 			Help: "Load balancers that were found to be gone or changed in the cloud, by kind: gone or changed.",
 		}, []string{"kind"}),
-		audits: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_service_audits_total",
-			Help: "Comparisons with the cloud, by result: success or error. One is a listing, or a call for one load balancer.",
+		checks: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_service_drift_checks_total",
+			Help: "Drift checks, by result: success or error. One is a listing, or a call for one load balancer.",
 		}, []string{"result"}),
-		leftovers: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mooring_service_leftovers",
-			Help: "Load balancers in the cloud that belong to no Service, by owner: this_cluster, or unknown for those without a " +
-				"cluster's UID, which may be another cluster's of the same name.",
-		}, []string{"owner"}),
-		collected: factory.NewCounter(prometheus.CounterOpts{
-			Name: "mooring_service_leftovers_collected_total",
-			Help: "Load balancers that were deleted because they belonged to no Service.",
-		}),
-		strayRoutes: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_service_stray_routes",
-			Help: "Routes in the cloud under this cluster's name that lead to no node. They are not deleted for that.",
-		}),
 	}
 }
 

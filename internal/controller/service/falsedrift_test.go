@@ -87,7 +87,7 @@ func statusOf(entries ...corev1.LoadBalancerIngress) *corev1.LoadBalancerStatus 
 	return &corev1.LoadBalancerStatus{Ingress: entries}
 }
 
-// startShowing starts an engine with the Services "odd" and "healthy" and an auditor.
+// startShowing starts an engine with the Services "odd" and "healthy" and a drift check.
 func startShowing(t *testing.T, plugin *showingPlugin, lists bool) (e *engine, stop func()) {
 	t.Helper()
 	plugin.given, plugin.ensures = map[string]bool{}, map[string]int{}
@@ -108,8 +108,8 @@ func startShowing(t *testing.T, plugin *showingPlugin, lists bool) (e *engine, s
 		t.Fatal(err)
 	}
 	e.recorded()
-	audit := e.audit(DefaultAuditPeriod, 2*DefaultAuditCalls)
-	return e, func() { audit(); e.stop() }
+	stopCheck := e.checkDrift(DefaultDriftCheckPeriod, 2*DefaultDriftCheckCalls)
+	return e, func() { stopCheck(); e.stop() }
 }
 
 // A load balancer that the provider shows in another way than it returned it has not drifted. When that way changes, it has; that is
@@ -193,7 +193,7 @@ func TestRepairsOfWhatIsGoneHaveALimit(t *testing.T) {
 				before := plugin.counted("odd")
 				plugin.show(nil)
 				for gone := time.Now(); plugin.counted("odd") == before; time.Sleep(time.Second) {
-					if time.Since(gone) > DefaultAuditPeriod+time.Minute {
+					if time.Since(gone) > DefaultDriftCheckPeriod+time.Minute {
 						t.Fatal("it was not made anew at once after it was there for hours")
 					}
 				}

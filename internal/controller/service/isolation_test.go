@@ -269,7 +269,7 @@ func TestAReservedPlaceDoesNotIdle(t *testing.T) {
 
 // A load balancer without a Service is deleted although Services fail slowly for ever, and who gives up waiting leaves no place
 // reserved.
-func TestLeftoversHaveTheirTurn(t *testing.T) {
+func TestOrphansHaveTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, 1)
 		defer e.stop()
@@ -282,21 +282,21 @@ func TestLeftoversHaveTheirTurn(t *testing.T) {
 		for last := plugin.last(); plugin.last().Equal(last); { // until a write begins
 			time.Sleep(time.Second)
 		}
-		leftovers := e.core.newAuditor(e.core.reconciler.applier).leftovers
+		orphans, applier := e.core.orphans, e.core.reconciler.applier
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := leftovers.remove(ctx, serviceWith(named("left")), false); !errors.Is(err, context.DeadlineExceeded) {
+		if err := orphans.remove(ctx, applier, serviceWith(named("left")), false); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v, want that of the context", err)
 		}
 		before := len(plugin.written("bad-0"))
 		time.Sleep(time.Hour)
 		if n := len(plugin.written("bad-0")); n < before+2 {
-			t.Errorf("%d writes in an hour after the leftover has given up", n-before)
+			t.Errorf("%d writes in an hour after the orphan has given up", n-before)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), 48*time.Hour)
 		defer cancel()
 		began := time.Now()
-		if err := leftovers.remove(ctx, serviceWith(named("left")), false); err != nil {
+		if err := orphans.remove(ctx, applier, serviceWith(named("left")), false); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > bad*slowWrite {

@@ -26,7 +26,7 @@ const (
 
 // The reasons of that condition after a failure, which the metric of failures counts.
 const (
-	// ReasonPending says that the cloud is still at it; the provider returned an api.RetryError.
+	// ReasonPending says that provisioning is in progress: the provider returned an api.RetryError.
 	ReasonPending = "Pending"
 	// ReasonThrottled says that the cloud refused a call because of a quota.
 	ReasonThrottled = "Throttled"

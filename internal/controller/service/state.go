@@ -117,6 +117,16 @@ func (s *states) all() map[types.NamespacedName]state {
 	return copied
 }
 
+// madeFor returns the UIDs of the Services that something was made for.
+func (s *states) madeFor() (uids []types.UID) {
+	for _, known := range s.all() {
+		if known.made != nil {
+			uids = append(uids, known.made.service.UID)
+		}
+	}
+	return uids
+}
+
 // counts returns how many load balancers are as they should be, and how many are not yet.
 func (s *states) counts() (provided, unfinished int) {
 	s.mu.Lock()

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
@@ -332,13 +333,14 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 		backoff: backoff{first: DefaultFirstRetry, longest: DefaultLongestRetry}, applier: applier,
 	}
 	e.core = &Controller{
-		options: Options{Cloud: e.cloud, AuditPeriod: -1, AuditCalls: DefaultAuditCalls, Client: e.cluster,
+		options: Options{Cloud: e.cloud, DriftCheckPeriod: -1, DriftCheckCalls: DefaultDriftCheckCalls, Client: e.cluster,
 			Classes: Classes{Default: true}, Recorder: e.events},
 		reconciler: reconciler, targets: targets, states: states, metrics: metrics, enqueuer: &kit.Enqueuer{},
-		leftoversTurn: make(chan struct{}, 1),
+		orphanMetrics: orphancheck.NewMetrics(nil),
 	}
 	_ = e.core.enqueuer.Capture(context.Background(), e.queue)
 	reconciler.limiter = writelimit.New(writes, e.core.admit)
+	e.core.orphans = newOrphanDeleter(reconciler.limiter, e.events)
 	e.watcher = watcher{classes: reconciler.classes, states: states, targets: targets}
 	e.run(workersFor(writes))
 	return e
@@ -352,8 +354,8 @@ func (e *engine) run(workers int) {
 		e.queue.ShutDown()
 		running.Wait()
 	}
-	auditor := e.core.newAuditor(e.core.reconciler.applier)
-	running.Go(func() { e.core.targets.run(ctx, func() { e.core.retarget(ctx, auditor) }) })
+	drift := e.core.newDriftCheck(e.core.reconciler.applier)
+	running.Go(func() { e.core.targets.run(ctx, func() { e.core.retarget(ctx, drift) }) })
 	for range workers {
 		running.Go(func() {
 			for {

@@ -89,7 +89,7 @@ func startManager(t *testing.T, pools []config.Pool) (*harness.Manager, *ipam.Al
 			Cloud: decorated, ClusterName: "kubernetes", Inventory: instances.New(instances.Options{Cloud: decorated}),
 			Ownership: ownership.Rules{ProviderName: "metal"}, Classes: service.Classes{Default: true},
 			Registerer: parts.Registry, Logger: parts.Logger, TargetQuiet: 50 * time.Millisecond,
-			FirstRetry: time.Hour, LongestRetry: time.Hour, AuditPeriod: 300 * time.Millisecond, CollectLeftovers: true,
+			FirstRetry: time.Hour, LongestRetry: time.Hour, DriftCheckPeriod: 300 * time.Millisecond, CollectOrphans: true,
 		})
 		return leading{controller, unwrapped, watches}, err
 	}

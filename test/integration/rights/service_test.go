@@ -16,7 +16,7 @@ import (
 )
 
 // serviceFlags make the manager look often whether load balancers are as they should be.
-var serviceFlags = []string{"--load-balancer-audit-period=500ms", "--load-balancer-target-delay=500ms"}
+var serviceFlags = []string{"--load-balancer-drift-check-period=500ms", "--load-balancer-target-delay=500ms"}
 
 // serviceSteps are the work of the service controller.
 func serviceSteps() []step {

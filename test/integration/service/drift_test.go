@@ -18,8 +18,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
 
-// audited has load balancers compared with the cloud all the time.
-func audited(o *service.Options) { o.AuditPeriod = 300 * time.Millisecond }
+// checked has load balancers compared with the cloud all the time.
+func checked(o *service.Options) { o.DriftCheckPeriod = 300 * time.Millisecond }
 
 // tamper changes a load balancer in the cloud, as somebody in its console would.
 func tamper(t *testing.T, running *simtest.Cloud, name string, change func(*api.LoadBalancerSpec)) {
@@ -31,17 +31,17 @@ func tamper(t *testing.T, running *simtest.Cloud, name string, change func(*api.
 	must(t, err)
 }
 
-// audits returns how many comparisons with the cloud there have been.
-func audits(t *testing.T, m manager) float64 {
-	return m.Metric(t, "mooring_service_audits_total", "result", "success")
+// driftChecks returns how many drift checks there have been.
+func driftChecks(t *testing.T, m manager) float64 {
+	return m.Metric(t, "mooring_service_drift_checks_total", "result", "success")
 }
 
 // waitAudits waits for a number of further comparisons.
 func waitAudits(t *testing.T, m manager, count float64) {
 	t.Helper()
-	before := audits(t, m)
+	before := driftChecks(t, m)
 	eventually(t, "comparisons with the cloud", func(context.Context) error {
-		if now := audits(t, m); now < before+count {
+		if now := driftChecks(t, m); now < before+count {
 			return fmt.Errorf("%v more", now-before)
 		}
 		return nil
@@ -52,7 +52,7 @@ func waitAudits(t *testing.T, m manager, count float64) {
 func TestDrift(t *testing.T) {
 	running, plugin := simulate(t, 2, api.Knobs{})
 	joinNodes(t, 1, 2)
-	m := startManager(t, cluster, plugin, audited)
+	m := startManager(t, cluster, plugin, checked)
 	for _, name := range []string{"drift", "still"} {
 		createService(t, name)
 		waitReady(t, name, "True Provided")
@@ -100,7 +100,7 @@ func TestDrift(t *testing.T) {
 func TestStatusOfSomebodyElse(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
-	m := startManager(t, cluster, plugin, audited)
+	m := startManager(t, cluster, plugin, checked)
 	const name = "overwritten"
 	createService(t, name)
 	shown := waitReady(t, name, "True Provided").Status.LoadBalancer
@@ -124,7 +124,7 @@ func TestStatusOfSomebodyElse(t *testing.T) {
 func TestListsThatLieAreNotBelieved(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
-	m := startManager(t, cluster, plugin, audited)
+	m := startManager(t, cluster, plugin, checked)
 	createService(t, "lied-about")
 	waitReady(t, "lied-about", "True Provided")
 	must(t, running.Service.AddFault(api.Fault{Operation: api.OpListLoadBalancers, Mode: api.FaultEmpty, Count: 1}))
@@ -136,7 +136,7 @@ func TestListsThatLieAreNotBelieved(t *testing.T) {
 	if got := m.Metric(t, "mooring_service_drift_total"); got != 0 {
 		t.Errorf("%v drifts were counted", got)
 	}
-	if got := m.Metric(t, "mooring_service_audits_total", "result", "error"); got != 1 {
+	if got := m.Metric(t, "mooring_service_drift_checks_total", "result", "error"); got != 1 {
 		t.Errorf("%v failed comparisons were counted, want 1", got)
 	}
 }
@@ -154,7 +154,7 @@ func (f few) Capabilities() provider.Capabilities {
 func TestDriftWithoutLists(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
-	m := startManager(t, cluster, few{plugin}, audited, func(o *service.Options) { o.AuditCalls = 240 }) // four a second
+	m := startManager(t, cluster, few{plugin}, checked, func(o *service.Options) { o.DriftCheckCalls = 240 }) // four a second
 	const services = 4
 	for i := range services {
 		createService(t, fmt.Sprintf("patrol-%d", i))

@@ -55,7 +55,7 @@ func builder(plugin cloudprovider.Interface, edits ...func(*service.Options)) fu
 			Ownership: ownership.Rules{ProviderName: plugin.ProviderName(), Schemes: provider.CapabilitiesOf(plugin).ProviderIDSchemes},
 			Classes:   service.Classes{Default: true}, Registerer: parts.Registry, Logger: parts.Logger,
 			TargetQuiet: 300 * time.Millisecond, TargetDelay: 20 * time.Second,
-			FirstRetry: 50 * time.Millisecond, LongestRetry: time.Second, AuditPeriod: never,
+			FirstRetry: 50 * time.Millisecond, LongestRetry: time.Second, DriftCheckPeriod: never,
 		}
 		for _, edit := range edits {
 			edit(&options)

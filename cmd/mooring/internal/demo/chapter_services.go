@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// auditPeriod is --load-balancer-audit-period of the replicas: 10 min by default, which is how long a load balancer may be
+	// driftCheckPeriod is --load-balancer-drift-check-period of the replicas: 10 min by default, which is how long a load balancer may be
 	// missing that somebody deleted.
-	auditPeriod = 2 * time.Second
+	driftCheckPeriod = 2 * time.Second
 	// shop is the name of the Service, in the namespace default.
 	shop = "shop"
 )
@@ -142,7 +142,7 @@ func (o *offer) lose(ctx context.Context, s *stage) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s is there after %s; the replicas compare load balancers every %s", o.address(), seconds(time.Since(began)), auditPeriod), nil
+	return fmt.Sprintf("%s is there after %s; the replicas compare load balancers every %s", o.address(), seconds(time.Since(began)), driftCheckPeriod), nil
 }
 
 func (o *offer) end(ctx context.Context, s *stage) (string, error) {

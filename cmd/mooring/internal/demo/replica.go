@@ -57,7 +57,7 @@ func (s *stage) startReplica(name string) (*replica, error) {
 		"--node-monitor-period=" + monitorPeriod.String(), "--node-deletion-min-age=" + monitorPeriod.String(),
 		"--node-deletion-min-denial-time=" + monitorPeriod.String(),
 		"--route-reconciliation-period=" + routePeriod.String(), "--route-reconciliation-max-period=" + routePeriod.String(),
-		"--load-balancer-audit-period=" + auditPeriod.String(),
+		"--load-balancer-drift-check-period=" + driftCheckPeriod.String(),
 		"--bind-address=" + at.address.Addr().String(), "--secure-port=" + strconv.Itoa(int(at.address.Port())), "--cert-dir=" + r.certs,
 		"--logging-format=json",
 	}, at.flags)...)

@@ -29,17 +29,17 @@ type Manager struct {
 	Refusals int `json:"refusals"`
 	// Breakers are the groups of calls that are held back because the cloud fails all of them.
 	Breakers []string `json:"openBreakers,omitempty"`
-	// RoutesMissing and RoutesStray are nil where routes are nobody's business; RouteLimit is 0 if the cloud declares none.
+	// RoutesMissing and OrphanRoutes are nil where routes are nobody's business; RouteLimit is 0 if the cloud declares none.
 	RoutesMissing *int `json:"routesMissing,omitempty"`
-	RoutesStray   *int `json:"routesStray,omitempty"`
+	OrphanRoutes  *int `json:"orphanRoutes,omitempty"`
 	Routes        *int `json:"routes,omitempty"`
 	RouteLimit    int  `json:"routeLimit,omitempty"`
 	// Targets are the nodes that are targets of every load balancer.
 	Targets *int `json:"targets,omitempty"`
-	// Drift is how many load balancers were found gone or changed since the process began, and Leftovers are those that belong to no
+	// Drift is how many load balancers were found gone or changed since the process began, and Orphans are those that belong to no
 	// Service, by owner: this_cluster, or unknown.
-	Drift     map[string]int `json:"drift,omitempty"`
-	Leftovers map[string]int `json:"leftovers,omitempty"`
+	Drift   map[string]int `json:"drift,omitempty"`
+	Orphans map[string]int `json:"orphans,omitempty"`
 	// Held are nodes that are kept although the cloud denies their instances, by reason.
 	Held map[string]int `json:"heldNodes,omitempty"`
 	// Deletions are those that count against DeletionLimit now.
@@ -55,11 +55,11 @@ func managerOf(seen Seen) *Manager {
 		InFlight:  int(of.sum("mooring_cloud_calls_in_flight")), Waiting: int(of.sum("mooring_cloud_calls_waiting")),
 		Refusals:      int(of.sum("mooring_cloud_refusals_total")),
 		Breakers:      slices.Sorted(maps.Keys(of.by("mooring_cloud_breaker_open", "group"))),
-		RoutesMissing: of.count("mooring_route_missing"), RoutesStray: of.count("mooring_service_stray_routes"),
+		RoutesMissing: of.count("mooring_route_missing"), OrphanRoutes: of.count("mooring_service_orphan_routes"),
 		Routes: of.count("mooring_route_listed"), RouteLimit: int(of.sum("mooring_route_limit")),
 		Targets:   of.count("mooring_service_targets"),
 		Drift:     of.by("mooring_service_drift_total", "kind"),
-		Leftovers: of.by("mooring_service_leftovers", "owner"),
+		Orphans:   of.by("mooring_service_orphans", "owner"),
 		Held:      of.by("mooring_node_lifecycle_held_nodes", "reason"),
 		Deletions: int(of.sum("mooring_node_lifecycle_deletions_in_window")),
 
@@ -147,8 +147,8 @@ func (m *Manager) write(out *strings.Builder, style Style, now time.Time) {
 	if len(m.Drift) > 0 {
 		line("Drift", "load balancers found "+counted(m.Drift)+" since the start", false)
 	}
-	if len(m.Leftovers) > 0 {
-		line("Leftovers", "load balancers of no Service: "+counted(m.Leftovers)+"; see mooring leaks", true)
+	if len(m.Orphans) > 0 {
+		line("Orphans", "load balancers of no Service: "+counted(m.Orphans)+"; see mooring orphans", true)
 	}
 	if len(m.Held) > 0 || m.Deletions > 0 {
 		line("Deletions", fmt.Sprintf("%d of %d allowed now; held: %s", m.Deletions, m.DeletionLimit, counted(m.Held)), len(m.Held) > 0)
@@ -187,8 +187,8 @@ func (m *Manager) routes() string {
 	if m.RoutesMissing != nil {
 		text += fmt.Sprintf(", %d missing", *m.RoutesMissing)
 	}
-	if m.RoutesStray != nil {
-		text += fmt.Sprintf(", %d to no node", *m.RoutesStray)
+	if m.OrphanRoutes != nil {
+		text += fmt.Sprintf(", %d to no node", *m.OrphanRoutes)
 	}
 	return text
 }

@@ -219,13 +219,13 @@ mooring_route_listed 11
 mooring_route_missing 1
 # TYPE mooring_route_limit gauge
 mooring_route_limit 100
-# TYPE mooring_service_stray_routes gauge
-mooring_service_stray_routes 2
+# TYPE mooring_service_orphan_routes gauge
+mooring_service_orphan_routes 2
 # TYPE mooring_service_drift_total counter
 mooring_service_drift_total{kind="changed"} 3
 mooring_service_drift_total{kind="gone"} 0
-# TYPE mooring_service_leftovers gauge
-mooring_service_leftovers{owner="this_cluster"} 1
+# TYPE mooring_service_orphans gauge
+mooring_service_orphans{owner="this_cluster"} 1
 # TYPE mooring_node_lifecycle_held_nodes gauge
 mooring_node_lifecycle_held_nodes{reason="DeletionLimit"} 6
 # TYPE mooring_node_lifecycle_deletions_in_window gauge
@@ -253,8 +253,8 @@ func TestManager(t *testing.T) {
 	want := &view.Manager{
 		Leads: ptr.To(true), Instances: ptr.To(12), Observation: "watch", ObservedAt: time.UnixMilli(1772366390500).UTC(),
 		CallsPerSecond: ptr.To(2.5), RateLimit: 2.5, Waiting: 4, Refusals: 9, Breakers: []string{"routes"},
-		RoutesMissing: ptr.To(1), RoutesStray: ptr.To(2), Routes: ptr.To(11), RouteLimit: 100,
-		Drift: map[string]int{"changed": 3}, Leftovers: map[string]int{"this_cluster": 1}, Held: map[string]int{"DeletionLimit": 6},
+		RoutesMissing: ptr.To(1), OrphanRoutes: ptr.To(2), Routes: ptr.To(11), RouteLimit: 100,
+		Drift: map[string]int{"changed": 3}, Orphans: map[string]int{"this_cluster": 1}, Held: map[string]int{"DeletionLimit": 6},
 		Deletions: 3, DeletionLimit: 3,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -280,7 +280,7 @@ Calls: limit 2.5 a second, 0 under way, 4 waiting, 9 refused since the start
 Held back: calls of routes: the cloud fails all of them
 Routes: 11 in the cloud of 100 that it takes, 1 missing, 2 to no node
 Drift: load balancers found 3 changed since the start
-Leftovers: load balancers of no Service: 1 this_cluster; see mooring leaks
+Orphans: load balancers of no Service: 1 this_cluster; see mooring orphans
 Deletions: 3 of 3 allowed now; held: 6 DeletionLimit
 
 Nodes: 1 initialized, 1 without provider ID

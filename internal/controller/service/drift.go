@@ -16,14 +16,15 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
 const (
-	// DefaultAuditPeriod is how often every load balancer is compared with the cloud.
-	DefaultAuditPeriod = 10 * time.Minute
-	// DefaultAuditCalls is how many calls a minute that may cost where the cloud cannot list load balancers.
-	DefaultAuditCalls = 1
+	// DefaultDriftCheckPeriod is how often every load balancer is compared with the cloud.
+	DefaultDriftCheckPeriod = 10 * time.Minute
+	// DefaultDriftCheckCalls is how many calls a minute that may cost where the cloud cannot list load balancers.
+	DefaultDriftCheckCalls = 1
 
 	// maxRepairs is how often in a row a load balancer is repaired for the same difference. A provider that goes on showing it
 	// means it so.
@@ -39,9 +40,9 @@ const (
 	driftStatus = "the Service shows other addresses than the cloud provider returned"
 )
 
-// auditor compares load balancers with the cloud: what was made there may have been changed or deleted behind our back. It
+// driftCheck compares load balancers with the cloud: what was made there may have been changed or deleted behind our back. It
 // repairs nothing itself but queues what differs, behind everything that somebody waits for.
-type auditor struct {
+type driftCheck struct {
 	// list lists the load balancers of the cluster. Nil: the cloud cannot, and is asked for one after the other.
 	list func(context.Context, string) ([]provider.LoadBalancer, error)
 	// period is how long a comparison of all takes or waits; calls bounds how many calls a minute it costs without list.
@@ -56,22 +57,22 @@ type auditor struct {
 	states   *states
 	metrics  *metrics
 	enqueue  func(types.NamespacedName, int)
-	// leftovers looks after what belongs to no Service. Nil without list.
-	leftovers *collector
+	// orphans looks for what belongs to no Service.
+	orphans *orphancheck.LoadBalancers
 }
 
 // run compares until ctx ends.
-func (a *auditor) run(ctx context.Context) {
-	if a.period <= 0 {
+func (d *driftCheck) run(ctx context.Context) {
+	if d.period <= 0 {
 		return
 	}
-	step := a.patrol
-	if a.list != nil {
-		step = a.sweep
+	step := d.checkNext
+	if d.list != nil {
+		step = d.checkAll
 	}
-	failing, reviewed := false, time.Now()
+	failing, statusChecked := false, time.Now()
 	for {
-		timer := time.NewTimer(a.pause())
+		timer := time.NewTimer(d.pause())
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -79,8 +80,8 @@ func (a *auditor) run(ctx context.Context) {
 			return
 		}
 		var err error
-		if now := time.Now(); now.Sub(reviewed) >= a.period {
-			reviewed, err = now, a.review(ctx, now)
+		if now := time.Now(); now.Sub(statusChecked) >= d.period {
+			statusChecked, err = now, d.checkStatus(ctx, now)
 		}
 		err = errors.Join(err, step(ctx))
 		switch {
@@ -97,17 +98,17 @@ func (a *auditor) run(ctx context.Context) {
 
 // pause is how long to wait before the next step: a period before the next listing, or so long that the calls for single load
 // balancers spread over a period and stay within their budget.
-func (a *auditor) pause() time.Duration {
-	if a.list != nil {
-		return a.period
+func (d *driftCheck) pause() time.Duration {
+	if d.list != nil {
+		return d.period
 	}
 	eligible := 0
-	for _, known := range a.states.all() {
+	for _, known := range d.states.all() {
 		if known.comparable(time.Now()) {
 			eligible++
 		}
 	}
-	return max(a.period/time.Duration(max(eligible, 1)), time.Minute/time.Duration(a.calls))
+	return max(d.period/time.Duration(max(eligible, 1)), time.Minute/time.Duration(d.calls))
 }
 
 // comparable reports whether a load balancer is one of which it is known what it should be, and was so at a given time. One
@@ -116,21 +117,21 @@ func (s state) comparable(at time.Time) bool {
 	return s.made != nil && s.made.ensured && s.made.status != nil && s.failure == nil && len(s.drift) == 0 && s.madeAt.Before(at)
 }
 
-// review queues the Services that do not show any more what was made for them: somebody has changed their status or has taken
+// checkStatus queues the Services that do not show any more what was made for them: somebody has changed their status or has taken
 // their finalizer. Other addresses are not overwritten with what was once returned: the plugin is asked anew by an Ensure. All else
 // costs no call to the cloud, and one to the API server for each that is repaired.
-func (a *auditor) review(ctx context.Context, now time.Time) error {
+func (d *driftCheck) checkStatus(ctx context.Context, now time.Time) error {
 	var list corev1.ServiceList
-	if err := a.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+	if err := d.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // they are only read
 		return fmt.Errorf("listing services: %w", err)
 	}
-	states := a.states.all()
+	states := d.states.all()
 	for i := range list.Items {
 		key := keyOf(&list.Items[i])
 		known := states[key]
 		service := known.newest(&list.Items[i])
 		if !known.comparable(now) || known.made.service.UID != service.UID ||
-			intentFor(service, a.classes, true) != provide {
+			intentFor(service, d.classes, true) != provide {
 			continue
 		}
 		replaced := overwritten(service, known.made)
@@ -138,20 +139,20 @@ func (a *auditor) review(ctx context.Context, now time.Time) error {
 			continue
 		}
 		if replaced {
-			a.states.statusReplaced(key, known.made)
+			d.states.statusReplaced(key, known.made)
 		}
 		logf.FromContext(ctx).Info("Somebody has changed what the Service shows of its load balancer; repairing it",
 			"service", key.String(), "finalizer", hasFinalizer(service), "status", service.Status)
-		a.enqueue(key, priorityRepair)
+		d.enqueue(key, priorityRepair)
 	}
 	return nil
 }
 
-// sweep compares all load balancers with one listing of the cloud.
-func (a *auditor) sweep(ctx context.Context) error {
+// checkAll compares all load balancers with one listing of the cloud.
+func (d *driftCheck) checkAll(ctx context.Context) error {
 	began := time.Now()
-	listed, err := a.list(cloud.WithPriority(ctx, cloud.PriorityRefresh), a.applier.clusterName)
-	a.count(err)
+	listed, err := d.list(cloud.WithPriority(ctx, cloud.PriorityRefresh), d.applier.clusterName)
+	d.count(err)
 	if err != nil {
 		return fmt.Errorf("listing load balancers: %w", err)
 	}
@@ -159,16 +160,16 @@ func (a *auditor) sweep(ctx context.Context) error {
 	for _, balancer := range listed {
 		byService[balancer.ServiceUID] = balancer
 	}
-	settled, _, err := a.targets.sets(ctx)
+	settled, _, err := d.targets.sets(ctx)
 	if err != nil {
 		return err
 	}
-	mark := markOf(listed, a.applier.clusterUID(ctx))
-	for key, known := range a.states.all() {
+	mark := markOf(listed, d.applier.clusterUID(ctx))
+	for key, known := range d.states.all() {
 		if !known.comparable(began) {
 			continue
 		}
-		service, err := a.current(ctx, key, known)
+		service, err := d.current(ctx, key, known)
 		if err != nil {
 			return err
 		}
@@ -177,84 +178,84 @@ func (a *auditor) sweep(ctx context.Context) error {
 		}
 		balancer, found := byService[service.UID]
 		if !found {
-			if err := a.missing(ctx, key, known, service); err != nil {
+			if err := d.missing(ctx, key, known, service); err != nil {
 				return err
 			}
 			continue
 		}
-		known, first := a.learn(key, known, &balancer.Status)
+		known, first := d.learn(key, known, &balancer.Status)
 		targets := settled
 		if !settled.servedBy(known.made.targets) {
 			targets = nil // it is queued for a change of its targets already
 		}
 		if differ := differences(service, known.made, targets, balancer, mark); len(differ) > 0 || !first {
-			a.decide(ctx, key, known, differ)
+			d.decide(ctx, key, known, differ)
 		}
 	}
-	return a.leftovers.sweep(ctx, listed)
+	return d.orphans.Check(ctx, listed)
 }
 
 // missing looks again at a load balancer that is not in a list: lists may lag behind.
-func (a *auditor) missing(ctx context.Context, key types.NamespacedName, known state, service *corev1.Service) error {
-	exists, err := a.applier.exists(ctx, service)
-	a.count(err)
+func (d *driftCheck) missing(ctx context.Context, key types.NamespacedName, known state, service *corev1.Service) error {
+	exists, err := d.applier.exists(ctx, service)
+	d.count(err)
 	if err != nil {
 		return fmt.Errorf("looking for the load balancer of service %s: %w", key, err)
 	}
 	if !exists {
-		a.decide(ctx, key, known, []string{driftGone})
+		d.decide(ctx, key, known, []string{driftGone})
 	}
 	return nil
 }
 
-// patrol compares the load balancer that has not been looked at for longest. It sees less than a listing does: whether the
+// checkNext compares the load balancer that has not been looked at for longest. It sees less than a listing does: whether the
 // load balancer exists, and its addresses.
-func (a *auditor) patrol(ctx context.Context) error {
-	key, known, found := a.longestUnseen(time.Now())
+func (d *driftCheck) checkNext(ctx context.Context) error {
+	key, known, found := d.longestUnseen(time.Now())
 	if !found {
 		return nil
 	}
-	a.states.looked(key)
-	service, err := a.current(ctx, key, known)
+	d.states.looked(key)
+	service, err := d.current(ctx, key, known)
 	if err != nil || service == nil {
 		return err
 	}
 	ctx = cloud.WithPriority(ctx, cloud.PriorityRefresh)
-	status, exists, err := a.applier.balancer.GetLoadBalancer(ctx, a.applier.clusterName, service.DeepCopy())
-	a.count(err)
+	status, exists, err := d.applier.balancer.GetLoadBalancer(ctx, d.applier.clusterName, service.DeepCopy())
+	d.count(err)
 	if err != nil {
 		return fmt.Errorf("looking at the load balancer of service %s: %w", key, err)
 	}
 	if !exists {
-		a.decide(ctx, key, known, []string{driftGone})
+		d.decide(ctx, key, known, []string{driftGone})
 		return nil
 	}
 	if status == nil {
 		status = known.made.baseline // it says nothing of addresses
 	}
-	known, first := a.learn(key, known, status)
+	known, first := d.learn(key, known, status)
 	switch {
 	case first:
 	case status != nil && readdressed(service, known.made, status.Ingress):
-		a.decide(ctx, key, known, []string{"its addresses have changed in the cloud"})
+		d.decide(ctx, key, known, []string{"its addresses have changed in the cloud"})
 	default:
-		a.decide(ctx, key, known, nil)
+		d.decide(ctx, key, known, nil)
 	}
 	return nil
 }
 
 // current returns the Service of a load balancer as it is now, for the plugin to find it by. Nil: a pass over it is due that was not made
 // yet, so that there is nothing to compare with.
-func (a *auditor) current(ctx context.Context, key types.NamespacedName, known state) (*corev1.Service, error) {
+func (d *driftCheck) current(ctx context.Context, key types.NamespacedName, known state) (*corev1.Service, error) {
 	cached := &corev1.Service{}
-	if err := a.reader.Get(ctx, key, cached); apierrors.IsNotFound(err) {
+	if err := d.reader.Get(ctx, key, cached); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading service %s: %w", key, err)
 	}
 	service := known.newest(cached)
 	if service.UID != known.made.service.UID || len(inputsOf(service).changes(known.made.inputs)) > 0 ||
-		intentFor(service, a.classes, true) != provide {
+		intentFor(service, d.classes, true) != provide {
 		return nil, nil
 	}
 	return service, nil
@@ -262,20 +263,20 @@ func (a *auditor) current(ctx context.Context, key types.NamespacedName, known s
 
 // learn remembers what the cloud shows the first time after an Ensure. That it shows anything else later is a difference; that it differs
 // from what the Ensure returned is none. It does not end a row of repairs either: each repair is followed by a first time.
-func (a *auditor) learn(key types.NamespacedName, known state, shown *corev1.LoadBalancerStatus) (learned state, first bool) {
+func (d *driftCheck) learn(key types.NamespacedName, known state, shown *corev1.LoadBalancerStatus) (learned state, first bool) {
 	if known.made.baseline != nil || shown == nil {
 		return known, false
 	}
 	made := *known.made
 	made.baseline = shown.DeepCopy()
-	if first = a.states.shown(key, known.made, &made); first {
+	if first = d.states.shown(key, known.made, &made); first {
 		known.made = &made
 	}
 	return known, true
 }
 
-func (a *auditor) longestUnseen(now time.Time) (oldest types.NamespacedName, found state, any bool) {
-	for key, known := range a.states.all() {
+func (d *driftCheck) longestUnseen(now time.Time) (oldest types.NamespacedName, found state, any bool) {
+	for key, known := range d.states.all() {
 		if known.comparable(now) && (!any || latest(known.seenAt, known.madeAt).Before(latest(found.seenAt, found.madeAt))) {
 			oldest, found, any = key, known, true
 		}
@@ -290,23 +291,23 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// judge queues a load balancer for its repair if it differs.
-func (a *auditor) decide(ctx context.Context, key types.NamespacedName, known state, differ []string) {
+// decide queues a load balancer for its repair if it differs.
+func (d *driftCheck) decide(ctx context.Context, key types.NamespacedName, known state, differ []string) {
 	what, at := fmt.Sprint(differ), time.Now()
 	gone := len(differ) > 0 && differ[0] == driftGone
 	repair := len(differ) > 0 && (known.differs != what || known.repairs < maxRepairs || gone && at.Sub(known.repairedAt) >= slowRepair)
-	repair = a.states.compared(key, known.made, what, differ, repair)
+	repair = d.states.compared(key, known.made, what, differ, repair)
 	log := logf.FromContext(ctx).WithValues("service", key.String())
 	switch {
 	case repair && gone:
-		a.metrics.drifts.WithLabelValues("gone").Inc()
-		a.enqueue(key, priorityRepair)
+		d.metrics.drifts.WithLabelValues("gone").Inc()
+		d.enqueue(key, priorityRepair)
 	case repair:
-		a.metrics.drifts.WithLabelValues("changed").Inc()
-		a.enqueue(key, priorityRepair)
+		d.metrics.drifts.WithLabelValues("changed").Inc()
+		d.enqueue(key, priorityRepair)
 	case len(differ) > 0 && known.repairs == maxRepairs:
 		log.Info("The load balancer still differs after three repairs", "differences", differ)
-		a.recorder.Event(known.made.service, corev1.EventTypeWarning, EventDrifted, shortened(fmt.Sprintf(
+		d.recorder.Event(known.made.service, corev1.EventTypeWarning, EventDrifted, shortened(fmt.Sprintf(
 			"The load balancer still differs after %d repairs: %s. It is repaired %s", maxRepairs, strings.Join(differ, ", "), retryOf(gone))))
 	}
 }
@@ -321,17 +322,17 @@ func retryOf(gone bool) string {
 
 // withoutServed asks a cloud that can list whether load balancers that seem to need other targets have them already, and
 // returns the others. One call may spare many; an error spares none.
-func (a *auditor) withoutServed(ctx context.Context, keys []types.NamespacedName) []types.NamespacedName {
-	if a.list == nil || len(keys) < 2 {
+func (d *driftCheck) withoutServed(ctx context.Context, keys []types.NamespacedName) []types.NamespacedName {
+	if d.list == nil || len(keys) < 2 {
 		return keys
 	}
 	began := time.Now()
-	settled, _, err := a.targets.sets(ctx)
+	settled, _, err := d.targets.sets(ctx)
 	if err != nil {
 		return keys
 	}
-	listed, err := a.list(cloud.WithPriority(ctx, cloud.PriorityRefresh), a.applier.clusterName)
-	a.count(err)
+	listed, err := d.list(cloud.WithPriority(ctx, cloud.PriorityRefresh), d.applier.clusterName)
+	d.count(err)
 	if err != nil {
 		return keys
 	}
@@ -341,7 +342,7 @@ func (a *auditor) withoutServed(ctx context.Context, keys []types.NamespacedName
 	}
 	var rest []types.NamespacedName
 	for _, key := range keys {
-		if !a.served(key, settled, byService, began) {
+		if !d.served(key, settled, byService, began) {
 			rest = append(rest, key)
 		}
 	}
@@ -349,8 +350,8 @@ func (a *auditor) withoutServed(ctx context.Context, keys []types.NamespacedName
 }
 
 // served notes that a load balancer has the targets that it shall have, if the list says so.
-func (a *auditor) served(key types.NamespacedName, set *targetSet, listed map[types.UID]provider.LoadBalancer, at time.Time) bool {
-	known, _ := a.states.get(key)
+func (d *driftCheck) served(key types.NamespacedName, set *targetSet, listed map[types.UID]provider.LoadBalancer, at time.Time) bool {
+	known, _ := d.states.get(key)
 	if !known.comparable(at) || !set.sameNodes(known.made.targets) {
 		return false
 	}
@@ -365,16 +366,16 @@ func (a *auditor) served(key types.NamespacedName, set *targetSet, listed map[ty
 	for _, name := range balancer.Targets {
 		written[string(name)] = set.members[string(name)]
 	}
-	return a.states.targetsListed(key, known.made, written)
+	return d.states.targetsListed(key, known.made, written)
 }
 
 // count counts a comparison.
-func (a *auditor) count(err error) {
+func (d *driftCheck) count(err error) {
 	result := "success"
 	if err != nil {
 		result = "error"
 	}
-	a.metrics.audits.WithLabelValues(result).Inc()
+	d.metrics.checks.WithLabelValues(result).Inc()
 }
 
 // overwritten reports whether a Service shows another status than the plugin returned, which was published or was there already. The

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What the auditor finds in Services that a user, or another controller, has changed what we have written to.
-func TestReview(t *testing.T) {
+// What the drift check finds in Services that a user, or another controller, has changed what we have written to.
+func TestCheckStatus(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct {
 		change func(*corev1.Service)
@@ -56,10 +56,10 @@ func TestReview(t *testing.T) {
 			world := newCluster()
 			world.put(service)
 			queued := map[types.NamespacedName]int{}
-			a := &auditor{reader: world, classes: Classes{Default: true}, states: newStates(),
+			d := &driftCheck{reader: world, classes: Classes{Default: true}, states: newStates(),
 				enqueue: func(key types.NamespacedName, priority int) { queued[key] = priority }}
-			a.states.change(keyOf(service), func(now *state) { *now = known })
-			if err := a.review(t.Context(), now); err != nil {
+			d.states.change(keyOf(service), func(now *state) { *now = known })
+			if err := d.checkStatus(t.Context(), now); err != nil {
 				t.Fatal(err)
 			}
 			want := map[types.NamespacedName]int{}

@@ -18,8 +18,8 @@ import (
 // defaultClusterName is that of the manager.
 const defaultClusterName = "kubernetes"
 
-// leaksFlags are the flags of leaks.
-type leaksFlags struct {
+// orphansFlags are the flags of orphans.
+type orphansFlags struct {
 	account      account
 	clusterName  string
 	clusterCIDRs []string
@@ -27,13 +27,13 @@ type leaksFlags struct {
 	remove, yes  bool
 }
 
-// NewLeaks returns the command that finds what belongs to this cluster in the cloud and to no object of it, and removes it.
-func NewLeaks() *cobra.Command {
-	f := &leaksFlags{}
+// NewOrphans returns the command that finds what belongs to this cluster in the cloud and to no object of it, and removes it.
+func NewOrphans() *cobra.Command {
+	f := &orphansFlags{}
 	cmd := &cobra.Command{
-		Use:   "leaks",
+		Use:   "orphans",
 		Short: "Find load balancers and routes that belong to no object, and remove them",
-		Long: `leaks lists the load balancers in the cloud whose Services do not exist any more, and the routes that lead to no node.
+		Long: `orphans lists the load balancers in the cloud whose Services do not exist any more, and the routes that lead to no node.
 First the cloud is listed, then the API server: what was made meanwhile is none of these.
 
 --remove removes those that are this cluster's beyond doubt, after a confirmation on the terminal or with --yes, and after
@@ -49,8 +49,8 @@ Load balancers are found if the provider lists them. It gets its configuration a
 kubeconfig may be anybody's who may read Services and nodes.
 
 ` + ExitCodes,
-		Example: `  mooring leaks --cloud-provider=sim --cloud-config=cloud.yaml --kubeconfig=admin.conf
-  mooring leaks --cloud-provider=sim --cloud-config=cloud.yaml --kubeconfig=admin.conf \
+		Example: `  mooring orphans --cloud-provider=sim --cloud-config=cloud.yaml --kubeconfig=admin.conf
+  mooring orphans --cloud-provider=sim --cloud-config=cloud.yaml --kubeconfig=admin.conf \
     --cluster-name=blue --cluster-cidr=10.244.0.0/16 --remove`,
 		Args: NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -67,9 +67,9 @@ kubeconfig may be anybody's who may read Services and nodes.
 	return cmd
 }
 
-func (f *leaksFlags) run(cmd *cobra.Command) error {
-	typist := keyboard(cmd.InOrStdin())
-	ranges, err := f.complete(typist != nil, cmd.Flags().Changed("cluster-name"))
+func (f *orphansFlags) run(cmd *cobra.Command) error {
+	terminal := terminalOf(cmd.InOrStdin())
+	ranges, err := f.complete(terminal != nil, cmd.Flags().Changed("cluster-name"))
 	if err != nil {
 		return Usage(cmd, err)
 	}
@@ -79,7 +79,7 @@ func (f *leaksFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	err = f.act(cmd.Context(), searched, typist, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	err = f.act(cmd.Context(), searched, terminal, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	if err != nil && cmd.Context().Err() != nil {
 		return Interrupted(fmt.Errorf("interrupted: %w", err))
 	}
@@ -87,7 +87,7 @@ func (f *leaksFlags) run(cmd *cobra.Command) error {
 }
 
 // complete checks the flags, and returns everything that is wrong with them. The ranges are nil unless the cluster's name was said.
-func (f *leaksFlags) complete(canAsk, named bool) (ranges []netip.Prefix, err error) {
+func (f *orphansFlags) complete(canAsk, named bool) (ranges []netip.Prefix, err error) {
 	wrong := f.account.validate()
 	if f.account.kubeconfig == "" {
 		wrong = append(wrong, errors.New("--kubeconfig: required"))
@@ -115,7 +115,7 @@ func (f *leaksFlags) complete(canAsk, named bool) (ranges []netip.Prefix, err er
 }
 
 // act lists what was found and removes of it what it may, if that is wished.
-func (f *leaksFlags) act(ctx context.Context, searched *search, typist io.Reader, out, progress io.Writer) error {
+func (f *orphansFlags) act(ctx context.Context, searched *search, terminal io.Reader, out, progress io.Writer) error {
 	found, err := searched.look(ctx, progress)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (f *leaksFlags) act(ctx context.Context, searched *search, typist io.Reader
 	}
 	if !f.yes {
 		_, _ = fmt.Fprintf(progress, "Remove %s? Only \"yes\" is taken for it: ", found.removable())
-		if agreed, err := answer(ctx, typist); err != nil || !agreed {
+		if agreed, err := answer(ctx, terminal); err != nil || !agreed {
 			return errors.Join(err, errors.New("nothing was removed"))
 		}
 	}
@@ -141,7 +141,7 @@ func (f *leaksFlags) act(ctx context.Context, searched *search, typist io.Reader
 }
 
 // write shows what was found.
-func (f *leaksFlags) write(out io.Writer, found findings) error {
+func (f *orphansFlags) write(out io.Writer, found findings) error {
 	if f.output == "json" {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
@@ -151,8 +151,8 @@ func (f *leaksFlags) write(out io.Writer, found findings) error {
 	return err
 }
 
-// keyboard returns the input if somebody can type there.
-func keyboard(in io.Reader) io.Reader {
+// terminalOf returns the input if somebody can type there.
+func terminalOf(in io.Reader) io.Reader {
 	if file, ok := in.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		return file
 	}
@@ -160,10 +160,10 @@ func keyboard(in io.Reader) io.Reader {
 }
 
 // answer reports whether somebody types yes.
-func answer(ctx context.Context, typist io.Reader) (bool, error) {
+func answer(ctx context.Context, terminal io.Reader) (bool, error) {
 	typed := make(chan string, 1)
 	go func() { // it ends with the process if nobody types anything
-		line, _ := bufio.NewReader(typist).ReadString('\n')
+		line, _ := bufio.NewReader(terminal).ReadString('\n')
 		typed <- strings.TrimSpace(line)
 	}()
 	select {

@@ -56,19 +56,19 @@ func clusterUID(t *testing.T, client *kubernetes.Clientset) (uid types.UID) {
 }
 
 // What belongs to no Service is told of, and deleted only if that is wished and the cluster's UID proves whose it is.
-func TestLeftovers(t *testing.T) {
+func TestOrphans(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
 	plant(t, plugin, "left", clusterUID(t, admin))
 	plant(t, plugin, "whose", "")
 	plant(t, plugin, "theirs", "another cluster")
-	m := startManager(t, cluster, plugin, audited)
+	m := startManager(t, cluster, plugin, checked)
 	createService(t, "live")
 	waitReady(t, "live", "True Provided")
 	count := func(owner string, want float64) {
 		t.Helper()
-		eventually(t, "leftovers are counted", func(context.Context) error {
-			if got := m.Metric(t, "mooring_service_leftovers", "owner", owner); got != want {
+		eventually(t, "orphans are counted", func(context.Context) error {
+			if got := m.Metric(t, "mooring_service_orphans", "owner", owner); got != want {
 				return fmt.Errorf("%v of %s", got, owner)
 			}
 			return nil
@@ -76,16 +76,16 @@ func TestLeftovers(t *testing.T) {
 	}
 	count("this_cluster", 1)
 	count("unknown", 1)
-	waitEvents(t, "left", "Warning LeftoverLoadBalancer")
-	waitEvents(t, "whose", "Warning LeftoverLoadBalancer")
+	waitEvents(t, "left", "Warning OrphanLoadBalancer")
+	waitEvents(t, "whose", "Warning OrphanLoadBalancer")
 	waitAudits(t, m, 3)
 	if n := running.Service.Counts().Received(api.OpDeleteLoadBalancer); n != 0 || len(balancers(t, running)) != 4 {
 		t.Errorf("%d deletions although none are wished", n)
 	}
 	m.Stop()
 
-	m = startManager(t, cluster, plugin, audited, func(o *service.Options) { o.CollectLeftovers = true })
-	eventually(t, "what is ours is collected", func(context.Context) error {
+	m = startManager(t, cluster, plugin, checked, func(o *service.Options) { o.CollectOrphans = true })
+	eventually(t, "what is ours is deleted", func(context.Context) error {
 		if left := balancers(t, running); len(left) != 3 {
 			return fmt.Errorf("%d load balancers", len(left))
 		}
@@ -101,13 +101,13 @@ func TestLeftovers(t *testing.T) {
 	if n := running.Service.Counts().Received(api.OpDeleteLoadBalancer); n != 1 {
 		t.Errorf("%d deletions, want 1", n)
 	}
-	waitEvents(t, "left", "Warning LeftoverLoadBalancer", "Normal CollectedLoadBalancer")
+	waitEvents(t, "left", "Warning OrphanLoadBalancer", "Normal DeletedOrphanLoadBalancer")
 	waitEvents(t, "theirs")
 	count("this_cluster", 0)
 }
 
 // Routes that lead to no node are counted and left alone.
-func TestStrayRoutes(t *testing.T) {
+func TestOrphanRoutes(t *testing.T) {
 	running, plugin := simulate(t, 2, api.Knobs{})
 	joinNodes(t, 1)
 	for number, cidr := range map[int]string{1: "10.244.1.0/24", 2: "10.244.2.0/24"} {
@@ -116,11 +116,11 @@ func TestStrayRoutes(t *testing.T) {
 		})
 		must(t, err)
 	}
-	m := startManager(t, cluster, plugin, audited)
+	m := startManager(t, cluster, plugin, checked)
 	count := func(want float64) {
 		t.Helper()
-		eventually(t, "stray routes are counted", func(context.Context) error {
-			if got := m.Metric(t, "mooring_service_stray_routes"); got != want {
+		eventually(t, "orphan routes are counted", func(context.Context) error {
+			if got := m.Metric(t, "mooring_service_orphan_routes"); got != want {
 				return fmt.Errorf("%v are", got)
 			}
 			return nil
@@ -137,24 +137,24 @@ func TestStrayRoutes(t *testing.T) {
 	}
 }
 
-// Lists that say too little collect nothing: neither an empty one nor a Kubernetes that hides its Services.
+// Lists that say too little delete nothing: neither an empty one nor a Kubernetes that hides its Services.
 func TestNothingIsCollectedOnTheFirstSight(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
 	plant(t, plugin, "seen-once", clusterUID(t, admin))
-	m := startManager(t, cluster, plugin, func(o *service.Options) { o.AuditPeriod, o.CollectLeftovers = time.Second, true })
+	m := startManager(t, cluster, plugin, func(o *service.Options) { o.DriftCheckPeriod, o.CollectOrphans = time.Second, true })
 	waitAudits(t, m, 1)
 	if n := running.Service.Counts().Received(api.OpDeleteLoadBalancer); n != 0 {
 		t.Errorf("%d deletions after one comparison", n)
 	}
-	eventually(t, "it is collected after the second", func(context.Context) error {
+	eventually(t, "it is deleted after the second", func(context.Context) error {
 		if n := running.Service.Counts().Received(api.OpDeleteLoadBalancer); n != 1 {
 			return fmt.Errorf("%d deletions", n)
 		}
 		return nil
 	})
-	if got := audits(t, m); got < 2 {
-		t.Errorf("it was collected after %v comparisons", got)
+	if got := driftChecks(t, m); got < 2 {
+		t.Errorf("it was deleted after %v drift checks", got)
 	}
 }
 
@@ -172,7 +172,7 @@ func balancersByUID(t *testing.T, running *simtest.Cloud) map[string]api.LoadBal
 }
 
 // Two clusters of one name share an account. Each has a Service of the same name; neither touches what is the other's, though
-// both collect leftovers, and one of them ends up with no Service at all.
+// both delete orphans, and one of them ends up with no Service at all.
 func TestTwoClustersOfOneName(t *testing.T) {
 	running, plugin := simulate(t, 2, api.Knobs{})
 	joinNodes(t, 1)
@@ -183,9 +183,9 @@ func TestTwoClustersOfOneName(t *testing.T) {
 	if clusterUID(t, admin) == clusterUID(t, other) {
 		t.Fatal("the clusters have one UID")
 	}
-	collecting := func(o *service.Options) { o.CollectLeftovers = true }
-	first := startManager(t, cluster, plugin, audited, collecting)
-	away := startManager(t, second, harness.Provider(t, running.ConfigFile), audited, collecting)
+	deleting := func(o *service.Options) { o.CollectOrphans = true }
+	first := startManager(t, cluster, plugin, checked, deleting)
+	away := startManager(t, second, harness.Provider(t, running.ConfigFile), checked, deleting)
 
 	createService(t, "shared-name")
 	waitReady(t, "shared-name", "True Provided")
@@ -221,8 +221,8 @@ func TestTwoClustersOfOneName(t *testing.T) {
 		t.Errorf("left in the cloud: %v, want that of %s", found, mine)
 	}
 	for name, m := range map[string]manager{"first": first, "second": away} {
-		if got := m.Metric(t, "mooring_service_leftovers"); got != 0 {
-			t.Errorf("the %s cluster sees %v leftovers", name, got)
+		if got := m.Metric(t, "mooring_service_orphans"); got != 0 {
+			t.Errorf("the %s cluster sees %v orphans", name, got)
 		}
 	}
 }

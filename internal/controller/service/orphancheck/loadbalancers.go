@@ -1,0 +1,243 @@
+// Package orphancheck looks in the cloud for load balancers that belong to no Service and for routes that lead to no node. It reports
+// them, and deletes load balancers where that is wished and the cloud proves that they are this cluster's.
+package orphancheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/internal/orphans"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// The reasons of events. They are recorded on the Service that a load balancer was made for.
+const (
+	// EventOrphan says that a load balancer in the cloud belongs to no Service.
+	EventOrphan = "OrphanLoadBalancer"
+	// EventDeletedOrphan says that it was deleted.
+	EventDeletedOrphan = "DeletedOrphanLoadBalancer"
+)
+
+// liveServices is how many Services a page of the API server's list has.
+const liveServices = 500
+
+// Metrics count orphans.
+type Metrics struct {
+	loadBalancers *prometheus.GaugeVec
+	deleted       prometheus.Counter
+	routes        prometheus.Gauge
+}
+
+// NewMetrics returns metrics that are exported by a registerer; nil: they are not.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	factory := promauto.With(registerer)
+	return &Metrics{
+		loadBalancers: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_service_orphans",
+			Help: "Load balancers in the cloud that belong to no Service, by owner: this_cluster, or unknown for those without a " +
+				"cluster's UID, which may be another cluster's of the same name.",
+		}, []string{"owner"}),
+		deleted: factory.NewCounter(prometheus.CounterOpts{
+			Name: "mooring_service_orphans_deleted_total",
+			Help: "Load balancers that were deleted because they belonged to no Service.",
+		}),
+		routes: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_service_orphan_routes",
+			Help: "Routes in the cloud under this cluster's name that lead to no node. They are not deleted for that.",
+		}),
+	}
+}
+
+// LoadBalancers finds load balancers that belong to no Service, reports them, and deletes them if that is wished. It acts on what
+// two checks in a row have found, each with a complete list of the cloud and after it one of the API server itself. It is not safe
+// for concurrent use.
+type LoadBalancers struct {
+	// Cached and Live read Services from the cache and from the API server.
+	Cached, Live client.Reader
+	// ClusterUID returns the cluster's UID, empty while it is not known.
+	ClusterUID func(context.Context) types.UID
+	// Made returns the UIDs of the Services for which this process has made a load balancer that it has not deleted.
+	Made func() []types.UID
+	// Delete deletes the load balancer of a Service that does not exist. Attempt says what came of it before. Parts says that the
+	// deletion is to be repeated though there is no load balancer to be seen: parts of it may be left.
+	Delete func(ctx context.Context, service *corev1.Service, attempt Attempt) (parts bool, err error)
+	// DeleteProven says that orphans are deleted that are proven to be this cluster's.
+	DeleteProven bool
+	Metrics      *Metrics
+	Recorder     record.EventRecorder
+
+	// seen are those of the last check, reported those that have been reported, failed those whose deletion failed.
+	seen, reported, failed map[orphanKey]bool
+	// parts are those of which only parts may be left: their deletion failed, and they are not listed any more.
+	parts map[orphanKey]partly
+}
+
+// Attempt is what came of deleting an orphan before.
+type Attempt struct {
+	// Failed says that the last deletion failed.
+	Failed bool
+	// Parts is how many in a row failed though there was no load balancer to be seen.
+	Parts int
+}
+
+// partly is an orphan whose deletion failed though there is no load balancer to be seen, and how often it did.
+type partly struct {
+	orphans.Balancer
+	tries int
+}
+
+// orphanKey identifies an orphan.
+type orphanKey struct {
+	name    string
+	service types.UID
+}
+
+func keyOf(one orphans.Balancer) orphanKey { return orphanKey{one.Name, one.ServiceUID} }
+
+// Check looks for orphans in a list of the cloud.
+func (l *LoadBalancers) Check(ctx context.Context, listed []provider.LoadBalancer) error {
+	found, err := l.find(ctx, listed)
+	if err != nil {
+		return err
+	}
+	errs := l.deleteParts(ctx)
+	seen, reported, failed := map[orphanKey]bool{}, map[orphanKey]bool{}, map[orphanKey]bool{}
+	owners := map[bool]int{}
+	for _, one := range found {
+		key := keyOf(one)
+		seen[key] = true
+		if !l.seen[key] {
+			continue // the first time counts for nothing
+		}
+		owners[one.Proven]++
+		reported[key] = true
+		if !l.reported[key] {
+			l.report(ctx, one)
+		}
+		if l.DeleteProven && one.Proven {
+			err := l.delete(ctx, one, l.failed[key])
+			failed[key] = err != nil
+			errs = append(errs, err)
+		}
+	}
+	l.seen, l.reported, l.failed = seen, reported, failed
+	l.Metrics.loadBalancers.WithLabelValues("this_cluster").Set(float64(owners[true]))
+	l.Metrics.loadBalancers.WithLabelValues("unknown").Set(float64(owners[false]))
+	return errors.Join(errs...)
+}
+
+// deleteParts repeats deletions that have left parts, each until it works or has failed too often.
+func (l *LoadBalancers) deleteParts(ctx context.Context) (errs []error) {
+	for key, one := range l.parts {
+		err := l.delete(ctx, one.Balancer, true)
+		if ctx.Err() != nil {
+			return append(errs, ctx.Err())
+		}
+		if l.parts[key].tries == one.tries {
+			delete(l.parts, key) // if there is one again, it is listed
+		}
+		errs = append(errs, err)
+	}
+	return errs
+}
+
+// find returns the orphans. The API server is asked only if the cache knows of load balancers without a Service: it is the
+// cache that lags behind, if one does, and a Service that the API server does not have after the cloud was listed never had a
+// load balancer that was made later.
+func (l *LoadBalancers) find(ctx context.Context, listed []provider.LoadBalancer) ([]orphans.Balancer, error) {
+	cluster := l.ClusterUID(ctx)
+	known, err := l.cachedUIDs(ctx)
+	if err != nil || len(orphans.Balancers(listed, known, cluster)) == 0 {
+		return nil, err
+	}
+	live, err := l.liveUIDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return orphans.Balancers(listed, live, cluster), nil
+}
+
+// madeUIDs returns the UIDs of Services that may be gone while this process is still to delete what it made for them.
+func (l *LoadBalancers) madeUIDs() map[types.UID]bool {
+	uids := map[types.UID]bool{}
+	for _, uid := range l.Made() {
+		uids[uid] = true
+	}
+	return uids
+}
+
+// liveUIDs returns the UIDs of all Services as the API server has them.
+func (l *LoadBalancers) liveUIDs(ctx context.Context) (map[types.UID]bool, error) {
+	uids := l.madeUIDs()
+	var services metav1.PartialObjectMetadataList
+	services.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceList"))
+	next := ""
+	for {
+		if err := l.Live.List(ctx, &services, client.Limit(liveServices), client.Continue(next)); err != nil {
+			return nil, fmt.Errorf("listing services: %w", err)
+		}
+		for i := range services.Items {
+			uids[services.Items[i].UID] = true
+		}
+		if next = services.Continue; next == "" {
+			return uids, nil
+		}
+	}
+}
+
+// cachedUIDs returns those of the cache, which holds whole Services: to ask it for their metadata would start another watch.
+func (l *LoadBalancers) cachedUIDs(ctx context.Context) (map[types.UID]bool, error) {
+	uids := l.madeUIDs()
+	var services corev1.ServiceList
+	if err := l.Cached.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+		return nil, fmt.Errorf("listing services: %w", err)
+	}
+	for i := range services.Items {
+		uids[services.Items[i].UID] = true
+	}
+	return uids, nil
+}
+
+// report reports an orphan, once.
+func (l *LoadBalancers) report(ctx context.Context, one orphans.Balancer) {
+	owner := "this cluster"
+	if !one.Proven {
+		owner = "unknown: it carries no cluster's UID"
+	}
+	logf.FromContext(ctx).Info("A load balancer in the cloud belongs to no Service", "loadBalancer", one.Name,
+		"service", one.Service.String(), "serviceUID", one.ServiceUID, "owner", owner, "delete", l.DeleteProven && one.Proven)
+	l.Recorder.Event(one.AsService(), corev1.EventTypeWarning, EventOrphan,
+		fmt.Sprintf("The load balancer %s in the cloud was made for this Service, which does not exist any more", one.Name))
+}
+
+// delete deletes an orphan, whose last deletion may have failed. Whether it has worked, the next list of the cloud shows.
+func (l *LoadBalancers) delete(ctx context.Context, one orphans.Balancer, failed bool) error {
+	key, service := keyOf(one), one.AsService()
+	tries := l.parts[key].tries
+	parts, err := l.Delete(ctx, service, Attempt{Failed: failed, Parts: tries})
+	if parts {
+		if l.parts == nil {
+			l.parts = map[orphanKey]partly{}
+		}
+		l.parts[key] = partly{one, tries + 1}
+	}
+	if err != nil {
+		return fmt.Errorf("deleting the load balancer %s, which belongs to no Service: %w", one.Name, err)
+	}
+	delete(l.parts, key)
+	l.Metrics.deleted.Inc()
+	l.Recorder.Event(service, corev1.EventTypeNormal, EventDeletedOrphan, fmt.Sprintf("Deleted the load balancer %s", one.Name))
+	logf.FromContext(ctx).Info("Deleted a load balancer that belonged to no Service", "loadBalancer", one.Name,
+		"service", one.Service.String(), "serviceUID", one.ServiceUID)
+	return nil
+}
