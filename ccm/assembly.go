@@ -46,8 +46,8 @@ type assembly struct {
 	lifecycle *lifecycle
 	// fence keeps what the leader does from going on when the lease is lost.
 	fence *fence
-	// everywhere is nil if the provider runs nothing on every replica.
-	everywhere *everywhere
+	// replicaPart is nil if the provider runs nothing on every replica.
+	replicaPart *replicaPart
 	// lock is nil without leader election.
 	lock    *election.Lock
 	manager manager.Manager
@@ -222,7 +222,7 @@ func (a *assembly) managerOptions(ctx context.Context) (manager.Options, error) 
 	return options, nil
 }
 
-// add builds one controller and adds it behind its gate.
+// add builds one controller and adds it behind its start barrier.
 func (a *assembly) add(ctx context.Context, controller Controller, delay time.Duration) error {
 	config, err := a.identity.of(controller.clientName())
 	if err != nil {
@@ -237,7 +237,7 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 		return fmt.Errorf("client: %w", err)
 	}
 	controllerState := &running{name: controller.Name, fence: a.fence, admission: a.admissionOf(controller.Name), delay: delay}
-	own := &gated{Manager: a.manager, controller: controllerState, client: writer, config: config}
+	own := &scopedManager{Manager: a.manager, controller: controllerState, client: writer, config: config}
 	logger := log.FromContext(ctx).WithName(controller.Name)
 	runnable, err := controller.New(log.IntoContext(ctx, logger), Environment{
 		Manager:     own,

@@ -133,7 +133,7 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.tracingConfigFile, "tracing-config-file", o.tracingConfigFile,
 		"File with a TracingConfiguration, as that of kube-apiserver, by which calls to the cloud are traced. Without samplingRatePerMillion none are.")
 	fs.BoolVar(&o.dryRun, dryRunFlag, o.dryRun,
-		"Write nothing, neither to the cloud nor to Kubernetes, and show at /plan of the secure port what would be done. No lease is taken, so this may run beside the manager that leads; rights to read suffice.")
+		"Write nothing, neither to the cloud nor to Kubernetes, and serve at /plan of the secure port what would be done. No lease is taken, so this may run beside the manager that leads; rights to read suffice.")
 	fs.DurationVar(&o.gracefulShutdownTimeout, "graceful-shutdown-timeout", o.gracefulShutdownTimeout,
-		"How long the controllers may take to finish what they are at after SIGTERM or SIGINT. If they take longer, the process ends without releasing the lease, which then has to expire.")
+		"How long the controllers may take to finish in-flight work after SIGTERM or SIGINT. If they take longer, the process ends without releasing the lease, which then has to expire.")
 }

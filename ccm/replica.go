@@ -18,9 +18,9 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// everywhere is the part of the provider that runs on every replica, see provider.Capabilities.RunOnEveryReplica. Its methods
+// replicaPart is the part of the provider that runs on every replica, see provider.Capabilities.RunOnEveryReplica. Its methods
 // do nothing on nil, which is a provider without such a part.
-type everywhere struct {
+type replicaPart struct {
 	cancel context.CancelFunc
 	// over is closed when the part has ended; err is set before.
 	over chan struct{}
@@ -29,8 +29,8 @@ type everywhere struct {
 	patience time.Duration
 }
 
-// startEverywhere starts the part. It outlives ctx, whose end begins the shutdown in which it is the last.
-func (a *assembly) startEverywhere(ctx context.Context, plugin cloudprovider.Interface) (*everywhere, error) {
+// startReplicaPart starts the part. It outlives ctx, whose end begins the shutdown in which it is the last.
+func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.Interface) (*replicaPart, error) {
 	run := provider.CapabilitiesOf(plugin).RunOnEveryReplica
 	if run == nil || a.config.dryRun != nil { // what is announced is a change, too
 		return nil, nil
@@ -47,7 +47,7 @@ func (a *assembly) startEverywhere(ctx context.Context, plugin cloudprovider.Int
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	running = log.IntoContext(running, log.FromContext(ctx).WithName(plugin.ProviderName()))
-	part := &everywhere{cancel: cancel, over: make(chan struct{}), patience: a.config.gracefulShutdownTimeout}
+	part := &replicaPart{cancel: cancel, over: make(chan struct{}), patience: a.config.gracefulShutdownTimeout}
 	replica := provider.Replica{
 		Client: client,
 		Informers: informers.NewSharedInformerFactoryWithOptions(watching, 0,
@@ -66,46 +66,46 @@ func (a *assembly) startEverywhere(ctx context.Context, plugin cloudprovider.Int
 }
 
 // failed is closed when the part has ended by itself; without a part, never.
-func (e *everywhere) failed() <-chan struct{} {
-	if e == nil {
+func (p *replicaPart) failed() <-chan struct{} {
+	if p == nil {
 		return nil
 	}
-	return e.over
+	return p.over
 }
 
-// errEndedEarly is a part that returned although nobody had told it to.
-var errEndedEarly = errors.New("what the provider runs on every replica has returned before it was told to")
+// errEndedEarly is a part that returned although no shutdown was requested.
+var errEndedEarly = errors.New("what the provider runs on every replica has returned before the shutdown")
 
 // failure is why failed was closed.
-func (e *everywhere) failure() error {
-	if e.err == nil {
+func (p *replicaPart) failure() error {
+	if p.err == nil {
 		return errEndedEarly
 	}
-	return e.err
+	return p.err
 }
 
 // stop ends the part and waits for it, within its bounds and those of ctx.
-func (e *everywhere) stop(ctx context.Context) {
-	if e == nil {
+func (p *replicaPart) stop(ctx context.Context) {
+	if p == nil {
 		return
 	}
-	e.cancel()
-	timer := time.NewTimer(e.patience)
+	p.cancel()
+	timer := time.NewTimer(p.patience)
 	defer timer.Stop()
 	select {
-	case <-e.over:
+	case <-p.over:
 	case <-ctx.Done():
 		log.FromContext(ctx).Info("What the provider runs on every replica has not ended before the lease expired; ending without it")
 	case <-timer.C:
-		log.FromContext(ctx).Info("What the provider runs on every replica has not ended; ending without it", "waited", e.patience.String())
+		log.FromContext(ctx).Info("What the provider runs on every replica has not ended; ending without it", "waited", p.patience.String())
 	}
 }
 
-// outlast keeps a process alive that has lost its lease, for the part of the provider that runs on every replica: as long as
+// runWithoutLease keeps a process alive that has lost its lease, for the part of the provider that runs on every replica: as long as
 // the API server does not answer nothing can start in its place. Everything that a leader does has ended before the lease
 // expires, or the process ends by then: a write that ignores its context may act beside a new leader.
-func (a *assembly) outlast(ctx context.Context, reason error) {
-	if a.everywhere == nil || !errors.Is(reason, errLeaseLost) {
+func (a *assembly) runWithoutLease(ctx context.Context, reason error) {
+	if a.replicaPart == nil || !errors.Is(reason, errLeaseLost) {
 		return
 	}
 	logger := log.FromContext(ctx)
@@ -128,6 +128,6 @@ func (a *assembly) outlast(ctx context.Context, reason error) {
 	go func() { answered <- waitForAPIServer(watching, a.identity) }()
 	select {
 	case <-answered:
-	case <-a.everywhere.failed():
+	case <-a.replicaPart.failed():
 	}
 }

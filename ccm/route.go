@@ -41,7 +41,7 @@ func routeController() Controller {
 
 func (f *routeFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.syncs, "concurrent-route-syncs", f.syncs,
-		"How many calls that change routes are made at once. A provider may declare less, and is then given no more.")
+		"Maximum number of concurrent calls that change routes, capped by the limit that the provider declares.")
 	flags.DurationVar(&f.maxPeriod, "route-reconciliation-max-period", f.maxPeriod,
 		"How long the pause between two comparisons of the routes gets while nothing changes. It starts at --route-reconciliation-period; a value not above that keeps it there.")
 }

@@ -61,10 +61,10 @@ func run(ctx context.Context, c *config) error {
 	defer func() {
 		ending, cancel := a.ending(ctx)
 		defer cancel()
-		a.everywhere.stop(ending)
+		a.replicaPart.stop(ending)
 		stopTracing(ending)
 	}()
-	if a.everywhere, err = a.startEverywhere(ctx, plugin); err != nil {
+	if a.replicaPart, err = a.startReplicaPart(ctx, plugin); err != nil {
 		return err
 	}
 	if err := a.assemble(ctx); err != nil {
@@ -73,10 +73,10 @@ func run(ctx context.Context, c *config) error {
 	return a.start(ctx)
 }
 
-// orderly is the result of a start-up that was cut short: no error if that is because it was told to end.
+// orderly is the result of a start-up that was cut short: no error if that is because a shutdown was requested.
 func orderly(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		log.FromContext(ctx).Info("Told to end before the start-up was through", "reason", err.Error())
+		log.FromContext(ctx).Info("Shutdown requested during startup", "reason", err.Error())
 		return nil
 	}
 	return err
@@ -140,13 +140,13 @@ func (a *assembly) start(ctx context.Context) error {
 		return orderly(ctx, err)
 	}
 	if err := a.manage(ctx); err != nil {
-		a.outlast(ctx, err)
+		a.runWithoutLease(ctx, err)
 		stopServing(false)
 		return fmt.Errorf("stopped: %w", err)
 	}
 	ending, cancel := a.ending(ctx)
 	defer cancel()
-	a.everywhere.stop(ending)
+	a.replicaPart.stop(ending)
 	stopServing(true)
 	log.FromContext(ctx).Info("Stopped in order")
 	return nil
@@ -174,9 +174,9 @@ func (a *assembly) manage(ctx context.Context) error {
 	select {
 	case err := <-finished:
 		return a.result(ctx, err)
-	case <-a.everywhere.failed():
+	case <-a.replicaPart.failed():
 		cancel()
-		return a.everywhere.failure()
+		return a.replicaPart.failure()
 	case <-a.fence.leading.Done():
 	}
 	reason := context.Cause(a.fence.leading)
@@ -195,7 +195,7 @@ func (a *assembly) manage(ctx context.Context) error {
 // result is what the manager's own end means.
 func (a *assembly) result(ctx context.Context, err error) error {
 	switch {
-	case ctx.Err() != nil && errors.Is(err, context.Canceled): // told to end before the caches were filled
+	case ctx.Err() != nil && errors.Is(err, context.Canceled): // shutdown was requested before the caches were filled
 		return nil
 	case err != nil && err.Error() == lostLease: // the elector gave up before the lease was overdue
 		a.fence.end(errLeaseLost)

@@ -75,7 +75,7 @@ the last line says where.
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&provider, "provider", string(demo.Simulated), "whose story to tell: sim or metal")
+	flags.StringVar(&provider, "provider", string(demo.Simulated), "which environment to demonstrate: sim or metal")
 	flags.StringVar(&router, "router", "", "the router of --provider=metal: frr or bird (default: whichever is installed)")
 	flags.BoolVar(&options.Keep, "keep", false, "leave everything running until Ctrl-C, and say what to look at")
 	flags.StringVar(&options.Daemon, "daemon", "",

@@ -46,10 +46,10 @@ func TestPlanIsRefused(t *testing.T) {
 		_, _ = response.Write([]byte(body))
 	}))
 	defer manager.Close()
-	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+	another := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 		t.Errorf("somebody else was sent %v", request.Header)
 	}))
-	defer stranger.Close()
+	defer another.Close()
 	deaf, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -65,17 +65,17 @@ func TestPlanIsRefused(t *testing.T) {
 	}{
 		"nobody listens":    {server: nobody, want: []string{"nobody listens at " + nobody, "port-forward"}},
 		"another authority": {server: manager.URL, want: []string{"is not trusted", "--certificate-authority"}},
-		"no TLS":            {server: strings.Replace(stranger.URL, "http:", "https:", 1), want: []string{"does not speak TLS"}},
+		"no TLS":            {server: strings.Replace(another.URL, "http:", "https:", 1), want: []string{"does not speak TLS"}},
 		"unknown":           {server: manager.URL, authority: authority, status: 401, want: []string{"does not know who asks (401)"}},
 		"forbidden":         {server: manager.URL, authority: authority, status: 403, want: []string{`nonResourceURLs: ["/plan"]`, `verbs: ["get"]`}},
-		"a stranger": {
+		"anonymous": {
 			server: manager.URL, authority: authority, status: 403, body: `forbidden: User "system:anonymous" cannot get path "/plan"`,
-			want: []string{"does not know who asks", "(403)", "--authentication-kubeconfig"},
+			want: []string{"does not know who asks", "anonymous access to /plan is denied (403)", "--authentication-kubeconfig"},
 		},
 		"not under dry run":  {server: manager.URL, authority: authority, status: 404, want: []string{"it does not run with --dry-run (404)"}},
 		"an error":           {server: manager.URL, authority: authority, status: 500, want: []string{"500 Internal Server Error", `no plan\x1b[2J`}},
 		"something else":     {server: manager.URL, authority: authority, status: 200, want: []string{"reading the plan of the manager at"}},
-		"sent somewhere":     {server: manager.URL, authority: authority, status: 302, elsewhere: stranger.URL, want: []string{"302 Found"}},
+		"sent somewhere":     {server: manager.URL, authority: authority, status: 302, elsewhere: another.URL, want: []string{"302 Found"}},
 		"a slash at the end": {server: manager.URL + "/", authority: authority, status: 404, want: []string{"--dry-run"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -130,7 +130,7 @@ func (a *access) ask(ctx context.Context, client *http.Client, path string) ([]b
 			"certificate that the manager's API server accepts", a.server)
 	case http.StatusForbidden:
 		if bytes.Contains(body, []byte(user.Anonymous)) {
-			return nil, fmt.Errorf("the manager at %s does not know who asks, and a stranger may not read %s (403): the kubeconfig has "+
+			return nil, fmt.Errorf("the manager at %s does not know who asks, and anonymous access to %s is denied (403): the kubeconfig has "+
 				"neither a token nor a client certificate that the manager takes; outside of a pod it needs "+
 				"--authentication-kubeconfig and --authorization-kubeconfig to take any", a.server, path)
 		}

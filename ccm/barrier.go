@@ -28,8 +28,8 @@ type running struct {
 	// delay is how long after the plugin was initialized the controller starts: --controller-start-interval.
 	delay time.Duration
 
-	mu    sync.Mutex
-	gates []*gate
+	mu       sync.Mutex
+	barriers []*barrier
 	// live and warm are checks that the controller has added to its manager.
 	live, warm []namedCheck
 }
@@ -40,8 +40,8 @@ type namedCheck struct {
 	check runtimehealthz.Checker
 }
 
-// gated is the manager as one controller sees it: what it adds to it belongs to that controller.
-type gated struct {
+// scopedManager is the manager as one controller sees it: what it adds to it belongs to that controller.
+type scopedManager struct {
 	manager.Manager
 	controller *running
 	client     client.Client
@@ -49,29 +49,29 @@ type gated struct {
 }
 
 // GetClient returns the controller's client, not the manager's, so that what it writes is written by its identity.
-func (m *gated) GetClient() client.Client { return m.client }
+func (m *scopedManager) GetClient() client.Client { return m.client }
 
 // GetConfig returns a copy of the config of the controller's identity.
-func (m *gated) GetConfig() *rest.Config { return rest.CopyConfig(m.config) }
+func (m *scopedManager) GetConfig() *rest.Config { return rest.CopyConfig(m.config) }
 
-// Add adds a runnable to the manager. One that needs leader election, which is the default, is put behind a gate. A further
+// Add adds a runnable to the manager. One that needs leader election, which is the default, is put behind a start barrier. A further
 // cluster is not: it is a cache, and has to be warm on standbys too.
-func (m *gated) Add(runnable manager.Runnable) error {
+func (m *scopedManager) Add(runnable manager.Runnable) error {
 	if election, ok := runnable.(manager.LeaderElectionRunnable); ok && !election.NeedLeaderElection() {
 		return m.Manager.Add(runnable)
 	}
 	if _, ok := runnable.(interface{ GetCache() cache.Cache }); ok {
 		return m.Manager.Add(runnable)
 	}
-	behind := &gate{Runnable: runnable, controller: m.controller}
+	behind := &barrier{Runnable: runnable, controller: m.controller}
 	m.controller.mu.Lock()
-	m.controller.gates = append(m.controller.gates, behind)
+	m.controller.barriers = append(m.controller.barriers, behind)
 	m.controller.mu.Unlock()
 	return m.Manager.Add(behind)
 }
 
 // AddHealthzCheck makes a check part of the controller's, in /healthz and /livez as in /readyz.
-func (m *gated) AddHealthzCheck(name string, check runtimehealthz.Checker) error {
+func (m *scopedManager) AddHealthzCheck(name string, check runtimehealthz.Checker) error {
 	m.controller.mu.Lock()
 	defer m.controller.mu.Unlock()
 	m.controller.live = append(m.controller.live, namedCheck{name, check})
@@ -79,7 +79,7 @@ func (m *gated) AddHealthzCheck(name string, check runtimehealthz.Checker) error
 }
 
 // AddReadyzCheck makes a check part of the controller's, in /readyz only.
-func (m *gated) AddReadyzCheck(name string, check runtimehealthz.Checker) error {
+func (m *scopedManager) AddReadyzCheck(name string, check runtimehealthz.Checker) error {
 	m.controller.mu.Lock()
 	defer m.controller.mu.Unlock()
 	m.controller.warm = append(m.controller.warm, namedCheck{name, check})
@@ -87,7 +87,7 @@ func (m *gated) AddReadyzCheck(name string, check runtimehealthz.Checker) error 
 }
 
 // AddMetricsServerExtraHandler refuses: the secure port is not controller-runtime's, which would drop the handler.
-func (m *gated) AddMetricsServerExtraHandler(path string, _ http.Handler) error {
+func (m *scopedManager) AddMetricsServerExtraHandler(path string, _ http.Handler) error {
 	return fmt.Errorf("controller %s: cannot serve %s: the secure port takes metrics by Environment.Registerer and nothing else",
 		m.controller.name, path)
 }
@@ -98,8 +98,8 @@ func (r *running) Name() string { return r.name }
 // Check is the controller's liveness: what its runnables' own checks say, and those that it has added to its manager. A
 // runnable that ends with an error ends the process.
 func (r *running) Check(request *http.Request) error {
-	gates, live, _ := r.parts()
-	for _, behind := range gates {
+	barriers, live, _ := r.parts()
+	for _, behind := range barriers {
 		if err := behind.alive(request); err != nil {
 			return err
 		}
@@ -109,8 +109,8 @@ func (r *running) Check(request *http.Request) error {
 
 // ready fails until the controller is warm; it then is as good as Check.
 func (r *running) ready(request *http.Request) error {
-	gates, _, warm := r.parts()
-	for _, behind := range gates {
+	barriers, _, warm := r.parts()
+	for _, behind := range barriers {
 		if err := behind.warm(); err != nil {
 			return err
 		}
@@ -122,10 +122,10 @@ func (r *running) ready(request *http.Request) error {
 }
 
 // parts returns what has been added so far.
-func (r *running) parts() (gates []*gate, live, warm []namedCheck) {
+func (r *running) parts() (barriers []*barrier, live, warm []namedCheck) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.gates, r.live, r.warm
+	return r.barriers, r.live, r.warm
 }
 
 // failing returns the error of the first check that fails.
@@ -138,8 +138,8 @@ func failing(checks []namedCheck, request *http.Request) error {
 	return nil
 }
 
-// gate holds a runnable back until it is admitted, which is when the plugin is initialized, and lets its warm-up pass.
-type gate struct {
+// barrier holds a runnable back until it is admitted, which is when the plugin is initialized. It does not hold back its warm-up.
+type barrier struct {
 	manager.Runnable
 	controller *running
 
@@ -147,63 +147,63 @@ type gate struct {
 	warmed bool
 }
 
-var _ manager.LeaderElectionRunnable = &gate{}
+var _ manager.LeaderElectionRunnable = &barrier{}
 
-// NeedLeaderElection is why the runnable is behind the gate.
-func (g *gate) NeedLeaderElection() bool { return true }
+// NeedLeaderElection is why the runnable is behind the barrier.
+func (b *barrier) NeedLeaderElection() bool { return true }
 
 // Warmup passes the manager's call on, and notes when the runnable is warm.
-func (g *gate) Warmup(ctx context.Context) error {
-	if warmer, ok := g.Runnable.(interface{ Warmup(context.Context) error }); ok {
-		if err := warmer.Warmup(g.named(ctx)); err != nil {
-			return fmt.Errorf("warming up controller %s: %w", g.controller.name, err)
+func (b *barrier) Warmup(ctx context.Context) error {
+	if warmer, ok := b.Runnable.(interface{ Warmup(context.Context) error }); ok {
+		if err := warmer.Warmup(b.named(ctx)); err != nil {
+			return fmt.Errorf("warming up controller %s: %w", b.controller.name, err)
 		}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.warmed = true
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.warmed = true
 	return nil
 }
 
 // Start runs the runnable once it is admitted.
-func (g *gate) Start(ctx context.Context) error {
-	ctx, cancel := g.controller.fence.within(g.named(ctx))
+func (b *barrier) Start(ctx context.Context) error {
+	ctx, cancel := b.controller.fence.within(b.named(ctx))
 	defer cancel()
-	done, ok := g.controller.admission.begin(ctx)
+	done, ok := b.controller.admission.begin(ctx)
 	if !ok {
 		return nil
 	}
 	defer done()
-	if !pause(ctx, g.controller.delay) {
+	if !pause(ctx, b.controller.delay) {
 		return nil
 	}
 	metrics := controllers.NewControllerManagerMetrics(programName)
-	metrics.ControllerStarted(g.controller.name)
-	defer metrics.ControllerStopped(g.controller.name)
-	if err := g.Runnable.Start(ctx); err != nil {
-		return fmt.Errorf("controller %s: %w", g.controller.name, err)
+	metrics.ControllerStarted(b.controller.name)
+	defer metrics.ControllerStopped(b.controller.name)
+	if err := b.Runnable.Start(ctx); err != nil {
+		return fmt.Errorf("controller %s: %w", b.controller.name, err)
 	}
 	return nil
 }
 
 // named returns ctx with a logger that says which controller speaks.
-func (g *gate) named(ctx context.Context) context.Context {
-	return log.IntoContext(ctx, log.FromContext(ctx).WithName(g.controller.name))
+func (b *barrier) named(ctx context.Context) context.Context {
+	return log.IntoContext(ctx, log.FromContext(ctx).WithName(b.controller.name))
 }
 
 // warm returns an error until the warm-up is through.
-func (g *gate) warm() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.warmed {
-		return fmt.Errorf("controller %s is warming up", g.controller.name)
+func (b *barrier) warm() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.warmed {
+		return fmt.Errorf("controller %s is warming up", b.controller.name)
 	}
 	return nil
 }
 
 // alive returns what the runnable's own check says. Both forms are known: a method Check, and that of the reference.
-func (g *gate) alive(request *http.Request) error {
-	switch checked := g.Runnable.(type) {
+func (b *barrier) alive(request *http.Request) error {
+	switch checked := b.Runnable.(type) {
 	case interface{ Check(*http.Request) error }:
 		return checked.Check(request)
 	case controller.HealthCheckable:
