@@ -87,7 +87,7 @@ the last line says where.
 	return cmd
 }
 
-// choose takes whose story is told, and with which router.
+// choose takes which environment is demonstrated, and with which router.
 func choose(options *demo.Options, provider, router string) error {
 	options.Provider, options.Router = demo.Provider(provider), netlab.Kind(router)
 	switch {
@@ -103,14 +103,14 @@ func choose(options *demo.Options, provider, router string) error {
 	return nil
 }
 
-// runDemo chooses how the story is shown.
+// runDemo chooses how the demo is shown.
 func runDemo(cmd *cobra.Command, options demo.Options, plain bool) error {
 	ctx, interrupt := context.WithCancel(cmd.Context())
 	defer interrupt()
 	out := cmd.OutOrStdout()
 	options.Out = out
-	if options.NeedsLab() {
-		return enterLab(cmd, options)
+	if options.NeedsNamespaces() {
+		return enterNamespaces(cmd, options)
 	}
 	options.Renderer = render.NewPlain(out)
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
@@ -132,8 +132,8 @@ func runDemo(cmd *cobra.Command, options demo.Options, plain bool) error {
 	return err
 }
 
-// enterLab gives the demo in another process of this program, inside a lab.
-func enterLab(cmd *cobra.Command, options demo.Options) error {
+// enterNamespaces runs the demo in another process of this program, in network namespaces.
+func enterNamespaces(cmd *cobra.Command, options demo.Options) error {
 	err := demo.Enter(cmd.Context(), options, demo.EnterOptions{
 		Args: os.Args[1:], Progress: cmd.ErrOrStderr(),
 	})

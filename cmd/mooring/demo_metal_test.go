@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-ccm/mooring/vendortool"
 )
 
-// requireLab skips the test where there can be no lab, or fails if nothing may be skipped.
-func requireLab(t *testing.T, kind netlab.Kind) {
+// requireNamespaces skips the test where network namespaces cannot be made, or fails if nothing may be skipped.
+func requireNamespaces(t *testing.T, kind netlab.Kind) {
 	t.Helper()
 	if _, _, err := netlab.Check(kind); err != nil {
 		t.Log(err)
@@ -20,11 +20,11 @@ func requireLab(t *testing.T, kind netlab.Kind) {
 	}
 }
 
-// All of the story of bare metal, with each router; one of them is left running, until somebody ends it.
+// All of the demo of bare metal, with each router; one of them is left running, until somebody ends it.
 func TestDemoMetal(t *testing.T) {
 	for _, kind := range netlab.Kinds() {
 		t.Run(string(kind), func(t *testing.T) {
-			requireLab(t, kind)
+			requireNamespaces(t, kind)
 			t.Parallel()
 			args := []string{"demo", "--provider=metal", "--router=" + string(kind), "--daemon", daemon(t)}
 			keep := kind == netlab.BIRD
@@ -33,8 +33,8 @@ func TestDemoMetal(t *testing.T) {
 			}
 			p := start(t, args...)
 			if keep {
-				p.await("lab birdc -s ")
-				p.await("lab ip netns exec client curl 'http://192.0.2.")
+				p.await("netlab birdc -s ")
+				p.await("netlab ip netns exec client curl 'http://192.0.2.")
 				p.signal(syscall.SIGINT)
 			}
 			if code := p.exit(); code != vendortool.ExitOK {
@@ -71,10 +71,10 @@ func TestDemoMetal(t *testing.T) {
 	}
 }
 
-// However the demo is ended, no process is left; and if it can still do anything, no file. A process in a lab cannot be found
+// However the demo is ended, no process is left; and if it can still do anything, no file. A process in the namespaces cannot be found
 // by its parent: that the directory of the run is in its command line, as leavesNoProcess looks for it, holds there too.
 func TestDemoMetalInterrupted(t *testing.T) {
-	requireLab(t, "")
+	requireNamespaces(t, "")
 	for name, c := range map[string]struct {
 		when   string
 		signal syscall.Signal
@@ -101,9 +101,9 @@ func TestDemoMetalInterrupted(t *testing.T) {
 	}
 }
 
-// A step that does not happen is named outside the lab too, and the logs are kept.
+// A step that does not happen is named outside the namespaces too, and the logs are kept.
 func TestDemoMetalFails(t *testing.T) {
-	requireLab(t, "")
+	requireNamespaces(t, "")
 	t.Parallel()
 	p := start(t, "demo", "--provider=metal", "--daemon", daemon(t), "--step-deadline=500ms")
 	if code := p.exit(); code != vendortool.ExitFailed {
@@ -117,9 +117,9 @@ func TestDemoMetalFails(t *testing.T) {
 	p.leavesNoProcess()
 }
 
-// On a terminal, Ctrl-C reaches the demo inside the lab.
+// On a terminal, Ctrl-C reaches the demo inside the namespaces.
 func TestDemoMetalOnATerminal(t *testing.T) {
-	requireLab(t, "")
+	requireNamespaces(t, "")
 	t.Parallel()
 	p := prepare(t, "demo", "--provider=metal", "--daemon", daemon(t))
 	p.command.Env = append(p.command.Env, "TERM=xterm-256color")

@@ -28,13 +28,13 @@ func TestDemo(t *testing.T) {
 		way := fmt.Sprintf(`(?s)node-%03d  tainted\n.*node-%03d  ready +after \d+\.\d+ s  sim://i-%s  sim-1[abc]  sim\.\w+  10\.0\.0\.%d  100\.64\.0\.%d`,
 			n, n, id, n+1, n+1)
 		if !regexp.MustCompile(way).MatchString(text) {
-			t.Errorf("the way of node-%03d is not told", n)
+			t.Errorf("the way of node-%03d is not shown", n)
 		}
 	}
-	if ways := regexp.MustCompile(`node-0(?:1[0-2])  (?:unready|shut down|held|deleted|ready\n)`).FindAllString(text, -1); !told(ways,
-		"node-012  unready", "node-012  shut down", "node-012  ready\n") || !told(ways, "node-011  unready", "node-011  deleted") ||
-		!told(ways, "node-010  unready", "node-010  held", "node-010  ready\n") {
-		t.Errorf("what becomes of nodes is told as %q", ways)
+	if ways := regexp.MustCompile(`node-0(?:1[0-2])  (?:unready|shut down|held|deleted|ready\n)`).FindAllString(text, -1); !inOrder(ways,
+		"node-012  unready", "node-012  shut down", "node-012  ready\n") || !inOrder(ways, "node-011  unready", "node-011  deleted") ||
+		!inOrder(ways, "node-010  unready", "node-010  held", "node-010  ready\n") {
+		t.Errorf("what becomes of nodes is shown as %q", ways)
 	}
 	_, summary, found := strings.Cut(text, "\nSummary\n")
 	if !found {
@@ -73,8 +73,8 @@ func TestDemo(t *testing.T) {
 	p.leavesNoFile()
 }
 
-// told reports whether lines hold others in their order.
-func told(lines []string, others ...string) bool {
+// inOrder reports whether lines hold others in their order.
+func inOrder(lines []string, others ...string) bool {
 	for _, line := range lines {
 		if len(others) > 0 && line == others[0] {
 			others = others[1:]

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/render"
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
@@ -18,9 +18,9 @@ const cleanupTimeout = 20 * time.Second
 
 // Options say how the demo is given. Out and Renderer are required.
 type Options struct {
-	// Provider is whose story is told. Empty means Simulated.
+	// Provider says which environment is demonstrated. Empty means Simulated.
 	Provider Provider
-	// Router is the routing suite of the story of Metal. Empty means whichever is installed.
+	// Router is the routing suite for Metal. Empty means whichever is installed.
 	Router netlab.Kind
 	// Daemon is the path of the daemon, cloud-controller-manager. Empty means the one beside this program, and when there is
 	// none, one that is built from the checkout.
@@ -31,7 +31,7 @@ type Options struct {
 	Faults []api.Fault
 	// StepDeadline replaces the deadline of every step when it is not zero.
 	StepDeadline time.Duration
-	// Renderer shows the story while it happens.
+	// Renderer shows the demo while it runs.
 	Renderer render.Renderer
 	// Out gets the summary, and what to look at with Keep. Style says how.
 	Out   io.Writer
@@ -51,10 +51,10 @@ const (
 // Providers are those that the demo can show.
 func Providers() []Provider { return []Provider{Simulated, Metal} }
 
-// ErrInterrupted says that the context ended before the story did.
+// ErrInterrupted says that the context ended before the demo did.
 var ErrInterrupted = errors.New("interrupted")
 
-// StepError says which step of the story did not happen.
+// StepError says which step of the demo failed.
 type StepError struct {
 	// Logs is the directory with the logs of all processes.
 	Logs string
@@ -68,26 +68,26 @@ func (e *StepError) Error() string { return fmt.Sprintf("%v\nlogs are in %s", e.
 // Unwrap returns what was missing.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Run gives the demo; that of Metal inside a lab only, which Enter makes.
+// Run gives the demo; that of Metal only in network namespaces, which Enter makes.
 //
 // It returns nil when every step happened, a *StepError when one did not, and ErrInterrupted when ctx
 // ended before. Whatever it returns, no process and no file of it is left, except the logs that a StepError names.
 func Run(ctx context.Context, options Options) error {
-	told := &teller{renderer: options.Renderer}
-	defer told.close()
-	s, err := newStage(ctx, options, told.tell)
+	events := &reporter{renderer: options.Renderer}
+	defer events.close()
+	s, err := newEnvironment(ctx, options, events.report)
 	if err != nil {
 		return err
 	}
-	all, err := s.chapters(ctx)
+	all, err := s.sections(ctx)
 	if err != nil {
 		return errors.Join(err, s.stop(ctx), s.removeFiles())
 	}
-	told.tell(story.Opened{At: time.Now(), Chapters: outline(all, options.StepDeadline)})
-	stopTicks := told.tick()
+	events.report(scenario.Opened{At: time.Now(), Sections: outline(all, options.StepDeadline)})
+	stopTicks := events.tick()
 	played := s.play(s.life, all)
 	stopTicks()
-	model := told.close()
+	model := events.close()
 
 	interrupted := ctx.Err() != nil
 	if interrupted {
@@ -103,24 +103,24 @@ func Run(ctx context.Context, options Options) error {
 	return s.end(ctx, played, interrupted)
 }
 
-// chapters returns the story of the provider, for which a lab is furnished if it needs one.
-func (s *stage) chapters(ctx context.Context) ([]chapter, error) {
+// sections returns the steps of the provider, and prepares network namespaces if it needs them.
+func (s *environment) sections(ctx context.Context) ([]section, error) {
 	if s.options.Provider != Metal {
-		return simChapters(), nil
+		return simSections(), nil
 	}
 	if err := netlab.Furnish(ctx); err != nil {
-		return nil, fmt.Errorf("furnish the lab: %w", err)
+		return nil, fmt.Errorf("prepare the network namespaces: %w", err)
 	}
 	r, err := newRack(s.options.Router)
 	if err != nil {
 		return nil, err
 	}
 	s.rack, s.place = r, r.place
-	return metalChapters(r), nil
+	return metalSections(r), nil
 }
 
 // end stops everything, and keeps the logs when a step failed.
-func (s *stage) end(ctx context.Context, played error, interrupted bool) error {
+func (s *environment) end(ctx context.Context, played error, interrupted bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	stopped := s.stop(ctx)

@@ -6,19 +6,19 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/netlab"
 )
 
-// NeedsLab reports whether a demo is to be given inside a lab, and this process is not there yet: Enter is called then instead of
+// NeedsNamespaces reports whether the demo runs in network namespaces, and this process is not there yet: Enter is called then instead of
 // Run.
-func (o Options) NeedsLab() bool {
+func (o Options) NeedsNamespaces() bool {
 	_, inside := netlab.Inside()
 	return o.Provider == Metal && !inside
 }
 
-// EnterOptions say how this program is run again in a lab.
+// EnterOptions say how this program is run again in network namespaces.
 type EnterOptions struct {
 	// Args are its arguments.
 	Args []string
@@ -26,15 +26,15 @@ type EnterOptions struct {
 	Progress io.Writer
 }
 
-// Enter builds what the demo needs, while there is a network to do that with, and gives it in a lab: this program runs again, with
+// Enter builds what the demo needs, while there is a network to do that with, and gives it in network namespaces: this program runs again, with
 // the same arguments, in namespaces of its own, and calls Run there. It returns a *netlab.MissingError, at once, if this machine lacks
 // something, and a *netlab.EndError if the program there did not end well.
 func Enter(ctx context.Context, options Options, enter EnterOptions) error {
 	if _, _, err := netlab.Check(options.Router); err != nil {
 		return fmt.Errorf("--provider=%s: %w", Metal, err)
 	}
-	s, err := newStage(ctx, options, func(event story.Event) {
-		if moved, ok := event.(story.StepMoved); ok {
+	s, err := newEnvironment(ctx, options, func(event scenario.Event) {
+		if moved, ok := event.(scenario.StepMoved); ok {
 			_, _ = fmt.Fprintln(enter.Progress, moved.Detail)
 		}
 	})
@@ -45,7 +45,7 @@ func Enter(ctx context.Context, options Options, enter EnterOptions) error {
 	return errors.Join(err, s.stop(context.WithoutCancel(ctx)), s.removeFiles())
 }
 
-func (s *stage) enter(enter EnterOptions) error {
+func (s *environment) enter(enter EnterOptions) error {
 	_, err := localcluster.Build(s.life, localcluster.BuildOptions{Parts: localcluster.Parts(), Progress: enter.Progress})
 	if err == nil {
 		_, err = findDaemon(s.life, s)

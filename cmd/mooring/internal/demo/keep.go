@@ -11,7 +11,7 @@ import (
 )
 
 // keep leaves everything running until ctx ends, with two replicas again, and says what there is to look at.
-func (s *stage) keep(ctx context.Context) error {
+func (s *environment) keep(ctx context.Context) error {
 	var failure error
 	if old, ok := s.replicas[firstReplica]; ok {
 		select {
@@ -30,7 +30,7 @@ func (s *stage) keep(ctx context.Context) error {
 }
 
 // invitation says what there is to look at.
-func (s *stage) invitation(style render.Style) string {
+func (s *environment) invitation(style render.Style) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("\n%s\n", style.Strong("Everything is left running until Ctrl-C."))

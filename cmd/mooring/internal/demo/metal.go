@@ -16,9 +16,9 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/netlab"
 )
 
-// metalChapters is the story of machines without a cloud.
-func metalChapters(r *rack) []chapter {
-	return []chapter{
+// metalSections are the steps with machines without a cloud.
+func metalSections(r *rack) []section {
+	return []section{
 		metalPrograms(),
 		r.build(),
 		r.controlPlane(),
@@ -38,8 +38,8 @@ func newRack(kind netlab.Kind) (*rack, error) {
 	return &rack{kind: found, proxyMode: proxyMode, replicas: map[string]*netlab.Host{}}, err
 }
 
-func metalPrograms() chapter {
-	return chapter{name: "prepare", title: "Programs", steps: []step{
+func metalPrograms() section {
+	return section{name: "prepare", title: "Programs", steps: []step{
 		{
 			name: "control-plane", title: "etcd, kube-apiserver, kube-controller-manager and kube-proxy are built", deadline: buildDeadline,
 			run: buildAll,
@@ -48,16 +48,16 @@ func metalPrograms() chapter {
 	}}
 }
 
-func buildAll(ctx context.Context, s *stage) (detail string, err error) {
+func buildAll(ctx context.Context, s *environment) (detail string, err error) {
 	s.binaries, err = localcluster.Build(ctx, localcluster.BuildOptions{Parts: localcluster.Parts(), Progress: s.progress()})
 	return "Kubernetes " + localcluster.KubernetesVersion, err
 }
 
-func (r *rack) controlPlane() chapter {
-	return chapter{name: "control-plane", title: "Control plane", steps: []step{
+func (r *rack) controlPlane() section {
+	return section{name: "control-plane", title: "Control plane", steps: []step{
 		{
 			name: "start", title: "etcd, kube-apiserver and kube-controller-manager run on the machines' network", deadline: stepDeadline,
-			run: func(ctx context.Context, s *stage) (string, error) {
+			run: func(ctx context.Context, s *environment) (string, error) {
 				return s.startCluster(ctx, rackCIDRs, control4.Addr())
 			},
 		},
@@ -88,7 +88,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "mooring
 subjects: [{kind: ServiceAccount, name: cloud-controller-manager, namespace: kube-system}]
 `
 
-func (r *rack) grantRights(ctx context.Context, s *stage) (string, error) {
+func (r *rack) grantRights(ctx context.Context, s *environment) (string, error) {
 	if err := s.cluster.Apply(ctx, []byte(metalRights)); err != nil {
 		return "", err
 	}
@@ -99,8 +99,8 @@ func (r *rack) grantRights(ctx context.Context, s *stage) (string, error) {
 }
 
 // join has a node registered on every machine.
-func (r *rack) join() chapter {
-	return chapter{name: "join", title: "Nodes join", steps: []step{
+func (r *rack) join() section {
+	return section{name: "join", title: "Nodes join", steps: []step{
 		{
 			name: "register", title: fmt.Sprintf("%d nodes register with the taint, as kubelets do, and run kube-proxy", machineCount),
 			deadline: stepDeadline, run: r.register,
@@ -113,7 +113,7 @@ func (r *rack) join() chapter {
 	}}
 }
 
-func (r *rack) register(ctx context.Context, s *stage) (string, error) {
+func (r *rack) register(ctx context.Context, s *environment) (string, error) {
 	for _, m := range r.machines {
 		if err := s.registerNode(ctx, m.name, m.v4, m.v6); err != nil {
 			return "", err
@@ -139,7 +139,7 @@ nftables: {minSyncPeriod: 100ms}
 iptables: {minSyncPeriod: 100ms}
 `
 
-func (r *rack) startProxy(s *stage, m *machine) (err error) {
+func (r *rack) startProxy(s *environment, m *machine) (err error) {
 	kubeconfig, err := s.cluster.UserKubeconfig("system:kube-proxy")
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (r *rack) startProxy(s *stage, m *machine) (err error) {
 	return err
 }
 
-func (r *rack) awaitInitialized(ctx context.Context, s *stage) (string, error) {
+func (r *rack) awaitInitialized(ctx context.Context, s *environment) (string, error) {
 	err := s.observed.await(ctx, func(v view) error {
 		return eachOf(r.machines, func(m *machine) error { return asTheInventorySays(v.nodes[m.name], m) })
 	})
@@ -183,15 +183,15 @@ func asTheInventorySays(node *corev1.Node, m *machine) error {
 	return nil
 }
 
-func (r *rack) awaitReady(ctx context.Context, s *stage) (string, error) {
+func (r *rack) awaitReady(ctx context.Context, s *environment) (string, error) {
 	return "", s.observed.await(ctx, func(v view) error {
 		return eachOf(slices.Sorted(maps.Keys(v.nodes)), func(name string) error { return wantsReady(v.nodes[name]) })
 	})
 }
 
 // routes has the router know the way to pods.
-func (r *rack) routes() chapter {
-	return chapter{name: "routes", title: "Pod routes", steps: []step{
+func (r *rack) routes() section {
+	return section{name: "routes", title: "Pod routes", steps: []step{
 		{
 			name: "learned", title: "the router knows the way to the pods of every node, over IPv4 and IPv6", deadline: stepDeadline,
 			run: r.awaitPodRoutes,
@@ -199,7 +199,7 @@ func (r *rack) routes() chapter {
 	}}
 }
 
-func (r *rack) awaitPodRoutes(ctx context.Context, s *stage) (string, error) {
+func (r *rack) awaitPodRoutes(ctx context.Context, s *environment) (string, error) {
 	nodes := map[string]*corev1.Node{}
 	err := s.observed.await(ctx, func(v view) error {
 		nodes = maps.Clone(v.nodes)

@@ -6,17 +6,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 	"github.com/mooring-ccm/mooring/localcluster/netlab"
 )
 
 // failover kills the replica that leads.
-func (r *rack) failover() chapter {
+func (r *rack) failover() section {
 	var before netlab.Table
-	return chapter{name: "failover", title: "The leader is killed", steps: []step{
+	return section{name: "failover", title: "The leader is killed", steps: []step{
 		{
 			name: "kill", title: "the leader gets SIGKILL, and the standby leads when the lease has run out", deadline: stepDeadline,
-			run: func(ctx context.Context, s *stage) (detail string, err error) {
+			run: func(ctx context.Context, s *environment) (detail string, err error) {
 				if before, err = r.router.Table(ctx); err != nil {
 					return "", err
 				}
@@ -25,13 +25,13 @@ func (r *rack) failover() chapter {
 		},
 		{
 			name: "kept", title: "the router's routes are as they were, and no request was lost", deadline: stepDeadline,
-			run: func(ctx context.Context, _ *stage) (string, error) { return r.kept(ctx, before) },
+			run: func(ctx context.Context, _ *environment) (string, error) { return r.kept(ctx, before) },
 		},
 		{name: "back", title: "the killed replica is started again, and stands by", deadline: stepDeadline, run: startAgain},
 	}}
 }
 
-func (r *rack) killLeader(ctx context.Context, s *stage) (string, error) {
+func (r *rack) killLeader(ctx context.Context, s *environment) (string, error) {
 	old, next := s.replicas[firstReplica], s.replicas[secondReplica]
 	holder := ""
 	if err := s.observed.await(ctx, func(v view) error { holder = v.holder; return nil }); err != nil {
@@ -41,7 +41,7 @@ func (r *rack) killLeader(ctx context.Context, s *stage) (string, error) {
 	if err := old.kill(); err != nil {
 		return "", err
 	}
-	s.tellRole(old, story.Stopped)
+	s.reportRole(old, scenario.Stopped)
 	err := s.observed.await(ctx, func(v view) error {
 		if v.holder == holder || v.holder == "" {
 			return errNoHolder
@@ -51,7 +51,7 @@ func (r *rack) killLeader(ctx context.Context, s *stage) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.tellRole(next, story.Leader)
+	s.reportRole(next, scenario.Leader)
 	return fmt.Sprintf("%s leads after %s; all the time it announced the same as the other", next.name, seconds(time.Since(r.killed))), nil
 }
 
@@ -73,7 +73,7 @@ func (r *rack) kept(ctx context.Context, before netlab.Table) (string, error) {
 	return fmt.Sprintf("%d routes; all of %d requests were answered", len(after), all), nil
 }
 
-func startAgain(ctx context.Context, s *stage) (string, error) {
+func startAgain(ctx context.Context, s *environment) (string, error) {
 	again, err := s.startReplica(firstReplica)
 	if err != nil {
 		return "", err
@@ -81,13 +81,13 @@ func startAgain(ctx context.Context, s *stage) (string, error) {
 	if err := again.ready(ctx); err != nil {
 		return "", err
 	}
-	s.tellRole(again, story.Standby)
+	s.reportRole(again, scenario.Standby)
 	return fmt.Sprintf("%s, process %d", again.name, again.command.Process.Pid), nil
 }
 
 // inventory has the dead machine scrapped.
-func (r *rack) inventory() chapter {
-	return chapter{name: "inventory", title: "A machine leaves", steps: []step{
+func (r *rack) inventory() section {
+	return section{name: "inventory", title: "A machine leaves", steps: []step{
 		{
 			name: "node", title: "the dead machine is taken out of the inventory, and its node is deleted", deadline: stepDeadline,
 			run: r.scrap,
@@ -96,7 +96,7 @@ func (r *rack) inventory() chapter {
 	}}
 }
 
-func (r *rack) scrap(ctx context.Context, s *stage) (string, error) {
+func (r *rack) scrap(ctx context.Context, s *environment) (string, error) {
 	gone := r.dead()
 	began := time.Now()
 	if err := r.writeConfig(s, r.living()); err != nil {
@@ -114,7 +114,7 @@ func (r *rack) scrap(ctx context.Context, s *stage) (string, error) {
 	return fmt.Sprintf("%s is deleted after %s; the file was read again while everything ran", gone.name, seconds(time.Since(began))), nil
 }
 
-func (r *rack) awaitFewerRoutes(ctx context.Context, s *stage) (string, error) {
+func (r *rack) awaitFewerRoutes(ctx context.Context, s *environment) (string, error) {
 	want := 2 * (len(r.living()) + 1) // to the pods of each node, and to the Service, in both families
 	err := r.awaitTable(ctx, func(table netlab.Table) error {
 		for to, hops := range table {

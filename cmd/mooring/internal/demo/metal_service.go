@@ -22,8 +22,8 @@ import (
 )
 
 // services has a Service reached from behind the router.
-func (r *rack) services() chapter {
-	return chapter{name: "services", title: "Services", steps: []step{
+func (r *rack) services() section {
+	return section{name: "services", title: "Services", steps: []step{
 		{
 			name: "address", title: "a Service of type LoadBalancer gets an address of each family", deadline: stepDeadline,
 			run: r.expose,
@@ -36,7 +36,7 @@ func (r *rack) services() chapter {
 	}}
 }
 
-func (r *rack) expose(ctx context.Context, s *stage) (string, error) {
+func (r *rack) expose(ctx context.Context, s *environment) (string, error) {
 	began := time.Now()
 	services := s.kubernetes.CoreV1().Services(metav1.NamespaceDefault)
 	_, err := services.Create(ctx, &corev1.Service{
@@ -80,7 +80,7 @@ func (r *rack) addresses() (all []netip.Prefix) {
 const podPort = 8080
 
 // runPods puts a server on every node, and says so in the Service's EndpointSlices, as kube-controller-manager would of pods.
-func (r *rack) runPods(ctx context.Context, s *stage) error {
+func (r *rack) runPods(ctx context.Context, s *environment) error {
 	slicesOf := map[discoveryv1.AddressType]*discoveryv1.EndpointSlice{}
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 		slicesOf[family] = &discoveryv1.EndpointSlice{
@@ -119,7 +119,7 @@ func (r *rack) runPods(ctx context.Context, s *stage) error {
 }
 
 // runPod puts a server into a network of its own on a machine, with addresses of the node's pod CIDRs.
-func (r *rack) runPod(ctx context.Context, s *stage, m *machine) (addrs []netip.Addr, err error) {
+func (r *rack) runPod(ctx context.Context, s *environment, m *machine) (addrs []netip.Addr, err error) {
 	var there, here []netip.Prefix
 	err = s.awaitNode(ctx, m.name, func(node *corev1.Node) error {
 		there, here, addrs = nil, nil, nil
@@ -154,7 +154,7 @@ func (r *rack) runPod(ctx context.Context, s *stage, m *machine) (addrs []netip.
 	return addrs, nil
 }
 
-func (r *rack) awaitSpread(ctx context.Context, _ *stage) (string, error) {
+func (r *rack) awaitSpread(ctx context.Context, _ *environment) (string, error) {
 	began := time.Now()
 	if err := r.awaitTable(ctx, func(table netlab.Table) error { return r.spread(table, r.machines) }); err != nil {
 		return "", err
@@ -179,7 +179,7 @@ func (r *rack) spread(table netlab.Table, over []*machine) error {
 // settled is how many requests in a row say that a Service is reached.
 const settled = 60
 
-func (r *rack) reach(ctx context.Context, s *stage) (string, error) {
+func (r *rack) reach(ctx context.Context, s *environment) (string, error) {
 	var urls []string
 	for _, address := range r.addresses() {
 		urls = append(urls, "http://"+net.JoinHostPort(address.Addr().String(), "80")+"/")
@@ -202,8 +202,8 @@ func (r *rack) reach(ctx context.Context, s *stage) (string, error) {
 }
 
 // death ends a machine without a word.
-func (r *rack) death() chapter {
-	return chapter{name: "death", title: "A machine dies", steps: []step{
+func (r *rack) death() section {
+	return section{name: "death", title: "A machine dies", steps: []step{
 		{
 			name: "out", title: "a machine loses its power, and the router sends nothing to it any more", deadline: stepDeadline,
 			run: r.die,
@@ -216,7 +216,7 @@ func (r *rack) death() chapter {
 	}}
 }
 
-func (r *rack) die(ctx context.Context, s *stage) (string, error) {
+func (r *rack) die(ctx context.Context, s *environment) (string, error) {
 	dead := r.dead()
 	agent, err := s.agent(dead.name)
 	if err != nil {
@@ -234,7 +234,7 @@ func (r *rack) die(ctx context.Context, s *stage) (string, error) {
 	return fmt.Sprintf("%s is out of the router's table after %s, by probes alone", dead.name, seconds(time.Since(r.died))), nil
 }
 
-func (r *rack) countLosses(ctx context.Context, _ *stage) (string, error) {
+func (r *rack) countLosses(ctx context.Context, _ *environment) (string, error) {
 	if _, err := r.sent.settle(ctx); err != nil {
 		return "", err
 	}
@@ -242,7 +242,7 @@ func (r *rack) countLosses(ctx context.Context, _ *stage) (string, error) {
 	return fmt.Sprintf("%d of %d were lost, within %s", len(lost), all, seconds(window(lost))), nil
 }
 
-func (r *rack) awaitTaint(ctx context.Context, s *stage) (string, error) {
+func (r *rack) awaitTaint(ctx context.Context, s *environment) (string, error) {
 	if err := s.awaitNode(ctx, r.dead().name, func(node *corev1.Node) error { return wantsShutDown(node, true) }); err != nil {
 		return "", err
 	}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 )
 
 // leaseName is the lease that the replicas compete for, in kube-system.
@@ -25,7 +25,7 @@ const leaseName = "cloud-controller-manager"
 
 // observer is what the watches of nodes and of the lease have shown last.
 type observer struct {
-	tell func(story.Event)
+	report func(scenario.Event)
 
 	mu sync.Mutex
 	view
@@ -42,8 +42,8 @@ type view struct {
 	holder string
 }
 
-func newObserver(tell func(story.Event)) *observer {
-	return &observer{tell: tell, view: view{nodes: map[string]*corev1.Node{}}, types: map[string][]string{}, changed: make(chan struct{})}
+func newObserver(report func(scenario.Event)) *observer {
+	return &observer{report: report, view: view{nodes: map[string]*corev1.Node{}}, types: map[string][]string{}, changed: make(chan struct{})}
 }
 
 // start watches until ctx ends, and returns when it knows what is there.
@@ -89,7 +89,7 @@ func handler[T any](saw func(T), misses func(name string)) cache.ResourceEventHa
 
 func (o *observer) sawNode(node *corev1.Node) {
 	state := stateOf(node)
-	o.tell(story.NodeSeen{At: time.Now(), Name: node.Name, NodeState: state})
+	o.report(scenario.NodeSeen{At: time.Now(), Name: node.Name, NodeState: state})
 	o.change(func() {
 		o.nodes[node.Name] = node
 		shown := o.types[node.Name]
@@ -100,7 +100,7 @@ func (o *observer) sawNode(node *corev1.Node) {
 }
 
 func (o *observer) missesNode(name string) {
-	o.tell(story.NodeGone{At: time.Now(), Name: name})
+	o.report(scenario.NodeGone{At: time.Now(), Name: name})
 	o.change(func() { delete(o.nodes, name) })
 }
 
@@ -145,8 +145,8 @@ func (o *observer) typesOf(node string) []string {
 }
 
 // stateOf is what is shown of a node.
-func stateOf(node *corev1.Node) story.NodeState {
-	state := story.NodeState{
+func stateOf(node *corev1.Node) scenario.NodeState {
+	state := scenario.NodeState{
 		ProviderID: node.Spec.ProviderID,
 		Zone:       node.Labels[corev1.LabelTopologyZone],
 		Type:       node.Labels[corev1.LabelInstanceTypeStable],

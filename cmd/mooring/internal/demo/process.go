@@ -22,7 +22,7 @@ type process struct {
 	// log is the path of what it writes.
 	log     string
 	command *exec.Cmd
-	// free is closed when the process may end: it was told to, or nobody counts on it any more.
+	// free is closed when the process may end: it was stopped, or nobody counts on it any more.
 	free     chan struct{}
 	freeOnce sync.Once
 	// done is closed when it has ended, and err says how.
@@ -31,7 +31,7 @@ type process struct {
 }
 
 // startProcess starts a program that must run until it is released or the demo ends.
-func (s *stage) startProcess(what, name string, args ...string) (*process, error) {
+func (s *environment) startProcess(what, name string, args ...string) (*process, error) {
 	p := &process{
 		name: name, log: s.path("logs", name+".log"), command: exec.Command(args[0], args[1:]...),
 		free: make(chan struct{}), done: make(chan struct{}),

@@ -71,8 +71,8 @@ var (
 )
 
 // build makes the rack.
-func (r *rack) build() chapter {
-	return chapter{name: "rack", title: "Rack", steps: []step{
+func (r *rack) build() section {
+	return section{name: "rack", title: "Rack", steps: []step{
 		{
 			name: "network", title: fmt.Sprintf("%d machines, a router and a client behind it, each in a network of its own", machineCount),
 			deadline: stepDeadline, run: r.cable,
@@ -83,7 +83,7 @@ func (r *rack) build() chapter {
 }
 
 // cable makes the network of everybody.
-func (r *rack) cable(ctx context.Context, s *stage) (detail string, err error) {
+func (r *rack) cable(ctx context.Context, s *environment) (detail string, err error) {
 	if r.segment, err = netlab.NewSegment(ctx, control4, control6); err != nil {
 		return "", err
 	}
@@ -126,7 +126,7 @@ func (r *rack) newHost(ctx context.Context, name string, four, six netip.Addr) (
 	return r.segment.NewHost(ctx, name, addrs, router4.Addr(), router6.Addr())
 }
 
-func (r *rack) startRouter(ctx context.Context, s *stage) (string, error) {
+func (r *rack) startRouter(ctx context.Context, s *environment) (string, error) {
 	daemons, err := r.router.Configure()
 	if err != nil {
 		return "", err
@@ -153,7 +153,7 @@ const (
 )
 
 // serveBMC serves one Redfish service for all machines, as that of a chassis does.
-func (r *rack) serveBMC(_ context.Context, s *stage) (string, error) {
+func (r *rack) serveBMC(_ context.Context, s *environment) (string, error) {
 	var systems []redfishsim.System
 	for _, m := range r.machines {
 		systems = append(systems, redfishsim.System{ID: m.id})
@@ -190,7 +190,7 @@ func unlessClosed(err error) error {
 }
 
 // writeConfig writes the cloud config with the machines that are in the inventory.
-func (r *rack) writeConfig(s *stage, machines []*machine) error {
+func (r *rack) writeConfig(s *environment, machines []*machine) error {
 	var inventory strings.Builder
 	for i, m := range machines {
 		fmt.Fprintf(&inventory, `  - name: %s
@@ -243,19 +243,19 @@ func (r *rack) place(name string) (placement, error) {
 }
 
 // invite says what there is to look at in a rack that is left running.
-func (r *rack) invite(s *stage, line func(format string, args ...any)) {
+func (r *rack) invite(s *environment, line func(format string, args ...any)) {
 	outside, _ := netlab.Inside()
-	line("  alias lab='nsenter --net --mount --pid --target $(pgrep --oldest --parent %d)'", outside)
-	line("  lab kubectl --kubeconfig %s get nodes,services -o wide", s.cluster.AdminKubeconfig())
-	line("  lab ip netns exec router ip route")
+	line("  alias netlab='nsenter --net --mount --pid --target $(pgrep --oldest --parent %d)'", outside)
+	line("  netlab kubectl --kubeconfig %s get nodes,services -o wide", s.cluster.AdminKubeconfig())
+	line("  netlab ip netns exec router ip route")
 	if r.kind == netlab.FRR {
-		line("  lab vtysh -N router -c 'show bgp summary'")
+		line("  netlab vtysh -N router -c 'show bgp summary'")
 	} else {
-		line("  lab birdc -s %s/bird.ctl show protocols", s.dir)
+		line("  netlab birdc -s %s/bird.ctl show protocols", s.dir)
 	}
 	if r.service != nil {
 		for _, address := range r.addresses() {
-			line("  lab ip netns exec client curl 'http://%s/'", netip.AddrPortFrom(address.Addr(), 80))
+			line("  netlab ip netns exec client curl 'http://%s/'", netip.AddrPortFrom(address.Addr(), 80))
 		}
 	}
 	line("\nThe inventory can be changed, and all the rest of the cloud config: %s", s.cloudConfig)

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 )
 
 const (
@@ -33,7 +33,7 @@ type replica struct {
 	address netip.AddrPort
 }
 
-// placement is where a replica runs, and what it is told beyond what all replicas are.
+// placement is where a replica runs, and which arguments it gets beyond those of all replicas.
 type placement struct {
 	// inside are the words before its command line that put it into a network; none for this process's own.
 	inside []string
@@ -44,7 +44,7 @@ type placement struct {
 }
 
 // startReplica starts the daemon as it is shipped, with the rights of its ServiceAccount and no others.
-func (s *stage) startReplica(name string) (*replica, error) {
+func (s *environment) startReplica(name string) (*replica, error) {
 	at, err := s.place(name)
 	if err != nil {
 		return nil, fmt.Errorf("replica %s: %w", name, err)
@@ -65,12 +65,12 @@ func (s *stage) startReplica(name string) (*replica, error) {
 		return nil, err
 	}
 	s.replicas[name] = r
-	s.tellRole(r, story.Starting)
+	s.reportRole(r, scenario.Starting)
 	return r, nil
 }
 
 // placeBeside has replicas of the simulated cloud listen on loopback, each at a port of its own.
-func (s *stage) placeBeside(string) (placement, error) {
+func (s *environment) placeBeside(string) (placement, error) {
 	port, err := freePort()
 	return placement{
 		address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port),
@@ -78,13 +78,13 @@ func (s *stage) placeBeside(string) (placement, error) {
 	}, err
 }
 
-func (s *stage) tellRole(r *replica, role story.Role) {
-	if role == story.Leader {
+func (s *environment) reportRole(r *replica, role scenario.Role) {
+	if role == scenario.Leader {
 		s.leader = r.name
 	} else if s.leader == r.name {
 		s.leader = ""
 	}
-	s.tell(story.ReplicaSeen{At: time.Now(), Name: r.name, PID: r.command.Process.Pid, Role: role})
+	s.report(scenario.ReplicaSeen{At: time.Now(), Name: r.name, PID: r.command.Process.Pid, Role: role})
 }
 
 // ready waits until /readyz of the replica says ok: its caches are warm, whether it leads or not.

@@ -36,7 +36,7 @@ type traffic struct {
 }
 
 // send sends short requests from a host until the demo ends, each over a connection of its own.
-func (s *stage) send(from *netlab.Host, urls ...string) *traffic {
+func (s *environment) send(from *netlab.Host, urls ...string) *traffic {
 	sent := &traffic{open: map[*answer]time.Time{}}
 	http := &http.Client{Timeout: requestPatience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: from.DialContext}}
 	for _, url := range urls {

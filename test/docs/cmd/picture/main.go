@@ -38,15 +38,15 @@ var (
 	happens = regexp.MustCompile(`^ *([\d.]+) s  (ok  |FAIL) (.*)$`)
 )
 
-// steps returns a line for each chapter and each step with the time that it took, and the last line of the summary.
+// steps returns a line for each section and each step with the time that it took, and the last line of the summary.
 func steps(text string) ([]string, error) {
-	story, summary, found := strings.Cut(text, "\nSummary\n")
+	shown, summary, found := strings.Cut(text, "\nSummary\n")
 	if !found {
 		return nil, errors.New("the input has no summary: is it what mooring demo says, to its end?")
 	}
 	var lines []string
 	title, began := "", 0.0
-	for line := range strings.SplitSeq(story, "\n") {
+	for line := range strings.SplitSeq(shown, "\n") {
 		if start := begins.FindStringSubmatch(line); start != nil {
 			title = start[2]
 			began, _ = strconv.ParseFloat(start[1], 64) // the expression lets nothing else pass

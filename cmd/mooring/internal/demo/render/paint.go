@@ -10,11 +10,11 @@ import (
 	"charm.land/lipgloss/v2/table"
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 )
 
 // paint returns the picture of a model, no wider and no higher than a terminal.
-func paint(model story.Model, style Style, width, height int) string {
+func paint(model scenario.Model, style Style, width, height int) string {
 	head := still(model, style, width)
 	// What is under way stays in sight; what has ended has the room that is left.
 	now := current(model, style)
@@ -27,8 +27,8 @@ func paint(model story.Model, style Style, width, height int) string {
 	return strings.Join(lines[max(0, len(lines)-height):], "\n")
 }
 
-// still is the part of the picture that does not scroll: who runs, which chapter it is, and the nodes.
-func still(model story.Model, style Style, width int) []string {
+// still is the part of the picture that does not scroll: who runs, which section it is, and the nodes.
+func still(model scenario.Model, style Style, width int) []string {
 	lines := []string{title(model, style, width), "", contents(model, style, width), ""}
 	if len(model.Nodes) > 0 {
 		lines = append(lines, strings.Split(nodeTable(model, style, width), "\n")...)
@@ -38,7 +38,7 @@ func still(model story.Model, style Style, width int) []string {
 }
 
 // title is the first line: who runs, and for how long.
-func title(model story.Model, style Style, width int) string {
+func title(model scenario.Model, style Style, width int) string {
 	left := style.Strong("Mooring")
 	for _, replica := range model.Replicas {
 		left += "   " + replica.Name + " " + style.paint(roleLook(replica.Role), string(replica.Role))
@@ -48,25 +48,25 @@ func title(model story.Model, style Style, width int) string {
 	return left + strings.Repeat(" ", gap) + style.paint(lookFaint, right)
 }
 
-func roleLook(role story.Role) lipgloss.Style {
+func roleLook(role scenario.Role) lipgloss.Style {
 	switch role {
-	case story.Leader:
+	case scenario.Leader:
 		return lookGood
-	case story.Starting, story.Stopping:
+	case scenario.Starting, scenario.Stopping:
 		return lookBusy
 	default:
 		return lookFaint
 	}
 }
 
-// contents is the list of chapters. Where it does not fit, only the current one has its title.
-func contents(model story.Model, style Style, width int) string {
+// contents is the list of sections. Where it does not fit, only the current one has its title.
+func contents(model scenario.Model, style Style, width int) string {
 	var long, short []string
-	for _, chapter := range model.Chapters {
-		mark, look := chapterMark(chapter)
-		long = append(long, style.paint(look, mark+" "+chapter.Title))
+	for _, section := range model.Sections {
+		mark, look := sectionMark(section)
+		long = append(long, style.paint(look, mark+" "+section.Title))
 		if mark == "●" {
-			short = append(short, style.paint(look, mark+" "+chapter.Title))
+			short = append(short, style.paint(look, mark+" "+section.Title))
 		} else {
 			short = append(short, style.paint(look, mark))
 		}
@@ -79,17 +79,17 @@ func contents(model story.Model, style Style, width int) string {
 	return strings.Join(short, " ")
 }
 
-func chapterMark(chapter story.Chapter) (string, lipgloss.Style) {
-	states := map[story.State]int{}
-	for _, step := range chapter.Steps {
+func sectionMark(section scenario.Section) (string, lipgloss.Style) {
+	states := map[scenario.State]int{}
+	for _, step := range section.Steps {
 		states[step.State]++
 	}
 	switch {
-	case states[story.Failed] > 0:
+	case states[scenario.Failed] > 0:
 		return "✗", lookBad
-	case states[story.Done] == len(chapter.Steps):
+	case states[scenario.Done] == len(section.Steps):
 		return "✓", lookGood
-	case states[story.Waiting] == len(chapter.Steps):
+	case states[scenario.Waiting] == len(section.Steps):
 		return "○", lookFaint
 	default:
 		return "●", lookBusy
@@ -101,33 +101,33 @@ type column struct {
 	header string
 	// from is how wide the terminal must be for the column to be shown.
 	from  int
-	value func(story.Model, story.Node) string
+	value func(scenario.Model, scenario.Node) string
 }
 
 func columns(width int) []column {
 	all := []column{
-		{"NODE", 0, func(_ story.Model, n story.Node) string { return n.Name }},
-		{"STATE", 0, func(_ story.Model, n story.Node) string { return string(n.Phase()) }},
-		{"PROVIDER ID", 0, func(_ story.Model, n story.Node) string { return n.ProviderID }},
-		{"ZONE", 0, func(_ story.Model, n story.Node) string { return n.Zone }},
-		{"TYPE", 0, func(_ story.Model, n story.Node) string { return n.Type }},
-		{"INTERNAL", 100, func(_ story.Model, n story.Node) string { return n.Internal }},
-		{"EXTERNAL", 100, func(_ story.Model, n story.Node) string { return n.External }},
-		{"UNTAINTED", 0, func(m story.Model, n story.Node) string { return since(m, n.RegisteredAt, n.InitializedAt) }},
-		{"READY", 0, func(m story.Model, n story.Node) string { return since(m, n.RegisteredAt, n.ReadyAt) }},
+		{"NODE", 0, func(_ scenario.Model, n scenario.Node) string { return n.Name }},
+		{"STATE", 0, func(_ scenario.Model, n scenario.Node) string { return string(n.Phase()) }},
+		{"PROVIDER ID", 0, func(_ scenario.Model, n scenario.Node) string { return n.ProviderID }},
+		{"ZONE", 0, func(_ scenario.Model, n scenario.Node) string { return n.Zone }},
+		{"TYPE", 0, func(_ scenario.Model, n scenario.Node) string { return n.Type }},
+		{"INTERNAL", 100, func(_ scenario.Model, n scenario.Node) string { return n.Internal }},
+		{"EXTERNAL", 100, func(_ scenario.Model, n scenario.Node) string { return n.External }},
+		{"UNTAINTED", 0, func(m scenario.Model, n scenario.Node) string { return since(m, n.RegisteredAt, n.InitializedAt) }},
+		{"READY", 0, func(m scenario.Model, n scenario.Node) string { return since(m, n.RegisteredAt, n.ReadyAt) }},
 	}
 	return slices.DeleteFunc(all, func(c column) bool { return width < c.from })
 }
 
 // since is how long something took, or has taken so far.
-func since(model story.Model, began, ended time.Time) string {
+func since(model scenario.Model, began, ended time.Time) string {
 	if ended.IsZero() {
 		return elapsed(model.Now.Sub(began)) + "…"
 	}
 	return elapsed(ended.Sub(began))
 }
 
-func nodeTable(model story.Model, style Style, width int) string {
+func nodeTable(model scenario.Model, style Style, width int) string {
 	shown := columns(width)
 	headers := make([]string, len(shown))
 	for i, c := range shown {
@@ -154,13 +154,13 @@ func nodeTable(model story.Model, style Style, width int) string {
 		BorderColumn(false).BorderHeader(false).String()
 }
 
-func cellLook(header string, node story.Node) lipgloss.Style {
-	phases := map[story.Phase]lipgloss.Style{
-		story.Tainted: lookBad, story.Initialized: lookBusy, story.Ready: lookGood,
-		story.Unready: lookBusy, story.ShutDown: lookBad, story.Held: lookBad,
+func cellLook(header string, node scenario.Node) lipgloss.Style {
+	phases := map[scenario.Phase]lipgloss.Style{
+		scenario.Tainted: lookBad, scenario.Initialized: lookBusy, scenario.Ready: lookGood,
+		scenario.Unready: lookBusy, scenario.ShutDown: lookBad, scenario.Held: lookBad,
 	}
 	switch {
-	case node.Phase() == story.Gone:
+	case node.Phase() == scenario.Gone:
 		return lookFaint
 	case header == "STATE":
 		return phases[node.Phase()]
@@ -174,14 +174,14 @@ func cellLook(header string, node story.Node) lipgloss.Style {
 }
 
 // endedSteps has a line for each step that has ended.
-func endedSteps(model story.Model, style Style) []string {
+func endedSteps(model scenario.Model, style Style) []string {
 	var lines []string
-	for _, chapter := range model.Chapters {
-		for _, step := range chapter.Steps {
+	for _, section := range model.Sections {
+		for _, step := range section.Steps {
 			switch step.State {
-			case story.Done:
+			case scenario.Done:
 				lines = append(lines, style.paint(lookGood, "✓ ")+step.Title+style.paint(lookFaint, "  "+step.Detail))
-			case story.Failed:
+			case scenario.Failed:
 				lines = append(lines, style.paint(lookBad, "✗ "+step.Title+": "+oneLine(step.Err)))
 			}
 		}
@@ -193,7 +193,7 @@ func endedSteps(model story.Model, style Style) []string {
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 
 // current says what is under way, for how long and how far it is.
-func current(model story.Model, style Style) []string {
+func current(model scenario.Model, style Style) []string {
 	_, step, ok := model.Current()
 	if !ok {
 		return nil

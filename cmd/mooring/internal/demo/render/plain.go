@@ -6,38 +6,38 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 )
 
-// Plain shows a story as lines, each with the time since its beginning.
+// Plain shows a demo as lines, each with the time since its beginning.
 type Plain struct {
 	out    io.Writer
-	before story.Model
-	// chapter is the chapter whose title was written last.
-	chapter string
+	before scenario.Model
+	// section is the section whose title was written last.
+	section string
 }
 
 // NewPlain returns a renderer that writes lines to out.
 func NewPlain(out io.Writer) *Plain { return &Plain{out: out} }
 
 // Show writes what changed.
-func (p *Plain) Show(event story.Event, model story.Model) {
+func (p *Plain) Show(event scenario.Event, model scenario.Model) {
 	before := p.before
 	p.before = model
 	switch e := event.(type) {
-	case story.StepBegan:
+	case scenario.StepBegan:
 		p.began(model)
-	case story.StepMoved:
+	case scenario.StepMoved:
 		p.line(model, "...  %s", e.Detail)
-	case story.StepEnded:
+	case scenario.StepEnded:
 		if step, ok := stepOf(model, e.Step); ok {
 			p.line(model, "%s", resultLine(step))
 		}
-	case story.NodeSeen:
+	case scenario.NodeSeen:
 		p.nodeChanged(before, model, e.Name)
-	case story.NodeGone:
+	case scenario.NodeGone:
 		p.nodeChanged(before, model, e.Name)
-	case story.ReplicaSeen:
+	case scenario.ReplicaSeen:
 		p.line(model, "%s  %s, process %d", e.Name, e.Role, e.PID)
 	}
 }
@@ -45,19 +45,19 @@ func (p *Plain) Show(event story.Event, model story.Model) {
 // Close does nothing: what is written stays.
 func (p *Plain) Close() {}
 
-func (p *Plain) began(model story.Model) {
-	chapter, step, ok := model.Current()
+func (p *Plain) began(model scenario.Model) {
+	section, step, ok := model.Current()
 	if !ok {
 		return
 	}
-	if chapter.Name != p.chapter {
-		p.chapter = chapter.Name
-		_, _ = fmt.Fprintf(p.out, "\n%s\n", chapter.Title)
+	if section.Name != p.section {
+		p.section = section.Name
+		_, _ = fmt.Fprintf(p.out, "\n%s\n", section.Title)
 	}
 	p.line(model, "...  %s", step.Title)
 }
 
-func (p *Plain) nodeChanged(before, model story.Model, name string) {
+func (p *Plain) nodeChanged(before, model scenario.Model, name string) {
 	was, _ := nodeOf(before, name)
 	if now, ok := nodeOf(model, name); ok {
 		p.node(model, was, now)
@@ -65,12 +65,12 @@ func (p *Plain) nodeChanged(before, model story.Model, name string) {
 }
 
 // node writes a line when a node has come further or back, or when its instance became another.
-func (p *Plain) node(model story.Model, was, now story.Node) {
+func (p *Plain) node(model scenario.Model, was, now scenario.Node) {
 	switch {
 	case now.TypeChanged != was.TypeChanged:
 		p.line(model, "%s  %s -> %s", now.Name, now.TypeBefore, now.Type)
 	case was.Name != "" && was.Phase() == now.Phase():
-	case now.Phase() == story.Tainted, now.Phase() != story.Initialized && now.ReadyAt == was.ReadyAt:
+	case now.Phase() == scenario.Tainted, now.Phase() != scenario.Initialized && now.ReadyAt == was.ReadyAt:
 		p.line(model, "%s  %s", now.Name, now.Phase())
 	default:
 		p.line(model, "%s  %-11s after %s  %s", now.Name, now.Phase(), elapsed(model.Now.Sub(now.RegisteredAt)),
@@ -78,13 +78,13 @@ func (p *Plain) node(model story.Model, was, now story.Node) {
 	}
 }
 
-func (p *Plain) line(model story.Model, format string, args ...any) {
+func (p *Plain) line(model scenario.Model, format string, args ...any) {
 	_, _ = fmt.Fprintf(p.out, "%8s  %s\n", elapsed(model.Now.Sub(model.Began)), fmt.Sprintf(format, args...))
 }
 
 // resultLine says how a step ended.
-func resultLine(step story.Step) string {
-	if step.State == story.Failed {
+func resultLine(step scenario.Step) string {
+	if step.State == scenario.Failed {
 		return fmt.Sprintf("FAIL %s: %s", step.Title, step.Err)
 	}
 	line := "ok   " + step.Title
@@ -106,22 +106,22 @@ func elapsed(d time.Duration) string {
 	}
 }
 
-func stepOf(model story.Model, name string) (story.Step, bool) {
-	for _, chapter := range model.Chapters {
-		for _, step := range chapter.Steps {
+func stepOf(model scenario.Model, name string) (scenario.Step, bool) {
+	for _, section := range model.Sections {
+		for _, step := range section.Steps {
 			if step.Name == name {
 				return step, true
 			}
 		}
 	}
-	return story.Step{}, false
+	return scenario.Step{}, false
 }
 
-func nodeOf(model story.Model, name string) (story.Node, bool) {
+func nodeOf(model scenario.Model, name string) (scenario.Node, bool) {
 	for _, node := range model.Nodes {
 		if node.Name == name {
 			return node, true
 		}
 	}
-	return story.Node{}, false
+	return scenario.Node{}, false
 }

@@ -12,52 +12,52 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 )
 
 var begin = time.Unix(1_000_000_000, 0)
 
 func at(d time.Duration) time.Time { return begin.Add(d) }
 
-// events are a story in which everything happens that can be shown.
-func events() []story.Event {
+// events are a demo in which everything happens that can be shown.
+func events() []scenario.Event {
 	second := time.Second
-	initialized := story.NodeState{ProviderID: "sim://i-00000001", Zone: "sim-1a", Type: "sim.small", Internal: "10.0.0.2", External: "100.64.0.2"}
+	initialized := scenario.NodeState{ProviderID: "sim://i-00000001", Zone: "sim-1a", Type: "sim.small", Internal: "10.0.0.2", External: "100.64.0.2"}
 	ready := initialized
 	ready.Ready, ready.Schedulable = true, true
 	resized := ready
 	resized.Type = "sim.large"
-	return []story.Event{
-		story.Opened{At: begin, Chapters: []story.Chapter{
-			{Name: "prepare", Title: "Programs", Steps: []story.Step{{Name: "prepare/build", Title: "everything is built"}}},
-			{Name: "join", Title: "Nodes join", Steps: []story.Step{{Name: "join/ready", Title: "every node is ready"}}},
-			{Name: "failover", Title: "Failover", Steps: []story.Step{
+	return []scenario.Event{
+		scenario.Opened{At: begin, Sections: []scenario.Section{
+			{Name: "prepare", Title: "Programs", Steps: []scenario.Step{{Name: "prepare/build", Title: "everything is built"}}},
+			{Name: "join", Title: "Nodes join", Steps: []scenario.Step{{Name: "join/ready", Title: "every node is ready"}}},
+			{Name: "failover", Title: "Failover", Steps: []scenario.Step{
 				{Name: "failover/lease", Title: "the standby holds the lease"}, {Name: "failover/exit", Title: "the old leader has ended in order"},
 			}},
 		}},
-		story.StepBegan{At: begin, Step: "prepare/build"},
-		story.StepMoved{At: at(second), Step: "prepare/build", Detail: "3 of 9 packages"},
-		story.StepEnded{At: at(2 * second), Step: "prepare/build", Detail: "Kubernetes v1.36.3"},
-		story.ReplicaSeen{At: at(2 * second), Name: "ccm-a", PID: 7, Role: story.Leader},
-		story.StepBegan{At: at(2 * second), Step: "join/ready"},
-		story.NodeSeen{At: at(2 * second), Name: "node-001", NodeState: story.NodeState{Tainted: true}},
-		story.NodeSeen{At: at(2100 * time.Millisecond), Name: "node-001", NodeState: initialized},
-		story.NodeSeen{At: at(2100 * time.Millisecond), Name: "node-001", NodeState: initialized},
-		story.NodeSeen{At: at(2200 * time.Millisecond), Name: "node-002", NodeState: story.NodeState{Tainted: true}},
-		story.NodeSeen{At: at(2300 * time.Millisecond), Name: "node-001", NodeState: ready},
-		story.NodeSeen{At: at(3 * second), Name: "node-001", NodeState: resized},
-		story.StepEnded{At: at(4 * second), Step: "join/ready", Detail: "4 lists of all instances"},
-		story.StepBegan{At: at(4 * second), Step: "failover/lease"},
-		story.Tick{At: at(5 * second)},
+		scenario.StepBegan{At: begin, Step: "prepare/build"},
+		scenario.StepMoved{At: at(second), Step: "prepare/build", Detail: "3 of 9 packages"},
+		scenario.StepEnded{At: at(2 * second), Step: "prepare/build", Detail: "Kubernetes v1.36.3"},
+		scenario.ReplicaSeen{At: at(2 * second), Name: "ccm-a", PID: 7, Role: scenario.Leader},
+		scenario.StepBegan{At: at(2 * second), Step: "join/ready"},
+		scenario.NodeSeen{At: at(2 * second), Name: "node-001", NodeState: scenario.NodeState{Tainted: true}},
+		scenario.NodeSeen{At: at(2100 * time.Millisecond), Name: "node-001", NodeState: initialized},
+		scenario.NodeSeen{At: at(2100 * time.Millisecond), Name: "node-001", NodeState: initialized},
+		scenario.NodeSeen{At: at(2200 * time.Millisecond), Name: "node-002", NodeState: scenario.NodeState{Tainted: true}},
+		scenario.NodeSeen{At: at(2300 * time.Millisecond), Name: "node-001", NodeState: ready},
+		scenario.NodeSeen{At: at(3 * second), Name: "node-001", NodeState: resized},
+		scenario.StepEnded{At: at(4 * second), Step: "join/ready", Detail: "4 lists of all instances"},
+		scenario.StepBegan{At: at(4 * second), Step: "failover/lease"},
+		scenario.Tick{At: at(5 * second)},
 	}
 }
 
-func failure() story.Event {
-	return story.StepEnded{At: at(64 * time.Second), Step: "failover/lease", Err: "it did not happen within 1m0s: nobody holds the lease"}
+func failure() scenario.Event {
+	return scenario.StepEnded{At: at(64 * time.Second), Step: "failover/lease", Err: "it did not happen within 1m0s: nobody holds the lease"}
 }
 
-func modelOf(events []story.Event) story.Model {
-	var m story.Model
+func modelOf(events []scenario.Event) scenario.Model {
+	var m scenario.Model
 	for _, event := range events {
 		m = m.Apply(event)
 	}
@@ -67,7 +67,7 @@ func modelOf(events []story.Event) story.Model {
 func TestPlain(t *testing.T) {
 	var out bytes.Buffer
 	plain := NewPlain(&out)
-	var m story.Model
+	var m scenario.Model
 	for _, event := range append(events(), failure()) {
 		m = m.Apply(event)
 		plain.Show(event, m)
@@ -100,17 +100,17 @@ Failover
 }
 
 func TestPlainTellsWhatBecomesOfANode(t *testing.T) {
-	seen := func(seconds int, state story.NodeState) story.Event {
-		return story.NodeSeen{At: at(time.Duration(seconds) * time.Second), Name: "node-001", NodeState: state}
+	seen := func(seconds int, state scenario.NodeState) scenario.Event {
+		return scenario.NodeSeen{At: at(time.Duration(seconds) * time.Second), Name: "node-001", NodeState: state}
 	}
-	ready := story.NodeState{Ready: true, Schedulable: true, ProviderID: "sim://i-00000001"}
+	ready := scenario.NodeState{Ready: true, Schedulable: true, ProviderID: "sim://i-00000001"}
 	var out bytes.Buffer
 	plain := NewPlain(&out)
-	m := story.Model{}.Apply(story.Opened{At: begin})
-	for _, event := range []story.Event{
-		seen(1, ready), seen(2, story.NodeState{}), seen(3, story.NodeState{}), seen(4, story.NodeState{ShutDown: true}), seen(5, ready),
-		seen(6, story.NodeState{Held: true}), story.NodeGone{At: at(7 * time.Second), Name: "node-001"},
-		seen(8, story.NodeState{Tainted: true}), seen(9, ready),
+	m := scenario.Model{}.Apply(scenario.Opened{At: begin})
+	for _, event := range []scenario.Event{
+		seen(1, ready), seen(2, scenario.NodeState{}), seen(3, scenario.NodeState{}), seen(4, scenario.NodeState{ShutDown: true}), seen(5, ready),
+		seen(6, scenario.NodeState{Held: true}), scenario.NodeGone{At: at(7 * time.Second), Name: "node-001"},
+		seen(8, scenario.NodeState{Tainted: true}), seen(9, ready),
 	} {
 		m = m.Apply(event)
 		plain.Show(event, m)
@@ -151,8 +151,8 @@ Failover
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
-	done := append(events(), story.StepEnded{At: at(5 * time.Second), Step: "failover/lease"},
-		story.StepBegan{At: at(5 * time.Second), Step: "failover/exit"}, story.StepEnded{At: at(6 * time.Second), Step: "failover/exit"})
+	done := append(events(), scenario.StepEnded{At: at(5 * time.Second), Step: "failover/lease"},
+		scenario.StepBegan{At: at(5 * time.Second), Step: "failover/exit"}, scenario.StepEnded{At: at(6 * time.Second), Step: "failover/exit"})
 	if got := Summary(modelOf(done), Style{}); !strings.HasSuffix(got, "\nAll 4 steps happened, in 6.00 s.\n") {
 		t.Errorf("summary of a success:\n%s", got)
 	}
@@ -216,7 +216,7 @@ func trimLines(text string) string {
 
 // Whatever the terminal is, the picture fits and shows what is under way.
 func TestPictureFits(t *testing.T) {
-	all := append(events(), story.StepEnded{At: at(64 * time.Second), Step: "failover/lease", Err: "nobody\nholds\nthe lease"})
+	all := append(events(), scenario.StepEnded{At: at(64 * time.Second), Step: "failover/lease", Err: "nobody\nholds\nthe lease"})
 	rapid.Check(t, func(t *rapid.T) {
 		width, height := rapid.IntRange(1, 200).Draw(t, "width"), rapid.IntRange(1, 60).Draw(t, "height")
 		model := modelOf(all[:rapid.IntRange(0, len(all)).Draw(t, "events")])

@@ -6,16 +6,16 @@ import (
 
 	"charm.land/lipgloss/v2"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 )
 
-// Summary returns what was checked and what came of it, every step of the story.
-func Summary(model story.Model, style Style) string {
+// Summary returns what was checked and what came of it, every step of the demo.
+func Summary(model scenario.Model, style Style) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s\n", style.Strong("Summary"))
-	for _, chapter := range model.Chapters {
-		fmt.Fprintf(&b, "%s\n", style.paint(lookName, chapter.Title))
-		for _, step := range chapter.Steps {
+	for _, section := range model.Sections {
+		fmt.Fprintf(&b, "%s\n", style.paint(lookName, section.Title))
+		for _, step := range section.Steps {
 			writeStep(&b, step, style)
 		}
 	}
@@ -33,13 +33,13 @@ func Summary(model story.Model, style Style) string {
 // indent is where the text of a step begins.
 const indent = 7
 
-func writeStep(b *strings.Builder, step story.Step, style Style) {
+func writeStep(b *strings.Builder, step scenario.Step, style Style) {
 	width := style.columns()
 	mark, took, note, look := "--  ", "not reached", "", lookFaint
 	switch step.State {
-	case story.Done:
+	case scenario.Done:
 		mark, took, note, look = "ok  ", elapsed(step.Took), step.Detail, lookGood
-	case story.Failed:
+	case scenario.Failed:
 		mark, took, note, look = "FAIL", elapsed(step.Took), step.Err, lookBad
 	}
 	room := width - indent - 2 - lipgloss.Width(took)
@@ -56,7 +56,7 @@ func writeStep(b *strings.Builder, step story.Step, style Style) {
 		return
 	}
 	noteLook := lookFaint
-	if step.State == story.Failed {
+	if step.State == scenario.Failed {
 		noteLook = lookBad
 	}
 	for line := range strings.SplitSeq(lipgloss.Wrap(note, width-indent-1, " "), "\n") {

@@ -9,16 +9,16 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 )
 
-// Table shows a story as a picture that moves on a terminal.
+// Table shows a demo as a picture that moves on a terminal.
 type Table struct {
 	program *tea.Program
 	ended   chan struct{}
 	out     *os.File
 	style   Style
-	model   story.Model
+	model   scenario.Model
 }
 
 // NewTable returns a renderer that paints on the terminal out and calls interrupt when Ctrl-C is typed on in, which may be nil.
@@ -39,7 +39,7 @@ func NewTable(out *os.File, in io.Reader, style Style, interrupt func()) *Table 
 }
 
 // Show paints the model.
-func (t *Table) Show(_ story.Event, model story.Model) {
+func (t *Table) Show(_ scenario.Event, model scenario.Model) {
 	t.model = model
 	t.program.Send(shown{model})
 }
@@ -51,12 +51,12 @@ func (t *Table) Close() {
 	_, _ = fmt.Fprint(t.out, strings.Join(still(t.model, t.style, t.style.columns()), "\n"))
 }
 
-// shown is the message to the picture that the story went on.
-type shown struct{ model story.Model }
+// shown is the message to the picture that the model changed.
+type shown struct{ model scenario.Model }
 
-// picture is the state of the terminal: the story, and how much of it fits.
+// picture is the state of the terminal: the model, and how much of it fits.
 type picture struct {
-	model         story.Model
+	model         scenario.Model
 	style         Style
 	width, height int
 	interrupt     func()

@@ -25,32 +25,32 @@ const (
 )
 
 // services has a Service reached from outside.
-func services() chapter {
+func services() section {
 	var seen offer
-	return chapter{name: "services", title: "Services", steps: []step{
+	return section{name: "services", title: "Services", steps: []step{
 		{
 			name: "address", title: "a Service of type LoadBalancer gets an address, behind which is every node", deadline: stepDeadline,
-			run: func(ctx context.Context, s *stage) (string, error) { return seen.open(ctx, s) },
+			run: func(ctx context.Context, s *environment) (string, error) { return seen.open(ctx, s) },
 		},
 		{
 			name: "repaired", title: "somebody deletes the load balancer in the cloud, and it is there again", deadline: stepDeadline,
-			run: func(ctx context.Context, s *stage) (string, error) { return seen.lose(ctx, s) },
+			run: func(ctx context.Context, s *environment) (string, error) { return seen.lose(ctx, s) },
 		},
 		{
 			name: "deleted", title: "the Service is deleted, and the load balancer with it", deadline: stepDeadline,
-			run: func(ctx context.Context, s *stage) (string, error) { return seen.end(ctx, s) },
+			run: func(ctx context.Context, s *environment) (string, error) { return seen.end(ctx, s) },
 		},
 	}}
 }
 
-// offer is what the steps of the chapter know of each other.
+// offer is what the steps of the section know of each other.
 type offer struct {
 	// service is the Service, and balancer what the cloud made for it.
 	service  *corev1.Service
 	balancer api.LoadBalancer
 }
 
-func (o *offer) open(ctx context.Context, s *stage) (string, error) {
+func (o *offer) open(ctx context.Context, s *environment) (string, error) {
 	began := time.Now()
 	_, err := s.kubernetes.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: shop},
@@ -68,7 +68,7 @@ func (o *offer) open(ctx context.Context, s *stage) (string, error) {
 
 // await waits until the Service has an address and the cloud a load balancer with that address, which sends to every node and
 // lacks nothing else.
-func (o *offer) await(ctx context.Context, s *stage, lacks func() error) error {
+func (o *offer) await(ctx context.Context, s *environment, lacks func() error) error {
 	return awaitCloud(ctx, func() (err error) {
 		if o.service, err = s.kubernetes.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, shop, metav1.GetOptions{}); err != nil {
 			return err
@@ -96,7 +96,7 @@ func (o *offer) address() string {
 }
 
 // balancers returns what the cloud has.
-func (s *stage) balancers(ctx context.Context) (found []api.LoadBalancer, err error) {
+func (s *environment) balancers(ctx context.Context) (found []api.LoadBalancer, err error) {
 	err = s.client.ListLoadBalancers(ctx, nil, func(page []api.LoadBalancer) error {
 		found = append(found, page...)
 		return nil
@@ -105,7 +105,7 @@ func (s *stage) balancers(ctx context.Context) (found []api.LoadBalancer, err er
 }
 
 // behind returns an error unless the targets of a load balancer are all nodes.
-func (s *stage) behind(ctx context.Context, balancer api.LoadBalancer) error {
+func (s *environment) behind(ctx context.Context, balancer api.LoadBalancer) error {
 	var ids []string
 	err := s.observed.await(ctx, func(v view) error {
 		for _, node := range v.nodes {
@@ -127,7 +127,7 @@ func (s *stage) behind(ctx context.Context, balancer api.LoadBalancer) error {
 	return nil
 }
 
-func (o *offer) lose(ctx context.Context, s *stage) (string, error) {
+func (o *offer) lose(ctx context.Context, s *environment) (string, error) {
 	lost := o.balancer
 	if err := s.client.DeleteLoadBalancer(ctx, lost.Name, lost.Generation); err != nil {
 		return "", err
@@ -145,7 +145,7 @@ func (o *offer) lose(ctx context.Context, s *stage) (string, error) {
 	return fmt.Sprintf("%s is there after %s; the replicas compare load balancers every %s", o.address(), seconds(time.Since(began)), driftCheckPeriod), nil
 }
 
-func (o *offer) end(ctx context.Context, s *stage) (string, error) {
+func (o *offer) end(ctx context.Context, s *environment) (string, error) {
 	began := time.Now()
 	all := s.kubernetes.CoreV1().Services(metav1.NamespaceDefault)
 	if err := all.Delete(ctx, shop, metav1.DeleteOptions{}); err != nil {

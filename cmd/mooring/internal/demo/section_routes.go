@@ -25,8 +25,8 @@ const (
 )
 
 // routes has the cloud send the packets for pods to their nodes.
-func routes() chapter {
-	return chapter{name: "routes", title: "Routes", steps: []step{
+func routes() section {
+	return section{name: "routes", title: "Routes", steps: []step{
 		{
 			name: "made", title: "the cloud has a route to the pods of every node, and every node knows that", deadline: stepDeadline,
 			run: awaitRoutes,
@@ -35,7 +35,7 @@ func routes() chapter {
 	}}
 }
 
-func awaitRoutes(ctx context.Context, s *stage) (string, error) {
+func awaitRoutes(ctx context.Context, s *environment) (string, error) {
 	nodes := map[string]*corev1.Node{}
 	err := s.observed.await(ctx, func(v view) error {
 		nodes = maps.Clone(v.nodes)
@@ -72,7 +72,7 @@ func networkAvailable(node *corev1.Node) error {
 	return fmt.Errorf("%s, which does not say that its network is available", node.Name)
 }
 
-func deleteRoute(ctx context.Context, s *stage) (string, error) {
+func deleteRoute(ctx context.Context, s *environment) (string, error) {
 	all, err := s.cloudRoutes(ctx)
 	if err != nil {
 		return "", err
@@ -99,7 +99,7 @@ func deleteRoute(ctx context.Context, s *stage) (string, error) {
 }
 
 // cloudRoutes returns the routes that the cloud has for the cluster, in the order of the nodes.
-func (s *stage) cloudRoutes(ctx context.Context) (found []api.Route, err error) {
+func (s *environment) cloudRoutes(ctx context.Context) (found []api.Route, err error) {
 	err = s.client.ListRoutes(ctx, clusterName, func(page []api.Route) error {
 		found = append(found, page...)
 		return nil
@@ -112,7 +112,7 @@ func (s *stage) cloudRoutes(ctx context.Context) (found []api.Route, err error) 
 }
 
 // awaitCloudRoutes waits until nothing is missing among the cloud's routes, and returns them.
-func (s *stage) awaitCloudRoutes(ctx context.Context, missing func([]api.Route) error) (found []api.Route, err error) {
+func (s *environment) awaitCloudRoutes(ctx context.Context, missing func([]api.Route) error) (found []api.Route, err error) {
 	err = awaitCloud(ctx, func() error {
 		if found, err = s.cloudRoutes(ctx); err != nil {
 			return err

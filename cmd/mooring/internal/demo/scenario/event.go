@@ -1,17 +1,17 @@
-// Package story is what a demo tells, as values: events, and the model that they add up to. Whatever happens becomes an
+// Package scenario holds what a demo shows, as values: events, and the model that they add up to. Whatever happens becomes an
 // event; Model.Apply is the only place that decides what it means; renderers show models. Nothing here does I/O or reads a
 // clock.
-package story
+package scenario
 
 import "time"
 
-// Event is something that happened. Events are applied in the order in which they are told.
+// Event is something that happened. Events are applied in the order in which they are reported.
 type Event interface{ event() }
 
-// Opened is the first event: all that is going to be told.
+// Opened is the first event: all sections and steps.
 type Opened struct {
 	At       time.Time
-	Chapters []Chapter
+	Sections []Section
 }
 
 // StepBegan says that a step is under way.

@@ -27,8 +27,8 @@ const joinInterval = 300 * time.Millisecond
 const warningTimeout = 5 * time.Second
 
 // join has a node registered on every instance.
-func join() chapter {
-	return chapter{name: "join", title: "Nodes join", steps: []step{
+func join() section {
+	return section{name: "join", title: "Nodes join", steps: []step{
 		{
 			name: "register", title: fmt.Sprintf("%d nodes register with the taint, as kubelets do", instanceCount),
 			deadline: stepDeadline, run: registerNodes,
@@ -38,7 +38,7 @@ func join() chapter {
 	}}
 }
 
-func registerNodes(ctx context.Context, s *stage) (string, error) {
+func registerNodes(ctx context.Context, s *environment) (string, error) {
 	instances := s.cloud.Instances()
 	ticker := time.NewTicker(joinInterval)
 	defer ticker.Stop()
@@ -56,7 +56,7 @@ func registerNodes(ctx context.Context, s *stage) (string, error) {
 }
 
 // joinNode registers a node on an instance.
-func (s *stage) joinNode(ctx context.Context, instance api.Instance) error {
+func (s *environment) joinNode(ctx context.Context, instance api.Instance) error {
 	var ips []netip.Addr
 	for _, address := range instance.Addresses {
 		if address.Type == api.AddressInternalIP {
@@ -71,7 +71,7 @@ func (s *stage) joinNode(ctx context.Context, instance api.Instance) error {
 }
 
 // registerNode registers a node with the rights of its kubelet, and keeps it alive until the demo ends.
-func (s *stage) registerNode(ctx context.Context, name string, ips ...netip.Addr) error {
+func (s *environment) registerNode(ctx context.Context, name string, ips ...netip.Addr) error {
 	identity, err := s.cluster.UserConfig("system:node:"+name, "system:nodes")
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (s *stage) registerNode(ctx context.Context, name string, ips ...netip.Addr
 	return nil
 }
 
-func awaitInitialized(ctx context.Context, s *stage) (string, error) {
+func awaitInitialized(ctx context.Context, s *environment) (string, error) {
 	instances := s.cloud.Instances()
 	err := s.observed.await(ctx, func(v view) error {
 		return eachOf(instances, func(instance api.Instance) error { return asTheCloudSays(v.nodes[instance.Name], instance) })
@@ -115,8 +115,8 @@ func eachOf[T any](values []T, missing func(T) error) error {
 	return fmt.Errorf("%d of %d are not there yet, for example %w", count, len(values), first)
 }
 
-// warning is what the manager has told the cluster about a node that it cannot initialize; nil if it told nothing.
-func (s *stage) warning(node string) error {
+// warning is what the manager has reported by an event about a node that it cannot initialize; nil if there is none.
+func (s *environment) warning(node string) error {
 	ctx, cancel := context.WithTimeout(s.life, warningTimeout)
 	defer cancel()
 	events, err := s.kubernetes.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
@@ -162,7 +162,7 @@ func asTheCloudSays(node *corev1.Node, instance api.Instance) error {
 	return fmt.Errorf("%s, which has %s", node.Name, strings.Join(differences, ", "))
 }
 
-func awaitReady(ctx context.Context, s *stage) (string, error) {
+func awaitReady(ctx context.Context, s *environment) (string, error) {
 	err := s.observed.await(ctx, func(v view) error {
 		return eachOf(slices.Sorted(maps.Keys(v.nodes)), func(name string) error {
 			if state := stateOf(v.nodes[name]); !state.Ready || !state.Schedulable {

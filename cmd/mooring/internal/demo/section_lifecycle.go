@@ -33,12 +33,12 @@ const (
 )
 
 // lifecycle has machines fall silent: one is off, one is gone, and of one the cloud lies.
-func lifecycle() chapter {
+func lifecycle() section {
 	var lost losses
-	return chapter{name: "lifecycle", title: "Machines go", steps: []step{
+	return section{name: "lifecycle", title: "Machines go", steps: []step{
 		{
 			name: "silent", title: "three machines fall silent, and their nodes are unready", deadline: stepDeadline,
-			run: func(ctx context.Context, s *stage) (string, error) { return lost.fallSilent(ctx, s) },
+			run: func(ctx context.Context, s *environment) (string, error) { return lost.fallSilent(ctx, s) },
 		},
 		{
 			name: "off", title: fmt.Sprintf("the instance of %s is off: the node is tainted, and stays", offNode), deadline: stepDeadline,
@@ -54,22 +54,22 @@ func lifecycle() chapter {
 		},
 		{
 			name: "held", title: fmt.Sprintf("the cloud answers that it has no instances at all: no node is deleted, and %s says why", heldNode),
-			deadline: stepDeadline, run: func(ctx context.Context, s *stage) (string, error) { return lost.everything(ctx, s) },
+			deadline: stepDeadline, run: func(ctx context.Context, s *environment) (string, error) { return lost.everything(ctx, s) },
 		},
 		{
 			name: "released", title: fmt.Sprintf("the cloud knows its instances again: %s says so, and is ready when its machine is back", heldNode),
-			deadline: stepDeadline, run: func(ctx context.Context, s *stage) (string, error) { return lost.nothing(ctx, s) },
+			deadline: stepDeadline, run: func(ctx context.Context, s *environment) (string, error) { return lost.nothing(ctx, s) },
 		},
 	}}
 }
 
-// losses is what the steps of the chapter know of each other.
+// losses is what the steps of the section know of each other.
 type losses struct {
 	// nodes is how many there were before the cloud denied all.
 	nodes int
 }
 
-func (l *losses) fallSilent(ctx context.Context, s *stage) (string, error) {
+func (l *losses) fallSilent(ctx context.Context, s *environment) (string, error) {
 	silent := []string{heldNode, goneNode, offNode}
 	began := time.Now()
 	for _, name := range silent {
@@ -94,7 +94,7 @@ func (l *losses) fallSilent(ctx context.Context, s *stage) (string, error) {
 }
 
 // agent returns what keeps a node alive.
-func (s *stage) agent(node string) (*nodeagent.Agent, error) {
+func (s *environment) agent(node string) (*nodeagent.Agent, error) {
 	agent, found := s.agents.Load(node)
 	if !found {
 		return nil, fmt.Errorf("%s has not joined", node)
@@ -102,7 +102,7 @@ func (s *stage) agent(node string) (*nodeagent.Agent, error) {
 	return agent.(*nodeagent.Agent), nil
 }
 
-func switchOff(ctx context.Context, s *stage) (string, error) {
+func switchOff(ctx context.Context, s *environment) (string, error) {
 	if err := s.power(ctx, offNode, api.PowerOff); err != nil {
 		return "", err
 	}
@@ -113,7 +113,7 @@ func switchOff(ctx context.Context, s *stage) (string, error) {
 	return fmt.Sprintf("after %s; the replicas look at nodes every %s", seconds(time.Since(began)), monitorPeriod), nil
 }
 
-func switchOn(ctx context.Context, s *stage) (string, error) {
+func switchOn(ctx context.Context, s *environment) (string, error) {
 	if err := s.power(ctx, offNode, api.PowerOn); err != nil {
 		return "", err
 	}
@@ -131,7 +131,7 @@ func switchOn(ctx context.Context, s *stage) (string, error) {
 }
 
 // power switches the instance of a node.
-func (s *stage) power(ctx context.Context, node string, power api.Power) error {
+func (s *environment) power(ctx context.Context, node string, power api.Power) error {
 	instance, err := s.client.GetInstanceByName(ctx, node)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (s *stage) power(ctx context.Context, node string, power api.Power) error {
 }
 
 // awaitNode waits until a node lacks nothing.
-func (s *stage) awaitNode(ctx context.Context, name string, lacks func(*corev1.Node) error) error {
+func (s *environment) awaitNode(ctx context.Context, name string, lacks func(*corev1.Node) error) error {
 	return s.observed.await(ctx, func(v view) error {
 		if node := v.nodes[name]; node != nil {
 			return lacks(node)
@@ -166,7 +166,7 @@ func wantsReady(node *corev1.Node) error {
 	return nil
 }
 
-func deleteInstance(ctx context.Context, s *stage) (string, error) {
+func deleteInstance(ctx context.Context, s *environment) (string, error) {
 	instance, err := s.client.GetInstanceByName(ctx, goneNode)
 	if err != nil {
 		return "", err
@@ -191,7 +191,7 @@ func deleteInstance(ctx context.Context, s *stage) (string, error) {
 var emptyLists = api.Fault{Operation: api.OpListInstances, Mode: api.FaultEmpty, Count: 1_000_000}
 
 // everything has the cloud deny all instances.
-func (l *losses) everything(ctx context.Context, s *stage) (string, error) {
+func (l *losses) everything(ctx context.Context, s *environment) (string, error) {
 	if err := s.observed.await(ctx, func(v view) error { l.nodes = len(v.nodes); return nil }); err != nil {
 		return "", err
 	}
@@ -217,8 +217,8 @@ func (l *losses) everything(ctx context.Context, s *stage) (string, error) {
 	return fmt.Sprintf("%d nodes are there; the condition %s of %s says %s", l.nodes, conditionInstanceGone, heldNode, reason), nil
 }
 
-// nothing has the cloud tell the truth again.
-func (l *losses) nothing(ctx context.Context, s *stage) (string, error) {
+// nothing has the cloud answer correctly again.
+func (l *losses) nothing(ctx context.Context, s *environment) (string, error) {
 	faults := s.cloud.Faults()
 	s.cloud.ClearFaults()
 	for _, fault := range faults {
@@ -255,7 +255,7 @@ func (l *losses) nothing(ctx context.Context, s *stage) (string, error) {
 }
 
 // allThere returns an error if a node was deleted that should not have been.
-func (l *losses) allThere(ctx context.Context, s *stage) error {
+func (l *losses) allThere(ctx context.Context, s *environment) error {
 	count := 0
 	err := s.observed.await(ctx, func(v view) error { count = len(v.nodes); return nil })
 	if err == nil && count != l.nodes {

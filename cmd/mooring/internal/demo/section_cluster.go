@@ -16,8 +16,8 @@ import (
 const stepDeadline = time.Minute
 
 // controlPlane starts Kubernetes and gives the manager the rights that are shipped.
-func controlPlane() chapter {
-	return chapter{name: "control-plane", title: "Control plane", steps: []step{
+func controlPlane() section {
+	return section{name: "control-plane", title: "Control plane", steps: []step{
 		{name: "start", title: "etcd, kube-apiserver and kube-controller-manager run on loopback", deadline: stepDeadline, run: startControlPlane},
 		{
 			name: "rights", title: "the manager has a ServiceAccount with the shipped ClusterRole, and no other rights",
@@ -26,12 +26,12 @@ func controlPlane() chapter {
 	}}
 }
 
-func startControlPlane(ctx context.Context, s *stage) (string, error) {
+func startControlPlane(ctx context.Context, s *environment) (string, error) {
 	return s.startCluster(ctx, podCIDRs, netip.Addr{})
 }
 
 // startCluster starts a control plane that gives nodes pod CIDRs, and serves at an address: loopback, if it is none.
-func (s *stage) startCluster(ctx context.Context, podCIDRs string, address netip.Addr) (detail string, err error) {
+func (s *environment) startCluster(ctx context.Context, podCIDRs string, address netip.Addr) (detail string, err error) {
 	cluster, err := startUntil(ctx, context.WithoutCancel(s.life), func(life context.Context) (*localcluster.Cluster, error) {
 		return localcluster.Start(life, localcluster.Options{
 			Binaries: s.binaries, Dir: s.path("cluster"), BindAddress: address, ControllerManager: true,
@@ -51,7 +51,7 @@ func (s *stage) startCluster(ctx context.Context, podCIDRs string, address netip
 	if err != nil {
 		return "", err
 	}
-	s.observed = newObserver(s.tell)
+	s.observed = newObserver(s.report)
 	stop, err := s.observed.start(s.life, s.kubernetes)
 	if err != nil {
 		return "", err
@@ -69,7 +69,7 @@ func startUntil[T any](ctx, life context.Context, start func(context.Context) (T
 	return start(life)
 }
 
-func grantRights(ctx context.Context, s *stage) (detail string, err error) {
+func grantRights(ctx context.Context, s *environment) (detail string, err error) {
 	if err := s.cluster.Apply(ctx, deploy.RBAC); err != nil {
 		return "", err
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 )
 
 // The names of the replicas.
@@ -16,8 +16,8 @@ const (
 )
 
 // replicas starts the manager twice.
-func replicas() chapter {
-	return chapter{name: "replicas", title: "Replicas", steps: []step{
+func replicas() section {
+	return section{name: "replicas", title: "Replicas", steps: []step{
 		{name: "leader", title: "the first replica holds the lease", deadline: stepDeadline, run: startLeader},
 		{name: "standby", title: "the second replica stands by with warm caches", deadline: stepDeadline, run: startStandby},
 	}}
@@ -25,7 +25,7 @@ func replicas() chapter {
 
 var errNoHolder = errors.New("nobody holds the lease kube-system/" + leaseName)
 
-func startLeader(ctx context.Context, s *stage) (string, error) {
+func startLeader(ctx context.Context, s *environment) (string, error) {
 	began := time.Now()
 	leader, err := s.startReplica(firstReplica)
 	if err != nil {
@@ -41,7 +41,7 @@ func startLeader(ctx context.Context, s *stage) (string, error) {
 		return "", err
 	}
 	held := time.Since(began)
-	s.tellRole(leader, story.Leader)
+	s.reportRole(leader, scenario.Leader)
 	if err := leader.ready(ctx); err != nil {
 		return "", err
 	}
@@ -49,7 +49,7 @@ func startLeader(ctx context.Context, s *stage) (string, error) {
 		leader.name, leader.command.Process.Pid, seconds(held), statusFrequency), nil
 }
 
-func startStandby(ctx context.Context, s *stage) (string, error) {
+func startStandby(ctx context.Context, s *environment) (string, error) {
 	standby, err := s.startReplica(secondReplica)
 	if err != nil {
 		return "", err
@@ -57,7 +57,7 @@ func startStandby(ctx context.Context, s *stage) (string, error) {
 	if err := standby.ready(ctx); err != nil {
 		return "", err
 	}
-	s.tellRole(standby, story.Standby)
+	s.reportRole(standby, scenario.Standby)
 	return fmt.Sprintf("%s, process %d, is ready", standby.name, standby.command.Process.Pid), nil
 }
 

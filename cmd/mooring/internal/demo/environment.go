@@ -17,16 +17,16 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
-// stage is what the steps share: each finds what the ones before it put there.
-type stage struct {
+// environment is what the steps share: each uses what the ones before it started.
+type environment struct {
 	options Options
-	tell    func(story.Event)
+	report  func(scenario.Event)
 	// current is the name of the step that is under way.
 	current string
 
@@ -56,23 +56,23 @@ type stage struct {
 	cloudConfig string
 
 	replicas map[string]*replica
-	// leader is the name of the replica that was last told to lead; empty since it stopped.
+	// leader is the name of the replica that was last made leader; empty since it stopped.
 	leader string
 	// place says where a replica of this name runs.
 	place func(name string) (placement, error)
-	// rack is what the machines without a cloud stand in; nil in the story of the simulated cloud.
+	// rack is what the machines without a cloud stand in; nil with the simulated cloud.
 	rack *rack
 	// agents are the *nodeagent.Agent of each node, by its name. Nodes also join beside the steps.
 	agents sync.Map
 }
 
-// newStage makes the directories. Libraries that log without being asked to do so into a file, not into the picture.
-func newStage(ctx context.Context, options Options, tell func(story.Event)) (*stage, error) {
+// newEnvironment makes the directories. Libraries that log without being asked to do so into a file, not into the picture.
+func newEnvironment(ctx context.Context, options Options, report func(scenario.Event)) (*environment, error) {
 	dir, err := os.MkdirTemp("", "mooring-demo-")
 	if err != nil {
 		return nil, fmt.Errorf("start the demo: %w", err)
 	}
-	s := &stage{options: options, tell: tell, dir: dir, logs: filepath.Join(dir, "logs"), replicas: map[string]*replica{}}
+	s := &environment{options: options, report: report, dir: dir, logs: filepath.Join(dir, "logs"), replicas: map[string]*replica{}}
 	s.place = s.placeBeside
 	if err := os.Mkdir(s.logs, 0o700); err != nil {
 		return nil, fmt.Errorf("start the demo: %w", errors.Join(err, os.RemoveAll(dir)))
@@ -88,10 +88,10 @@ func newStage(ctx context.Context, options Options, tell func(story.Event)) (*st
 }
 
 // onEnd has something stopped when the demo ends.
-func (s *stage) onEnd(stop func(context.Context) error) { s.undo = append(s.undo, stop) }
+func (s *environment) onEnd(stop func(context.Context) error) { s.undo = append(s.undo, stop) }
 
 // beside runs something until the demo ends. When it ends before, with an error, the demo ends too.
-func (s *stage) beside(what string, run func(context.Context) error) {
+func (s *environment) beside(what string, run func(context.Context) error) {
 	s.background.Go(func() {
 		if err := run(s.life); err != nil && s.life.Err() == nil {
 			s.fail(fmt.Errorf("%s: %w", what, err))
@@ -100,7 +100,7 @@ func (s *stage) beside(what string, run func(context.Context) error) {
 }
 
 // stop stops everything in the opposite order of its start.
-func (s *stage) stop(ctx context.Context) error {
+func (s *environment) stop(ctx context.Context) error {
 	s.fail(errors.New("the demo has ended"))
 	var errs []error
 	for _, stop := range slices.Backward(s.undo) {
@@ -112,14 +112,14 @@ func (s *stage) stop(ctx context.Context) error {
 }
 
 // path returns a path in the demo's directory.
-func (s *stage) path(name ...string) string {
+func (s *environment) path(name ...string) string {
 	return filepath.Join(append([]string{s.dir}, name...)...)
 }
 
-func (s *stage) removeFiles() error { return os.RemoveAll(s.dir) }
+func (s *environment) removeFiles() error { return os.RemoveAll(s.dir) }
 
 // keepLogs moves all logs to one place and removes everything else, keys and tokens first of all.
-func (s *stage) keepLogs() error {
+func (s *environment) keepLogs() error {
 	err := filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -9,26 +9,26 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/story"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
 // failover stops the leader while a node joins.
-func failover() chapter {
-	var told handover
-	return chapter{name: "failover", title: "Failover", steps: []step{
+func failover() section {
+	var change handover
+	return section{name: "failover", title: "Failover", steps: []step{
 		{
 			name: "lease", title: "the leader gets SIGTERM, and the standby holds the lease", deadline: stepDeadline,
-			run: func(ctx context.Context, s *stage) (string, error) { return told.takeOver(ctx, s) },
+			run: func(ctx context.Context, s *environment) (string, error) { return change.takeOver(ctx, s) },
 		},
 		{
 			name: "node", title: "a node that joined meanwhile is initialized by the new leader", deadline: stepDeadline,
-			run: func(ctx context.Context, s *stage) (string, error) { return told.newNode(ctx, s) },
+			run: func(ctx context.Context, s *environment) (string, error) { return change.newNode(ctx, s) },
 		},
 		{
 			name: "route", title: "the new leader makes the route to its pods, too, and it is ready", deadline: stepDeadline,
-			run: func(ctx context.Context, s *stage) (string, error) { return told.newRoute(ctx, s) },
+			run: func(ctx context.Context, s *environment) (string, error) { return change.newRoute(ctx, s) },
 		},
 		{
 			name: "memory", title: fmt.Sprintf("%s kept its new machine type: the new leader knows what the old one knew", resizedNode),
@@ -36,12 +36,12 @@ func failover() chapter {
 		},
 		{
 			name: "exit", title: "the old leader has ended in order", deadline: stepDeadline,
-			run: func(ctx context.Context, s *stage) (string, error) { return told.oldLeader(ctx, s) },
+			run: func(ctx context.Context, s *environment) (string, error) { return change.oldLeader(ctx, s) },
 		},
 	}}
 }
 
-// handover is what the steps of the chapter know of each other.
+// handover is what the steps of the section know of each other.
 type handover struct {
 	// terminated is when the leader got SIGTERM.
 	terminated time.Time
@@ -51,7 +51,7 @@ type handover struct {
 	joined   chan error
 }
 
-func (h *handover) takeOver(ctx context.Context, s *stage) (detail string, err error) {
+func (h *handover) takeOver(ctx context.Context, s *environment) (detail string, err error) {
 	h.instance, err = s.client.CreateInstance(ctx, cloudsim.DefaultInstance(instanceCount+1))
 	if err != nil {
 		return "", err
@@ -61,7 +61,7 @@ func (h *handover) takeOver(ctx context.Context, s *stage) (detail string, err e
 	if err := s.observed.await(ctx, func(v view) error { holder = v.holder; return nil }); err != nil {
 		return "", err
 	}
-	s.tellRole(old, story.Stopping)
+	s.reportRole(old, scenario.Stopping)
 	h.terminated = time.Now()
 	if err := old.terminate(); err != nil {
 		return "", err
@@ -87,11 +87,11 @@ func (h *handover) takeOver(ctx context.Context, s *stage) (detail string, err e
 		return "", err
 	}
 	took := time.Since(h.terminated)
-	s.tellRole(next, story.Leader)
+	s.reportRole(next, scenario.Leader)
 	return fmt.Sprintf("%s after SIGTERM, %s leads", seconds(took), next.name), nil
 }
 
-func (h *handover) newNode(ctx context.Context, s *stage) (string, error) {
+func (h *handover) newNode(ctx context.Context, s *environment) (string, error) {
 	err := s.observed.await(ctx, func(v view) error { return asTheCloudSays(v.nodes[h.instance.Name], *h.instance) })
 	took := time.Since(h.terminated)
 	if err != nil {
@@ -103,7 +103,7 @@ func (h *handover) newNode(ctx context.Context, s *stage) (string, error) {
 	return fmt.Sprintf("%s after SIGTERM, %s is initialized", seconds(took), h.instance.Name), nil
 }
 
-func (h *handover) newRoute(ctx context.Context, s *stage) (string, error) {
+func (h *handover) newRoute(ctx context.Context, s *environment) (string, error) {
 	podCIDR := ""
 	err := s.awaitNode(ctx, h.instance.Name, func(node *corev1.Node) error {
 		podCIDR = node.Spec.PodCIDR
@@ -117,7 +117,7 @@ func (h *handover) newRoute(ctx context.Context, s *stage) (string, error) {
 
 // checkMemory looks at everything that the resized node has ever shown: a leader that begins with an old answer of the cloud
 // would take it back for a moment.
-func checkMemory(_ context.Context, s *stage) (string, error) {
+func checkMemory(_ context.Context, s *environment) (string, error) {
 	shown := s.observed.typesOf(resizedNode)
 	if len(shown) != 2 || shown[1] != cloudsim.TypeLarge {
 		return "", fmt.Errorf("%s showed %s, and the cloud changed it only once", resizedNode, strings.Join(shown, ", then "))
@@ -125,11 +125,11 @@ func checkMemory(_ context.Context, s *stage) (string, error) {
 	return strings.Join(shown, ", then "), nil
 }
 
-func (h *handover) oldLeader(ctx context.Context, s *stage) (string, error) {
+func (h *handover) oldLeader(ctx context.Context, s *environment) (string, error) {
 	old := s.replicas[firstReplica]
 	if err := old.ended(ctx); err != nil {
 		return "", err
 	}
-	s.tellRole(old, story.Stopped)
+	s.reportRole(old, scenario.Stopped)
 	return fmt.Sprintf("%s, exit code 0", old.name), nil
 }

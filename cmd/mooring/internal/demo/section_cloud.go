@@ -22,8 +22,8 @@ const (
 )
 
 // simulatedCloud starts the cloud and writes the config that the manager finds it by.
-func simulatedCloud() chapter {
-	return chapter{name: "cloud", title: "Cloud", steps: []step{
+func simulatedCloud() section {
+	return section{name: "cloud", title: "Cloud", steps: []step{
 		{
 			name: "serve", title: fmt.Sprintf("a cloud with %d instances in %d zones serves its API", instanceCount, len(cloudsim.DefaultZones())),
 			deadline: stepDeadline, run: serveCloud,
@@ -31,7 +31,7 @@ func simulatedCloud() chapter {
 	}}
 }
 
-func serveCloud(ctx context.Context, s *stage) (string, error) {
+func serveCloud(ctx context.Context, s *environment) (string, error) {
 	if err := s.openCloud(); err != nil {
 		return "", err
 	}
@@ -59,7 +59,7 @@ func serveCloud(ctx context.Context, s *stage) (string, error) {
 }
 
 // openCloud serves the cloud on loopback until the demo ends.
-func (s *stage) openCloud() error {
+func (s *environment) openCloud() error {
 	s.tokenFile = s.path("cloud-token")
 	adminTokenFile := s.path("cloud-admin-token")
 	for _, path := range []string{s.tokenFile, adminTokenFile} {
@@ -98,7 +98,7 @@ func (s *stage) openCloud() error {
 }
 
 // serveUntilEnd serves until the things that were started later, which call the cloud, have stopped.
-func (s *stage) serveUntilEnd(listener net.Listener) {
+func (s *environment) serveUntilEnd(listener net.Listener) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.life))
 	stopped := make(chan struct{})
 	s.beside("simulated cloud", func(context.Context) error {

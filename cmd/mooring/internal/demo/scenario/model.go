@@ -1,4 +1,4 @@
-package story
+package scenario
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ const (
 
 // Step is something that has to happen within a time.
 type Step struct {
-	// Name is unique in the story.
+	// Name is unique in the scenario.
 	Name string
 	// Title says what is checked, as a sentence without a full stop.
 	Title string
@@ -35,8 +35,8 @@ type Step struct {
 	Took  time.Duration
 }
 
-// Chapter is some steps that belong together.
-type Chapter struct {
+// Section is some steps that belong together.
+type Section struct {
 	Name  string
 	Title string
 	Steps []Step
@@ -124,20 +124,20 @@ type Replica struct {
 	Since time.Time
 }
 
-// Model is the story as far as it was told. It is a value: Apply returns another and leaves this one as it is.
+// Model is the state of the demo after some events. It is a value: Apply returns another and leaves this one as it is.
 type Model struct {
 	Began, Now time.Time
-	Chapters   []Chapter
+	Sections   []Section
 	// Nodes and Replicas are in the order of their names.
 	Nodes    []Node
 	Replicas []Replica
 }
 
-// Apply returns the model after an event. An event about a step that the story does not have changes nothing.
+// Apply returns the model after an event. An event about a step that the scenario does not have changes nothing.
 func (m Model) Apply(event Event) Model {
 	switch e := event.(type) {
 	case Opened:
-		m = Model{Began: e.At, Now: e.At, Chapters: opened(e.Chapters)}
+		m = Model{Began: e.At, Now: e.At, Sections: opened(e.Sections)}
 	case StepBegan:
 		return m.at(e.At).step(e.Step, func(s Step) Step {
 			s.State, s.Began = Running, e.At
@@ -174,28 +174,28 @@ func (m Model) at(now time.Time) Model {
 	return m
 }
 
-func opened(chapters []Chapter) []Chapter {
-	chapters = slices.Clone(chapters)
-	for i := range chapters {
-		chapters[i].Steps = slices.Clone(chapters[i].Steps)
-		for j := range chapters[i].Steps {
-			chapters[i].Steps[j].State = Waiting
+func opened(sections []Section) []Section {
+	sections = slices.Clone(sections)
+	for i := range sections {
+		sections[i].Steps = slices.Clone(sections[i].Steps)
+		for j := range sections[i].Steps {
+			sections[i].Steps[j].State = Waiting
 		}
 	}
-	return chapters
+	return sections
 }
 
 // step returns the model with one step changed.
 func (m Model) step(name string, change func(Step) Step) Model {
-	for i, chapter := range m.Chapters {
-		for j, step := range chapter.Steps {
+	for i, section := range m.Sections {
+		for j, step := range section.Steps {
 			if step.Name != name {
 				continue
 			}
-			m.Chapters = slices.Clone(m.Chapters)
-			steps := slices.Clone(chapter.Steps)
+			m.Sections = slices.Clone(m.Sections)
+			steps := slices.Clone(section.Steps)
 			steps[j] = change(step)
-			m.Chapters[i].Steps = steps
+			m.Sections[i].Steps = steps
 			return m
 		}
 	}
@@ -250,22 +250,22 @@ func put[T any](values []T, name string, nameOf func(T) string, change func(T) T
 	return values
 }
 
-// Current returns the step that is under way and the chapter that it belongs to; false if none is.
-func (m Model) Current() (Chapter, Step, bool) {
-	for _, chapter := range m.Chapters {
-		for _, step := range chapter.Steps {
+// Current returns the step that is under way and the section that it belongs to; false if none is.
+func (m Model) Current() (Section, Step, bool) {
+	for _, section := range m.Sections {
+		for _, step := range section.Steps {
 			if step.State == Running {
-				return chapter, step, true
+				return section, step, true
 			}
 		}
 	}
-	return Chapter{}, Step{}, false
+	return Section{}, Step{}, false
 }
 
 // Count returns how many steps there are, how many were done, and how many failed.
 func (m Model) Count() (all, done, failed int) {
-	for _, chapter := range m.Chapters {
-		for _, step := range chapter.Steps {
+	for _, section := range m.Sections {
+		for _, step := range section.Steps {
 			all++
 			switch step.State {
 			case Done:

@@ -23,8 +23,8 @@ const buildDeadline = time.Hour
 const daemonName = "cloud-controller-manager"
 
 // prepare builds what is not built yet.
-func prepare() chapter {
-	return chapter{name: "prepare", title: "Programs", steps: []step{
+func prepare() section {
+	return section{name: "prepare", title: "Programs", steps: []step{
 		{
 			name: "control-plane", title: "etcd, kube-apiserver and kube-controller-manager are built", deadline: buildDeadline,
 			run: buildControlPlane,
@@ -33,7 +33,7 @@ func prepare() chapter {
 	}}
 }
 
-func buildControlPlane(ctx context.Context, s *stage) (detail string, err error) {
+func buildControlPlane(ctx context.Context, s *environment) (detail string, err error) {
 	s.binaries, err = localcluster.Build(ctx, localcluster.BuildOptions{Progress: s.progress()})
 	if err != nil {
 		return "", err
@@ -42,7 +42,7 @@ func buildControlPlane(ctx context.Context, s *stage) (detail string, err error)
 }
 
 // findDaemon takes the daemon that was asked for, or the one beside this program, or builds it.
-func findDaemon(ctx context.Context, s *stage) (string, error) {
+func findDaemon(ctx context.Context, s *environment) (string, error) {
 	if s.options.Daemon != "" {
 		path, err := exec.LookPath(s.options.Daemon)
 		if err != nil {
@@ -63,7 +63,7 @@ func findDaemon(ctx context.Context, s *stage) (string, error) {
 	return s.buildDaemon(ctx)
 }
 
-func (s *stage) buildDaemon(ctx context.Context) (string, error) {
+func (s *environment) buildDaemon(ctx context.Context) (string, error) {
 	output, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}} {{.Dir}}").Output()
 	module, root, _ := strings.Cut(strings.TrimSpace(string(output)), " ")
 	if err != nil || module != "github.com/mooring-ccm/mooring" {
@@ -77,8 +77,8 @@ func (s *stage) buildDaemon(ctx context.Context) (string, error) {
 	return "built from " + root, err
 }
 
-// progress is a writer whose lines tell how far the current step is.
-func (s *stage) progress() *progressLines { return &progressLines{say: s.say} }
+// progress is a writer whose lines say how far the current step is.
+func (s *environment) progress() *progressLines { return &progressLines{say: s.say} }
 
 type progressLines struct {
 	say  func(format string, args ...any)

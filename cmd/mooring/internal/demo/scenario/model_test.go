@@ -1,4 +1,4 @@
-package story
+package scenario
 
 import (
 	"testing"
@@ -13,11 +13,11 @@ var begin = time.Unix(1_000_000_000, 0)
 func at(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
 
 func twoSteps() Opened {
-	return Opened{At: begin, Chapters: []Chapter{{Name: "c", Title: "C", Steps: []Step{{Name: "c/one"}, {Name: "c/two"}}}}}
+	return Opened{At: begin, Sections: []Section{{Name: "c", Title: "C", Steps: []Step{{Name: "c/one"}, {Name: "c/two"}}}}}
 }
 
-// told returns the model after some events.
-func told(events ...Event) Model {
+// modelOf returns the model after some events.
+func modelOf(events ...Event) Model {
 	var m Model
 	for _, event := range events {
 		m = m.Apply(event)
@@ -58,8 +58,8 @@ func TestSteps(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := told(append([]Event{opened}, c.events...)...)
-			if diff := cmp.Diff(c.want, m.Chapters[0].Steps); diff != "" {
+			m := modelOf(append([]Event{opened}, c.events...)...)
+			if diff := cmp.Diff(c.want, m.Sections[0].Steps); diff != "" {
 				t.Errorf("steps (-want +got):\n%s", diff)
 			}
 			all, done, failed := m.Count()
@@ -69,13 +69,13 @@ func TestSteps(t *testing.T) {
 			}
 		})
 	}
-	if told().Succeeded() {
-		t.Error("a story without steps succeeded")
+	if modelOf().Succeeded() {
+		t.Error("a scenario without steps succeeded")
 	}
 }
 
 func TestNodesWay(t *testing.T) {
-	m := told(
+	m := modelOf(
 		NodeSeen{At: at(1), Name: "b", NodeState: NodeState{Tainted: true}},
 		NodeSeen{At: at(1), Name: "a", NodeState: NodeState{Tainted: true, Ready: true}},
 		NodeSeen{At: at(3), Name: "b", NodeState: NodeState{Ready: true, Type: "small"}},
@@ -115,7 +115,7 @@ func TestWhatBecomesOfANode(t *testing.T) {
 		{NodeGone{At: at(7), Name: "a"}, Gone},
 		{NodeSeen{At: at(8), Name: "a", NodeState: NodeState{Tainted: true}}, Tainted},
 	}
-	m := told()
+	m := modelOf()
 	for _, next := range way {
 		m = m.Apply(next.event)
 		if got := m.Nodes[0].Phase(); got != next.want {
@@ -152,11 +152,11 @@ func anyEvent(t *rapid.T) Event {
 	}
 }
 
-// Whatever is told in whatever order: a model that was shown does not change afterwards, time does not go back, names are in
+// Whatever events come in whatever order: a model that was shown does not change afterwards, time does not go back, names are in
 // order, and a node that got somewhere keeps the time of it, until it is deleted.
 func TestModelIsAValue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := told(twoSteps())
+		m := modelOf(twoSteps())
 		for range rapid.IntRange(1, 30).Draw(t, "events") {
 			before, copied := m, deepCopy(m)
 			m = m.Apply(anyEvent(t))
@@ -183,12 +183,12 @@ func TestModelIsAValue(t *testing.T) {
 }
 
 func deepCopy(m Model) Model {
-	chapters := []Chapter{}
-	for _, c := range m.Chapters {
+	sections := []Section{}
+	for _, c := range m.Sections {
 		c.Steps = append([]Step(nil), c.Steps...)
-		chapters = append(chapters, c)
+		sections = append(sections, c)
 	}
-	m.Chapters = chapters
+	m.Sections = sections
 	m.Nodes = append([]Node(nil), m.Nodes...)
 	m.Replicas = append([]Replica(nil), m.Replicas...)
 	return m

@@ -14,8 +14,8 @@ import (
 const resizedNode = "node-001"
 
 // resize changes an instance in the cloud.
-func resize() chapter {
-	return chapter{name: "resize", title: "Resize", steps: []step{
+func resize() section {
+	return section{name: "resize", title: "Resize", steps: []step{
 		{
 			name: "label", title: fmt.Sprintf("%s gets another machine type in the cloud, and the node's label says so", resizedNode),
 			deadline: stepDeadline, run: resizeInstance,
@@ -23,7 +23,7 @@ func resize() chapter {
 	}}
 }
 
-func resizeInstance(ctx context.Context, s *stage) (string, error) {
+func resizeInstance(ctx context.Context, s *environment) (string, error) {
 	instance, err := s.client.GetInstanceByName(ctx, resizedNode)
 	if err != nil {
 		return "", err
