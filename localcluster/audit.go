@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/mooring-ccm/mooring/localcluster/program"
 )
 
 func audits(level auditv1.Level) bool { return level != "" && level != auditv1.LevelNone }
@@ -37,7 +39,7 @@ func (c *Cluster) AuditEvents(ctx context.Context) ([]auditv1.Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	var events []auditv1.Event
-	err = await(ctx, "writes under way are answered", nil, func(context.Context) (err error) {
+	err = program.Await(ctx, "writes under way are answered", nil, func(context.Context) (err error) {
 		var still map[types.UID]string
 		events, still, err = c.audit.read(c.auditLog())
 		for id, uri := range underWay {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/mooring-ccm/mooring/localcluster/program"
 )
 
 const (
@@ -35,9 +37,9 @@ type Cluster struct {
 	audit     auditTrail
 
 	mu                sync.Mutex
-	etcd              *process
-	apiServer         *process
-	controllerManager *process
+	etcd              *program.Program
+	apiServer         *program.Program
+	controllerManager *program.Program
 	stopped           bool
 	forget            func() bool // ends the watch for the end of Start's context
 }
@@ -139,9 +141,9 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		c.forget()
 	}
 	err := errors.Join(
-		c.controllerManager.stop(ctx, stopGrace),
-		c.apiServer.stop(ctx, apiServerGrace),
-		c.etcd.stop(ctx, stopGrace),
+		c.controllerManager.Stop(ctx, stopGrace),
+		c.apiServer.Stop(ctx, apiServerGrace),
+		c.etcd.Stop(ctx, stopGrace),
 		c.port.release(),
 	)
 	if c.temporary {
@@ -157,7 +159,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 func (c *Cluster) StopAPIServer(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.apiServer.stop(ctx, apiServerGrace); err != nil {
+	if err := c.apiServer.Stop(ctx, apiServerGrace); err != nil {
 		return err
 	}
 	if !audits(c.options.Audit) {
@@ -174,7 +176,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if c.stopped {
 		return errors.New("start kube-apiserver again: the control plane is stopped")
 	}
-	if c.apiServer.exited() == nil {
+	if c.apiServer.Exited() == nil {
 		return errors.New("start kube-apiserver again: it runs")
 	}
 	ctx, cancel := withStartTimeout(ctx)

@@ -25,6 +25,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/localcluster/program"
 )
 
 var allPrograms = []string{"etcd", "kube-apiserver", "kube-controller-manager"}
@@ -141,7 +142,7 @@ func TestStartFails(t *testing.T) {
 		_, err := localcluster.Start(t.Context(), localcluster.Options{
 			Binaries: localclustertest.Build(t), APIServerArgs: []string{"--no-such-flag"},
 		})
-		var exit *localcluster.ExitError
+		var exit *program.ExitError
 		if !errors.As(err, &exit) {
 			t.Fatalf("error %v, want an ExitError", err)
 		}

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-ccm/mooring/localcluster/program"
 )
 
 const (
@@ -40,8 +42,8 @@ var systemNamespaces = []string{
 	metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "kube-node-lease",
 }
 
-func (c *Cluster) launch(name string, args []string) (*process, error) {
-	return start(command{name: name, path: c.options.Binaries.Program(name), args: args, dir: c.dir})
+func (c *Cluster) launch(name string, args []string) (*program.Program, error) {
+	return program.Start(program.Options{Name: name, Path: c.options.Binaries.Program(name), Args: args, Dir: c.dir, Append: true})
 }
 
 func (c *Cluster) pki(name string) string { return filepath.Join(c.dir, "pki", name) }
@@ -59,7 +61,7 @@ func (c *Cluster) startEtcd(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return await(ctx, "etcd listens", []*process{c.etcd}, func(context.Context) error {
+	return program.Await(ctx, "etcd listens", []*program.Program{c.etcd}, func(context.Context) error {
 		_, err := os.Stat(filepath.Join(c.dir, etcdSocket))
 		return err
 	})
@@ -149,13 +151,13 @@ func (c *Cluster) startAPIServer(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	processes := []*process{c.apiServer, c.etcd}
-	if err := await(ctx, "kube-apiserver is ready", processes, func(ctx context.Context) error {
+	processes := []*program.Program{c.apiServer, c.etcd}
+	if err := program.Await(ctx, "kube-apiserver is ready", processes, func(ctx context.Context) error {
 		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}); err != nil {
 		return err
 	}
-	return await(ctx, "the system namespaces exist", processes, func(ctx context.Context) error {
+	return program.Await(ctx, "the system namespaces exist", processes, func(ctx context.Context) error {
 		var missing []error
 		for _, name := range systemNamespaces {
 			_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -195,8 +197,8 @@ func (c *Cluster) startControllerManager(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	processes := []*process{c.controllerManager, c.apiServer, c.etcd}
-	return await(ctx, "the default service account exists", processes, func(ctx context.Context) error {
+	processes := []*program.Program{c.controllerManager, c.apiServer, c.etcd}
+	return program.Await(ctx, "the default service account exists", processes, func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})

@@ -45,6 +45,7 @@ var arrows = map[string][]string{
 	"localcluster":                  {"deploy"},
 	"localcluster/netlab":           {},
 	"localcluster/poll":             {},
+	"localcluster/program":          {},
 	"test":                          {anything},
 	"vendortool":                    {"internal/orphans", "provider"},
 }

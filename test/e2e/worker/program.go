@@ -3,14 +3,12 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mooring-ccm/mooring/localcluster/program"
 )
 
 // stopGrace is how long a program may take to end before it is killed.
@@ -21,71 +19,41 @@ type Program struct {
 	// Name is what it is called, and its log is.
 	Name string
 
-	log     string
-	done    chan struct{}
-	err     error
-	command *exec.Cmd
+	t       *testing.T
+	running *program.Program
 }
 
 // Start starts a program.
 func Start(t *testing.T, dir, name string, args ...string) *Program {
 	t.Helper()
-	p := &Program{Name: name, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
-	log, err := os.Create(p.log)
+	running, err := program.Start(program.Options{Name: name, Path: args[0], Args: args[1:], Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close()
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", name, err)
-	}
-	go func() {
-		defer close(p.done)
-		p.err = cmd.Wait()
-	}()
-	p.command = cmd
+	p := &Program{Name: name, t: t, running: running}
 	t.Cleanup(p.Stop)
 	return p
 }
 
 // Stop asks the program to end, and waits until it has.
 func (p *Program) Stop() {
-	_ = p.command.Process.Signal(syscall.SIGTERM) // an error says that it is gone already
-	select {
-	case <-p.done:
-	case <-time.After(stopGrace):
-		_ = p.command.Process.Kill()
-		<-p.done
+	if err := p.running.Stop(context.WithoutCancel(p.t.Context()), stopGrace); err != nil {
+		p.t.Error(err)
 	}
 }
 
 // Kill ends the program without giving it time for anything.
 func (p *Program) Kill() {
-	_ = p.command.Process.Kill()
-	<-p.done
+	if err := p.running.Kill(); err != nil {
+		p.t.Error(err)
+	}
 }
 
 // Runs returns an error with the end of its log when the program has ended.
-func (p *Program) Runs() error {
-	select {
-	case <-p.done:
-		return fmt.Errorf("%s ended by itself: %v, the end of its log:\n%s", p.Name, p.err, p.Tail())
-	default:
-		return nil
-	}
-}
+func (p *Program) Runs() error { return p.running.Exited() }
 
 // Tail returns the end of the log.
-func (p *Program) Tail() string {
-	content, err := os.ReadFile(p.log)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-	return strings.Join(lines[max(0, len(lines)-20):], "\n")
-}
+func (p *Program) Tail() string { return p.running.Tail() }
 
 // Poll calls check until it returns nil. The test fails with what check last returned after a deadline, or as soon as one
 // of the programs ends.
@@ -126,7 +94,7 @@ func write(t *testing.T, path, content string) {
 
 // Log returns all that the program wrote so far.
 func (p *Program) Log() string {
-	content, err := os.ReadFile(p.log)
+	content, err := os.ReadFile(p.running.LogPath())
 	if err != nil {
 		return err.Error()
 	}
