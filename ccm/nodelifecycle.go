@@ -92,6 +92,10 @@ func (f *nodeLifecycleFlags) newController(_ context.Context, environment Enviro
 	if err != nil {
 		return nil, err
 	}
+	owners, err := environment.owners()
+	if err != nil {
+		return nil, err
+	}
 	leases, err := coordinationv1client.NewForConfig(environment.kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("client for the record of node deletions: %w", err)
@@ -102,7 +106,7 @@ func (f *nodeLifecycleFlags) newController(_ context.Context, environment Enviro
 		Cache:     environment.Manager.GetCache(),
 		Recorder:  environment.Recorder,
 		Inventory: instances,
-		Ownership: rules(environment),
+		Owners:    owners,
 		Journal: &nodelifecycle.Journal{
 			Leases: leases, Namespace: election.ResourceNamespace, Name: election.ResourceName + journalSuffix,
 			Rehearsal: environment.config.dryRun != nil,

@@ -78,7 +78,7 @@ func (f *routeFlags) newController(_ context.Context, environment Environment) (
 	if err != nil {
 		return nil, err
 	}
-	instances, err := environment.inventory()
+	owners, err := environment.owners()
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +88,7 @@ func (f *routeFlags) newController(_ context.Context, environment Environment) (
 		Cache:        environment.Manager.GetCache(),
 		Recorder:     environment.Recorder,
 		Cloud:        environment.Cloud,
-		Inventory:    instances,
-		Ownership:    rules(environment),
+		Owners:       owners,
 		ClusterName:  environment.ClusterName,
 		ClusterCIDRs: clusterCIDRs,
 		Period:       shared.RouteReconciliationPeriod.Duration,

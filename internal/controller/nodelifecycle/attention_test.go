@@ -136,9 +136,10 @@ func watching(t *testing.T, nodes ...*corev1.Node) *watched {
 	}
 	settings := testSettings()
 	settings.Limit = Limit{Percent: 100} // no record of deletions
+	source := instances.New(instances.Options{Cloud: runningCloud{}})
 	controller, err := New(Options{
-		Client: w, Cache: watchedCache{nodes: w}, Recorder: record.NewFakeRecorder(1), Inventory: instances.New(instances.Options{Cloud: runningCloud{}}),
-		Ownership: ownership.Rules{ProviderName: "sim"}, Journal: &Journal{}, Settings: settings, Logger: logr.Discard(),
+		Client: w, Cache: watchedCache{nodes: w}, Recorder: record.NewFakeRecorder(1), Inventory: source,
+		Owners: instances.NewOwners(source, ownership.Rules{ProviderName: "sim"}), Journal: &Journal{}, Settings: settings, Logger: logr.Discard(),
 	})
 	if err != nil {
 		t.Fatal(err)

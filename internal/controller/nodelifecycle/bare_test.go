@@ -83,8 +83,8 @@ func leads(t *testing.T, rules ownership.Rules, cloud *bareCloud, nodes []*corev
 		settings, source := DefaultSettings(), instances.New(instances.Options{Cloud: cloud})
 		settings.Limit = Limit{Percent: 100}
 		controller, err := New(Options{
-			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: source, Ownership: rules, Journal: &Journal{},
-			Settings: settings, Logger: logr.Discard(),
+			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: source,
+			Owners: instances.NewOwners(source, rules), Journal: &Journal{}, Settings: settings, Logger: logr.Discard(),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
-	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // Name is the controller's name, as in the reference.
@@ -42,7 +41,7 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Options are what the controller works with. Client, Cache, Recorder, Inventory and Journal are required.
+// Options are what the controller works with. Client, Cache, Recorder, Inventory, Owners and Journal are required.
 type Options struct {
 	// Client reads from Cache and writes with the controller's identity.
 	Client client.Client
@@ -52,8 +51,8 @@ type Options struct {
 	Recorder record.EventRecorder
 	// Inventory knows the cloud's instances.
 	Inventory *instances.Inventory
-	// Ownership says which nodes are ours.
-	Ownership ownership.Rules
+	// Owners knows which nodes are ours.
+	Owners *instances.Owners
 	// Journal remembers deletions beyond the life of this process. It must not be used by anybody else.
 	Journal *Journal
 	// Settings are what the operator decides. Confirmations must be positive. Window is DefaultWindow if it is zero.
@@ -83,7 +82,7 @@ func New(options Options) (*Controller, error) {
 	if err := options.complete(); err != nil {
 		return nil, err
 	}
-	attention := newAttention(options.Ownership)
+	attention := newAttention(options.Owners.Rules())
 	writer := writer{
 		client: options.Client, recorder: options.Recorder, told: &kit.EventLimiter{}, settings: options.Settings,
 		journal: options.Journal.String(), workers: options.Workers,
@@ -91,7 +90,7 @@ func New(options Options) (*Controller, error) {
 	passer := &passer{
 		reader: options.Client, attention: attention, journal: options.Journal, settings: options.Settings,
 		metrics:  newMetrics(options.Registerer),
-		proofs:   newProofs(options.Ownership, options.Inventory, attention.poke),
+		proofs:   newProofs(options.Owners, options.Inventory, attention.poke),
 		observer: newObserver(options.Inventory, options.Settings, options.Period, attention.poke, writer.tellWaiting),
 		writer:   writer,
 		guard:    guard{blind: true}, memory: newMemory(),
@@ -107,7 +106,7 @@ func (o *Options) complete() error {
 	wrong := []error{kit.CheckRequired("node lifecycle controller",
 		kit.Required{Name: "Client", Missing: o.Client == nil}, kit.Required{Name: "Cache", Missing: o.Cache == nil},
 		kit.Required{Name: "Recorder", Missing: o.Recorder == nil}, kit.Required{Name: "Inventory", Missing: o.Inventory == nil},
-		kit.Required{Name: "Journal", Missing: o.Journal == nil},
+		kit.Required{Name: "Owners", Missing: o.Owners == nil}, kit.Required{Name: "Journal", Missing: o.Journal == nil},
 	)}
 	if o.Settings.Window == 0 {
 		o.Settings.Window = DefaultWindow

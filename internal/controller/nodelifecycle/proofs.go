@@ -23,22 +23,19 @@ const (
 // proofs judge whose nodes are. Nodes whose provider ID does not say so are ours once the plugin has answered for them: mostly
 // to the node controller, whose answers are known without a call.
 type proofs struct {
-	rules     ownership.Rules
-	evidence  ownership.Evidence
-	inventory *instances.Inventory
+	owners    *instances.Owners
 	questions *instances.Questions
-	// proven are the nodes that were proven one by one, and asked is when the plugin was last asked to prove one.
-	proven map[types.UID]bool
-	asked  map[types.UID]time.Time
+	// asked is when the plugin was last asked to prove a node.
+	asked map[types.UID]time.Time
 	// learned is when learn was last called, and inDoubt how many nodes it left in doubt.
 	learned time.Time
 	inDoubt int
 }
 
-// newProofs returns proofs that know nothing. It has late called when answers have come that no pass has waited for.
-func newProofs(rules ownership.Rules, source *instances.Inventory, late func()) *proofs {
+// newProofs returns proofs that have asked for no node. They have late called when answers have come that no pass has waited for.
+func newProofs(owners *instances.Owners, source *instances.Inventory, late func()) *proofs {
 	return &proofs{
-		rules: rules, inventory: source, proven: map[types.UID]bool{}, asked: map[types.UID]time.Time{},
+		owners: owners, asked: map[types.UID]time.Time{},
 		questions: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield instances.Yield) {
 			source.LookupEach(ctx, nodes, proofInterval, yield)
 		}, instances.QuestionOptions{Late: late}),
@@ -48,13 +45,10 @@ func newProofs(rules ownership.Rules, source *instances.Inventory, late func()) 
 // standing returns what a node is to us. One without provider ID is awaited if it asks for its initialization. If it does not,
 // it was initialized by nobody, and belongs to no cloud.
 func (p *proofs) standing(node *corev1.Node) standing {
-	decision := p.rules.Decide(node, p.evidence.Proven)
 	switch {
-	case decision.Owner == ownership.Foreign:
-		return foreign
-	case decision.Owner == ownership.Ours, p.proven[node.UID]:
+	case p.owners.Ours(node):
 		return ours
-	case node.Spec.ProviderID == "" && ownership.Uninitialized(node):
+	case node.Spec.ProviderID == "" && ownership.Uninitialized(node) && p.owners.Decide(node).Owner != ownership.Foreign:
 		return awaited
 	default:
 		return foreign
@@ -73,12 +67,8 @@ func (p *proofs) learn(ctx context.Context, nodes []*corev1.Node, now time.Time)
 	var ask []*corev1.Node
 	for _, node := range nodes {
 		current[node.UID] = true
-		decision := p.rules.Decide(node, p.evidence.Proven)
-		if decision.Owner != ownership.Unproven || node.Spec.ProviderID == "" || p.proven[node.UID] {
-			continue
-		}
-		known, ok := p.inventory.Peek(node, proofAge)
-		if ok && p.prove(node, known) {
+		unproven := p.owners.Decide(node).Owner == ownership.Unproven && node.Spec.ProviderID != "" && !p.owners.Ours(node)
+		if !unproven || p.owners.Recall(node, proofAge) {
 			continue
 		}
 		p.inDoubt++
@@ -89,20 +79,9 @@ func (p *proofs) learn(ctx context.Context, nodes []*corev1.Node, now time.Time)
 	}
 	for _, answer := range p.questions.Ask(cloud.WithPriority(ctx, cloud.PriorityDeletion), ask) {
 		if answer.Err == nil && current[answer.Node.UID] {
-			p.prove(answer.Node, answer.Observation)
+			p.owners.Record(answer.Node, answer.Observation)
 		}
 	}
-	maps.DeleteFunc(p.proven, func(uid types.UID, _ bool) bool { return !current[uid] })
+	p.owners.Forget(func(uid types.UID) bool { return current[uid] })
 	maps.DeleteFunc(p.asked, func(uid types.UID, _ time.Time) bool { return !current[uid] })
-}
-
-// prove remembers a node if an answer proves it to be ours.
-func (p *proofs) prove(node *corev1.Node, said instances.Observation) bool {
-	decision := p.rules.Decide(node, p.evidence.Proven)
-	if said.Status != instances.Found || !decision.ProvenBy(said.Answered) {
-		return false
-	}
-	p.proven[node.UID] = true
-	p.evidence.Record(node, said.Answered, time.Now())
-	return true
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
-	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -38,7 +37,7 @@ const (
 	DefaultPatience = 5 * time.Second
 )
 
-// Options are what the controller works with. Client, Live, Cache, Recorder, Cloud, Inventory and ClusterCIDRs are required.
+// Options are what the controller works with. Client, Live, Cache, Recorder, Cloud, Owners and ClusterCIDRs are required.
 type Options struct {
 	// Client reads from Cache and writes with the controller's identity.
 	Client client.Client
@@ -50,10 +49,8 @@ type Options struct {
 	Recorder record.EventRecorder
 	// Cloud is asked for its routes when the controller starts, and not before.
 	Cloud cloudprovider.Interface
-	// Inventory tells whose a node is whose provider ID does not.
-	Inventory *instances.Inventory
-	// Ownership says which nodes are ours.
-	Ownership ownership.Rules
+	// Owners knows which nodes are ours.
+	Owners *instances.Owners
 	// ClusterName is what the provider keeps the routes of clusters apart by.
 	ClusterName string
 	// ClusterCIDRs are the ranges in which routes that nobody wants are removed.
@@ -85,7 +82,7 @@ func New(options Options) (*Controller, error) {
 		return nil, err
 	}
 	log := options.Logger.WithValues("controller", Name)
-	watcher := &watcher{pacer: newPacer(options.Period, options.MaxPeriod), rules: options.Ownership}
+	watcher := &watcher{pacer: newPacer(options.Period, options.MaxPeriod), rules: options.Owners.Rules()}
 	reconciler := newReconciler(options, watcher)
 	inner, err := kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, RateLimiter: reconciler.pacer, Logger: log,
@@ -111,7 +108,7 @@ func newReconciler(options Options, watcher *watcher) *reconciler {
 	return &reconciler{
 		reader: options.Client, clusterCIDRs: options.ClusterCIDRs,
 		abilities: abilities{replaces: capabilities.ReplaceRoute != nil, maxRoutes: capabilities.MaxRoutes},
-		standings: newStandings(options.Ownership, options.Inventory, options.MaxPeriod, watcher.poke),
+		standings: newStandings(options.Owners, options.MaxPeriod, watcher.poke),
 		confirmer: confirmer{live: options.Live}, memory: memory, pacer: watcher.pacer,
 		applier: &applier{
 			replace: capabilities.ReplaceRoute, change: capabilities.ChangeRoutes, batch: capabilities.RouteBatch,
@@ -127,7 +124,7 @@ func (o *Options) complete() error {
 	wrong := []error{kit.CheckRequired("route controller",
 		kit.Required{Name: "Client", Missing: o.Client == nil}, kit.Required{Name: "Live", Missing: o.Live == nil},
 		kit.Required{Name: "Cache", Missing: o.Cache == nil}, kit.Required{Name: "Recorder", Missing: o.Recorder == nil},
-		kit.Required{Name: "Cloud", Missing: o.Cloud == nil}, kit.Required{Name: "Inventory", Missing: o.Inventory == nil},
+		kit.Required{Name: "Cloud", Missing: o.Cloud == nil}, kit.Required{Name: "Owners", Missing: o.Owners == nil},
 		kit.Required{Name: "ClusterCIDRs", Missing: len(o.ClusterCIDRs) == 0},
 	)}
 	for _, duration := range []struct {

@@ -138,13 +138,16 @@ type standingsFixture struct {
 func newStandingsFixture(t *testing.T, cloud cloudprovider.Interface, identified ...string) *standingsFixture {
 	t.Helper()
 	f := &standingsFixture{nodes: map[string]*corev1.Node{}}
-	source := instances.New(instances.Options{Cloud: cloud})
-	f.known = newStandings(ownership.Rules{ProviderName: "sim"}, source, time.Hour, nil)
+	f.known = newStandings(ownersOf(cloud), time.Hour, nil)
 	for _, each := range identified {
 		name, providerID, _ := strings.Cut(each, "=")
 		f.add(name, providerID)
 	}
 	return f
+}
+
+func ownersOf(cloud cloudprovider.Interface) *instances.Owners {
+	return instances.NewOwners(instances.New(instances.Options{Cloud: cloud}), ownership.Rules{ProviderName: "sim"})
 }
 
 func (f *standingsFixture) add(name, providerID string) {
@@ -177,7 +180,7 @@ func TestWhoseNodesAreIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := &answering{answers: map[string]string{"hangs": "hangs", "slow": "slow", "bare": "i-3"}}
 		var late atomic.Int32
-		known := newStandings(ownership.Rules{ProviderName: "sim"}, instances.New(instances.Options{Cloud: cloud}), time.Hour, func() { late.Add(1) })
+		known := newStandings(ownersOf(cloud), time.Hour, func() { late.Add(1) })
 		var nodes []corev1.Node
 		for name, providerID := range map[string]string{"hangs": "i-1", "slow": "i-2", "bare": "i-3", "ours": "sim://4"} {
 			n := node(name, "10.120.0.0/24").node

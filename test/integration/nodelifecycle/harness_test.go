@@ -83,10 +83,10 @@ func resume(t *testing.T, o options) manager {
 func (o options) build(parts harness.Parts) (ctrl.Runnable, error) {
 	o.Rules.ProviderName = o.Cloud.ProviderName()
 	o.Rules.Schemes = append(o.Rules.Schemes, provider.CapabilitiesOf(o.Cloud).ProviderIDSchemes...)
+	inventory := instances.New(instances.Options{Cloud: cloud.Decorate(o.Cloud, o.Calls), Registerer: parts.Registry})
 	return nodelifecycle.New(nodelifecycle.Options{
 		Client: parts.GetClient(), Cache: parts.GetCache(), Recorder: parts.Recorder,
-		Inventory: instances.New(instances.Options{Cloud: cloud.Decorate(o.Cloud, o.Calls), Registerer: parts.Registry}),
-		Ownership: o.Rules, Settings: settings(o.Settings), Period: cmp.Or(o.Period, period), Registerer: parts.Registry, Logger: parts.Logger,
+		Inventory: inventory, Owners: instances.NewOwners(inventory, o.Rules), Settings: settings(o.Settings), Period: cmp.Or(o.Period, period), Registerer: parts.Registry, Logger: parts.Logger,
 		Journal: &nodelifecycle.Journal{Leases: parts.Clients.CoordinationV1(), Namespace: "kube-system", Name: o.Lease},
 	})
 }

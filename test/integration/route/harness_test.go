@@ -60,10 +60,10 @@ func (o options) build(parts harness.Parts) (ctrl.Runnable, error) {
 		o.Period, o.MaxPeriod = often, often
 	}
 	decorated := cloud.Decorate(o.Cloud, cloud.Options{Registerer: parts.Registry})
+	rules := ownership.Rules{ProviderName: o.Cloud.ProviderName(), Schemes: provider.CapabilitiesOf(o.Cloud).ProviderIDSchemes}
 	return route.New(route.Options{
-		Client: parts.GetClient(), Live: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder,
-		Cloud: decorated, Inventory: instances.New(instances.Options{Cloud: decorated, Registerer: parts.Registry}),
-		Ownership:   ownership.Rules{ProviderName: o.Cloud.ProviderName(), Schemes: provider.CapabilitiesOf(o.Cloud).ProviderIDSchemes},
+		Client: parts.GetClient(), Live: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder, Cloud: decorated,
+		Owners:      instances.NewOwners(instances.New(instances.Options{Cloud: decorated, Registerer: parts.Registry}), rules),
 		ClusterName: simtest.ClusterName, ClusterCIDRs: clusterCIDRs, Period: o.Period, MaxPeriod: o.MaxPeriod, Patience: o.Patience,
 		Writes: o.Writes, Registerer: parts.Registry, Logger: parts.Logger,
 	})
