@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	nodeutil "k8s.io/component-helpers/node/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -166,4 +167,132 @@ func (c *conditions) forget(nodes []judgedNode) {
 		}
 	}
 	c.written = kept
+}
+
+// herald tells nodes that their routes are there as soon as the last one is, while routes to other nodes are still being made.
+// What it does not get to is left to the end of the pass.
+type herald struct {
+	conditions *conditions
+	nodes      map[types.UID]*corev1.Node
+	// missing counts the routes that a node still lacks.
+	missing map[types.UID]int
+	writing errgroup.Group
+
+	mu   sync.Mutex
+	errs []error
+}
+
+// newHerald returns a herald for the nodes of a pass, which lack the given wants.
+func newHerald(conditions *conditions, members []member, unmet map[key]bool) *herald {
+	h := &herald{conditions: conditions, nodes: map[types.UID]*corev1.Node{}, missing: map[types.UID]int{}}
+	h.writing.SetLimit(conditionWrites)
+	for lacking := range unmet {
+		h.missing[lacking.uid]++
+	}
+	for _, member := range members {
+		if member.standing == ours && h.missing[member.node.UID] > 0 {
+			h.nodes[member.node.UID] = member.node
+		}
+	}
+	return h
+}
+
+// hear takes notice of an operation that has ended. It must not be called from several goroutines at once.
+func (h *herald) hear(ctx context.Context, one outcome) {
+	if one.err != nil || one.action.want == nil {
+		return
+	}
+	uid := one.action.want.uid
+	h.missing[uid]--
+	node, waits := h.nodes[uid]
+	if !waits || h.missing[uid] > 0 {
+		return
+	}
+	// Where there is no room the end of the pass has to do: operations must not wait for the API server.
+	h.writing.TryGo(func() error {
+		if err := h.conditions.bring(ctx, judgedNode{node: node, routed: true}, time.Now()); err != nil {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.errs = append(h.errs, err)
+		}
+		return nil
+	})
+}
+
+// done waits until all has been written, and returns what could not be.
+func (h *herald) done() error {
+	_ = h.writing.Wait() // its functions return no errors: all of them are in errs, not only the first
+	return errors.Join(h.errs...)
+}
+
+// The reasons of the events on a Node; all but the first are warnings.
+const (
+	// ReasonWaitingForCloud says that the call for the node's route waits to be let in, and for what.
+	ReasonWaitingForCloud = "WaitingForCloud"
+	// ReasonFailedToCreateRoute says that a route to a pod CIDR of the node could not be made. It is the reference's event.
+	ReasonFailedToCreateRoute = "FailedToCreateRoute"
+	// ReasonPodCIDRConflict says that another node has the pod CIDR, and the route to it.
+	ReasonPodCIDRConflict = string(podCIDRConflict)
+	// ReasonRouteTableFull says that there is no room for the node's route.
+	ReasonRouteTableFull = string(routeTableFull)
+	// ReasonRouteTableNearlyFull says that the node's route was one of the last for which there is room.
+	ReasonRouteTableNearlyFull = string(routeTableNearlyFull)
+	// ReasonPodCIDROutsideClusterCIDRs says that the node's route will stay when the node is gone.
+	ReasonPodCIDROutsideClusterCIDRs = string(outsideClusterCIDRs)
+)
+
+// teller writes events on nodes: failures once in a while, and everything else once for as long as it holds.
+type teller struct {
+	recorder record.EventRecorder
+	failures kit.EventLimiter
+
+	mu   sync.Mutex
+	said map[saying]bool
+}
+
+type saying struct {
+	want    key
+	problem problem
+}
+
+func newTeller(recorder record.EventRecorder) *teller {
+	return &teller{recorder: recorder, said: map[saying]bool{}}
+}
+
+// failed tells a node that its route could not be made. A route that could not be deleted is no node's concern any more.
+func (t *teller) failed(action action, err error) {
+	if action.want != nil && t.failures.Allow(action.want.uid, ReasonFailedToCreateRoute, time.Now()) {
+		t.warn(*action.want, ReasonFailedToCreateRoute, fmt.Sprintf("Could not make the route to %s: %v", action.want.cidr, err))
+	}
+}
+
+// waiting tells a node what the call for its route waits for.
+func (t *teller) waiting(action action, reason string) {
+	if action.want != nil && t.failures.Allow(action.want.uid, ReasonWaitingForCloud, time.Now()) {
+		t.event(*action.want, corev1.EventTypeNormal, ReasonWaitingForCloud,
+			fmt.Sprintf("Waiting to %s the route to %s: %s", action.kind, action.want.cidr, reason))
+	}
+}
+
+// tell says what is new among the notices of a plan. What is not among them any more may be said again later.
+func (t *teller) tell(notices []notice) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.said
+	t.said = make(map[saying]bool, len(notices))
+	for _, notice := range notices {
+		said := saying{notice.want.key(), notice.problem}
+		t.said[said] = true
+		if !before[said] {
+			t.warn(notice.want, string(notice.problem), notice.message)
+		}
+	}
+}
+
+func (t *teller) warn(w want, reason, message string) {
+	t.event(w, corev1.EventTypeWarning, reason, message)
+}
+
+func (t *teller) event(w want, kind, reason, message string) {
+	t.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(w.node), UID: w.uid}, kind, reason, kit.EventMessage(message))
 }
