@@ -20,15 +20,15 @@ func TestRunInAProgram(t *testing.T) {
 		r := newReplicas(t, cluster, kubeconfig, first.args[4:]...)
 		ctx, cancel := context.WithCancel(t.Context())
 		command := ccm.NewCommand(testControllers()...)
-		command.SetArgs(append(r.args, "--journal="+string(r.journal)))
+		command.SetArgs(append(r.args, "--callLog="+string(r.callLog)))
 		done := make(chan error, 1)
 		go func() { done <- command.ExecuteContext(ctx) }()
-		r.journal.awaitAny(t, beating+" started")
+		r.callLog.awaitAny(t, beating+" started")
 		cancel()
 		if err := <-done; err != nil {
 			t.Fatalf("ended in order, but: %v", err)
 		}
-		r.journal.awaitAny(t, "stop channel closed")
+		r.callLog.awaitAny(t, "stop channel closed")
 	}
 	goleak.VerifyNone(t, before,
 		// client-go keeps idle connections in a cache of transports, for the next client of the process with the same credentials.

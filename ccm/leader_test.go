@@ -25,11 +25,11 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
-// replicas starts programs that share a cloud, a journal and the Lease, which no earlier test holds.
+// replicas starts programs that share a cloud, a call log and the Lease, which no earlier test holds.
 type replicas struct {
 	cluster *localcluster.Cluster
 	client  kubernetes.Interface
-	journal journal
+	callLog callLog
 	args    []string
 }
 
@@ -41,9 +41,9 @@ func newReplicas(t *testing.T, cluster *localcluster.Cluster, kubeconfig string,
 	}
 	r := &replicas{cluster: cluster, client: client}
 	var config string
-	config, r.journal = cloudConfig(t, nil)
-	r.args = append([]string{"--cloud-provider=journal", "--cloud-config=" + config, "--kubeconfig=" + kubeconfig, "--controllers=beating",
-		"--secure-port=0", "--journal=" + string(r.journal)}, args...)
+	config, r.callLog = cloudConfig(t, nil)
+	r.args = append([]string{"--cloud-provider=callLog", "--cloud-config=" + config, "--kubeconfig=" + kubeconfig, "--controllers=beating",
+		"--secure-port=0", "--callLog=" + string(r.callLog)}, args...)
 	err = client.CoordinationV1().Leases("kube-system").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func newReplicas(t *testing.T, cluster *localcluster.Cluster, kubeconfig string,
 func (r *replicas) lead(t *testing.T) *program {
 	t.Helper()
 	p := start(t, r.args...)
-	r.journal.awaitEntry(t, p.pid(), beating+" started")
+	r.callLog.awaitEntry(t, p.pid(), beating+" started")
 	return p
 }
 
@@ -73,7 +73,7 @@ func (r *replicas) awaitLeader(t *testing.T, candidates ...*program) *program {
 	var leader *program
 	poll.Until(t, "one of the standbys leads", func(context.Context) error {
 		for _, candidate := range candidates {
-			if slices.Contains(r.journal.of(t, candidate.pid()), beating+" started") {
+			if slices.Contains(r.callLog.of(t, candidate.pid()), beating+" started") {
 				leader = candidate
 				return nil
 			}
@@ -122,7 +122,7 @@ func (r *replicas) usurp(t *testing.T, name string) {
 func (r *replicas) requireNoOverlap(t *testing.T) {
 	t.Helper()
 	acting, beats := 0, 0
-	for _, one := range r.journal.read(t) {
+	for _, one := range r.callLog.read(t) {
 		switch one.what {
 		case beating + " started":
 			acting = one.pid
@@ -145,9 +145,9 @@ func TestOrderOfOneLife(t *testing.T) {
 		"without leader election": {"--leader-elect=false", `leases.coordination.k8s.io "cloud-controller-manager" not found`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, written := cloudConfig(t, func(settings *journalConfig) { settings.Linger = true })
-			r := newReplicas(t, cluster, kubeconfig, test.flag, "--cloud-config="+config, "--journal="+string(written))
-			r.journal = written
+			config, written := cloudConfig(t, func(settings *callLogConfig) { settings.Linger = true })
+			r := newReplicas(t, cluster, kubeconfig, test.flag, "--cloud-config="+config, "--callLog="+string(written))
+			r.callLog = written
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "seen"}}
 			if _, err := r.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
@@ -182,9 +182,9 @@ func TestOrderOfOneLife(t *testing.T) {
 func TestUntaggedCloud(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
 	r := newReplicas(t, cluster, kubeconfig)
-	config, written := cloudConfig(t, func(settings *journalConfig) { settings.NoClusterID = true })
+	config, written := cloudConfig(t, func(settings *callLogConfig) { settings.NoClusterID = true })
 	p := start(t, append(r.args, "--cloud-config="+config, "--allow-untagged-cloud")...)
-	r.journal.awaitEntry(t, p.pid(), beating+" started")
+	r.callLog.awaitEntry(t, p.pid(), beating+" started")
 	written.awaitEntry(t, p.pid(), "Initialize")
 	p.awaitOutput(t, "The cloud provider has found no cluster ID; running without as --allow-untagged-cloud says")
 }
@@ -196,12 +196,12 @@ func TestStandbyLeavesThePluginAloneAndTakesOverAtOnce(t *testing.T) {
 	r := newReplicas(t, cluster, kubeconfig, "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s",
 		"--leader-elect-retry-period="+retry.String())
 	leader, standby := r.lead(t), r.stand(t)
-	if diff := cmp.Diff([]string{"new", beating + " built"}, r.journal.of(t, standby.pid())); diff != "" {
+	if diff := cmp.Diff([]string{"new", beating + " built"}, r.callLog.of(t, standby.pid())); diff != "" {
 		t.Errorf("on the standby (-want +got):\n%s", diff)
 	}
 	began := time.Now()
 	leader.signal(t, syscall.SIGTERM)
-	r.journal.awaitEntry(t, standby.pid(), beating+" started")
+	r.callLog.awaitEntry(t, standby.pid(), beating+" started")
 	elapsed := time.Since(began)
 	t.Logf("from SIGTERM to the next leader's controller, of which about 100 ms are the controller's own stop: %s", elapsed)
 	if elapsed >= retry {
@@ -246,7 +246,7 @@ func TestKilledLeader(t *testing.T) {
 	began := time.Now()
 	leader.signal(t, syscall.SIGKILL)
 	leader.wait(t)
-	r.journal.awaitEntry(t, standby.pid(), beating+" started")
+	r.callLog.awaitEntry(t, standby.pid(), beating+" started")
 	elapsed := time.Since(began)
 	t.Logf("from SIGKILL to the next leader's controller: %s, with a lease of %s", elapsed, duration)
 	if elapsed >= 2*duration-time.Second {
@@ -265,7 +265,7 @@ func TestDeletedLease(t *testing.T) {
 	if err := r.client.CoordinationV1().Leases("kube-system").Delete(t.Context(), "cloud-controller-manager", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.journal.awaitEntry(t, standby.pid(), beating+" started")
+	r.callLog.awaitEntry(t, standby.pid(), beating+" started")
 }
 
 func TestLostLeaseEndsTheProcess(t *testing.T) {
@@ -312,7 +312,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	if code := leader.wait(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	if slices.Contains(r.journal.of(t, leader.pid()), beating+" stopped") {
+	if slices.Contains(r.callLog.of(t, leader.pid()), beating+" stopped") {
 		t.Error("the second signal waited for the controller")
 	}
 }
@@ -354,7 +354,7 @@ func TestLeaseThatMayNotBeWatched(t *testing.T) {
 	leader, standby := r.lead(t), r.stand(t)
 	standby.awaitOutput(t, "The lease cannot be watched: asking for it once per retry period")
 	leader.signal(t, syscall.SIGTERM)
-	r.journal.awaitEntry(t, standby.pid(), beating+" started")
+	r.callLog.awaitEntry(t, standby.pid(), beating+" started")
 	if said := strings.Count(standby.output.String(), "The lease cannot be watched"); said != 1 {
 		t.Errorf("the log says %d times that the lease cannot be watched, want once", said)
 	}

@@ -28,37 +28,37 @@ const callingProvider = "calling"
 
 func init() {
 	cloudprovider.RegisterCloudProvider(callingProvider, func(config io.Reader) (cloudprovider.Interface, error) {
-		plugin, err := newJournalCloud(config)
+		plugin, err := newCallLogCloud(config)
 		if err != nil {
 			return nil, err
 		}
-		return &callingCloud{&announcingCloud{plugin.(*journalCloud), callingProvider}}, nil
+		return &callingCloud{&announcingCloud{plugin.(*callLogCloud), callingProvider}}, nil
 	})
 }
 
 type callingCloud struct{ *announcingCloud }
 
 func (c *callingCloud) Routes() (cloudprovider.Routes, bool) {
-	return callingRoutes{journal: c.journal}, true
+	return callingRoutes{callLog: c.callLog}, true
 }
 
 type callingRoutes struct {
 	cloudprovider.Routes
-	journal journal
+	callLog callLog
 }
 
 // calls is what the plugin writes for each call that reads.
 const calls = "the cloud is called"
 
 func (r callingRoutes) ListRoutes(context.Context, string) ([]*cloudprovider.Route, error) {
-	r.journal.write(calls)
+	r.callLog.write(calls)
 	return nil, nil
 }
 
 // CreateRoute ignores its context and never returns.
 func (r callingRoutes) CreateRoute(context.Context, string, string, *cloudprovider.Route) error {
 	for range time.Tick(2 * time.Millisecond) {
-		r.journal.write(beat)
+		r.callLog.write(beat)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (r callingRoutes) CreateRoute(context.Context, string, string, *cloudprovid
 const givenUp = "given up"
 
 // writeForEver makes a call of the cloud that never returns, and waits for it until its deadline.
-func writeForEver(ctx context.Context, written journal, environment ccm.Environment) error {
+func writeForEver(ctx context.Context, written callLog, environment ccm.Environment) error {
 	routes, _ := environment.Cloud.Routes()
 	_ = routes.CreateRoute(ctx, "cluster", "hint", &cloudprovider.Route{})
 	written.write(givenUp)
@@ -84,10 +84,10 @@ const (
 )
 
 // pauseFile is a file that makes the acting controller of a process do nothing.
-func (j journal) pauseFile(pid int) string { return fmt.Sprintf("%s.pause-%d", j, pid) }
+func (j callLog) pauseFile(pid int) string { return fmt.Sprintf("%s.pause-%d", j, pid) }
 
 // actUntilDone calls the cloud and writes to a node every few milliseconds, whatever comes of it.
-func actUntilDone(ctx context.Context, written journal, environment ccm.Environment) error {
+func actUntilDone(ctx context.Context, written callLog, environment ccm.Environment) error {
 	routes, _ := environment.Cloud.Routes()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: acted}}
 	paused := false
@@ -128,16 +128,16 @@ func TestPausedLeaderDoesNotActBesideTheNext(t *testing.T) {
 	defer changes.Stop()
 
 	leader := start(t, r.args...)
-	r.journal.awaitEntry(t, leader.pid(), calls)
+	r.callLog.awaitEntry(t, leader.pid(), calls)
 	// What it was at when it was stopped could reach the cloud later, and nothing could be done about it.
-	pause := r.journal.pauseFile(leader.pid())
+	pause := r.callLog.pauseFile(leader.pid())
 	if err := os.WriteFile(pause, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.journal.awaitEntry(t, leader.pid(), pauses)
+	r.callLog.awaitEntry(t, leader.pid(), pauses)
 	standby := r.stand(t)
 	leader.signal(t, syscall.SIGSTOP)
-	r.journal.awaitEntry(t, standby.pid(), calls)
+	r.callLog.awaitEntry(t, standby.pid(), calls)
 	if err := os.Remove(pause); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestPausedLeaderDoesNotActBesideTheNext(t *testing.T) {
 // after counts what a process wrote after another one had first written something.
 func (r *replicas) after(t *testing.T, of int, first string, by int, what string) int {
 	t.Helper()
-	entries := r.journal.read(t)
+	entries := r.callLog.read(t)
 	began := slices.Index(entries, entry{of, first})
 	if began < 0 {
 		t.Fatalf("process %d did not write %q", of, first)
@@ -242,12 +242,12 @@ func TestStuckWriteEndsWithTheLease(t *testing.T) {
 			}
 			proxy := localclustertest.NewProxy(t, config)
 			leader := start(t, append(slices.Clone(r.args), "--master="+proxy.Config.Host)...)
-			r.journal.awaitEntry(t, leader.pid(), announces)
-			r.journal.awaitEntry(t, leader.pid(), test.awaited)
-			r.journal.awaitAny(t, beat)
+			r.callLog.awaitEntry(t, leader.pid(), announces)
+			r.callLog.awaitEntry(t, leader.pid(), test.awaited)
+			r.callLog.awaitAny(t, beat)
 			standby := r.stand(t)
 			proxy.Pause()
-			r.journal.awaitEntry(t, standby.pid(), stuck+" started")
+			r.callLog.awaitEntry(t, standby.pid(), stuck+" started")
 			if code := leader.wait(t); code != 1 || leader.errorLine() != "stopped: leader election lost" {
 				t.Errorf("exit code %d, error %q", code, leader.errorLine())
 			}
@@ -263,7 +263,7 @@ func TestLeaseIsKeptBesideAStuckWrite(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
 	r := newReplicas(t, cluster, kubeconfig, "--cloud-provider="+callingProvider, "--controllers="+stuck, "--cloud-api-write-timeout=1s")
 	leader := start(t, r.args...)
-	r.journal.awaitEntry(t, leader.pid(), givenUp)
+	r.callLog.awaitEntry(t, leader.pid(), givenUp)
 	leader.signal(t, syscall.SIGTERM)
 	leader.wait(t)
 	if r.holder(t) == "" {

@@ -12,9 +12,9 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 )
 
-// journalSuffix makes the name of the Lease that records deletions of nodes from that of the leader election: cloud
+// deletionLogSuffix makes the name of the Lease that records deletions of nodes from that of the leader election: cloud
 // controller managers that share a cluster have different ones.
-const journalSuffix = "-node-deletions"
+const deletionLogSuffix = "-node-deletions"
 
 // nodeLifecycleFlags are the values of the flags that the reference does not have.
 type nodeLifecycleFlags struct {
@@ -34,7 +34,7 @@ func nodeLifecycleController() Controller {
 			{Resource: "nodes", Verbs: []string{"get", "list", "watch", "patch", "delete"}},
 			{Resource: "nodes/status", Verbs: []string{"patch"}},
 		},
-		managerGrants: flags.journalGrants,
+		managerGrants: flags.deletionLogGrants,
 		New:           flags.newController,
 	}
 }
@@ -71,15 +71,15 @@ func (f *nodeLifecycleFlags) validate() []error {
 	return errs
 }
 
-// journalGrants are for the record of deletions, which is the manager's affair like the lease of the leader election.
-func (f *nodeLifecycleFlags) journalGrants(c *config) []Grant {
+// deletionLogGrants are for the record of deletions, which is the manager's affair like the lease of the leader election.
+func (f *nodeLifecycleFlags) deletionLogGrants(c *config) []Grant {
 	if f.settings.Limit.Off() {
 		return nil
 	}
 	election := c.component.Generic.LeaderElection
 	creating := Grant{Group: "coordination.k8s.io", Resource: "leases", Namespace: election.ResourceNamespace, Verbs: []string{"create"}}
 	keeping := creating
-	keeping.Name, keeping.Verbs = election.ResourceName+journalSuffix, []string{"get", "update"}
+	keeping.Name, keeping.Verbs = election.ResourceName+deletionLogSuffix, []string{"get", "update"}
 	return []Grant{creating, keeping}
 }
 
@@ -107,9 +107,9 @@ func (f *nodeLifecycleFlags) newController(_ context.Context, environment Enviro
 		Recorder:  environment.Recorder,
 		Inventory: instances,
 		Owners:    owners,
-		Journal: &nodelifecycle.Journal{
-			Leases: leases, Namespace: election.ResourceNamespace, Name: election.ResourceName + journalSuffix,
-			Rehearsal: environment.config.dryRun != nil,
+		DeletionLog: &nodelifecycle.DeletionLog{
+			Leases: leases, Namespace: election.ResourceNamespace, Name: election.ResourceName + deletionLogSuffix,
+			DryRun: environment.config.dryRun != nil,
 		},
 		Settings:   f.settings,
 		Period:     period,

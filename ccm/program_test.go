@@ -42,9 +42,9 @@ const beat = "beat"
 // testControllers returns the options of the test program.
 func testControllers() []ccm.Option {
 	var path string
-	inJournal := func(name string, run func(context.Context, journal, ccm.Environment) error) func(context.Context, ccm.Environment) (manager.Runnable, error) {
+	inCallLog := func(name string, run func(context.Context, callLog, ccm.Environment) error) func(context.Context, ccm.Environment) (manager.Runnable, error) {
 		return func(_ context.Context, environment ccm.Environment) (manager.Runnable, error) {
-			written := journal(path)
+			written := callLog(path)
 			written.write("%s built", name)
 			return manager.RunnableFunc(func(ctx context.Context) error {
 				written.write("%s started", name)
@@ -56,8 +56,8 @@ func testControllers() []ccm.Option {
 	return []ccm.Option{
 		ccm.WithController(ccm.Controller{
 			Name: beating, Aliases: []string{"beating"}, ClientName: "node-controller", DisabledByDefault: true,
-			AddFlags: func(flags *pflag.FlagSet) { flags.StringVar(&path, "journal", "", "File that controllers write to.") },
-			New:      inJournal(beating, beatUntilDone),
+			AddFlags: func(flags *pflag.FlagSet) { flags.StringVar(&path, "callLog", "", "File that controllers write to.") },
+			New:      inCallLog(beating, beatUntilDone),
 		}),
 		ccm.WithController(ccm.Controller{
 			Name: broken, DisabledByDefault: true,
@@ -67,7 +67,7 @@ func testControllers() []ccm.Option {
 		}),
 		ccm.WithController(ccm.Controller{
 			Name: failing, DisabledByDefault: true,
-			New: inJournal(failing, func(context.Context, journal, ccm.Environment) error { return errors.New("lost its way") }),
+			New: inCallLog(failing, func(context.Context, callLog, ccm.Environment) error { return errors.New("lost its way") }),
 		}),
 		ccm.WithController(ccm.Controller{
 			Name: needy, DisabledByDefault: true,
@@ -76,24 +76,24 @@ func testControllers() []ccm.Option {
 				{Group: "apps", Resource: "deployments/scale", Namespace: "kube-system", Name: "coredns", Verbs: []string{"update"}},
 				{Resource: "nodes", Verbs: []string{"list", "deletecollection"}},
 			},
-			New: inJournal(needy, func(context.Context, journal, ccm.Environment) error { return nil }),
+			New: inCallLog(needy, func(context.Context, callLog, ccm.Environment) error { return nil }),
 		}),
 		ccm.WithController(ccm.Controller{
 			Name: writing, ClientName: "node-controller", DisabledByDefault: true,
 			Grants: []ccm.Grant{{Resource: "nodes", Verbs: []string{"get", "list", "watch", "patch"}}},
-			New:    inJournal(writing, annotateNode),
+			New:    inCallLog(writing, annotateNode),
 		}),
 		ccm.WithController(ccm.Controller{
 			Name: acting, ClientName: "node-controller", DisabledByDefault: true,
 			Grants: []ccm.Grant{{Resource: "nodes", Verbs: []string{"patch"}}},
-			New:    inJournal(acting, actUntilDone),
+			New:    inCallLog(acting, actUntilDone),
 		}),
-		ccm.WithController(ccm.Controller{Name: stuck, DisabledByDefault: true, New: inJournal(stuck, writeForEver)}),
+		ccm.WithController(ccm.Controller{Name: stuck, DisabledByDefault: true, New: inCallLog(stuck, writeForEver)}),
 	}
 }
 
 // beatUntilDone writes a beat every few milliseconds, and takes a while to stop.
-func beatUntilDone(ctx context.Context, written journal, _ ccm.Environment) error {
+func beatUntilDone(ctx context.Context, written callLog, _ ccm.Environment) error {
 	ticker := time.NewTicker(2 * time.Millisecond)
 	defer ticker.Stop()
 	last := 50
@@ -108,7 +108,7 @@ func beatUntilDone(ctx context.Context, written journal, _ ccm.Environment) erro
 }
 
 // annotateNode writes to a node through the cache and the controller's identity, and then does nothing more.
-func annotateNode(ctx context.Context, written journal, environment ccm.Environment) error {
+func annotateNode(ctx context.Context, written callLog, environment ccm.Environment) error {
 	var node corev1.Node
 	if err := environment.Client.Get(ctx, client.ObjectKey{Name: "written"}, &node); err != nil {
 		return err
@@ -127,7 +127,7 @@ func annotateNode(ctx context.Context, written journal, environment ccm.Environm
 
 // leaseHolder returns who holds the Lease, as the plugin sees it: "held" or "free".
 func leaseHolder(clients cloudprovider.ControllerClientBuilder) string {
-	client, err := clients.Client("journal")
+	client, err := clients.Client("callLog")
 	if err != nil {
 		return err.Error()
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// announcingProvider is the journal plugin with a part that runs on every replica; announcingNeedsProvider needs rights that
+// announcingProvider is the call log plugin with a part that runs on every replica; announcingNeedsProvider needs rights that
 // nobody has besides.
 const (
 	announcingProvider      = "announcing"
@@ -26,18 +26,18 @@ const (
 func init() {
 	for _, name := range []string{announcingProvider, announcingNeedsProvider} {
 		cloudprovider.RegisterCloudProvider(name, func(config io.Reader) (cloudprovider.Interface, error) {
-			plugin, err := newJournalCloud(config)
+			plugin, err := newCallLogCloud(config)
 			if err != nil {
 				return nil, err
 			}
-			return &announcingCloud{plugin.(*journalCloud), name}, nil
+			return &announcingCloud{plugin.(*callLogCloud), name}, nil
 		})
 	}
 }
 
 // announcingCloud writes when its part begins and ends.
 type announcingCloud struct {
-	*journalCloud
+	*callLogCloud
 	name string
 }
 
@@ -64,9 +64,9 @@ func (c *announcingCloud) announce(ctx context.Context, replica provider.Replica
 	replica.Informers.Start(ctx.Done())
 	defer replica.Informers.Shutdown()
 	replica.Informers.WaitForCacheSync(ctx.Done())
-	c.journal.write(announces)
+	c.callLog.write(announces)
 	<-ctx.Done()
-	c.journal.write(withdraws)
+	c.callLog.write(withdraws)
 	return nil
 }
 
@@ -80,19 +80,19 @@ func TestEveryReplicaRunsItsPartToTheEnd(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
 	r := newReplicas(t, cluster, kubeconfig).announcing()
 	leader, standby := r.lead(t), r.stand(t)
-	r.journal.awaitEntry(t, leader.pid(), announces)
-	r.journal.awaitEntry(t, standby.pid(), announces)
+	r.callLog.awaitEntry(t, leader.pid(), announces)
+	r.callLog.awaitEntry(t, standby.pid(), announces)
 
 	leader.signal(t, syscall.SIGTERM)
 	if code := leader.wait(t); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	life := r.journal.of(t, leader.pid())
+	life := r.callLog.of(t, leader.pid())
 	if last := life[len(life)-1]; last != withdraws {
 		t.Errorf("the leader's life ends with %q: %q", last, life)
 	}
-	r.journal.awaitEntry(t, standby.pid(), beating+" started")
-	if slices.Contains(r.journal.of(t, standby.pid()), withdraws) {
+	r.callLog.awaitEntry(t, standby.pid(), beating+" started")
+	if slices.Contains(r.callLog.of(t, standby.pid()), withdraws) {
 		t.Error("the standby stopped announcing when it took over")
 	}
 }
@@ -135,7 +135,7 @@ func TestPartOutlastsTheLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	leader.awaitOutput(t, "The lease is lost and the controllers have stopped")
-	life := r.journal.of(t, leader.pid())
+	life := r.callLog.of(t, leader.pid())
 	for _, want := range []string{beating + " stopped", "stop channel closed"} {
 		if !slices.Contains(life, want) {
 			t.Errorf("the replica goes on without %q: %q", want, life)
@@ -153,7 +153,7 @@ func TestPartOutlastsTheLease(t *testing.T) {
 	if got := leader.errorLine(); got != "stopped: leader election lost" {
 		t.Errorf("error %q", got)
 	}
-	if life := r.journal.of(t, leader.pid()); !slices.Contains(life, withdraws) {
+	if life := r.callLog.of(t, leader.pid()); !slices.Contains(life, withdraws) {
 		t.Errorf("the part did not end in order: %q", life)
 	}
 }

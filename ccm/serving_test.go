@@ -177,7 +177,7 @@ func TestReadinessOfEachReplica(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
 	leading, standing := localclustertest.FreePort(t), localclustertest.FreePort(t)
 	r := newReplicas(t, cluster, kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
-	hanging, written := cloudConfig(t, func(settings *journalConfig) { settings.Hang = true })
+	hanging, written := cloudConfig(t, func(settings *callLogConfig) { settings.Hang = true })
 
 	leader := start(t, append(r.args, "--cloud-config="+hanging, "--secure-port="+leading)...)
 	written.awaitEntry(t, leader.pid(), "Initialize")
@@ -187,7 +187,7 @@ func TestReadinessOfEachReplica(t *testing.T) {
 		t.Errorf("readyz of a leader whose plugin hangs:\n%s", body)
 	}
 	may, _ := tokens(t, r.client)
-	if _, body, _ := secure.get(t, "/readyz/cloud-provider", may); !strings.Contains(body, `cloud provider "journal" has not returned from Initialize for`) {
+	if _, body, _ := secure.get(t, "/readyz/cloud-provider", may); !strings.Contains(body, `cloud provider "callLog" has not returned from Initialize for`) {
 		t.Errorf("the check does not say why: %s", body)
 	}
 	secure.await(t, "/livez", http.StatusOK)
@@ -198,12 +198,12 @@ func TestReadinessOfEachReplica(t *testing.T) {
 	if code := leader.wait(t); code != 0 {
 		t.Errorf("exit code %d of the leader whose plugin hung until it was stopped, want 0", code)
 	}
-	for _, what := range r.journal.of(t, leader.pid()) {
+	for _, what := range r.callLog.of(t, leader.pid()) {
 		if what == beating+" started" {
 			t.Error("a controller ran before Initialize returned")
 		}
 	}
-	r.journal.awaitEntry(t, standby.pid(), beating+" started")
+	r.callLog.awaitEntry(t, standby.pid(), beating+" started")
 }
 
 // TestServiceAccountCredentials shows who writes what, by the API server's own audit log.
@@ -231,8 +231,8 @@ func TestServiceAccountCredentials(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := start(t, r.args...)
-			r.journal.awaitEntry(t, p.pid(), "node written")
-			r.journal.awaitEntry(t, p.pid(), "managed fields of the cached node: 0")
+			r.callLog.awaitEntry(t, p.pid(), "node written")
+			r.callLog.awaitEntry(t, p.pid(), "managed fields of the cached node: 0")
 			poll.Until(t, "the controller's event is there", func(ctx context.Context) error {
 				events, err := r.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=Written"})
 				if err != nil || len(events.Items) == 0 || events.Items[0].Source.Component != writing {

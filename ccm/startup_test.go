@@ -23,7 +23,7 @@ type startUpError struct {
 func TestStartUpErrors(t *testing.T) {
 	_, kubeconfig := controlPlane(t)
 	config, _ := cloudConfig(t, nil)
-	working := []string{"--cloud-provider=journal", "--cloud-config=" + config, "--kubeconfig=" + kubeconfig, "--controllers=beating", "--secure-port=0"}
+	working := []string{"--cloud-provider=callLog", "--cloud-config=" + config, "--kubeconfig=" + kubeconfig, "--controllers=beating", "--secure-port=0"}
 	with := func(args ...string) []string { return append(append([]string{}, working...), args...) }
 	tests := flagErrors(kubeconfig, with)
 	maps.Copy(tests, cloudConfigErrors(t, kubeconfig, with))
@@ -48,12 +48,12 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 			[]string{"--kubeconfig=" + kubeconfig}, `invalid flags: --cloud-provider cannot be empty`,
 		},
 		"an unknown provider": {
-			with("--cloud-provider=jurnal"), `invalid flags: --cloud-provider: Invalid value: "jurnal": unknown provider; this program has announcing, announcing-needs, calling, journal, sim`,
+			with("--cloud-provider=jurnal"), `invalid flags: --cloud-provider: Invalid value: "jurnal": unknown provider; this program has announcing, announcing-needs, calling, callLog, sim`,
 		},
 		"the name that kubelets use": {
-			with("--cloud-provider=external"), `invalid flags: --cloud-provider: Invalid value: "external": unknown provider; this program has announcing, announcing-needs, calling, journal, sim`,
+			with("--cloud-provider=external"), `invalid flags: --cloud-provider: Invalid value: "external": unknown provider; this program has announcing, announcing-needs, calling, callLog, sim`,
 		},
-		"an unknown flag": {with("--cloud-provder=journal"), `unknown flag: --cloud-provder`},
+		"an unknown flag": {with("--cloud-provder=callLog"), `unknown flag: --cloud-provder`},
 		"an argument":     {with("start"), `unknown command "start" for "cloud-controller-manager"`},
 		"flags in conflict, all at once": {
 			with("--allocate-node-cidrs", "--leader-elect-lease-duration=5s", "--node-selector=a=!b", "--provider-id-schemes=aws,a/b",
@@ -89,8 +89,8 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 // cloudConfigErrors are those of --cloud-config, and of the plugin that reads it.
 func cloudConfigErrors(t *testing.T, kubeconfig string, with func(...string) []string) map[string]startUpError {
 	t.Helper()
-	nothing, _ := cloudConfig(t, func(settings *journalConfig) { settings.Nothing = true })
-	untagged, _ := cloudConfig(t, func(settings *journalConfig) { settings.NoClusterID = true })
+	nothing, _ := cloudConfig(t, func(settings *callLogConfig) { settings.Nothing = true })
+	untagged, _ := cloudConfig(t, func(settings *callLogConfig) { settings.NoClusterID = true })
 	dir := t.TempDir()
 	invalid := filepath.Join(dir, "invalid.json")
 	if err := os.WriteFile(invalid, []byte(`{"jurnal": ""}`), 0o600); err != nil {
@@ -98,8 +98,8 @@ func cloudConfigErrors(t *testing.T, kubeconfig string, with func(...string) []s
 	}
 	return map[string]startUpError{
 		"no cloud config": {
-			[]string{"--cloud-provider=journal", "--kubeconfig=" + kubeconfig},
-			`cloud provider "journal" without --cloud-config: journal: required; it is the file to write to`,
+			[]string{"--cloud-provider=callLog", "--kubeconfig=" + kubeconfig},
+			`cloud provider "callLog" without --cloud-config: callLog: required; it is the file to write to`,
 		},
 		"a cloud config that is not there": {
 			with("--cloud-config=" + dir + "/absent"), `--cloud-config: open ` + dir + `/absent: no such file or directory`,
@@ -107,16 +107,16 @@ func cloudConfigErrors(t *testing.T, kubeconfig string, with func(...string) []s
 		"a cloud config that is a folder": {with("--cloud-config=" + dir), `--cloud-config: ` + dir + ` is not a file`},
 		"a cloud config with two errors": {
 			with("--cloud-config=" + invalid),
-			`cloud provider "journal", --cloud-config ` + invalid + `:` + "\n" +
+			`cloud provider "callLog", --cloud-config ` + invalid + `:` + "\n" +
 				`  json: unknown field "jurnal"` + "\n" +
-				`  journal: required; it is the file to write to`,
+				`  callLog: required; it is the file to write to`,
 		},
 		"a plugin that builds nothing": {
-			with("--cloud-config=" + nothing), `cloud provider "journal" built nothing from --cloud-config "` + nothing + `", and no error`,
+			with("--cloud-config=" + nothing), `cloud provider "callLog" built nothing from --cloud-config "` + nothing + `", and no error`,
 		},
 		"no cluster ID": {
 			with("--cloud-config=" + untagged),
-			`stopped: cloud provider "journal" has found no cluster ID: tag the cluster as its documentation says, or set --allow-untagged-cloud`,
+			`stopped: cloud provider "callLog" has found no cluster ID: tag the cluster as its documentation says, or set --allow-untagged-cloud`,
 		},
 	}
 }
@@ -188,8 +188,8 @@ func TestAPIServerIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	config, written := cloudConfig(t, nil)
-	args := []string{"--cloud-provider=journal", "--cloud-config=" + config, "--kubeconfig=" + kubeconfig, "--controllers=beating", "--secure-port=0",
-		"--journal=" + string(written)}
+	args := []string{"--cloud-provider=callLog", "--cloud-config=" + config, "--kubeconfig=" + kubeconfig, "--controllers=beating", "--secure-port=0",
+		"--callLog=" + string(written)}
 
 	first := start(t, args...)
 	first.awaitOutput(t, `"Waiting for the API server" url="`+cluster.AdminConfig().Host+`"`)

@@ -42,11 +42,11 @@ type result struct {
 type writer struct {
 	client   client.Client
 	recorder record.EventRecorder
-	// told holds back what a node was told a short while ago.
-	told     *kit.EventLimiter
-	settings Settings
-	journal  string
-	workers  int
+	// limiter holds back what a node was told a short while ago.
+	limiter     *kit.EventLimiter
+	settings    Settings
+	deletionLog string
+	workers     int
 }
 
 // apply carries out a plan, several actions at a time, but none before all of an earlier kind are done. Deletions that have
@@ -107,15 +107,15 @@ func (w writer) carryOut(ctx context.Context, action action, deadline time.Time)
 	if done.outcome.Failed() {
 		done.err = fmt.Errorf("%s of node %q: %w", action.kind, action.node.name, err)
 	}
-	w.tell(done)
+	w.recordOutcome(done)
 	return done
 }
 
-// delete deletes the very node that was judged: not another one of its name, and not one that has changed since, which may
+// delete deletes the very node that was decided about: not another one of its name, and not one that has changed since, which may
 // have become ready.
 func (w writer) delete(ctx context.Context, action action) error {
 	node := action.node
-	if w.told.Allow(node.uid, ReasonDeleting, time.Now()) {
+	if w.limiter.Allow(node.uid, ReasonDeleting, time.Now()) {
 		w.recorder.Event(object(node), corev1.EventTypeNormal, ReasonDeleting, deletingMessage(node, action.cause))
 	}
 	return w.client.Delete(ctx, object(node), client.Preconditions{UID: &node.uid, ResourceVersion: &node.resourceVersion})
@@ -130,10 +130,10 @@ func (w writer) patch(ctx context.Context, action action) (string, error) {
 	kind, status := types.StrategicMergePatchType, true
 	switch action.kind {
 	case markHeld:
-		if action.node.standing != ours {
+		if action.node.owner != ours {
 			return "", nil
 		}
-		message := heldMessage(action.node, action.reason, w.settings, w.journal)
+		message := heldMessage(action.node, action.reason, w.settings, w.deletionLog)
 		encoded, err = withCondition(action.node, action.reason, message, action.since, time.Now())
 	case clearHeld:
 		encoded, err = withoutCondition(action.node)
@@ -152,38 +152,38 @@ func (w writer) patch(ctx context.Context, action action) (string, error) {
 	return node.ResourceVersion, err
 }
 
-// tell says on the node what was done, or could not be.
-func (w writer) tell(done result) {
+// recordOutcome says on the node what was done, or could not be.
+func (w writer) recordOutcome(done result) {
 	node := done.action.node
 	switch {
 	case errors.Is(done.err, context.Canceled): // we are being stopped, which is nobody's failure
 	case done.action.kind == deleteNode && done.err != nil:
-		if w.told.Allow(node.uid, ReasonDeletingFailed, time.Now()) {
+		if w.limiter.Allow(node.uid, ReasonDeletingFailed, time.Now()) {
 			w.recorder.Event(object(node), corev1.EventTypeWarning, ReasonDeletingFailed,
 				kit.EventMessage(fmt.Sprintf("Could not delete node %s: %v", node.name, done.err)))
 		}
 	case done.action.kind == markHeld && done.outcome == kit.Written:
-		if w.told.Allow(node.uid, ReasonHeld+" "+string(done.action.reason), time.Now()) {
+		if w.limiter.Allow(node.uid, ReasonHeld+" "+string(done.action.reason), time.Now()) {
 			w.recorder.Event(object(node), corev1.EventTypeWarning, ReasonHeld,
-				kit.EventMessage(string(done.action.reason)+": "+heldMessage(node, done.action.reason, w.settings, w.journal)))
+				kit.EventMessage(string(done.action.reason)+": "+heldMessage(node, done.action.reason, w.settings, w.deletionLog)))
 		}
 	}
 }
 
-// tellUnanswered says on nodes that the cloud returned errors for them.
-func (w writer) tellUnanswered(unanswered []instances.Answer) {
+// recordUnanswered says on nodes that the cloud returned errors for them.
+func (w writer) recordUnanswered(unanswered []instances.Answer) {
 	for _, answer := range unanswered {
 		node := answer.Node
-		if w.told.Allow(node.UID, ReasonCloudError, time.Now()) {
+		if w.limiter.Allow(node.UID, ReasonCloudError, time.Now()) {
 			w.recorder.Event(node, corev1.EventTypeWarning, ReasonCloudError, kit.EventMessage(unansweredMessage(node.Name, answer.Err)))
 		}
 	}
 }
 
-// tellWaiting says on nodes that the question whether their instances exist waits to be asked, and for what.
-func (w writer) tellWaiting(nodes []*corev1.Node, reason string) {
+// recordWaiting says on nodes that the question whether their instances exist waits to be asked, and for what.
+func (w writer) recordWaiting(nodes []*corev1.Node, reason string) {
 	for _, node := range nodes {
-		if w.told.Allow(node.UID, ReasonWaitingForCloud, time.Now()) {
+		if w.limiter.Allow(node.UID, ReasonWaitingForCloud, time.Now()) {
 			w.recorder.Event(node, corev1.EventTypeNormal, ReasonWaitingForCloud,
 				kit.EventMessage("Waiting to ask the cloud whether the node's instance exists: "+reason))
 		}
@@ -324,7 +324,7 @@ func lookedFor(node facts) string {
 
 // heldMessage says why a node is kept, what will change that, and what an operator can do. It says nothing that changes from
 // pass to pass, or else the condition would have to be written each time.
-func heldMessage(node facts, reason HoldReason, settings Settings, journal string) string {
+func heldMessage(node facts, reason HoldReason, settings Settings, deletionLog string) string {
 	why := map[HoldReason]string{
 		HoldEveryInstanceGone: "But it knows the instance of no other node that it was asked for either, which is taken for a fault of " +
 			"the cloud or of the credentials. The node is kept until the cloud knows an instance again",
@@ -333,7 +333,7 @@ func heldMessage(node facts, reason HoldReason, settings Settings, journal strin
 		HoldLimitReached: fmt.Sprintf("But as many nodes as --node-deletion-limit=%s allows were deleted within %s. "+
 			"The node is kept until deletions are allowed again", settings.Limit, settings.Window),
 		HoldHistoryUnknown: fmt.Sprintf("But the record of deletions, the Lease %s, could not be read or written, so that it is not "+
-			"known whether --node-deletion-limit allows this one. The node is kept until the record is there; the log says what is wrong", journal),
+			"known whether --node-deletion-limit allows this one. The node is kept until the record is there; the log says what is wrong", deletionLog),
 		HoldProviderIDUnknown: "But it denied the same provider ID while the node was ready and its kubelet reported, so that it may know the " +
 			"instance by another ID. The node is kept until the cloud knows an instance by this one",
 		HoldKubeletReports: "But its kubelet still reports, though not as ready, so that there is a machine. " +

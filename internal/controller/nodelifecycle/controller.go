@@ -1,10 +1,10 @@
 // Package nodelifecycle is the node lifecycle controller. It deletes nodes whose instances are gone from the cloud, and taints
 // nodes whose instances are shut down.
 //
-// Data flows one way, once per period. pass.go reads the nodes from the cache; observe.go asks the cloud about those that are
-// not ready; nodes.go says whose they are; desired.go says what each node shall be by that answer, and plan.go what may be done about it: it holds the guard
-// that keeps a wrong "not found" from deleting nodes. deletionlog.go notes deletions before they happen, so that a restart does
-// not forget them, and apply.go carries the plan out.
+// Data flows one way, once per period. dirtynodes.go says when a pass is due, and pass.go reads the nodes from the cache; nodes.go says
+// whose they are; observe.go asks the cloud about those that are not ready; desired.go says what each node shall be by that answer, and
+// plan.go what may be done about it: it holds the guard that keeps a wrong "not found" from deleting nodes. deletionlog.go notes
+// deletions before they happen, so that a restart does not forget them, and apply.go carries the plan out.
 package nodelifecycle
 
 import (
@@ -48,7 +48,7 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Options are what the controller works with. Client, Cache, Recorder, Inventory, Owners and Journal are required.
+// Options are what the controller works with. Client, Cache, Recorder, Inventory, Owners and DeletionLog are required.
 type Options struct {
 	// Client reads from Cache and writes with the controller's identity.
 	Client client.Client
@@ -60,8 +60,8 @@ type Options struct {
 	Inventory *instances.Inventory
 	// Owners knows which nodes are ours.
 	Owners *instances.Owners
-	// Journal remembers deletions beyond the life of this process. It must not be used by anybody else.
-	Journal *Journal
+	// DeletionLog remembers deletions beyond the life of this process. It must not be used by anybody else.
+	DeletionLog *DeletionLog
 	// Settings are what the operator decides. Confirmations must be positive. Window is DefaultWindow if it is zero.
 	Settings Settings
 	// Period is the longest time between two passes over all nodes. Zero: DefaultPeriod.
@@ -89,18 +89,18 @@ func New(options Options) (*Controller, error) {
 	if err := options.complete(); err != nil {
 		return nil, err
 	}
-	attention := newAttention(options.Owners.Rules())
+	dirtyNodes := newDirtyNodes(options.Owners.Rules())
 	writer := writer{
-		client: options.Client, recorder: options.Recorder, told: &kit.EventLimiter{}, settings: options.Settings,
-		journal: options.Journal.String(), workers: options.Workers,
+		client: options.Client, recorder: options.Recorder, limiter: &kit.EventLimiter{}, settings: options.Settings,
+		deletionLog: options.DeletionLog.String(), workers: options.Workers,
 	}
 	passer := &passer{
-		reader: options.Client, attention: attention, journal: options.Journal, settings: options.Settings,
+		reader: options.Client, dirtyNodes: dirtyNodes, deletionLog: options.DeletionLog, settings: options.Settings,
 		metrics:  newMetrics(options.Registerer),
-		proofs:   newProofs(options.Owners, options.Inventory, attention.poke),
-		observer: newObserver(options.Inventory, options.Settings, options.Period, attention.poke, writer.tellWaiting),
+		owners:   newOwnershipCache(options.Owners, options.Inventory, dirtyNodes.trigger),
+		observer: newObserver(options.Inventory, options.Settings, options.Period, dirtyNodes.trigger, writer.recordWaiting),
 		writer:   writer,
-		guard:    guard{blind: true}, memory: newMemory(),
+		guard:    guard{historyUnknown: true}, state: newNodeState(),
 	}
 	return &Controller{
 		cache: options.Cache, inventory: options.Inventory, passer: passer, period: options.Period,
@@ -113,7 +113,7 @@ func (o *Options) complete() error {
 	wrong := []error{kit.CheckRequired("node lifecycle controller",
 		kit.Required{Name: "Client", Missing: o.Client == nil}, kit.Required{Name: "Cache", Missing: o.Cache == nil},
 		kit.Required{Name: "Recorder", Missing: o.Recorder == nil}, kit.Required{Name: "Inventory", Missing: o.Inventory == nil},
-		kit.Required{Name: "Owners", Missing: o.Owners == nil}, kit.Required{Name: "Journal", Missing: o.Journal == nil},
+		kit.Required{Name: "Owners", Missing: o.Owners == nil}, kit.Required{Name: "DeletionLog", Missing: o.DeletionLog == nil},
 	)}
 	if o.Settings.Window == 0 {
 		o.Settings.Window = DefaultWindow
@@ -156,19 +156,21 @@ func (c *Controller) Start(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	if err := c.passer.attention.watch(ctx, c.cache); err != nil {
+	if err := c.passer.dirtyNodes.watch(ctx, c.cache); err != nil {
 		return err
 	}
-	cadence := cadence{period: c.period, due: c.passer.attention.due}
+	schedule := schedule{period: c.period, due: c.passer.dirtyNodes.due}
 	for ctx.Err() == nil {
 		again := c.passer.pass(ctx)
-		cadence.await(ctx, again) // from the end of the pass: a slow cloud is not asked without pause
+		schedule.await(ctx, again) // from the end of the pass: a slow cloud is not asked without pause
 	}
 	return nil
 }
 
 // Warmup fills the cache of nodes before this process leads.
-func (c *Controller) Warmup(ctx context.Context) error { return c.passer.attention.watch(ctx, c.cache) }
+func (c *Controller) Warmup(ctx context.Context) error {
+	return c.passer.dirtyNodes.watch(ctx, c.cache)
+}
 
 // NeedLeaderElection says that Start runs on the leader only.
 func (c *Controller) NeedLeaderElection() bool { return true }

@@ -13,41 +13,41 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// annotationDeletions on the Lease of a Journal holds the deletions that count against the limit, as JSON.
+// annotationDeletions on the Lease of a DeletionLog holds the deletions that count against the limit, as JSON.
 const annotationDeletions = "mooring.dev/node-deletions"
 
-// Journal is where deletions are noted before they happen, so that the limit holds over restarts and changes of the leader:
+// DeletionLog is where deletions are noted before they happen, so that the limit holds over restarts and changes of the leader:
 // an annotation on a Lease of its own. The Lease is created when the first deletion is noted.
-type Journal struct {
+type DeletionLog struct {
 	// Leases reaches the Leases of Namespace.
 	Leases coordinationv1client.LeasesGetter
 	// Namespace and Name identify the Lease. Each cloud controller manager of a cluster needs one of its own.
 	Namespace, Name string
 
-	// Rehearsal says that nothing is deleted, and so nothing noted.
-	Rehearsal bool
+	// DryRun says that nothing is deleted, and so nothing noted.
+	DryRun bool
 
 	// lease is what was last read or written; nil if there is none.
 	lease *coordinationv1.Lease
 }
 
 // String returns the Lease as namespace/name.
-func (j *Journal) String() string { return j.Namespace + "/" + j.Name }
+func (l *DeletionLog) String() string { return l.Namespace + "/" + l.Name }
 
 // read returns the deletions that were noted. None from the future: the clock of another replica may have been ahead of ours. Such
 // a time is noted anew, or else it would count from the beginning with each leader until it has come.
-func (j *Journal) read(ctx context.Context, now time.Time) ([]spending, error) {
+func (l *DeletionLog) read(ctx context.Context, now time.Time) ([]spending, error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	lease, err := j.Leases.Leases(j.Namespace).Get(ctx, j.Name, metav1.GetOptions{})
+	lease, err := l.Leases.Leases(l.Namespace).Get(ctx, l.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		j.lease = nil
+		l.lease = nil
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the record of node deletions from Lease %s: %w", j, err)
+		return nil, fmt.Errorf("reading the record of node deletions from Lease %s: %w", l, err)
 	}
-	j.lease = lease
+	l.lease = lease
 	noted := lease.Annotations[annotationDeletions]
 	if noted == "" {
 		return nil, nil
@@ -55,21 +55,21 @@ func (j *Journal) read(ctx context.Context, now time.Time) ([]spending, error) {
 	var spent []spending
 	if err := json.Unmarshal([]byte(noted), &spent); err != nil {
 		return nil, fmt.Errorf("the annotation %s of Lease %s, %q, is not a record of node deletions (remove the Lease to start anew): %w",
-			annotationDeletions, j, noted, err)
+			annotationDeletions, l, noted, err)
 	}
 	current := notAfter(spent, now)
 	if slices.Equal(current, spent) {
 		return spent, nil
 	}
-	if err := j.write(ctx, current, now); err != nil {
+	if err := l.write(ctx, current, now); err != nil {
 		return nil, fmt.Errorf("deletions were noted by a clock that was ahead of ours: %w", err)
 	}
 	return current, nil
 }
 
 // write notes deletions in place of those that were noted before. It fails if anybody else has written since the last read.
-func (j *Journal) write(ctx context.Context, spent []spending, now time.Time) error {
-	if j.Rehearsal {
+func (l *DeletionLog) write(ctx context.Context, spent []spending, now time.Time) error {
+	if l.DryRun {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -79,19 +79,19 @@ func (j *Journal) write(ctx context.Context, spent []spending, now time.Time) er
 		return fmt.Errorf("encoding the record of node deletions: %w", err)
 	}
 	renewed := metav1.NewMicroTime(now)
-	leases := j.Leases.Leases(j.Namespace)
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: j.Namespace, Name: j.Name}}
+	leases := l.Leases.Leases(l.Namespace)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}}
 	save := func() (*coordinationv1.Lease, error) { return leases.Create(ctx, lease, metav1.CreateOptions{}) }
-	if j.lease != nil {
-		lease = j.lease.DeepCopy()
+	if l.lease != nil {
+		lease = l.lease.DeepCopy()
 		save = func() (*coordinationv1.Lease, error) { return leases.Update(ctx, lease, metav1.UpdateOptions{}) }
 	}
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, annotationDeletions, string(noted))
 	lease.Spec.RenewTime = &renewed
 	saved, err := save()
 	if err != nil {
-		return fmt.Errorf("noting node deletions in Lease %s: %w", j, err)
+		return fmt.Errorf("noting node deletions in Lease %s: %w", l, err)
 	}
-	j.lease = saved
+	l.lease = saved
 	return nil
 }

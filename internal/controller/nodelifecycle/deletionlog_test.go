@@ -11,7 +11,7 @@ import (
 // What a clock that was ahead has noted counts for the window and no longer, however many leaders read it.
 func TestDeletionsNotedByAClockThatWasAhead(t *testing.T) {
 	leases := fake.NewClientset().CoordinationV1()
-	leader := func() *Journal { return &Journal{Leases: leases, Namespace: "kube-system", Name: "deletions"} }
+	leader := func() *DeletionLog { return &DeletionLog{Leases: leases, Namespace: "kube-system", Name: "deletions"} }
 	honest := spending{At: today.Add(-time.Minute), Count: 1}
 	if err := leader().write(t.Context(), []spending{honest, {At: today.Add(5 * time.Hour), Count: 3}}, today); err != nil {
 		t.Fatal(err)

@@ -83,12 +83,12 @@ func (l Limit) of(population int) int {
 	return l.Count
 }
 
-// standing is what a node is to us.
-type standing int
+// owner is what a node is to us.
+type owner int
 
 const (
 	// foreign nodes are neither asked for nor written, and those count as foreign whose owner is not known.
-	foreign standing = iota
+	foreign owner = iota
 	// awaited nodes wait for their initialization and have no provider ID. They may be asked for, and deleted.
 	awaited
 	// ours are proven to be.
@@ -101,15 +101,15 @@ type facts struct {
 	name            string
 	resourceVersion string
 	providerID      string
-	standing        standing
+	owner           owner
 	created         time.Time
 	// ready is what the kubelet says of itself, and heard when it last did; zero if its silence has been noticed.
 	ready bool
 	heard time.Time
-	// pulse is what we have seen of the reports of a kubelet that is not ready.
-	pulse pulse
-	// settled nodes are not acted on: they are being deleted, or the cache has not caught up with what we did to them.
-	settled bool
+	// heartbeat is what we have seen of the reports of a kubelet that is not ready.
+	heartbeat heartbeat
+	// excluded nodes are not acted on: they are being deleted, or the cache has not caught up with what we did to them.
+	excluded bool
 	// announced says that somebody is removing the node, acknowledged that an operator knows of its instance's end.
 	announced, acknowledged bool
 	taints                  []corev1.Taint
@@ -117,8 +117,8 @@ type facts struct {
 	heldFor HoldReason
 }
 
-// pulse is the last report of a kubelet, as its node shows it.
-type pulse struct {
+// heartbeat is the last report of a kubelet, as its node shows it.
+type heartbeat struct {
 	// heard is the kubelet's time of the report.
 	heard time.Time
 	// at is when we first saw it, by our clock, and changed says that we had seen another one before.
@@ -127,11 +127,11 @@ type pulse struct {
 }
 
 // factsOf reads what matters off a node.
-func factsOf(node *corev1.Node, standing standing) facts {
+func factsOf(node *corev1.Node, owner owner) facts {
 	f := facts{
 		uid: node.UID, name: node.Name, resourceVersion: node.ResourceVersion, providerID: node.Spec.ProviderID,
-		standing: standing, created: node.CreationTimestamp.Time, taints: node.Spec.Taints,
-		settled: !node.DeletionTimestamp.IsZero(),
+		owner: owner, created: node.CreationTimestamp.Time, taints: node.Spec.Taints,
+		excluded: !node.DeletionTimestamp.IsZero(),
 	}
 	if _, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); ready != nil {
 		f.ready = ready.Status == corev1.ConditionTrue
@@ -142,7 +142,7 @@ func factsOf(node *corev1.Node, standing standing) facts {
 	if _, held := nodeutil.GetNodeCondition(&node.Status, ConditionInstanceGone); held != nil {
 		f.heldFor = cmp.Or(HoldReason(held.Reason), "Unspecified") // not ours to leave out, but a condition that is there has to go again
 	}
-	f.announced = f.settled || slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+	f.announced = f.excluded || slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Key == taintClusterAutoscaler || taint.Key == taintKarpenter || taint.Key == taintKarpenterBeta
 	})
 	confirmed := node.Annotations[AnnotationConfirmDeletion]
@@ -153,9 +153,9 @@ func factsOf(node *corev1.Node, standing standing) facts {
 	return f
 }
 
-// needsLook reports whether a pass could do anything about a node, whatever the cloud says. A node that is ready needs nothing but
+// isDirty reports whether a pass could do anything about a node, whatever the cloud says. A node that is ready needs nothing but
 // to be rid of what was put on it while it was not.
-func needsLook(node *corev1.Node) bool {
+func isDirty(node *corev1.Node) bool {
 	_, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
 	_, held := nodeutil.GetNodeCondition(&node.Status, ConditionInstanceGone)
 	return held != nil || ready == nil || ready.Status != corev1.ConditionTrue || slices.ContainsFunc(node.Spec.Taints, isShutdownTaint)
@@ -179,14 +179,14 @@ func (f facts) alive(now time.Time) bool {
 	switch {
 	case f.ready || f.heard.IsZero():
 		return f.ready
-	case !f.pulse.at.IsZero() && now.Sub(f.pulse.at) >= reportInterval:
+	case !f.heartbeat.at.IsZero() && now.Sub(f.heartbeat.at) >= reportInterval:
 		return false
 	default:
 		seen := now
-		if !f.pulse.at.IsZero() {
-			seen = f.pulse.at
+		if !f.heartbeat.at.IsZero() {
+			seen = f.heartbeat.at
 		}
-		return f.pulse.changed || seen.Sub(f.heard) < longSilence
+		return f.heartbeat.changed || seen.Sub(f.heard) < longSilence
 	}
 }
 
@@ -207,11 +207,11 @@ func (f facts) uninitialized() bool {
 func (f facts) due(settings Settings, now time.Time) bool {
 	age := now.Sub(f.created)
 	switch {
-	case f.standing == foreign || f.settled || f.ready:
+	case f.owner == foreign || f.excluded || f.ready:
 		return false
-	case f.young(settings, now) && (f.standing == awaited || f.uninitialized()):
+	case f.young(settings, now) && (f.owner == awaited || f.uninitialized()):
 		return false
-	case f.standing == awaited:
+	case f.owner == awaited:
 		silent := f.heard.IsZero() || now.Sub(f.heard) >= max(settings.InitializationGrace, reportInterval)
 		return age >= settings.InitializationGrace && silent
 	default:
@@ -243,7 +243,7 @@ func witnesses(nodes []facts, said answers, answered func(facts) bool) []facts {
 	}
 	var chosen []facts
 	for _, node := range nodes {
-		if node.standing == ours && node.ready && !node.announced {
+		if node.owner == ours && node.ready && !node.announced {
 			chosen = append(chosen, node)
 		}
 	}
@@ -293,7 +293,7 @@ func desire(node facts, said answers) desired {
 	yes, no := true, false
 	answer, known := said[node.uid]
 	switch {
-	case node.standing == foreign || node.settled:
+	case node.owner == foreign || node.excluded:
 		return desired{}
 	case node.ready:
 		return desired{existence: present, tainted: &no}

@@ -13,10 +13,10 @@ import (
 
 func TestDue(t *testing.T) {
 	tests := []struct {
-		name     string
-		node     *corev1.Node
-		standing standing
-		want     bool
+		name  string
+		node  *corev1.Node
+		owner owner
+		want  bool
 	}{
 		{"not ready", node("a", corev1.ConditionFalse), ours, true},
 		{"unknown", node("a", corev1.ConditionUnknown), ours, true},
@@ -38,7 +38,7 @@ func TestDue(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := factsOf(test.node, test.standing).due(testSettings(), today); got != test.want {
+			if got := factsOf(test.node, test.owner).due(testSettings(), today); got != test.want {
 				t.Errorf("due = %t, want %t", got, test.want)
 			}
 		})

@@ -15,9 +15,9 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// attention knows from the watch of nodes whether there is any that a pass could do something about. In a healthy cluster there
+// dirtyNodes knows from the watch of nodes whether there is any that a pass could do something about. In a healthy cluster there
 // is none, and passes over thousands of nodes are over before they begin.
-type attention struct {
+type dirtyNodes struct {
 	rules ownership.Rules
 	// due has room for one: a node has come to need a look, or the cloud has answered late, since it was last received from.
 	due chan struct{}
@@ -26,7 +26,7 @@ type attention struct {
 
 	mu sync.Mutex
 	// nodes has an entry for every node, by its name.
-	nodes map[string]seen
+	nodes map[string]dirtyState
 	// needed counts those that need a look. changed says that the nodes are others, or need a look no more, since the last pass.
 	needed  int
 	changed bool
@@ -34,66 +34,66 @@ type attention struct {
 	synced func() bool
 }
 
-// seen is what attention knows of a node.
-type seen struct {
+// dirtyState is what dirtyNodes knows of a node.
+type dirtyState struct {
 	uid   types.UID
-	needs bool
+	dirty bool
 }
 
-func newAttention(rules ownership.Rules) *attention {
-	return &attention{rules: rules, due: make(chan struct{}, 1), nodes: map[string]seen{}}
+func newDirtyNodes(rules ownership.Rules) *dirtyNodes {
+	return &dirtyNodes{rules: rules, due: make(chan struct{}, 1), nodes: map[string]dirtyState{}}
 }
 
 // watch begins to watch the nodes, unless it has begun. The first call waits until the cache is filled, if it is started.
-func (a *attention) watch(ctx context.Context, nodes cache.Cache) error {
+func (d *dirtyNodes) watch(ctx context.Context, nodes cache.Cache) error {
 	informer, err := nodes.GetInformer(ctx, &corev1.Node{})
 	if err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
-	a.beginning.Lock()
-	defer a.beginning.Unlock()
-	if a.begun() {
+	d.beginning.Lock()
+	defer d.beginning.Unlock()
+	if d.begun() {
 		return nil
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { a.see(object) },
-		UpdateFunc: func(_, object any) { a.see(object) },
-		DeleteFunc: func(object any) { a.miss(object) },
+		AddFunc:    func(object any) { d.update(object) },
+		UpdateFunc: func(_, object any) { d.update(object) },
+		DeleteFunc: func(object any) { d.remove(object) },
 	})
 	if err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.synced = registration.HasSynced
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.synced = registration.HasSynced
 	return nil
 }
 
-func (a *attention) begun() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.synced != nil
+func (d *dirtyNodes) begun() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.synced != nil
 }
 
-// see takes notice of a node as it is now.
-func (a *attention) see(object any) {
+// update takes notice of a node as it is now.
+func (d *dirtyNodes) update(object any) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return
 	}
-	is := seen{node.UID, needsLook(node) && a.rules.Decide(node, nil).Owner != ownership.Foreign}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	was, known := a.nodes[node.Name]
+	is := dirtyState{node.UID, isDirty(node) && d.rules.Decide(node, nil).Owner != ownership.Foreign}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	was, known := d.nodes[node.Name]
 	if known && was == is {
 		return
 	}
-	a.count(was, is)
-	a.nodes[node.Name] = is
+	d.count(was, is)
+	d.nodes[node.Name] = is
 }
 
-// miss takes notice of the end of a node, whose last version the watch may not have seen.
-func (a *attention) miss(object any) {
+// remove takes notice of the end of a node, whose last version the watch may not have seen.
+func (d *dirtyNodes) remove(object any) {
 	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
 	}
@@ -101,47 +101,47 @@ func (a *attention) miss(object any) {
 	if !ok {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.count(a.nodes[node.Name], seen{})
-	delete(a.nodes, node.Name)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count(d.nodes[node.Name], dirtyState{})
+	delete(d.nodes, node.Name)
 }
 
 // count keeps the number of nodes that need a look. The lock is held.
-func (a *attention) count(was, is seen) {
-	if was.needs {
-		a.needed--
+func (d *dirtyNodes) count(was, is dirtyState) {
+	if was.dirty {
+		d.needed--
 	}
-	if is.needs {
-		a.needed++
-		a.poke()
+	if is.dirty {
+		d.needed++
+		d.trigger()
 	}
-	a.changed = true
+	d.changed = true
 }
 
-// poke has the next pass made soon.
-func (a *attention) poke() {
+// trigger has the next pass made soon.
+func (d *dirtyNodes) trigger() {
 	select {
-	case a.due <- struct{}{}:
+	case d.due <- struct{}{}:
 	default:
 	}
 }
 
-// take reports whether a pass has to look at the nodes: one of them needs it, or was seen to need it no more, or came or went,
+// needsPass reports whether a pass has to look at the nodes: one of them needs it, or was seen to need it no more, or came or went,
 // since the last call. What happens from now on is for the next call.
-func (a *attention) take() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	changed := a.changed
-	a.changed = false
-	return changed || a.needed > 0 || a.synced == nil || !a.synced()
+func (d *dirtyNodes) needsPass() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	changed := d.changed
+	d.changed = false
+	return changed || d.needed > 0 || d.synced == nil || !d.synced()
 }
 
-// remind makes the next pass look at the nodes, because this one could not.
-func (a *attention) remind() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.changed = true
+// markChanged makes the next pass look at the nodes, because this one could not.
+func (d *dirtyNodes) markChanged() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changed = true
 }
 
 const (
@@ -154,8 +154,8 @@ const (
 	shortPause = 2 * time.Second
 )
 
-// cadence says when passes begin: a period after the last one ended, and sooner where something waits for it.
-type cadence struct {
+// schedule says when passes begin: a period after the last one ended, and sooner where something waits for it.
+type schedule struct {
 	period time.Duration
 	// due receives when a node has come to need a look.
 	due <-chan struct{}
@@ -163,12 +163,12 @@ type cadence struct {
 
 // await waits for the time of the next pass, given when it could decide about denials that the last one left; zero if there are
 // none. It returns false when ctx ends.
-func (c cadence) await(ctx context.Context, again time.Time) bool {
-	shortest := min(c.period, shortPause)
+func (s schedule) await(ctx context.Context, again time.Time) bool {
+	shortest := min(s.period, shortPause)
 	soonest := time.Now().Add(shortest)
-	pause := c.period
+	pause := s.period
 	if !again.IsZero() {
-		pause = min(c.period, max(shortest, time.Until(again)))
+		pause = min(s.period, max(shortest, time.Until(again)))
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -177,7 +177,7 @@ func (c cadence) await(ctx context.Context, again time.Time) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	case <-c.due:
+	case <-s.due:
 	}
-	return kit.Debounce{Quiet: quiet, Most: gathering}.Await(ctx, c.due, time.Until(soonest))
+	return kit.Debounce{Quiet: quiet, Most: gathering}.Await(ctx, s.due, time.Until(soonest))
 }

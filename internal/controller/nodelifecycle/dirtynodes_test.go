@@ -139,7 +139,7 @@ func watching(t *testing.T, nodes ...*corev1.Node) *watched {
 	source := instances.New(instances.Options{Cloud: runningCloud{}})
 	controller, err := New(Options{
 		Client: w, Cache: watchedCache{nodes: w}, Recorder: record.NewFakeRecorder(1), Inventory: source,
-		Owners: instances.NewOwners(source, ownership.Rules{ProviderName: "sim"}), Journal: &Journal{}, Settings: settings, Logger: logr.Discard(),
+		Owners: instances.NewOwners(source, ownership.Rules{ProviderName: "sim"}), DeletionLog: &DeletionLog{}, Settings: settings, Logger: logr.Discard(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -156,8 +156,8 @@ func watching(t *testing.T, nodes ...*corev1.Node) *watched {
 	return w
 }
 
-// heartbeat is another version of a node that says the same.
-func heartbeat(node *corev1.Node) *corev1.Node {
+// laterHeartbeat is another version of a node that says the same.
+func laterHeartbeat(node *corev1.Node) *corev1.Node {
 	later := node.DeepCopy()
 	later.ResourceVersion += "0"
 	for i := range later.Status.Conditions {
@@ -185,7 +185,7 @@ func TestAHealthyClusterIsNotWalked(t *testing.T) {
 		step("at the start", time.Minute, 2)
 		for range 60 {
 			for _, node := range nodes {
-				w.put(heartbeat(node))
+				w.put(laterHeartbeat(node))
 			}
 			time.Sleep(time.Minute)
 		}
@@ -221,10 +221,10 @@ func TestWhatNeedsNoLookIsLeftAlone(t *testing.T) {
 		if rapid.Bool().Draw(t, "deleting") {
 			beingDeleted(n)
 		}
-		if needsLook(n) {
+		if isDirty(n) {
 			return
 		}
-		f := factsOf(n, rapid.SampledFrom([]standing{ours, awaited, foreign}).Draw(t, "standing"))
+		f := factsOf(n, rapid.SampledFrom([]owner{ours, awaited, foreign}).Draw(t, "owner"))
 		said := answers{}
 		if rapid.Bool().Draw(t, "answered") {
 			said[f.uid] = answer{
@@ -242,11 +242,11 @@ func TestWhatNeedsNoLookIsLeftAlone(t *testing.T) {
 // BenchmarkHeartbeats is what the heartbeats of 5,000 ready nodes cost.
 func BenchmarkHeartbeats(b *testing.B) {
 	nodes := slices.Repeat([]*corev1.Node{node("a", corev1.ConditionTrue)}, 5000)
-	a := newAttention(ownership.Rules{ProviderName: "sim"})
+	a := newDirtyNodes(ownership.Rules{ProviderName: "sim"})
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, node := range nodes {
-			a.see(node)
+			a.update(node)
 		}
 	}
 }

@@ -289,18 +289,18 @@ func TestUnknownPast(t *testing.T) {
 		now := today.Add(after)
 		return decide(nodes, saidAt(now, gone("x", "y"), there(provider.InstanceRunning, "r")), remembered, settings, now)
 	}
-	_, remembered := pass(guard{blind: true}, 0)
+	_, remembered := pass(guard{historyUnknown: true}, 0)
 	planned, remembered := pass(remembered, time.Second)
 	if diff := cmp.Diff([]string{"hold x: DeletionHistoryUnknown", "delete y: acknowledged"}, show(planned)); diff != "" {
 		t.Errorf("while the past is unknown (-want +got):\n%s", diff)
 	}
-	remembered.blind = false
+	remembered.historyUnknown = false
 	planned, _ = pass(remembered, 2*time.Second)
 	if diff := cmp.Diff([]string{"delete y: acknowledged", "delete x"}, show(planned)); diff != "" {
 		t.Errorf("when it is known again (-want +got):\n%s", diff)
 	}
 	settings.Limit = Limit{Percent: 100}
-	planned, _ = pass(guard{denials: remembered.denials, blind: true}, 3*time.Second)
+	planned, _ = pass(guard{denials: remembered.denials, historyUnknown: true}, 3*time.Second)
 	if diff := cmp.Diff([]string{"delete x", "delete y: acknowledged"}, show(planned)); diff != "" {
 		t.Errorf("without a limit the past does not matter (-want +got):\n%s", diff)
 	}

@@ -204,7 +204,7 @@ func playWith(t *testing.T, settings Settings, cloud *moody, names []string, act
 		s.asked = instances.New(instances.Options{Cloud: s.cloud})
 		controller, err := New(Options{
 			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: s.asked,
-			Owners: instances.NewOwners(s.asked, ownership.Rules{ProviderName: "sim"}), Journal: &Journal{}, Settings: settings, Logger: logr.Discard(),
+			Owners: instances.NewOwners(s.asked, ownership.Rules{ProviderName: "sim"}), DeletionLog: &DeletionLog{}, Settings: settings, Logger: logr.Discard(),
 		})
 		if err != nil {
 			t.Fatal(err)

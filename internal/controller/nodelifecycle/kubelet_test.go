@@ -19,24 +19,24 @@ func TestAlive(t *testing.T) {
 	const no, unknown, yes = corev1.ConditionFalse, corev1.ConditionUnknown, corev1.ConditionTrue
 	ago := func(age time.Duration) time.Time { return today.Add(-age) }
 	for name, test := range map[string]struct {
-		node  *corev1.Node
-		pulse pulse
-		want  bool
+		node      *corev1.Node
+		heartbeat heartbeat
+		want      bool
 	}{
-		"ready":                                       {node("a", yes, heardAgo(time.Hour)), pulse{}, true},
-		"its silence was noticed":                     {node("a", unknown, heardAgo(time.Second)), pulse{}, false},
-		"it has never reported":                       {node("a", ""), pulse{}, false},
-		"it reports that it is not ready":             {node("a", no, heardAgo(time.Second)), pulse{}, true},
-		"its clock is ahead":                          {node("a", no, heardAgo(-time.Hour)), pulse{at: today}, true},
-		"a report of long ago, seen now":              {node("a", no, heardAgo(longSilence)), pulse{at: today}, false},
-		"seen to change, by a clock that is behind":   {node("a", no, heardAgo(time.Hour)), pulse{at: ago(5 * time.Minute), changed: true}, true},
-		"not seen to change for longer than it may":   {node("a", no, heardAgo(time.Second)), pulse{at: ago(reportInterval)}, false},
-		"it changed once, and is silent since":        {node("a", no, heardAgo(time.Second)), pulse{at: ago(reportInterval), changed: true}, false},
-		"not seen to change, but not for long either": {node("a", no, heardAgo(longSilence)), pulse{at: ago(reportInterval - 1)}, true},
+		"ready":                                       {node("a", yes, heardAgo(time.Hour)), heartbeat{}, true},
+		"its silence was noticed":                     {node("a", unknown, heardAgo(time.Second)), heartbeat{}, false},
+		"it has never reported":                       {node("a", ""), heartbeat{}, false},
+		"it reports that it is not ready":             {node("a", no, heardAgo(time.Second)), heartbeat{}, true},
+		"its clock is ahead":                          {node("a", no, heardAgo(-time.Hour)), heartbeat{at: today}, true},
+		"a report of long ago, seen now":              {node("a", no, heardAgo(longSilence)), heartbeat{at: today}, false},
+		"seen to change, by a clock that is behind":   {node("a", no, heardAgo(time.Hour)), heartbeat{at: ago(5 * time.Minute), changed: true}, true},
+		"not seen to change for longer than it may":   {node("a", no, heardAgo(time.Second)), heartbeat{at: ago(reportInterval)}, false},
+		"it changed once, and is silent since":        {node("a", no, heardAgo(time.Second)), heartbeat{at: ago(reportInterval), changed: true}, false},
+		"not seen to change, but not for long either": {node("a", no, heardAgo(longSilence)), heartbeat{at: ago(reportInterval - 1)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := mine(test.node)
-			facts.pulse = test.pulse
+			facts.heartbeat = test.heartbeat
 			if got := facts.alive(today); got != test.want {
 				t.Errorf("alive = %t, want %t", got, test.want)
 			}

@@ -21,9 +21,9 @@ const (
 	proofInterval = time.Minute
 )
 
-// proofs judge whose nodes are. Nodes whose provider ID does not say so are ours once the plugin has answered for them: mostly
+// ownershipCache knows whose nodes are. Nodes whose provider ID does not say so are ours once the plugin has answered for them: mostly
 // to the node controller, whose answers are known without a call.
-type proofs struct {
+type ownershipCache struct {
 	owners    *instances.Owners
 	questions *instances.Questions
 	// asked is when the plugin was last asked to prove a node.
@@ -33,9 +33,9 @@ type proofs struct {
 	inDoubt int
 }
 
-// newProofs returns proofs that have asked for no node. They have late called when answers have come that no pass has waited for.
-func newProofs(owners *instances.Owners, source *instances.Inventory, late func()) *proofs {
-	return &proofs{
+// newOwnershipCache returns a cache that has asked for no node. It has late called when answers have come that no pass has waited for.
+func newOwnershipCache(owners *instances.Owners, source *instances.Inventory, late func()) *ownershipCache {
+	return &ownershipCache{
 		owners: owners, asked: map[types.UID]time.Time{},
 		questions: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield instances.Yield) {
 			source.LookupEach(ctx, nodes, proofInterval, yield)
@@ -43,9 +43,9 @@ func newProofs(owners *instances.Owners, source *instances.Inventory, late func(
 	}
 }
 
-// standing returns what a node is to us. One without provider ID is awaited if it asks for its initialization. If it does not,
+// owner returns what a node is to us. One without provider ID is awaited if it asks for its initialization. If it does not,
 // it was initialized by nobody, and belongs to no cloud.
-func (p *proofs) standing(node *corev1.Node) standing {
+func (p *ownershipCache) owner(node *corev1.Node) owner {
 	switch {
 	case p.owners.Ours(node):
 		return ours
@@ -58,11 +58,13 @@ func (p *proofs) standing(node *corev1.Node) standing {
 
 // due reports whether it is time to learn although nothing happens to any node. What proves a node in doubt is an answer to the node
 // controller, which the next one replaces: when the node is not ready any more, its instance may be gone.
-func (p *proofs) due(now time.Time) bool { return p.inDoubt > 0 && now.Sub(p.learned) >= proofInterval }
+func (p *ownershipCache) due(now time.Time) bool {
+	return p.inDoubt > 0 && now.Sub(p.learned) >= proofInterval
+}
 
 // learn looks for proof of nodes that are in doubt: in what is known, and for those that are not ready by asking. An answer that
 // takes its time is there for a later pass.
-func (p *proofs) learn(ctx context.Context, nodes []*corev1.Node, now time.Time) {
+func (p *ownershipCache) learn(ctx context.Context, nodes []*corev1.Node, now time.Time) {
 	current := map[types.UID]bool{}
 	p.learned, p.inDoubt = now, 0
 	var ask []*corev1.Node
@@ -87,42 +89,42 @@ func (p *proofs) learn(ctx context.Context, nodes []*corev1.Node, now time.Time)
 	maps.DeleteFunc(p.asked, func(uid types.UID, _ time.Time) bool { return !current[uid] })
 }
 
-// memory is what the controller knows of its own writes that the cache may not show yet.
-type memory struct {
+// nodeState is what the controller knows of its own writes that the cache may not show yet.
+type nodeState struct {
 	// versions are the resource versions that our last writes made, empty for nodes that we deleted.
 	versions map[types.UID]string
 	// failing are the kinds of action that failed when they were last tried.
 	failing map[types.UID]actionKind
-	// pulses are the reports of kubelets that are not ready.
-	pulses map[types.UID]pulse
+	// heartbeats are the reports of kubelets that are not ready.
+	heartbeats map[types.UID]heartbeat
 }
 
-func newMemory() *memory {
-	return &memory{versions: map[types.UID]string{}, failing: map[types.UID]actionKind{}, pulses: map[types.UID]pulse{}}
+func newNodeState() *nodeState {
+	return &nodeState{versions: map[types.UID]string{}, failing: map[types.UID]actionKind{}, heartbeats: map[types.UID]heartbeat{}}
 }
 
-// feel returns what we have seen of the reports of a node's kubelet, with what the node shows now.
-func (m *memory) feel(node facts, now time.Time) pulse {
+// heartbeatOf returns what we have seen of the reports of a node's kubelet, with what the node shows now.
+func (m *nodeState) heartbeatOf(node facts, now time.Time) heartbeat {
 	if node.ready || node.heard.IsZero() {
-		delete(m.pulses, node.uid)
-		return pulse{}
+		delete(m.heartbeats, node.uid)
+		return heartbeat{}
 	}
-	last, known := m.pulses[node.uid]
+	last, known := m.heartbeats[node.uid]
 	if !known || !last.heard.Equal(node.heard) {
-		last = pulse{heard: node.heard, at: now, changed: known}
-		m.pulses[node.uid] = last
+		last = heartbeat{heard: node.heard, at: now, changed: known}
+		m.heartbeats[node.uid] = last
 	}
 	return last
 }
 
 // stale reports whether a node from the cache is older than our own last write to it.
-func (m *memory) stale(node *corev1.Node) bool {
+func (m *nodeState) stale(node *corev1.Node) bool {
 	version, known := m.versions[node.UID]
 	return known && (version == "" || kit.Older(node.ResourceVersion, version))
 }
 
 // note remembers what became of an action. It reports whether a failure is news.
-func (m *memory) note(done result) (news bool) {
+func (m *nodeState) note(done result) (news bool) {
 	uid := done.action.node.uid
 	switch done.outcome {
 	case kit.Written:
@@ -142,8 +144,8 @@ func (m *memory) note(done result) (news bool) {
 }
 
 // forget drops the nodes that are there no more.
-func (m *memory) forget(current map[types.UID]bool) {
+func (m *nodeState) forget(current map[types.UID]bool) {
 	maps.DeleteFunc(m.versions, func(uid types.UID, _ string) bool { return !current[uid] })
 	maps.DeleteFunc(m.failing, func(uid types.UID, _ actionKind) bool { return !current[uid] })
-	maps.DeleteFunc(m.pulses, func(uid types.UID, _ pulse) bool { return !current[uid] })
+	maps.DeleteFunc(m.heartbeats, func(uid types.UID, _ heartbeat) bool { return !current[uid] })
 }

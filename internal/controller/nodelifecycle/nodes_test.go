@@ -37,7 +37,7 @@ func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			m := newMemory()
+			m := newNodeState()
 			for _, done := range test.done {
 				m.note(done)
 			}
@@ -53,7 +53,7 @@ func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
 }
 
 func TestAFailureIsNewsOnce(t *testing.T) {
-	m := newMemory()
+	m := newNodeState()
 	failed := func(kind actionKind) result {
 		return result{action: action{kind: kind, node: mine(node("a", corev1.ConditionUnknown))}, outcome: kit.Refused, err: errors.New("forbidden")}
 	}

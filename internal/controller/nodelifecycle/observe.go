@@ -38,7 +38,7 @@ type observer struct {
 	// failing are the errors of the nodes that are due and were not answered for when they were last asked for.
 	failing map[types.UID]nodeError
 	pending pending
-	pace    pace
+	polls   polls
 	// waiting is told which nodes wait for the cloud to be asked, and why.
 	waiting func(nodes []*corev1.Node, reason string)
 }
@@ -76,7 +76,7 @@ func newObserver(source *instances.Inventory, settings Settings, maxAge time.Dur
 	waiting func(nodes []*corev1.Node, reason string)) *observer {
 	options := instances.QuestionOptions{Late: late, LongestPause: longestPause}
 	return &observer{
-		pace: pace{}, waiting: waiting, inventory: source, settings: settings, since: map[types.UID]time.Time{}, failing: map[types.UID]nodeError{},
+		polls: polls{}, waiting: waiting, inventory: source, settings: settings, since: map[types.UID]time.Time{}, failing: map[types.UID]nodeError{},
 		states: source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield instances.Yield) {
 			source.StateEach(ctx, nodes, maxAge, yield)
 		}, options),
@@ -101,32 +101,32 @@ func (o *observer) observe(ctx context.Context, nodes []facts, objects []*corev1
 			if before, known := o.since[node.uid]; known {
 				since[node.uid] = before
 			}
-		case node.standing == ours && node.ready:
+		case node.owner == ours && node.ready:
 			ready = append(ready, objects[i])
 		}
 	}
 	o.since = since
 	maps.DeleteFunc(o.failing, func(uid types.UID, _ nodeError) bool { return since[uid].IsZero() })
-	o.pace.forget(since)
-	due = o.paced(due, now)
+	o.polls.forget(since)
+	due = o.dueNow(due, now)
 	ctx = cloud.WithNotice(ctx, func(reason string) { o.waiting(due, reason) })
 	ctx = cloud.WithPriority(ctx, cloud.PriorityDeletion)
 	for _, answer := range o.states.Ask(ctx, due) {
 		o.take(&seen, answer)
-		o.pace.note(answer, now)
+		o.polls.note(answer, now)
 	}
 	if o.inventory.Lists() {
 		o.compare(&seen, ready)
 	} else {
-		o.confront(ctx, &seen, nodes, objects, now)
+		o.askWitnesses(ctx, &seen, nodes, objects, now)
 	}
-	seen.err = o.trouble()
+	seen.err = o.failure()
 	return seen
 }
 
-// paced returns those of the nodes whose turn it is. A listing answers for all of them.
-func (o *observer) paced(due []*corev1.Node, now time.Time) []*corev1.Node {
-	resting := func(node *corev1.Node) bool { return !o.pace.due(node, now) }
+// dueNow returns those of the nodes whose turn it is. A listing answers for all of them.
+func (o *observer) dueNow(due []*corev1.Node, now time.Time) []*corev1.Node {
+	resting := func(node *corev1.Node) bool { return !o.polls.due(node, now) }
 	if o.inventory.Lists() && slices.ContainsFunc(due, func(node *corev1.Node) bool { return !resting(node) }) {
 		return due
 	}
@@ -169,9 +169,9 @@ func (o *observer) take(seen *observation, answer instances.Answer) {
 	}
 }
 
-// confront has witnesses asked for if all that was said is that instances are gone. Until one of them has answered, the denials
+// askWitnesses has witnesses asked for if all that was said is that instances are gone. Until one of them has answered, the denials
 // wait for it.
-func (o *observer) confront(ctx context.Context, seen *observation, nodes []facts, objects []*corev1.Node, now time.Time) {
+func (o *observer) askWitnesses(ctx context.Context, seen *observation, nodes []facts, objects []*corev1.Node, now time.Time) {
 	for uid, answer := range o.pending.denied {
 		if _, newer := seen.said[uid]; !newer && !o.since[uid].IsZero() {
 			seen.said[uid] = answer
@@ -180,7 +180,7 @@ func (o *observer) confront(ctx context.Context, seen *observation, nodes []fact
 	if !onlyDenials(seen.said) {
 		o.pending = pending{}
 	}
-	bearing := o.bearing(nodes, objects, seen.said)
+	bearing := o.openWitnesses(nodes, objects, seen.said)
 	if o.pending.asked == 0 {
 		o.pending.since = now
 	}
@@ -204,8 +204,8 @@ func (o *observer) confront(ctx context.Context, seen *observation, nodes []fact
 	o.pending.denied, seen.said, seen.pending = denied, answers{}, len(bearing) > 0
 }
 
-// bearing returns the nodes to ask for as witnesses now: none of those for which there is a question open.
-func (o *observer) bearing(nodes []facts, objects []*corev1.Node, said answers) (bearing []*corev1.Node) {
+// openWitnesses returns the nodes to ask for as witnesses now: none of those for which there is a question open.
+func (o *observer) openWitnesses(nodes []facts, objects []*corev1.Node, said answers) (bearing []*corev1.Node) {
 	if o.pending.asked >= mostWitnesses {
 		return nil
 	}
@@ -221,8 +221,8 @@ func (o *observer) bearing(nodes []facts, objects []*corev1.Node, said answers) 
 	return bearing
 }
 
-// trouble returns the error of one of the nodes for which the cloud does not answer, always the same one while it goes on.
-func (o *observer) trouble() error {
+// failure returns the error of one of the nodes for which the cloud does not answer, always the same one while it goes on.
+func (o *observer) failure() error {
 	if len(o.failing) == 0 {
 		return nil
 	}
@@ -262,11 +262,11 @@ const (
 	longestOther   = 30 * time.Second
 )
 
-// pace says when nodes are asked for whose instances exist: the less often, the longer nothing has changed.
-type pace map[types.UID]*pacing
+// polls says when nodes are asked for whose instances exist: the less often, the longer nothing has changed.
+type polls map[types.UID]*poll
 
-// pacing is what is known of one node.
-type pacing struct {
+// poll is what is known of one node.
+type poll struct {
 	// shows is what of the node makes a new question necessary when it changes.
 	shows shown
 	state provider.InstanceState
@@ -292,13 +292,13 @@ func shownBy(node *corev1.Node) shown {
 }
 
 // due reports whether a node is to be asked for.
-func (p pace) due(node *corev1.Node, now time.Time) bool {
+func (p polls) due(node *corev1.Node, now time.Time) bool {
 	known := p[node.UID]
 	return known == nil || known.shows != shownBy(node) || !now.Before(known.next)
 }
 
 // note takes notice of an answer. A node that is not said to be there is asked for in every pass.
-func (p pace) note(answer instances.Answer, now time.Time) {
+func (p polls) note(answer instances.Answer, now time.Time) {
 	uid, said := answer.Node.UID, answer.Observation
 	if answer.Err != nil || said.Status != instances.Found {
 		delete(p, uid)
@@ -306,7 +306,7 @@ func (p pace) note(answer instances.Answer, now time.Time) {
 	}
 	known, shows := p[uid], shownBy(answer.Node)
 	if known == nil || known.shows != shows || known.state != said.State {
-		known = &pacing{shows: shows, state: said.State, since: now}
+		known = &poll{shows: shows, state: said.State, since: now}
 		p[uid] = known
 	}
 	longest := longestOther
@@ -317,6 +317,6 @@ func (p pace) note(answer instances.Answer, now time.Time) {
 }
 
 // forget drops nodes that are not asked for any more.
-func (p pace) forget(due map[types.UID]time.Time) {
-	maps.DeleteFunc(p, func(uid types.UID, _ *pacing) bool { return due[uid].IsZero() })
+func (p polls) forget(due map[types.UID]time.Time) {
+	maps.DeleteFunc(p, func(uid types.UID, _ *poll) bool { return due[uid].IsZero() })
 }

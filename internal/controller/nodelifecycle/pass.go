@@ -15,17 +15,17 @@ import (
 
 // passer makes passes, one after the other.
 type passer struct {
-	reader    client.Reader
-	attention *attention
-	proofs    *proofs
-	observer  *observer
-	writer    writer
-	journal   *Journal
-	settings  Settings
-	metrics   *metrics
+	reader      client.Reader
+	dirtyNodes  *dirtyNodes
+	owners      *ownershipCache
+	observer    *observer
+	writer      writer
+	deletionLog *DeletionLog
+	settings    Settings
+	metrics     *metrics
 
-	guard  guard
-	memory *memory
+	guard guard
+	state *nodeState
 	// failures logs what is not about a single node.
 	failures kit.FailureLog
 }
@@ -35,27 +35,27 @@ type passer struct {
 // it can be believed; zero if there are none.
 func (p *passer) pass(ctx context.Context) (again time.Time) {
 	began := time.Now()
-	if looks := p.attention.take(); !looks && p.atRest() {
-		if p.proofs.due(began) {
-			p.proof(ctx, began)
+	if looks := p.dirtyNodes.needsPass(); !looks && p.idle() {
+		if p.owners.due(began) {
+			p.learnOwners(ctx, began)
 		}
 		p.metrics.passed(time.Since(began))
 		return time.Time{}
 	}
-	p.recall(ctx, began)
+	p.readDeletionLog(ctx, began)
 	all, err := p.list(ctx)
 	if err != nil {
 		return time.Time{}
 	}
 	p.act(ctx, all, nil) // for nodes that are ready again: a cloud that takes its time does not matter to them
-	p.proofs.learn(ctx, all, began)
+	p.owners.learn(ctx, all, began)
 	seen := p.observer.observe(ctx, p.facts(all, began), all, began)
 	p.metrics.asked.Add(float64(seen.heard))
 	p.metrics.unanswered.Add(float64(seen.failed))
 	if ctx.Err() != nil {
 		return time.Time{}
 	}
-	p.writer.tellUnanswered(seen.unanswered)
+	p.writer.recordUnanswered(seen.unanswered)
 	p.failures.Note(ctx, "Could not learn from the cloud about nodes that are not ready", seen.err)
 
 	// Meanwhile a node may have become ready, or its object another.
@@ -71,24 +71,24 @@ func (p *passer) pass(ctx context.Context) (again time.Time) {
 	return planned.again
 }
 
-// proof has proofs collected while there is nothing else to do.
-func (p *passer) proof(ctx context.Context, now time.Time) {
+// learnOwners has proofs of whose nodes are collected while there is nothing else to do.
+func (p *passer) learnOwners(ctx context.Context, now time.Time) {
 	if all, err := p.list(ctx); err == nil {
-		p.proofs.learn(ctx, all, now)
+		p.owners.learn(ctx, all, now)
 	}
 }
 
-// atRest reports whether nothing is left of earlier passes that the time or another pass has to change: denials that end when a
-// node is ready, deletions that count against the limit, a journal that could not be read.
-func (p *passer) atRest() bool {
-	return len(p.guard.denials) == 0 && len(p.guard.spent) == 0 && (!p.guard.blind || p.settings.Limit.Off())
+// idle reports whether nothing is left of earlier passes that the time or another pass has to change: denials that end when a
+// node is ready, deletions that count against the limit, a deletion log that could not be read.
+func (p *passer) idle() bool {
+	return len(p.guard.denials) == 0 && len(p.guard.spent) == 0 && (!p.guard.historyUnknown || p.settings.Limit.Off())
 }
 
 // act decides and carries out what was decided.
 func (p *passer) act(ctx context.Context, all []*corev1.Node, said answers) plan {
 	now := time.Now()
 	planned := p.plan(ctx, p.facts(all, now), said, now)
-	p.settle(ctx, p.writer.apply(ctx, planned.actions, now.Add(p.settings.applyTime())), now)
+	p.finish(ctx, p.writer.apply(ctx, planned.actions, now.Add(p.settings.applyTime())), now)
 	return planned
 }
 
@@ -98,14 +98,14 @@ func (p *passer) list(ctx context.Context) ([]*corev1.Node, error) {
 	err := p.reader.List(ctx, &list, client.UnsafeDisableDeepCopy)
 	p.failures.Note(ctx, "Could not list the nodes", err)
 	if err != nil {
-		p.attention.remind()
+		p.dirtyNodes.markChanged()
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	nodes, current := make([]*corev1.Node, len(list.Items)), make(map[types.UID]bool, len(list.Items))
 	for i := range list.Items {
 		nodes[i], current[list.Items[i].UID] = &list.Items[i], true
 	}
-	p.memory.forget(current)
+	p.state.forget(current)
 	return nodes, nil
 }
 
@@ -113,34 +113,34 @@ func (p *passer) list(ctx context.Context) ([]*corev1.Node, error) {
 func (p *passer) facts(all []*corev1.Node, now time.Time) []facts {
 	nodes := make([]facts, len(all))
 	for i, node := range all {
-		nodes[i] = factsOf(node, p.proofs.standing(node))
-		nodes[i].settled = nodes[i].settled || p.memory.stale(node)
-		nodes[i].pulse = p.memory.feel(nodes[i], now)
+		nodes[i] = factsOf(node, p.owners.owner(node))
+		nodes[i].excluded = nodes[i].excluded || p.state.stale(node)
+		nodes[i].heartbeat = p.state.heartbeatOf(nodes[i], now)
 	}
 	return nodes
 }
 
-// recall reads the journal until that has succeeded, and again after it could not be written.
-func (p *passer) recall(ctx context.Context, now time.Time) {
-	if !p.guard.blind || p.settings.Limit.Off() {
+// readDeletionLog reads the deletion log until that has succeeded, and again after it could not be written.
+func (p *passer) readDeletionLog(ctx context.Context, now time.Time) {
+	if !p.guard.historyUnknown || p.settings.Limit.Off() {
 		return
 	}
-	spent, err := p.journal.read(ctx, now)
+	spent, err := p.deletionLog.read(ctx, now)
 	p.failures.Note(ctx, "Could not read the record of node deletions; until then no deletion counts as allowed", err)
 	if err == nil {
-		p.guard.spent, p.guard.blind = spent, false
+		p.guard.spent, p.guard.historyUnknown = spent, false
 	}
 }
 
-// plan decides, and has deletions noted in the journal before they happen. If they cannot be noted they do not happen: then
+// plan decides, and has deletions noted in the deletion log before they happen. If they cannot be noted they do not happen: then
 // the plan is that of somebody who does not know the past.
 func (p *passer) plan(ctx context.Context, nodes []facts, said answers, now time.Time) plan {
 	planned, next := decide(nodes, said, p.guard, p.settings, now)
 	if planned.deletions() > 0 {
-		err := p.journal.write(ctx, next.spent, now)
+		err := p.deletionLog.write(ctx, next.spent, now)
 		p.failures.Note(ctx, "Could not note deletions of nodes; until then no deletion counts as allowed", err)
 		if err != nil {
-			p.guard.blind = true
+			p.guard.historyUnknown = true
 			planned, next = decide(nodes, said, p.guard, p.settings, now)
 		}
 	}
@@ -148,12 +148,12 @@ func (p *passer) plan(ctx context.Context, nodes []facts, said answers, now time
 	return planned
 }
 
-// settle draws the consequences of what was done.
-func (p *passer) settle(ctx context.Context, results []result, now time.Time) {
+// finish draws the consequences of what was done.
+func (p *passer) finish(ctx context.Context, results []result, now time.Time) {
 	undone := 0
 	for _, done := range results {
 		p.metrics.wrote(done)
-		news := p.memory.note(done)
+		news := p.state.note(done)
 		p.logResult(ctx, done, news)
 		if done.action.counted && done.outcome != kit.Written && done.outcome != kit.Uncertain {
 			undone++
@@ -169,20 +169,20 @@ func (p *passer) logResult(ctx context.Context, done result, news bool) {
 	switch {
 	case done.outcome.Failed():
 		if news && ctx.Err() == nil {
-			logger.Error(done.err, "Could not write to a node; trying again", "operation", done.action.kind.String())
+			logger.Error(done.err, "Could not write to a node; retrying", "operation", done.action.kind.String())
 		}
 	case done.outcome != kit.Written:
-		logger.V(1).Info("The node changed under our hands; looking at it again", "operation", done.action.kind.String())
+		logger.V(1).Info("Node changed before the write; planning again", "operation", done.action.kind.String())
 	case done.action.kind == deleteNode:
 		logger.Info("Deleted a node: the cloud has no instance for it", "reason", done.action.cause)
 	case done.action.kind == markHeld:
-		logger.Info("Kept a node although the cloud says that it has no instance for it", "reason", done.action.reason)
+		logger.Info("Held a node: the cloud denies its instance, and is not believed", "reason", done.action.reason)
 	case done.action.kind == clearHeld:
-		logger.Info("A node that was kept has its instance again")
+		logger.Info("Cloud knows the instance of a held node again")
 	case done.action.kind == addTaint:
 		logger.Info("Tainted a node: its instance is shut down")
 	case done.action.kind == removeTaint:
-		logger.Info("Took the shutdown taint off a node")
+		logger.Info("Removed the shutdown taint from a node")
 	}
 }
 

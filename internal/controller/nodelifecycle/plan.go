@@ -28,13 +28,13 @@ const (
 )
 
 // guard is what is remembered from pass to pass. It is a value: a plan returns the next one and leaves its own as it was. A
-// new leader begins with no denials, so that every node has to be confirmed anew, and with the deletions of the journal.
+// new leader begins with no denials, so that every node has to be confirmed anew, and with the deletions of the deletion log.
 type guard struct {
 	denials map[types.UID]denial
 	// spent are the deletions that count against the limit, in no particular order.
 	spent []spending
-	// blind says that spent cannot be relied upon: the journal could not be read or written.
-	blind bool
+	// historyUnknown says that spent cannot be relied upon: the deletion log could not be read or written.
+	historyUnknown bool
 }
 
 // denial is the row of observations in which the cloud denied a node's instance.
@@ -45,8 +45,8 @@ type denial struct {
 	alone int
 	// first and last are when they began, and believed and lonely are when the first credible one did, and the first one alone.
 	first, last, believed, lonely time.Time
-	// told is the reason for which the node was last reported as held.
-	told HoldReason
+	// reported is the reason for which the node was last reported as held.
+	reported HoldReason
 }
 
 // spending is a number of deletions that were begun together.
@@ -115,7 +115,7 @@ func (p plan) deletions() int {
 // decide returns what is to be done about the nodes, and what is to be remembered. The order of the nodes does not matter.
 func decide(nodes []facts, said answers, before guard, settings Settings, now time.Time) (plan, guard) {
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b facts) int { return cmp.Compare(a.name, b.name) })
-	next := guard{spent: recent(before.spent, settings, now), blind: before.blind}
+	next := guard{spent: recent(before.spent, settings, now), historyUnknown: before.historyUnknown}
 	planned := plan{held: map[HoldReason]int{}, spent: total(next.spent)}
 	planned.limit = settings.Limit.of(population(nodes) + planned.spent)
 	said = relevant(nodes, said, settings, now)
@@ -134,19 +134,19 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 		if said[node.uid].contradicted {
 			doubt = HoldProviderIDUnknown
 		}
-		switch verdict := judge(node, next.denials[node.uid], doubt, alone, settings, now); {
-		case verdict.hold != "":
-			planned.hold(node, verdict.hold, next.denials)
-		case verdict.cause == causeGone && !settings.Limit.Off():
+		switch decision := decideDenied(node, next.denials[node.uid], doubt, alone, settings, now); {
+		case decision.hold != "":
+			planned.hold(node, decision.hold, next.denials)
+		case decision.cause == causeGone && !settings.Limit.Off():
 			limited = append(limited, node)
-		case verdict.cause != "":
-			planned.actions = append(planned.actions, action{kind: deleteNode, node: node, cause: verdict.cause})
+		case decision.cause != "":
+			planned.actions = append(planned.actions, action{kind: deleteNode, node: node, cause: decision.cause})
 		default:
-			planned.await(verdict.until)
+			planned.await(decision.until)
 			planned.stillHeld(node)
 		}
 	}
-	planned.ration(limited, &next, now)
+	planned.limitDeletions(limited, &next, now)
 	slices.SortStableFunc(planned.actions, func(a, b action) int { return cmp.Compare(a.kind, b.kind) })
 	return planned, next
 }
@@ -159,7 +159,7 @@ func relevant(nodes []facts, said answers, settings Settings, now time.Time) ans
 		answer, known := said[node.uid]
 		switch {
 		case !known, !node.ready && !answer.exists && node.young(settings, now):
-		case node.due(settings, now), node.ready && node.standing == ours:
+		case node.due(settings, now), node.ready && node.owner == ours:
 			counts[node.uid] = answer
 		}
 	}
@@ -170,7 +170,7 @@ func relevant(nodes []facts, said answers, settings Settings, now time.Time) ans
 func population(nodes []facts) int {
 	count := 0
 	for _, node := range nodes {
-		if node.standing != foreign {
+		if node.owner != foreign {
 			count++
 		}
 	}
@@ -269,7 +269,7 @@ func (d denial) heard(alive, alone bool) denial {
 // nobodyHeard reports whether no kubelet is heard that could bear witness: all nodes are silent, or are being removed.
 func nobodyHeard(nodes []facts, now time.Time) bool {
 	return !slices.ContainsFunc(nodes, func(node facts) bool {
-		return node.standing != foreign && node.alive(now) && !node.announced
+		return node.owner != foreign && node.alive(now) && !node.announced
 	})
 }
 
@@ -293,52 +293,52 @@ func (p *plan) keep(node facts, want desired) {
 
 // stillHeld counts a node about which nothing new is decided, if it shows that it is held.
 func (p *plan) stillHeld(node facts) {
-	if node.heldFor != "" && node.standing != foreign {
+	if node.heldFor != "" && node.owner != foreign {
 		p.held[node.heldFor]++
 	}
 }
 
-// verdict is what may be done about a node whose instance the cloud denies: keep it for a reason, delete it for a cause, or
+// decision is what may be done about a node whose instance the cloud denies: keep it for a reason, delete it for a cause, or
 // wait for more observations if it has neither.
-type verdict struct {
+type decision struct {
 	hold  HoldReason
 	cause cause
 	// until is when the observation may be made that decides, if time is all that is lacking.
 	until time.Time
 }
 
-// judge decides about a node whose instance the cloud denies. What an operator has acknowledged needs no credibility and no
+// decideDenied decides about a node whose instance the cloud denies. What an operator has acknowledged needs no credibility and no
 // limit; what was announced needs no limit, and no time: somebody else has said it before the cloud did. If nothing is left that the
 // cloud could know, as when a cluster is scaled to zero, what was announced needs the time instead.
-func judge(node facts, row denial, doubt HoldReason, alone bool, settings Settings, now time.Time) verdict {
+func decideDenied(node facts, row denial, doubt HoldReason, alone bool, settings Settings, now time.Time) decision {
 	lasted := func(since time.Time) bool { return row.last.Sub(since) >= settings.MinDenialTime }
 	switch {
 	case row.observed < settings.Confirmations:
-		return verdict{}
+		return decision{}
 	case node.acknowledged:
-		return verdict{cause: causeAcknowledged}
+		return decision{cause: causeAcknowledged}
 	case node.alive(now) && !lasted(row.first): // it may be shutting down
-		return verdict{until: row.first.Add(settings.MinDenialTime)}
+		return decision{until: row.first.Add(settings.MinDenialTime)}
 	case node.alive(now):
-		return verdict{hold: HoldKubeletReports}
+		return decision{hold: HoldKubeletReports}
 	case doubt == HoldEveryInstanceGone && node.announced && alone:
 		if row.alone < settings.Confirmations {
-			return verdict{}
+			return decision{}
 		}
 		if !lasted(row.lonely) {
-			return verdict{until: row.lonely.Add(settings.MinDenialTime)}
+			return decision{until: row.lonely.Add(settings.MinDenialTime)}
 		}
-		return verdict{cause: causeAnnounced}
+		return decision{cause: causeAnnounced}
 	case doubt != "":
-		return verdict{hold: doubt}
+		return decision{hold: doubt}
 	case row.credible < settings.Confirmations:
-		return verdict{}
+		return decision{}
 	case node.announced:
-		return verdict{cause: causeAnnounced}
+		return decision{cause: causeAnnounced}
 	case !lasted(row.believed):
-		return verdict{until: row.believed.Add(settings.MinDenialTime)}
+		return decision{until: row.believed.Add(settings.MinDenialTime)}
 	default:
-		return verdict{cause: causeGone}
+		return decision{cause: causeGone}
 	}
 }
 
@@ -357,23 +357,23 @@ func (p *plan) hold(node facts, reason HoldReason, denials map[types.UID]denial)
 	p.held[reason]++
 	row := denials[node.uid]
 	shown := node.heldFor
-	if node.standing != ours {
-		shown = row.told
+	if node.owner != ours {
+		shown = row.reported
 	}
 	if shown != reason {
 		p.actions = append(p.actions, action{kind: markHeld, node: node, reason: reason, since: row.first})
 	}
-	row.told = reason
+	row.reported = reason
 	denials[node.uid] = row
 }
 
-// ration deletes as many of the nodes as the limit still allows, those first that have been denied for longest, and holds the
+// limitDeletions deletes as many of the nodes as the limit still allows, those first that have been denied for longest, and holds the
 // rest.
-func (p *plan) ration(nodes []facts, next *guard, now time.Time) {
+func (p *plan) limitDeletions(nodes []facts, next *guard, now time.Time) {
 	first := func(node facts) time.Time { return next.denials[node.uid].first }
 	slices.SortStableFunc(nodes, func(a, b facts) int { return first(a).Compare(first(b)) })
 	allowed, reason := min(max(0, p.limit-p.spent), len(nodes)), HoldLimitReached
-	if next.blind {
+	if next.historyUnknown {
 		allowed, reason = 0, HoldHistoryUnknown
 	}
 	for _, node := range nodes[:allowed] {

@@ -21,8 +21,8 @@ type model struct {
 	now      time.Time
 	nodes    []facts
 	guard    guard
-	// journal is what outlives a restart.
-	journal []spending
+	// deletion log is what outlives a restart.
+	deletionLog []spending
 	// denials are the times of the believable observations that denied a node, since anything spoke for it or its kubelet did.
 	denials map[types.UID][]time.Time
 	// alone are those of any observations that denied a node, while no kubelet was heard that could bear witness.
@@ -45,7 +45,7 @@ func newModel(t *rapid.T) *model {
 
 func (m *model) draw(name string) facts {
 	f := facts{uid: types.UID("uid-" + name), name: name, created: birth}
-	f.standing = rapid.SampledFrom([]standing{ours, ours, ours, awaited, foreign}).Draw(m.t, "standing")
+	f.owner = rapid.SampledFrom([]owner{ours, ours, ours, awaited, foreign}).Draw(m.t, "owner")
 	m.change(&f)
 	return f
 }
@@ -57,7 +57,7 @@ func (m *model) change(f *facts) {
 	if rapid.IntRange(0, 3).Draw(m.t, "reports") == 0 {
 		f.heard = m.now
 	}
-	f.settled = rapid.IntRange(0, 9).Draw(m.t, "settled") == 0
+	f.excluded = rapid.IntRange(0, 9).Draw(m.t, "excluded") == 0
 	f.announced = rapid.IntRange(0, 4).Draw(m.t, "announced") == 0
 	f.acknowledged = rapid.IntRange(0, 9).Draw(m.t, "acknowledged") == 0
 	if rapid.IntRange(0, 4).Draw(m.t, "tainted") == 0 {
@@ -75,7 +75,7 @@ func (m *model) say() answers {
 	m.lastSaw = at
 	mood := rapid.SampledFrom([]string{"mixed", "mixed", "mixed", "empty", "error"}).Draw(m.t, "mood")
 	for _, node := range m.nodes {
-		if mood == "error" || node.standing == foreign || rapid.IntRange(0, 5).Draw(m.t, "asked") == 0 {
+		if mood == "error" || node.owner == foreign || rapid.IntRange(0, 5).Draw(m.t, "asked") == 0 {
 			continue
 		}
 		state := rapid.SampledFrom([]provider.InstanceState{provider.InstanceRunning, provider.InstanceStopped, provider.InstanceStateUnknown})
@@ -86,7 +86,7 @@ func (m *model) say() answers {
 
 // believable is the observer's own idea of an answer that is worth something.
 func (m *model) believable(said answers) bool {
-	return slices.ContainsFunc(m.nodes, func(n facts) bool { return n.standing != foreign && said[n.uid].exists })
+	return slices.ContainsFunc(m.nodes, func(n facts) bool { return n.owner != foreign && said[n.uid].exists })
 }
 
 // reports is the observer's own idea of a kubelet that runs.
@@ -96,7 +96,7 @@ func (m *model) reports(node facts) bool {
 
 // silence is the observer's own idea of a cluster in which nobody can bear witness.
 func (m *model) silence() bool {
-	return !slices.ContainsFunc(m.nodes, func(n facts) bool { return n.standing != foreign && m.reports(n) && !n.announced })
+	return !slices.ContainsFunc(m.nodes, func(n facts) bool { return n.owner != foreign && m.reports(n) && !n.announced })
 }
 
 // watch is what the observer notes of an observation.
@@ -104,13 +104,13 @@ func (m *model) watch(said answers) {
 	for _, node := range m.nodes {
 		answer, known := said[node.uid]
 		switch row := m.alone[node.uid]; {
-		case !m.silence(), m.reports(node), known && answer.exists && !node.settled:
+		case !m.silence(), m.reports(node), known && answer.exists && !node.excluded:
 			delete(m.alone, node.uid)
 		case known && !slices.Contains(row, answer.at):
 			m.alone[node.uid] = append(row, answer.at)
 		}
 		switch row := m.denials[node.uid]; {
-		case node.ready && !node.settled, known && answer.exists && !node.settled:
+		case node.ready && !node.excluded, known && answer.exists && !node.excluded:
 			delete(m.denials, node.uid)
 		case m.reports(node):
 			delete(m.denials, node.uid)
@@ -126,11 +126,11 @@ func (m *model) pass() {
 	m.watch(said)
 	planned, next := decide(m.nodes, said, m.guard, m.settings, m.now)
 	m.checkStable(said, planned)
-	m.guard, m.journal = next, next.spent
+	m.guard, m.deletionLog = next, next.spent
 	began := m.now
 	for _, action := range planned.actions {
-		if action.node.standing == foreign || action.node.settled {
-			m.t.Fatalf("%v acts on a node that is foreign or settled", show(planned))
+		if action.node.owner == foreign || action.node.excluded {
+			m.t.Fatalf("%v acts on a node that is foreign or excluded", show(planned))
 		}
 		if action.kind == deleteNode {
 			took := rapid.Int64Range(0, int64(m.settings.applyTime())).Draw(m.t, "took")
@@ -214,7 +214,7 @@ func (m *model) apply(planned plan) {
 		i := slices.IndexFunc(m.nodes, func(n facts) bool { return n.uid == action.node.uid })
 		switch node := &m.nodes[i]; action.kind {
 		case markHeld:
-			if node.standing == ours {
+			if node.owner == ours {
 				node.heldFor = action.reason
 			}
 		case clearHeld:
@@ -242,8 +242,8 @@ func TestGuardHoldsWhateverTheCloudSays(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(t, "joins") == 0 {
 				m.nodes = append(m.nodes, m.draw(fmt.Sprintf("j%02d", i)))
 			}
-			if rapid.IntRange(0, 5).Draw(t, "restarts") == 0 { // everything but the journal is lost
-				m.guard = guard{spent: m.journal, blind: rapid.IntRange(0, 3).Draw(t, "blind") == 0}
+			if rapid.IntRange(0, 5).Draw(t, "restarts") == 0 { // everything but the deletionLog is lost
+				m.guard = guard{spent: m.deletionLog, historyUnknown: rapid.IntRange(0, 3).Draw(t, "historyUnknown") == 0}
 				m.denials, m.alone = map[types.UID][]time.Time{}, map[types.UID][]time.Time{}
 			}
 			m.pass()

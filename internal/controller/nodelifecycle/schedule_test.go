@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestCadence(t *testing.T) {
+func TestSchedule(t *testing.T) {
 	for name, test := range map[string]struct {
 		period time.Duration
 		again  time.Duration   // when denials can be decided about, if there are any
@@ -43,7 +43,7 @@ func TestCadence(t *testing.T) {
 				if test.again > 0 {
 					again = start.Add(test.again)
 				}
-				if !(cadence{period: test.period, due: due}).await(t.Context(), again) {
+				if !(schedule{period: test.period, due: due}).await(t.Context(), again) {
 					t.Error("it says that the context has ended")
 				}
 				if took := time.Since(start); took != test.want {
@@ -62,7 +62,7 @@ func every(pause, from time.Duration, times int) []time.Duration {
 	return all
 }
 
-func TestCadenceEndsWithItsContext(t *testing.T) {
+func TestScheduleEndsWithItsContext(t *testing.T) {
 	for name, due := range map[string]chan struct{}{"in a period": nil, "ahead of time": make(chan struct{}, 1)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestCadenceEndsWithItsContext(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if (cadence{period: time.Minute, due: due}).await(ctx, time.Time{}) {
+				if (schedule{period: time.Minute, due: due}).await(ctx, time.Time{}) {
 					t.Error("it says that a pass is due")
 				}
 			})

@@ -275,7 +275,7 @@ func TestOnlyTheNodeThatWasJudgedIsDeleted(t *testing.T) {
 				t.Error("the node is gone")
 			}
 			if failed := strings.Join(eventsOf(t, "lost"), "\n"); strings.Contains(failed, "DeletingNodeFailed") {
-				t.Errorf("a change under our hands is told as a failure:\n%s", failed)
+				t.Errorf("a change before the write is reported as a failure:\n%s", failed)
 			}
 			if got := m.Metric(t, "mooring_node_lifecycle_deletions_in_window"); got != 0 {
 				t.Errorf("%v deletions count against the limit, want none: nothing was deleted", got)

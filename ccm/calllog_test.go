@@ -20,17 +20,17 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
-// journalProvider is the name of a plugin that writes what happens to it into a file. It does not know this project.
-const journalProvider = "journal"
+// callLogProvider is the name of a plugin that writes what happens to it into a file. It does not know this project.
+const callLogProvider = "callLog"
 
 func init() {
-	cloudprovider.RegisterCloudProvider(journalProvider, newJournalCloud)
+	cloudprovider.RegisterCloudProvider(callLogProvider, newCallLogCloud)
 }
 
-// journalConfig is the plugin's --cloud-config.
-type journalConfig struct {
-	// Journal is the file that the plugin writes to.
-	Journal string `json:"journal"`
+// callLogConfig is the plugin's --cloud-config.
+type callLogConfig struct {
+	// CallLog is the file that the plugin writes to.
+	CallLog string `json:"callLog"`
 	// Hang makes Initialize wait for the stop channel.
 	Hang bool `json:"hang"`
 	// Linger makes an informer of the plugin's busy until the stop channel is closed, and then write who holds the Lease. The
@@ -42,15 +42,15 @@ type journalConfig struct {
 	Nothing bool `json:"nothing"`
 }
 
-// journal is a file to which processes append lines; the order of its lines is the order of events.
-type journal string
+// call log is a file to which processes append lines; the order of its lines is the order of events.
+type callLog string
 
 // write appends a line: the process, then what happened.
-func (j journal) write(format string, args ...any) {
-	if j == "" {
+func (l callLog) write(format string, args ...any) {
+	if l == "" {
 		return
 	}
-	file, err := os.OpenFile(string(j), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(string(l), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		panic(err)
 	}
@@ -58,16 +58,16 @@ func (j journal) write(format string, args ...any) {
 	fmt.Fprintf(file, "%d %s\n", os.Getpid(), fmt.Sprintf(format, args...))
 }
 
-// entry is one line of a journal.
+// entry is one line of a call log.
 type entry struct {
 	pid  int
 	what string
 }
 
 // read returns all entries so far.
-func (j journal) read(t *testing.T) []entry {
+func (l callLog) read(t *testing.T) []entry {
 	t.Helper()
-	file, err := os.Open(string(j))
+	file, err := os.Open(string(l))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -88,10 +88,10 @@ func (j journal) read(t *testing.T) []entry {
 }
 
 // of returns what a process wrote, without its beats.
-func (j journal) of(t *testing.T, pid int) []string {
+func (l callLog) of(t *testing.T, pid int) []string {
 	t.Helper()
 	var whats []string
-	for _, one := range j.read(t) {
+	for _, one := range l.read(t) {
 		if one.pid == pid && one.what != beat {
 			whats = append(whats, one.what)
 		}
@@ -100,10 +100,10 @@ func (j journal) of(t *testing.T, pid int) []string {
 }
 
 // awaitEntry waits until the process has written the entry.
-func (j journal) awaitEntry(t *testing.T, pid int, what string) {
+func (l callLog) awaitEntry(t *testing.T, pid int, what string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("process %d writes %q", pid, what), func(context.Context) error {
-		if whats := j.of(t, pid); !slices.Contains(whats, what) {
+		if whats := l.of(t, pid); !slices.Contains(whats, what) {
 			return fmt.Errorf("it wrote %q", whats)
 		}
 		return nil
@@ -111,21 +111,21 @@ func (j journal) awaitEntry(t *testing.T, pid int, what string) {
 }
 
 // awaitAny waits until some process has written the entry.
-func (j journal) awaitAny(t *testing.T, what string) {
+func (l callLog) awaitAny(t *testing.T, what string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("somebody writes %q", what), func(context.Context) error {
-		if !slices.ContainsFunc(j.read(t), func(one entry) bool { return one.what == what }) {
+		if !slices.ContainsFunc(l.read(t), func(one entry) bool { return one.what == what }) {
 			return errors.New("nobody did")
 		}
 		return nil
 	})
 }
 
-// cloudConfig writes a --cloud-config with a journal of its own, and returns the path and the journal.
-func cloudConfig(t *testing.T, change func(*journalConfig)) (path string, written journal) {
+// cloudConfig writes a --cloud-config with a call log of its own, and returns the path and the call log.
+func cloudConfig(t *testing.T, change func(*callLogConfig)) (path string, written callLog) {
 	t.Helper()
 	dir := t.TempDir()
-	settings := journalConfig{Journal: filepath.Join(dir, "journal")}
+	settings := callLogConfig{CallLog: filepath.Join(dir, "callLog")}
 	if change != nil {
 		change(&settings)
 	}
@@ -137,52 +137,52 @@ func cloudConfig(t *testing.T, change func(*journalConfig)) (path string, writte
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return path, journal(settings.Journal)
+	return path, callLog(settings.CallLog)
 }
 
-// journalCloud is the plugin.
-type journalCloud struct {
-	settings journalConfig
-	journal  journal
+// callLogCloud is the plugin.
+type callLogCloud struct {
+	settings callLogConfig
+	callLog  callLog
 	clients  cloudprovider.ControllerClientBuilder
 	stop     <-chan struct{}
 }
 
-func newJournalCloud(config io.Reader) (cloudprovider.Interface, error) {
+func newCallLogCloud(config io.Reader) (cloudprovider.Interface, error) {
 	if config == nil {
-		return nil, errors.New("journal: required; it is the file to write to")
+		return nil, errors.New("callLog: required; it is the file to write to")
 	}
-	var settings journalConfig
+	var settings callLogConfig
 	decoder := json.NewDecoder(config)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&settings); err != nil {
-		return nil, errors.Join(err, errors.New("journal: required; it is the file to write to"))
+		return nil, errors.Join(err, errors.New("callLog: required; it is the file to write to"))
 	}
 	if settings.Nothing {
 		return nil, nil
 	}
-	cloud := &journalCloud{settings: settings, journal: journal(settings.Journal)}
-	cloud.journal.write("new")
+	cloud := &callLogCloud{settings: settings, callLog: callLog(settings.CallLog)}
+	cloud.callLog.write("new")
 	return cloud, nil
 }
 
-func (c *journalCloud) ProviderName() string { return journalProvider }
+func (c *callLogCloud) ProviderName() string { return callLogProvider }
 
-func (c *journalCloud) HasClusterID() bool {
-	c.journal.write("HasClusterID")
+func (c *callLogCloud) HasClusterID() bool {
+	c.callLog.write("HasClusterID")
 	return !c.settings.NoClusterID
 }
 
-func (c *journalCloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
-	c.journal.write("Initialize")
-	if _, err := clients.Client("journal"); err != nil {
-		c.journal.write("no client: %v", err)
+func (c *callLogCloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
+	c.callLog.write("Initialize")
+	if _, err := clients.Client("callLog"); err != nil {
+		c.callLog.write("no client: %v", err)
 	}
 	c.clients, c.stop = clients, stop
 	if !c.settings.Linger {
 		go func() {
 			<-stop
-			c.journal.write("stop channel closed")
+			c.callLog.write("stop channel closed")
 		}()
 	}
 	if c.settings.Hang {
@@ -190,55 +190,55 @@ func (c *journalCloud) Initialize(clients cloudprovider.ControllerClientBuilder,
 	}
 }
 
-func (c *journalCloud) SetInformers(factory informers.SharedInformerFactory) {
-	c.journal.write("SetInformers")
+func (c *callLogCloud) SetInformers(factory informers.SharedInformerFactory) {
+	c.callLog.write("SetInformers")
 	nodes := factory.Core().V1().Nodes().Informer()
 	if !c.settings.Linger {
 		return
 	}
 	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
-		c.journal.write(lingers)
+		c.callLog.write(lingers)
 		<-c.stop
-		c.journal.write("stop channel closed, lease %s", leaseHolder(c.clients))
+		c.callLog.write("stop channel closed, lease %s", leaseHolder(c.clients))
 	}})
 	if err != nil {
-		c.journal.write("no handler: %v", err)
+		c.callLog.write("no handler: %v", err)
 	}
 }
 
 // lingers is what the plugin writes when its informer has something to do.
 const lingers = "the informer is busy"
 
-var _ cloudprovider.InformerUser = &journalCloud{}
+var _ cloudprovider.InformerUser = &callLogCloud{}
 
 // The plugin offers nothing else, and writes down who asks.
 
-func (c *journalCloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
-	c.journal.write("LoadBalancer")
+func (c *callLogCloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
+	c.callLog.write("LoadBalancer")
 	return nil, false
 }
 
-func (c *journalCloud) Instances() (cloudprovider.Instances, bool) {
-	c.journal.write("Instances")
+func (c *callLogCloud) Instances() (cloudprovider.Instances, bool) {
+	c.callLog.write("Instances")
 	return nil, false
 }
 
-func (c *journalCloud) InstancesV2() (cloudprovider.InstancesV2, bool) {
-	c.journal.write("InstancesV2")
+func (c *callLogCloud) InstancesV2() (cloudprovider.InstancesV2, bool) {
+	c.callLog.write("InstancesV2")
 	return nil, false
 }
 
-func (c *journalCloud) Zones() (cloudprovider.Zones, bool) {
-	c.journal.write("Zones")
+func (c *callLogCloud) Zones() (cloudprovider.Zones, bool) {
+	c.callLog.write("Zones")
 	return nil, false
 }
 
-func (c *journalCloud) Clusters() (cloudprovider.Clusters, bool) {
-	c.journal.write("Clusters")
+func (c *callLogCloud) Clusters() (cloudprovider.Clusters, bool) {
+	c.callLog.write("Clusters")
 	return nil, false
 }
 
-func (c *journalCloud) Routes() (cloudprovider.Routes, bool) {
-	c.journal.write("Routes")
+func (c *callLogCloud) Routes() (cloudprovider.Routes, bool) {
+	c.callLog.write("Routes")
 	return nil, false
 }
