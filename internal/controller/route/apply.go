@@ -39,9 +39,9 @@ type applier struct {
 	// patience is how long a pass waits for operations when none of them ends. A plugin that hangs holds up neither other
 	// nodes nor the next pass.
 	patience time.Duration
-	memory   *memory
+	state    *state
 	metrics  *metrics
-	teller   *teller
+	events   *events
 	// late is called when an operation ends that its pass did not wait for.
 	late func()
 	// running counts the operations under way: a controller has not stopped before they have ended.
@@ -49,19 +49,19 @@ type applier struct {
 }
 
 // apply carries out the removals, then the rest. An action is not tried while a route that should be gone is in its way. It
-// returns what became of those that were tried and have ended, and calls ended with each when it does, one at a time.
-func (a *applier) apply(ctx context.Context, admitted admission, ended func(context.Context, outcome)) []outcome {
-	removed := a.stage(ctx, admitted.removals, ended)
+// returns what became of those that were tried and have ended, and calls onEnded with each when it does, one at a time.
+func (a *applier) apply(ctx context.Context, admitted admission, onEnded func(context.Context, outcome)) []outcome {
+	removed := a.runAll(ctx, admitted.removals, onEnded)
 	blocked := unfinished(admitted.removals, removed)
 	free := make([]action, 0, len(admitted.makes))
 	for _, making := range admitted.makes {
 		if i := slices.IndexFunc(blocked, making.destination().overlaps); i >= 0 {
-			a.teller.failed(making, fmt.Errorf("the route to %s that is in its way could not be deleted", blocked[i]))
+			a.events.failed(making, fmt.Errorf("the route to %s that is in its way could not be deleted", blocked[i]))
 			continue
 		}
 		free = append(free, making)
 	}
-	return append(removed, a.stage(ctx, free, ended)...)
+	return append(removed, a.runAll(ctx, free, onEnded)...)
 }
 
 // unfinished returns the destinations of the actions that have not succeeded.
@@ -79,18 +79,18 @@ func unfinished(actions []action, outcomes []outcome) []destination {
 	return destinations
 }
 
-// stage begins actions and waits until they have ended. Those that are still under way when patience is at its end go on
+// runAll begins actions and waits until they have ended. Those that are still under way when patience is at its end go on
 // without it.
-func (a *applier) stage(ctx context.Context, actions []action, tell func(context.Context, outcome)) (outcomes []outcome) {
+func (a *applier) runAll(ctx context.Context, actions []action, onEnded func(context.Context, outcome)) (outcomes []outcome) {
 	ended := make(chan outcome, len(actions))
 	for _, batch := range a.batches(actions) {
 		for _, action := range batch {
-			a.memory.begin(action)
+			a.state.begin(action)
 		}
 		a.running.Go(func() {
 			late := false
 			for i, err := range a.perform(ctx, batch) {
-				late = a.memory.end(batch[i], err, time.Now()) || late
+				late = a.state.end(batch[i], err, time.Now()) || late
 				ended <- outcome{batch[i], err}
 			}
 			if late {
@@ -104,7 +104,7 @@ func (a *applier) stage(ctx context.Context, actions []action, tell func(context
 		select {
 		case one := <-ended:
 			outcomes = append(outcomes, one)
-			tell(ctx, one)
+			onEnded(ctx, one)
 			patience.Reset(a.patience)
 			continue
 		case <-patience.C:
@@ -112,7 +112,7 @@ func (a *applier) stage(ctx context.Context, actions []action, tell func(context
 				"underWay", len(actions)-len(outcomes), "waited", a.patience.String())
 		case <-ctx.Done():
 		}
-		left := a.memory.abandon(actions)
+		left := a.state.abandon(actions)
 		for len(outcomes) < len(actions)-left {
 			outcomes = append(outcomes, <-ended)
 		}
@@ -132,7 +132,7 @@ func (a *applier) perform(ctx context.Context, batch []action) []error {
 	begun := time.Now()
 	waiting := cloud.WithNotice(dryrun.Because(ctx, batch[0].why), func(reason string) {
 		for _, action := range batch {
-			a.teller.waiting(action, reason)
+			a.events.waiting(action, reason)
 		}
 	})
 	errs := a.call(cloud.WithPriority(waiting, urgency(batch)), batch)
@@ -143,7 +143,7 @@ func (a *applier) perform(ctx context.Context, batch []action) []error {
 		case errs[i] == nil:
 			log.FromContext(ctx).Info(changed[action.kind], action.keys("took", took)...)
 		case ctx.Err() == nil: // it is no failure of the route that we are told to stop
-			a.teller.failed(action, errs[i])
+			a.events.failed(action, errs[i])
 		}
 	}
 	return errs
@@ -232,9 +232,9 @@ func creating(a action, err error) error {
 	return fmt.Errorf("creating the route to %s by node %s: %w", a.want.cidr, a.want.node, err)
 }
 
-// lonelier is by how much a batch shrinks with each failure of a call as a whole. With 4, it takes three failures to find the one
+// batchShrink is by how much a batch shrinks with each failure of a call as a whole. With 4, it takes three failures to find the one
 // route in 64 by which they all fail, and an outage costs a third more calls than one for each route.
-const lonelier = 4
+const batchShrink = 4
 
 // batches divides actions among calls: each for itself, or as many in a call as the provider takes. Those that have failed as part
 // of a call that failed as a whole go in smaller company, so that one that cannot be done soon holds up itself alone.
@@ -247,8 +247,8 @@ func (a *applier) batches(actions []action) [][]action {
 	open := map[int]int{} // by the size of a batch, which one still takes some
 	for _, action := range actions {
 		most := size
-		for range a.memory.failedTogether(action) {
-			most = max(most/lonelier, 1)
+		for range a.state.batchFailures(action) {
+			most = max(most/batchShrink, 1)
 		}
 		at, found := open[most]
 		if !found || len(all[at]) == most {
@@ -288,7 +288,7 @@ func (a *applier) together(ctx context.Context, batch []action) []error {
 		case len(batch) == 1:
 			errs[i] = action.failed(err)
 		default:
-			errs[i] = action.failed(&togetherError{changes: len(batch), err: err})
+			errs[i] = action.failed(&batchError{changes: len(batch), err: err})
 		}
 	}
 	return errs
@@ -315,19 +315,19 @@ func (a action) failed(err error) error {
 	}
 }
 
-// togetherError is what several changes failed with that were one call: it says nothing about any one of them.
-type togetherError struct {
+// batchError is what several changes failed with that were one call: it says nothing about any one of them.
+type batchError struct {
 	changes int
 	err     error
 }
 
-func (e *togetherError) Error() string {
+func (e *batchError) Error() string {
 	return fmt.Sprintf("one of %d changes that failed together: %v", e.changes, e.err)
 }
-func (e *togetherError) Unwrap() error { return e.err }
+func (e *batchError) Unwrap() error { return e.err }
 
-// blames reports whether an error is about its operation alone, and not about a call in which there were others.
-func blames(err error) bool {
-	var together *togetherError
+// isOwnFailure reports whether an error is about its operation alone, and not about a call in which there were others.
+func isOwnFailure(err error) bool {
+	var together *batchError
 	return !errors.As(err, &together)
 }

@@ -87,8 +87,8 @@ func newApplying(places int) *applying {
 	}
 	a.applier = &applier{
 		routes: a.plugin, replace: a.plugin.replaceRoute, clusterName: "test", places: semaphore.NewWeighted(int64(places)),
-		patience: DefaultPatience, memory: newMemory(maxFresh, DefaultMaxPeriod), metrics: newMetrics(nil),
-		teller: newTeller(a.events), late: func() { a.pokes <- struct{}{} },
+		patience: DefaultPatience, state: newState(maxFresh, DefaultMaxPeriod), metrics: newMetrics(nil),
+		events: newEvents(a.events), late: func() { a.pokes <- struct{}{} },
 	}
 	return a
 }
@@ -96,7 +96,7 @@ func newApplying(places int) *applying {
 // run plans for nodes and routes, and applies the plan.
 func (a *applying) run(t *testing.T, nodes []member, routes []*cloudprovider.Route, can abilities) []outcome {
 	planned := makePlan(desire(nodes, clusterCIDRs), routes, can)
-	return a.apply(t.Context(), a.memory.admit(planned, a.memory.underWay(), time.Now()), func(context.Context, outcome) {})
+	return a.apply(t.Context(), a.state.admit(planned, a.state.underWay(), time.Now()), func(context.Context, outcome) {})
 }
 
 func failed(outcomes []outcome) (failures []string) {
@@ -212,7 +212,7 @@ func TestApplyDoesNotWaitForACallThatHangs(t *testing.T) {
 		<-a.pokes
 		a.running.Wait()
 		if got := a.plugin.seen(); len(got) != 3 || len(a.pokes) != 0 {
-			t.Errorf("calls %q and %d more pokes, want the one that hung and one poke", got, len(a.pokes))
+			t.Errorf("calls %q and %d more pokes, want the one that hung and one trigger", got, len(a.pokes))
 		}
 	})
 }
@@ -240,7 +240,7 @@ func TestApplyStopsWhenItIsTold(t *testing.T) {
 		time.AfterFunc(3*time.Second, cancel)
 		planned := makePlan(desire([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}, clusterCIDRs), nil, abilities{})
 		begun := time.Now()
-		a.apply(ctx, a.memory.admit(planned, nil, time.Now()), func(context.Context, outcome) {})
+		a.apply(ctx, a.state.admit(planned, nil, time.Now()), func(context.Context, outcome) {})
 		if took := time.Since(begun); took != 3*time.Second {
 			t.Errorf("stopped after %s, want 3s", took)
 		}
@@ -253,14 +253,14 @@ func TestApplyStopsWhenItIsTold(t *testing.T) {
 }
 
 func TestNoticesAreToldOnce(t *testing.T) {
-	events := record.NewFakeRecorder(10)
-	teller := newTeller(events)
+	recorder := record.NewFakeRecorder(10)
+	events := newEvents(recorder)
 	notices := makePlan(desire([]member{node("a", "10.99.0.0/24")}, clusterCIDRs), nil, abilities{}).notices
-	teller.tell(notices)
-	teller.tell(notices)
-	teller.tell(nil)
-	teller.tell(notices)
-	if got := len(events.Events); got != 2 {
+	events.record(notices)
+	events.record(notices)
+	events.record(nil)
+	events.record(notices)
+	if got := len(recorder.Events); got != 2 {
 		t.Errorf("%d events, want one for each time that it began to hold", got)
 	}
 }

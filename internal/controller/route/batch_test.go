@@ -213,7 +213,7 @@ func TestApplyDoesNotWaitForABatchThatHangs(t *testing.T) {
 		<-a.pokes
 		a.running.Wait()
 		if got := a.plugin.seen(); len(got) != 3 || len(a.pokes) != 0 {
-			t.Errorf("calls %q and %d more pokes, want the one that hung and one poke", got, len(a.pokes))
+			t.Errorf("calls %q and %d more pokes, want the one that hung and one trigger", got, len(a.pokes))
 		}
 	})
 }

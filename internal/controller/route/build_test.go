@@ -24,10 +24,10 @@ func node(name string, cidrs ...string) member {
 		Spec:       corev1.NodeSpec{PodCIDRs: cidrs},
 		Status:     corev1.NodeStatus{Addresses: addresses("addr-of-" + name)},
 	}
-	return member{node: n, standing: ours}
+	return member{node: n, membership: ours}
 }
 
-func (m member) as(s standing) member { m.standing = s; return m }
+func (m member) as(s membership) member { m.membership = s; return m }
 
 func (m member) created(age time.Duration) member {
 	m.node.CreationTimestamp = metav1.Time{Time: epoch.Add(age)}

@@ -89,10 +89,10 @@ func New(options Options) (*Controller, error) {
 		return nil, err
 	}
 	log := options.Logger.WithValues("controller", Name)
-	watcher := &watcher{pacer: newPacer(options.Period, options.MaxPeriod), rules: options.Owners.Rules()}
+	watcher := &watcher{scheduler: newScheduler(options.Period, options.MaxPeriod), rules: options.Owners.Rules()}
 	reconciler := newReconciler(options, watcher)
 	inner, err := kit.NewController(Name, kit.ControllerOptions{
-		Reconciler: reconciler, RateLimiter: reconciler.pacer, Logger: log,
+		Reconciler: reconciler, RateLimiter: reconciler.scheduler, Logger: log,
 		Workers: 1, // a pass is over all nodes
 		Sources: []source.Source{source.Kind(options.Cache, &corev1.Node{}, watcher.handler()), source.Func(watcher.capture)},
 	})
@@ -110,19 +110,19 @@ func newReconciler(options Options, watcher *watcher) *reconciler {
 	}
 	metrics := newMetrics(options.Registerer)
 	metrics.limit.Set(float64(capabilities.MaxRoutes))
-	memory := newMemory(min(maxFresh, options.Period/2), options.MaxPeriod)
-	teller := newTeller(options.Recorder)
+	state := newState(min(maxFresh, options.Period/2), options.MaxPeriod)
+	events := newEvents(options.Recorder)
 	return &reconciler{
 		reader: options.Client, clusterCIDRs: options.ClusterCIDRs,
-		abilities: abilities{replaces: capabilities.ReplaceRoute != nil, maxRoutes: capabilities.MaxRoutes},
-		standings: newStandings(options.Owners, options.MaxPeriod, watcher.poke),
-		confirmer: confirmer{live: options.Live}, memory: memory, pacer: watcher.pacer,
+		abilities:   abilities{replaces: capabilities.ReplaceRoute != nil, maxRoutes: capabilities.MaxRoutes},
+		memberships: newMemberships(options.Owners, options.MaxPeriod, watcher.trigger),
+		confirmer:   confirmer{live: options.Live}, state: state, scheduler: watcher.scheduler,
 		applier: &applier{
 			replace: capabilities.ReplaceRoute, change: capabilities.ChangeRoutes, batch: capabilities.RouteBatch,
 			clusterName: options.ClusterName, places: semaphore.NewWeighted(int64(writes)), patience: options.Patience,
-			memory: memory, metrics: metrics, teller: teller, late: watcher.poke,
+			state: state, metrics: metrics, events: events, late: watcher.trigger,
 		},
-		conditions: newConditions(options.Client), teller: teller, metrics: metrics,
+		conditions: newConditionWriter(options.Client), events: events, metrics: metrics,
 	}
 }
 

@@ -13,12 +13,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is a cloud whose lists lag behind and whose calls fail, nodes that come and go, and a memory between passes. Routes of
+// world is a cloud whose lists lag behind and whose calls fail, nodes that come and go, and a state between passes. Routes of
 // others are in it from the beginning.
 type world struct {
 	situation
-	memory *memory
-	now    time.Time
+	state *state
+	now   time.Time
 	// past holds the routes as they were, for lists that lag.
 	past []snapshotAt
 	lag  time.Duration
@@ -76,7 +76,7 @@ func (w *world) perform(a action) error {
 // pass makes one pass. Which calls fail, with or without effect, is drawn, if anything fails at all.
 func (w *world) pass(t *rapid.T, failing bool) {
 	planned := makePlan(desire(w.members, clusterCIDRs), w.listed(), w.can)
-	admitted := w.memory.admit(planned, w.memory.underWay(), w.now)
+	admitted := w.state.admit(planned, w.state.underWay(), w.now)
 	var blocked []destination
 	for _, a := range slices.Concat(admitted.removals, admitted.makes) {
 		if a.want != nil && slices.ContainsFunc(blocked, a.destination().overlaps) {
@@ -85,7 +85,7 @@ func (w *world) pass(t *rapid.T, failing bool) {
 		if a.old != nil && !inClusterCIDRs(a.old.DestinationCIDR) {
 			t.Fatalf("%q touches a route outside the cluster CIDRs", a.line())
 		}
-		w.memory.begin(a)
+		w.state.begin(a)
 		var err error
 		switch fate := rapid.SampledFrom([]string{"succeeds", "fails", "fails but takes effect"}).Draw(t, "fate"); {
 		case !failing || fate == "succeeds":
@@ -95,7 +95,7 @@ func (w *world) pass(t *rapid.T, failing bool) {
 		default:
 			err = errors.Join(w.perform(a), errors.New("scripted"))
 		}
-		w.memory.end(a, err, w.now)
+		w.state.end(a, err, w.now)
 		if err != nil && a.want == nil {
 			blocked = append(blocked, a.destination())
 		}
@@ -134,7 +134,7 @@ func (w *world) disturb(t *rapid.T) {
 // Whatever fails and changes on the way, when it ends the routes are soon what the nodes ask for, and stay so.
 func TestRoutesConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{situation: drawSituation(t), memory: newMemory(maxFresh, time.Minute), now: epoch}
+		w := &world{situation: drawSituation(t), state: newState(maxFresh, time.Minute), now: epoch}
 		w.addressed, w.can.maxRoutes = false, 0
 		var distinct []*cloudprovider.Route // this cloud has one route to a destination
 		for _, r := range w.routes {

@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// standing says what may be done with routes to a node.
-type standing int
+// membership says what may be done with routes to a node.
+type membership int
 
 const (
 	// undecided nodes may turn out to be ours: nothing is made for them, and nothing of theirs is removed.
-	undecided standing = iota
+	undecided membership = iota
 	// ours are nodes for which routes are made.
 	ours
 	// others are nodes of somebody else, who makes their routes.
@@ -24,12 +24,12 @@ const (
 )
 
 // takesPart reports whether routes are made for a node.
-func (s standing) takesPart() bool { return s == ours || s == presumed }
+func (s membership) takesPart() bool { return s == ours || s == presumed }
 
 // member is a node of the cluster and what may be done with it.
 type member struct {
-	node     *corev1.Node
-	standing standing
+	node       *corev1.Node
+	membership membership
 }
 
 // destination is a CIDR in a form in which all its spellings are equal: RFC 4291 allows many for one IPv6 prefix, and a cloud
@@ -90,7 +90,7 @@ func (w want) key() key { return key{w.uid, w.destination} }
 
 // target is what a plan has to know of a node to which a route may point.
 type target struct {
-	standing     standing
+	membership   membership
 	destinations []destination
 }
 
@@ -116,7 +116,7 @@ func desire(members []member, clusterCIDRs []netip.Prefix) desired {
 	members = slices.SortedFunc(slices.Values(members), bySeniority)
 	for _, member := range members {
 		node := member.node
-		t := target{standing: member.standing}
+		t := target{membership: member.membership}
 		for _, cidr := range node.Spec.PodCIDRs {
 			destination := destinationOf(cidr)
 			if t.claims(destination) {
@@ -127,7 +127,7 @@ func desire(members []member, clusterCIDRs []netip.Prefix) desired {
 				node: types.NodeName(node.Name), uid: node.UID,
 				cidr: cidr, destination: destination, addresses: node.Status.Addresses,
 			}
-			switch member.standing {
+			switch member.membership {
 			case ours:
 				d.wants = append(d.wants, w)
 			case presumed:

@@ -20,20 +20,20 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// standings finds out which nodes take part in the routes.
-type standings struct{ members *instances.Members }
+// memberships finds out which nodes take part in the routes.
+type memberships struct{ members *instances.Members }
 
-// newStandings returns standings that know no node. They have late called when answers have come that no pass has waited for.
+// newMemberships returns memberships that know no node. They have late called when answers have come that no pass has waited for.
 // Believe is how long an answer of the cloud counts that does not prove a node to be ours.
-func newStandings(owners *instances.Owners, believe time.Duration, late func()) *standings {
-	return &standings{owners.Members(instances.MemberOptions{Believe: believe, LongestPause: believe, Late: late})}
+func newMemberships(owners *instances.Owners, believe time.Duration, late func()) *memberships {
+	return &memberships{owners.Members(instances.MemberOptions{Believe: believe, LongestPause: believe, Late: late})}
 }
 
-// of returns all nodes with their standing. Nodes whose provider ID does not tell are looked up in the cloud, as far as they
+// of returns all nodes with their membership. Nodes whose provider ID does not tell are looked up in the cloud, as far as they
 // have pod CIDRs; those that wait for their initialization are left to that. With an error the result holds: nodes about which
-// nothing could be found out keep their standing, and so do those for which the cloud takes its time. An error about a node whose
+// nothing could be found out keep their membership, and so do those for which the cloud takes its time. An error about a node whose
 // provider ID names another provider is what is to be expected.
-func (s *standings) of(ctx context.Context, nodes []corev1.Node, now time.Time) ([]member, error) {
+func (s *memberships) of(ctx context.Context, nodes []corev1.Node, now time.Time) ([]member, error) {
 	s.members.Observe(nodes)
 	var routable []*corev1.Node
 	for i := range nodes {
@@ -49,13 +49,13 @@ func (s *standings) of(ctx context.Context, nodes []corev1.Node, now time.Time) 
 	}
 	members := make([]member, 0, len(nodes))
 	for i := range nodes {
-		members = append(members, member{node: &nodes[i], standing: s.standing(&nodes[i])})
+		members = append(members, member{node: &nodes[i], membership: s.membership(&nodes[i])})
 	}
 	return members, errors.Join(errs...)
 }
 
-// standing returns what is known of a node now.
-func (s *standings) standing(node *corev1.Node) standing {
+// membership returns what is known of a node now.
+func (s *memberships) membership(node *corev1.Node) membership {
 	switch s.members.Of(node) {
 	case ownership.Member:
 		return ours

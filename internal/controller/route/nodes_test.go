@@ -77,12 +77,12 @@ func TestWhoseNodesAre(t *testing.T) {
 		cloud := &answering{answers: map[string]string{
 			"proven": "robot://1", "bare": "i-1", "twin": "sim://2", "silent": "error", "odd": "error",
 		}}
-		f := newStandingsFixture(t, cloud, "ours=sim://1", "proven=robot://1", "also-proven=robot://2", "unknown=aws:///z/i-1",
+		f := newMembershipFixture(t, cloud, "ours=sim://1", "proven=robot://1", "also-proven=robot://2", "unknown=aws:///z/i-1",
 			"odd=gce://z/i-1", "bare=i-1", "twin=", "silent=i-2", "no-pods=i-3", "waits=", "ignored=sim://9")
 		f.nodes["no-pods"].Spec.PodCIDRs = nil
 		f.nodes["waits"].Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
 		f.nodes["ignored"].Annotations = map[string]string{ownership.AnnotationIgnore: "true"}
-		want := map[string]standing{
+		want := map[string]membership{
 			"ours": ours, "proven": ours, "also-proven": ours, "unknown": others, "odd": others, "bare": ours,
 			"twin": presumed, "silent": presumed, "no-pods": undecided, "waits": undecided, "ignored": others,
 		}
@@ -102,12 +102,12 @@ func TestWhoseNodesAre(t *testing.T) {
 	})
 }
 
-// A node about which there is nothing but errors keeps its standing, however long that lasts, and no other node loses its own.
-func TestAnErrorTakesNoStandingAway(t *testing.T) {
+// A node about which there is nothing but errors keeps its membership, however long that lasts, and no other node loses its own.
+func TestAnErrorTakesNoMembershipAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := &answering{answers: map[string]string{"bare": "i-1", "twin": "", "robot": "robot://1", "silent": "error"}}
-		f := newStandingsFixture(t, cloud, "ours=sim://1", "bare=i-1", "twin=", "robot=robot://1", "unknown=aws:///z/i-1", "silent=i-2")
-		want := map[string]standing{"ours": ours, "bare": ours, "twin": presumed, "robot": ours, "unknown": others, "silent": presumed}
+		f := newMembershipFixture(t, cloud, "ours=sim://1", "bare=i-1", "twin=", "robot=robot://1", "unknown=aws:///z/i-1", "silent=i-2")
+		want := map[string]membership{"ours": ours, "bare": ours, "twin": presumed, "robot": ours, "unknown": others, "silent": presumed}
 		_ = f.expect(t, want)
 		cloud.mu.Lock()
 		for _, name := range []string{"ours", "bare", "twin", "robot", "unknown", "silent", "late"} {
@@ -128,17 +128,17 @@ func TestAnErrorTakesNoStandingAway(t *testing.T) {
 	})
 }
 
-// standingsFixture is nodes and what is known of them.
-type standingsFixture struct {
-	known *standings
+// membershipFixture is nodes and what is known of them.
+type membershipFixture struct {
+	known *memberships
 	nodes map[string]*corev1.Node
 }
 
-// newStandingsFixture returns nodes of the given names and provider IDs, each with a pod CIDR.
-func newStandingsFixture(t *testing.T, cloud cloudprovider.Interface, identified ...string) *standingsFixture {
+// newMembershipFixture returns nodes of the given names and provider IDs, each with a pod CIDR.
+func newMembershipFixture(t *testing.T, cloud cloudprovider.Interface, identified ...string) *membershipFixture {
 	t.Helper()
-	f := &standingsFixture{nodes: map[string]*corev1.Node{}}
-	f.known = newStandings(ownersOf(cloud), time.Hour, nil)
+	f := &membershipFixture{nodes: map[string]*corev1.Node{}}
+	f.known = newMemberships(ownersOf(cloud), time.Hour, nil)
 	for _, each := range identified {
 		name, providerID, _ := strings.Cut(each, "=")
 		f.add(name, providerID)
@@ -150,26 +150,26 @@ func ownersOf(cloud cloudprovider.Interface) *instances.Owners {
 	return instances.NewOwners(instances.New(instances.Options{Cloud: cloud}), ownership.Rules{ProviderName: "sim"})
 }
 
-func (f *standingsFixture) add(name, providerID string) {
+func (f *membershipFixture) add(name, providerID string) {
 	n := node(name, fmt.Sprintf("10.120.%d.0/24", len(f.nodes))).node
 	n.Spec.ProviderID = providerID
 	f.nodes[name] = n
 }
 
-// expect compares the standing of all nodes with what it should be, and returns what could not be found out.
-func (f *standingsFixture) expect(t *testing.T, want map[string]standing) error {
+// expect compares the membership of all nodes with what it should be, and returns what could not be found out.
+func (f *membershipFixture) expect(t *testing.T, want map[string]membership) error {
 	t.Helper()
 	var list []corev1.Node
 	for _, name := range slices.Sorted(maps.Keys(f.nodes)) { // "proven" after "also-proven", which the scheme proves
 		list = append(list, *f.nodes[name])
 	}
 	members, err := f.known.of(t.Context(), list, time.Now())
-	got := map[string]standing{}
+	got := map[string]membership{}
 	for _, m := range members {
-		got[m.node.Name] = m.standing
+		got[m.node.Name] = m.membership
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("standings (-want +got):\n%s", diff)
+		t.Errorf("memberships (-want +got):\n%s", diff)
 	}
 	return err
 }
@@ -180,28 +180,28 @@ func TestWhoseNodesAreIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := &answering{answers: map[string]string{"hangs": "hangs", "slow": "slow", "bare": "i-3"}}
 		var late atomic.Int32
-		known := newStandings(ownersOf(cloud), time.Hour, func() { late.Add(1) })
+		known := newMemberships(ownersOf(cloud), time.Hour, func() { late.Add(1) })
 		var nodes []corev1.Node
 		for name, providerID := range map[string]string{"hangs": "i-1", "slow": "i-2", "bare": "i-3", "ours": "sim://4"} {
 			n := node(name, "10.120.0.0/24").node
 			n.Spec.ProviderID = providerID
 			nodes = append(nodes, *n)
 		}
-		look := func(want map[string]standing, most time.Duration) {
+		look := func(want map[string]membership, most time.Duration) {
 			t.Helper()
-			began, got := time.Now(), map[string]standing{}
+			began, got := time.Now(), map[string]membership{}
 			members, _ := known.of(t.Context(), nodes, time.Now())
 			for _, m := range members {
-				got[m.node.Name] = m.standing
+				got[m.node.Name] = m.membership
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("standings (-want +got):\n%s", diff)
+				t.Errorf("memberships (-want +got):\n%s", diff)
 			}
 			if took := time.Since(began); took > most {
 				t.Errorf("took %s, want at most %s", took, most)
 			}
 		}
-		want := map[string]standing{"hangs": undecided, "slow": undecided, "bare": ours, "ours": ours}
+		want := map[string]membership{"hangs": undecided, "slow": undecided, "bare": ours, "ours": ours}
 		look(want, instances.AnswerWait)
 		for range 5 { // it is not waited for again
 			time.Sleep(time.Second)

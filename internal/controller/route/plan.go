@@ -96,8 +96,8 @@ type plan struct {
 	unmet []want
 	// notices are what to tell about wants, met or not.
 	notices []notice
-	// stray are nodes of ours without pod CIDRs to which routes pointed.
-	stray []types.NodeName
+	// withoutPodCIDRs are nodes of ours without pod CIDRs to which routes pointed.
+	withoutPodCIDRs []types.NodeName
 }
 
 // nearlyFull is from which share of the declared limit on a new route is worth an event, in percent.
@@ -109,7 +109,7 @@ type planner struct {
 	abilities
 	routes  map[destination][]*cloudprovider.Route
 	holders map[destination]types.NodeName // the node of ours that has a destination to itself
-	settled map[*cloudprovider.Route]bool  // routes that stay, or are replaced
+	kept    map[*cloudprovider.Route]bool  // routes that stay, or are replaced
 	plan    plan
 }
 
@@ -118,7 +118,7 @@ type planner struct {
 func makePlan(d desired, routes []*cloudprovider.Route, can abilities) plan {
 	p := &planner{
 		desired: d, abilities: can, routes: map[destination][]*cloudprovider.Route{},
-		holders: map[destination]types.NodeName{}, settled: map[*cloudprovider.Route]bool{},
+		holders: map[destination]types.NodeName{}, kept: map[*cloudprovider.Route]bool{},
 	}
 	// A route that is listed twice, because the pages of a list shifted, is one route.
 	sorted := slices.CompactFunc(slices.SortedFunc(slices.Values(routes), byPlace),
@@ -139,7 +139,7 @@ func makePlan(d desired, routes []*cloudprovider.Route, can abilities) plan {
 	}
 	creations = append(creations, p.offer(stay)...)
 	p.makeRoom(len(sorted)-len(p.plan.removals), creations)
-	p.noteStrays(sorted)
+	p.noteNodesWithoutPodCIDRs(sorted)
 	return p.plan
 }
 
@@ -165,7 +165,7 @@ func (p *planner) assign() {
 			continue
 		}
 		p.plan.unmet = append(p.plan.unmet, w)
-		p.tell(podCIDRConflict, w, fmt.Sprintf("The pod CIDR %s belongs to node %s, too, which has the route: "+
+		p.notice(podCIDRConflict, w, fmt.Sprintf("The pod CIDR %s belongs to node %s, too, which has the route: "+
 			"delete one of the two nodes, so that it registers anew with a pod CIDR of its own", w.cidr, winner))
 	}
 }
@@ -189,7 +189,7 @@ func (p *planner) winner(d destination, claimants []want) types.NodeName {
 // spared reports whether a route leads to a pod CIDR of a node that is not ours, by that node.
 func (p *planner) spared(route *cloudprovider.Route) bool {
 	target, known := p.targets[route.TargetNode]
-	return known && target.standing != ours && target.claims(destinationOf(route.DestinationCIDR))
+	return known && target.membership != ours && target.claims(destinationOf(route.DestinationCIDR))
 }
 
 // fulfill decides what becomes of each want that has its destination to itself, and returns the routes to create.
@@ -200,15 +200,15 @@ func (p *planner) fulfill() (creations []action) {
 			continue
 		}
 		if !w.destination.within(p.clusterCIDRs) {
-			p.tell(outsideClusterCIDRs, *w, fmt.Sprintf("The pod CIDR %s is not within --cluster-cidr: the route to it is made, "+
+			p.notice(outsideClusterCIDRs, *w, fmt.Sprintf("The pod CIDR %s is not within --cluster-cidr: the route to it is made, "+
 				"but will not be removed when the node is gone", w.cidr))
 		}
 		if fitting := slices.IndexFunc(p.routes[w.destination], w.fits); fitting >= 0 {
-			p.settled[p.routes[w.destination][fitting]] = true
+			p.kept[p.routes[w.destination][fitting]] = true
 			continue
 		}
 		if old := p.replaceable(*w); old != nil {
-			p.settled[old] = true
+			p.kept[old] = true
 			p.plan.makes = append(p.plan.makes, action{kind: p.replacement(), old: old, want: w, why: w.unfit(old)})
 			continue
 		}
@@ -306,7 +306,7 @@ func (p *planner) replacement() kind {
 // stale reports whether a route has to go, and why.
 func (p *planner) stale(route *cloudprovider.Route) (why string, stale bool) {
 	d := destinationOf(route.DestinationCIDR)
-	if p.settled[route] || !d.within(p.clusterCIDRs) || p.spared(route) {
+	if p.kept[route] || !d.within(p.clusterCIDRs) || p.spared(route) {
 		return "", false
 	}
 	target, known := p.targets[route.TargetNode]
@@ -314,7 +314,7 @@ func (p *planner) stale(route *cloudprovider.Route) (why string, stale bool) {
 	switch {
 	case held:
 		return "another route serves its destination", true
-	case known && target.standing == ours:
+	case known && target.membership == ours:
 		return "its node does not have this pod CIDR", true
 	case known:
 		return "", false
@@ -330,7 +330,7 @@ func (p *planner) stale(route *cloudprovider.Route) (why string, stale bool) {
 // claimedByOthers reports whether a node that is not ours has pods in a destination.
 func (p *planner) claimedByOthers(d destination) bool {
 	for _, target := range p.targets {
-		if target.standing != ours && slices.ContainsFunc(target.destinations, d.overlaps) {
+		if target.membership != ours && slices.ContainsFunc(target.destinations, d.overlaps) {
 			return true
 		}
 	}
@@ -342,29 +342,29 @@ func (p *planner) makeRoom(occupied int, creations []action) {
 	for _, creation := range creations {
 		if p.maxRoutes > 0 && occupied >= p.maxRoutes {
 			p.plan.unmet = append(p.plan.unmet, *creation.want)
-			p.tell(routeTableFull, *creation.want, fmt.Sprintf("No room for the route to %s: the cloud takes %d routes for this "+
+			p.notice(routeTableFull, *creation.want, fmt.Sprintf("No room for the route to %s: the cloud takes %d routes for this "+
 				"cluster, and all are in use; raise that limit or remove nodes", creation.want.cidr, p.maxRoutes))
 			continue
 		}
 		occupied++
 		p.plan.makes = append(p.plan.makes, creation)
 		if p.maxRoutes > 0 && occupied*100 > p.maxRoutes*nearlyFull {
-			p.tell(routeTableNearlyFull, *creation.want, fmt.Sprintf("The route to %s is number %d of %d that the cloud takes for "+
+			p.notice(routeTableNearlyFull, *creation.want, fmt.Sprintf("The route to %s is number %d of %d that the cloud takes for "+
 				"this cluster", creation.want.cidr, occupied, p.maxRoutes))
 		}
 	}
 }
 
-// noteStrays finds the nodes of ours without pod CIDRs to which routes point.
-func (p *planner) noteStrays(routes []*cloudprovider.Route) {
+// noteNodesWithoutPodCIDRs finds the nodes of ours without pod CIDRs to which routes point.
+func (p *planner) noteNodesWithoutPodCIDRs(routes []*cloudprovider.Route) {
 	for _, route := range routes {
 		target, known := p.targets[route.TargetNode]
-		if known && target.standing == ours && len(target.destinations) == 0 && !slices.Contains(p.plan.stray, route.TargetNode) {
-			p.plan.stray = append(p.plan.stray, route.TargetNode)
+		if known && target.membership == ours && len(target.destinations) == 0 && !slices.Contains(p.plan.withoutPodCIDRs, route.TargetNode) {
+			p.plan.withoutPodCIDRs = append(p.plan.withoutPodCIDRs, route.TargetNode)
 		}
 	}
 }
 
-func (p *planner) tell(problem problem, w want, message string) {
+func (p *planner) notice(problem problem, w want, message string) {
 	p.plan.notices = append(p.plan.notices, notice{problem: problem, want: w, message: message})
 }

@@ -61,9 +61,9 @@ func TestConditionOfPresumedNodes(t *testing.T) {
 	}
 	wanted := desire(members, clusterCIDRs)
 	planned := makePlan(wanted, []*cloudprovider.Route{route("01", "10.120.0.0/24", "routed")}, abilities{})
-	judged, missing := judge(members, wanted, planned, unmet(planned, admission{makes: planned.makes}, nil))
+	routedNodes, missing := routedNodesOf(members, wanted, planned, unmet(planned, admission{makes: planned.makes}, nil))
 	got := map[string]bool{}
-	for _, one := range judged {
+	for _, one := range routedNodes {
 		got[one.node.Name] = one.routed
 	}
 	if diff := cmp.Diff(map[string]bool{"routed": true, "ours": false}, got); diff != "" {
@@ -414,7 +414,7 @@ func TestStrays(t *testing.T) {
 		route("01", "10.120.0.0/24", "bare"), route("02", "10.1.0.0/24", "bare"), route("03", "10.120.1.0/24", "foreign"),
 	}
 	got := makePlan(desire([]member{node("bare"), node("lone"), node("foreign").as(others)}, clusterCIDRs), routes, abilities{})
-	if diff := cmp.Diff([]types.NodeName{"bare"}, got.stray); diff != "" {
-		t.Errorf("stray nodes (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]types.NodeName{"bare"}, got.withoutPodCIDRs); diff != "" {
+		t.Errorf("withoutPodCIDRs nodes (-want +got):\n%s", diff)
 	}
 }

@@ -42,7 +42,7 @@ func drawSituation(t *rapid.T) situation {
 			continue
 		}
 		m := node(name, rapid.SliceOfN(rapid.SampledFrom(drawnCIDRs[:len(drawnCIDRs)-1]), 0, 3).Draw(t, name+" CIDRs")...)
-		m.standing = rapid.SampledFrom([]standing{ours, ours, ours, others, undecided, presumed}).Draw(t, name+" standing")
+		m.membership = rapid.SampledFrom([]membership{ours, ours, ours, others, undecided, presumed}).Draw(t, name+" membership")
 		m = m.created(time.Duration(rapid.IntRange(0, 2).Draw(t, name+" age")))
 		m.node.Status.Addresses = addresses(drawnAddresses.Draw(t, name+" addresses")...)
 		s.members = append(s.members, m)
@@ -157,7 +157,7 @@ func TestPlanTouchesOnlyWhatIsOurs(t *testing.T) {
 		for _, a := range append(slices.Clone(planned.removals), planned.makes...) {
 			if a.want != nil {
 				m, found := s.member(a.want.node)
-				if !found || m.standing != ours && (m.standing != presumed || a.kind != create) || !m.has(a.want.cidr) {
+				if !found || m.membership != ours && (m.membership != presumed || a.kind != create) || !m.has(a.want.cidr) {
 					t.Fatalf("%q is for a node that is not ours or does not have that CIDR", a.line())
 				}
 			}
@@ -170,7 +170,7 @@ func TestPlanTouchesOnlyWhatIsOurs(t *testing.T) {
 			if !inClusterCIDRs(a.old.DestinationCIDR) {
 				t.Fatalf("%q touches %s, outside the cluster CIDRs", a.line(), a.old.DestinationCIDR)
 			}
-			if m, found := s.member(a.old.TargetNode); found && m.standing != ours && m.has(a.old.DestinationCIDR) {
+			if m, found := s.member(a.old.TargetNode); found && m.membership != ours && m.has(a.old.DestinationCIDR) {
 				t.Fatalf("%q touches the route of a node that is not ours", a.line())
 			}
 		}
@@ -194,7 +194,7 @@ func TestRemovalsComeBeforeCreations(t *testing.T) {
 			}
 			for _, r := range s.routes {
 				m, found := s.member(r.TargetNode)
-				spared := found && m.standing != ours && m.has(r.DestinationCIDR)
+				spared := found && m.membership != ours && m.has(r.DestinationCIDR)
 				if r != a.old && canonical(r.DestinationCIDR) == canonical(a.want.cidr) && inClusterCIDRs(r.DestinationCIDR) && !spared {
 					t.Fatalf("%q comes while %s leads there", a.line(), r.Name)
 				}
@@ -217,7 +217,7 @@ func TestReplacementLeavesNoGap(t *testing.T) {
 		steps := s.steps()
 		for _, m := range s.members {
 			for _, cidr := range m.node.Spec.PodCIDRs {
-				if m.standing != ours || !delivers(s, cidr) || !delivers(steps[len(steps)-1], cidr) {
+				if m.membership != ours || !delivers(s, cidr) || !delivers(steps[len(steps)-1], cidr) {
 					continue
 				}
 				for i, step := range steps {
@@ -247,7 +247,7 @@ func TestAppliedPlanIsComplete(t *testing.T) {
 					return r.TargetNode == types.NodeName(m.node.Name) && canonical(r.DestinationCIDR) == canonical(cidr) && !r.Blackhole &&
 						(!r.EnableNodeAddresses || equalAsSets(r.TargetNodeAddresses, m.node.Status.Addresses))
 				})
-				if m.standing == ours && met == unmet[m.node.Name+" "+canonical(cidr)] {
+				if m.membership == ours && met == unmet[m.node.Name+" "+canonical(cidr)] {
 					t.Fatalf("node %s, pod CIDR %s: met: %t, and said to be so: %t", m.node.Name, cidr, met, !met)
 				}
 			}

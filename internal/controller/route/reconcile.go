@@ -21,22 +21,22 @@ type reconciler struct {
 	reader       client.Reader
 	clusterCIDRs []netip.Prefix
 	abilities    abilities
-	standings    *standings
+	memberships  *memberships
 	confirmer    confirmer
-	memory       *memory
-	pacer        *pacer
+	state        *state
+	scheduler    *scheduler
 	applier      *applier
-	conditions   *conditions
-	teller       *teller
+	conditions   *conditionWriter
+	events       *events
 	metrics      *metrics
 }
 
-// Reconcile makes a pass if it is time for one. It returns all that failed; the pacer knows when to try again.
+// Reconcile makes a pass if it is time for one. It returns all that failed; the scheduler knows when to try again.
 func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	if wait := r.pacer.early(time.Now()); wait > 0 {
+	if wait := r.scheduler.early(time.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	r.pacer.begin(time.Now())
+	r.scheduler.begin(time.Now())
 	outcomes, ended := r.pass(ctx)
 	failures := []error{ended.blocked, ended.partial}
 	for _, outcome := range outcomes {
@@ -44,8 +44,8 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		ended.changed = ended.changed || outcome.err == nil
 	}
 	now := time.Now()
-	ended.retry = r.memory.next(now)
-	next := r.pacer.end(now, ended)
+	ended.retry = r.state.next(now)
+	next := r.scheduler.end(now, ended)
 	if err := passError(failures...); err != nil && ctx.Err() == nil { // what fails because we are told to stop is no failure
 		return reconcile.Result{}, err
 	}
@@ -56,7 +56,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 // went wrong.
 func (r *reconciler) pass(ctx context.Context) ([]outcome, result) {
 	r.metrics.passes.Inc()
-	busy := r.memory.underWay()
+	busy := r.state.underWay()
 	routes, err := r.list(ctx)
 	if err != nil {
 		return nil, result{blocked: err}
@@ -68,16 +68,16 @@ func (r *reconciler) pass(ctx context.Context) ([]outcome, result) {
 	}
 	wanted := desire(members, r.clusterCIDRs)
 	planned := makePlan(wanted, routes, r.abilities)
-	r.teller.tell(planned.notices)
-	admitted := r.memory.admit(planned, busy, time.Now())
+	r.events.record(planned.notices)
+	admitted := r.state.admit(planned, busy, time.Now())
 	held, unconfirmed := r.confirmer.doubtful(ctx, wanted.targets, slices.Concat(admitted.removals, admitted.makes))
 	admitted = admitted.without(held)
-	herald := newHerald(r.conditions, members, unmet(planned, admitted, nil))
-	outcomes := r.applier.apply(ctx, admitted, herald.hear)
-	told := herald.done()
-	judged, missing := judge(members, wanted, planned, unmet(planned, admitted, outcomes))
+	progress := newProgressWriter(r.conditions, members, unmet(planned, admitted, nil))
+	outcomes := r.applier.apply(ctx, admitted, progress.ended)
+	told := progress.done()
+	routedNodes, missing := routedNodesOf(members, wanted, planned, unmet(planned, admitted, outcomes))
 	r.metrics.missing.Set(float64(missing))
-	return outcomes, result{partial: errors.Join(unclear, unconfirmed, told, r.conditions.write(ctx, judged, time.Now()))}
+	return outcomes, result{partial: errors.Join(unclear, unconfirmed, told, r.conditions.write(ctx, routedNodes, time.Now()))}
 }
 
 // list asks the cloud for all routes of the cluster.
@@ -102,7 +102,7 @@ func (r *reconciler) members(ctx context.Context) (members []member, unclear, er
 	if err := r.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // they are not changed here
 		return nil, nil, fmt.Errorf("reading the nodes: %w", err)
 	}
-	members, unclear = r.standings.of(ctx, list.Items, time.Now())
+	members, unclear = r.memberships.of(ctx, list.Items, time.Now())
 	return members, unclear, nil
 }
 
@@ -127,18 +127,18 @@ func unmet(planned plan, admitted admission, outcomes []outcome) map[key]bool {
 	return missing
 }
 
-// judge returns the nodes whose condition is our business, and how many wants are unmet. As in the reference, a node without pod
+// routedNodesOf returns the nodes whose condition is our business, and how many wants are unmet. As in the reference, a node without pod
 // CIDRs is none, unless routes pointed to it. That a node of which we presume only that it is ours has no routes is not said: they
 // may be somebody else's business.
-func judge(members []member, wanted desired, planned plan, unmet map[key]bool) (judged []judgedNode, missing int) {
-	stray := map[types.NodeName]bool{}
-	for _, name := range planned.stray {
-		stray[name] = true
+func routedNodesOf(members []member, wanted desired, planned plan, unmet map[key]bool) (routedNodes []routedNode, missing int) {
+	withoutPodCIDRs := map[types.NodeName]bool{}
+	for _, name := range planned.withoutPodCIDRs {
+		withoutPodCIDRs[name] = true
 	}
 	for _, member := range members {
 		name := types.NodeName(member.node.Name)
 		destinations := wanted.targets[name].destinations
-		if !member.standing.takesPart() || len(destinations) == 0 && !stray[name] {
+		if !member.membership.takesPart() || len(destinations) == 0 && !withoutPodCIDRs[name] {
 			continue
 		}
 		lacking := 0
@@ -148,13 +148,13 @@ func judge(members []member, wanted desired, planned plan, unmet map[key]bool) (
 			}
 		}
 		routed := len(destinations) > 0 && lacking == 0
-		if member.standing == presumed && !routed {
+		if member.membership == presumed && !routed {
 			continue
 		}
 		missing += lacking
-		judged = append(judged, judgedNode{node: member.node, routed: routed})
+		routedNodes = append(routedNodes, routedNode{node: member.node, routed: routed})
 	}
-	return judged, missing
+	return routedNodes, missing
 }
 
 // failedPass is what went wrong in a pass. Its text names the first few errors only: an outage has one for each route.

@@ -30,10 +30,10 @@ const (
 	burst = 10
 )
 
-// pacer says when the next pass is due. It knows the time only from its callers.
+// scheduler says when the next pass is due. It knows the time only from its callers.
 //
-// It is the rate limiter of the controller's queue as well: a pass that failed is followed by another when the pacer says.
-type pacer struct {
+// It is the rate limiter of the controller's queue as well: a pass that failed is followed by another when the scheduler says.
+type scheduler struct {
 	// period and longest bound the time from one comparison to the next in which nothing happened.
 	period, longest time.Duration
 
@@ -49,42 +49,42 @@ type pacer struct {
 	pause       time.Duration
 }
 
-var _ workqueue.TypedRateLimiter[reconcile.Request] = &pacer{}
+var _ workqueue.TypedRateLimiter[reconcile.Request] = &scheduler{}
 
-func newPacer(period, longest time.Duration) *pacer {
-	return &pacer{
+func newScheduler(period, longest time.Duration) *scheduler {
+	return &scheduler{
 		period: period, longest: max(period, longest), interval: period,
 		passes: rate.NewLimiter(rate.Every(period), burst),
 	}
 }
 
 // noted takes notice of a change that concerns routes, and returns when to look again.
-func (p *pacer) noted(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.changes.Add(now)
+func (s *scheduler) noted(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changes.Add(now)
 	return quiet
 }
 
 // early returns how long a pass has to be put off: until nodes are quiet, there is a place for it, and the cloud wants to be
 // asked. Zero: it may begin.
-func (p *pacer) early(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	wait := kit.Debounce{Quiet: quiet, Most: gathering}.Left(p.changes, now)
-	if places := p.passes.TokensAt(now); places < 1 {
+func (s *scheduler) early(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wait := kit.Debounce{Quiet: quiet, Most: gathering}.Left(s.changes, now)
+	if places := s.passes.TokensAt(now); places < 1 {
 		// Rounded up: a place must not be missed by the nanoseconds that a float64 does not hold.
-		wait = max(wait, time.Duration((1-places)*float64(p.period))+time.Millisecond)
+		wait = max(wait, time.Duration((1-places)*float64(s.period))+time.Millisecond)
 	}
-	return max(wait, p.closedUntil.Sub(now), 0)
+	return max(wait, s.closedUntil.Sub(now), 0)
 }
 
 // begin takes a place for a pass, which sees all changes up to now.
-func (p *pacer) begin(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.passes.AllowN(now, 1)
-	p.changes = kit.Burst{}
+func (s *scheduler) begin(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.passes.AllowN(now, 1)
+	s.changes = kit.Burst{}
 }
 
 // result is what the next pass depends on.
@@ -101,49 +101,49 @@ type result struct {
 
 // end returns how long after a pass the next one is due, if nothing happens before. After a change the routes are looked at
 // again after the period; each pass that finds nothing to do doubles the time.
-func (p *pacer) end(now time.Time, r result) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (s *scheduler) end(now time.Time, r result) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if r.changed {
-		p.interval = p.period
+		s.interval = s.period
 	} else if r.blocked == nil {
-		p.interval = min(max(2*p.interval, firstIdle), p.longest)
+		s.interval = min(max(2*s.interval, firstIdle), s.longest)
 	}
-	p.pause = p.interval
+	s.pause = s.interval
 	switch {
 	case r.blocked != nil:
-		p.pause = backoff(p.longest).After(p.failures, r.blocked)
-		p.failures++
+		s.pause = backoff(s.longest).After(s.failures, r.blocked)
+		s.failures++
 	case r.partial != nil:
-		p.pause = min(p.interval, backoff(p.longest).After(p.failures, r.partial))
-		p.failures++
+		s.pause = min(s.interval, backoff(s.longest).After(s.failures, r.partial))
+		s.failures++
 	default:
-		p.failures = 0
+		s.failures = 0
 	}
 	if wait, asked := cloud.RetryAfter(r.blocked); asked {
-		p.closedUntil = now.Add(wait)
+		s.closedUntil = now.Add(wait)
 	}
 	if r.blocked == nil && !r.retry.IsZero() {
-		p.pause = min(p.pause, max(r.retry.Sub(now), time.Millisecond))
+		s.pause = min(s.pause, max(r.retry.Sub(now), time.Millisecond))
 	}
-	return p.pause
+	return s.pause
 }
 
 // When returns what the last call of end did.
-func (p *pacer) When(reconcile.Request) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pause
+func (s *scheduler) When(reconcile.Request) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pause
 }
 
 // Forget does nothing: end knows how passes ended.
-func (p *pacer) Forget(reconcile.Request) {}
+func (s *scheduler) Forget(reconcile.Request) {}
 
 // NumRequeues returns how many passes in a row could not make their comparison.
-func (p *pacer) NumRequeues(reconcile.Request) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.failures
+func (s *scheduler) NumRequeues(reconcile.Request) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failures
 }
 
 // everything is the only item of the queue: a pass is over all nodes and all routes.
@@ -151,25 +151,25 @@ var everything = reconcile.Request{}
 
 // watcher turns the watch of nodes into passes.
 type watcher struct {
-	pacer *pacer
-	rules ownership.Rules
-	queue kit.Enqueuer
+	scheduler *scheduler
+	rules     ownership.Rules
+	queue     kit.Enqueuer
 }
 
-// capture is a source that keeps the queue for poke, and asks for the first pass, which comes whether there are nodes or not.
+// capture is a source that keeps the queue for trigger, and asks for the first pass, which comes whether there are nodes or not.
 func (w *watcher) capture(ctx context.Context, q kit.Queue) error {
 	q.Add(everything)
 	return w.queue.Capture(ctx, q)
 }
 
-// poke asks for a pass soon.
-func (w *watcher) poke() {
+// trigger asks for a pass soon.
+func (w *watcher) trigger() {
 	if q := w.queue.Queue(); q != nil {
 		w.enqueue(q)
 	}
 }
 
-func (w *watcher) enqueue(q kit.Queue) { q.AddAfter(everything, w.pacer.noted(time.Now())) }
+func (w *watcher) enqueue(q kit.Queue) { q.AddAfter(everything, w.scheduler.noted(time.Now())) }
 
 func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{

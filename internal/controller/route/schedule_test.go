@@ -12,7 +12,7 @@ import (
 )
 
 // passTimes runs passes that all end alike, and returns when they begin, counted from the first.
-func passTimes(p *pacer, ending result, passes int) []time.Duration {
+func passTimes(p *scheduler, ending result, passes int) []time.Duration {
 	now := epoch
 	var times []time.Duration
 	for range passes {
@@ -33,7 +33,7 @@ func seconds(values ...float64) []time.Duration {
 }
 
 func TestComparisonsBecomeRareWhileNothingChanges(t *testing.T) {
-	p := newPacer(DefaultPeriod, DefaultMaxPeriod)
+	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
 	if diff := cmp.Diff(seconds(0, 30, 90, 210, 450, 750, 1050), passTimes(p, result{}, 7)); diff != "" {
 		t.Errorf("idle passes (-want +got):\n%s", diff)
 	}
@@ -46,14 +46,14 @@ func TestComparisonsBecomeRareWhileNothingChanges(t *testing.T) {
 }
 
 func TestAPeriodLongerThanTheLongestIsKept(t *testing.T) {
-	if diff := cmp.Diff(seconds(0, 600, 1200), passTimes(newPacer(10*time.Minute, DefaultMaxPeriod), result{}, 3)); diff != "" {
+	if diff := cmp.Diff(seconds(0, 600, 1200), passTimes(newScheduler(10*time.Minute, DefaultMaxPeriod), result{}, 3)); diff != "" {
 		t.Errorf("idle passes (-want +got):\n%s", diff)
 	}
 }
 
 func TestFailedComparisonsBackOff(t *testing.T) {
 	outage := result{blocked: errors.New("no answer")}
-	p := newPacer(DefaultPeriod, time.Minute)
+	p := newScheduler(DefaultPeriod, time.Minute)
 	if diff := cmp.Diff(seconds(0, 1, 3, 7, 15, 31, 63, 123, 183), passTimes(p, outage, 9)); diff != "" {
 		t.Errorf("passes in an outage (-want +got):\n%s", diff)
 	}
@@ -67,7 +67,7 @@ func TestFailedComparisonsBackOff(t *testing.T) {
 }
 
 func TestACloudThatSaysHowLongToWaitIsObeyed(t *testing.T) {
-	p := newPacer(DefaultPeriod, DefaultMaxPeriod)
+	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
 	p.begin(epoch)
 	throttled := result{blocked: &provider.ThrottledError{RetryAfter: 90 * time.Second, Err: errors.New("quota")}}
 	if got := p.end(epoch, throttled); got != 90*time.Second {
@@ -81,7 +81,7 @@ func TestACloudThatSaysHowLongToWaitIsObeyed(t *testing.T) {
 }
 
 func TestARetryComesWhenItIsDue(t *testing.T) {
-	p := newPacer(DefaultPeriod, DefaultMaxPeriod)
+	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
 	if got := p.end(epoch, result{retry: epoch.Add(2 * time.Second)}); got != 2*time.Second {
 		t.Errorf("the next pass is due in %s, want 2s", got)
 	}
@@ -97,7 +97,7 @@ func TestARetryComesWhenItIsDue(t *testing.T) {
 }
 
 func TestABurstOfChangesIsOnePass(t *testing.T) {
-	p := newPacer(DefaultPeriod, DefaultMaxPeriod)
+	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
 	p.noted(epoch)
 	p.noted(epoch.Add(300 * time.Millisecond))
 	if got := p.early(epoch.Add(quiet)); got != 300*time.Millisecond {
@@ -120,7 +120,7 @@ func TestABurstOfChangesIsOnePass(t *testing.T) {
 // However nodes change, there are no more passes than a handful and one per period, and none is put off for longer than that.
 func TestPassesAreBoundedWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := newPacer(DefaultPeriod, DefaultMaxPeriod)
+		p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
 		now, passes, waiting := epoch, 0, time.Time{}
 		for range rapid.IntRange(1, 200).Draw(t, "changes") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "pause")) * time.Millisecond)

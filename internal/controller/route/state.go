@@ -23,9 +23,9 @@ const (
 	maxFresh = 5 * time.Second
 )
 
-// memory is what the controller remembers of its operations from one pass to the next: which are under way, which have just
+// state is what the controller remembers of its operations from one pass to the next: which are under way, which have just
 // been done, and which failed and when they may be tried again.
-type memory struct {
+type state struct {
 	// fresh is how long a list is not believed that contradicts what was done. maxDelay is the longest pause after failures.
 	fresh, maxDelay time.Duration
 
@@ -46,8 +46,8 @@ type attempt struct {
 	together int
 }
 
-func newMemory(fresh, maxDelay time.Duration) *memory {
-	return &memory{fresh: fresh, maxDelay: maxDelay, attempts: map[string]*attempt{}}
+func newState(fresh, maxDelay time.Duration) *state {
+	return &state{fresh: fresh, maxDelay: maxDelay, attempts: map[string]*attempt{}}
 }
 
 // operation names what an action is about. A want whose node has got other addresses is another operation: what failed with
@@ -101,11 +101,11 @@ func (a admission) without(held map[types.NodeName]bool) admission {
 
 // underWay returns the destinations of the operations that have not ended. Take them before the routes are listed: the list
 // may show them in any state.
-func (m *memory) underWay() []destination {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (s *state) underWay() []destination {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var destinations []destination
-	for _, known := range m.attempts {
+	for _, known := range s.attempts {
 		if known.underWay {
 			destinations = append(destinations, known.destination)
 		}
@@ -116,27 +116,27 @@ func (m *memory) underWay() []destination {
 // admit returns the part of a plan that is to be done now. busy are the destinations whose operations were under way when the
 // routes were listed. Nothing is done to a destination while it, or one that overlaps it, is busy or has a route that should
 // be gone.
-func (m *memory) admit(p plan, busy []destination, now time.Time) admission {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.forget(p, now)
+func (s *state) admit(p plan, busy []destination, now time.Time) admission {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(p, now)
 	var admitted admission
 	blocked := busy
 	for _, removal := range p.removals {
-		known := m.attempts[removal.operation()]
+		known := s.attempts[removal.operation()]
 		switch {
 		case slices.ContainsFunc(busy, removal.destination().overlaps), known.rests(now):
 			blocked = append(blocked, removal.destination())
-		case !known.fresh(now, m.fresh):
+		case !known.fresh(now, s.fresh):
 			admitted.removals = append(admitted.removals, removal)
 		}
 	}
 	for _, making := range p.makes {
-		known := m.attempts[making.operation()]
+		known := s.attempts[making.operation()]
 		switch {
 		case slices.ContainsFunc(blocked, making.destination().overlaps), known.rests(now):
 			admitted.waiting = append(admitted.waiting, *making.want)
-		case !known.fresh(now, m.fresh):
+		case !known.fresh(now, s.fresh):
 			admitted.makes = append(admitted.makes, making)
 		}
 	}
@@ -144,14 +144,14 @@ func (m *memory) admit(p plan, busy []destination, now time.Time) admission {
 }
 
 // forget drops what is of no use any more. The lock is held.
-func (m *memory) forget(p plan, now time.Time) {
+func (s *state) forget(p plan, now time.Time) {
 	planned := map[string]bool{}
 	for _, action := range slices.Concat(p.removals, p.makes) {
 		planned[action.operation()] = true
 	}
-	for operation, known := range m.attempts {
-		if !planned[operation] && !known.underWay && !known.fresh(now, m.fresh) {
-			delete(m.attempts, operation)
+	for operation, known := range s.attempts {
+		if !planned[operation] && !known.underWay && !known.fresh(now, s.fresh) {
+			delete(s.attempts, operation)
 		}
 	}
 }
@@ -165,52 +165,52 @@ func (a *attempt) fresh(now time.Time, within time.Duration) bool {
 }
 
 // begin notes that an operation is under way.
-func (m *memory) begin(a action) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.attempts[a.operation()]
+func (s *state) begin(a action) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.attempts[a.operation()]
 	if known == nil {
 		known = &attempt{destination: a.destination()}
-		m.attempts[a.operation()] = known
+		s.attempts[a.operation()] = known
 	}
 	known.underWay, known.abandoned = true, false
 }
 
 // end notes what became of an operation. It reports whether the pass that began it has ended before.
-func (m *memory) end(a action, err error, now time.Time) (late bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.attempts[a.operation()]
+func (s *state) end(a action, err error, now time.Time) (late bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.attempts[a.operation()]
 	known.underWay = false
 	if err == nil {
 		known.done, known.failures, known.notBefore, known.together = now, 0, time.Time{}, 0
 		return known.abandoned
 	}
-	known.done, known.notBefore = time.Time{}, now.Add(backoff(m.maxDelay).After(known.failures, err))
+	known.done, known.notBefore = time.Time{}, now.Add(backoff(s.maxDelay).After(known.failures, err))
 	known.failures++
 	// A refusal for quota, or a call that was never made, says that there are too many calls: not that there are too few.
-	if !blames(err) && !provider.IsThrottled(err) && !errors.Is(err, cloud.ErrUnavailable) {
+	if !isOwnFailure(err) && !provider.IsThrottled(err) && !errors.Is(err, cloud.ErrUnavailable) {
 		known.together++
 	}
 	return known.abandoned
 }
 
-// failedTogether returns how many times in a row an operation failed because the call failed that it shared with others.
-func (m *memory) failedTogether(a action) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if known := m.attempts[a.operation()]; known != nil {
+// batchFailures returns how many times in a row an operation failed because the call failed that it shared with others.
+func (s *state) batchFailures(a action) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.attempts[a.operation()]; known != nil {
 		return known.together
 	}
 	return 0
 }
 
 // abandon marks those of the actions that are still under way, and returns how many they are.
-func (m *memory) abandon(actions []action) (left int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (s *state) abandon(actions []action) (left int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, action := range actions {
-		if known := m.attempts[action.operation()]; known.underWay {
+		if known := s.attempts[action.operation()]; known.underWay {
 			known.abandoned = true
 			left++
 		}
@@ -219,11 +219,11 @@ func (m *memory) abandon(actions []action) (left int) {
 }
 
 // next returns when the first of the operations that rest may be tried again, zero if none rests.
-func (m *memory) next(now time.Time) time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (s *state) next(now time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var first time.Time
-	for _, known := range m.attempts {
+	for _, known := range s.attempts {
 		if !known.underWay && known.rests(now) && (first.IsZero() || known.notBefore.Before(first)) {
 			first = known.notBefore
 		}
@@ -236,6 +236,6 @@ func (m *memory) next(now time.Time) time.Time {
 func backoff(longest time.Duration) kit.Backoff {
 	return kit.Backoff{
 		First: firstDelay, Longest: longest, Terminal: longest,
-		IsTerminal: func(err error) bool { return provider.IsTerminal(err) && blames(err) },
+		IsTerminal: func(err error) bool { return provider.IsTerminal(err) && isOwnFailure(err) },
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// remembering is a memory, a plan over nodes and routes, and the time.
+// remembering is a state, a plan over nodes and routes, and the time.
 type remembering struct {
-	*memory
+	*state
 	nodes  []member
 	routes []*cloudprovider.Route
 	now    time.Time
@@ -44,7 +44,7 @@ func (r *remembering) expect(t *testing.T, doing, waiting []string, busy ...dest
 }
 
 func remember(nodes []member, routes ...*cloudprovider.Route) *remembering {
-	return &remembering{memory: newMemory(maxFresh, time.Minute), nodes: nodes, routes: routes, now: epoch}
+	return &remembering{state: newState(maxFresh, time.Minute), nodes: nodes, routes: routes, now: epoch}
 }
 
 // do begins and ends the first operation of the plan.

@@ -35,8 +35,8 @@ const (
 	conditionWrites = 64
 )
 
-// conditions writes the condition NetworkUnavailable of nodes, where it is not what it should be.
-type conditions struct {
+// conditionWriter writes the condition NetworkUnavailable of nodes, where it is not what it should be.
+type conditionWriter struct {
 	client client.Client
 
 	mu sync.Mutex
@@ -50,28 +50,28 @@ type statement struct {
 	resourceVersion string
 }
 
-func newConditions(client client.Client) *conditions {
-	return &conditions{client: client, written: map[types.UID]statement{}}
+func newConditionWriter(client client.Client) *conditionWriter {
+	return &conditionWriter{client: client, written: map[types.UID]statement{}}
 }
 
-// judgedNode is a node of ours and whether all its routes are there.
-type judgedNode struct {
+// routedNode is a node of ours and whether all its routes are there.
+type routedNode struct {
 	node   *corev1.Node
 	routed bool
 }
 
 // write brings the conditions of nodes up to date. A node that has been deleted meanwhile needs none.
-func (c *conditions) write(ctx context.Context, nodes []judgedNode, now time.Time) error {
+func (c *conditionWriter) write(ctx context.Context, nodes []routedNode, now time.Time) error {
 	c.forget(nodes)
 	var group errgroup.Group
 	group.SetLimit(conditionWrites)
 	errs := make([]error, len(nodes))
-	for i, judged := range nodes {
-		if c.says(judged) {
+	for i, n := range nodes {
+		if c.says(n) {
 			continue
 		}
 		group.Go(func() error {
-			errs[i] = c.bring(ctx, judged, now)
+			errs[i] = c.bring(ctx, n, now)
 			return nil
 		})
 	}
@@ -80,24 +80,24 @@ func (c *conditions) write(ctx context.Context, nodes []judgedNode, now time.Tim
 }
 
 // bring brings the condition of one node up to date.
-func (c *conditions) bring(ctx context.Context, judged judgedNode, now time.Time) error {
-	if c.says(judged) {
+func (c *conditionWriter) bring(ctx context.Context, n routedNode, now time.Time) error {
+	if c.says(n) {
 		return nil
 	}
-	return c.patch(ctx, judged, now)
+	return c.patch(ctx, n, now)
 }
 
 // says reports whether the node's condition is what it should be already. As in the reference, the reason counts: a network
 // plugin that declared the network available does not know about routes.
-func (c *conditions) says(judged judgedNode) bool {
+func (c *conditionWriter) says(n routedNode) bool {
 	c.mu.Lock()
-	written, found := c.written[judged.node.UID]
+	written, found := c.written[n.node.UID]
 	c.mu.Unlock()
-	if found && kit.Older(judged.node.ResourceVersion, written.resourceVersion) {
-		return written.routed == judged.routed
+	if found && kit.Older(n.node.ResourceVersion, written.resourceVersion) {
+		return written.routed == n.routed
 	}
-	status, reason, _ := networkUnavailable(judged.routed)
-	current := networkCondition(judged.node)
+	status, reason, _ := networkUnavailable(n.routed)
+	current := networkCondition(n.node)
 	return current != nil && current.Status == status && current.Reason == reason
 }
 
@@ -115,64 +115,64 @@ func networkCondition(node *corev1.Node) *corev1.NodeCondition {
 
 // conditionPatch is a strategic merge patch: conditions are merged by type, so that those of others are not touched, whoever
 // writes at the same time. The UID makes the API server refuse it for another node of the same name.
-func conditionPatch(judged judgedNode, now time.Time) ([]byte, error) {
-	status, reason, message := networkUnavailable(judged.routed)
+func conditionPatch(n routedNode, now time.Time) ([]byte, error) {
+	status, reason, message := networkUnavailable(n.routed)
 	condition := map[string]any{
 		"type": corev1.NodeNetworkUnavailable, "status": status, "reason": reason, "message": message,
 		"lastHeartbeatTime": metav1.NewTime(now),
 	}
-	if current := networkCondition(judged.node); current == nil || current.Status != status {
+	if current := networkCondition(n.node); current == nil || current.Status != status {
 		condition["lastTransitionTime"] = metav1.NewTime(now)
 	}
 	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": judged.node.UID},
+		"metadata": map[string]any{"uid": n.node.UID},
 		"status":   map[string]any{"conditions": []any{condition}},
 	})
 }
 
-func (c *conditions) patch(ctx context.Context, judged judgedNode, now time.Time) error {
-	encoded, err := conditionPatch(judged, now)
+func (c *conditionWriter) patch(ctx context.Context, n routedNode, now time.Time) error {
+	encoded, err := conditionPatch(n, now)
 	if err != nil {
-		return fmt.Errorf("encoding the condition NetworkUnavailable of node %q: %w", judged.node.Name, err)
+		return fmt.Errorf("encoding the condition NetworkUnavailable of node %q: %w", n.node.Name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	patched := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: judged.node.Name}}
+	patched := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.node.Name}}
 	err = c.client.Status().Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, encoded), client.FieldOwner(fieldManager))
 	switch outcome := kit.OutcomeOf(err); {
 	case outcome == kit.Gone, outcome == kit.Outdated:
 		return nil // deleted, or another node has the name now: its own event starts a pass
 	case err != nil:
-		return fmt.Errorf("writing the condition NetworkUnavailable of node %q: %w", judged.node.Name, err)
+		return fmt.Errorf("writing the condition NetworkUnavailable of node %q: %w", n.node.Name, err)
 	}
 	c.mu.Lock()
-	c.written[judged.node.UID] = statement{judged.routed, patched.ResourceVersion}
+	c.written[n.node.UID] = statement{n.routed, patched.ResourceVersion}
 	c.mu.Unlock()
-	_, reason, _ := networkUnavailable(judged.routed)
-	log.FromContext(ctx).Info("Wrote the condition NetworkUnavailable", "node", judged.node.Name, "reason", reason)
+	_, reason, _ := networkUnavailable(n.routed)
+	log.FromContext(ctx).Info("Wrote the condition NetworkUnavailable", "node", n.node.Name, "reason", reason)
 	return nil
 }
 
 // forget drops what was written to nodes that are gone, or whose copy in the cache shows it.
-func (c *conditions) forget(nodes []judgedNode) {
+func (c *conditionWriter) forget(nodes []routedNode) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.written) == 0 {
 		return
 	}
 	kept := make(map[types.UID]statement, len(c.written))
-	for _, judged := range nodes {
-		if written, found := c.written[judged.node.UID]; found && kit.Older(judged.node.ResourceVersion, written.resourceVersion) {
-			kept[judged.node.UID] = written
+	for _, n := range nodes {
+		if written, found := c.written[n.node.UID]; found && kit.Older(n.node.ResourceVersion, written.resourceVersion) {
+			kept[n.node.UID] = written
 		}
 	}
 	c.written = kept
 }
 
-// herald tells nodes that their routes are there as soon as the last one is, while routes to other nodes are still being made.
+// progressWriter writes to nodes that their routes are there as soon as the last one is, while routes to other nodes are still being made.
 // What it does not get to is left to the end of the pass.
-type herald struct {
-	conditions *conditions
+type progressWriter struct {
+	conditions *conditionWriter
 	nodes      map[types.UID]*corev1.Node
 	// missing counts the routes that a node still lacks.
 	missing map[types.UID]int
@@ -182,47 +182,47 @@ type herald struct {
 	errs []error
 }
 
-// newHerald returns a herald for the nodes of a pass, which lack the given wants.
-func newHerald(conditions *conditions, members []member, unmet map[key]bool) *herald {
-	h := &herald{conditions: conditions, nodes: map[types.UID]*corev1.Node{}, missing: map[types.UID]int{}}
-	h.writing.SetLimit(conditionWrites)
+// newProgressWriter returns a writer for the nodes of a pass, which lack the given wants.
+func newProgressWriter(conditions *conditionWriter, members []member, unmet map[key]bool) *progressWriter {
+	w := &progressWriter{conditions: conditions, nodes: map[types.UID]*corev1.Node{}, missing: map[types.UID]int{}}
+	w.writing.SetLimit(conditionWrites)
 	for lacking := range unmet {
-		h.missing[lacking.uid]++
+		w.missing[lacking.uid]++
 	}
 	for _, member := range members {
-		if member.standing == ours && h.missing[member.node.UID] > 0 {
-			h.nodes[member.node.UID] = member.node
+		if member.membership == ours && w.missing[member.node.UID] > 0 {
+			w.nodes[member.node.UID] = member.node
 		}
 	}
-	return h
+	return w
 }
 
-// hear takes notice of an operation that has ended. It must not be called from several goroutines at once.
-func (h *herald) hear(ctx context.Context, one outcome) {
+// ended takes notice of an operation that has ended. It must not be called from several goroutines at once.
+func (w *progressWriter) ended(ctx context.Context, one outcome) {
 	if one.err != nil || one.action.want == nil {
 		return
 	}
 	uid := one.action.want.uid
-	h.missing[uid]--
-	node, waits := h.nodes[uid]
-	if !waits || h.missing[uid] > 0 {
+	w.missing[uid]--
+	node, waits := w.nodes[uid]
+	if !waits || w.missing[uid] > 0 {
 		return
 	}
 	// Where there is no room the end of the pass has to do: operations must not wait for the API server.
-	h.writing.TryGo(func() error {
-		if err := h.conditions.bring(ctx, judgedNode{node: node, routed: true}, time.Now()); err != nil {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.errs = append(h.errs, err)
+	w.writing.TryGo(func() error {
+		if err := w.conditions.bring(ctx, routedNode{node: node, routed: true}, time.Now()); err != nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.errs = append(w.errs, err)
 		}
 		return nil
 	})
 }
 
 // done waits until all has been written, and returns what could not be.
-func (h *herald) done() error {
-	_ = h.writing.Wait() // its functions return no errors: all of them are in errs, not only the first
-	return errors.Join(h.errs...)
+func (w *progressWriter) done() error {
+	_ = w.writing.Wait() // its functions return no errors: all of them are in errs, not only the first
+	return errors.Join(w.errs...)
 }
 
 // The reasons of the events on a Node; all but the first are warnings.
@@ -241,58 +241,59 @@ const (
 	ReasonPodCIDROutsideClusterCIDRs = string(outsideClusterCIDRs)
 )
 
-// teller writes events on nodes: failures once in a while, and everything else once for as long as it holds.
-type teller struct {
+// events writes events on nodes: failures once in a while, and everything else once for as long as it holds.
+type events struct {
 	recorder record.EventRecorder
 	failures kit.EventLimiter
 
 	mu   sync.Mutex
-	said map[saying]bool
+	reported map[eventKey]bool
 }
 
-type saying struct {
+// eventKey is what is reported once.
+type eventKey struct {
 	want    key
 	problem problem
 }
 
-func newTeller(recorder record.EventRecorder) *teller {
-	return &teller{recorder: recorder, said: map[saying]bool{}}
+func newEvents(recorder record.EventRecorder) *events {
+	return &events{recorder: recorder, reported: map[eventKey]bool{}}
 }
 
 // failed tells a node that its route could not be made. A route that could not be deleted is no node's concern any more.
-func (t *teller) failed(action action, err error) {
-	if action.want != nil && t.failures.Allow(action.want.uid, ReasonFailedToCreateRoute, time.Now()) {
-		t.warn(*action.want, ReasonFailedToCreateRoute, fmt.Sprintf("Could not make the route to %s: %v", action.want.cidr, err))
+func (e *events) failed(action action, err error) {
+	if action.want != nil && e.failures.Allow(action.want.uid, ReasonFailedToCreateRoute, time.Now()) {
+		e.warn(*action.want, ReasonFailedToCreateRoute, fmt.Sprintf("Could not make the route to %s: %v", action.want.cidr, err))
 	}
 }
 
 // waiting tells a node what the call for its route waits for.
-func (t *teller) waiting(action action, reason string) {
-	if action.want != nil && t.failures.Allow(action.want.uid, ReasonWaitingForCloud, time.Now()) {
-		t.event(*action.want, corev1.EventTypeNormal, ReasonWaitingForCloud,
+func (e *events) waiting(action action, reason string) {
+	if action.want != nil && e.failures.Allow(action.want.uid, ReasonWaitingForCloud, time.Now()) {
+		e.event(*action.want, corev1.EventTypeNormal, ReasonWaitingForCloud,
 			fmt.Sprintf("Waiting to %s the route to %s: %s", action.kind, action.want.cidr, reason))
 	}
 }
 
-// tell says what is new among the notices of a plan. What is not among them any more may be said again later.
-func (t *teller) tell(notices []notice) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	before := t.said
-	t.said = make(map[saying]bool, len(notices))
+// record writes what is new among the notices of a plan. What is not among them any more may be said again later.
+func (e *events) record(notices []notice) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := e.reported
+	e.reported = make(map[eventKey]bool, len(notices))
 	for _, notice := range notices {
-		said := saying{notice.want.key(), notice.problem}
-		t.said[said] = true
-		if !before[said] {
-			t.warn(notice.want, string(notice.problem), notice.message)
+		reported := eventKey{notice.want.key(), notice.problem}
+		e.reported[reported] = true
+		if !before[reported] {
+			e.warn(notice.want, string(notice.problem), notice.message)
 		}
 	}
 }
 
-func (t *teller) warn(w want, reason, message string) {
-	t.event(w, corev1.EventTypeWarning, reason, message)
+func (e *events) warn(w want, reason, message string) {
+	e.event(w, corev1.EventTypeWarning, reason, message)
 }
 
-func (t *teller) event(w want, kind, reason, message string) {
-	t.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(w.node), UID: w.uid}, kind, reason, kit.EventMessage(message))
+func (e *events) event(w want, kind, reason, message string) {
+	e.recorder.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: string(w.node), UID: w.uid}, kind, reason, kit.EventMessage(message))
 }

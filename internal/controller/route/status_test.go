@@ -41,7 +41,7 @@ func TestConditionIsWrittenOnlyIfItChanges(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := !newConditions(nil).says(judgedNode{test.node.node, test.routed}); got != test.want {
+			if got := !newConditionWriter(nil).says(routedNode{test.node.node, test.routed}); got != test.want {
 				t.Errorf("written: %t, want %t", got, test.want)
 			}
 		})
@@ -49,25 +49,25 @@ func TestConditionIsWrittenOnlyIfItChanges(t *testing.T) {
 }
 
 func TestConditionIsNotWrittenTwiceWhileTheCacheLags(t *testing.T) {
-	c := newConditions(nil)
+	c := newConditionWriter(nil)
 	m := node("a")
 	m.node.ResourceVersion = "99"
 	c.written[m.node.UID] = statement{routed: true, resourceVersion: "100"}
-	if !c.says(judgedNode{m.node, true}) {
+	if !c.says(routedNode{m.node, true}) {
 		t.Error("what was written would be written again")
 	}
-	if c.says(judgedNode{m.node, false}) {
+	if c.says(routedNode{m.node, false}) {
 		t.Error("the opposite of what was written would not be written")
 	}
-	c.forget([]judgedNode{{m.node, true}})
+	c.forget([]routedNode{{m.node, true}})
 	if len(c.written) != 1 {
 		t.Error("what was written is forgotten before the cache shows it")
 	}
 	m.node.ResourceVersion = "100"
-	if c.says(judgedNode{m.node, true}) {
+	if c.says(routedNode{m.node, true}) {
 		t.Error("the cache shows that somebody has undone it, but it would not be written")
 	}
-	c.forget([]judgedNode{{m.node, true}})
+	c.forget([]routedNode{{m.node, true}})
 	if len(c.written) != 0 {
 		t.Error("what was written is remembered although the cache is up to date")
 	}
@@ -86,7 +86,7 @@ func TestConditionPatchTouchesNothingElse(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			patch, err := conditionPatch(judgedNode{test.before.node, test.routed}, now)
+			patch, err := conditionPatch(routedNode{test.before.node, test.routed}, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,10 +116,10 @@ func TestConditionPatchTouchesNothingElse(t *testing.T) {
 func TestWhoseConditionSaysWhat(t *testing.T) {
 	members := []member{
 		node("kept", "10.120.0.0/24"), node("made", "10.120.1.0/24", "a00:100::/24"), node("failed", "10.120.2.0/24", "a00:200::/24"),
-		node("waits", "10.120.3.0/24"), node("twin", "10.120.0.0/24").created(time.Hour), node("bare"), node("stray"),
+		node("waits", "10.120.3.0/24"), node("twin", "10.120.0.0/24").created(time.Hour), node("bare"), node("withoutPodCIDRs"),
 		node("foreign", "10.120.6.0/24").as(others), node("new", "10.120.7.0/24").as(undecided),
 	}
-	routes := []*cloudprovider.Route{route("kept", "10.120.0.0/24", "kept"), route("stray", "10.120.8.0/24", "stray")}
+	routes := []*cloudprovider.Route{route("kept", "10.120.0.0/24", "kept"), route("withoutPodCIDRs", "10.120.8.0/24", "withoutPodCIDRs")}
 	wanted := desire(members, clusterCIDRs)
 	planned := makePlan(wanted, routes, abilities{})
 	admitted := admission{removals: planned.removals}
@@ -136,12 +136,12 @@ func TestWhoseConditionSaysWhat(t *testing.T) {
 		}
 		outcomes = append(outcomes, one)
 	}
-	judged, missing := judge(members, wanted, planned, unmet(planned, admitted, outcomes))
+	routedNodes, missing := routedNodesOf(members, wanted, planned, unmet(planned, admitted, outcomes))
 	got := map[string]bool{}
-	for _, j := range judged {
+	for _, j := range routedNodes {
 		got[j.node.Name] = j.routed
 	}
-	want := map[string]bool{"kept": true, "made": true, "failed": false, "waits": false, "twin": false, "stray": false}
+	want := map[string]bool{"kept": true, "made": true, "failed": false, "waits": false, "twin": false, "withoutPodCIDRs": false}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("nodes whose condition is written, and whether all their routes are there (-want +got):\n%s", diff)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestWhatMatters(t *testing.T) {
-	w := &watcher{pacer: newPacer(DefaultPeriod, DefaultMaxPeriod), rules: ownership.Rules{ProviderName: "sim", Schemes: []string{"sim"}}}
+	w := &watcher{scheduler: newScheduler(DefaultPeriod, DefaultMaxPeriod), rules: ownership.Rules{ProviderName: "sim", Schemes: []string{"sim"}}}
 	tests := []struct {
 		name   string
 		change func(*corev1.Node)
