@@ -241,7 +241,7 @@ func (i interceptor) RoundTrip(request *http.Request) (*http.Response, error) {
 	return i.RoundTripper.RoundTrip(request)
 }
 
-func TestOnlyTheNodeThatWasJudgedIsDeleted(t *testing.T) {
+func TestOnlyTheNodeThatWasDecidedAboutIsDeleted(t *testing.T) {
 	for name, meanwhile := range map[string]func(t *testing.T, name string){
 		"another node of its name": func(t *testing.T, name string) {
 			remove(t, name)
