@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
@@ -154,7 +155,7 @@ func (r *reconciler) warnReversed(ctx context.Context, node *corev1.Node, paused
 	}
 	message := "Another writer keeps changing what the cloud decides about: " + strings.Join(changes, "; ")
 	advice := fmt.Sprintf(". Stop the other writer, or annotate the node %s=true.", ownership.AnnotationIgnore)
-	r.recorder.Event(node, corev1.EventTypeWarning, ReasonConflictingWriter, shortenedTo(maxMessage-len(advice), message)+advice)
+	r.recorder.Event(node, corev1.EventTypeWarning, ReasonConflictingWriter, kit.Shorten(message, kit.MaxMessage-len(advice))+advice)
 	log.Info("Another writer keeps changing fields of the node; leaving them alone for a while", "reason", ReasonConflictingWriter,
 		"changes", changes)
 }

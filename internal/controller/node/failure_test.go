@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -117,7 +118,7 @@ func TestTheAdviceFitsTheAPIServersAnswer(t *testing.T) {
 func TestALongMessageKeepsItsAdvice(t *testing.T) {
 	long := &writeError{err: apierrors.NewInternalError(errors.New(strings.Repeat("x", 5000)))}
 	message := messageOf(newNode(), long)
-	if len(message) > maxMessage || !strings.HasSuffix(message, "webhooks for nodes.") {
+	if len(message) > kit.MaxMessage || !strings.HasSuffix(message, "webhooks for nodes.") {
 		t.Errorf("%d characters that end in %q", len(message), message[len(message)-40:])
 	}
 }
@@ -127,22 +128,22 @@ func TestOutcomes(t *testing.T) {
 	tests := []struct {
 		name string
 		err  error
-		want outcome
+		want kit.WriteOutcome
 	}{
-		{"success", nil, written},
-		{"deleted", apierrors.NewNotFound(nodes, "node0"), gone},
-		{"conflict", apierrors.NewConflict(nodes, "node0", errors.New("x")), outdated},
+		{"success", nil, kit.Written},
+		{"deleted", apierrors.NewNotFound(nodes, "node0"), kit.Gone},
+		{"conflict", apierrors.NewConflict(nodes, "node0", errors.New("x")), kit.Outdated},
 		{
 			"a test of the patch failed",
-			apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value failed", 0, false), outdated,
+			apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value failed", 0, false), kit.Outdated,
 		},
 		{
 			"validation",
-			apierrors.NewInvalid(kind, "node0", field.ErrorList{field.Invalid(field.NewPath("metadata"), "x", "y")}), refused,
+			apierrors.NewInvalid(kind, "node0", field.ErrorList{field.Invalid(field.NewPath("metadata"), "x", "y")}), kit.Refused,
 		},
-		{"no permission", apierrors.NewForbidden(nodes, "node0", errors.New("x")), refused},
-		{"server error", apierrors.NewInternalError(errors.New("x")), refused},
-		{"deadline", context.DeadlineExceeded, refused},
+		{"no permission", apierrors.NewForbidden(nodes, "node0", errors.New("x")), kit.Refused},
+		{"server error", apierrors.NewInternalError(errors.New("x")), kit.Uncertain},
+		{"deadline", context.DeadlineExceeded, kit.Uncertain},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestOutcomes(t *testing.T) {
 			if err != nil {
 				err = fmt.Errorf("wrapped: %w", err)
 			}
-			if got := outcomeOf(err); got != test.want {
+			if got := kit.OutcomeOf(err); got != test.want {
 				t.Errorf("outcome %d, want %d", got, test.want)
 			}
 		})
@@ -159,7 +160,7 @@ func TestOutcomes(t *testing.T) {
 
 func TestOptionsThatAreMissingAreAllNamed(t *testing.T) {
 	_, err := New(Options{StatusUpdateFrequency: -1})
-	for _, part := range []string{"Client", "Cache", "Recorder", "Inventory", "StatusUpdateFrequency"} {
+	for _, part := range []string{"Client", "Cache", "Recorder", "Inventory", "Owners", "StatusUpdateFrequency"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error %v does not name %s", err, part)
 		}

@@ -16,6 +16,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
@@ -69,11 +70,11 @@ func resultOf(done applied, success result) result {
 		success.withoutAddresses = &writeError{err: done.withoutAddresses, addressesOnly: true}
 	}
 	switch done.outcome {
-	case written:
+	case kit.Written:
 		return success
-	case outdated:
+	case kit.Outdated:
 		return result{kind: overtaken, wrote: done.resourceVersion}
-	case gone:
+	case kit.Gone:
 		return result{kind: deleted}
 	default:
 		return result{kind: failed, err: &writeError{err: done.err}, wrote: done.resourceVersion}
@@ -175,7 +176,7 @@ func (r *reconciler) warn(ctx context.Context, node *corev1.Node, err error) tim
 // waiting says by an event what the call for a node's instance waits for.
 func (r *reconciler) waiting(node *corev1.Node, reason string) {
 	if r.events.Allow(node.UID, ReasonWaitingForCloud, time.Now()) {
-		r.recorder.Event(node, corev1.EventTypeNormal, ReasonWaitingForCloud, shortened("Waiting to ask the cloud for the node's instance: "+reason))
+		r.recorder.Event(node, corev1.EventTypeNormal, ReasonWaitingForCloud, kit.EventMessage("Waiting to ask the cloud for the node's instance: "+reason))
 	}
 }
 
@@ -299,7 +300,7 @@ func (e *writeError) advice() string {
 	case failsValidation(answer):
 		return "The API server does not accept what the cloud provider returned for the node: correct it in the cloud, " +
 			"or update the cloud provider"
-	case refusedForGood(e.err):
+	case kit.RefusedForGood(e.err):
 		return "Check the admission policies and webhooks for nodes"
 	default:
 		return ""
@@ -357,9 +358,6 @@ func reasonOf(err error) (reason, advice string) {
 	}
 }
 
-// maxMessage keeps events within what the events API takes for a note, 1 kB.
-const maxMessage = 1000
-
 // messageOf is the text of the event of a failure. What it says of the node is enough for somebody who reads only it.
 func messageOf(node *corev1.Node, err error) string {
 	_, advice := reasonOf(err)
@@ -373,15 +371,5 @@ func messageOf(node *corev1.Node, err error) string {
 	if advice != "" {
 		advice = ". " + advice + "."
 	}
-	return shortenedTo(maxMessage-len(advice), doing+err.Error()) + advice
-}
-
-// shortened cuts a message to what the events API takes.
-func shortened(message string) string { return shortenedTo(maxMessage, message) }
-
-func shortenedTo(room int, message string) string {
-	if len(message) > room {
-		return message[:room-3] + "..."
-	}
-	return message
+	return kit.Shorten(doing+err.Error(), kit.MaxMessage-len(advice)) + advice
 }

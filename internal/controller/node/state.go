@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
@@ -153,7 +152,7 @@ func (s *state) stale(node *corev1.Node) (delay time.Duration, stale bool) {
 	if known == nil || known.uid != node.UID || known.written == "" {
 		return 0, false
 	}
-	if order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, known.written); err != nil || order >= 0 {
+	if !kit.Older(node.ResourceVersion, known.written) {
 		known.lags = 0
 		return 0, false
 	}

@@ -104,10 +104,12 @@ type refresher struct {
 	log        logr.Logger
 	queued     chan kit.Queue // receives the controller's queue once there is one
 
-	mu      sync.Mutex
-	asked   map[types.UID]bool  // the nodes for which the cloud is being asked
-	failed  map[types.UID]error // those for which it returned an error when it was last asked
-	failing bool                // what was logged last
+	// failures logs once that nodes cannot be compared.
+	failures kit.FailureLog
+
+	mu     sync.Mutex
+	asked  map[types.UID]bool  // the nodes for which the cloud is being asked
+	failed map[types.UID]error // those for which it returned an error when it was last asked
 }
 
 // capture is a source of the controller, by which its queue becomes known.
@@ -209,15 +211,7 @@ func (r *refresher) ended(ctx context.Context, err error) {
 	for _, failed := range r.failed {
 		err = cmp.Or(err, failed)
 	}
-	switch {
-	case ctx.Err() != nil:
-		return
-	case err != nil && !r.failing:
-		r.log.Error(err, "Could not compare all nodes with the cloud; trying again", "interval", r.interval)
-	case err == nil && r.failing:
-		r.log.Info("All nodes could be compared with the cloud again")
-	}
-	r.failing = err != nil
+	r.failures.Note(logr.NewContext(ctx, r.log), "Could not compare all nodes with the cloud; trying again", err, "interval", r.interval)
 }
 
 // concerns reports whether a node is one that the refresh may ask for. Nodes that wait for their initialization are in the
