@@ -183,9 +183,9 @@ func TestADeletionThatLeavesParts(t *testing.T) {
 				if diff := cmp.Diff(test.pauses, pauses); diff != "" {
 					t.Errorf("pauses between the deletions (-want +got):\n%s", diff)
 				}
-				told := e.recorded(EventDeletionIncomplete)
-				if incomplete := len(told) == 1 && strings.Contains(told[0], inUse.Error()); incomplete != test.incomplete {
-					t.Errorf("events %q, want one that says what may be left: %t", told, test.incomplete)
+				recorded := e.recorded(EventDeletionIncomplete)
+				if incomplete := len(recorded) == 1 && strings.Contains(recorded[0], inUse.Error()); incomplete != test.incomplete {
+					t.Errorf("events %q, want one that says what may be left: %t", recorded, test.incomplete)
 				}
 			})
 		})

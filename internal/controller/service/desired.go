@@ -162,12 +162,12 @@ func (i inputs) changes(before inputs) []string {
 	return changed
 }
 
-// standing is what a node is to load balancers.
-type standing int
+// targetRole is what a node is to load balancers.
+type targetRole int
 
 const (
 	// outside nodes are no targets: not initialized yet, or excluded by label.
-	outside standing = iota
+	outside targetRole = iota
 	// leaving nodes are about to go: deleted, or tainted by the cluster autoscaler. No set that is written holds one, but one
 	// that is a target already is not by itself a reason to write a new set (KEP-3458): its connections may end in peace, and
 	// kube-proxy's health check turns new ones away (KEP-3836).
@@ -176,8 +176,8 @@ const (
 	member
 )
 
-// standingOf judges a node that is not foreign.
-func standingOf(node *corev1.Node) standing {
+// roleOf returns the role of a node that is not foreign.
+func roleOf(node *corev1.Node) targetRole {
 	result := member
 	if !node.DeletionTimestamp.IsZero() {
 		result = leaving
@@ -231,7 +231,7 @@ type targetSet struct {
 func targetsOf(nodes []*corev1.Node) *targetSet {
 	set := &targetSet{members: map[string]string{}, leaving: map[string]bool{}, marks: map[string]bool{}}
 	for _, node := range nodes {
-		switch standingOf(node) {
+		switch roleOf(node) {
 		case member:
 			set.nodes = append(set.nodes, node)
 			set.members[node.Name] = identityOf(node)

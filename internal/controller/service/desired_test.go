@@ -192,11 +192,11 @@ func doomed(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: time.Unix
 
 func excluded(n *corev1.Node) { labeled(corev1.LabelNodeExcludeBalancers, "")(n) }
 
-func TestStanding(t *testing.T) {
+func TestTargetRole(t *testing.T) {
 	uninitialized, going := tainted(cloudproviderapi.TaintExternalCloudProvider), tainted("ToBeDeletedByClusterAutoscaler")
 	for name, test := range map[string]struct {
 		node *corev1.Node
-		want standing
+		want targetRole
 	}{
 		"plain":                        {nodeWith("a"), member},
 		"without provider ID":          {nodeWith("a", identified("")), member},
@@ -217,8 +217,8 @@ func TestStanding(t *testing.T) {
 		"excluded and being deleted":   {nodeWith("a", excluded, doomed), outside},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := standingOf(test.node); got != test.want {
-				t.Errorf("standing %d, want %d", got, test.want)
+			if got := roleOf(test.node); got != test.want {
+				t.Errorf("role %d, want %d", got, test.want)
 			}
 		})
 	}

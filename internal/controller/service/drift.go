@@ -26,15 +26,15 @@ const (
 	// DefaultDriftCheckCalls is how many calls a minute that may cost where the cloud cannot list load balancers.
 	DefaultDriftCheckCalls = 1
 
-	// maxRepairs is how often in a row a load balancer is repaired for the same difference. A provider that goes on showing it
+	// maxRepairs is how often in a row a load balancer is repaired for the same difference. A provider that still shows it
 	// means it so.
 	maxRepairs = 3
-	// slowRepair is how often one is made anew after that of which the provider goes on to say that it is not there.
+	// slowRepair is how often one is made anew after that if the provider still says that it is not there.
 	slowRepair = time.Hour
 )
 
 const (
-	// driftGone is what is told of a load balancer that is not there any more.
+	// driftGone is the difference of a load balancer that is not there any more.
 	driftGone = "it is gone from the cloud"
 	// driftStatus is why the plugin is asked what a Service is to show.
 	driftStatus = "the Service shows other addresses than the cloud provider returned"
@@ -306,7 +306,11 @@ func (d *driftCheck) decide(ctx context.Context, key types.NamespacedName, known
 		d.metrics.drifts.WithLabelValues("changed").Inc()
 		d.enqueue(key, priorityRepair)
 	case len(differ) > 0 && known.repairs == maxRepairs:
-		log.Info("The load balancer still differs after three repairs", "differences", differ)
+		if gone {
+			log.Info("Load balancer is still gone after three repairs; repairing it once an hour", "differences", differ)
+		} else {
+			log.Info("Load balancer still differs after three repairs; giving up", "differences", differ)
+		}
 		d.recorder.Event(known.made.service, corev1.EventTypeWarning, EventDrifted, shortened(fmt.Sprintf(
 			"The load balancer still differs after %d repairs: %s. It is repaired %s", maxRepairs, strings.Join(differ, ", "), retryOf(gone))))
 	}

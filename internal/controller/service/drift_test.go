@@ -53,10 +53,10 @@ func TestCheckStatus(t *testing.T) {
 			if test.forget != nil {
 				test.forget(&known)
 			}
-			world := newCluster()
-			world.put(service)
+			cluster := newCluster()
+			cluster.put(service)
 			queued := map[types.NamespacedName]int{}
-			d := &driftCheck{reader: world, classes: Classes{Default: true}, states: newStates(),
+			d := &driftCheck{reader: cluster, classes: Classes{Default: true}, states: newStates(),
 				enqueue: func(key types.NamespacedName, priority int) { queued[key] = priority }}
 			d.states.change(keyOf(service), func(now *state) { *now = known })
 			if err := d.checkStatus(t.Context(), now); err != nil {

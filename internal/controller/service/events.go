@@ -49,7 +49,7 @@ const (
 	EventWaiting = "WaitingForWrite"
 )
 
-// events tells Services, the log and the metrics what passes do. It changes nothing that a pass reads.
+// events reports what passes do, by events of Services, log lines and metrics. It changes nothing that a pass reads.
 type events struct {
 	recorder record.EventRecorder
 	metrics  *metrics
@@ -83,7 +83,7 @@ func (e *events) before(ctx context.Context, p *pass, act action, announced bool
 	}
 }
 
-// after tells what became of an action.
+// after reports what became of an action.
 func (e *events) after(ctx context.Context, p *pass, act action, done outcome) {
 	log, took := logf.FromContext(ctx), done.took.Round(time.Millisecond).String()
 	switch {
@@ -129,7 +129,7 @@ func (e *events) afterRetarget(ctx context.Context, p *pass, act action, done ou
 	}
 }
 
-// noticeOf returns what tells a Service, for a reason, that its write waits; nil if nobody waits for that write.
+// noticeOf returns what sends a Service an event for a reason that its write waits; nil if nobody waits for that write.
 func (e *events) noticeOf(p *pass, act action, reason string) func(message string) {
 	if p.priority < priorityChange {
 		return nil
@@ -141,15 +141,15 @@ func (e *events) noticeOf(p *pass, act action, reason string) func(message strin
 	}
 }
 
-// deletionIncomplete tells that a load balancer is taken for deleted though its deletion goes on to fail.
+// deletionIncomplete reports that a load balancer counts as deleted though its deletion has failed again and again.
 func deletionIncomplete(ctx context.Context, recorder record.EventRecorder, service *corev1.Service, err error) {
-	logf.FromContext(ctx).Info("The load balancer is gone, and its deletion goes on to fail; parts of it may be left in the cloud",
+	logf.FromContext(ctx).Info("Load balancer already gone; ignoring the error of its deletion, which may have left parts of it in the cloud",
 		"error", err.Error())
 	recorder.Event(service, corev1.EventTypeWarning, EventDeletionIncomplete, shortened(fmt.Sprintf(
 		"The load balancer is gone. Its deletion failed %d times, and parts of it may be left in the cloud: %v", absenceTries, err)))
 }
 
-// failed tells a failure to the Service, which may be gone.
+// failed sends the event of a failure to the Service, which may be gone.
 func (e *events) failed(p *pass, reason string, err error) {
 	about, kind := p.service, EventSyncFailed
 	if about == nil && p.seen.made != nil {
@@ -167,7 +167,7 @@ func (e *events) failed(p *pass, reason string, err error) {
 	}
 }
 
-// targetsFailed tells a Service that its targets could not be changed.
+// targetsFailed sends a Service the event that its targets could not be changed.
 func (e *events) targetsFailed(service *corev1.Service, err error) {
 	nodes := "the present nodes"
 	var update *retargetError

@@ -25,7 +25,7 @@ const (
 	maxRetryAfter = 15 * time.Minute
 	// absenceTries is how often in a row a deletion has to fail until it is believed that there is nothing to delete.
 	absenceTries = 3
-	// repeatEvent is how often a Service that goes on failing for the same reason says so in an event.
+	// repeatEvent is how often a Service that keeps failing for the same reason gets an event.
 	repeatEvent = 10 * time.Minute
 	// conflictDelay is the pause after a write to the API server that came too late; it doubles with each further one.
 	conflictDelay = 20 * time.Millisecond
@@ -106,7 +106,7 @@ func reasonOf(err error) string {
 	}
 }
 
-// isWriteFailure reports whether a reason says that a write to the cloud failed, and not that it goes on, or was never made.
+// isWriteFailure reports whether a reason says that a write to the cloud failed, and not that it is in progress, or was never made.
 func isWriteFailure(reason string) bool {
 	switch reason {
 	case ReasonThrottled, ReasonTimeout, ReasonRefused, ReasonCloudError:
@@ -145,8 +145,8 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 	}
 }
 
-// repeat makes another pass over a Service that changed under our hands, soon and silently. If that goes on, the writes do not
-// come too late but are refused, and the Service hears of it.
+// repeat makes another pass over a Service that changed under our hands, soon and silently. If that repeats, the writes do not
+// come too late but are refused, and that is a failure of the Service.
 func (r *reconciler) repeat(ctx context.Context, p *pass, err error) reconcile.Result {
 	conflicts := r.states.outdated(p.key, p.want)
 	if conflicts > maxConflicts {
@@ -156,7 +156,7 @@ func (r *reconciler) repeat(ctx context.Context, p *pass, err error) reconcile.R
 	return p.again(conflictDelay << (conflicts - 1))
 }
 
-// failed counts, logs and remembers a failure, and tells it to the Service. It returns the pause before the next try.
+// failed counts, logs and remembers a failure, and sends an event. It returns the pause before the next try.
 func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Duration {
 	reason := reasonOf(err)
 	r.metrics.failures.WithLabelValues(reason).Inc()
@@ -178,7 +178,7 @@ func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Durati
 }
 
 // showFailure has the Service's condition say that the pass has failed, where it stays for whoever looks later. It is planned and
-// carried out like everything else that is written. An error here was told by what it is about already, and comes back with it.
+// carried out like everything else that is written. If this fails, it is tried again with the next failure.
 func (r *reconciler) showFailure(ctx context.Context, p *pass, reason string, failure error) {
 	r.observe(p)
 	known, _ := r.states.get(p.key)

@@ -131,13 +131,13 @@ func TestWhatGetReturnedFirstIsTheBaseline(t *testing.T) {
 					e, stop := startShowing(t, plugin, lists)
 					defer stop()
 					time.Sleep(24 * time.Hour)
-					if n, told := plugin.counted("odd"), e.recorded(EventDrifted); n != 1 || len(told) != 0 {
-						t.Errorf("%d Ensures in a day in which nothing changed, events %q", n, told)
+					if n, recorded := plugin.counted("odd"), e.recorded(EventDrifted); n != 1 || len(recorded) != 0 {
+						t.Errorf("%d Ensures in a day in which nothing changed, events %q", n, recorded)
 					}
 					plugin.show(statusOf(other))
 					time.Sleep(24 * time.Hour)
-					if n, told := plugin.counted("odd"), e.recorded(EventDrifted); n != 2 || len(told) != 1 {
-						t.Errorf("%d Ensures after one change, events %q", n, told)
+					if n, recorded := plugin.counted("odd"), e.recorded(EventDrifted); n != 2 || len(recorded) != 1 {
+						t.Errorf("%d Ensures after one change, events %q", n, recorded)
 					}
 					if n := plugin.counted("healthy"); n != 1 {
 						t.Errorf("%d Ensures of the other Service", n)
@@ -161,8 +161,8 @@ func TestRepairsOfAddressesHaveALimit(t *testing.T) {
 		if n := plugin.counted("odd"); n != 1+maxRepairs {
 			t.Errorf("%d Ensures, want one and %d repairs", n, maxRepairs)
 		}
-		if told := e.recorded(EventDrifted); len(told) != maxRepairs+1 {
-			t.Errorf("events %q, want one for each repair and one at the end", told)
+		if recorded := e.recorded(EventDrifted); len(recorded) != maxRepairs+1 {
+			t.Errorf("events %q, want one for each repair and one at the end", recorded)
 		}
 	})
 }

@@ -42,7 +42,7 @@ const ownerPause = time.Minute
 // errWaiting ends a pass that has to wait for other writes to the cloud. It is made again when it is admitted.
 var errWaiting = errors.New("other writes to the cloud come first")
 
-// errNoEnd says that planning over the result of a plan goes on for ever. It would be a defect of this package.
+// errNoEnd says that planning over the result of a plan never ends. It would be a defect of this package.
 var errNoEnd = errors.New("the Service is not as planned after the plan was carried out")
 
 // reconciler makes passes over Services: it collects what is known, lets desired.go and plan.go decide, and has the plan
@@ -72,7 +72,7 @@ type pass struct {
 }
 
 // Reconcile makes one pass over the Service of a name. It only returns an error that has to do with neither the Service nor the
-// cloud; all others are told to the Service, and retried, by finish.
+// cloud; all others are reported on the Service, and retried, see finish.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	waits := false
 	defer func() {
@@ -125,7 +125,7 @@ func (r *reconciler) hasMade(ctx context.Context, service *corev1.Service) (bool
 	return r.applier.exists(ctx, service)
 }
 
-// leaveAlone ends a pass over a Service that is taken for another manager's. An error leaves that open. It is not told to the Service,
+// leaveAlone ends a pass over a Service that is taken for another manager's. An error leaves that open. It is not reported on the Service,
 // which may be none of ours.
 func (r *reconciler) leaveAlone(ctx context.Context, p *pass, err error) reconcile.Result {
 	log := logf.FromContext(ctx).WithValues("service", p.key.String())
@@ -214,7 +214,7 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 		return 0, false
 	}
 	if err := r.look(ctx, p); err != nil {
-		return 0, false // the pass itself tells that the targets are not known
+		return 0, false // the pass itself reports that the targets are not known
 	}
 	p.seen.held = true
 	plan := planFor(p.want, p.seen, time.Now())
@@ -240,7 +240,7 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 	return 0, false
 }
 
-// failedAlone counts, logs and remembers that the targets could not be changed, and tells it in an event as sparingly as other
+// failedAlone counts, logs and remembers that the targets could not be changed, and sends events as sparingly as for other
 // failures. The condition stays that of the Service's own failure. It returns the pause before the next try.
 func (r *reconciler) failedAlone(ctx context.Context, p *pass, err error) time.Duration {
 	reason := reasonOf(err)
@@ -286,7 +286,7 @@ func (r *reconciler) look(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// act carries out one action, and has its outcome remembered and told.
+// act carries out one action, and has its outcome remembered and reported.
 func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	if act.changesCloud() {
 		p.priority = priorityFor(p, act)

@@ -61,9 +61,9 @@ type failure struct {
 	conflicts int
 	// absent is how many deletions in a row failed though there was no load balancer to be seen.
 	absent int
-	// reason is that of the last one, told when it was last told by an event.
-	reason string
-	told   time.Time
+	// reason is that of the last one, eventAt is when an event last said so.
+	reason  string
+	eventAt time.Time
 	// retryAt is when the next pass is due.
 	retryAt time.Time
 }
@@ -72,9 +72,9 @@ type failure struct {
 type targetsFailure struct {
 	// count is how many failed.
 	count int
-	// reason is that of the last one, told when it was last told by an event.
-	reason string
-	told   time.Time
+	// reason is that of the last one, eventAt is when an event last said so.
+	reason  string
+	eventAt time.Time
 	// retryAt is when the next one is due.
 	retryAt time.Time
 	// first says that the Service was the last to be tried, so that the targets come before it where both are due.
@@ -284,8 +284,8 @@ func (s *states) failed(key types.NamespacedName, want desired, err error, pause
 		if !errors.As(err, &retry) { // a fixed delay does not count toward one that grows
 			next.count++
 		}
-		if next.reason != reason || now.Sub(next.told) >= repeatEvent {
-			next.reason, next.told, news = reason, now, true
+		if next.reason != reason || now.Sub(next.eventAt) >= repeatEvent {
+			next.reason, next.eventAt, news = reason, now, true
 		}
 		next.retryAt = now.Add(delay)
 		known.failure = &next
@@ -330,8 +330,8 @@ func (s *states) targetsFailed(key types.NamespacedName, err error, pauses backo
 		delay = pauses.after(last.count, err)
 		last.count++
 		last.retryAt, last.first = now.Add(delay), false
-		if last.reason != reason || now.Sub(last.told) >= repeatEvent {
-			last.reason, last.told, news = reason, now, true
+		if last.reason != reason || now.Sub(last.eventAt) >= repeatEvent {
+			last.reason, last.eventAt, news = reason, now, true
 		}
 	})
 	return delay, news

@@ -88,7 +88,7 @@ func (t *targets) note() {
 
 // matters reports whether a change of a node can change the set. Heartbeats do not.
 func (t *targets) matters(before, after *corev1.Node) bool {
-	return before.UID != after.UID || standingOf(before) != standingOf(after) || identityOf(before) != identityOf(after) ||
+	return before.UID != after.UID || roleOf(before) != roleOf(after) || identityOf(before) != identityOf(after) ||
 		t.memberships.Decide(before).Owner != t.memberships.Decide(after).Owner
 }
 
@@ -181,7 +181,7 @@ func (t *targets) taking(ctx context.Context, all []corev1.Node, ask bool) (taki
 func (t *targets) eligible(all []corev1.Node) (nodes, named []*corev1.Node) {
 	for i := range all {
 		node := &all[i]
-		if standingOf(node) == outside || t.memberships.Decide(node).Owner == ownership.Foreign {
+		if roleOf(node) == outside || t.memberships.Decide(node).Owner == ownership.Foreign {
 			continue
 		}
 		nodes = append(nodes, node)

@@ -108,7 +108,7 @@ func TestTargetsDoNotWaitForTheCloudsAnswerAboutOthers(t *testing.T) {
 
 // A new leader does not take a node out of load balancers because the cloud does not say whose it is, unless its provider ID names
 // another provider; and the other nodes do not wait for that longer than for nodes that come and go.
-func TestANewLeaderKeepsTargetsThatItCannotJudge(t *testing.T) {
+func TestANewLeaderKeepsTargetsOfUnknownOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, 4, func(e *engine) {
 			e.instances = &moodyInstances{calls: map[string]int{}}

@@ -190,11 +190,11 @@ func (v *victim) run(t *testing.T, at int, after bool) {
 	}
 }
 
-// story is something that the controller does in several writes, and may be killed at each of them.
-type story struct {
+// scenario is something that the controller does in several writes, and may be killed at each of them.
+type scenario struct {
 	// writes is how many there are, when nothing interferes.
 	writes int
-	// provided says that the Service has its load balancer before the story begins.
+	// provided says that the Service has its load balancer before the scenario begins.
 	provided bool
 	// fault is what the cloud fails with meanwhile.
 	fault *api.Fault
@@ -207,7 +207,7 @@ type story struct {
 	wants, exists, hostname bool
 }
 
-var stories = map[string]story{
+var scenarios = map[string]scenario{
 	"create": {writes: 3, wants: true, exists: true},
 	"create-deleted-meanwhile": {writes: 3,
 		meanwhile: func(t *testing.T, name string) { deleteService(t, name) }},
@@ -231,42 +231,42 @@ var stories = map[string]story{
 // that the next one does not finish: the Service is as it shall be, and the cloud holds exactly what it should. To be killed
 // before a write is the same to everybody else as to be killed after the one before it.
 func TestKilledAtEveryStep(t *testing.T) {
-	for name, told := range stories {
-		for at := range told.writes + 1 {
+	for name, s := range scenarios {
+		for at := range s.writes + 1 {
 			t.Run(fmt.Sprintf("%s/%d", name, at), func(t *testing.T) {
 				if at == 0 {
-					told.tell(t, name+"-0", 1, false)
+					s.play(t, name+"-0", 1, false)
 					return
 				}
-				told.tell(t, fmt.Sprintf("%s-%d", name, at), at, true)
+				s.play(t, fmt.Sprintf("%s-%d", name, at), at, true)
 			})
 		}
 	}
 }
 
-// The numbers of writes in the stories are all that there are: nothing is killed at the one after the last.
+// The numbers of writes in the scenarios are all that there are: nothing is killed at the one after the last.
 func TestStoriesAreComplete(t *testing.T) {
-	for name, told := range stories {
+	for name, s := range scenarios {
 		t.Run(name, func(t *testing.T) {
-			if told.meanwhile != nil {
+			if s.meanwhile != nil {
 				return // the same as another one
 			}
-			running, plugin := told.prepare(t, "whole-"+name)
+			running, plugin := s.prepare(t, "whole-"+name)
 			m := startManager(t, cluster, plugin)
 			before := running.Service.Counts().Received(writeOps...)
-			told.act(t, running, "whole-"+name)
-			told.await(t, running, "whole-"+name)
+			s.act(t, running, "whole-"+name)
+			s.await(t, running, "whole-"+name)
 			m.Stop()
 			got := int(running.Service.Counts().Received(writeOps...)-before) + len(m.writesOf(t, "whole-"+name))
-			if got != told.writes {
-				t.Errorf("%d writes, the story says %d", got, told.writes)
+			if got != s.writes {
+				t.Errorf("%d writes, the scenario says %d", got, s.writes)
 			}
 		})
 	}
 }
 
-// prepare starts a cloud of its own and brings the Service to where the story begins.
-func (s story) prepare(t *testing.T, name string) (*simtest.Cloud, *sim.Cloud) {
+// prepare starts a cloud of its own and brings the Service to where the scenario begins.
+func (s scenario) prepare(t *testing.T, name string) (*simtest.Cloud, *sim.Cloud) {
 	t.Helper()
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
@@ -279,8 +279,8 @@ func (s story) prepare(t *testing.T, name string) (*simtest.Cloud, *sim.Cloud) {
 	return running, plugin
 }
 
-// act does what begins the story.
-func (s story) act(t *testing.T, running *simtest.Cloud, name string) {
+// act does what begins the scenario.
+func (s scenario) act(t *testing.T, running *simtest.Cloud, name string) {
 	t.Helper()
 	if s.fault != nil {
 		must(t, running.Service.AddFault(*s.fault))
@@ -293,8 +293,8 @@ func (s story) act(t *testing.T, running *simtest.Cloud, name string) {
 	}
 }
 
-// tell lets the story happen with a death in its middle.
-func (s story) tell(t *testing.T, name string, at int, after bool) {
+// play lets the scenario happen, and kills the manager in its middle.
+func (s scenario) play(t *testing.T, name string, at int, after bool) {
 	running, plugin := s.prepare(t, name)
 	s.act(t, running, name)
 	newVictim(t, running).run(t, at, after)
@@ -306,10 +306,10 @@ func (s story) tell(t *testing.T, name string, at int, after bool) {
 	s.await(t, running, name)
 }
 
-// await waits for the end of the story.
-func (s story) await(t *testing.T, running *simtest.Cloud, name string) {
+// await waits for the end of the scenario.
+func (s scenario) await(t *testing.T, running *simtest.Cloud, name string) {
 	t.Helper()
-	eventually(t, "the end of the story", func(ctx context.Context) error {
+	eventually(t, "the end of the scenario", func(ctx context.Context) error {
 		left := balancers(t, running)
 		balancer, has := left[name]
 		found, err := admin.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -331,7 +331,7 @@ func (s story) await(t *testing.T, running *simtest.Cloud, name string) {
 }
 
 // provides returns what a Service lacks that has its load balancer.
-func (s story) provides(found *corev1.Service, balancer api.LoadBalancer) error {
+func (s scenario) provides(found *corev1.Service, balancer api.LoadBalancer) error {
 	shown := found.Status.LoadBalancer.Ingress
 	switch {
 	case readiness(found) != "True Provided" || !slices.Contains(found.Finalizers, service.Finalizer):

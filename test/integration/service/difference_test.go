@@ -90,7 +90,7 @@ func TestAFailedChangeIsMadeGoodAsAWhole(t *testing.T) {
 			must(t, running.Service.AddFault(fault))
 			deleteNode(t, nodeName(1))
 			waitTargets(t, running, name, 2, 3)
-			eventually(t, "the failure is told and made good", func(context.Context) error {
+			eventually(t, "the failure is reported and made good", func(context.Context) error {
 				if unfinished := m.Metric(t, "mooring_service_load_balancers", "state", "unfinished"); unfinished > 0 ||
 					!slices.Contains(eventsOf(t, name), "Warning "+service.EventUpdateFailed) {
 					return fmt.Errorf("%v unfinished, events %q", unfinished, eventsOf(t, name))

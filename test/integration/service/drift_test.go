@@ -48,7 +48,7 @@ func waitAudits(t *testing.T, m manager, count float64) {
 	})
 }
 
-// What is changed or deleted in the cloud is put right, told and counted; what is as it was is left alone.
+// What is changed or deleted in the cloud is repaired, reported and counted; what is as it was is left alone.
 func TestDrift(t *testing.T) {
 	running, plugin := simulate(t, 2, api.Knobs{})
 	joinNodes(t, 1, 2)
@@ -157,10 +157,10 @@ func TestDriftWithoutLists(t *testing.T) {
 	m := startManager(t, cluster, few{plugin}, checked, func(o *service.Options) { o.DriftCheckCalls = 240 }) // four a second
 	const services = 4
 	for i := range services {
-		createService(t, fmt.Sprintf("patrol-%d", i))
+		createService(t, fmt.Sprintf("checked-%d", i))
 	}
 	for i := range services {
-		waitReady(t, fmt.Sprintf("patrol-%d", i), "True Provided")
+		waitReady(t, fmt.Sprintf("checked-%d", i), "True Provided")
 	}
 	before, began := running.Service.Counts().Received(api.OpGetLoadBalancer), time.Now()
 	waitAudits(t, m, services+2)
@@ -169,14 +169,14 @@ func TestDriftWithoutLists(t *testing.T) {
 	if most := int64(took/(250*time.Millisecond)) + 2; calls > most {
 		t.Errorf("%d calls in %s, want at most %d", calls, took, most)
 	}
-	must(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)["patrol-2"].Name, 0))
+	must(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)["checked-2"].Name, 0))
 	eventually(t, "it is made anew", func(context.Context) error {
-		if _, found := balancers(t, running)["patrol-2"]; !found {
+		if _, found := balancers(t, running)["checked-2"]; !found {
 			return fmt.Errorf("it is not there")
 		}
 		return nil
 	})
-	waitEvents(t, "patrol-2", "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer", "Warning LoadBalancerDrifted")
+	waitEvents(t, "checked-2", "Normal EnsuringLoadBalancer", "Normal EnsuredLoadBalancer", "Warning LoadBalancerDrifted")
 	if n := running.Service.Counts().Received(writeOps...); n != services+2 { // the deletion by hand is one
 		t.Errorf("%d writes", n)
 	}

@@ -86,7 +86,7 @@ func TestARefusalIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A creation that fails in the cloud is seen, told and made good.
+// A creation that fails in the cloud is seen, reported and made good.
 func TestAFailedCreation(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
@@ -143,7 +143,7 @@ func TestGoneAlready(t *testing.T) {
 	}
 }
 
-// A deletion that fails is told, and tried until it has worked; until then the Service stays.
+// A deletion that fails is reported, and tried until it has worked; until then the Service stays.
 func TestAFailedDeletion(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)

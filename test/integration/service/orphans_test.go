@@ -55,7 +55,7 @@ func clusterUID(t *testing.T, client *kubernetes.Clientset) (uid types.UID) {
 	return uid
 }
 
-// What belongs to no Service is told of, and deleted only if that is wished and the cluster's UID proves whose it is.
+// What belongs to no Service is reported, and deleted only if that is wished and the cluster's UID proves whose it is.
 func TestOrphans(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)

@@ -347,7 +347,7 @@ func TestDeletionErrors(t *testing.T) {
 	waitGone(t, "del-throttled")
 }
 
-// A plugin that breaks its contract is told of, and a plugin without load balancers left alone.
+// A plugin that breaks its contract is reported, and a plugin without load balancers left alone.
 func TestPluginsThatOfferNothing(t *testing.T) {
 	without := newPlugin()
 	without.without = true

@@ -231,7 +231,7 @@ func eachOf(t *testing.T, count int, do func(int)) {
 	wait.Wait()
 }
 
-// An update that fails is told and counted, and made good: by an Ensure or, if that fails too, by another update.
+// An update that fails is reported and counted, and made good: by an Ensure or, if that fails too, by another update.
 func TestAFailedUpdateIsMadeGood(t *testing.T) {
 	running, plugin := simulate(t, 2, api.Knobs{})
 	joinNodes(t, 1)
