@@ -28,6 +28,8 @@ const (
 	maxRequestTimeout     = 5 * time.Minute
 )
 
+//go:generate go -C ../../hack/schema run . providers/sim
+
 // Config is the cloud config file of the provider, in YAML.
 type Config struct {
 	// APIVersion and Kind are ConfigAPIVersion and ConfigKind.

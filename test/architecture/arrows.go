@@ -21,7 +21,7 @@ var arrows = map[string][]string{
 	"providers/internal":           {},
 	"providers/sim":                {"provider", "providers/internal"},
 	"providers/sim/simtest":        {"providers/sim", "localcluster/poll"},
-	"providers/metal":              {"provider", "providers/internal", "internal/docgen"},
+	"providers/metal":              {"provider", "providers/internal"},
 	"internal/cloud":               {"provider"},
 	"internal/dryrun":              {"ccm/plan", "provider"},
 	"internal/election":            {},
