@@ -1,11 +1,11 @@
 package image
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -15,56 +15,14 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-// The parts of an SPDX document that are written, as SPDX 2.3 names them (spdx.github.io/spdx-spec/v2.3).
-type (
-	spdxDocument struct {
-		Version       string             `json:"spdxVersion"`
-		DataLicense   string             `json:"dataLicense"`
-		ID            string             `json:"SPDXID"`
-		Name          string             `json:"name"`
-		Namespace     string             `json:"documentNamespace"`
-		CreationInfo  spdxCreation       `json:"creationInfo"`
-		Packages      []spdxPackage      `json:"packages"`
-		Relationships []spdxRelationship `json:"relationships"`
-	}
-	spdxCreation struct {
-		Created  string   `json:"created"`
-		Creators []string `json:"creators"`
-	}
-	spdxPackage struct {
-		ID               string          `json:"SPDXID"`
-		Name             string          `json:"name"`
-		Version          string          `json:"versionInfo,omitempty"`
-		DownloadLocation string          `json:"downloadLocation"`
-		FilesAnalyzed    bool            `json:"filesAnalyzed"`
-		LicenseConcluded string          `json:"licenseConcluded"`
-		LicenseDeclared  string          `json:"licenseDeclared"`
-		Copyright        string          `json:"copyrightText"`
-		Purpose          string          `json:"primaryPackagePurpose,omitempty"`
-		SourceInfo       string          `json:"sourceInfo,omitempty"`
-		Checksums        []spdxChecksum  `json:"checksums,omitempty"`
-		References       []spdxReference `json:"externalRefs,omitempty"`
-	}
-	spdxChecksum struct {
-		Algorithm string `json:"algorithm"`
-		Value     string `json:"checksumValue"`
-	}
-	spdxReference struct {
-		Category string `json:"referenceCategory"`
-		Type     string `json:"referenceType"`
-		Locator  string `json:"referenceLocator"`
-	}
-	spdxRelationship struct {
-		Element string `json:"spdxElementId"`
-		Type    string `json:"relationshipType"`
-		Related string `json:"relatedSpdxElement"`
-	}
+	spdxjson "github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdx/v2/common"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
 const (
-	spdxDocumentID  = "SPDXRef-DOCUMENT"
+	spdxDocumentID  = "DOCUMENT"
 	spdxNoAssertion = "NOASSERTION"
 	// spdxNamespace begins the URI that tells documents apart. The specification asks for a unique one, not for one that answers.
 	spdxNamespace = "https://github.com/mooring-ccm/mooring/spdx/"
@@ -74,11 +32,13 @@ const (
 // module with its version and its sum as in go.sum, and the Go release. A module that another one replaces is listed as that
 // other one. A time of zero is the beginning of 1970. The same programs give the same bytes.
 func SBOM(name, version string, created time.Time, programs []Program) ([]byte, error) {
-	document := spdxDocument{Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: spdxDocumentID, Name: name}
-	document.CreationInfo = spdxCreation{
-		Created: orEpoch(created).Format(time.RFC3339), Creators: []string{"Tool: mooring-build"},
+	document := &spdx.Document{
+		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: spdxDocumentID, DocumentName: name,
+		CreationInfo: &spdx.CreationInfo{
+			Created: orEpoch(created).Format(time.RFC3339), Creators: []common.Creator{{CreatorType: "Tool", Creator: "mooring-build"}},
+		},
 	}
-	modules := map[string]spdxPackage{}
+	modules := map[common.ElementID]*spdx.Package{}
 	for _, program := range programs {
 		info, err := buildinfo.ReadFile(program.File)
 		if err != nil {
@@ -88,45 +48,48 @@ func SBOM(name, version string, created time.Time, programs []Program) ([]byte, 
 		if err != nil {
 			return nil, fmt.Errorf("digest of %s: %w", program.File, err)
 		}
-		root := describe("SPDXRef-Program-"+spdxID(program.Platform.String()), name, version)
-		root.Purpose, root.SourceInfo = "APPLICATION", "built for "+program.Platform.String()
-		root.Checksums = []spdxChecksum{{"SHA256", digest}}
+		root := describe("Program-"+spdxID(program.Platform.String()), name, version)
+		root.PrimaryPackagePurpose, root.PackageSourceInfo = "APPLICATION", "built for "+program.Platform.String()
+		root.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: digest}}
 		document.Packages = append(document.Packages, root)
-		document.relate(spdxDocumentID, "DESCRIBES", root.ID)
+		relate(document, spdxDocumentID, common.TypeRelationshipDescribe, root.PackageSPDXIdentifier)
 		for _, part := range parts(info, name) {
-			modules[part.ID] = part
-			document.relate(root.ID, "DEPENDS_ON", part.ID)
+			modules[part.PackageSPDXIdentifier] = part
+			relate(document, root.PackageSPDXIdentifier, common.TypeRelationshipDependsOn, part.PackageSPDXIdentifier)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(modules)) {
 		document.Packages = append(document.Packages, modules[id])
 	}
-	return document.marshal()
+	return marshal(document)
 }
 
-func (d *spdxDocument) relate(element, how, related string) {
-	d.Relationships = append(d.Relationships, spdxRelationship{element, how, related})
+func relate(d *spdx.Document, element common.ElementID, how string, related common.ElementID) {
+	d.Relationships = append(d.Relationships, &spdx.Relationship{
+		RefA: common.DocElementID{ElementRefID: element}, Relationship: how, RefB: common.DocElementID{ElementRefID: related},
+	})
 }
 
 // marshal gives the document its namespace, which is made of its content, and returns it as indented JSON.
-func (d spdxDocument) marshal() ([]byte, error) {
-	content, err := json.Marshal(d)
-	if err != nil {
+func marshal(d *spdx.Document) ([]byte, error) {
+	var content bytes.Buffer
+	if err := spdxjson.Write(d, &content); err != nil {
 		return nil, fmt.Errorf("SPDX document: %w", err)
 	}
-	digest := sha256.Sum256(content)
-	d.Namespace = spdxNamespace + spdxID(d.Name) + "-" + hex.EncodeToString(digest[:16])
-	if content, err = json.MarshalIndent(d, "", "  "); err != nil {
+	digest := sha256.Sum256(content.Bytes())
+	d.DocumentNamespace = spdxNamespace + spdxID(d.DocumentName) + "-" + hex.EncodeToString(digest[:16])
+	content.Reset()
+	if err := spdxjson.Write(d, &content, spdxjson.Indent("  ")); err != nil {
 		return nil, fmt.Errorf("SPDX document: %w", err)
 	}
-	return append(content, '\n'), nil
+	return content.Bytes(), nil
 }
 
 // parts are the modules of a program and the standard library, sorted. The main module is one, unless it is only the frame that
 // was written for the program of that name.
-func parts(info *debug.BuildInfo, name string) []spdxPackage {
+func parts(info *debug.BuildInfo, name string) []*spdx.Package {
 	goVersion := strings.TrimPrefix(strings.Fields(info.GoVersion)[0], "go")
-	found := []spdxPackage{modulePackage("stdlib", goVersion, "")}
+	found := []*spdx.Package{modulePackage("stdlib", goVersion, "")}
 	modules := slices.Clone(info.Deps)
 	if info.Main.Path != "" && info.Main.Path != name {
 		modules = append(modules, &info.Main)
@@ -141,29 +104,32 @@ func parts(info *debug.BuildInfo, name string) []spdxPackage {
 			found = append(found, modulePackage(by.Path, by.Version, by.Sum))
 		}
 	}
-	slices.SortFunc(found, func(a, b spdxPackage) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(found, func(a, b *spdx.Package) int { return cmp.Compare(a.PackageSPDXIdentifier, b.PackageSPDXIdentifier) })
 	return found
 }
 
 // modulePackage describes a Go module. Its sum is a digest of the digests of its files, which SPDX has no algorithm for.
-func modulePackage(path, version, sum string) spdxPackage {
-	module := describe("SPDXRef-Module-"+spdxID(path)+"-"+spdxID(version), path, version)
-	module.Purpose = "LIBRARY"
+func modulePackage(path, version, sum string) *spdx.Package {
+	module := describe("Module-"+spdxID(path)+"-"+spdxID(version), path, version)
+	module.PrimaryPackagePurpose = "LIBRARY"
 	if sum != "" {
-		module.SourceInfo = "go.sum " + sum
+		module.PackageSourceInfo = "go.sum " + sum
 	}
 	// A module from a directory has no version that a package URL could name.
 	if version != "" && version != "(devel)" {
 		url := "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
-		module.References = []spdxReference{{"PACKAGE-MANAGER", "purl", url}}
+		module.PackageExternalReferences = []*spdx.PackageExternalReference{{
+			Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL, Locator: url,
+		}}
 	}
 	return module
 }
 
-func describe(id, name, version string) spdxPackage {
-	return spdxPackage{
-		ID: id, Name: name, Version: version, DownloadLocation: spdxNoAssertion,
-		LicenseConcluded: spdxNoAssertion, LicenseDeclared: spdxNoAssertion, Copyright: spdxNoAssertion,
+func describe(id, name, version string) *spdx.Package {
+	return &spdx.Package{
+		PackageSPDXIdentifier: common.ElementID(id), PackageName: name, PackageVersion: version,
+		PackageDownloadLocation: spdxNoAssertion, PackageLicenseConcluded: spdxNoAssertion,
+		PackageLicenseDeclared: spdxNoAssertion, PackageCopyrightText: spdxNoAssertion,
 	}
 }
 
