@@ -120,6 +120,13 @@ func TestPlanExitCodes(t *testing.T) {
 		"something":          {intent, nil, vendortool.ExitOK, "+ CreateRoute in the cloud"},
 		"something, asked":   {intent, []string{"--exit-code"}, vendortool.ExitDiffers, "1 to create, 0 to change"},
 		"as JSON":            {intent, []string{"--exit-code", "-o", "json"}, vendortool.ExitDiffers, `"effect": "create"`},
+		"as YAML":            {intent, []string{"--exit-code", "-o", "yaml"}, vendortool.ExitDiffers, "- controller: \"\"\n  effect: create\n"},
+		"all of it":          {intent, []string{"--exit-code", "-o", "wide"}, vendortool.ExitDiffers, "1 to create, 0 to change"},
+		"by a path":          {intent, []string{"--exit-code", "-o", "jsonpath={.intents[*].name}"}, vendortool.ExitDiffers, "10.0.0.0/24"},
+		"by columns": {
+			intent, []string{"--exit-code", "-o", "custom-columns=KIND:.kind,CIDR:{.name},WHY:why"}, vendortool.ExitDiffers,
+			"KIND    CIDR          WHY\nRoute   10.0.0.0/24   <none>\n",
+		},
 	} {
 		answer = fmt.Sprintf(body, test.intents)
 		code, stdout, stderr := call(t, append(args, test.more...)...)
@@ -137,15 +144,19 @@ func TestReportCommandLinesThatAreWrong(t *testing.T) {
 		"plan": {
 			[]string{"plan", "--server=http://x", "--output=xml", "--kubeconfig=/nowhere/config", "--certificate-authority=/nowhere/ca", "--insecure-skip-tls-verify"},
 			[]string{
-				"--server: must be https://HOST:PORT", `--output: "xml": must be table or json`, "--kubeconfig: stat /nowhere/config",
+				"--server: must be https://HOST:PORT", `--output: "xml": must be table, wide, json, yaml, jsonpath=TEMPLATE or custom-columns=NAME:PATH[,NAME:PATH]`, "--kubeconfig: stat /nowhere/config",
 				"--certificate-authority: stat /nowhere/ca", "only one of them",
 			},
 		},
 		"plan of nobody":      {[]string{"plan", "--server="}, []string{"--server: required"}},
 		"plan, with password": {[]string{"plan", "--server=https://a:hunter2@b"}, []string{"--server: must be https://HOST:PORT"}},
 		"status": {
-			[]string{"status", "--lease=x", "--insecure-skip-tls-verify", "-o", "yaml"},
-			[]string{`--lease: "x": must be NAMESPACE/NAME`, "only with --server", `--output: "yaml"`},
+			[]string{"status", "--lease=x", "--insecure-skip-tls-verify", "-o", "xml"},
+			[]string{`--lease: "x": must be NAMESPACE/NAME`, "only with --server", `--output: "xml"`},
+		},
+		"a path that is none": {[]string{"plan", "-o", "jsonpath={.x"}, []string{"--output: unclosed action"}},
+		"columns that are none": {
+			[]string{"plan", "-o", "custom-columns=A:.x,B"}, []string{`--output: custom-columns: "B": must be NAME:PATH`},
 		},
 		"orphans": {
 			[]string{"orphans", "--cloud-provider=fog", "--remove", "--cluster-cidr=10.0.0.0", "-o", "xml"},

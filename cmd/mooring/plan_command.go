@@ -21,7 +21,7 @@ import (
 // planFlags are the flags of plan.
 type planFlags struct {
 	access        access
-	output        string
+	output        output
 	all, exitCode bool
 }
 
@@ -41,34 +41,21 @@ The manager is reached at its secure port, with the credentials of the kubeconfi
 		Example: `  kubectl --namespace kube-system port-forward deployment/mooring-dry-run 10258 &
   mooring plan --insecure-skip-tls-verify
   mooring plan --server=https://192.0.2.10:10258 --certificate-authority=ca.pem --all
-  mooring plan --output=json | jq '.intents[] | select(.effect == "delete")'`,
+  mooring plan --output=json | jq '.intents[] | select(.effect == "delete")'
+  mooring plan --output=custom-columns=EFFECT:.effect,KIND:.kind,NAME:.name`,
 		Args: vendortool.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	f.access.addFlags(flags, defaultServer)
-	addOutput(cmd, &f.output)
-	flags.BoolVar(&f.all, "all", false, "show all fields, and long values whole")
+	f.output.addFlag(cmd)
+	flags.BoolVar(&f.all, "all", false, "show all fields, and long values whole; the same as --output=wide")
 	flags.BoolVar(&f.exitCode, "exit-code", false, "end with exit code 3 if there is something to do")
 	return cmd
 }
 
-// addOutput adds the flag that chooses between a table and JSON.
-func addOutput(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "table", "`format`: table or json")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// validOutput returns an error for a format that there is not.
-func validOutput(output string) error {
-	if output != "table" && output != "json" {
-		return fmt.Errorf("--output: %q: must be table or json", output)
-	}
-	return nil
-}
-
 func (f *planFlags) run(cmd *cobra.Command) error {
-	wrong := []error{f.access.validate(), validOutput(f.output)}
+	wrong := []error{f.access.validate(), f.output.validate()}
 	if f.access.server == "" {
 		wrong = append(wrong, errors.New("--server: required"))
 	}
@@ -116,17 +103,12 @@ func (f *planFlags) ask(ctx context.Context, progress io.Writer) (planned view.P
 }
 
 func (f *planFlags) write(out io.Writer, plan view.Plan) error {
-	if f.output == "json" {
-		return writeJSON(out, plan)
+	text, wide := f.output.forPeople()
+	if !text {
+		return f.output.print(out, &planDocument{TypeMeta: typeMeta("Plan"), Plan: plan})
 	}
-	_, err := io.WriteString(out, plan.Text(time.Now(), view.Style{Color: colored(out), All: f.all}))
+	_, err := io.WriteString(out, plan.Text(time.Now(), view.Style{Color: colored(out), All: f.all || wide}))
 	return err
-}
-
-func writeJSON(out io.Writer, value any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
 }
 
 // colored reports whether an output is a terminal that shows colors, and nobody has asked for none.

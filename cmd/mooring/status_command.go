@@ -17,7 +17,7 @@ type statusFlags struct {
 	access  access
 	lease   string
 	schemes []string
-	output  string
+	output  output
 }
 
 func newStatus() *cobra.Command {
@@ -39,7 +39,9 @@ mooring.dev/ignore, and by --provider-id-schemes.
 		Example: `  mooring status
   kubectl mooring status --context=blue
   mooring status --server=https://192.0.2.10:10258 --certificate-authority=ca.pem
-  mooring status --output=json | jq '.nodes[] | select(.state == "held")'`,
+  mooring status --output=json | jq '.nodes[] | select(.state == "held")'
+  mooring status --output=jsonpath='{.nodes[?(@.state=="held")].name}'
+  mooring status --output=custom-columns=KIND:.kind,NAME:.name,STATE:.state`,
 		Args: vendortool.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -49,13 +51,13 @@ mooring.dev/ignore, and by --provider-id-schemes.
 		"`NAMESPACE/NAME` of the lease by which the manager elects its leader")
 	flags.StringSliceVar(&f.schemes, "provider-id-schemes", nil,
 		"`schemes` of the provider IDs of the manager's own nodes; others are shown as foreign")
-	addOutput(cmd, &f.output)
+	f.output.addFlag(cmd)
 	return cmd
 }
 
 func (f *statusFlags) run(cmd *cobra.Command) error {
 	namespace, name, found := strings.Cut(f.lease, "/")
-	wrong := []error{f.access.validate(), validOutput(f.output)}
+	wrong := []error{f.access.validate(), f.output.validate()}
 	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
 		wrong = append(wrong, fmt.Errorf("--lease: %q: must be NAMESPACE/NAME", f.lease))
 	}
@@ -77,10 +79,10 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	status, out := view.Of(seen), cmd.OutOrStdout()
-	if f.output == "json" {
-		err = writeJSON(out, status)
+	if text, wide := f.output.forPeople(); text {
+		_, err = io.WriteString(out, status.Text(view.Style{Color: colored(out), All: wide}))
 	} else {
-		_, err = io.WriteString(out, status.Text(view.Style{Color: colored(out)}))
+		err = f.output.print(out, &statusDocument{TypeMeta: typeMeta("Status"), Status: status})
 	}
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)

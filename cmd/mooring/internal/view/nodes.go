@@ -152,11 +152,11 @@ func writeNodes(out *strings.Builder, style Style, now time.Time, nodes []Node) 
 	var rows [][]cell
 	for _, one := range nodes {
 		rows = append(rows, []cell{
-			{text: one.Name}, {string(one.State), colors[one.State]}, {text: age(now, one.Since)}, {text: one.ProviderID},
-			{text: one.Type}, {text: one.Zone}, yesNo(one.Routed), {text: one.Why},
+			{text: one.Name}, {string(one.State), colors[one.State]}, {text: age(now, one.Since)}, style.timestamp(one.Since),
+			{text: one.ProviderID}, {text: one.Type}, {text: one.Zone}, yesNo(one.Routed), {text: one.Why},
 		})
 	}
-	writeTable(out, style, []string{"NAME", "STATE", "FOR", "PROVIDER ID", "TYPE", "ZONE", "ROUTED", "WHY"}, rows)
+	writeTable(out, style, []string{"NAME", "STATE", "FOR", "SINCE", "PROVIDER ID", "TYPE", "ZONE", "ROUTED", "WHY"}, rows)
 }
 
 // yesNo shows what may not be known.

@@ -116,9 +116,9 @@ func writeServices(out *strings.Builder, style Style, now time.Time, services []
 	var rows [][]cell
 	for _, one := range services {
 		rows = append(rows, []cell{
-			{text: one.Namespace + "/" + one.Name}, {string(one.State), colors[one.State]}, {text: age(now, one.Since)},
+			{text: one.Namespace + "/" + one.Name}, {string(one.State), colors[one.State]}, {text: age(now, one.Since)}, style.timestamp(one.Since),
 			{text: strings.Join(one.Addresses, ", ")}, {text: one.Class}, yesNo(one.Announced), {text: one.Why},
 		})
 	}
-	writeTable(out, style, []string{"SERVICE", "STATE", "FOR", "ADDRESS", "CLASS", "ANNOUNCED", "WHY"}, rows)
+	writeTable(out, style, []string{"SERVICE", "STATE", "FOR", "SINCE", "ADDRESS", "CLASS", "ANNOUNCED", "WHY"}, rows)
 }

@@ -295,4 +295,11 @@ Not known: the lease x
 	if diff := cmp.Diff(want, view.Of(seen).Text(view.Style{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	wide := `NAME  STATE                FOR  SINCE  PROVIDER ID  TYPE       ZONE    ROUTED  WHY
+a     without provider ID  -    -      -            -          -       -       -
+b     initialized          -    -      sim://b      sim.small  sim-1a  yes     -
+`
+	if got := view.Of(seen).Text(view.Style{All: true}); !strings.Contains(got, wide) {
+		t.Errorf("all is\n%s\nand lacks\n%s", got, wide)
+	}
 }

@@ -52,7 +52,7 @@ func cells(texts ...string) []cell {
 }
 
 // writeTable writes rows in columns as wide as their widest cell, except for the last. A column without any text is left out, its
-// title included; an empty cell is a dash.
+// title included, unless the style shows all; an empty cell is a dash.
 func writeTable(out *strings.Builder, style Style, title []string, rows [][]cell) {
 	widths := make([]int, len(title))
 	for _, row := range rows {
@@ -63,7 +63,7 @@ func writeTable(out *strings.Builder, style Style, title []string, rows [][]cell
 	}
 	last := 0
 	for i, width := range widths {
-		if width > 0 {
+		if width > 0 || style.All {
 			widths[i] = max(width, len(title[i]))
 			last = i
 		}
@@ -119,4 +119,12 @@ func short(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%dd", d/(24*time.Hour))
 	}
+}
+
+// timestamp shows a time as it is, which is for those who want to see all.
+func (s Style) timestamp(then time.Time) cell {
+	if !s.All || then.IsZero() {
+		return cell{}
+	}
+	return cell{text: then.UTC().Format(time.RFC3339)}
 }
