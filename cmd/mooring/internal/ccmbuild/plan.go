@@ -218,7 +218,7 @@ func modText(module string, sources []Source, replacements []string) string {
 func mainText(tool bool, imports []string) string {
 	library, name, what := Module+"/ccm", "ccm", "a cloud controller manager with the providers that it imports"
 	if tool {
-		library, name, what = Module+"/tool", "tool", "the tool with which the providers that it imports are tried"
+		library, name, what = Module+"/vendortool", "vendortool", "the tool with which the providers that it imports are tried"
 	}
 	return "// This program is " + what + ". \"mooring build\" wrote it.\n" +
 		"package main\n\nimport (\n\t" + strconv.Quote(library) + "\n\n" + blankImports(imports) +

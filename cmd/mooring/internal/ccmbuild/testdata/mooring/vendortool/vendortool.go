@@ -1,5 +1,5 @@
-// Package tool stands for Mooring's where a test is about building, and not about Kubernetes.
-package tool
+// Package vendortool stands for Mooring's where a test is about building, and not about Kubernetes.
+package vendortool
 
 import (
 	"fmt"
