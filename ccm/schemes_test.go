@@ -12,7 +12,7 @@ import (
 
 // TestProviderIDSchemes reads the flag as operators write it, on a command line or as one entry of a list in a values file.
 func TestProviderIDSchemes(t *testing.T) {
-	verdicts := func(schemes []string) map[string]ownership.Owner {
+	ownersOf := func(schemes []string) map[string]ownership.Owner {
 		rules := ownership.Rules{ProviderName: "sim", Schemes: schemes}
 		got := map[string]ownership.Owner{}
 		for _, id := range []string{"oci://1", "ocid1.instance.oc1.phx.1", "sim://1"} {
@@ -37,7 +37,7 @@ func TestProviderIDSchemes(t *testing.T) {
 			if err := sections.FlagSet(ownSection).Parse([]string{"--provider-id-schemes=" + value}); err != nil {
 				t.Fatal(err)
 			}
-			got := verdicts(o.providerIDSchemes)
+			got := ownersOf(o.providerIDSchemes)
 			if diff := cmp.Diff(want, [3]ownership.Owner{got["oci://1"], got["ocid1.instance.oc1.phx.1"], got["sim://1"]}); diff != "" {
 				t.Errorf("oci://, no scheme, sim:// (-want +got):\n%s", diff)
 			}

@@ -175,7 +175,7 @@ func TestSecurePort(t *testing.T) {
 // TestReadinessOfEachReplica shows what an operator sees of a standby, and of a leader whose plugin does not come up.
 func TestReadinessOfEachReplica(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
-	leading, standing := localclustertest.FreePort(t), localclustertest.FreePort(t)
+	leading, waiting := localclustertest.FreePort(t), localclustertest.FreePort(t)
 	r := newReplicas(t, cluster, kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
 	hanging, written := cloudConfig(t, func(settings *callLogConfig) { settings.Hang = true })
 
@@ -192,8 +192,8 @@ func TestReadinessOfEachReplica(t *testing.T) {
 	}
 	secure.await(t, "/livez", http.StatusOK)
 
-	standby := start(t, append(r.args, "--secure-port="+standing)...)
-	newEndpoint(t, standing).await(t, "/readyz", http.StatusOK)
+	standby := start(t, append(r.args, "--secure-port="+waiting)...)
+	newEndpoint(t, waiting).await(t, "/readyz", http.StatusOK)
 	leader.signal(t, syscall.SIGTERM)
 	if code := leader.wait(t); code != 0 {
 		t.Errorf("exit code %d of the leader whose plugin hung until it was stopped, want 0", code)

@@ -39,7 +39,8 @@ func newReference() *cobra.Command {
 	return cmd
 }
 
-// referenceOf returns the reference as Markdown.
+// referenceOf returns the reference as Markdown. Package cobra/doc would write a page for each command, whose links lead to pages of
+// their own, and takes the texts of --help for Markdown, which makes one line of the exit codes; flags would be lines of any length.
 func referenceOf(root *cobra.Command) []byte {
 	var text strings.Builder
 	text.WriteString(referencePreface)

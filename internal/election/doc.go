@@ -5,7 +5,7 @@
 // lease, Get does not return until the lease is free, because it was released, deleted, or not renewed for its duration. It
 // hears of that by a watch on the one Lease, and falls back to asking once per retry period where it may not watch.
 //
-// The judgement stays client-go's: a lease is expired when this process has seen no change of it for the duration written
+// Client-go still decides whether a lease is expired: it is when this process has seen no change of it for the duration written
 // in it, measured by this process's monotonic clock, so clocks of different machines need not agree. Two standbys that both
 // see a free lease both write it, and the API server lets the resource version of only one of them win.
 //

@@ -2,6 +2,9 @@ package docs
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 // patience bounds every wait: the first build of a machine is not part of it, a demo on a busy machine is.
@@ -211,18 +215,22 @@ func (r *running) finish(t *testing.T, code int) {
 // await waits until the command says something, and returns the first group of the expression.
 func (r *running) await(t *testing.T, expression string) string {
 	t.Helper()
-	tick, deadline := time.NewTicker(50*time.Millisecond), time.After(patience)
-	defer tick.Stop()
-	for {
-		if found := regexp.MustCompile(expression).FindStringSubmatch(r.text()); found != nil {
-			return found[1]
-		}
+	wanted := regexp.MustCompile(expression)
+	var found []string
+	poll.Within(t, patience, fmt.Sprintf("%s says %s", r.command, expression), func(context.Context) error {
+		ended := false
 		select {
-		case <-tick.C:
-		case <-r.done:
-			t.Fatalf("%s has ended:\n%s", r.command, r.text())
-		case <-deadline:
-			t.Fatalf("%s does not say %s:\n%s", r.command, expression, r.text())
+		case <-r.done: // nothing is written any more
+			ended = true
+		default:
 		}
-	}
+		if found = wanted.FindStringSubmatch(r.text()); found != nil {
+			return nil
+		}
+		if ended {
+			t.Fatalf("%s has ended:\n%s", r.command, r.text())
+		}
+		return errors.New(r.text())
+	})
+	return found[1]
 }

@@ -28,7 +28,7 @@ func TestShippedRightsAreTheLeastThatWork(t *testing.T) {
 			s := newScenario(t, deploy.RBAC, way.apiServerArgs...)
 			s.delegate()
 			s.args = append(s.args, way.args...)
-			s.play(t, managerStarts(), servingSteps(), controllerSteps(), managerHandsOver())
+			s.run(t, managerStarts(), servingSteps(), controllerSteps(), managerHandsOver())
 			for r, count := range s.end(t) {
 				asked.requests[r] += count
 			}
@@ -57,7 +57,7 @@ func TestDocumentedClusterRoleSuffices(t *testing.T) {
 	rights, err := os.ReadFile("testdata/documented-clusterrole.yaml")
 	must(t, err)
 	s := newScenario(t, rights)
-	s.play(t, managerStarts(), controllerSteps(), managerHandsOver())
+	s.run(t, managerStarts(), controllerSteps(), managerHandsOver())
 	asked := comparison{requests: s.end(t)}
 	for _, refused := range asked.refused() {
 		for _, replica := range s.replicas {

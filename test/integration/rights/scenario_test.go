@@ -85,10 +85,10 @@ func (s *scenario) launch(t *testing.T) {
 	started.awaitReady(t)
 }
 
-// play runs the steps until one fails.
-func (s *scenario) play(t *testing.T, chapters ...[]step) {
+// run runs the steps until one fails.
+func (s *scenario) run(t *testing.T, steps ...[]step) {
 	t.Helper()
-	for _, next := range slices.Concat(chapters...) {
+	for _, next := range slices.Concat(steps...) {
 		if !t.Run(next.name, func(t *testing.T) { next.do(t, s) }) {
 			t.FailNow()
 		}

@@ -19,7 +19,7 @@ type NodeState string
 
 // The states of nodes. Of several that hold at once, the first in this order is shown.
 const (
-	// NodeForeign nodes are somebody else's.
+	// NodeForeign nodes belong to another manager.
 	NodeForeign NodeState = "foreign"
 	// NodeDeleting nodes are on their way out, and wait for finalizers.
 	NodeDeleting NodeState = "deleting"
@@ -69,7 +69,7 @@ func nodeOf(of *corev1.Node, seen Seen) Node {
 		Name: of.Name, ProviderID: of.Spec.ProviderID,
 		Type: of.Labels[corev1.LabelInstanceTypeStable], Zone: of.Labels[corev1.LabelTopologyZone],
 	}
-	row.State, row.Since, row.Why = standingOf(of, seen)
+	row.State, row.Since, row.Why = stateOf(of, seen)
 	if network := conditionOf(of, corev1.NodeNetworkUnavailable); network != nil && network.Status != corev1.ConditionUnknown {
 		routed := network.Status == corev1.ConditionFalse
 		row.Routed = &routed
@@ -80,8 +80,8 @@ func nodeOf(of *corev1.Node, seen Seen) Node {
 	return row
 }
 
-// standingOf returns a node's state, since when, and why.
-func standingOf(of *corev1.Node, seen Seen) (state NodeState, since time.Time, why string) {
+// stateOf returns a node's state, since when, and why.
+func stateOf(of *corev1.Node, seen Seen) (state NodeState, since time.Time, why string) {
 	rules := ownership.Rules{Schemes: seen.Schemes}
 	if decision := rules.Decide(of, nil); decision.Owner == ownership.Foreign {
 		return NodeForeign, time.Time{}, decision.Reason

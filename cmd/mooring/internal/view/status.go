@@ -62,7 +62,7 @@ type Leader struct {
 	Expired bool `json:"expired,omitempty"`
 }
 
-// Of judges what was seen.
+// Of returns the status that was seen.
 func Of(seen Seen) Status {
 	status := Status{
 		Time: seen.Now, Leader: leaderOf(seen), Nodes: nodesOf(seen), Services: servicesOf(seen), Unknown: seen.Unknown,
