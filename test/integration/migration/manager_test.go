@@ -19,7 +19,7 @@ type manager struct {
 	stopped   bool
 }
 
-// start starts a manager with the flags that both have. It is told nothing that the other is not told.
+// start starts a manager with the flags that both have. It gets no other flags than the other one.
 func (s *scene) start(t *testing.T, kind string) *manager {
 	t.Helper()
 	dir := t.TempDir()

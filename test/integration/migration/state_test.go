@@ -111,7 +111,7 @@ func (s state) migrated(cluster types.UID) state {
 	return after
 }
 
-// clusterUID is what the plugin is told of the cluster's identity, and the reference does not tell it.
+// clusterUID identifies the cluster to the plugin. The reference does not pass it on.
 func (s *scene) clusterUID(t *testing.T) types.UID {
 	t.Helper()
 	itself, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})

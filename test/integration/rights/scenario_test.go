@@ -173,7 +173,7 @@ func (s *scenario) awaitNode(t *testing.T, name, what string, problem func(*core
 	return found
 }
 
-// awaitEvent waits until the same thing was told about an object so many times.
+// awaitEvent waits until the same event was repeated so many times.
 func (s *scenario) awaitEvent(t *testing.T, about, reason string, times int32) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the event %s is on %s, %d times", reason, about, times), func(ctx context.Context) error {

@@ -38,7 +38,7 @@ func serviceSteps() []step {
 				return slices.ContainsFunc(found, func(one api.LoadBalancer) bool { return one.Name == lost.Name && one.ID != lost.ID })
 			})
 		}},
-		{"a service gets another port, which it is told as before, and load balancers another node", func(t *testing.T, s *scenario) {
+		{"a service gets another port and its event is repeated, and load balancers another node", func(t *testing.T, s *scenario) {
 			patch := []byte(`[{"op": "replace", "path": "/spec/ports/0/port", "value": 8080}]`)
 			_, err := s.admin.CoreV1().Services(demoted.Namespace).Patch(t.Context(), demoted.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 			must(t, err)

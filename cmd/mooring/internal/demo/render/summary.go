@@ -20,13 +20,13 @@ func Summary(model scenario.Model, style Style) string {
 		}
 	}
 	all, done, failed := model.Count()
-	verdict := fmt.Sprintf("All %d steps happened, in %s.", all, elapsed(model.Now.Sub(model.Began)))
+	result := fmt.Sprintf("All %d steps happened, in %s.", all, elapsed(model.Now.Sub(model.Began)))
 	look := lookGood.Bold(true)
 	if !model.Succeeded() {
-		verdict = fmt.Sprintf("%d of %d steps happened, %d failed, %d not reached.", done, all, failed, all-done-failed)
+		result = fmt.Sprintf("%d of %d steps happened, %d failed, %d not reached.", done, all, failed, all-done-failed)
 		look = lookBad
 	}
-	fmt.Fprintf(&b, "\n%s\n", style.paint(look, verdict))
+	fmt.Fprintf(&b, "\n%s\n", style.paint(look, result))
 	return b.String()
 }
 
