@@ -98,11 +98,11 @@ func throttledTable(measured figures.Report) string {
 func targetTable(measured figures.Report) string {
 	rows := [][]string{{"target", "plugin", "wanted", "reached", ""}}
 	for _, check := range figures.Checks(measured) {
-		verdict := "yes"
+		met := "yes"
 		if !check.Met() {
-			verdict = "**no**"
+			met = "**no**"
 		}
-		rows = append(rows, []string{check.Says, plugin(check.Variant), "≤ " + amount(check.Want, check.Unit), reached(check), verdict})
+		rows = append(rows, []string{check.Says, plugin(check.Variant), "≤ " + amount(check.Want, check.Unit), reached(check), met})
 	}
 	return table(rows...)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/progress"
-	"github.com/mooring-ccm/mooring/test/bench/arena"
+	"github.com/mooring-ccm/mooring/test/bench/environment"
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 	"github.com/mooring-ccm/mooring/test/bench/plugins"
 	"github.com/mooring-ccm/mooring/test/bench/scenario"
@@ -71,7 +71,7 @@ func Run(ctx context.Context, options Options) (figures.Report, error) {
 
 func setup(options Options) figures.Setup {
 	return figures.Setup{
-		Kubernetes: localcluster.KubernetesVersion, Reference: referenceVersion(), Latency: arena.Latency, PageSize: arena.PageSize,
+		Kubernetes: localcluster.KubernetesVersion, Reference: referenceVersion(), Latency: environment.Latency, PageSize: environment.PageSize,
 		BalancerWrites: plugins.Writes, Trail: scenario.TrailLimit, Size: options.Size, Variants: options.Variants, Common: common(),
 	}
 }
@@ -89,13 +89,13 @@ func sortResults(report *figures.Report) {
 func runStage(ctx context.Context, options Options, stage scenario.Stage, variant figures.Variant, report *figures.Report) (err error) {
 	show := newShow(options.Display, stage.Name, variant.Title)
 	defer show.fail()
-	a, err := prepare(ctx, options, stage, variant, show)
+	e, err := prepare(ctx, options, stage, variant, show)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.Close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, e.Close(context.WithoutCancel(ctx))) }()
 	for _, one := range stage.Scenarios {
-		result, err := runScenario(ctx, a, one, options, show)
+		result, err := runScenario(ctx, e, one, options, show)
 		if err != nil {
 			return fmt.Errorf("scenario %s: %w", one.Name, err)
 		}
@@ -103,7 +103,7 @@ func runStage(ctx context.Context, options Options, stage scenario.Stage, varian
 		report.Results = append(report.Results, result)
 	}
 	show.update("stopping")
-	life, err := a.Life(ctx)
+	life, err := e.Life(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,31 +112,31 @@ func runStage(ctx context.Context, options Options, stage scenario.Stage, varian
 	return nil
 }
 
-// prepare opens an arena, builds what stands in it and starts the manager.
-func prepare(ctx context.Context, options Options, stage scenario.Stage, variant figures.Variant, show *show) (*arena.Arena, error) {
+// prepare opens an environment, builds what stands in it and starts the manager.
+func prepare(ctx context.Context, options Options, stage scenario.Stage, variant figures.Variant, show *show) (*environment.Environment, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, prepareLimit, fmt.Errorf("not prepared after %s", prepareLimit))
 	defer cancel()
 	show.update("starting a control plane")
-	a, err := arena.Open(ctx, arenaOptions(options, stage, variant, show))
+	e, err := environment.Open(ctx, environmentOptions(options, stage, variant, show))
 	if err != nil {
 		return nil, err
 	}
 	if stage.Prepare != nil {
 		show.update("preparing")
-		if err := stage.Prepare(ctx, a, options.Size); err != nil {
-			return nil, errors.Join(err, a.Close(context.WithoutCancel(ctx)))
+		if err := stage.Prepare(ctx, e, options.Size); err != nil {
+			return nil, errors.Join(err, e.Close(context.WithoutCancel(ctx)))
 		}
 	}
 	for range stage.Replicas {
 		show.update("starting the manager")
-		if err := a.StartManager(ctx); err != nil {
-			return nil, errors.Join(err, a.Close(context.WithoutCancel(ctx)))
+		if err := e.StartManager(ctx); err != nil {
+			return nil, errors.Join(err, e.Close(context.WithoutCancel(ctx)))
 		}
 	}
-	return a, nil
+	return e, nil
 }
 
-func arenaOptions(options Options, stage scenario.Stage, variant figures.Variant, show *show) arena.Options {
+func environmentOptions(options Options, stage scenario.Stage, variant figures.Variant, show *show) environment.Options {
 	flags := common()
 	if variant.Program == mooringProgram {
 		flags = append(flags, options.Flags...)
@@ -145,39 +145,39 @@ func arenaOptions(options Options, stage scenario.Stage, variant figures.Variant
 	if logs != "" {
 		logs = filepath.Join(logs, stage.Name, variant.Name)
 	}
-	return arena.Options{
+	return environment.Options{
 		Stage: stage.Name, Variant: variant, Program: filepath.Join(options.Programs, variant.Program), Flags: flags,
 		Binaries: options.Binaries, Instances: stage.Instances(options.Size), Logs: logs,
-		Tell: func(done, of int) { show.update("%d of %d", done, of) },
+		Progress: func(done, of int) { show.update("%d of %d", done, of) },
 	}
 }
 
 // runScenario prepares a scenario, has it happen and measures it.
-func runScenario(ctx context.Context, a *arena.Arena, one scenario.Scenario, options Options, show *show) (figures.Result, error) {
+func runScenario(ctx context.Context, e *environment.Environment, one scenario.Scenario, options Options, show *show) (figures.Result, error) {
 	if one.Prepare != nil {
 		show.update("preparing %s", one.Name)
 		preparing, cancel := context.WithTimeoutCause(ctx, prepareLimit, fmt.Errorf("not prepared after %s", prepareLimit))
 		defer cancel()
-		if err := one.Prepare(preparing, a, options.Size); err != nil {
+		if err := one.Prepare(preparing, e, options.Size); err != nil {
 			return figures.Result{}, fmt.Errorf("prepare: %w", err)
 		}
 	}
 	show.update("%s", one.Name)
 	limited, cancel := context.WithTimeoutCause(ctx, one.Limit, errLimit)
 	defer cancel()
-	meter, err := a.Measure()
+	meter, err := e.Measure()
 	if err != nil {
 		return figures.Result{}, err
 	}
 	var said figures.Result
-	err = one.Act(limited, a, options.Size, &said)
+	err = one.Act(limited, e, options.Size, &said)
 	meter.Lap()
 	complete := err == nil
 	if !complete && !reached(limited) {
 		return figures.Result{}, err
 	}
 	if complete && !one.Rests {
-		if err := trail(ctx, a); err != nil {
+		if err := trail(ctx, e); err != nil {
 			return figures.Result{}, err
 		}
 	}
@@ -191,10 +191,10 @@ func runScenario(ctx context.Context, a *arena.Arena, one scenario.Scenario, opt
 
 // trail waits until the managers are through with what a scenario has left them to do: events, updates of load balancers. One
 // that goes on for ever is cut off.
-func trail(ctx context.Context, a *arena.Arena) error {
+func trail(ctx context.Context, e *environment.Environment) error {
 	trailing, cancel := context.WithTimeoutCause(ctx, scenario.TrailLimit, errLimit)
 	defer cancel()
-	err := a.AwaitQuiet(trailing)
+	err := e.AwaitQuiet(trailing)
 	if reached(trailing) {
 		return nil
 	}

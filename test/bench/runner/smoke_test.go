@@ -126,7 +126,7 @@ func requireThrottled(t *testing.T, measured figures.Report, size figures.Size) 
 	}
 }
 
-// requireNothingLeft fails if this process has children or the arenas have left files.
+// requireNothingLeft fails if this process has children or the environments have left files.
 func requireNothingLeft(t *testing.T) {
 	t.Helper()
 	children, err := filepath.Glob("/proc/self/task/*/children")

@@ -4,7 +4,7 @@ package runner
 import (
 	"slices"
 
-	"github.com/mooring-ccm/mooring/test/bench/arena"
+	"github.com/mooring-ccm/mooring/test/bench/environment"
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 	"github.com/mooring-ccm/mooring/test/bench/plugins"
 )
@@ -39,7 +39,7 @@ func Variants(size figures.Size) []figures.Variant {
 
 // common are the flags that every variant gets: all four controllers run.
 func common() []string {
-	return []string{"--allocate-node-cidrs=true", "--cluster-cidr=" + arena.ClusterCIDR}
+	return []string{"--allocate-node-cidrs=true", "--cluster-cidr=" + environment.ClusterCIDR}
 }
 
 // Names returns the names of variants.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/mooring-ccm/mooring/test/bench/arena"
+	"github.com/mooring-ccm/mooring/test/bench/environment"
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 )
 
@@ -12,15 +12,17 @@ import (
 func cluster() Stage {
 	return Stage{
 		Name: "cluster", Instances: func(size figures.Size) int { return size.Nodes }, Replicas: 1,
-		Prepare: func(ctx context.Context, a *arena.Arena, size figures.Size) error { return a.Settle(ctx, size.Nodes) },
+		Prepare: func(ctx context.Context, e *environment.Environment, size figures.Size) error {
+			return e.AddInitialized(ctx, size.Nodes)
+		},
 		Scenarios: []Scenario{
 			{
 				Name: "services-200", Title: "200 Services get an address", Counts: "Services", Limit: 4 * time.Minute,
-				Act: func(ctx context.Context, a *arena.Arena, size figures.Size, _ *figures.Result) error {
-					if err := a.CreateServices(ctx, size.Services); err != nil {
+				Act: func(ctx context.Context, e *environment.Environment, size figures.Size, _ *figures.Result) error {
+					if err := e.CreateServices(ctx, size.Services); err != nil {
 						return err
 					}
-					return a.AwaitAddresses(ctx, size.Services)
+					return e.AwaitAddresses(ctx, size.Services)
 				},
 			},
 			{
@@ -35,11 +37,11 @@ func cluster() Stage {
 			{
 				Name: "services-deleted", Title: "200 Services are deleted", Counts: "Services", Needs: "services-200",
 				Limit: 4 * time.Minute, Prepare: calm,
-				Act: func(ctx context.Context, a *arena.Arena, size figures.Size, _ *figures.Result) error {
-					if err := a.DeleteServices(ctx, size.Services); err != nil {
+				Act: func(ctx context.Context, e *environment.Environment, size figures.Size, _ *figures.Result) error {
+					if err := e.DeleteServices(ctx, size.Services); err != nil {
 						return err
 					}
-					return a.AwaitNoServices(ctx, size.Services)
+					return e.AwaitNoServices(ctx, size.Services)
 				},
 			},
 		},
@@ -48,19 +50,19 @@ func cluster() Stage {
 
 // loseMachines changes the cloud: of the machines, half are gone and half are off. Their nodes still seem ready, so that no
 // manager asks. All nodes are old enough to be deleted.
-func loseMachines(ctx context.Context, a *arena.Arena, size figures.Size) error {
-	if err := a.AwaitAge(ctx, size.MinimumAge); err != nil {
+func loseMachines(ctx context.Context, e *environment.Environment, size figures.Size) error {
+	if err := e.AwaitAge(ctx, size.MinimumAge); err != nil {
 		return err
 	}
-	if err := a.AwaitQuiet(ctx); err != nil {
+	if err := e.AwaitQuiet(ctx); err != nil {
 		return err
 	}
-	return a.Cloud.Remove(ctx, size.Nodes/2, size.Nodes-size.Nodes/2)
+	return e.Cloud.Remove(ctx, size.Nodes/2, size.Nodes-size.Nodes/2)
 }
 
-func loseNodes(ctx context.Context, a *arena.Arena, size figures.Size, _ *figures.Result) error {
-	if err := a.FallSilent(ctx, size.Nodes); err != nil {
+func loseNodes(ctx context.Context, e *environment.Environment, size figures.Size, _ *figures.Result) error {
+	if err := e.FallSilent(ctx, size.Nodes); err != nil {
 		return err
 	}
-	return a.AwaitLosses(ctx, size.Nodes, size.Nodes/2, size.Nodes-size.Nodes/2)
+	return e.AwaitLosses(ctx, size.Nodes, size.Nodes/2, size.Nodes-size.Nodes/2)
 }

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mooring-ccm/mooring/test/bench/arena"
+	"github.com/mooring-ccm/mooring/test/bench/environment"
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 )
 
@@ -13,7 +13,9 @@ import (
 func failover() Stage {
 	return Stage{
 		Name: "failover", Instances: func(size figures.Size) int { return size.Nodes + 2 }, Replicas: 2,
-		Prepare: func(ctx context.Context, a *arena.Arena, size figures.Size) error { return a.Settle(ctx, size.Nodes) },
+		Prepare: func(ctx context.Context, e *environment.Environment, size figures.Size) error {
+			return e.AddInitialized(ctx, size.Nodes)
+		},
 		Scenarios: []Scenario{
 			{
 				Name: "leader-sigterm", Title: "The leader gets SIGTERM, and a node joins", Counts: "nodes", Limit: 2 * time.Minute,
@@ -21,28 +23,30 @@ func failover() Stage {
 			},
 			{
 				Name: "leader-sigkill", Title: "The leader is killed, and a node joins", Counts: "nodes", Limit: 2 * time.Minute,
-				Prepare: func(ctx context.Context, a *arena.Arena, _ figures.Size) error { return a.StartManager(ctx) },
-				Act:     succession(syscall.SIGKILL, 2),
+				Prepare: func(ctx context.Context, e *environment.Environment, _ figures.Size) error {
+					return e.StartManager(ctx)
+				},
+				Act: succession(syscall.SIGKILL, 2),
 			},
 		},
 	}
 }
 
 // succession stops the leader and waits until a node that joins right after is initialized, by whoever leads then.
-func succession(signal syscall.Signal, offset int) func(context.Context, *arena.Arena, figures.Size, *figures.Result) error {
-	return func(ctx context.Context, a *arena.Arena, size figures.Size, result *figures.Result) error {
+func succession(signal syscall.Signal, offset int) func(context.Context, *environment.Environment, figures.Size, *figures.Result) error {
+	return func(ctx context.Context, e *environment.Environment, size figures.Size, result *figures.Result) error {
 		began := time.Now()
-		before, err := a.StopLeader(signal)
+		before, err := e.StopLeader(signal)
 		if err != nil {
 			return err
 		}
-		if err := a.Join(ctx, size.Nodes+offset, 1); err != nil {
+		if err := e.Join(ctx, size.Nodes+offset, 1); err != nil {
 			return err
 		}
-		if err := a.AwaitNextLeader(ctx, before); err != nil {
+		if err := e.AwaitNextLeader(ctx, before); err != nil {
 			return err
 		}
 		result.LeaseSeconds = time.Since(began).Seconds()
-		return a.AwaitInitializedNode(ctx, size.Nodes+offset)
+		return e.AwaitInitializedNode(ctx, size.Nodes+offset)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/mooring-ccm/mooring/test/bench/arena"
+	"github.com/mooring-ccm/mooring/test/bench/environment"
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 )
 
@@ -44,8 +44,8 @@ func quota() Stage {
 		Name: "quota", Instances: nodes, Replicas: 1,
 		Scenarios: []Scenario{{
 			Name: "quota-600", Title: "600 nodes join under a quota of 20 calls a second", Counts: "nodes", Limit: 4 * time.Minute,
-			Prepare: func(_ context.Context, a *arena.Arena, size figures.Size) error {
-				return a.Cloud.Limit(size.QuotaRate, size.QuotaBurst)
+			Prepare: func(_ context.Context, e *environment.Environment, size figures.Size) error {
+				return e.Cloud.Limit(size.QuotaRate, size.QuotaBurst)
 			},
 			Act: joining(nodes),
 		}},
@@ -59,11 +59,11 @@ func routes() Stage {
 		Scenarios: []Scenario{{
 			Name: "routes-1000", Title: "Routes to 1,000 nodes", Counts: "nodes", Limit: 4 * time.Minute,
 			Prepare: halfWay,
-			Act: func(ctx context.Context, a *arena.Arena, size figures.Size, _ *figures.Result) error {
-				if err := a.SettleUnrouted(ctx, size.Nodes); err != nil {
+			Act: func(ctx context.Context, e *environment.Environment, size figures.Size, _ *figures.Result) error {
+				if err := e.AddInitializedUnrouted(ctx, size.Nodes); err != nil {
 					return err
 				}
-				return a.AwaitRouted(ctx, size.Nodes)
+				return e.AwaitRouted(ctx, size.Nodes)
 			},
 		}},
 	}
@@ -71,30 +71,32 @@ func routes() Stage {
 
 // halfWay waits until a manager that compares routes by the clock is half way to its next time, which is how long nodes wait
 // for it on average. One that does not list by the clock is not waited for for long.
-func halfWay(ctx context.Context, a *arena.Arena, _ figures.Size) error {
+func halfWay(ctx context.Context, e *environment.Environment, _ figures.Size) error {
 	const period = 10 * time.Second // --route-reconciliation-period
-	if err := a.AwaitListedRoutes(ctx, period+period/2); err != nil {
+	if err := e.AwaitListedRoutes(ctx, period+period/2); err != nil {
 		return err
 	}
-	return a.Pause(ctx, period/2)
+	return e.Pause(ctx, period/2)
 }
 
 // joining creates nodes and waits until all are initialized.
-func joining(nodes func(figures.Size) int) func(context.Context, *arena.Arena, figures.Size, *figures.Result) error {
-	return func(ctx context.Context, a *arena.Arena, size figures.Size, _ *figures.Result) error {
-		if err := a.Join(ctx, 1, nodes(size)); err != nil {
+func joining(nodes func(figures.Size) int) func(context.Context, *environment.Environment, figures.Size, *figures.Result) error {
+	return func(ctx context.Context, e *environment.Environment, size figures.Size, _ *figures.Result) error {
+		if err := e.Join(ctx, 1, nodes(size)); err != nil {
 			return err
 		}
-		return a.AwaitInitialized(ctx, nodes(size))
+		return e.AwaitInitialized(ctx, nodes(size))
 	}
 }
 
 // resting lets time pass.
-func resting(duration func(figures.Size) time.Duration) func(context.Context, *arena.Arena, figures.Size, *figures.Result) error {
-	return func(ctx context.Context, a *arena.Arena, size figures.Size, _ *figures.Result) error {
-		return a.Pause(ctx, duration(size))
+func resting(duration func(figures.Size) time.Duration) func(context.Context, *environment.Environment, figures.Size, *figures.Result) error {
+	return func(ctx context.Context, e *environment.Environment, size figures.Size, _ *figures.Result) error {
+		return e.Pause(ctx, duration(size))
 	}
 }
 
 // calm waits until the manager has nothing to do.
-func calm(ctx context.Context, a *arena.Arena, _ figures.Size) error { return a.AwaitQuiet(ctx) }
+func calm(ctx context.Context, e *environment.Environment, _ figures.Size) error {
+	return e.AwaitQuiet(ctx)
+}

@@ -6,21 +6,21 @@ import (
 	"context"
 	"time"
 
-	"github.com/mooring-ccm/mooring/test/bench/arena"
+	"github.com/mooring-ccm/mooring/test/bench/environment"
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 )
 
 // TrailLimit is how long, after the end of a scenario, what the manager still does because of it is counted.
 const TrailLimit = 30 * time.Second
 
-// Stage is an arena with what stands in it, and the scenarios that happen there one after the other.
+// Stage is an environment with what stands in it, and the scenarios that happen there one after the other.
 type Stage struct {
 	// Name is that of the stage.
 	Name string
 	// Instances is how many machines the cloud has.
 	Instances func(figures.Size) int
 	// Prepare builds what stands before the manager starts; nil for nothing.
-	Prepare func(ctx context.Context, a *arena.Arena, size figures.Size) error
+	Prepare func(ctx context.Context, e *environment.Environment, size figures.Size) error
 	// Replicas is how many processes of the manager run: one leads, the others stand by.
 	Replicas int
 	// Scenarios happen in this order.
@@ -40,9 +40,9 @@ type Scenario struct {
 	// Limit is when it is given up.
 	Limit time.Duration
 	// Prepare is what happens before, unmeasured; nil for nothing.
-	Prepare func(ctx context.Context, a *arena.Arena, size figures.Size) error
+	Prepare func(ctx context.Context, e *environment.Environment, size figures.Size) error
 	// Act makes it happen and returns when it is over. This is what is timed.
-	Act func(ctx context.Context, a *arena.Arena, size figures.Size, result *figures.Result) error
+	Act func(ctx context.Context, e *environment.Environment, size figures.Size, result *figures.Result) error
 	// Rests says that nothing happens, so that nothing can be left to do.
 	Rests bool
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/mooring-ccm/mooring/test/bench/arena"
+	"github.com/mooring-ccm/mooring/test/bench/environment"
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 )
 
@@ -36,16 +36,16 @@ func throttled() Stage {
 
 // joiningAfter has the nodes join several times and times each join: one that takes a second says little. What comes before
 // each is not timed.
-func joiningAfter(prepare func(context.Context, *arena.Arena, figures.Size) error,
-) func(context.Context, *arena.Arena, figures.Size, *figures.Result) error {
+func joiningAfter(prepare func(context.Context, *environment.Environment, figures.Size) error,
+) func(context.Context, *environment.Environment, figures.Size, *figures.Result) error {
 	join := joining(func(size figures.Size) int { return size.ThrottledNodes })
-	return func(ctx context.Context, a *arena.Arena, size figures.Size, result *figures.Result) error {
+	return func(ctx context.Context, e *environment.Environment, size figures.Size, result *figures.Result) error {
 		for range size.Rounds {
-			if err := prepare(ctx, a, size); err != nil {
+			if err := prepare(ctx, e, size); err != nil {
 				return err
 			}
 			began := time.Now()
-			err := join(ctx, a, size, result)
+			err := join(ctx, e, size, result)
 			result.Rounds = append(result.Rounds, time.Since(began).Seconds())
 			if err != nil {
 				return err
@@ -56,30 +56,30 @@ func joiningAfter(prepare func(context.Context, *arena.Arena, figures.Size) erro
 }
 
 // empty deletes all nodes and Services, and waits until the manager has nothing to do.
-func empty(ctx context.Context, a *arena.Arena, _ figures.Size) error {
-	if err := a.RemoveNodes(ctx); err != nil {
+func empty(ctx context.Context, e *environment.Environment, _ figures.Size) error {
+	if err := e.RemoveNodes(ctx); err != nil {
 		return err
 	}
-	if err := a.RemoveServices(ctx); err != nil {
+	if err := e.RemoveServices(ctx); err != nil {
 		return err
 	}
-	return a.AwaitQuiet(ctx)
+	return e.AwaitQuiet(ctx)
 }
 
 // throttleServices empties the cluster and creates Services whose load balancers the cloud refuses to create, until each has
 // been refused several times. They are new ones each time, because a manager asks ever more rarely for those that are refused.
 // The first half of the refusals do not say how long to wait, and all later ones do: there are clouds of both kinds.
-func throttleServices(ctx context.Context, a *arena.Arena, size figures.Size) error {
-	if err := empty(ctx, a, size); err != nil {
+func throttleServices(ctx context.Context, e *environment.Environment, size figures.Size) error {
+	if err := empty(ctx, e, size); err != nil {
 		return err
 	}
 	refusals := size.ThrottledServices * size.Refusals
-	if err := a.Cloud.ThrottleBalancers(refusals/2, retryAfter); err != nil {
+	if err := e.Cloud.ThrottleBalancers(refusals/2, retryAfter); err != nil {
 		return err
 	}
-	before := a.Cloud.Refused()
-	if err := a.CreateServices(ctx, size.ThrottledServices); err != nil {
+	before := e.Cloud.Refused()
+	if err := e.CreateServices(ctx, size.ThrottledServices); err != nil {
 		return err
 	}
-	return a.AwaitRefusals(ctx, before, refusals, refusalsLimit)
+	return e.AwaitRefusals(ctx, before, refusals, refusalsLimit)
 }

@@ -63,7 +63,7 @@ func newScene(t *testing.T) *scene {
 	var err error
 	s.client, err = kubernetes.NewForConfig(s.cluster.AdminConfig())
 	harness.Must(t, err)
-	referenceRights, err := os.ReadFile("../../bench/arena/rbac-reference.yaml")
+	referenceRights, err := os.ReadFile("../../harness/rbac-reference.yaml")
 	harness.Must(t, err)
 	for kind, rights := range map[string]struct {
 		objects []byte

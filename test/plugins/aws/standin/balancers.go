@@ -10,7 +10,7 @@ import (
 )
 
 // balancer is a classic load balancer. It keeps terminated instances until somebody takes them out: AWS does so itself, but
-// only after a while, and a story shall show that the manager does.
+// only after a while, and a scenario shall show that the manager does.
 type balancer struct {
 	elbtypes.LoadBalancerDescription
 	attributes elbtypes.LoadBalancerAttributes

@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	"github.com/mooring-ccm/mooring/test/plugins/aws/wire"
-	"github.com/mooring-ccm/mooring/test/plugins/stage"
+	"github.com/mooring-ccm/mooring/test/plugins/compare"
 )
 
 // accessKey is the ID of the key that requests have to be signed with. Signatures themselves are not checked.
-const accessKey = "AKIDSTORY"
+const accessKey = "AKIDSCENARIO"
 
 // refusal is an error of the API.
 type refusal struct{ code, message string }
@@ -83,7 +83,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // carryOut does what a request asks for, and records it.
 func (c *Cloud) carryOut(service service, r *http.Request) (any, error) {
 	action := r.PostForm.Get("Action")
-	call := stage.Call{Action: service.name + " " + action}
+	call := compare.Call{Action: service.name + " " + action}
 	operation, found := service.operations[action]
 	if !found {
 		c.problem("there is no action %s in this stand-in of %s", action, service.name)

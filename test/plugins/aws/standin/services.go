@@ -9,7 +9,7 @@ type service struct {
 	operations map[string]operation
 }
 
-// services are by version. What a service offers beyond these operations, no story needs.
+// services are by version. What a service offers beyond these operations, no scenario needs.
 var services = map[string]service{
 	"2016-11-15": {"EC2", wire.EC2(), map[string]operation{
 		"DescribeInstances":             reads((*Cloud).describeInstances),

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/test/plugins/stage"
+	"github.com/mooring-ccm/mooring/test/plugins/compare"
 )
 
 // kinds are the kinds of resources that the stand-in knows, with their scope.
@@ -70,8 +70,8 @@ func (r request) instances() []string {
 }
 
 // callOf returns the record of a request. The API lists what is in a group by POST, which changes nothing.
-func callOf(r request, err *apiError) stage.Call {
-	call := stage.Call{Action: strings.TrimSuffix(r.method+" "+r.kind+"/"+r.verb, "/")}
+func callOf(r request, err *apiError) compare.Call {
+	call := compare.Call{Action: strings.TrimSuffix(r.method+" "+r.kind+"/"+r.verb, "/")}
 	switch {
 	case r.method == http.MethodGet || r.verb == "listInstances":
 	case r.verb != "":

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/mooring-ccm/mooring/test/plugins/stage"
+	"github.com/mooring-ccm/mooring/test/plugins/compare"
 )
 
 const (
@@ -34,7 +34,7 @@ type Cloud struct {
 
 	mu        sync.Mutex
 	resources map[string]resource // by their path below the project
-	calls     []stage.Call
+	calls     []compare.Call
 	unknown   []string
 	serial    uint64 // of IDs, addresses and operations
 }
@@ -58,7 +58,7 @@ func New() *Cloud {
 func (c *Cloud) Close() { c.server.Close() }
 
 // Launch is how the plugin finds the stand-in, and Google's libraries the metadata server.
-func (c *Cloud) Launch() stage.Launch {
+func (c *Cloud) Launch() compare.Launch {
 	config := fmt.Sprintf(`[global]
 project-id = %s
 local-zone = %s
@@ -68,11 +68,11 @@ subnetwork-name = default
 node-tags = node
 api-endpoint = %s%s
 `, Project, Zones[0], c.server.URL, apiPath)
-	return stage.Launch{Config: config, Env: []string{"GCE_METADATA_HOST=" + strings.TrimPrefix(c.server.URL, "http://")}}
+	return compare.Launch{Config: config, Env: []string{"GCE_METADATA_HOST=" + strings.TrimPrefix(c.server.URL, "http://")}}
 }
 
-// Observe implements stage.Cloud. Waiting for an operation is no call.
-func (c *Cloud) Observe(context.Context) (stage.Observation, error) {
+// Observe implements compare.Cloud. Waiting for an operation is no call.
+func (c *Cloud) Observe(context.Context) (compare.Observation, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := map[string]string{}
@@ -83,11 +83,11 @@ func (c *Cloud) Observe(context.Context) (stage.Observation, error) {
 		}
 		text, err := json.MarshalIndent(c.portable(record), "", " ")
 		if err != nil {
-			return stage.Observation{}, fmt.Errorf("write down %s: %w", where, err)
+			return compare.Observation{}, fmt.Errorf("write down %s: %w", where, err)
 		}
 		state[where] = string(text)
 	}
-	return stage.Observation{Calls: slices.Clone(c.calls), State: state, Problems: slices.Clone(c.unknown)}, nil
+	return compare.Observation{Calls: slices.Clone(c.calls), State: state, Problems: slices.Clone(c.unknown)}, nil
 }
 
 // portable returns a value without this server's address, and with its lists in order: the API promises none.

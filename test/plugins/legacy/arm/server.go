@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/mooring-ccm/mooring/test/plugins/stage"
+	"github.com/mooring-ccm/mooring/test/plugins/compare"
 )
 
 // Where everything is.
@@ -33,7 +33,7 @@ type Cloud struct {
 
 	mu        sync.Mutex
 	resources map[string]resource // by their identifier below groupPath, such as "Microsoft.Network/loadBalancers/kubernetes"
-	calls     []stage.Call
+	calls     []compare.Call
 	unknown   []string
 }
 
@@ -52,8 +52,8 @@ func New() *Cloud {
 func (c *Cloud) Close() { c.server.Close() }
 
 // Launch is how the plugin finds the stand-in. What it caches it forgets after a second.
-func (c *Cloud) Launch() stage.Launch {
-	return stage.Launch{Config: fmt.Sprintf(`{
+func (c *Cloud) Launch() compare.Launch {
+	return compare.Launch{Config: fmt.Sprintf(`{
  "cloud": "AzureStackCloud", "resourceManagerEndpoint": "%s/", "cloudConfigType": "file",
  "tenantId": "%s", "subscriptionId": "%s", "aadClientId": "cloud-controller", "aadClientSecret": "a-secret",
  "resourceGroup": "%s", "location": "%s", "vnetName": "nodes-vnet", "subnetName": "nodes", "securityGroupName": "%s",
@@ -62,19 +62,19 @@ func (c *Cloud) Launch() stage.Launch {
 }`, c.server.URL, tenant, subscription, group, location, securityGroup, availabilitySet)}
 }
 
-// Observe implements stage.Cloud.
-func (c *Cloud) Observe(context.Context) (stage.Observation, error) {
+// Observe implements compare.Cloud.
+func (c *Cloud) Observe(context.Context) (compare.Observation, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := map[string]string{}
 	for id, r := range c.resources {
 		text, err := json.MarshalIndent(ordered(r), "", " ")
 		if err != nil {
-			return stage.Observation{}, fmt.Errorf("write down %s: %w", id, err)
+			return compare.Observation{}, fmt.Errorf("write down %s: %w", id, err)
 		}
 		state[id] = string(text)
 	}
-	return stage.Observation{Calls: slices.Clone(c.calls), State: state, Problems: slices.Clone(c.unknown)}, nil
+	return compare.Observation{Calls: slices.Clone(c.calls), State: state, Problems: slices.Clone(c.unknown)}, nil
 }
 
 // ordered returns a value with its lists in order: the plugin fills them from maps and side by side.
@@ -134,7 +134,7 @@ func (c *Cloud) serveResource(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		result, err = c.do(asked)
 	}
-	call := stage.Call{Action: r.Method + " " + asked.kind}
+	call := compare.Call{Action: r.Method + " " + asked.kind}
 	if r.Method != http.MethodGet {
 		call.Change = asked.id
 	}

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/test/plugins/stage"
+	"github.com/mooring-ccm/mooring/test/plugins/compare"
 )
 
 // door forwards requests to the simulator and writes them down.
@@ -24,7 +24,7 @@ type door struct {
 	proxy *httputil.ReverseProxy
 
 	mu       sync.Mutex
-	calls    []stage.Call
+	calls    []compare.Call
 	problems []string
 }
 
@@ -47,7 +47,7 @@ func openDoor(t testing.TB, simulator *url.URL) *door {
 	return d
 }
 
-func (d *door) seen() ([]stage.Call, []string) {
+func (d *door) seen() ([]compare.Call, []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.calls), slices.Clone(d.problems)
@@ -61,7 +61,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	call := stage.Call{Action: r.Method + " " + r.URL.Path}
+	call := compare.Call{Action: r.Method + " " + r.URL.Path}
 	switch method := soapMethod(body); {
 	case method != "":
 		if call.Action = method; !slices.Contains(reads, method) {

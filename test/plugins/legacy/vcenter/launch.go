@@ -3,7 +3,7 @@ package vcenter
 import (
 	"fmt"
 
-	"github.com/mooring-ccm/mooring/test/plugins/stage"
+	"github.com/mooring-ccm/mooring/test/plugins/compare"
 )
 
 // The Secret, in the namespace kube-system, from which the plugin takes its login, and the keys that it looks for.
@@ -17,8 +17,8 @@ const (
 const controllerUUID = "00000000-0000-0000-0000-000000000001"
 
 // Launch is how the plugin finds the vCenter.
-func (v *VCenter) Launch() stage.Launch {
-	return stage.Launch{Config: fmt.Sprintf(`[Global]
+func (v *VCenter) Launch() compare.Launch {
+	return compare.Launch{Config: fmt.Sprintf(`[Global]
 secret-name = %s
 secret-namespace = kube-system
 insecure-flag = 1

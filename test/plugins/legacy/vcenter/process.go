@@ -2,77 +2,60 @@ package vcenter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
-	"syscall"
 	"testing"
-	"time"
+
+	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/localcluster/program"
 )
 
 // startDeadline is how long the simulator may take until it listens.
-const startDeadline = 30 * time.Second
+const startDeadline = poll.Deadline
 
 // announced is what the simulator writes when it listens.
 var announced = regexp.MustCompile(`export GOVC_URL=(\S+)`)
 
 // startSimulator runs the simulator until the test ends and returns its endpoint, with the login.
-func startSimulator(t testing.TB, program string) (*url.URL, error) {
-	variables, log := filepath.Join(t.TempDir(), "variables"), filepath.Join(t.TempDir(), "vcsim.log")
-	output, err := os.Create(log)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = output.Close() }()
+func startSimulator(t testing.TB, path string) (*url.URL, error) {
+	dir := t.TempDir()
+	variables := filepath.Join(dir, "variables")
 	if err := os.WriteFile(variables, nil, 0o600); err != nil {
 		return nil, err
 	}
-	command := exec.Command(program, "-l", "127.0.0.1:0", "-E", variables, "-vm", "2", "-cluster", "2", "-host", "1",
-		"-standalone-host", "0", "-username", User, "-password", Password)
-	command.Stdout, command.Stderr = output, output
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started, ended := make(chan error, 1), make(chan error, 1)
-	go func() {
-		// The kernel takes the end of the thread that started a process for the parent's.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := command.Start()
-		started <- err
-		if err == nil {
-			ended <- command.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	simulator, err := program.Start(program.Options{
+		Name: "vcsim", Path: path, Dir: dir, Args: []string{"-l", "127.0.0.1:0", "-E", variables, "-vm", "2", "-cluster", "2", "-host", "1",
+			"-standalone-host", "0", "-username", User, "-password", Password},
+	})
+	if err != nil {
 		return nil, err
 	}
 	t.Cleanup(func() {
-		_ = command.Process.Kill() // an error says that it is gone already
-		<-ended
+		if err := simulator.Kill(); err != nil {
+			t.Error(err)
+		}
 	})
-	return awaitEndpoint(t.Context(), variables, log)
+	return awaitEndpoint(t.Context(), variables, simulator)
 }
 
-func awaitEndpoint(ctx context.Context, variables, log string) (*url.URL, error) {
+// awaitEndpoint returns what the simulator has written to the file of its variables.
+func awaitEndpoint(ctx context.Context, variables string, simulator *program.Program) (endpoint *url.URL, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startDeadline)
 	defer cancel()
-	for {
+	err = program.Await(ctx, "vcsim listens", []*program.Program{simulator}, func(context.Context) error {
 		content, err := os.ReadFile(variables)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if found := announced.FindSubmatch(content); found != nil {
-			return url.Parse(string(found[1]))
+		found := announced.FindSubmatch(content)
+		if found == nil {
+			return fmt.Errorf("it has written %q, and no endpoint to %s", simulator.Tail(), variables)
 		}
-		select {
-		case <-ctx.Done():
-			said, err := os.ReadFile(log)
-			return nil, errors.Join(fmt.Errorf("vcsim does not listen after %s; it said %q", startDeadline, said), err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		endpoint, err = url.Parse(string(found[1]))
+		return err
+	})
+	return endpoint, err
 }

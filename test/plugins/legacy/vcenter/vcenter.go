@@ -14,7 +14,7 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 
-	"github.com/mooring-ccm/mooring/test/plugins/stage"
+	"github.com/mooring-ccm/mooring/test/plugins/compare"
 )
 
 const (
@@ -123,13 +123,13 @@ func (v *VCenter) Destroy(ctx context.Context, name string) error {
 	return task.Wait(ctx)
 }
 
-// Observe implements stage.Cloud.
-func (v *VCenter) Observe(ctx context.Context) (stage.Observation, error) {
+// Observe implements compare.Cloud.
+func (v *VCenter) Observe(ctx context.Context) (compare.Observation, error) {
 	states, err := v.powerStates(ctx)
 	if err != nil {
-		return stage.Observation{}, fmt.Errorf("ask for the machines: %w", err)
+		return compare.Observation{}, fmt.Errorf("ask for the machines: %w", err)
 	}
-	observation := stage.Observation{State: map[string]string{}}
+	observation := compare.Observation{State: map[string]string{}}
 	for name, state := range states {
 		observation.State["machine/"+name] = state
 	}

@@ -1,0 +1,267 @@
+package environment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/test/bench/figures"
+	"github.com/mooring-ccm/mooring/test/harness"
+)
+
+// quiet is how long a manager must not have asked the cloud for anything until it counts as idle, and quietCPU the share of one
+// processor that it may use meanwhile.
+const (
+	quiet    = 2 * time.Second
+	quietCPU = 0.1
+)
+
+// Options say what an environment is made of.
+type Options struct {
+	// Stage and Variant are who competes in what.
+	Stage   string
+	Variant figures.Variant
+	// Program is the manager to run, and Flags what it gets besides those of its variant.
+	Program string
+	Flags   []string
+	// Binaries are the control plane's.
+	Binaries localcluster.Binaries
+	// Instances is how many machines the cloud has.
+	Instances int
+	// Logs is a directory that gets the logs when the environment is closed. Empty means that they are lost.
+	Logs string
+	// Progress is called with how far a wait is.
+	Progress func(done, of int)
+}
+
+// Environment is a fresh control plane, a fresh cloud and the processes of one manager.
+type Environment struct {
+	// Cloud is the simulated cloud.
+	Cloud *Cloud
+
+	options  Options
+	dir      string
+	cluster  *localcluster.Cluster
+	client   kubernetes.Interface
+	watch    *watch
+	account  string // the ServiceAccount of the managers
+	user     string // the same for the API server
+	managers []*Manager
+	// done and of are how far the wait is that is under way.
+	done, of int
+}
+
+// Open starts a control plane and a cloud. No manager runs yet.
+func Open(ctx context.Context, options Options) (*Environment, error) {
+	dir, err := os.MkdirTemp(inMemory(), "mooring-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("open the environment: %w", err)
+	}
+	e := &Environment{options: options, dir: dir}
+	if err := e.open(ctx); err != nil {
+		return nil, fmt.Errorf("open the environment: %w", errors.Join(err, e.Close(context.WithoutCancel(ctx))))
+	}
+	return e, nil
+}
+
+// inMemory returns a directory that is in memory, so that no variant waits for a disk. Empty if there is none.
+func inMemory() string {
+	const shared = "/dev/shm"
+	var stat syscall.Statfs_t
+	const enough = 2 << 30
+	if err := syscall.Statfs(shared, &stat); err == nil && stat.Bavail*uint64(stat.Bsize) >= enough {
+		return shared
+	}
+	return ""
+}
+
+func (e *Environment) open(ctx context.Context) (err error) {
+	// The control plane lives until Close, and not only until it is prepared.
+	e.cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Options{
+		Binaries: e.options.Binaries, Dir: filepath.Join(e.dir, "control-plane"), Audit: auditv1.LevelMetadata,
+	})
+	if err != nil {
+		return err
+	}
+	if e.Cloud, err = startCloud(e.dir, e.options.Instances); err != nil {
+		return fmt.Errorf("start the simulated cloud: %w", err)
+	}
+	rights := deploy.RBAC
+	e.account = harness.MooringAccount
+	if strings.HasPrefix(e.options.Variant.Name, figures.ReferenceDefault) {
+		rights, e.account = harness.ReferenceRights, harness.ReferenceAccount
+	}
+	if err := e.cluster.Apply(ctx, rights); err != nil {
+		return err
+	}
+	e.user = "system:serviceaccount:" + harness.AccountNamespace + ":" + e.account
+	config := e.cluster.AdminConfig()
+	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	if e.client, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	e.watch, err = startWatch(context.WithoutCancel(ctx), e.client)
+	return err
+}
+
+// StartManager starts one more process of the manager. The first leads, and any other stands by.
+func (e *Environment) StartManager(ctx context.Context) error {
+	name := fmt.Sprintf("manager-%d", len(e.managers)+1)
+	flags := append(append([]string{"--cloud-provider=" + e.options.Variant.Plugin}, e.options.Flags...), e.options.Variant.Flags...)
+	started, err := harness.Manager{
+		Name: name, Dir: e.dir, Path: e.options.Program, Account: e.account, CloudConfig: e.Cloud.config, Flags: flags,
+	}.Start(ctx, e.cluster)
+	if err != nil {
+		return err
+	}
+	e.managers = append(e.managers, &Manager{program: started})
+	if err := e.await(ctx, 1, func() int {
+		if e.watch.leader() != "" {
+			return 1
+		}
+		return 0
+	}); err != nil {
+		return fmt.Errorf("a manager leads: %w", err)
+	}
+	return e.AwaitQuiet(ctx)
+}
+
+// AwaitQuiet waits until the managers have nothing to do: for a while, no call of the cloud and next to no processor time.
+func (e *Environment) AwaitQuiet(ctx context.Context) error {
+	for {
+		calls, cpu := e.Cloud.received(), e.cpu()
+		if err := e.Pause(ctx, quiet); err != nil {
+			return err
+		}
+		if e.Cloud.received() == calls && e.cpu()-cpu < quietCPU*quiet.Seconds() {
+			return nil
+		}
+	}
+}
+
+// AwaitRefusals waits until the cloud has throttled so many calls more than before, at most for some time. It is an error if it
+// has throttled none until then.
+func (e *Environment) AwaitRefusals(ctx context.Context, before, want int, most time.Duration) error {
+	end := time.Now().Add(most)
+	err := await(ctx, func() int {
+		if time.Now().After(end) {
+			return want
+		}
+		return e.Cloud.Refused() - before
+	}, want, func(int) {}, e.problem)
+	if err == nil && e.Cloud.Refused() == before {
+		return fmt.Errorf("the cloud has throttled nothing within %s", most)
+	}
+	return err
+}
+
+// AwaitListedRoutes waits until the routes are listed the next time, at most for some time.
+func (e *Environment) AwaitListedRoutes(ctx context.Context, most time.Duration) error {
+	before, end := e.Cloud.received(api.OpListRoutes), time.Now().Add(most)
+	return await(ctx, func() int {
+		if e.Cloud.received(api.OpListRoutes) == before && time.Now().Before(end) {
+			return 0
+		}
+		return 1
+	}, 1, func(int) {}, e.problem)
+}
+
+// Pause lets time pass. It ends early, with an error, when a manager has ended.
+func (e *Environment) Pause(ctx context.Context, d time.Duration) error {
+	end := time.Now().Add(d)
+	return await(ctx, func() int {
+		if time.Now().Before(end) {
+			return 0
+		}
+		return 1
+	}, 1, func(int) {}, e.problem)
+}
+
+// await polls until count reaches want, and remembers how far it got.
+func (e *Environment) await(ctx context.Context, want int, count func() int) error {
+	return await(ctx, count, want, func(done int) {
+		e.done, e.of = done, want
+		if e.options.Progress != nil {
+			e.options.Progress(done, want)
+		}
+	}, e.problem)
+}
+
+// problem returns an error if all managers have ended, or one that was not stopped.
+func (e *Environment) problem() error {
+	for _, m := range e.managers {
+		if err := m.program.Exited(); err != nil && !m.stopped {
+			return err
+		}
+	}
+	return nil
+}
+
+// cpu returns the processor time of all managers so far.
+func (e *Environment) cpu() float64 {
+	total := 0.0
+	for _, m := range e.managers {
+		// One that ends at this moment is noticed by problem.
+		_ = m.read()
+		total += m.cpu
+	}
+	return total
+}
+
+// Life stops the managers and returns what they used in their lives.
+func (e *Environment) Life(ctx context.Context) (figures.Life, error) {
+	life := figures.Life{Stage: e.options.Stage, Variant: e.options.Variant.Name}
+	var errs []error
+	for _, m := range e.managers {
+		errs = append(errs, m.stop(ctx))
+		life.CPUSeconds += m.cpu
+		life.PeakBytes = max(life.PeakBytes, m.peak)
+	}
+	return life, errors.Join(errs...)
+}
+
+// Close ends everything and removes all files but the logs, if they are wanted.
+func (e *Environment) Close(ctx context.Context) error {
+	var errs []error
+	for _, m := range e.managers {
+		errs = append(errs, m.stop(ctx))
+	}
+	if e.watch != nil {
+		e.watch.close()
+	}
+	if e.cluster != nil {
+		errs = append(errs, e.cluster.Stop(ctx))
+	}
+	if e.Cloud != nil {
+		errs = append(errs, e.Cloud.close())
+	}
+	if e.options.Logs != "" {
+		errs = append(errs, e.keepLogs())
+	}
+	return errors.Join(append(errs, os.RemoveAll(e.dir))...)
+}
+
+// keepLogs copies the logs of the managers.
+func (e *Environment) keepLogs() error {
+	if err := os.MkdirAll(e.options.Logs, 0o755); err != nil {
+		return err
+	}
+	logs, err := fs.Glob(os.DirFS(e.dir), "*.log")
+	for _, log := range logs {
+		content, readErr := os.ReadFile(filepath.Join(e.dir, log))
+		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(e.options.Logs, log), content, 0o600))
+	}
+	return err
+}

@@ -1,0 +1,68 @@
+package environment
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// ticksPerSecond is the unit of processor times in /proc: USER_HZ, which is 100 on every architecture of Linux that Go knows.
+const ticksPerSecond = 100
+
+// cpuSeconds returns how much processor time a process has used, user and system, as /proc/PID/stat says (proc(5)).
+func cpuSeconds(pid int) (float64, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	return parseStat(content)
+}
+
+// parseStat reads the fields utime and stime, the 14th and 15th. The 2nd is a name in parentheses that may hold anything.
+func parseStat(content []byte) (float64, error) {
+	end := bytes.LastIndexByte(content, ')')
+	fields := strings.Fields(string(content[end+1:]))
+	if end < 0 || len(fields) < 13 {
+		return 0, fmt.Errorf("not a process's stat: %q", content)
+	}
+	var ticks int64
+	for _, field := range fields[11:13] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("processor time in stat: %w", err)
+		}
+		ticks += n
+	}
+	return float64(ticks) / ticksPerSecond, nil
+}
+
+// peakBytes returns the largest resident memory of a process since resetPeak, VmHWM in /proc/PID/status.
+func peakBytes(pid int) (int64, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	return parsePeak(content)
+}
+
+func parsePeak(content []byte) (int64, error) {
+	for line := range strings.Lines(string(content)) {
+		value, found := strings.CutPrefix(line, "VmHWM:")
+		if !found {
+			continue
+		}
+		kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("VmHWM in a process's status: %w", err)
+		}
+		return kilobytes << 10, nil
+	}
+	return 0, fmt.Errorf("no VmHWM in a process's status")
+}
+
+// resetPeak makes peakBytes start anew from what is resident now.
+func resetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+}

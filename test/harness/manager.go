@@ -1,0 +1,60 @@
+package harness
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/program"
+)
+
+// The ServiceAccounts of the managers, and their namespace.
+const (
+	AccountNamespace = "kube-system"
+	MooringAccount   = "cloud-controller-manager"
+	ReferenceAccount = "reference-ccm"
+)
+
+// StopGrace is how long a manager may take to end after SIGTERM.
+const StopGrace = 10 * time.Second
+
+// ReferenceRights are a manifest of what the reference may do: what Kubernetes documents, for ReferenceAccount.
+//
+//go:embed rbac-reference.yaml
+var ReferenceRights []byte
+
+// Manager says how to run a manager on a control plane. All but Flags and Env are required.
+type Manager struct {
+	// Name is what errors and its log are called. The log, and its serving certificate, go to Dir.
+	Name, Dir string
+	// Path is the program, and Account the name of the ServiceAccount that it runs as.
+	Path, Account string
+	// CloudConfig is the file that --cloud-config names.
+	CloudConfig string
+	// Flags are for the manager, besides those that say where everything is. Env are environment variables as "NAME=value".
+	Flags, Env []string
+}
+
+// Start starts the manager with the rights of its ServiceAccount. It serves on a free port.
+func (m Manager) Start(ctx context.Context, cluster *localcluster.Cluster) (*program.Program, error) {
+	kubeconfig, err := cluster.ServiceAccountKubeconfig(ctx, AccountNamespace, m.Account)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", m.Name, err)
+	}
+	port, err := program.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	return program.Start(program.Options{
+		Name: m.Name, Path: m.Path, Dir: m.Dir, Env: m.Env,
+		Args: append([]string{
+			"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+			"--cloud-config=" + m.CloudConfig, "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
+			"--cert-dir=" + filepath.Join(m.Dir, m.Name+"-serving"),
+		}, m.Flags...),
+	})
+}

@@ -1,6 +1,0 @@
-// Package stage plays one story twice: with the reference cloud controller manager and with Mooring, each with the same plugin,
-// on a control plane of its own and on a stand-in of the plugin's cloud of its own. After each step both have to end up with
-// the same in Kubernetes and in the cloud; what differs on purpose is listed by the story, with its reason.
-//
-// Watching is one thing and judging another: a World acts and observes, facts.go and compare.go are pure.
-package stage

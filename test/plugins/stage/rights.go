@@ -1,8 +1,0 @@
-package stage
-
-import _ "embed"
-
-// referenceRights are what the reference may do.
-//
-//go:embed rbac-reference.yaml
-var referenceRights []byte
