@@ -6,11 +6,11 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 // asProgram makes the test binary the program of a vendor: a plugin, some controllers, and ccm.Main.
@@ -73,7 +73,7 @@ func stopShared() error {
 	if shared.cluster == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), poll.Deadline)
 	defer cancel()
 	return shared.cluster.Stop(ctx)
 }
@@ -81,7 +81,7 @@ func stopShared() error {
 // cleanUp returns a context for clean-ups, which run after the test's own has ended.
 func cleanUp(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)
 	t.Cleanup(cancel)
 	return ctx
 }

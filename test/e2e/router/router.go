@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/localcluster/netlab"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
@@ -43,7 +44,7 @@ func Programs(kinds ...Kind) []string {
 func Dirs() []string { return []string{"/var/tmp"} }
 
 // startTimeout bounds how long a router may take to answer.
-const startTimeout = 20 * time.Second
+const startTimeout = poll.Deadline
 
 // Config is what a router does besides putting routes into its kernel. Kind, host and folder are what Start says.
 type Config = netlab.Router

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/localcluster/program"
 )
 
@@ -59,7 +60,7 @@ func (p *Program) Tail() string { return p.running.Tail() }
 // of the programs ends.
 func Poll(t *testing.T, what string, programs []*Program, check func(context.Context) error) {
 	t.Helper()
-	const deadline = 45 * time.Second
+	const deadline = 2 * poll.Deadline
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)

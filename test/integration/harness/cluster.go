@@ -6,7 +6,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"go.uber.org/goleak"
@@ -19,10 +18,11 @@ import (
 
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 // stopTimeout is when a control plane that does not stop is killed.
-const stopTimeout = 30 * time.Second
+const stopTimeout = poll.Deadline
 
 // Main runs the tests of a package on a control plane that they share, with the shipped rights and an audit log, and returns
 // the exit code. Ready is called with the control plane and a client of its administrator before the first test. Nothing is

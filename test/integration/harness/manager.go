@@ -25,13 +25,14 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 const (
 	// Account is the ServiceAccount that the shipped rights are bound to.
 	Account = "cloud-controller-manager"
 	// patience is how long a manager may take to stop before its goroutines are shown. Its own grace period is longer.
-	patience = 10 * time.Second
+	patience = poll.Deadline
 )
 
 // Options say how a manager under test is made. Cluster and Build are required.

@@ -72,9 +72,7 @@ func writesPanic(t *testing.T, m *manager) {
 		t.Errorf("the event does not say why: %q", message)
 	}
 	for _, want := range []string{"index out of range in a write", "faulty.(*Cloud).EnsureLoadBalancer"} { // the latter by the stack
-		if !logged(t, want) {
-			t.Errorf("the log does not contain %q", want)
-		}
+		awaitLogged(t, want)
 	}
 }
 
@@ -84,9 +82,7 @@ func readsPanic(t *testing.T, m *manager) {
 	m.awaitFaults(t, 2, "InstanceMetadata", panicking...)
 	m.serves(t, "panic-read")
 	awaitWarning(t, "Node", panicking[0])
-	if want := "faulty.(*Cloud).InstanceMetadata"; !logged(t, want) {
-		t.Errorf("the log does not contain the stack, with %s", want)
-	}
+	awaitLogged(t, "faulty.(*Cloud).InstanceMetadata") // the stack
 }
 
 // A call that ends its goroutine never returns, though nothing hangs.

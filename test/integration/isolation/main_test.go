@@ -4,6 +4,7 @@
 package isolation_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -78,10 +79,11 @@ func logToFile() error {
 	return nil
 }
 
-// logged reports whether the managers have logged something.
-func logged(t *testing.T, text string) bool {
+// awaitLogged waits until the managers have logged something.
+func awaitLogged(t *testing.T, text string) {
 	t.Helper()
-	content, err := os.ReadFile(logFile.Name())
-	must(t, err)
-	return strings.Contains(string(content), text)
+	eventually(t, fmt.Sprintf("the log contains %q", text), func(context.Context) error {
+		content, err := os.ReadFile(logFile.Name())
+		return errors.Join(err, holds(strings.Contains(string(content), text), "it has %d bytes without it", len(content)))
+	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/test/harness"
 )
@@ -163,7 +164,7 @@ func (c *Cluster) objects(ctx context.Context) (objects, error) {
 
 // close ends everything. What it leaves of a failed test are its files, and their place in the log.
 func (e *Environment[C]) close(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)
 	defer cancel()
 	if err := e.manager.Stop(ctx, harness.StopGrace); err != nil {
 		t.Error(err)

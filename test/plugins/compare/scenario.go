@@ -10,11 +10,12 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 const (
 	// stepDeadline bounds a step: until its condition holds, and again until both managers have come to the same.
-	stepDeadline = time.Minute
+	stepDeadline = 3 * poll.Deadline
 	// calm is for how long nothing may have changed when a step ends, so that what comes late is seen.
 	calm = 2 * time.Second
 	// Refresh is how often both managers compare nodes that are initialized with the cloud, unless a scenario's flags say otherwise:
