@@ -102,7 +102,7 @@ func TestReasonsAndPauses(t *testing.T) {
 		"at no pace":              {cloudproviderapi.NewRetryError("x", 0), 0, ReasonPending, conflictDelay, true},
 		"throttled":               {&provider.ThrottledError{Err: plain}, 0, ReasonThrottled, 5 * time.Second, true},
 		"throttled for a time":    {throttled, 0, ReasonThrottled, time.Minute, true},
-		"throttled for too long":  {&provider.ThrottledError{RetryAfter: time.Hour, Err: plain}, 0, ReasonThrottled, maxRetryAfter, true},
+		"throttled for too long":  {&provider.ThrottledError{RetryAfter: time.Hour, Err: plain}, 0, ReasonThrottled, cloud.MaxRetryAfter, true},
 		"out of time":             {cloud.ErrDeadline, 0, ReasonTimeout, 5 * time.Second, true},
 		"terminal":                {&provider.TerminalError{Err: plain}, 0, ReasonRefused, 5 * time.Minute, false},
 		"the API server refused":  {&writeError{plain}, 0, ReasonWriteFailed, 5 * time.Second, false},

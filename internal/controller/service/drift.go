@@ -16,6 +16,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -70,7 +71,8 @@ func (d *driftCheck) run(ctx context.Context) {
 	if d.list != nil {
 		step = d.checkAll
 	}
-	failing, statusChecked := false, time.Now()
+	statusChecked := time.Now()
+	var failures kit.FailureLog
 	for {
 		timer := time.NewTimer(d.pause())
 		select {
@@ -84,15 +86,7 @@ func (d *driftCheck) run(ctx context.Context) {
 			statusChecked, err = now, d.checkStatus(ctx, now)
 		}
 		err = errors.Join(err, step(ctx))
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil && !failing:
-			logf.FromContext(ctx).Error(err, "Could not compare load balancers with the cloud; trying again")
-		case err == nil && failing:
-			logf.FromContext(ctx).Info("Load balancers could be compared with the cloud again")
-		}
-		failing = err != nil
+		failures.Note(ctx, "Could not compare load balancers with the cloud", err)
 	}
 }
 
@@ -311,7 +305,7 @@ func (d *driftCheck) decide(ctx context.Context, key types.NamespacedName, known
 		} else {
 			log.Info("Load balancer still differs after three repairs; giving up", "differences", differ)
 		}
-		d.recorder.Event(known.made.service, corev1.EventTypeWarning, EventDrifted, shortened(fmt.Sprintf(
+		d.recorder.Event(known.made.service, corev1.EventTypeWarning, EventDrifted, kit.EventMessage(fmt.Sprintf(
 			"The load balancer still differs after %d repairs: %s. It is repaired %s", maxRepairs, strings.Join(differ, ", "), retryOf(gone))))
 	}
 }

@@ -136,7 +136,7 @@ func (e *events) noticeOf(p *pass, act action, reason string) func(message strin
 	}
 	return func(message string) {
 		if e.waits.Allow(act.service.UID, reason, time.Now()) {
-			e.recorder.Event(act.service, corev1.EventTypeNormal, reason, shortened(message))
+			e.recorder.Event(act.service, corev1.EventTypeNormal, reason, kit.EventMessage(message))
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (e *events) noticeOf(p *pass, act action, reason string) func(message strin
 func deletionIncomplete(ctx context.Context, recorder record.EventRecorder, service *corev1.Service, err error) {
 	logf.FromContext(ctx).Info("Load balancer already gone; ignoring the error of its deletion, which may have left parts of it in the cloud",
 		"error", err.Error())
-	recorder.Event(service, corev1.EventTypeWarning, EventDeletionIncomplete, shortened(fmt.Sprintf(
+	recorder.Event(service, corev1.EventTypeWarning, EventDeletionIncomplete, kit.EventMessage(fmt.Sprintf(
 		"The load balancer is gone. Its deletion failed %d times, and parts of it may be left in the cloud: %v", absenceTries, err)))
 }
 
@@ -159,11 +159,11 @@ func (e *events) failed(p *pass, reason string, err error) {
 	switch {
 	case about == nil:
 	case reason == ReasonPending:
-		e.recorder.Event(about, corev1.EventTypeNormal, EventPending, shortened("The load balancer is not ready yet: "+err.Error()))
+		e.recorder.Event(about, corev1.EventTypeNormal, EventPending, kit.EventMessage("The load balancer is not ready yet: "+err.Error()))
 	case errors.As(err, &update):
 		e.targetsFailed(about, err)
 	default:
-		e.recorder.Event(about, corev1.EventTypeWarning, kind, shortened(fmt.Sprintf("Error syncing the load balancer: %v", err)))
+		e.recorder.Event(about, corev1.EventTypeWarning, kind, kit.EventMessage(fmt.Sprintf("Error syncing the load balancer: %v", err)))
 	}
 }
 
@@ -175,7 +175,7 @@ func (e *events) targetsFailed(service *corev1.Service, err error) {
 		nodes = shortList(update.nodes)
 	}
 	e.recorder.Event(service, corev1.EventTypeWarning, EventUpdateFailed,
-		shortened(fmt.Sprintf("Error updating the targets of the load balancer to %s: %v", nodes, err)))
+		kit.EventMessage(fmt.Sprintf("Error updating the targets of the load balancer to %s: %v", nodes, err)))
 }
 
 // metrics are those of the reference controller under their names, and ours.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	cloudproviderapi "k8s.io/cloud-provider/api"
@@ -12,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -21,8 +21,6 @@ const (
 	// DefaultLongestRetry is the longest pause, as in the reference, and the one after an error that repeating cannot help.
 	DefaultLongestRetry = 5 * time.Minute
 
-	// maxRetryAfter bounds how long a cloud's Retry-After is obeyed.
-	maxRetryAfter = 15 * time.Minute
 	// absenceTries is how often in a row a deletion has to fail until it is believed that there is nothing to delete.
 	absenceTries = 3
 	// repeatEvent is how often a Service that keeps failing for the same reason gets an event.
@@ -31,8 +29,6 @@ const (
 	conflictDelay = 20 * time.Millisecond
 	// maxConflicts is how many writes in a row may come too late before that counts as a failure.
 	maxConflicts = 6
-	// maxMessage keeps events within what the events API takes for a note, 1 kB.
-	maxMessage = 1000
 )
 
 // writeError says that the API server refused a write.
@@ -182,7 +178,7 @@ func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Durati
 func (r *reconciler) showFailure(ctx context.Context, p *pass, reason string, failure error) {
 	r.observe(p)
 	known, _ := r.states.get(p.key)
-	p.seen.failed = &failedPass{reason: reason, message: shortened(failure.Error()), shownAt: known.conditionAt}
+	p.seen.failed = &failedPass{reason: reason, message: kit.EventMessage(failure.Error()), shownAt: known.conditionAt}
 	if err := r.carryOut(ctx, p, planFor(p.want, p.seen, time.Now())); err != nil {
 		logf.FromContext(ctx).Error(err, "Could not write the failure to the Service's condition", "reason", reason)
 	}
@@ -199,21 +195,8 @@ func (b backoff) after(before int, err error) time.Duration {
 	if errors.As(err, &retry) {
 		return max(retry.RetryAfter(), conflictDelay)
 	}
-	delay := b.longest
-	if before < 30 && (!provider.IsTerminal(err) || isAbsent(err)) { // 30 doublings are far past the longest pause, and still fit
-		delay = min(b.first<<before, b.longest)
-	}
-	if wait, ok := provider.RetryAfter(err); ok {
-		delay = max(delay, min(wait, maxRetryAfter))
-	}
-	return delay
+	return kit.Backoff{First: b.first, Longest: b.longest, Terminal: b.longest, IsTerminal: cannotHelp}.After(before, err)
 }
 
-// shortened makes of a message one line of the length that events and conditions take.
-func shortened(message string) string {
-	message = strings.Join(strings.Fields(message), " ")
-	if len(message) > maxMessage {
-		return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
-	}
-	return message
-}
+// cannotHelp reports whether repeating cannot help against an error. A deletion that may have left parts is repeated all the same.
+func cannotHelp(err error) bool { return provider.IsTerminal(err) && !isAbsent(err) }

@@ -8,10 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // states is what the controller remembers of Services from one pass to the next. It is lost with the process, and nothing
@@ -290,8 +290,8 @@ func (s *states) failed(key types.NamespacedName, want desired, err error, pause
 		next.retryAt = now.Add(delay)
 		known.failure = &next
 		// The targets wait, too, for as long as the cloud asks.
-		if wait, asked := provider.RetryAfter(err); asked {
-			known.alone.retryAt = latest(known.alone.retryAt, now.Add(min(wait, maxRetryAfter)))
+		if wait, asked := cloud.RetryAfter(err); asked {
+			known.alone.retryAt = latest(known.alone.retryAt, now.Add(wait))
 		}
 	})
 	return delay, news
@@ -410,7 +410,7 @@ func (s state) newest(cached *corev1.Service) *corev1.Service {
 	if s.written == nil || cached == nil || s.written.UID != cached.UID {
 		return cached
 	}
-	if order, err := resourceversion.CompareResourceVersion(s.written.ResourceVersion, cached.ResourceVersion); err == nil && order > 0 {
+	if kit.Older(cached.ResourceVersion, s.written.ResourceVersion) {
 		return s.written
 	}
 	return cached

@@ -16,6 +16,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
@@ -283,7 +284,7 @@ func (t *targets) settle(ctx context.Context) error {
 
 // run follows the nodes until ctx ends, and calls back whenever they have settled.
 func (t *targets) run(ctx context.Context, settled func()) {
-	failing := false
+	var failures kit.FailureLog
 	for {
 		unsettled := t.settle(ctx)
 		err := unsettled
@@ -294,12 +295,8 @@ func (t *targets) run(ctx context.Context, settled func()) {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, errNoTargetsYet): // the cloud takes its time, which is no error yet
-		case err != nil && !failing:
-			logf.FromContext(ctx).Error(err, "Could not determine the set of targets; trying again", "retryAfter", t.retry.String())
-			failing = true
-		case err == nil && failing:
-			logf.FromContext(ctx).Info("The set of targets could be determined again")
-			failing = false
+		default:
+			failures.Note(ctx, "Could not determine the set of targets", err, "retryAfter", t.retry.String())
 		}
 		if unsettled == nil {
 			settled()
@@ -338,18 +335,7 @@ func (t *targets) await(ctx context.Context, unsettled bool) bool {
 	case <-ctx.Done():
 		return false
 	}
-	oldEnough := time.After(t.delay)
-	for {
-		select {
-		case <-t.changed:
-		case <-time.After(t.quiet):
-			return true
-		case <-oldEnough:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
+	return kit.Debounce{Quiet: t.quiet, Most: t.delay}.Await(ctx, t.changed, 0)
 }
 
 func (t *targets) isUnsure() bool {

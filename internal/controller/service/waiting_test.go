@@ -112,7 +112,7 @@ func TestMessagesAreOneLine(t *testing.T) {
 		defer e.cluster.mu.Unlock()
 		for _, service := range e.cluster.services {
 			condition := conditionOf(service)
-			if condition == nil || condition.Reason != ReasonCloudError || !strings.Contains(condition.Message, want) || len(condition.Message) > maxMessage {
+			if condition == nil || condition.Reason != ReasonCloudError || !strings.Contains(condition.Message, want) || len(condition.Message) > kit.MaxMessage {
 				t.Errorf("condition %v, want reason %s and %q", condition, ReasonCloudError, want)
 			}
 		}
