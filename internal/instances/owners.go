@@ -96,7 +96,7 @@ func (o *Owners) Members(options MemberOptions) *Members {
 
 // Observe takes in which nodes there are, and forgets all others. Those of the first call were there before this process began to lead,
 // and may have load balancers and routes already.
-func (m *Members) Observe(nodes []corev1.Node) { m.memberships.See(nodes) }
+func (m *Members) Observe(nodes []corev1.Node) { m.memberships.Observe(nodes) }
 
 // Decide is Owners.Decide.
 func (m *Members) Decide(node *corev1.Node) ownership.Decision { return m.memberships.Decide(node) }
@@ -120,7 +120,7 @@ func (m *Members) Ask(ctx context.Context, nodes []*corev1.Node, now time.Time) 
 			continue
 		}
 		seen := answer.Observation
-		m.memberships.Hear(answer.Node, ownership.Answer{
+		m.memberships.RecordAnswer(answer.Node, ownership.Answer{
 			Found: seen.Status == Found, Denied: seen.Status == NotFound, ProviderID: seen.Answered,
 		}, now)
 	}
@@ -129,7 +129,7 @@ func (m *Members) Ask(ctx context.Context, nodes []*corev1.Node, now time.Time) 
 
 // GiveUp notes that the answer for a node is not waited for any longer, as if it were an error. It takes nothing away from what was
 // answered before.
-func (m *Members) GiveUp(node *corev1.Node) { m.memberships.Miss(node) }
+func (m *Members) GiveUp(node *corev1.Node) { m.memberships.RecordError(node) }
 
 // Awaited reports whether the membership of a node hangs on an answer: there has been none, and an error leaves a node out that may be
 // ours.

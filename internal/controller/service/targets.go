@@ -153,7 +153,7 @@ func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
 // taking returns the nodes that take part, and whether all is known by which that is decided. If ask is set, the cloud is asked
 // about the nodes in doubt.
 func (t *targets) taking(ctx context.Context, all []corev1.Node, ask bool) (taking []*corev1.Node, complete bool, err error) {
-	t.memberships.See(all)
+	t.memberships.Observe(all)
 	nodes, named := t.eligible(all)
 	if t.inventory.Supported() != nil {
 		// A plugin that cannot be asked for instances gets all nodes that are not foreign for certain, as in the reference.
@@ -198,13 +198,13 @@ func (t *targets) prove(ctx context.Context, nodes []*corev1.Node) {
 	for _, answer := range t.questions.Ask(ctx, nodes) {
 		node, seen := answer.Node, answer.Observation
 		if answer.Err != nil {
-			t.memberships.Miss(node)
+			t.memberships.RecordError(node)
 			t.mu.Lock()
 			t.failures[node.UID] = fmt.Errorf("whether node %q is one of this cloud's: %w", node.Name, answer.Err)
 			t.mu.Unlock()
 			continue
 		}
-		t.memberships.Hear(node, ownership.Answer{
+		t.memberships.RecordAnswer(node, ownership.Answer{
 			Found: seen.Status == instances.Found, Denied: seen.Status == instances.NotFound, ProviderID: seen.Answered,
 		}, time.Now())
 	}
@@ -227,7 +227,7 @@ func (t *targets) wait(doubtful []*corev1.Node) error {
 		}
 	}
 	for _, node := range doubtful {
-		t.memberships.Miss(node)
+		t.memberships.RecordError(node)
 	}
 	return nil
 }

@@ -39,15 +39,15 @@ func (m Membership) String() string {
 	}
 }
 
-// Heard is what the plugin has said of an unproven node.
-type Heard int
+// AnswerKind is what the plugin has said of an unproven node.
+type AnswerKind int
 
 const (
-	// Nothing is known: the plugin has not been asked, or has not answered yet.
-	Nothing Heard = iota
-	// Unclear means that the plugin returned an error, or no statement. Many plugins return errors for provider IDs that they
+	// NoAnswer means that nothing is known: the plugin has not been asked, or has not answered yet.
+	NoAnswer AnswerKind = iota
+	// Inconclusive means that the plugin returned an error, or no statement. Many plugins return errors for provider IDs that they
 	// cannot read, so that it says nothing of whose the node is.
-	Unclear
+	Inconclusive
 	// Denied means that the plugin has no instance with the node's provider ID, or answered with another one.
 	Denied
 	// Proven means that the plugin answered as Decision.ProvenBy asks for.
@@ -56,19 +56,19 @@ const (
 
 // Membership decides by what the plugin has said of the node. A node that has no provider ID and does not wait for its
 // initialization is never shown to be another's by an answer for its name.
-func (j Decision) Membership(heard Heard) Membership {
+func (d Decision) Membership(answer AnswerKind) Membership {
 	switch {
-	case j.Owner == Foreign:
+	case d.Owner == Foreign:
 		return Outsider
-	case j.Owner == Ours, heard == Proven:
+	case d.Owner == Ours, answer == Proven:
 		return Member
-	case j.nodeProviderID == "" && j.tainted:
+	case d.nodeProviderID == "" && d.tainted:
 		return Undecided
-	case j.nodeProviderID == "":
+	case d.nodeProviderID == "":
 		return Presumed
-	case heard == Denied, heard == Unclear && j.NamesUnknownProvider():
+	case answer == Denied, answer == Inconclusive && d.NamesUnknownProvider():
 		return Outsider
-	case heard == Unclear:
+	case answer == Inconclusive:
 		return Presumed
 	default:
 		return Undecided
@@ -76,8 +76,8 @@ func (j Decision) Membership(heard Heard) Membership {
 }
 
 // decides reports whether the membership follows from what is known, and not from what is missing.
-func (j Decision) decides(heard Heard) bool {
-	return j.Owner != Unproven || heard == Proven || heard == Denied || j.nodeProviderID == "" && !j.tainted
+func (d Decision) decides(answer AnswerKind) bool {
+	return d.Owner != Unproven || answer == Proven || answer == Denied || d.nodeProviderID == "" && !d.tainted
 }
 
 // Answer is what a plugin answered for a node.
@@ -96,11 +96,11 @@ type Memberships struct {
 	believe  time.Duration
 
 	mu sync.Mutex
-	// founders are the nodes that were there at the beginning; nil before it.
-	founders map[types.UID]bool
+	// initial are the nodes that were there at the beginning; nil before it.
+	initial map[types.UID]bool
 	// current are the nodes that there are now.
 	current map[types.UID]bool
-	heard   map[identity]hearing
+	answers map[identity]recordedAnswer
 	last    map[types.UID]Membership
 }
 
@@ -112,9 +112,9 @@ type identity struct {
 
 func identityOf(node *corev1.Node) identity { return identity{node.UID, node.Spec.ProviderID} }
 
-// hearing is what was heard of a node.
-type hearing struct {
-	heard Heard
+// recordedAnswer is what was answered for a node.
+type recordedAnswer struct {
+	kind AnswerKind
 	// at is when the plugin answered, zero if it has only returned errors.
 	at time.Time
 }
@@ -123,13 +123,13 @@ type hearing struct {
 // ours; one that does counts for good.
 func NewMemberships(rules Rules, evidence *Evidence, believe time.Duration) *Memberships {
 	return &Memberships{
-		rules: rules, evidence: evidence, believe: believe, heard: map[identity]hearing{}, last: map[types.UID]Membership{},
+		rules: rules, evidence: evidence, believe: believe, answers: map[identity]recordedAnswer{}, last: map[types.UID]Membership{},
 	}
 }
 
-// See notes which nodes there are, and forgets all others. Those of the first call were there before this process began to lead,
+// Observe notes which nodes there are, and forgets all others. Those of the first call were there before this process began to lead,
 // and may have load balancers and routes already.
-func (m *Memberships) See(nodes []corev1.Node) {
+func (m *Memberships) Observe(nodes []corev1.Node) {
 	current := make(map[types.UID]bool, len(nodes))
 	for i := range nodes {
 		current[nodes[i].UID] = true
@@ -138,12 +138,12 @@ func (m *Memberships) See(nodes []corev1.Node) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.current = current
-	if m.founders == nil {
-		m.founders = maps.Clone(current)
+	if m.initial == nil {
+		m.initial = maps.Clone(current)
 	}
-	maps.DeleteFunc(m.founders, func(uid types.UID, _ bool) bool { return !current[uid] })
+	maps.DeleteFunc(m.initial, func(uid types.UID, _ bool) bool { return !current[uid] })
 	maps.DeleteFunc(m.last, func(uid types.UID, _ Membership) bool { return !current[uid] })
-	maps.DeleteFunc(m.heard, func(of identity, _ hearing) bool { return !current[of.uid] })
+	maps.DeleteFunc(m.answers, func(of identity, _ recordedAnswer) bool { return !current[of.uid] })
 }
 
 // Doubtful returns those of the nodes about which the plugin has to be asked.
@@ -152,61 +152,61 @@ func (m *Memberships) Doubtful(nodes []*corev1.Node, now time.Time) (doubtful []
 		if m.Decide(node).Owner != Unproven {
 			continue
 		}
-		known := m.hearing(node)
-		if known.heard != Proven && (known.at.IsZero() || now.Sub(known.at) >= m.believe) {
+		known := m.recordedAnswer(node)
+		if known.kind != Proven && (known.at.IsZero() || now.Sub(known.at) >= m.believe) {
 			doubtful = append(doubtful, node)
 		}
 	}
 	return doubtful
 }
 
-// Decide is Rules.Judge by the evidence so far.
+// Decide is Rules.Decide by the evidence so far.
 func (m *Memberships) Decide(node *corev1.Node) Decision {
 	return m.rules.Decide(node, m.evidence.Proven)
 }
 
-func (m *Memberships) hearing(node *corev1.Node) hearing {
+func (m *Memberships) recordedAnswer(node *corev1.Node) recordedAnswer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.heardOf(node)
+	return m.recordedOf(node)
 }
 
-// heardOf is hearing with the lock held. What another controller has found out counts like an answer.
-func (m *Memberships) heardOf(node *corev1.Node) hearing {
-	known := m.heard[identityOf(node)]
-	if known.heard != Proven && m.current[node.UID] && m.evidence.ProvenNode(node) {
-		known.heard = Proven
+// recordedOf is recordedAnswer with the lock held. What another controller has found out counts like an answer.
+func (m *Memberships) recordedOf(node *corev1.Node) recordedAnswer {
+	known := m.answers[identityOf(node)]
+	if known.kind != Proven && m.current[node.UID] && m.evidence.ProvenNode(node) {
+		known.kind = Proven
 	}
 	return known
 }
 
-// Hear notes what the plugin answered for a node.
-func (m *Memberships) Hear(node *corev1.Node, said Answer, now time.Time) {
-	heard := Unclear
+// RecordAnswer notes what the plugin answered for a node.
+func (m *Memberships) RecordAnswer(node *corev1.Node, said Answer, now time.Time) {
+	kind := Inconclusive
 	switch decision := m.Decide(node); {
 	case said.Found && decision.ProvenBy(said.ProviderID):
-		heard = Proven
+		kind = Proven
 		m.evidence.Record(node, said.ProviderID, now)
 	case said.Found, said.Denied:
-		heard = Denied
+		kind = Denied
 	}
-	m.note(node, hearing{heard, now})
+	m.note(node, recordedAnswer{kind, now})
 }
 
-// Miss notes that the plugin returned an error for a node, or that its answer is not waited for any longer. It takes nothing away
-// from what was heard before.
-func (m *Memberships) Miss(node *corev1.Node) {
-	if m.hearing(node).heard == Nothing {
-		m.note(node, hearing{heard: Unclear})
+// RecordError notes that the plugin returned an error for a node, or that its answer is not waited for any longer. It takes nothing away
+// from what was answered before.
+func (m *Memberships) RecordError(node *corev1.Node) {
+	if m.recordedAnswer(node).kind == NoAnswer {
+		m.note(node, recordedAnswer{kind: Inconclusive})
 	}
 }
 
-// note keeps what was heard, unless it is less than a proof that came before: an instance that is gone was ours.
-func (m *Memberships) note(node *corev1.Node, heard hearing) {
+// note keeps an answer, unless it is less than a proof that came before: an instance that is gone was ours.
+func (m *Memberships) note(node *corev1.Node, answer recordedAnswer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if of := identityOf(node); m.heard[of].heard != Proven {
-		m.heard[of] = heard
+	if of := identityOf(node); m.answers[of].kind != Proven {
+		m.answers[of] = answer
 	}
 }
 
@@ -214,8 +214,8 @@ func (m *Memberships) note(node *corev1.Node, heard hearing) {
 func (m *Memberships) Denies() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, known := range m.heard {
-		if known.heard == Denied {
+	for _, known := range m.answers {
+		if known.kind == Denied {
 			return true
 		}
 	}
@@ -225,8 +225,8 @@ func (m *Memberships) Denies() bool {
 // Awaited reports whether the membership of a node hangs on an answer: there has been none, and an error leaves a node out that
 // may be ours.
 func (m *Memberships) Awaited(node *corev1.Node) bool {
-	known := m.hearing(node).heard
-	return known == Nothing || known == Unclear && m.Decide(node).NamesUnknownProvider()
+	known := m.recordedAnswer(node).kind
+	return known == NoAnswer || known == Inconclusive && m.Decide(node).NamesUnknownProvider()
 }
 
 // Of returns the membership of a node. What is unclear leaves a node what it was. If that is not known, the node's provider ID
@@ -235,16 +235,16 @@ func (m *Memberships) Of(node *corev1.Node) Membership {
 	decision := m.Decide(node)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	heard := m.heardOf(node).heard
-	membership := decision.Membership(heard)
-	if decision.decides(heard) {
+	kind := m.recordedOf(node).kind
+	membership := decision.Membership(kind)
+	if decision.decides(kind) {
 		m.last[node.UID] = membership
 		return membership
 	}
 	if before, known := m.last[node.UID]; known {
 		return before
 	}
-	if heard == Unclear && !m.founders[node.UID] {
+	if kind == Inconclusive && !m.initial[node.UID] {
 		return Undecided
 	}
 	return membership

@@ -13,7 +13,7 @@ import (
 
 func TestMembership(t *testing.T) {
 	rules := ownership.Rules{ProviderName: "sim"}
-	all := []ownership.Heard{ownership.Nothing, ownership.Unclear, ownership.Denied, ownership.Proven}
+	all := []ownership.AnswerKind{ownership.NoAnswer, ownership.Inconclusive, ownership.Denied, ownership.Proven}
 	undecided, outsider, presumed, member := ownership.Undecided, ownership.Outsider, ownership.Presumed, ownership.Member
 	for name, test := range map[string]struct {
 		node *corev1.Node
@@ -30,9 +30,9 @@ func TestMembership(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			decision := rules.Decide(test.node, nil)
-			for i, heard := range all {
-				if got := decision.Membership(heard); got != test.want[i] {
-					t.Errorf("with %d heard it is %s, want %s", heard, got, test.want[i])
+			for i, answer := range all {
+				if got := decision.Membership(answer); got != test.want[i] {
+					t.Errorf("with an answer of kind %d it is %s, want %s", answer, got, test.want[i])
 				}
 			}
 		})
@@ -45,12 +45,12 @@ type known struct {
 	now time.Time
 }
 
-func knowing(founders ...*corev1.Node) *known {
+func knowing(initial ...*corev1.Node) *known {
 	k := &known{
 		Memberships: ownership.NewMemberships(ownership.Rules{ProviderName: "sim"}, &ownership.Evidence{}, time.Hour),
 		now:         time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC),
 	}
-	k.see(founders...)
+	k.see(initial...)
 	return k
 }
 
@@ -59,7 +59,7 @@ func (k *known) see(nodes ...*corev1.Node) {
 	for _, n := range nodes {
 		list = append(list, *n)
 	}
-	k.See(list)
+	k.Observe(list)
 }
 
 func (k *known) expect(t *testing.T, n *corev1.Node, want ownership.Membership, doubted bool) {
@@ -78,57 +78,57 @@ func TestMembershipsOutliveErrors(t *testing.T) {
 	t.Run("a proof", func(t *testing.T) {
 		k := knowing(bare)
 		k.expect(t, bare, ownership.Undecided, true)
-		k.Hear(bare, found, k.now)
+		k.RecordAnswer(bare, found, k.now)
 		k.now = k.now.Add(24 * time.Hour)
-		k.Miss(bare)
-		k.Hear(bare, ownership.Answer{Denied: true}, k.now) // it has ended
+		k.RecordError(bare)
+		k.RecordAnswer(bare, ownership.Answer{Denied: true}, k.now) // it has ended
 		k.expect(t, bare, ownership.Member, false)
 	})
 	t.Run("a denial", func(t *testing.T) {
 		k := knowing(bare)
-		k.Hear(bare, ownership.Answer{Denied: true}, k.now)
+		k.RecordAnswer(bare, ownership.Answer{Denied: true}, k.now)
 		k.expect(t, bare, ownership.Outsider, false)
 		k.now = k.now.Add(time.Hour)
-		k.Miss(bare)
+		k.RecordError(bare)
 		k.expect(t, bare, ownership.Outsider, true)
-		k.Hear(bare, found, k.now)
+		k.RecordAnswer(bare, found, k.now)
 		k.expect(t, bare, ownership.Member, false)
 	})
 	t.Run("no statement", func(t *testing.T) {
 		k := knowing(bare)
-		k.Hear(bare, ownership.Answer{}, k.now)
+		k.RecordAnswer(bare, ownership.Answer{}, k.now)
 		k.expect(t, bare, ownership.Presumed, false)
 		k.now = k.now.Add(time.Hour)
 		k.expect(t, bare, ownership.Presumed, true)
 	})
 	t.Run("nothing but errors", func(t *testing.T) {
 		k := knowing(bare)
-		k.Miss(bare)
+		k.RecordError(bare)
 		k.expect(t, bare, ownership.Presumed, true)
 	})
 	t.Run("a node that came later", func(t *testing.T) {
 		k := knowing()
 		k.see(bare)
-		k.Miss(bare)
+		k.RecordError(bare)
 		k.expect(t, bare, ownership.Undecided, true)
-		k.Hear(bare, found, k.now)
+		k.RecordAnswer(bare, found, k.now)
 		k.expect(t, bare, ownership.Member, false)
 	})
 	t.Run("a node that got a provider ID", func(t *testing.T) {
 		k := knowing(node(""))
 		k.expect(t, node(""), ownership.Presumed, true)
-		k.Miss(node("aws://1"))
+		k.RecordError(node("aws://1"))
 		k.expect(t, node("aws://1"), ownership.Presumed, true)
-		k.Hear(node("aws://1"), ownership.Answer{Denied: true}, k.now)
+		k.RecordAnswer(node("aws://1"), ownership.Answer{Denied: true}, k.now)
 		k.expect(t, node("aws://1"), ownership.Outsider, false)
 	})
 	t.Run("another node of the name", func(t *testing.T) {
 		k := knowing(bare)
-		k.Hear(bare, found, k.now)
+		k.RecordAnswer(bare, found, k.now)
 		other := bare.DeepCopy()
 		other.UID = types.UID("another")
 		k.see(other)
-		k.Miss(other)
+		k.RecordError(other)
 		k.expect(t, other, ownership.Undecided, true)
 		k.expect(t, bare, ownership.Undecided, true) // what is gone is forgotten
 	})
@@ -152,9 +152,9 @@ func TestMembershipsDoNotDependOnOtherNodes(t *testing.T) {
 			fails := rapid.Bool().Draw(t, "fails")
 			for _, k := range []*known{together, alone[i]} {
 				if fails {
-					k.Miss(nodes[i])
+					k.RecordError(nodes[i])
 				} else {
-					k.Hear(nodes[i], answer, k.now)
+					k.RecordAnswer(nodes[i], answer, k.now)
 				}
 			}
 			for j := range nodes {

@@ -33,8 +33,8 @@ const (
 )
 
 // String returns the owner in lower case, as in logs.
-func (v Owner) String() string {
-	switch v {
+func (o Owner) String() string {
+	switch o {
 	case Ours:
 		return "ours"
 	case Foreign:
@@ -48,7 +48,7 @@ func (v Owner) String() string {
 // "ocid1.instance.oc1.phx.1".
 const BareIDs = ""
 
-// Decision is a owner with what led to it.
+// Decision is an owner with what led to it.
 type Decision struct {
 	// Owner says what may be done with the node.
 	Owner Owner
@@ -131,25 +131,25 @@ func (r Rules) decideByScheme(scheme string, proven func(string) bool) (Owner, s
 //   - without a provider ID, a node that waits for its initialization is proven by being found. One that does not wait was
 //     not initialized from a cloud that has provider IDs, so that finding an instance of its name proves nothing; it is
 //     proven only where the cloud has no provider IDs at all.
-func (j Decision) ProvenBy(answered string) bool {
+func (d Decision) ProvenBy(answered string) bool {
 	switch {
-	case j.Owner != Unproven:
-		return j.Owner == Ours
-	case j.nodeProviderID == "":
-		return j.tainted || answered == ""
-	case answered == j.nodeProviderID:
+	case d.Owner != Unproven:
+		return d.Owner == Ours
+	case d.nodeProviderID == "":
+		return d.tainted || answered == ""
+	case answered == d.nodeProviderID:
 		return true
 	default:
-		_, hasScheme := Scheme(j.nodeProviderID)
+		_, hasScheme := Scheme(d.nodeProviderID)
 		return !hasScheme && answered == ""
 	}
 }
 
 // NamesUnknownProvider reports whether the node is unproven although its provider ID has a scheme: it may well belong to
 // somebody else, and is not even worth an event until it is proven.
-func (j Decision) NamesUnknownProvider() bool {
-	_, hasScheme := Scheme(j.nodeProviderID)
-	return j.Owner == Unproven && hasScheme
+func (d Decision) NamesUnknownProvider() bool {
+	_, hasScheme := Scheme(d.nodeProviderID)
+	return d.Owner == Unproven && hasScheme
 }
 
 // Scheme returns the scheme of a provider ID, "aws" for "aws:///zone/i-1", and whether it has one. Some old providers hand

@@ -159,7 +159,7 @@ func TestEvidence(t *testing.T) {
 }
 
 // A foreign node is never proven, whatever the plugin answers, and a declared set of schemes leaves no scheme in doubt.
-func TestVerdictsHoldForAnyNode(t *testing.T) {
+func TestDecisionsHoldForAnyNode(t *testing.T) {
 	scheme := rapid.SampledFrom([]string{"", "sim", "aws", "robot"})
 	rapid.Check(t, func(t *rapid.T) {
 		declared := rapid.SliceOf(rapid.SampledFrom([]string{"sim", "robot"})).Draw(t, "declared")
