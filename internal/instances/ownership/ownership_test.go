@@ -35,7 +35,7 @@ func tainted(n *corev1.Node) {
 	n.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
 }
 
-func TestJudge(t *testing.T) {
+func TestDecide(t *testing.T) {
 	plain := ownership.Rules{ProviderName: "sim"}
 	declared := ownership.Rules{ProviderName: "sim", Schemes: []string{"cloud", "robot"}}
 	selecting := ownership.Rules{ProviderName: "sim", Selector: labels.SelectorFromSet(labels.Set{"pool": "a"})}
