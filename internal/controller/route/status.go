@@ -246,7 +246,7 @@ type events struct {
 	recorder record.EventRecorder
 	failures kit.EventLimiter
 
-	mu   sync.Mutex
+	mu       sync.Mutex
 	reported map[eventKey]bool
 }
 

@@ -64,7 +64,7 @@ func start(t *testing.T, o options) manager {
 	return resume(t, o)
 }
 
-// resume is start with the journal of an earlier manager.
+// resume is start with the deletion log of an earlier manager.
 func resume(t *testing.T, o options) manager {
 	t.Helper()
 	if o.Cluster == nil {
