@@ -25,6 +25,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/machine"
 	"github.com/mooring-ccm/mooring/providers/metal/power"
+
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 // grid is the power of machines, which a test turns on and off.
@@ -225,7 +227,7 @@ func TestListsFollowNodes(t *testing.T) {
 	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	late := time.After(10 * time.Second)
+	late := time.After(poll.Deadline)
 	for named := false; !named; {
 		select {
 		case event := <-events:
@@ -366,7 +368,7 @@ func TestPowerReachesInstances(t *testing.T) {
 	}()
 	await := func(want provider.InstanceState) {
 		t.Helper()
-		late := time.After(20 * time.Second)
+		late := time.After(poll.Deadline)
 		for {
 			select {
 			case got := <-sent:

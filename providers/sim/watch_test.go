@@ -17,6 +17,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 // told is what a watch that runs has told so far.
@@ -65,7 +67,7 @@ func startWatch(t *testing.T, options cloudsim.Options) (*simtest.Cloud, *told, 
 		select {
 		case <-done:
 			return told.ended
-		case <-time.After(20 * time.Second):
+		case <-time.After(poll.Deadline):
 			return errors.New("the watch did not end")
 		}
 	}

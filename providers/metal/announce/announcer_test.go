@@ -53,8 +53,8 @@ func (o *oracle) Snapshot() health.Snapshot {
 	for probe := range o.targets {
 		copied.Health[probe] = model.Healthy
 	}
-	for probe, decision := range o.seen.Health {
-		copied.Health[probe] = decision
+	for probe, known := range o.seen.Health {
+		copied.Health[probe] = known
 	}
 	return copied
 }
@@ -87,6 +87,13 @@ type network struct {
 	tables []routing.Table
 	err    error
 	calls  int
+}
+
+// called returns how often there was something to announce.
+func (n *network) called() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.calls
 }
 
 func (n *network) Announce(_ context.Context, announced routing.Table) error {
@@ -256,8 +263,8 @@ func TestNothingIsHandedOnBeforeTheFirstRound(t *testing.T) {
 		defer r.oracle.mu.Unlock()
 		return r.oracle.asked > 5
 	})
-	if r.network.calls != 0 || r.Snapshot().Complete {
-		t.Fatalf("%d tables were handed on", r.network.calls)
+	if calls := r.network.called(); calls != 0 || r.Snapshot().Complete {
+		t.Fatalf("%d tables were handed on", calls)
 	}
 	r.oracle.say(func(s *health.Snapshot) { s.Ready = true })
 	r.awaitHops(t, vip, "10.0.0.1")
@@ -307,9 +314,7 @@ func TestSinkThatFailsIsGivenTheTableAgain(t *testing.T) {
 	r.network.err = errors.New("no route to host")
 	r.run(t)
 	eventually(t, "it fails", func() bool {
-		r.network.mu.Lock()
-		defer r.network.mu.Unlock()
-		return r.network.calls > 0
+		return r.network.called() > 0
 	})
 	r.network.mu.Lock()
 	r.network.err = nil

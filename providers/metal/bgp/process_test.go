@@ -25,6 +25,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/routing"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
+
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 // speakerVariable makes this test binary a speaker: a process of its own, in a host's network, which can be killed.
@@ -122,7 +124,7 @@ func serve(in io.Reader, out io.Writer) error {
 // goroutinesOfTheLibrary waits a moment for the library's goroutines to end, and returns those that do not.
 func goroutinesOfTheLibrary() string {
 	buffer := make([]byte, 1<<20)
-	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(poll.Deadline); ; time.Sleep(20 * time.Millisecond) {
 		stacks := string(buffer[:runtime.Stack(buffer, true)])
 		left := slices.DeleteFunc(strings.Split(stacks, "\n\n"), func(stack string) bool { return !strings.Contains(stack, "gobgp") })
 		if len(left) == 0 {

@@ -27,7 +27,7 @@ func ends(t *testing.T, ended <-chan error) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(poll.Deadline):
 		t.Fatal("Run has not ended")
 		return nil
 	}

@@ -23,6 +23,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/layer2"
 	"github.com/mooring-ccm/mooring/providers/metal/routing"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
+
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 const (
@@ -140,11 +142,10 @@ func followChange(t *testing.T, c *clientHost) {
 			t.Fatal(err)
 		}
 		for _, vip := range []string{vip4, vip6} {
-			for got := had; got == had; got, _ = c.get(t, vip) {
-				if time.Since(began) > 10*time.Second {
-					t.Fatalf("%s still goes to %s", vip, had)
-				}
-			}
+			poll.Until(t, vip+" goes away from "+had, func(context.Context) error {
+				got, _ := c.get(t, vip)
+				return poll.Holds(got != had)
+			})
 		}
 		took := time.Since(began)
 		t.Logf("away from %s in %s", had, took.Round(time.Millisecond))
@@ -159,11 +160,9 @@ func followChange(t *testing.T, c *clientHost) {
 	if err := responder.Announce(ctx, routing.Table{elsewhere: {Prefix: elsewhere, Kind: routing.ServiceAddress}}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); responder.Problem(elsewhere.Addr()) == ""; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing is said of an address on no network")
-		}
-	}
+	poll.Until(t, "the problem of an address on no network", func(context.Context) error {
+		return poll.Holds(responder.Problem(elsewhere.Addr()) != "")
+	})
 }
 
 // clientHost asks for the addresses as any host does.
@@ -198,15 +197,15 @@ func (c *clientHost) get(t *testing.T, vip string) (string, error) {
 // await makes requests until one is answered.
 func (c *clientHost) await(t *testing.T, vip string) string {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		body, err := c.get(t, vip)
-		if err == nil && body != "" {
-			return body
+	var body string
+	poll.Until(t, "an answer from "+vip, func(context.Context) error {
+		var err error
+		if body, err = c.get(t, vip); err == nil && body != "" {
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no answer from %s: %v\n%s", vip, err, sandbox.Command(t, append(c.Args(), "ip", "neigh")...))
-		}
-	}
+		return fmt.Errorf("%v\n%s", err, sandbox.Command(t, append(c.Args(), "ip", "neigh")...))
+	})
+	return body
 }
 
 // neighbor returns where the client's kernel takes an address to be.

@@ -3,6 +3,7 @@ package power
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
+
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 // script is a machine whose BMC is asked by a shell script.
@@ -81,13 +84,7 @@ func TestCommandsLeaveNothingBehind(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			deadline := time.Now().Add(5 * time.Second)
-			for alive(pid) {
-				if time.Now().After(deadline) {
-					t.Fatalf("process %d is still there", pid)
-				}
-				time.Sleep(5 * time.Millisecond)
-			}
+			poll.Until(t, fmt.Sprintf("the end of process %d", pid), func(context.Context) error { return poll.Holds(!alive(pid)) })
 		})
 	}
 }

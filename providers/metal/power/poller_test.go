@@ -130,8 +130,8 @@ func (b *bench) use(t *testing.T, settings string, names ...string) {
 	}
 }
 
-// poll runs a poller in virtual time.
-func poll(t *testing.T, work func(t *testing.T, b *bench)) {
+// runPoller runs a poller in virtual time.
+func runPoller(t *testing.T, work func(t *testing.T, b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{controls: map[string]*control{}, registry: prometheus.NewRegistry()}
 		b.Poller = NewPoller(Options{Registerer: b.registry, Open: func(machine *config.Machine) (Reader, error) {
@@ -182,7 +182,7 @@ func (b *bench) is(t *testing.T, name string, want State) {
 }
 
 func TestPollerSeesChanges(t *testing.T) {
-	poll(t, func(t *testing.T, b *bench) {
+	runPoller(t, func(t *testing.T, b *bench) {
 		b.use(t, "interval: 10s", "n1", "n2", "n3-without", "odd")
 		b.controls["n2"].set(Off, nil)
 		b.is(t, "n1", Unknown)
@@ -224,7 +224,7 @@ mooring_metal_machines_power{state="unknown"} 1
 
 // A controller that fails makes its machine unknown after a while, is asked less and less often, and is logged twice.
 func TestPollerBacksOff(t *testing.T) {
-	poll(t, func(t *testing.T, b *bench) {
+	runPoller(t, func(t *testing.T, b *bench) {
 		b.use(t, "interval: 10s, staleAfter: 3", "n1")
 		defer b.start(t)()
 		after(3 * time.Second)
@@ -253,7 +253,7 @@ func TestPollerBacksOff(t *testing.T) {
 
 // One controller that hangs holds up no other, and never more are asked at once than the bound.
 func TestPollerIsBounded(t *testing.T) {
-	poll(t, func(t *testing.T, b *bench) {
+	runPoller(t, func(t *testing.T, b *bench) {
 		names := make([]string, 500)
 		for i := range names {
 			names[i] = fmt.Sprintf("n%d", i)
@@ -282,7 +282,7 @@ func TestPollerIsBounded(t *testing.T) {
 
 // The config changes while machines are watched: what has not changed is not asked anew, and what has gone is not asked again.
 func TestPollerFollowsTheConfig(t *testing.T) {
-	poll(t, func(t *testing.T, b *bench) {
+	runPoller(t, func(t *testing.T, b *bench) {
 		b.use(t, "interval: 10s", "n1", "n2")
 		b.controls["n1"].set(Off, nil)
 		stop := b.start(t)

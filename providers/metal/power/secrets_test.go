@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -17,6 +16,8 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/power/ipmitest"
 	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 	"github.com/mooring-ccm/mooring/providers/metal/power/redfishtest"
+
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 // Whatever goes wrong with controllers, and even if they repeat what they were sent, no password gets into a log, a metric or an
@@ -70,7 +71,6 @@ func TestPasswordsAreNotLogged(t *testing.T) {
 	ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), log))
 	done := make(chan error, 1)
 	go func() { done <- poller.Run(ctx, fixed{loaded}) }()
-	deadline := time.Now().Add(20 * time.Second)
 	failing := func() (errs []string) {
 		for _, machine := range loaded.Inventory.Machines {
 			if err := poller.Observe(machine.ID).Err; err != nil {
@@ -79,12 +79,12 @@ func TestPasswordsAreNotLogged(t *testing.T) {
 		}
 		return errs
 	}
-	for len(failing()) < len(loaded.Inventory.Machines) {
-		if time.Now().After(deadline) {
-			t.Fatalf("only these fail: %q", failing())
+	poll.Until(t, "all machines fail", func(context.Context) error {
+		if failing := failing(); len(failing) < len(loaded.Inventory.Machines) {
+			return fmt.Errorf("only these fail: %q", failing)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return nil
+	})
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
