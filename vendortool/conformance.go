@@ -99,8 +99,8 @@ func (f *conformanceFlags) run(cmd *cobra.Command) error {
 	switch {
 	case ctx.Err() != nil:
 		return Interrupted(fmt.Errorf("%s: interrupted", report.Summary()))
-	case len(report.Leftovers()) > 0:
-		return fmt.Errorf("%s; left behind in the account: %s", report.Summary(), strings.Join(report.Leftovers(), "; "))
+	case len(report.NotRemoved()) > 0:
+		return fmt.Errorf("%s; left behind in the account: %s", report.Summary(), strings.Join(report.NotRemoved(), "; "))
 	case report.Count(conformance.Passed)+report.Count(conformance.Failed)+report.Count(conformance.Broken) == 0:
 		return errors.New("no rule was tried: the provider offers nothing that the chosen rules are about")
 	case !report.OK():

@@ -16,16 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// insideVariable is set in the environment of a lab's inside; it holds the number of the process outside.
+// insideVariable is set in the environment of a netlab's inside; it holds the number of the process outside.
 const insideVariable = "MOORING_DEMO_LAB"
 
-// Inside reports whether this process is the inside of a lab, and which process started it.
+// Inside reports whether this process is the inside of a netlab, and which process started it.
 func Inside() (outside int, inside bool) {
 	outside, err := strconv.Atoi(os.Getenv(insideVariable))
 	return outside, err == nil
 }
 
-// EndError says that the inside of a lab did not end well.
+// EndError says that the inside of a netlab did not end well.
 type EndError struct {
 	// ExitCode is that of the process, -1 if a signal ended it.
 	ExitCode int
@@ -40,7 +40,7 @@ func (e *EndError) Error() string { return fmt.Sprintf("%v: %s", e.err, e.Said) 
 // Unwrap returns how it ended.
 func (e *EndError) Unwrap() error { return e.err }
 
-// Enter runs this program again, with these arguments, inside a lab, and waits until it ends: an *EndError if it did not end with
+// Enter runs this program again, with these arguments, inside a netlab, and waits until it ends: an *EndError if it did not end with
 // exit code 0. When ctx ends, the inside gets SIGTERM.
 //
 // It is the first process of a process namespace, so that the kernel kills all others in it when it ends; and it is killed when this
@@ -59,7 +59,7 @@ func Enter(ctx context.Context, args []string, out io.Writer) error {
 		Pdeathsig:  syscall.SIGKILL,
 	}
 	if err := command.Start(); err != nil {
-		return fmt.Errorf("make the namespaces of the lab: %w", err)
+		return fmt.Errorf("make the namespaces of the netlab: %w", err)
 	}
 	err := command.Wait()
 	exit := (*exec.ExitError)(nil)
@@ -73,7 +73,7 @@ func Enter(ctx context.Context, args []string, out io.Writer) error {
 	}
 }
 
-// Furnish makes the inside of a lab usable: processes and run-time files of its own, and loopback.
+// Furnish makes the inside of a netlab usable: processes and run-time files of its own, and loopback.
 //
 // From then on a second signal does not end this process, as it otherwise would: Ctrl-C reaches both the outside and the inside, and
 // the outside passes it on besides.
@@ -83,7 +83,7 @@ func Furnish(ctx context.Context) error {
 		what string
 		do   func() error
 	}{
-		{"keep mounts to the lab", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
+		{"keep mounts to the netlab", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
 		{"mount its processes", func() error { return unix.Mount("proc", "/proc", "proc", 0, "") }},
 		{"mount its run-time files", func() error { return mountEmpty("/run") }},
 		// FRR writes there whatever it is told.

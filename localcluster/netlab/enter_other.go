@@ -8,12 +8,12 @@ import (
 	"io"
 )
 
-var errNotLinux = errors.New("a lab needs Linux, for its network namespaces")
+var errNotLinux = errors.New("a netlab needs Linux, for its network namespaces")
 
-// Inside reports whether this process is the inside of a lab: never, where there are no namespaces.
+// Inside reports whether this process is the inside of a netlab: never, where there are no namespaces.
 func Inside() (outside int, inside bool) { return 0, false }
 
-// EndError says that the inside of a lab did not end well.
+// EndError says that the inside of a netlab did not end well.
 type EndError struct {
 	// ExitCode is that of the process.
 	ExitCode int

@@ -18,7 +18,7 @@ const (
 	BIRD Kind = "bird"
 )
 
-// Kinds are the routing suites that a lab can have, the preferred one first.
+// Kinds are the routing suites that a netlab can have, the preferred one first.
 func Kinds() []Kind { return []Kind{FRR, BIRD} }
 
 // Programs are what a kind needs: paths, or names to look for.
@@ -29,7 +29,7 @@ func (k Kind) Programs() []string {
 	return []string{"bird"}
 }
 
-// MissingError says all that this machine lacks for a lab.
+// MissingError says all that this machine lacks for a netlab.
 type MissingError struct {
 	// Lacks are the things, in words.
 	Lacks []string

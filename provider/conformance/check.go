@@ -33,15 +33,15 @@ type Result struct {
 	Reason string
 	// Findings are what was seen that breaks the rule, in the order in which it was seen.
 	Findings []string
-	// Leftovers are what the rule made and could not remove, each with the reason.
-	Leftovers []string
+	// NotRemoved are what the rule made and could not remove, each with the reason.
+	NotRemoved []string
 	// Duration is how long it took.
 	Duration time.Duration
 }
 
 // OK reports whether nothing speaks against the provider: the rule holds or was not run, and nothing was left behind.
 func (r Result) OK() bool {
-	return (r.Outcome == Passed || r.Outcome == NotRun) && len(r.Leftovers) == 0
+	return (r.Outcome == Passed || r.Outcome == NotRun) && len(r.NotRemoved) == 0
 }
 
 // Run tries the rules as subtests, each with the rule's ID as its name. A rule that is not run is a skipped test.
@@ -111,7 +111,7 @@ func try(ctx context.Context, rule Rule, factory Factory, options Options) (resu
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), options.RuleTimeout)
 		defer cancel()
 		if err := subject.Close(closing); err != nil {
-			result.Leftovers = append(result.Leftovers, fmt.Sprintf("closing the subject: %v", err))
+			result.NotRemoved = append(result.NotRemoved, fmt.Sprintf("closing the subject: %v", err))
 		}
 	}
 	return result
@@ -127,7 +127,7 @@ func tryOn(ctx context.Context, subject *Subject, options Options, result *Resul
 	trying, cancel := context.WithTimeout(t.withCluster(ctx), options.RuleTimeout)
 	err := guarded(func() error { return result.Rule.check(trying, t) })
 	cancel()
-	result.Leftovers = t.cleanUp(ctx)
+	result.NotRemoved = t.cleanUp(ctx)
 
 	var unavailable *unavailableError
 	var broken *brokenError

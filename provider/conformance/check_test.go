@@ -186,7 +186,7 @@ func TestInterruptedRunLeavesNothing(t *testing.T) {
 	}
 	factory := func(context.Context) (*conformance.Subject, error) { return m.subject, nil }
 	report, err := conformance.Check(ctx, factory, conformance.Options{Rules: []string{"balancer-ensured-exists", "routes-created"}})
-	if err != nil || report.Count(conformance.Broken) != 2 || len(report.Leftovers()) != 0 {
+	if err != nil || report.Count(conformance.Broken) != 2 || len(report.NotRemoved()) != 0 {
 		t.Errorf("%v, %s", err, report.Summary())
 	}
 	if left := leftIn(t, simulated); left != "1 instances, 0 load balancers, 0 routes" {
@@ -194,11 +194,11 @@ func TestInterruptedRunLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestLeftoversAreNamed(t *testing.T) {
+func TestWhatIsNotRemovedIsNamed(t *testing.T) {
 	m, _ := newMutant(t)
 	m.balancer.remove = func(context.Context, rightLB, string, *v1.Service) error { return errors.New("locked") }
 	report := check(t, m, conformance.Options{Rules: []string{"balancer-status"}})
-	if left := report.Leftovers(); len(left) != 1 || !strings.Contains(left[0], "load balancer of service balancer-status-") ||
+	if left := report.NotRemoved(); len(left) != 1 || !strings.Contains(left[0], "load balancer of service balancer-status-") ||
 		!strings.Contains(left[0], "locked") || report.OK() {
 		t.Errorf("left behind: %q", left)
 	}

@@ -36,7 +36,7 @@ func TestEveryRuleCanFail(t *testing.T) {
 			t.Parallel()
 			right := tryMutant(t, m.rule, func(*mutant) {})
 			if right.Outcome != conformance.Passed || !right.OK() {
-				t.Fatalf("without the mutation: %s %s, %q, left %q", right.Outcome, right.Reason, right.Findings, right.Leftovers)
+				t.Fatalf("without the mutation: %s %s, %q, left %q", right.Outcome, right.Reason, right.Findings, right.NotRemoved)
 			}
 			wrong := tryMutant(t, m.rule, m.apply)
 			if wrong.Outcome != conformance.Failed || len(wrong.Findings) == 0 || wrong.Rule.ID != m.rule {

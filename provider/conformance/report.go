@@ -38,11 +38,11 @@ func (r *Report) OK() bool {
 	return r.Count(Passed) > 0
 }
 
-// Leftovers are what the run made and could not remove.
-func (r *Report) Leftovers() []string {
+// NotRemoved are what the run made and could not remove.
+func (r *Report) NotRemoved() []string {
 	var left []string
 	for _, result := range r.Results {
-		left = append(left, result.Leftovers...)
+		left = append(left, result.NotRemoved...)
 	}
 	return left
 }
@@ -51,7 +51,7 @@ func (r *Report) Leftovers() []string {
 func (r *Report) Summary() string {
 	text := fmt.Sprintf("%d rules passed, %d failed, %d were not run, %d broke",
 		r.Count(Passed), r.Count(Failed), r.Count(NotRun), r.Count(Broken))
-	if left := len(r.Leftovers()); left > 0 {
+	if left := len(r.NotRemoved()); left > 0 {
 		text += fmt.Sprintf("; left behind: %d", left)
 	}
 	return text
@@ -79,7 +79,7 @@ func (r Result) details() string {
 	for _, finding := range r.Findings {
 		lines = append(lines, "seen: "+finding)
 	}
-	for _, left := range r.Leftovers {
+	for _, left := range r.NotRemoved {
 		lines = append(lines, "left behind: "+left)
 	}
 	return strings.Join(lines, "\n")

@@ -84,7 +84,7 @@ func checkBalancerListAgrees(ctx context.Context, t *trial) error {
 		if want := (types.NamespacedName{Namespace: service.Namespace, Name: service.Name}); listed.Service != want {
 			wrong = append(wrong, fmt.Errorf("ListLoadBalancers names service %q; it is %q", listed.Service, want))
 		}
-		// A provider that does not write down the cluster's UID says none, and gives up the collection of leftovers.
+		// A provider that does not write down the cluster's UID says none, and gives up the collection of orphans.
 		if listed.ClusterUID != "" && listed.ClusterUID != t.clusterUID() {
 			wrong = append(wrong, fmt.Errorf("ListLoadBalancers names cluster UID %q; it is %q", listed.ClusterUID, t.clusterUID()))
 		}

@@ -15,7 +15,7 @@ import (
 
 // watchFor returns a function that fails the test when one of the tables' destinations has changed in a kernel since, of those
 // with these addresses.
-func (l *lab) watchFor(t *testing.T, what string, addrs ...netip.Addr) func() {
+func (l *fixture) watchFor(t *testing.T, what string, addrs ...netip.Addr) func() {
 	t.Helper()
 	texts := make([]string, len(addrs))
 	for i, addr := range addrs {
@@ -36,7 +36,7 @@ func (l *lab) watchFor(t *testing.T, what string, addrs ...netip.Addr) func() {
 var extra = netip.MustParsePrefix("192.0.2.77/32")
 
 // neighborGone waits until both routers know that the first speaker is gone.
-func (l *lab) neighborGone(t *testing.T) {
+func (l *fixture) neighborGone(t *testing.T) {
 	t.Helper()
 	poll.Until(t, "FRR and BIRD know that the speaker is gone", func(context.Context) error {
 		if shown := l.frr.Show(t, "show bgp neighbors "+speakerAddr.String()); strings.Contains(shown, "BGP state = Established") {

@@ -91,8 +91,8 @@ func peer(name string, addr netip.Addr, asn uint32) config.BGPPeer {
 
 var frrPeer, birdPeer = peer("frr", frrAddr, internal), peer("bird", birdAddr, external)
 
-// lab is a segment with a host for each router and for each speaker.
-type lab struct {
+// fixture is a segment with a host for each router and for each speaker.
+type fixture struct {
 	dir                   string
 	segment               *sandbox.Segment
 	frr, bird             *router.Router
@@ -100,7 +100,7 @@ type lab struct {
 }
 
 // enter runs the test in a sandbox with both routers, and returns nil outside. The routers have both speakers as neighbors.
-func enter(t *testing.T, change func(*router.Neighbor)) *lab {
+func enter(t *testing.T, change func(*router.Neighbor)) *fixture {
 	t.Helper()
 	if !sandbox.Inside() {
 		t.Parallel()
@@ -108,7 +108,7 @@ func enter(t *testing.T, change func(*router.Neighbor)) *lab {
 		sandbox.Run(t, sandbox.Options{Timeout: 4 * time.Minute, Dirs: router.Dirs()})
 		return nil
 	}
-	l := &lab{dir: sandbox.Furnish(t)}
+	l := &fixture{dir: sandbox.Furnish(t)}
 	l.segment = sandbox.NewSegment(t)
 	host := func(name string, addr netip.Addr) *sandbox.Host {
 		bytes := addr.As4()
@@ -137,13 +137,13 @@ func tail(log string) string { return log[max(0, len(log)-4000):] }
 func plainly(*router.Neighbor) {}
 
 // converges waits until both routers have a table in their kernels, and logs how long each took.
-func (l *lab) converges(t *testing.T, what string, wanted routing.Table) {
+func (l *fixture) converges(t *testing.T, what string, wanted routing.Table) {
 	t.Helper()
 	l.both(t, what+": in the kernel", time.Now(), func(r *router.Router) error { return holds(t, r, wanted) })
 }
 
 // routerConverges waits until one router has a table in its kernel.
-func (l *lab) routerConverges(t *testing.T, r *router.Router, what string, wanted routing.Table) time.Duration {
+func (l *fixture) routerConverges(t *testing.T, r *router.Router, what string, wanted routing.Table) time.Duration {
 	t.Helper()
 	return poll.Until(t, fmt.Sprintf("%s: %s has the routes", what, r.Kind), func(context.Context) error {
 		return holds(t, r, wanted)
@@ -161,7 +161,7 @@ func holds(t *testing.T, r *router.Router, wanted routing.Table) error {
 
 // both waits until check returns nil for both routers, and logs how long after begun that was for each. They are looked at in
 // turn, so that neither waits for the other one.
-func (l *lab) both(t *testing.T, what string, begun time.Time, check func(*router.Router) error) {
+func (l *fixture) both(t *testing.T, what string, begun time.Time, check func(*router.Router) error) {
 	t.Helper()
 	took := map[router.Kind]time.Duration{}
 	poll.Until(t, what+", of both routers", func(context.Context) error {

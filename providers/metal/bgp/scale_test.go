@@ -85,7 +85,7 @@ func TestScale(t *testing.T) {
 }
 
 // received says what a router is still to receive. FRR counts paths, BIRD counts both families in one line each.
-func (l *lab) received(t *testing.T, r *router.Router, f fleet) error {
+func (l *fixture) received(t *testing.T, r *router.Router, f fleet) error {
 	t.Helper()
 	v4, v6 := f.services*nextHops+f.nodes, f.nodes
 	if r.Kind == router.FRR {
@@ -106,7 +106,7 @@ func (l *lab) received(t *testing.T, r *router.Router, f fleet) error {
 }
 
 // oneChange moves one next hop of one load balancer.
-func (f fleet) oneChange(t *testing.T, l *lab, p *process, wanted routing.Table) {
+func (f fleet) oneChange(t *testing.T, l *fixture, p *process, wanted routing.Table) {
 	t.Helper()
 	before := p.peers(t)["frr"].UpdatesSent
 	hops := f.hops(3)
@@ -127,7 +127,7 @@ func (f fleet) oneChange(t *testing.T, l *lab, p *process, wanted routing.Table)
 }
 
 // nodeFails takes a node out of everything.
-func (f fleet) nodeFails(t *testing.T, l *lab, p *process) {
+func (f fleet) nodeFails(t *testing.T, l *fixture, p *process) {
 	t.Helper()
 	const failed = 0
 	wanted, changed := f.table(), 0

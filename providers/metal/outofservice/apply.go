@@ -34,7 +34,7 @@ type outcome int
 const (
 	// written actions took effect.
 	written outcome = iota
-	// outdated actions did not: the node has changed since it was judged, or is gone.
+	// outdated actions did not: the node has changed since it was decided on, or is gone.
 	outdated
 	// failed actions may have taken effect.
 	failed

@@ -54,44 +54,44 @@ func (g *grid) set(name string, state metalpower.State) {
 	changed()
 }
 
-// world is a real API server with a controller.
-type world struct {
+// fixture is a real API server with a controller.
+type fixture struct {
 	*testing.T
 	client *kubernetes.Clientset
 	grid   *grid
 }
 
-func start(t *testing.T) *world {
+func start(t *testing.T) *fixture {
 	t.Helper()
 	cluster := localclustertest.Start(t)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{T: t, client: client, grid: &grid{states: map[string]metalpower.Observation{}}}
+	return &fixture{T: t, client: client, grid: &grid{states: map[string]metalpower.Observation{}}}
 }
 
 // run runs a controller until the test ends.
-func (w *world) run(registry *prometheus.Registry) *record.FakeRecorder {
-	w.Helper()
-	factory := informers.NewSharedInformerFactory(w.client, 0)
+func (f *fixture) run(registry *prometheus.Registry) *record.FakeRecorder {
+	f.Helper()
+	factory := informers.NewSharedInformerFactory(f.client, 0)
 	recorder := record.NewFakeRecorder(100)
 	controller, err := New(Options{
-		Client: w.client.CoreV1(), Nodes: factory.Core().V1().Nodes(), Recorder: recorder, Power: w.grid,
+		Client: f.client.CoreV1(), Nodes: factory.Core().V1().Nodes(), Recorder: recorder, Power: f.grid,
 		Settings: func() Settings { return Settings{Enabled: true, After: time.Second} }, Registerer: registry,
 	})
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(w.Context())
+	ctx, cancel := context.WithCancel(f.Context())
 	done := make(chan error, 1)
 	factory.Core().V1().Nodes().Informer()
 	factory.StartWithContext(ctx)
 	go func() { done <- controller.Run(ctx) }()
-	w.Cleanup(func() {
+	f.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			w.Errorf("Run returned %v", err)
+			f.Errorf("Run returned %v", err)
 		}
 		factory.Shutdown()
 	})
@@ -99,34 +99,34 @@ func (w *world) run(registry *prometheus.Registry) *record.FakeRecorder {
 }
 
 // node creates a node.
-func (w *world) node(name string, ready v1.ConditionStatus, taints ...v1.Taint) {
-	w.Helper()
+func (f *fixture) node(name string, ready v1.ConditionStatus, taints ...v1.Taint) {
+	f.Helper()
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.NodeSpec{Taints: taints}}
-	created, err := w.client.CoreV1().Nodes().Create(w.Context(), node, metav1.CreateOptions{})
+	created, err := f.client.CoreV1().Nodes().Create(f.Context(), node, metav1.CreateOptions{})
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	created.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: ready}}
-	if _, err := w.client.CoreV1().Nodes().UpdateStatus(w.Context(), created, metav1.UpdateOptions{}); err != nil {
-		w.Fatal(err)
+	if _, err := f.client.CoreV1().Nodes().UpdateStatus(f.Context(), created, metav1.UpdateOptions{}); err != nil {
+		f.Fatal(err)
 	}
 }
 
 // ready changes what the kubelet says of itself.
-func (w *world) ready(name string, status v1.ConditionStatus) {
-	w.Helper()
+func (f *fixture) ready(name string, status v1.ConditionStatus) {
+	f.Helper()
 	patch := fmt.Sprintf(`[{"op":"replace","path":"/status/conditions/0/status","value":%q}]`, status)
-	if _, err := w.client.CoreV1().Nodes().Patch(w.Context(), name, "application/json-patch+json", []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
-		w.Fatal(err)
+	if _, err := f.client.CoreV1().Nodes().Patch(f.Context(), name, "application/json-patch+json", []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
+		f.Fatal(err)
 	}
 }
 
 // taints are the keys of a node's taints, sorted, those of other controllers left out.
-func (w *world) taints(name string) string {
-	w.Helper()
-	node, err := w.client.CoreV1().Nodes().Get(w.Context(), name, metav1.GetOptions{})
+func (f *fixture) taints(name string) string {
+	f.Helper()
+	node, err := f.client.CoreV1().Nodes().Get(f.Context(), name, metav1.GetOptions{})
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	var keys []string
 	for _, taint := range node.Spec.Taints {
@@ -138,10 +138,10 @@ func (w *world) taints(name string) string {
 	return strings.Join(keys, " ")
 }
 
-func (w *world) eventually(name, want string) {
-	w.Helper()
-	poll.Until(w, "the taints of node "+name, func(context.Context) error {
-		if got := w.taints(name); got != want {
+func (f *fixture) eventually(name, want string) {
+	f.Helper()
+	poll.Until(f, "the taints of node "+name, func(context.Context) error {
+		if got := f.taints(name); got != want {
 			return fmt.Errorf("they are %q, want %q", got, want)
 		}
 		return nil
@@ -156,92 +156,92 @@ const (
 )
 
 func TestOnARealAPIServer(t *testing.T) {
-	w := start(t)
+	f := start(t)
 	other := v1.Taint{Key: "a.example/other", Effect: v1.TaintEffectNoSchedule}
-	w.node("off", v1.ConditionUnknown, shutdown, other)
-	w.node("on", v1.ConditionUnknown, shutdown)
-	w.node("unknown", v1.ConditionFalse, shutdown)
-	w.node("alive", v1.ConditionTrue, shutdown)
+	f.node("off", v1.ConditionUnknown, shutdown, other)
+	f.node("on", v1.ConditionUnknown, shutdown)
+	f.node("unknown", v1.ConditionFalse, shutdown)
+	f.node("alive", v1.ConditionTrue, shutdown)
 	for name, state := range map[string]metalpower.State{"off": metalpower.Off, "on": metalpower.On, "alive": metalpower.Off} {
-		w.grid.states[name] = metalpower.Observation{State: state, Since: time.Now().Add(-time.Hour)}
+		f.grid.states[name] = metalpower.Observation{State: state, Since: time.Now().Add(-time.Hour)}
 	}
 	registry := prometheus.NewRegistry()
-	recorder := w.run(registry)
-	w.eventually("off", "a.example/other "+bothKeys)
+	recorder := f.run(registry)
+	f.eventually("off", "a.example/other "+bothKeys)
 	if event := <-recorder.Events; !strings.Contains(event, "Warning MachineOff The machine is off since ") {
 		t.Errorf("event %q", event)
 	}
 	for _, name := range []string{"on", "unknown", "alive"} {
-		if got := w.taints(name); got != shutdownKey {
+		if got := f.taints(name); got != shutdownKey {
 			t.Errorf("node %s has the taints %q", name, got)
 		}
 	}
-	w.grid.set("unknown", metalpower.Off) // by a reading
-	w.eventually("unknown", bothKeys)
+	f.grid.set("unknown", metalpower.Off) // by a reading
+	f.eventually("unknown", bothKeys)
 	<-recorder.Events
 
-	w.grid.set("off", metalpower.Unknown)
-	w.ready("off", v1.ConditionTrue) // it may be an old report: not by this alone
-	w.grid.set("unknown", metalpower.On)
-	w.ready("unknown", v1.ConditionTrue)
-	w.eventually("unknown", shutdownKey)
+	f.grid.set("off", metalpower.Unknown)
+	f.ready("off", v1.ConditionTrue) // it may be an old report: not by this alone
+	f.grid.set("unknown", metalpower.On)
+	f.ready("unknown", v1.ConditionTrue)
+	f.eventually("unknown", shutdownKey)
 	if event := <-recorder.Events; !strings.Contains(event, "Normal MachineOn") {
 		t.Errorf("event %q", event)
 	}
-	if got := w.taints("off"); got != "a.example/other "+bothKeys {
+	if got := f.taints("off"); got != "a.example/other "+bothKeys {
 		t.Errorf("a node whose machine's power is unknown has the taints %q", got)
 	}
-	w.grid.set("off", metalpower.On)
-	w.eventually("off", "a.example/other "+shutdownKey)
-	w.counted(registry, `
+	f.grid.set("off", metalpower.On)
+	f.eventually("off", "a.example/other "+shutdownKey)
+	f.counted(registry, `
 # HELP mooring_metal_out_of_service_writes_total Changes of the taint node.kubernetes.io/out-of-service on nodes, by operation: taint or untaint.
 # TYPE mooring_metal_out_of_service_writes_total counter
 mooring_metal_out_of_service_writes_total{operation="taint"} 2
 mooring_metal_out_of_service_writes_total{operation="untaint"} 2
 `)
-	w.isOutdated()
+	f.isOutdated()
 }
 
 // counted waits until the writes are counted: the API server has a write before the controller has its answer.
-func (w *world) counted(registry *prometheus.Registry, want string) {
-	w.Helper()
-	poll.Until(w, "the writes are counted", func(context.Context) error {
+func (f *fixture) counted(registry *prometheus.Registry, want string) {
+	f.Helper()
+	poll.Until(f, "the writes are counted", func(context.Context) error {
 		return testutil.GatherAndCompare(registry, strings.NewReader(want),
 			"mooring_metal_out_of_service_writes_total", "mooring_metal_out_of_service_write_failures_total")
 	})
 }
 
 // isOutdated shows that the API server refuses what was planned for an older node, or for another one of its name.
-func (w *world) isOutdated() {
-	w.Helper()
-	w.grid.set("alive", metalpower.Unknown) // so that only what follows writes to it
+func (f *fixture) isOutdated() {
+	f.Helper()
+	f.grid.set("alive", metalpower.Unknown) // so that only what follows writes to it
 	get := func() facts {
-		w.Helper()
-		node, err := w.client.CoreV1().Nodes().Get(w.Context(), "alive", metav1.GetOptions{})
+		f.Helper()
+		node, err := f.client.CoreV1().Nodes().Get(f.Context(), "alive", metav1.GetOptions{})
 		if err != nil {
-			w.Fatal(err)
+			f.Fatal(err)
 		}
 		return factsOf(node, off, time.Now())
 	}
-	writer := writer{nodes: w.client.CoreV1(), recorder: record.NewFakeRecorder(10)}
+	writer := writer{nodes: f.client.CoreV1(), recorder: record.NewFakeRecorder(10)}
 	expectOutdated := func(what string, node facts) {
-		w.Helper()
-		if got, err := writer.apply(w.Context(), action{node: node, add: true}); got != outdated || err != nil {
-			w.Errorf("a patch for %s: %d, %v", what, got, err)
+		f.Helper()
+		if got, err := writer.apply(f.Context(), action{node: node, add: true}); got != outdated || err != nil {
+			f.Errorf("a patch for %s: %d, %v", what, got, err)
 		}
 	}
 	before := get()
-	w.ready("alive", v1.ConditionFalse)
+	f.ready("alive", v1.ConditionFalse)
 	expectOutdated("an older version", before)
 	before = get()
-	if err := w.client.CoreV1().Nodes().Delete(w.Context(), "alive", metav1.DeleteOptions{}); err != nil {
-		w.Fatal(err)
+	if err := f.client.CoreV1().Nodes().Delete(f.Context(), "alive", metav1.DeleteOptions{}); err != nil {
+		f.Fatal(err)
 	}
 	expectOutdated("a node that is gone", before)
-	w.node("alive", v1.ConditionUnknown, shutdown)
+	f.node("alive", v1.ConditionUnknown, shutdown)
 	expectOutdated("another node of its name", before)
-	if got := w.taints("alive"); got != shutdownKey {
-		w.Errorf("the taints are %q", got)
+	if got := f.taints("alive"); got != shutdownKey {
+		f.Errorf("the taints are %q", got)
 	}
 }
 

@@ -34,7 +34,7 @@ func plan(nodes []facts, settings Settings, now time.Time) []action {
 }
 
 // patch returns the merge patch (RFC 7386) of an action. With UID and resource version it takes effect only on the very node that
-// was judged, and only if nothing about it has changed since: it may have become ready.
+// was decided on, and only if nothing about it has changed since: it may have become ready.
 func (a action) patch() ([]byte, error) {
 	var patch struct {
 		Metadata struct {

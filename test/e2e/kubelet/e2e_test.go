@@ -40,17 +40,17 @@ func TestKubelets(t *testing.T) {
 		outside(t)
 		return
 	}
-	lab := newLab(t)
+	fixture := newFixture(t)
 	// Each stage rests on the one before.
-	passed := t.Run("registered and ready, with the taint", lab.registered) &&
-		t.Run("agents register like kubelets", lab.agentsAgree)
+	passed := t.Run("registered and ready, with the taint", fixture.registered) &&
+		t.Run("agents register like kubelets", fixture.agentsAgree)
 	if passed {
-		lab.startManager(t)
-		passed = t.Run("initialized by Mooring and schedulable", lab.initialized) &&
-			t.Run("still so after the kubelets reported again", lab.stable)
+		fixture.startManager(t)
+		passed = t.Run("initialized by Mooring and schedulable", fixture.initialized) &&
+			t.Run("still so after the kubelets reported again", fixture.stable)
 	}
 	if !passed {
-		lab.quoteLogs(t)
+		fixture.quoteLogs(t)
 	}
 }
 
@@ -73,8 +73,8 @@ func outside(t *testing.T) {
 	})
 }
 
-// lab is everything that runs in the sandbox.
-type lab struct {
+// fixture is everything that runs in the sandbox.
+type fixture struct {
 	dir      string
 	cluster  *localcluster.Cluster
 	client   kubernetes.Interface
@@ -82,11 +82,11 @@ type lab struct {
 	programs []*worker.Program
 }
 
-// newLab starts the control plane, the cloud with an instance for each machine, and the kubelets.
-func newLab(t *testing.T) *lab {
+// newFixture starts the control plane, the cloud with an instance for each machine, and the kubelets.
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	own := []netip.Prefix{netip.MustParsePrefix("10.77.0.1/24"), netip.MustParsePrefix("fd00:77::1/64")}
-	l := &lab{dir: sandbox.Furnish(t)}
+	l := &fixture{dir: sandbox.Furnish(t)}
 	segment := sandbox.NewSegment(t, own...)
 	l.cluster = localclustertest.Start(t, localclustertest.WithControllerManager, func(options *localcluster.Options) {
 		options.Dir = filepath.Join(l.dir, "controlplane")
@@ -105,7 +105,7 @@ func newLab(t *testing.T) *lab {
 }
 
 // registered shows what kubelets do before there is a cloud controller manager.
-func (l *lab) registered(t *testing.T) {
+func (l *fixture) registered(t *testing.T) {
 	for _, m := range machines() {
 		node := l.waitFor(t, m, "is ready and has no taint but that of the cloud", func(node *corev1.Node) error {
 			if diff := cmp.Diff([]corev1.Taint{uninitialized}, node.Spec.Taints); diff != "" {
@@ -126,7 +126,7 @@ func (l *lab) registered(t *testing.T) {
 }
 
 // startManager starts the real cloud-controller-manager with the rights that Mooring ships.
-func (l *lab) startManager(t *testing.T) {
+func (l *fixture) startManager(t *testing.T) {
 	t.Helper()
 	kubeconfig := managerKubeconfig(t, l.cluster)
 	l.programs = append(l.programs, worker.Start(t, l.dir, "cloud-controller-manager", os.Getenv(managerVariable),
@@ -140,7 +140,7 @@ func (l *lab) startManager(t *testing.T) {
 	))
 }
 
-func (l *lab) initialized(t *testing.T) {
+func (l *fixture) initialized(t *testing.T) {
 	begun := time.Now()
 	for _, m := range machines() {
 		node := l.waitFor(t, m, "is ready and schedulable", func(node *corev1.Node) error {
@@ -152,7 +152,7 @@ func (l *lab) initialized(t *testing.T) {
 }
 
 // stable looks again after each kubelet has written its status: neither side undoes what the other did.
-func (l *lab) stable(t *testing.T) {
+func (l *fixture) stable(t *testing.T) {
 	now := metav1.Now()
 	for _, m := range machines() {
 		node := l.waitFor(t, m, "reported again", func(node *corev1.Node) error {
@@ -169,7 +169,7 @@ func (l *lab) stable(t *testing.T) {
 }
 
 // compare compares a node with the instance that the cloud has for it.
-func (l *lab) compare(t *testing.T, m machine, node *corev1.Node) {
+func (l *fixture) compare(t *testing.T, m machine, node *corev1.Node) {
 	t.Helper()
 	instance, err := l.cloud.Client.GetInstanceByName(t.Context(), m.name)
 	if err != nil {
@@ -194,7 +194,7 @@ func (l *lab) compare(t *testing.T, m machine, node *corev1.Node) {
 }
 
 // waitFor waits until a node is as wanted, and returns it.
-func (l *lab) waitFor(t *testing.T, m machine, what string, check func(*corev1.Node) error) *corev1.Node {
+func (l *fixture) waitFor(t *testing.T, m machine, what string, check func(*corev1.Node) error) *corev1.Node {
 	t.Helper()
 	var node *corev1.Node
 	worker.Poll(t, fmt.Sprintf("node %s %s", m.name, what), l.programs, func(ctx context.Context) error {
@@ -208,7 +208,7 @@ func (l *lab) waitFor(t *testing.T, m machine, what string, check func(*corev1.N
 }
 
 // quoteLogs shows the end of what each program wrote.
-func (l *lab) quoteLogs(t *testing.T) {
+func (l *fixture) quoteLogs(t *testing.T) {
 	t.Helper()
 	for _, program := range l.programs {
 		t.Logf("the end of the log of %s:\n%s", program.Name, program.Tail())

@@ -19,7 +19,7 @@ const agentPrefix = "agent-"
 
 // agentsAgree registers a light agent beside each kubelet, with the same options, and compares what a cloud controller
 // manager sees of both. All other tests with nodes rest on this.
-func (l *lab) agentsAgree(t *testing.T) {
+func (l *fixture) agentsAgree(t *testing.T) {
 	for _, m := range machines() {
 		name := agentPrefix + m.name
 		config, err := l.cluster.UserConfig("system:node:"+name, "system:nodes")

@@ -21,7 +21,7 @@ import (
 )
 
 // allocate gives each node pod CIDRs of both families.
-func (l *lab) allocate(t *testing.T) {
+func (l *fixture) allocate(t *testing.T) {
 	t.Helper()
 	for _, m := range l.machines {
 		cidrs := m.podCIDRs()
@@ -32,7 +32,7 @@ func (l *lab) allocate(t *testing.T) {
 }
 
 // awaitPodRoutes waits until the router knows the pods of exactly these machines.
-func (l *lab) awaitPodRoutes(t *testing.T, of ...*machine) {
+func (l *fixture) awaitPodRoutes(t *testing.T, of ...*machine) {
 	t.Helper()
 	want := map[netip.Prefix]netip.Addr{}
 	for _, m := range of {
@@ -54,7 +54,7 @@ func (l *lab) awaitPodRoutes(t *testing.T, of ...*machine) {
 }
 
 // leader returns the replica that leads.
-func (l *lab) leader(t *testing.T) *replica {
+func (l *fixture) leader(t *testing.T) *replica {
 	t.Helper()
 	var found *replica
 	poll.Until(t, "a replica leads", func(ctx context.Context) error {
@@ -74,7 +74,7 @@ func (l *lab) leader(t *testing.T) *replica {
 }
 
 // awaitStarted waits until both replicas have all that they need for their start from the API server.
-func (l *lab) awaitStarted(t *testing.T) {
+func (l *fixture) awaitStarted(t *testing.T) {
 	t.Helper()
 	poll.Until(t, "both replicas serve their secure ports", func(context.Context) error {
 		for _, r := range l.replicas {
@@ -87,7 +87,7 @@ func (l *lab) awaitStarted(t *testing.T) {
 }
 
 // awaitSessions waits until both replicas have told the router everything.
-func (l *lab) awaitSessions(t *testing.T) {
+func (l *fixture) awaitSessions(t *testing.T) {
 	t.Helper()
 	poll.Until(t, "the router has a session with each replica", func(context.Context) error {
 		return l.sessions(t, len(l.replicas))
@@ -95,7 +95,7 @@ func (l *lab) awaitSessions(t *testing.T) {
 }
 
 // sessions returns an error unless the router has so many sessions over which it was told something.
-func (l *lab) sessions(t *testing.T, want int) error {
+func (l *fixture) sessions(t *testing.T, want int) error {
 	t.Helper()
 	up := 0
 	for i := range l.replicas {
@@ -133,7 +133,7 @@ func (s *scene) settled(t *testing.T, sent *traffic) {
 }
 
 // retire takes the endpoint on a machine out of a Service's EndpointSlices.
-func (l *lab) retire(t *testing.T, service *corev1.Service, m *machine) {
+func (l *fixture) retire(t *testing.T, service *corev1.Service, m *machine) {
 	t.Helper()
 	list, err := l.client.DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{
 		LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name,
@@ -153,7 +153,7 @@ func gone(endpoints []discoveryv1.Endpoint, node string) []discoveryv1.Endpoint 
 }
 
 // silence makes a machine's kube-proxy unheard by probes, or heard again. Its rules work on.
-func (l *lab) silence(t *testing.T, m *machine, silent bool) {
+func (l *fixture) silence(t *testing.T, m *machine, silent bool) {
 	t.Helper()
 	for _, command := range []string{"iptables", "ip6tables"} {
 		change := "-D"
@@ -165,13 +165,13 @@ func (l *lab) silence(t *testing.T, m *machine, silent bool) {
 }
 
 // cut takes a machine off the network.
-func (l *lab) cut(t *testing.T, m *machine) {
+func (l *fixture) cut(t *testing.T, m *machine) {
 	t.Helper()
 	sandbox.Command(t, "ip", "link", "set", "veth"+m.name, "down")
 }
 
 // eventuallyGone waits until the node of a machine is gone.
-func eventuallyGone(t *testing.T, l *lab, m *machine) {
+func eventuallyGone(t *testing.T, l *fixture, m *machine) {
 	t.Helper()
 	poll.Until(t, "node "+m.name+" is deleted", func(ctx context.Context) error {
 		_, err := l.node(ctx, m)

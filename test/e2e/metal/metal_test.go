@@ -19,16 +19,16 @@ import (
 	"github.com/mooring-ccm/mooring/test/e2e/router"
 )
 
-func TestFRR(t *testing.T)  { story(t, router.FRR, "iptables") }
-func TestBIRD(t *testing.T) { story(t, router.BIRD, "nftables") }
+func TestFRR(t *testing.T)  { scenario(t, router.FRR, "iptables") }
+func TestBIRD(t *testing.T) { scenario(t, router.BIRD, "nftables") }
 
-// story has stages, each of which rests on the ones before.
-func story(t *testing.T, kind router.Kind, proxyMode string) {
+// scenario has stages, each of which rests on the ones before.
+func scenario(t *testing.T, kind router.Kind, proxyMode string) {
 	l := enter(t, kind, proxyMode)
 	if l == nil {
 		return
 	}
-	s := &scene{lab: l}
+	s := &scene{fixture: l}
 	for _, stage := range []struct {
 		name string
 		play func(*testing.T)
@@ -54,7 +54,7 @@ func story(t *testing.T, kind router.Kind, proxyMode string) {
 
 // scene is what the stages share.
 type scene struct {
-	*lab
+	*fixture
 	web, door               *corev1.Service
 	webTraffic, doorTraffic *traffic
 }
@@ -265,7 +265,7 @@ func (s *scene) proxyDies(t *testing.T) {
 func (s *scene) scrapped(t *testing.T) {
 	gone := s.machines[0]
 	s.writeConfig(t, s.machines[1], s.machines[2])
-	eventuallyGone(t, s.lab, gone)
+	eventuallyGone(t, s.fixture, gone)
 	s.awaitPodRoutes(t, s.machines[1], s.machines[2])
 }
 

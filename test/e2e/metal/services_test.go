@@ -18,7 +18,7 @@ import (
 )
 
 // expose makes a Service with an endpoint on each of some machines, and returns it with its addresses.
-func (l *lab) expose(t *testing.T, name string, policy corev1.ServiceExternalTrafficPolicy, on ...*machine) *corev1.Service {
+func (l *fixture) expose(t *testing.T, name string, policy corev1.ServiceExternalTrafficPolicy, on ...*machine) *corev1.Service {
 	t.Helper()
 	port := corev1.ServicePort{Name: "http", Port: 80}
 	_, err := l.client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
@@ -76,7 +76,7 @@ func urls(service *corev1.Service) (all []string) {
 }
 
 // routed waits until the router sends what is for a Service to exactly these machines, and returns how long that took.
-func (l *lab) routed(t *testing.T, service *corev1.Service, to ...*machine) time.Duration {
+func (l *fixture) routed(t *testing.T, service *corev1.Service, to ...*machine) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	poll.Until(t, fmt.Sprintf("the router has %d next hops for Service %s", len(to), service.Name), func(context.Context) error {

@@ -80,8 +80,8 @@ func (m *machine) pod6() netip.Prefix {
 	return netip.MustParsePrefix(fmt.Sprintf("fd00:244:0:%d::10/64", m.index))
 }
 
-// lab is everything that runs in the sandbox.
-type lab struct {
+// fixture is everything that runs in the sandbox.
+type fixture struct {
 	// lifetime is the test that everything lives as long as; stages are shorter.
 	lifetime *testing.T
 	dir      string
@@ -95,8 +95,8 @@ type lab struct {
 	programs []*worker.Program
 }
 
-// enter runs the calling test in a sandbox, and returns the lab inside, nil outside.
-func enter(t *testing.T, kind router.Kind, proxyMode string) *lab {
+// enter runs the calling test in a sandbox, and returns the fixture inside, nil outside.
+func enter(t *testing.T, kind router.Kind, proxyMode string) *fixture {
 	t.Helper()
 	if !sandbox.Inside() {
 		t.Parallel()
@@ -112,7 +112,7 @@ func enter(t *testing.T, kind router.Kind, proxyMode string) *lab {
 		})
 		return nil
 	}
-	l := &lab{lifetime: t, dir: sandbox.Furnish(t)}
+	l := &fixture{lifetime: t, dir: sandbox.Furnish(t)}
 	l.segment = sandbox.NewSegment(t, controlPlane4, controlPlane6)
 	l.cluster = localclustertest.Start(t, localclustertest.WithControllerManager, func(options *localcluster.Options) {
 		options.Dir = filepath.Join(l.dir, "controlplane")
@@ -133,7 +133,7 @@ func enter(t *testing.T, kind router.Kind, proxyMode string) *lab {
 }
 
 // startRouter makes the router, and the client's network behind it. Everybody but the control plane reaches others through it.
-func (l *lab) startRouter(t *testing.T, kind router.Kind) {
+func (l *fixture) startRouter(t *testing.T, kind router.Kind) {
 	t.Helper()
 	host := l.segment.NewHost(t, "rtr", router4, router6)
 	l.outside = attach(t, host, "client", []netip.Prefix{gateway4, gateway6}, []netip.Prefix{client4, client6})
@@ -155,7 +155,7 @@ func attach(t *testing.T, to *sandbox.Host, name string, there, here []netip.Pre
 }
 
 // startNodes makes the nodes: a kubelet, kube-proxy and a pod with a server each.
-func (l *lab) startNodes(t *testing.T, proxyMode string) {
+func (l *fixture) startNodes(t *testing.T, proxyMode string) {
 	t.Helper()
 	containerd, socket := worker.StartContainerd(t, l.dir)
 	l.programs = append(l.programs, containerd)
@@ -186,7 +186,7 @@ func (l *lab) startNodes(t *testing.T, proxyMode string) {
 }
 
 // startPod puts a server into a network of its own on a node.
-func (l *lab) startPod(t *testing.T, m *machine) {
+func (l *fixture) startPod(t *testing.T, m *machine) {
 	t.Helper()
 	at := func(p netip.Prefix, last string) netip.Prefix {
 		addr := p.Addr().String()
@@ -217,7 +217,7 @@ func replicaAddr(i int) netip.Prefix {
 }
 
 // startReplica starts a manager on a host of its own, with the rights that ship for this provider.
-func (l *lab) startReplica(t *testing.T, i int) *replica {
+func (l *fixture) startReplica(t *testing.T, i int) *replica {
 	t.Helper()
 	r := &replica{index: i}
 	if i < len(l.replicas) {
@@ -241,13 +241,13 @@ func (l *lab) startReplica(t *testing.T, i int) *replica {
 	return r
 }
 
-func (l *lab) config() string { return filepath.Join(l.dir, "cloud.yaml") }
+func (l *fixture) config() string { return filepath.Join(l.dir, "cloud.yaml") }
 
 // power is the file that the management controller of a machine reads.
-func (l *lab) power(m *machine) string { return filepath.Join(l.dir, "power-"+m.name) }
+func (l *fixture) power(m *machine) string { return filepath.Join(l.dir, "power-"+m.name) }
 
 // writeConfig writes the cloud config with the machines of these indices.
-func (l *lab) writeConfig(t *testing.T, machines ...*machine) {
+func (l *fixture) writeConfig(t *testing.T, machines ...*machine) {
 	t.Helper()
 	var inventory strings.Builder
 	for _, m := range machines {
@@ -278,7 +278,7 @@ bgp:
 }
 
 // kubeconfig returns that of the manager.
-func (l *lab) kubeconfig(t *testing.T) string {
+func (l *fixture) kubeconfig(t *testing.T) string {
 	t.Helper()
 	must(t, l.cluster.Apply(t.Context(), deploy.MetalRBAC))
 	path, err := l.cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "cloud-controller-manager")
@@ -287,12 +287,12 @@ func (l *lab) kubeconfig(t *testing.T) string {
 }
 
 // node returns the node of a machine.
-func (l *lab) node(ctx context.Context, m *machine) (*corev1.Node, error) {
+func (l *fixture) node(ctx context.Context, m *machine) (*corev1.Node, error) {
 	return l.client.CoreV1().Nodes().Get(ctx, m.name, metav1.GetOptions{})
 }
 
 // awaitNode waits until a node is as wanted.
-func (l *lab) awaitNode(t *testing.T, m *machine, what string, check func(*corev1.Node) error) {
+func (l *fixture) awaitNode(t *testing.T, m *machine, what string, check func(*corev1.Node) error) {
 	t.Helper()
 	poll.Until(t, "node "+m.name+" "+what, func(ctx context.Context) error {
 		node, err := l.node(ctx, m)
@@ -304,7 +304,7 @@ func (l *lab) awaitNode(t *testing.T, m *machine, what string, check func(*corev
 }
 
 // kubectl runs a command as docs/tutorial/metal-rack.md shows it, and returns what it says.
-func (l *lab) kubectl(t *testing.T, line string) string {
+func (l *fixture) kubectl(t *testing.T, line string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -319,7 +319,7 @@ func (l *lab) kubectl(t *testing.T, line string) string {
 }
 
 // quote shows the end of what each program wrote.
-func (l *lab) quote(t *testing.T) {
+func (l *fixture) quote(t *testing.T) {
 	t.Helper()
 	for _, r := range l.replicas {
 		t.Logf("the end of the log of %s:\n%s", r.Name, r.Tail())
