@@ -10,9 +10,9 @@ import (
 // three times as long is taken for dead. Marks every second make the watch worth most.
 const WatchMarkInterval = 10 * time.Second
 
-// ErrWatchExpired says that a watch ended because the cloud no longer tells what changed since the last event. Nothing is
+// ErrWatchExpired says that a watch ended because the cloud no longer knows what changed since the last event. Nothing is
 // broken: the next watch begins with all instances.
-var ErrWatchExpired = errors.New("the cloud no longer tells what has changed since the last event")
+var ErrWatchExpired = errors.New("the cloud no longer knows what has changed since the last event")
 
 // WatchInstancesFunc tells yield about all instances, and then about every change, until ctx ends.
 //
@@ -28,15 +28,15 @@ var ErrWatchExpired = errors.New("the cloud no longer tells what has changed sin
 // called twice at once.
 type WatchInstancesFunc func(ctx context.Context, yield func(InstanceEvent) error) error
 
-// InstanceEventKind says what an InstanceEvent tells. The zero value is none.
+// InstanceEventKind says what an InstanceEvent is. The zero value is none.
 type InstanceEventKind int
 
 const (
-	// InstanceSet is an instance that exists, as it is now, whether or not it was told of before.
+	// InstanceSet is an instance that exists, as it is now, whether or not it was sent before.
 	InstanceSet InstanceEventKind = iota + 1
 	// InstanceDeleted is an instance that no longer exists. Only its ProviderID counts.
 	InstanceDeleted
-	// InstancesCurrent is a mark: all that the cloud knew, when it made the mark, has been told. A mark counts from its arrival:
+	// InstancesCurrent is a mark: all that the cloud knew, when it made the mark, has been sent. A mark counts from its arrival:
 	// it must come from the cloud, behind all changes before it. A timer in the provider proves nothing.
 	InstancesCurrent
 )
@@ -55,7 +55,7 @@ func (k InstanceEventKind) String() string {
 	}
 }
 
-// InstanceEvent is what a watch tells.
+// InstanceEvent is what a watch sends.
 type InstanceEvent struct {
 	// Kind says what happened.
 	Kind InstanceEventKind

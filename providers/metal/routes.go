@@ -26,7 +26,7 @@ const patience = 5 * time.Second
 var (
 	// errNotAnnouncing says that nothing was announced yet.
 	errNotAnnouncing = errors.New("what is to be announced is not known yet: nodes and Services are being listed, or probed for the first time")
-	// errNoSession says that no router hears what is announced.
+	// errNoSession says that no router has a session.
 	errNoSession = errors.New("the route is announced to no router")
 )
 
@@ -65,7 +65,7 @@ func (r *routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 	return r.await(ctx, route, func(snapshot announce.Snapshot, cidr netip.Prefix) error {
 		state := snapshot.Nodes[string(route.TargetNode)]
 		if slices.Contains(state.PodCIDRs, cidr) {
-			return r.heard()
+			return r.sessionProblem()
 		}
 		for _, problem := range state.PodProblems {
 			switch {
@@ -90,8 +90,8 @@ func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 	})
 }
 
-// heard returns an error while no router has a session.
-func (r *routes) heard() error {
+// sessionProblem returns an error while no router has a session.
+func (r *routes) sessionProblem() error {
 	if problem := r.cloud.running().sessions(netip.Addr{}); problem != "" {
 		return fmt.Errorf("%w: %s", errNoSession, problem)
 	}

@@ -42,7 +42,7 @@ type library struct {
 	endWatch    context.CancelFunc
 }
 
-// startLibrary starts a server. It tells sessions about the state of peers.
+// startLibrary starts a server. It notifies sessions about the state of peers.
 func startLibrary(ctx context.Context, id identity, section config.BGP, log *bridge, sessions *sessions) (*library, error) {
 	policies, err := policies(section)
 	if err != nil {
@@ -132,7 +132,7 @@ func (l *library) add(ctx context.Context, n neighbor, restarting bool) error {
 	return nil
 }
 
-// remove ends a session; the router drops what it was told.
+// remove ends a session; the router drops what it received.
 func (l *library) remove(ctx context.Context, n neighbor) error {
 	if err := l.server.DeletePeer(ctx, &api.DeletePeerRequest{Address: n.addr.String()}); err != nil {
 		return fmt.Errorf("remove peer %s: %w", n.name, err)
@@ -148,11 +148,11 @@ func (l *library) update(ctx context.Context, n neighbor) error {
 	return nil
 }
 
-// resend tells a router everything again, within its session (RFC 2918 without having been asked).
+// resend sends a router everything again, within its session (RFC 2918 without having been asked).
 func (l *library) resend(ctx context.Context, n neighbor) error {
 	reset := &api.ResetPeerRequest{Address: n.addr.String(), Soft: true, Direction: api.ResetPeerRequest_DIRECTION_OUT}
 	if err := l.server.ResetPeer(ctx, reset); err != nil {
-		return fmt.Errorf("tell peer %s its other attributes: %w", n.name, err)
+		return fmt.Errorf("send peer %s its other attributes: %w", n.name, err)
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func (l *library) updates(wanted func(*api.PeerState) bool) map[netip.Addr]uint6
 	return sent
 }
 
-// stop ends all sessions: gracefully, so that routers keep what they were told for the restart time, or not. The server's own
+// stop ends all sessions: gracefully, so that routers keep what they received for the restart time, or not. The server's own
 // end has no deadline, so it gets one here.
 func (l *library) stop(graceful bool) error {
 	l.endWatch()

@@ -18,7 +18,7 @@ const (
 	debugVerbosity = 6
 )
 
-// bridge passes on what the library logs. Why a session does not come up the library says nowhere else, so explain hears it.
+// bridge passes on what the library logs. Why a session does not come up the library says nowhere else, so explain reads it.
 type bridge struct {
 	to      logr.Logger
 	explain func(peer netip.Addr, words string)
@@ -115,7 +115,7 @@ func (h handler) explanation(record slog.Record) (peer netip.Addr, words string)
 	case "Expired":
 		return bfdPeer(value), "BFD: the router is silent"
 	case "Remote peer signaled BFD down":
-		return bfdPeer(value), "BFD: the router says that it does not hear the speaker"
+		return bfdPeer(value), "BFD: the router says that it receives nothing from the speaker"
 	}
 	return netip.Addr{}, ""
 }
@@ -147,7 +147,7 @@ func notificationWords(value func(string) slog.Value) string {
 		return "the AS of the router is not what the speaker has for it, or the other way round (OPEN message error, bad peer AS)"
 	}
 	if code.Int64() == bgp.BGP_ERROR_HOLD_TIMER_EXPIRED {
-		return "nothing was heard for the hold time: the network lost it, or there is too little processor time for so many routes " +
+		return "nothing was received for the hold time: the network lost it, or there is too little processor time for so many routes " +
 			"(hold timer expired); a longer holdTime helps"
 	}
 	words := bgp.NewNotificationErrorCode(uint8(code.Int64()), uint8(subcode.Int64())).String()

@@ -14,9 +14,9 @@ var (
 	updatesDesc = prometheus.NewDesc("mooring_metal_bgp_updates_sent_total",
 		"Messages with routes that were sent to a router, since its configuration last changed.", []string{"peer"}, nil)
 	prefixesDesc = prometheus.NewDesc("mooring_metal_bgp_prefixes",
-		"Destinations that a router was told. Zero while the session is not up.", []string{"peer", "family"}, nil)
+		"Destinations that were announced to a router. Zero while the session is not up.", []string{"peer", "family"}, nil)
 	pathsDesc = prometheus.NewDesc("mooring_metal_bgp_paths",
-		"Paths that a router was told: with ADD-PATH one for each next hop of a destination.", []string{"peer", "family"}, nil)
+		"Paths that were announced to a router: with ADD-PATH one for each next hop of a destination.", []string{"peer", "family"}, nil)
 	leftOutDesc = prometheus.NewDesc("mooring_metal_bgp_next_hops_left_out",
 		"Next hops that are not announced because their destination has more than can be.", nil, nil)
 )

@@ -20,7 +20,7 @@ const (
 // hop is a next hop of a destination as it is announced.
 type hop struct {
 	addr netip.Addr
-	// id tells the paths of one destination from each other (RFC 7911 section 3). It stays with the next hop.
+	// id distinguishes the paths of one destination (RFC 7911 section 3). It stays with the next hop.
 	id uint32
 }
 
@@ -185,7 +185,7 @@ type neighborPlan struct {
 	remove, add []neighbor
 	// update changes what does not need another session.
 	update []neighbor
-	// resend are the routers that have to be told everything again, in the same session, with other attributes.
+	// resend are the routers that have to be sent everything again, in the same session, with other attributes.
 	resend []neighbor
 	// policy says that the attributes of some router changed.
 	policy bool

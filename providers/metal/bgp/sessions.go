@@ -247,13 +247,13 @@ func (s *sessions) family(peer *peerState, family config.AddressFamily) FamilySt
 	return status
 }
 
-// familyProblems says what a router was not told for want of a capability.
+// familyProblems says what is not announced to a router for want of a capability.
 func familyProblems(families []FamilyStatus) (problems []string) {
 	for _, family := range families {
 		switch {
 		case !family.Negotiated:
 			problems = append(problems,
-				fmt.Sprintf("the router does not take %s over this session: it is told nothing of that family", family.Family))
+				fmt.Sprintf("the router does not take %s over this session: nothing of that family is announced to it", family.Family))
 		case !family.AddPath:
 			problems = append(problems, fmt.Sprintf("the router does not take several paths to one %s destination "+
 				"(ADD-PATH receive, RFC 7911): it gets one next hop of each", family.Family))

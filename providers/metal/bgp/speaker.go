@@ -1,8 +1,8 @@
-// Package bgp tells routers which nodes lead to pods and to load balancers, with BGP-4 (RFC 4271) for IPv4 and IPv6 (RFC 4760).
+// Package bgp announces to routers which nodes lead to pods and to load balancers, with BGP-4 (RFC 4271) for IPv4 and IPv6 (RFC 4760).
 //
 // The speaker is not a router: it forwards nothing and learns nothing. What it announces has the nodes as next hops, several
 // for one destination by ADD-PATH (RFC 7911), and the routers spread traffic over them. The protocol is the library GoBGP's;
-// here is what to tell it, in which order, and what became of it.
+// here is what to give it, in which order, and what became of it.
 package bgp
 
 import (
@@ -64,7 +64,7 @@ type Speaker struct {
 	firstOnce, stopOnce      sync.Once
 	ending                   Ending
 
-	// mu guards what follows. It is held while the library is told, so changes come one after the other.
+	// mu guards what follows. It is held while the library is called, so changes come one after the other.
 	mu       sync.Mutex
 	settings settings
 	log      logr.Logger
@@ -155,7 +155,7 @@ func (s *Speaker) waitForTable(ctx context.Context) bool {
 	}
 }
 
-// begin starts the library and tells it the whole table before any router: one that comes first would be told that there is
+// begin starts the library and gives it the whole table before any router: one that comes first would learn that there is
 // nothing. It fails only where there is no speaker without. Callers hold the lock.
 func (s *Speaker) begin(ctx context.Context, restarting bool) error {
 	id, err := s.settings.speaks(deriveRouterID)
@@ -169,8 +169,8 @@ func (s *Speaker) begin(ctx context.Context, restarting bool) error {
 	s.running.Store(library)
 	s.begun, s.restarting = true, restarting
 	s.log.Info("BGP speaker started", "asn", id.asn, "routerID", id.routerID, "mode", id.mode)
-	if err := errors.Join(s.tell(ctx, s.wanted), s.adjust(ctx)); err != nil {
-		s.log.Error(err, "BGP speaker could not tell everything to everybody; trying again", "retryAfter", s.options.LookAgain)
+	if err := errors.Join(s.update(ctx, s.wanted), s.adjust(ctx)); err != nil {
+		s.log.Error(err, "BGP speaker could not announce everything to every router; trying again", "retryAfter", s.options.LookAgain)
 	}
 	s.restarting = false
 	return nil
@@ -210,7 +210,7 @@ func (s *Speaker) Stop(ctx context.Context, how Ending) error {
 	}
 }
 
-// Announce makes the table what is announced, and returns when the library has it: routers are told only what is different.
+// Announce makes the table what is announced, and returns when the library has it: only what is different is sent.
 // Before Run has begun its sessions, it returns at once and they begin with the table. After an error, part of the table may
 // be announced, and the rest is tried again.
 func (s *Speaker) Announce(ctx context.Context, t routing.Table) error {
@@ -221,11 +221,11 @@ func (s *Speaker) Announce(ctx context.Context, t routing.Table) error {
 	if s.running.Load() == nil {
 		return nil
 	}
-	return s.tell(ctx, t)
+	return s.update(ctx, t)
 }
 
-// tell announces a table step by step, and remembers what was done. Callers hold the lock.
-func (s *Speaker) tell(ctx context.Context, t routing.Table) error {
+// update announces a table step by step, and remembers what was done. Callers hold the lock.
+func (s *Speaker) update(ctx context.Context, t routing.Table) error {
 	s.behind = true
 	steps := planRoutes(s.announced, t, s.settings.attributes)
 	encoder := newEncoder(&s.settings)
@@ -301,7 +301,7 @@ func (s *Speaker) become(ctx context.Context, after settings, announce bool) err
 	}
 	var err error
 	if announce {
-		err = s.tell(ctx, s.wanted)
+		err = s.update(ctx, s.wanted)
 	}
 	return errors.Join(err, s.adjust(ctx))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
-// Established is the state of a session over which routes are told.
+// Established is the state of a session over which routes are announced.
 const Established = "Established"
 
 // PeerStatus is how it stands with one router.
@@ -37,7 +37,7 @@ type PeerStatus struct {
 	Problems []string
 }
 
-// Up reports whether routes are told.
+// Up reports whether routes are announced.
 func (s PeerStatus) Up() bool { return s.State == Established }
 
 // FamilyStatus is how it stands with one address family of a session.
@@ -48,7 +48,7 @@ type FamilyStatus struct {
 	Negotiated bool
 	// AddPath says that the router takes several paths to one destination (RFC 7911). Without it, it gets one next hop of each.
 	AddPath bool
-	// Prefixes and Paths are how many the router was told, zero while the session is not up.
+	// Prefixes and Paths are how many were announced to the router, zero while the session is not up.
 	Prefixes, Paths int
 }
 

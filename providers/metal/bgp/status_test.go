@@ -57,11 +57,11 @@ func TestMetrics(t *testing.T) {
 # HELP mooring_metal_bgp_next_hops_left_out Next hops that are not announced because their destination has more than can be.
 # TYPE mooring_metal_bgp_next_hops_left_out gauge
 mooring_metal_bgp_next_hops_left_out 3
-# HELP mooring_metal_bgp_paths Paths that a router was told: with ADD-PATH one for each next hop of a destination.
+# HELP mooring_metal_bgp_paths Paths that were announced to a router: with ADD-PATH one for each next hop of a destination.
 # TYPE mooring_metal_bgp_paths gauge
 mooring_metal_bgp_paths{family="IPv4",peer="rack-1"} 2
 mooring_metal_bgp_paths{family="IPv6",peer="rack-1"} 0
-# HELP mooring_metal_bgp_prefixes Destinations that a router was told. Zero while the session is not up.
+# HELP mooring_metal_bgp_prefixes Destinations that were announced to a router. Zero while the session is not up.
 # TYPE mooring_metal_bgp_prefixes gauge
 mooring_metal_bgp_prefixes{family="IPv4",peer="rack-1"} 1
 mooring_metal_bgp_prefixes{family="IPv6",peer="rack-1"} 0

@@ -32,7 +32,7 @@ const (
 	IPv6 AddressFamily = "IPv6"
 )
 
-// BGP is the speaker: it tells routers which nodes lead to pods and to load balancers. It learns nothing from them.
+// BGP is the speaker: it announces to routers which nodes lead to pods and to load balancers. It learns nothing from them.
 type BGP struct {
 	// ASN is the autonomous system of the speaker, 1 to 4294967295. A peer with the same one is internal (iBGP).
 	ASN uint32 `json:"asn"`

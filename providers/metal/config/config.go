@@ -1,5 +1,5 @@
 // Package config is the cloud config of the bare-metal provider: which machines there are, from which pools addresses come, and
-// who is told where they are.
+// to which routers and segments they are announced.
 package config
 
 import (

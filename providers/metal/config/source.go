@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// pollInterval is how often files are read again whatever the file system told: not every one tells.
+	// pollInterval is how often files are read again whatever the file system notifies of: not every one does.
 	pollInterval = 30 * time.Second
 	// settleTime is how long a folder has to be quiet before it is read: several files are written one after the other.
 	settleTime = 200 * time.Millisecond
@@ -26,7 +26,7 @@ type Source struct {
 	origin origin
 	// newWatcher is fsnotify.NewWatcher, but in tests.
 	newWatcher func() (*fsnotify.Watcher, error)
-	// reloading is held during a reload, so that subscribers hear of changes in their order.
+	// reloading is held during a reload, so that subscribers are notified of changes in their order.
 	reloading sync.Mutex
 
 	mu      sync.Mutex
@@ -96,7 +96,7 @@ func (s *Source) Failure() error {
 
 // Subscribe has a function called after each change of what Current returns, with the new config, one change at a time, until
 // cancel is called. It holds up what follows, so it has to be quick. A change that was on its way when cancel was called may
-// still be told.
+// still be notified of.
 func (s *Source) Subscribe(changed func(*CloudConfig)) (cancel func()) {
 	added := &subscriber{changed}
 	s.mu.Lock()
@@ -117,7 +117,7 @@ func (s *Source) Run(ctx context.Context) error {
 	watcher, err := s.newWatcher()
 	if err != nil { // the kernel has few, for all processes of a user
 		log.Error(err, "The folders of the cloud config cannot be watched; the files are read again and again", "interval", pollInterval)
-		watcher = &fsnotify.Watcher{} // whose channels are nil: nothing is ever told
+		watcher = &fsnotify.Watcher{} // whose channels are nil: nothing ever comes
 	} else {
 		defer func() { _ = watcher.Close() }()
 	}

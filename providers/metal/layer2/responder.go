@@ -25,13 +25,13 @@ import (
 // lookAgain is how often the interfaces are looked at, and those that failed opened again.
 const lookAgain = 5 * time.Second
 
-// Answer is what is told for an address.
+// Answer is what is answered for an address.
 type Answer struct {
-	// Interface is the name of the interface on which it is told.
+	// Interface is the name of the interface on which it is answered.
 	Interface string
 	// NextHop is the address of the node that gets the traffic.
 	NextHop netip.Addr
-	// MAC is the node's Ethernet address; empty as long as the node has not told it.
+	// MAC is the node's Ethernet address; empty as long as the node has not answered yet.
 	MAC string
 }
 
@@ -78,7 +78,7 @@ func (r *Responder) Problem(addr netip.Addr) string {
 	return r.problems[addr]
 }
 
-// Answers returns what is told now.
+// Answers returns what is answered now.
 func (r *Responder) Answers() map[netip.Addr]Answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *Responder) Answers() map[netip.Addr]Answer {
 			continue
 		}
 		if links[assigned.network] == nil {
-			links[assigned.network] = station.told()
+			links[assigned.network] = station.answers()
 		}
 		answer := Answer{Interface: assigned.network, NextHop: assigned.nextHop}
 		if link := links[assigned.network][addr]; link != (mac{}) {
@@ -101,7 +101,7 @@ func (r *Responder) Answers() map[netip.Addr]Answer {
 	return result
 }
 
-// Run answers until ctx ends. On its start it tells all hosts of the segments unasked, so that those who learned from another
+// Run answers until ctx ends. On its start it sends gratuitous answers to all hosts of the segments, so that those who learned from another
 // replica what is out of date learn better. It returns when nothing runs any more.
 func (r *Responder) Run(ctx context.Context) {
 	r.mu.Lock()

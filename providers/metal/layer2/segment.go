@@ -10,16 +10,16 @@ const (
 	askAgain = 250 * time.Millisecond
 	// confirmAgain is the time after which one that has answered is asked again: its interface may have been replaced.
 	confirmAgain = 10 * time.Second
-	// refreshAgain is how often those that asked for an address are told again. They would otherwise ask the next hop itself whether
+	// refreshAgain is how often those that asked for an address are answered again. They would otherwise ask the next hop itself whether
 	// it still has the address, which it does not know of; Linux does so after 15 to 45 s.
 	refreshAgain = 10 * time.Second
-	// forget is how long after their latest question they are told.
+	// forget is how long after their latest question they are answered.
 	forget = 10 * time.Minute
 	// mostAskers bounds how many are remembered.
 	mostAskers = 8192
 )
 
-// gratuitous is when after a change all hosts of the segment are told unasked. More than once, because a frame may be lost, and
+// gratuitous is when after a change all hosts of the segment get gratuitous answers. More than once, because a frame may be lost, and
 // more than a second apart, because Linux ignores what would replace an entry that is younger than that.
 var gratuitous = [...]time.Duration{0, 200 * time.Millisecond, 1200 * time.Millisecond, 3 * time.Second}
 
@@ -33,9 +33,9 @@ type frame struct {
 // held is an address that is answered for.
 type held struct {
 	nextHop netip.Addr
-	// link is the Ethernet address that was last told for it; zero for none.
+	// link is the Ethernet address that was last answered for it; zero for none.
 	link mac
-	// due are the times at which all are to be told unasked.
+	// due are the times at which gratuitous answers are to be sent.
 	due []time.Time
 }
 
@@ -53,10 +53,10 @@ type asker struct {
 	link mac
 }
 
-// askerTimes are when it asked last, and when it was told last.
-type askerTimes struct{ asked, told time.Time }
+// askerTimes are when it asked last, and when it was answered last.
+type askerTimes struct{ asked, answered time.Time }
 
-// segment is what is known of one interface and the hosts behind it. It does no I/O and reads no clock: what it is told returns
+// segment is what is known of one interface and the hosts behind it. It does no I/O and reads no clock: what it is given returns
 // the frames that follow from it.
 //
 // The answers name the Ethernet address of the next hop, not of this machine: traffic goes from the client straight to a node
@@ -107,7 +107,7 @@ func (s *segment) assign(next map[netip.Addr]netip.Addr, now time.Time) []frame 
 	return s.tick(now)
 }
 
-// tick returns what is due: questions for next hops, and what is told unasked.
+// tick returns what is due: questions for next hops, and gratuitous answers.
 func (s *segment) tick(now time.Time) []frame {
 	var frames []frame
 	for hop, neighbor := range s.neighbors {
@@ -130,7 +130,7 @@ func (s *segment) tick(now time.Time) []frame {
 		}
 		if len(held.due) > 0 && !now.Before(held.due[0]) {
 			held.due, unasked[addr] = held.due[1:], true
-			frames = append(frames, s.tellAll(addr, held.link)...)
+			frames = append(frames, s.announceAll(addr, held.link)...)
 		}
 	}
 	return append(frames, s.refresh(now, unasked)...)
@@ -145,7 +145,7 @@ func (s *segment) refresh(now time.Time, unasked map[netip.Addr]bool) []frame {
 		switch {
 		case held == nil || now.Sub(times.asked) >= forget:
 			delete(s.askers, asker)
-		case held.link != (mac{}) && (unasked[asker.addr] || now.Sub(times.told) >= refreshAgain):
+		case held.link != (mac{}) && (unasked[asker.addr] || now.Sub(times.answered) >= refreshAgain):
 			s.askers[asker] = askerTimes{times.asked, now}
 			frames = append(frames, s.answer(asker, held.link))
 		}
@@ -179,7 +179,7 @@ func (s *segment) hearNDP(message ndp, from mac, now time.Time) []frame {
 	return s.reply(asker{message.target, message.source, link}, held, now)
 }
 
-// learn takes the Ethernet address of a next hop. All are told at once if it has changed.
+// learn takes the Ethernet address of a next hop. Gratuitous answers are sent at once if it has changed.
 func (s *segment) learn(addr netip.Addr, link mac, now time.Time) []frame {
 	known := s.neighbors[addr]
 	if known == nil || known.own || known.link == link || !link.isUnicast() {
@@ -193,7 +193,7 @@ func (s *segment) learn(addr netip.Addr, link mac, now time.Time) []frame {
 func (s *segment) reply(asker asker, held *held, now time.Time) []frame {
 	times := askerTimes{asked: now}
 	if held.link != (mac{}) {
-		times.told = now
+		times.answered = now
 	}
 	if _, known := s.askers[asker]; !asker.host.IsUnspecified() && (known || len(s.askers) < mostAskers) {
 		s.askers[asker] = times
@@ -219,8 +219,8 @@ func (s *segment) answer(asker asker, link mac) frame {
 	return frame{to: asker.link, is6: true, payload: advertised.bytes()}
 }
 
-// tellAll tells all hosts unasked. Of IPv4 hosts some take it from a request only, and some from a reply only (RFC 5227 section 3).
-func (s *segment) tellAll(addr netip.Addr, link mac) []frame {
+// announceAll sends all hosts gratuitous answers. Of IPv4 hosts some take it from a request only, and some from a reply only (RFC 5227 section 3).
+func (s *segment) announceAll(addr netip.Addr, link mac) []frame {
 	if addr.Is6() {
 		advertised := ndp{kind: advertisement, source: s.source6, destination: allNodes, flags: flagOverride, target: addr, link: link}
 		return []frame{{to: multicastMAC(allNodes), is6: true, payload: advertised.bytes()}}

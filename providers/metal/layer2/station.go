@@ -68,8 +68,8 @@ func (s *station) alive(network network, device *net.Interface) bool {
 		slices.Equal(s.network.addrs, network.addrs)
 }
 
-// told returns the Ethernet address that is told for each address; zero for one whose next hop has not answered yet.
-func (s *station) told() map[netip.Addr]mac {
+// answers returns the Ethernet address that is answered for each address; zero for one whose next hop has not answered yet.
+func (s *station) answers() map[netip.Addr]mac {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	result := map[netip.Addr]mac{}
@@ -94,7 +94,7 @@ func (s *station) run(ctx context.Context) {
 		case <-ctx.Done():
 		case next := <-s.assigned:
 			if err := s.wire.join(slices.Collect(maps.Keys(next))); err != nil {
-				log.Error(err, "Some neighbor solicitations will not be heard")
+				log.Error(err, "Some neighbor solicitations will not be received")
 			}
 			s.with(log, func(segment *segment) []frame { return segment.assign(next, time.Now()) })
 		case <-ticker.C:

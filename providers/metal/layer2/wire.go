@@ -76,7 +76,7 @@ func (w *wire) send(out frame) error {
 }
 
 // read hands each packet with its sender to a function, until the connection is closed or fails.
-func read(conn *packet.Conn, hear func(data []byte, from mac)) error {
+func read(conn *packet.Conn, receive func(data []byte, from mac)) error {
 	buffer := make([]byte, frameSize)
 	for {
 		n, from, err := conn.ReadFrom(buffer)
@@ -84,7 +84,7 @@ func read(conn *packet.Conn, hear func(data []byte, from mac)) error {
 			return err
 		}
 		if sender, ok := from.(*packet.Addr); ok && len(sender.HardwareAddr) == 6 {
-			hear(buffer[:n], mac(sender.HardwareAddr))
+			receive(buffer[:n], mac(sender.HardwareAddr))
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (i *Index) Get(id string) (*config.Machine, bool) {
 }
 
 // Find returns the machine of a node. The error is provider.ErrInstanceNotFound if there is none, a provider.TerminalError if the
-// node's provider ID is none of a machine, and a *ConflictError if it cannot be told.
+// node's provider ID is none of a machine, and a *ConflictError if that cannot be decided.
 func (i *Index) Find(node *v1.Node) (*config.Machine, error) {
 	if node.Spec.ProviderID != "" {
 		id, err := ParseProviderID(node.Spec.ProviderID)
@@ -98,7 +98,7 @@ type Match struct {
 	Contradiction string
 }
 
-// ConflictError says that it cannot be told which machine a node's is, because what is known of the node does not fit one machine.
+// ConflictError says that it cannot be decided which machine a node's is, because what is known of the node does not fit one machine.
 type ConflictError struct {
 	// Node is the name of the node.
 	Node string

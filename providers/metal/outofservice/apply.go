@@ -57,7 +57,7 @@ func (w writer) apply(ctx context.Context, action action) (outcome, error) {
 	}
 	switch {
 	case err == nil:
-		w.tell(action)
+		w.record(action)
 		return written, nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return outdated, nil
@@ -66,8 +66,8 @@ func (w writer) apply(ctx context.Context, action action) (outcome, error) {
 	}
 }
 
-// tell says on the node what was done, and why.
-func (w writer) tell(action action) {
+// record records on the node what was done, and why.
+func (w writer) record(action action) {
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: action.node.name, UID: action.node.uid}}
 	if action.add {
 		w.recorder.Eventf(node, v1.EventTypeWarning, ReasonOutOfService,

@@ -19,7 +19,7 @@ import (
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 )
 
-// period is the longest time between two passes: states of power grow old without anybody telling.
+// period is the longest time between two passes: states of power grow old without an event.
 const period = 5 * time.Second
 
 // Power knows the power states of nodes' machines.

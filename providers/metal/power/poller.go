@@ -51,8 +51,8 @@ type Poller struct {
 type watched struct {
 	machine *config.Machine
 	history history
-	// told is the state that subscribers have been told of.
-	told State
+	// notified is the state that subscribers have been notified of.
+	notified State
 	// stop ends the asking, and ended is closed when it has.
 	stop  context.CancelFunc
 	ended chan struct{}
@@ -102,7 +102,7 @@ func (p *Poller) Observe(id string) Observation {
 }
 
 // Subscribe has a function called when the state of a machine has changed by a reading, until cancel is called. A state that stops
-// to count, because no reading follows, is not told: ask now and then. It holds up a reading, so it has to be quick.
+// to count, because no reading follows, is not notified: ask now and then. It holds up a reading, so it has to be quick.
 func (p *Poller) Subscribe(changed func()) (cancel func()) {
 	added := &subscriber{changed}
 	p.mu.Lock()
@@ -134,7 +134,7 @@ func (p *Poller) follow(ctx context.Context, c *config.CloudConfig) {
 		}
 		w := &watched{machine: machine, ended: make(chan struct{})}
 		if known && reflect.DeepEqual(was.machine.BMC, machine.BMC) {
-			w.history, w.told = was.history, was.told
+			w.history, w.notified = was.history, was.notified
 		}
 		p.watched[machine.ID] = w
 		begun = append(begun, w)
@@ -214,7 +214,7 @@ func (p *Poller) ask(ctx context.Context, w *watched, settings config.Power, bou
 			return
 		}
 		before, after := p.note(w, state, err, begun, settings)
-		tell(log, before, after)
+		logChange(log, before, after)
 		timer.Reset(jittered(pause(after, settings)))
 	}
 }
@@ -229,7 +229,7 @@ func (p *Poller) read(ctx context.Context, reader Reader, machine *config.Machin
 	return state, err
 }
 
-// note remembers what became of an attempt and tells subscribers of a change. It returns the history before and after.
+// note remembers what became of an attempt and notifies subscribers of a change. It returns the history before and after.
 func (p *Poller) note(w *watched, state State, err error, begun time.Time, settings config.Power) (before, after history) {
 	p.mu.Lock()
 	before = w.history
@@ -240,8 +240,8 @@ func (p *Poller) note(w *watched, state State, err error, begun time.Time, setti
 	}
 	after = w.history
 	now := after.observe(time.Now(), counts(settings)).State
-	changed := now != w.told
-	w.told = now
+	changed := now != w.notified
+	w.notified = now
 	subscribers := p.subscribers
 	p.mu.Unlock()
 	if changed {
@@ -252,13 +252,13 @@ func (p *Poller) note(w *watched, state State, err error, begun time.Time, setti
 	return before, after
 }
 
-// tell logs when a controller begins and ends to fail, and when a machine was turned on or off.
-func tell(log logr.Logger, before, after history) {
+// logChange logs when a controller begins and ends to fail, and when a machine was turned on or off.
+func logChange(log logr.Logger, before, after history) {
 	switch {
 	case after.failures == 1:
-		log.Info("The BMC does not tell the power state; trying again", "reason", after.err.Error())
+		log.Info("The BMC does not report the power state; trying again", "reason", after.err.Error())
 	case after.failures == 0 && before.failures > 0:
-		log.Info("The BMC tells the power state again", "power", after.state.String(), "failures", before.failures)
+		log.Info("The BMC reports the power state again", "power", after.state.String(), "failures", before.failures)
 	case after.failures == 0 && before.readings > 0 && after.state != before.state:
 		log.Info("The power state has changed", "power", after.state.String(), "before", before.state.String())
 	}

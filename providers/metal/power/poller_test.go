@@ -245,7 +245,7 @@ func TestPollerBacksOff(t *testing.T) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		all := strings.Join(b.logs, "\n")
-		if strings.Count(all, "does not tell") != 1 || strings.Count(all, "tells the power state again") != 1 {
+		if strings.Count(all, "does not report") != 1 || strings.Count(all, "reports the power state again") != 1 {
 			t.Errorf("want one line when it begins to fail, and one when it ends:\n%s", all)
 		}
 	})

@@ -106,7 +106,7 @@ func TestPasswordsAreNotLogged(t *testing.T) {
 			t.Errorf("the %s hold the password, or nothing:\n%s", where, text)
 		}
 	}
-	if lines := strings.Count(logs.String(), "does not tell the power state"); lines != len(loaded.Inventory.Machines) {
+	if lines := strings.Count(logs.String(), "does not report the power state"); lines != len(loaded.Inventory.Machines) {
 		t.Errorf("%d controllers were logged as failing, want %d:\n%s", lines, len(loaded.Inventory.Machines), logs.String())
 	}
 }
