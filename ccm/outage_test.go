@@ -13,9 +13,9 @@ import (
 // failedWatch is how client-go logs that a request of an informer has failed, after which it backs off for up to a minute.
 var failedWatch = regexp.MustCompile(`.*"(Watch failed - backing off|watch-list failed - backing off|Failed to watch)".*type="\*v1\.(Node|Service)".*`)
 
-// TestWatchesOutlastAnOutage stops the API server under a manager. No request of its caches fails, so that none is delayed when
+// TestWatchesWaitForAnOutageToEnd stops the API server under a manager. No request of its caches fails, so that none is delayed when
 // the API server is back. How soon they are back is tested in virtual time, by internal/reconnect.
-func TestWatchesOutlastAnOutage(t *testing.T) {
+func TestWatchesWaitForAnOutageToEnd(t *testing.T) {
 	binaries, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
 	if err != nil {
 		t.Fatal(err)

@@ -112,8 +112,8 @@ func TestRightsOfTheProviderItself(t *testing.T) {
 	}
 }
 
-// TestPartOutlastsTheLease cuts the leader off. It may not lead any more, and announces all the same.
-func TestPartOutlastsTheLease(t *testing.T) {
+// TestPartRunsWithoutTheLease cuts the leader off. It may not lead any more, and announces all the same.
+func TestPartRunsWithoutTheLease(t *testing.T) {
 	binaries, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
