@@ -121,7 +121,7 @@ func serve(in io.Reader, out io.Writer) error {
 	}
 }
 
-// goroutinesOfTheLibrary waits a moment for the library's goroutines to end, and returns those that do not.
+// goroutinesOfTheLibrary waits for the library's goroutines to end, up to a minute, and returns those that do not.
 func goroutinesOfTheLibrary() string {
 	buffer := make([]byte, 1<<20)
 	for deadline := time.Now().Add(poll.Deadline); ; time.Sleep(20 * time.Millisecond) {
