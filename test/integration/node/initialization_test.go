@@ -104,9 +104,12 @@ func TestNodesAreInitializedFromTheSimulatedCloud(t *testing.T) {
 			t.Errorf("%s has %v observations, want one for each node", histogram, got)
 		}
 	}
-	if got := m.Metric(t, "mooring_node_uninitialized"); got != 0 {
-		t.Errorf("mooring_node_uninitialized is %v, want 0", got)
-	}
+	eventually(t, "mooring_node_uninitialized is 0, as soon as the watch has brought the last node", func(context.Context) error {
+		if got := m.Metric(t, "mooring_node_uninitialized"); got != 0 {
+			return fmt.Errorf("it is %v", got)
+		}
+		return nil
+	})
 }
 
 func TestLegacyPluginsInitializeNodes(t *testing.T) {
