@@ -32,7 +32,7 @@ func TestAgentUnderControllerManager(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(cluster.AdminConfig())
 
 	t.Run("registers, becomes ready, keeps the cloud's taint", func(t *testing.T) {
-		run(t, cluster, nodeagent.Options{Name: "dual", NodeIPs: addrs("10.1.0.7", "fd00::7")})
+		run(t, cluster, nodeagent.Options{Name: "dual", NodeIPs: addrs("10.1.0.7", "fd00::7"), LeaseDuration: time.Second})
 		node := waitForNode(t, client, "dual", "has lost the not-ready taints", func(node *corev1.Node) bool {
 			return cmp.Equal(node.Spec.Taints, []corev1.Taint{uninitialized})
 		})

@@ -67,7 +67,7 @@ func isIn(n *corev1.Node, want corev1.ConditionStatus) error {
 // The whole way, with the controller manager of Kubernetes that notices a kubelet's silence.
 func TestNodesThatFallSilent(t *testing.T) {
 	use(t, localclustertest.Start(t, localclustertest.WithControllerManager, func(o *localcluster.Options) {
-		o.NodeMonitorGracePeriod = 4 * time.Second
+		o.NodeMonitorGracePeriod = 10 * time.Second // a busy machine may keep a kubelet from reporting for some seconds
 		o.Audit = auditv1.LevelMetadata
 	}))
 	running, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(6)})
