@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// tellers are the folders whose code tells objects something, by the section of the page that says what to do about it.
-var tellers = map[string][]string{
+// eventSenders are the folders whose code tells objects something, by the section of the page that says what to do about it.
+var eventSenders = map[string][]string{
 	"Node controller":           {"internal/controller/node"},
 	"Node lifecycle controller": {"internal/controller/nodelifecycle"},
 	"Route controller":          {"internal/controller/route"},
@@ -27,7 +27,7 @@ var tellers = map[string][]string{
 func TestEveryReasonIsExplained(t *testing.T) {
 	const page = "docs/reference/events-and-conditions.md"
 	sections := sectionsOf(t, page)
-	for title, folders := range tellers {
+	for title, folders := range eventSenders {
 		var files *token.FileSet
 		var source []*ast.File
 		parsed(t, folders, func(of *token.FileSet, file *ast.File) { files, source = of, append(source, file) })
@@ -51,7 +51,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		}
 	}
 	for title := range sections {
-		if tellers[title] == nil {
+		if eventSenders[title] == nil {
 			t.Errorf("the section %q of %s is held against no folder", title, page)
 		}
 	}
@@ -63,7 +63,7 @@ func TestReasonsOfEventsAreConstants(t *testing.T) {
 		filepath.Join(root, "ccm"),                       // passes on what others tell
 		filepath.Join(root, "cmd/mooring/internal/demo"), // reads it
 	}
-	for _, folders := range tellers {
+	for _, folders := range eventSenders {
 		for _, folder := range folders {
 			known = append(known, filepath.Join(root, folder))
 		}
