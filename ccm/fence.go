@@ -27,6 +27,8 @@ var (
 // It closes when one of the leases that this process holds is lost, by its age or because somebody else holds it: before
 // client-go's elector gives up, which it does only after trying to renew the lease for its renew deadline. It never closes without
 // leader election. What runs on every replica is not behind it.
+//
+// See ADR 54.
 type fence struct {
 	// leading ends, with the reason as its cause, when this process must not act as the leader any more.
 	leading context.Context

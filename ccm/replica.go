@@ -20,6 +20,8 @@ import (
 
 // replicaPart is the part of the provider that runs on every replica, see provider.Capabilities.RunOnEveryReplica. Its methods
 // do nothing on nil, which is a provider without such a part.
+//
+// See ADR 52.
 type replicaPart struct {
 	cancel context.CancelFunc
 	// over is closed when the part has ended; err is set before.

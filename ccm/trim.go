@@ -14,6 +14,8 @@ import (
 //
 // Whatever is left out here must not be lost on the server: writes are patches that name what they change, never updates of a
 // cached object.
+//
+// See ADR 4.
 func cacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),

@@ -28,8 +28,8 @@ import (
 	"github.com/mooring-ccm/mooring/vendortool"
 )
 
-// world is a cluster with something to do, its cloud, and how a manager under --dry-run is reached.
-type world struct {
+// fixture is a cluster with something to do, its cloud, and how a manager under --dry-run is reached.
+type fixture struct {
 	cluster *localcluster.Cluster
 	admin   *kubernetes.Clientset
 	cloud   *simtest.Cloud
@@ -45,9 +45,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := &world{cluster: localclustertest.Start(t), cloud: simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})}
+	w := &fixture{cluster: localclustertest.Start(t), cloud: simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})}
 	var err error
 	w.admin, err = kubernetes.NewForConfig(w.cluster.AdminConfig())
 	must(t, err)
@@ -77,13 +77,13 @@ func newWorld(t *testing.T) *world {
 }
 
 // dryRun starts a manager under --dry-run.
-func (w *world) dryRun(t *testing.T) {
+func (w *fixture) dryRun(t *testing.T) {
 	t.Helper()
 	w.start(t, "--dry-run")
 }
 
 // start starts a manager that ends with the test, or when the returned function is called.
-func (w *world) start(t *testing.T, args ...string) (stop func()) {
+func (w *fixture) start(t *testing.T, args ...string) (stop func()) {
 	t.Helper()
 	port, dir, kubeconfig := localclustertest.FreePort(t), t.TempDir(), w.cluster.AdminKubeconfig()
 	command := exec.Command(daemon(t), append(args, "--cloud-provider=sim", "--cloud-config="+w.cloud.ConfigFile,
@@ -113,13 +113,13 @@ func (w *world) start(t *testing.T, args ...string) (stop func()) {
 }
 
 // asking returns the arguments by which a manager is asked as somebody.
-func (w *world) asking(kubeconfig string, args ...string) []string {
+func (w *fixture) asking(kubeconfig string, args ...string) []string {
 	return append(args, "--kubeconfig="+kubeconfig, "--server="+w.server, "--certificate-authority="+w.authority)
 }
 
 // TestReports shows a real cluster, with a manager under --dry-run, by all commands that report.
 func TestReports(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.dryRun(t)
 	t.Run("plan", w.plan)
 	t.Run("status", w.status)
@@ -128,7 +128,7 @@ func TestReports(t *testing.T) {
 
 // TestPlanOfWhatIsDone has a manager do all there is to do, and plans what another one would do in its place: nothing.
 func TestPlanOfWhatIsDone(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	stop := w.start(t)
 	poll.Within(t, patience, "the Service has its address, and both nodes are targets", func(ctx context.Context) error {
 		web, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "web", metav1.GetOptions{})
@@ -153,7 +153,7 @@ func TestPlanOfWhatIsDone(t *testing.T) {
 	})
 }
 
-func (w *world) plan(t *testing.T) {
+func (w *fixture) plan(t *testing.T) {
 	admin := w.cluster.AdminKubeconfig()
 	var last string
 	poll.Within(t, patience, "the plan has come together", func(context.Context) error {
@@ -186,7 +186,7 @@ func (w *world) plan(t *testing.T) {
 	}
 }
 
-func (w *world) status(t *testing.T) {
+func (w *fixture) status(t *testing.T) {
 	admin := w.cluster.AdminKubeconfig()
 	code, stdout, stderr := call(t, w.asking(admin, "status")...)
 	for _, want := range []string{
@@ -213,7 +213,7 @@ func (w *world) status(t *testing.T) {
 }
 
 // leave makes load balancers and routes in the cloud, of which some belong to no object.
-func (w *world) leave(t *testing.T) {
+func (w *fixture) leave(t *testing.T) {
 	t.Helper()
 	config, err := os.Open(w.cloud.ConfigFile)
 	must(t, err)
@@ -247,7 +247,7 @@ func (w *world) leave(t *testing.T) {
 }
 
 // counts returns how much is is in the cloud.
-func (w *world) counts(t *testing.T) (balancers, routes int) {
+func (w *fixture) counts(t *testing.T) (balancers, routes int) {
 	t.Helper()
 	client := w.cloud.Client
 	must(t, client.ListLoadBalancers(t.Context(), nil, func(page []api.LoadBalancer) error { balancers += len(page); return nil }))
@@ -255,7 +255,7 @@ func (w *world) counts(t *testing.T) (balancers, routes int) {
 	return balancers, routes
 }
 
-func (w *world) orphans(t *testing.T) {
+func (w *fixture) orphans(t *testing.T) {
 	w.leave(t)
 	args := []string{
 		"orphans", "--cloud-provider=sim", "--cloud-config=" + w.cloud.ConfigFile, "--kubeconfig=" + w.cluster.AdminKubeconfig(),
@@ -282,12 +282,12 @@ func (w *world) orphans(t *testing.T) {
 }
 
 // confirm has somebody at a terminal decline first, and then agree.
-func (w *world) confirm(t *testing.T, args []string) {
+func (w *fixture) confirm(t *testing.T, args []string) {
 	w.answer(t, args, "y\n", vendortool.ExitFailed, 3)
 	w.answer(t, args, "yes\n", vendortool.ExitOK, 2)
 }
 
-func (w *world) answer(t *testing.T, args []string, typed string, code, routes int) {
+func (w *fixture) answer(t *testing.T, args []string, typed string, code, routes int) {
 	t.Helper()
 	p := prepare(t, args...)
 	keyboard := p.onTerminal(100, 30)

@@ -24,6 +24,8 @@
 //	that worked and is repeated
 //	many wait                          -                   by priority, then by arrival; every     what is declared as the bound of
 //	                                                       sixteenth is the oldest                 all is shared, a tenth for each
+//
+// See ADR 53.
 package cloud
 
 import (

@@ -12,7 +12,7 @@ const (
 	// leastRate is the least that a rate is cut to, in calls a second, and leastGuess the least where too little was accepted to
 	// estimate it by: the refusals may be about an object, and not about the quota.
 	leastRate, leastGuess = 0.1, 1.0
-	// mostRate is the rate from which on none is needed: the pace of an open gate is no faster.
+	// mostRate is the rate from which on none is needed: an unlimited rate is no faster.
 	mostRate = 1000.0
 	// levelCalls is how many answers in a row raise the rate while it is being searched.
 	levelCalls = 4
@@ -67,6 +67,8 @@ type mark struct {
 //	                                                                            five minutes without demand: open
 //	holding    as before          nobody is let in before hold, then one at a   an answer: as before; a refusal: the
 //	                              time (probing)                                same with less
+//
+// See ADR 50.
 type quota struct {
 	rate   float64 // calls a second, 0: none is known
 	shared bool    // several groups draw on it
@@ -280,7 +282,7 @@ func (q *quota) grow(by time.Duration) {
 	q.rate = q.found * (1 + (1-caution)*math.Pow(x, 3))
 }
 
-// forget opens the gate when the rate has not been in demand for long, or is no bound any more.
+// forget removes the limit when the rate has not been in demand for long, or is no bound any more.
 func (q *quota) forget(now time.Time) {
 	enough := q.rate >= mostRate && q.last.seq-q.empty.seq > 4*q.burst+firstRate*levelCalls
 	if q.rate == 0 || !enough && now.Sub(q.wanted) < forget {

@@ -23,6 +23,8 @@ type key struct{ controller, where, verb, kind, namespace, name string }
 func keyOf(i plan.Intent) key { return key{i.Controller, i.Where, i.Verb, i.Kind, i.Namespace, i.Name} }
 
 // Recorder holds what is intended at present. It is safe for concurrent use.
+//
+// See ADR 80.
 type Recorder struct {
 	now func() time.Time
 

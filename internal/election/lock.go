@@ -38,6 +38,8 @@ type Options struct {
 
 // Lock is a resourcelock.Interface whose Get blocks while another replica leads. It serves one elector; Check, Lost and Expiry may
 // be called from other goroutines.
+//
+// See ADR 3.
 type Lock struct {
 	*resourcelock.LeaseLock
 	options Options

@@ -29,6 +29,8 @@ var errSilent = fmt.Errorf("no sign of life for %s", maxSilence)
 
 // stream keeps a snapshot current by the provider's watch. What the watch has shown stays known when the watch has ended, at
 // the age of its last mark. It only ever says that an instance is there: what it does not know may be on its way.
+//
+// See ADR 51.
 type stream struct {
 	watch   provider.WatchInstancesFunc
 	listed  func() *snapshot // the newest listing, to share what is the same

@@ -6,6 +6,8 @@
 //
 // All watches of a process share one Monitor, and one request asks for all of them whether the API server is ready. The pauses
 // between these probes are short and jittered, so that neither the watches of one process nor many processes come at once.
+//
+// See ADR 55.
 package reconnect
 
 import (

@@ -2,6 +2,7 @@ package docs
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,5 +42,29 @@ func TestDecisionsAreIndexed(t *testing.T) {
 	}
 	if rows := strings.Count(string(index), "\n| ["); rows != len(pages) {
 		t.Errorf("docs/adr/README.md has %d rows, want one for each of %d pages", rows, len(pages))
+	}
+}
+
+// cited is how the source names a decision.
+var cited = regexp.MustCompile(`ADR (\d+)`)
+
+// TestCitedDecisionsExist holds the decisions that the source cites against the pages.
+func TestCitedDecisionsExist(t *testing.T) {
+	citations := 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, match := range cited.FindAllStringSubmatch(string(text), -1) {
+			citations++
+			if pages, _ := filepath.Glob(filepath.Join(root, fmt.Sprintf("docs/adr/%04s-*.md", match[1]))); len(pages) != 1 {
+				t.Errorf("%s cites ADR %s, which is not in docs/adr", path, match[1])
+			}
+		}
+		return err
+	})
+	if err != nil || citations < 30 {
+		t.Errorf("%d citations found (%v): this test looks in the wrong place", citations, err)
 	}
 }

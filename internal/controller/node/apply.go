@@ -41,6 +41,8 @@ type writer struct {
 
 // apply carries out a plan, one action after the other, and stops at the first that does not take effect. Only that the API
 // server refuses the addresses stops nothing: a node without them can run pods, one that keeps its taint cannot.
+//
+// See ADR 13.
 func (w writer) apply(ctx context.Context, node *corev1.Node, planned plan) applied {
 	done := applied{outcome: kit.Written}
 	for _, action := range planned.actions {

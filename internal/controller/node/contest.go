@@ -31,6 +31,8 @@ const (
 )
 
 // contest is what became of our last write of a field that others write, too.
+//
+// See ADR 18.
 type contest struct {
 	value   string // what we wrote
 	written time.Time

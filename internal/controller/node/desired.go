@@ -80,6 +80,8 @@ func (e *invalidMetadataError) Unwrap() error { return e.err }
 
 // desire derives what a node shall show from what the cloud said of its instance. With an error, a *nodeIPMismatchError or
 // an *invalidMetadataError or both joined, the rest of what is returned still holds: an initialized node can show that much.
+//
+// See ADR 12.
 func desire(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (desired, error) {
 	addresses, addressErr := desireAddresses(node, metadata.NodeAddresses)
 	wellKnown, labelErr := desireWellKnown(metadata)

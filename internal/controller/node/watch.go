@@ -144,6 +144,8 @@ func (r *refresher) run(ctx context.Context) {
 
 // pass has all initialized nodes compared with the cloud, each when the cloud has answered for it. It does not wait for that: a node
 // for which the cloud takes its time is left out of the passes meanwhile, and holds up none of the others.
+//
+// See ADR 56.
 func (r *refresher) pass(ctx context.Context, q kit.Queue, passes *sync.WaitGroup) {
 	start := time.Now()
 	var list corev1.NodeList

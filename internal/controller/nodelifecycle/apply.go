@@ -113,6 +113,8 @@ func (w writer) carryOut(ctx context.Context, action action, deadline time.Time)
 
 // delete deletes the very node that was decided about: not another one of its name, and not one that has changed since, which may
 // have become ready.
+//
+// See ADR 23.
 func (w writer) delete(ctx context.Context, action action) error {
 	node := action.node
 	if w.limiter.Allow(node.uid, ReasonDeleting, time.Now()) {

@@ -18,6 +18,8 @@ const annotationDeletions = "mooring.dev/node-deletions"
 
 // DeletionLog is where deletions are noted before they happen, so that the limit holds over restarts and changes of the leader:
 // an annotation on a Lease of its own. The Lease is created when the first deletion is noted.
+//
+// See ADR 21.
 type DeletionLog struct {
 	// Leases reaches the Leases of Namespace.
 	Leases coordinationv1client.LeasesGetter

@@ -113,6 +113,8 @@ func (p plan) deletions() int {
 }
 
 // decide returns what is to be done about the nodes, and what is to be remembered. The order of the nodes does not matter.
+//
+// See ADR 20.
 func decide(nodes []facts, said answers, before guard, settings Settings, now time.Time) (plan, guard) {
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b facts) int { return cmp.Compare(a.name, b.name) })
 	next := guard{spent: recent(before.spent, settings, now), historyUnknown: before.historyUnknown}

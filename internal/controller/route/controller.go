@@ -65,7 +65,7 @@ type Options struct {
 	// Period is how soon after a change routes are compared again, and the average pause between passes while nodes keep
 	// changing. MaxPeriod is how long the pause may get while nothing changes. Zero: DefaultPeriod, DefaultMaxPeriod.
 	Period, MaxPeriod time.Duration
-	// Writes bounds the calls that change routes at once; a provider may declare less. Zero: DefaultWrites.
+	// Writes bounds the concurrent calls that change routes, capped by the limit of the provider. Zero: DefaultWrites.
 	Writes int
 	// Patience is how long a pass waits for operations when none of them ends. Zero: DefaultPatience.
 	Patience time.Duration

@@ -13,9 +13,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is a cloud whose lists lag behind and whose calls fail, nodes that come and go, and a state between passes. Routes of
+// fixture is a cloud whose lists lag behind and whose calls fail, nodes that come and go, and a state between passes. Routes of
 // others are in it from the beginning.
-type world struct {
+type fixture struct {
 	situation
 	state *state
 	now   time.Time
@@ -31,7 +31,7 @@ type snapshotAt struct {
 }
 
 // listed is what a list shows now.
-func (w *world) listed() []*cloudprovider.Route {
+func (w *fixture) listed() []*cloudprovider.Route {
 	shown := w.past[0].routes
 	for _, snapshot := range w.past {
 		if !snapshot.at.After(w.now.Add(-w.lag)) {
@@ -42,7 +42,7 @@ func (w *world) listed() []*cloudprovider.Route {
 }
 
 // perform does what the cloud does: a route that is gone cannot be replaced, and a destination that has a route gets no second.
-func (w *world) perform(a action) error {
+func (w *fixture) perform(a action) error {
 	if a.kind == remove || a.kind == recreate {
 		w.routes = slices.DeleteFunc(slices.Clone(w.routes), func(r *cloudprovider.Route) bool { return r.Name == a.old.Name })
 	}
@@ -74,7 +74,7 @@ func (w *world) perform(a action) error {
 }
 
 // pass makes one pass. Which calls fail, with or without effect, is drawn, if anything fails at all.
-func (w *world) pass(t *rapid.T, failing bool) {
+func (w *fixture) pass(t *rapid.T, failing bool) {
 	planned := makePlan(desire(w.members, clusterCIDRs), w.listed(), w.can)
 	admitted := w.state.admit(planned, w.state.underWay(), w.now)
 	var blocked []destination
@@ -104,7 +104,7 @@ func (w *world) pass(t *rapid.T, failing bool) {
 }
 
 // disturb changes a node, or the cloud behind our back.
-func (w *world) disturb(t *rapid.T) {
+func (w *fixture) disturb(t *rapid.T) {
 	switch rapid.IntRange(0, 3).Draw(t, "disturbance") {
 	case 0:
 		name := rapid.SampledFrom(drawnNames).Draw(t, "comes or goes")
@@ -134,7 +134,7 @@ func (w *world) disturb(t *rapid.T) {
 // Whatever fails and changes on the way, when it ends the routes are soon what the nodes ask for, and stay so.
 func TestRoutesConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{situation: drawSituation(t), state: newState(maxFresh, time.Minute), now: epoch}
+		w := &fixture{situation: drawSituation(t), state: newState(maxFresh, time.Minute), now: epoch}
 		w.addressed, w.can.maxRoutes = false, 0
 		var distinct []*cloudprovider.Route // this cloud has one route to a destination
 		for _, r := range w.routes {

@@ -115,6 +115,8 @@ type planner struct {
 
 // makePlan compares what is desired with the complete list of the cluster's routes. Its result does not depend on the order
 // of that list.
+//
+// See ADR 30.
 func makePlan(d desired, routes []*cloudprovider.Route, can abilities) plan {
 	p := &planner{
 		desired: d, abilities: can, routes: map[destination][]*cloudprovider.Route{},

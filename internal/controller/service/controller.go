@@ -79,7 +79,7 @@ type Options struct {
 	FirstRetry, LongestRetry time.Duration
 	// DriftCheckPeriod is how often load balancers are compared with the cloud. Zero: DefaultDriftCheckPeriod; negative: never.
 	DriftCheckPeriod time.Duration
-	// DriftCheckCalls is how many calls a minute that may cost where the cloud cannot list. Zero: DefaultDriftCheckCalls.
+	// DriftCheckCalls is the most drift-check calls per minute where the cloud cannot list load balancers. Zero: DefaultDriftCheckCalls.
 	DriftCheckCalls int
 	// CollectOrphans says that load balancers of this cluster that belong to no Service are deleted.
 	CollectOrphans bool

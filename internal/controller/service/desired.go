@@ -52,6 +52,8 @@ const (
 )
 
 // intentFor decides about a Service; nil is one that is gone. Known says that this process has made its load balancer.
+//
+// See ADR 40.
 func intentFor(service *corev1.Service, classes Classes, known bool) intent {
 	switch {
 	case service == nil && known:
@@ -163,6 +165,8 @@ func (i inputs) changes(before inputs) []string {
 }
 
 // targetRole is what a node is to load balancers.
+//
+// See ADR 41.
 type targetRole int
 
 const (

@@ -24,7 +24,7 @@ import (
 const (
 	// DefaultDriftCheckPeriod is how often every load balancer is compared with the cloud.
 	DefaultDriftCheckPeriod = 10 * time.Minute
-	// DefaultDriftCheckCalls is how many calls a minute that may cost where the cloud cannot list load balancers.
+	// DefaultDriftCheckCalls is the most drift-check calls per minute where the cloud cannot list load balancers.
 	DefaultDriftCheckCalls = 1
 
 	// maxRepairs is how often in a row a load balancer is repaired for the same difference. A provider that still shows it

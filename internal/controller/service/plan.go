@@ -62,6 +62,8 @@ type desired struct {
 const wholeFor = time.Hour
 
 // made is what this process knows that it made in the cloud for a Service.
+//
+// See ADR 49.
 type made struct {
 	// service is the Service as the plugin saw it last.
 	service *corev1.Service

@@ -208,6 +208,8 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) error
 // follow changes the targets of a load balancer whose Service has failed and is not due to be tried again, see planTargets. What comes
 // of it is kept apart from the failure of the Service: neither ends or prolongs the pause of the other. It returns when the next change
 // is due, zero if none is, and whether the pass waits for other writes to the cloud.
+//
+// See ADR 48.
 func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, waits bool) {
 	known, _ := r.states.get(p.key)
 	if known.failure == nil || known.made == nil || !known.failure.isOf(p.want.intent, p.want.inputs) {

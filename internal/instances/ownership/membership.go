@@ -11,6 +11,8 @@ import (
 
 // Membership says whether a node takes part in what the cloud does for the cluster as a whole: load balancers and routes. The
 // reference gives these every node, so that to leave one out needs a reason.
+//
+// See ADR 15.
 type Membership int
 
 const (

@@ -60,6 +60,8 @@ type Decision struct {
 }
 
 // Rules say which nodes are ours. By the zero value no node is ours without proof.
+//
+// See ADR 14.
 type Rules struct {
 	// Schemes are the provider-ID schemes that the provider declares as its own. When any is declared, all others are foreign.
 	// BareIDs among them declares that provider IDs without a scheme are the provider's; without it, only the plugin can tell.

@@ -10,6 +10,8 @@ import (
 // AnnotationProven on a Node records that the provider has proven it to be its own, so that the next leader knows without an answer:
 // the instance may be gone by then. The value names the provider and the node's provider ID, as a JSON object, so that one that was
 // copied from another node, or was written by the manager of another provider, says nothing.
+//
+// See ADR 16.
 const AnnotationProven = "mooring.dev/proven"
 
 // proof is the value of AnnotationProven.

@@ -3,6 +3,8 @@
 // The speaker is not a router: it forwards nothing and learns nothing. What it announces has the nodes as next hops, several
 // for one destination by ADD-PATH (RFC 7911), and the routers spread traffic over them. The protocol is the library GoBGP's;
 // here is what to give it, in which order, and what became of it.
+//
+// See ADR 71.
 package bgp
 
 import (

@@ -3,6 +3,8 @@
 //
 // state.go derives the health state of one port from the outcomes of its probes, and board.go what needs all ports; both are
 // functions of what was seen. prober.go schedules the probes, and http.go sends them.
+//
+// See ADR 77.
 package health
 
 import (

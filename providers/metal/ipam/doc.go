@@ -16,4 +16,6 @@
 //
 // request.go reads what a Service asks for, allocations.go holds what is known, reads.go asks the API server, package pool decides,
 // loadbalancer.go answers the controller, and events.go records events.
+//
+// See ADR 70.
 package ipam

@@ -4,6 +4,8 @@
 // The answers name the Ethernet address of a next hop: see segment. plan.go assigns addresses to interfaces and next hops,
 // segment.go says what follows from each packet, arp.go and ndp.go are the formats; these do no I/O. station.go runs a segment
 // on the sockets of wire.go, and responder.go runs a station for each interface that is needed.
+//
+// See ADR 78.
 package layer2
 
 import (

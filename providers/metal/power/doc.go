@@ -3,4 +3,6 @@
 // What is not known is never off. A machine counts as off when its controller has said so twice, a while apart, and nothing else in
 // between; and what a controller said counts for a few intervals only. So neither a slip of a controller nor a restart of the
 // machine, and never the silence of a controller, is taken for a machine that is off.
+//
+// See ADR 75.
 package power

@@ -6,7 +6,7 @@ import "github.com/mooring-ccm/mooring/test/bench/figures"
 // through after each run that is published.
 var reasons = map[string]string{
 	"nodes": "a node costs two writes of the API server, one after the other, and on two cores that serve the API server, the cloud and the " +
-		"manager these are what both managers wait for. Ours are JSON patches that test what they rest on, so that a " +
+		"manager these are what both managers wait for. Ours are JSON patches with preconditions, so that a " +
 		"heartbeat between reading and writing is no conflict; the reference updates the object as it has read it. Measured apart, a " +
 		"patch costs the API server a fifth more processor time ([ADR 13](adr/0013-guarded-patches.md)).",
 	"routes": "the reference makes a route and writes a condition in some two seconds, after five in which it waits for its clock. What is " +

@@ -91,7 +91,10 @@ func TestNoTargets(t *testing.T) {
 func TestBurst(t *testing.T) {
 	const services, nodes = 200, 200
 	running, plugin := simulate(t, nodes, api.Knobs{PageSize: 500})
-	m := startManager(t, cluster, plugin, func(o *service.Options) { o.TargetQuiet, o.Writes = 1500*time.Millisecond, 8 })
+	// Nodes that a busy machine creates with pauses are still one burst.
+	m := startManager(t, cluster, plugin, func(o *service.Options) {
+		o.TargetQuiet, o.TargetDelay, o.Writes = 5*time.Second, time.Minute, 8
+	})
 	createServices(t, services)
 	provided := func(context.Context) error {
 		if got := m.Metric(t, "mooring_service_load_balancers", "state", "provided"); got != services {

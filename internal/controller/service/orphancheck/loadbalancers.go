@@ -1,5 +1,7 @@
 // Package orphancheck looks in the cloud for load balancers that belong to no Service and for routes that lead to no node. It reports
 // them, and deletes load balancers where that is wished and the cloud proves that they are this cluster's.
+//
+// See ADR 45.
 package orphancheck
 
 import (

@@ -28,6 +28,8 @@ var Orphans = types.NamespacedName{Name: "orphans"}
 //
 // No worker is blocked by it: a pass that finds no place ends. When nextWaiting chooses it, a place is reserved for it and the
 // pass is queued again. The place stays reserved until that pass asks for it or ends: nobody who comes in between takes it.
+//
+// See ADR 42.
 type Limiter struct {
 	places int
 	// queue queues the pass of a waiter that was admitted.

@@ -34,6 +34,8 @@ func (w *waiter) passable() bool { return w.passed < w.peers }
 // So a waiter is admitted after at most the n writes of those that waited when it asked, and one for each of its peers, see
 // countPeers. A bound of n alone would be the order of arrival: the first of a thousand refreshes has nobody before it, and
 // could let no new Service pass.
+//
+// See ADR 47.
 func nextWaiting(waiting []*waiter) int {
 	oldest := firstUnpassable(waiting)
 	next := -1
