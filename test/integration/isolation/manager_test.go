@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// limit is how long a step may take while something else misbehaves; what prepares for that may take longer. It is below what
-	// the faults cause where they spread, which is a minute to for ever, and far above what the step takes on an idle machine.
-	limit = 45 * time.Second
+	// limit is how long a step may take while something else misbehaves; what prepares for that may take longer. It is far below what
+	// the faults cause where they spread, which is a minute to for ever, and far above what the step takes.
+	limit = 25 * time.Second
 	// startLimit is how long a manager may take to start, beside several others on a busy machine.
 	startLimit = 5 * time.Minute
 	// stopLimit is how long a manager may take to stop once the calls that hang are released.
-	stopLimit = poll.Deadline
+	stopLimit = 20 * time.Second
 	// labelManager is the label of nodes by the manager that looks after them.
 	labelManager = "isolation.test/manager"
 )
