@@ -49,11 +49,6 @@ func newNodeController(_ context.Context, environment Environment) (manager.Runn
 	})
 }
 
-// rules are those of the environment's owners.
-func rules(environment Environment) ownership.Rules {
-	return rulesOf(environment.config, environment.Cloud)
-}
-
 // rulesOf returns the rules by which nodes are ours: what an operator says, or else what the provider says of itself.
 func rulesOf(config *config, cloud cloudprovider.Interface) ownership.Rules {
 	schemes := config.providerIDSchemes

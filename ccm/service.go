@@ -93,6 +93,10 @@ func (f *serviceFlags) newController(_ context.Context, environment Environment)
 	if err != nil {
 		return nil, err
 	}
+	owners, err := environment.owners()
+	if err != nil {
+		return nil, err
+	}
 	period := f.driftCheckPeriod
 	if period == 0 {
 		period = -1 // to the controller zero is its default
@@ -105,7 +109,7 @@ func (f *serviceFlags) newController(_ context.Context, environment Environment)
 		Cloud:            environment.Cloud,
 		ClusterName:      environment.ClusterName,
 		Inventory:        instances,
-		Ownership:        rules(environment),
+		Owners:           owners,
 		Classes:          f.classes,
 		Writes:           writes,
 		TargetQuiet:      min(service.DefaultTargetQuiet, f.targetDelay),

@@ -32,7 +32,6 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/instances"
-	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -66,8 +65,8 @@ type Options struct {
 	ClusterName string
 	// Inventory knows the cloud's instances. It is asked about nodes that do not say by their provider ID whose they are.
 	Inventory *instances.Inventory
-	// Ownership says which nodes are ours.
-	Ownership ownership.Rules
+	// Owners knows whose nodes are.
+	Owners *instances.Owners
 	// Classes say which Services are ours.
 	Classes Classes
 	// Writes is how many calls that change load balancers may be under way at once. Zero: what the provider declares, or one.
@@ -112,10 +111,10 @@ func New(options Options) (*Controller, error) {
 	}
 	metrics, states := newMetrics(options.Registerer), newStates()
 	targets := &targets{
-		reader: options.Client, rules: options.Ownership, evidence: &ownership.Evidence{},
-		quiet: options.TargetQuiet, delay: options.TargetDelay, retry: options.FirstRetry, metrics: metrics, changed: make(chan struct{}, 1),
+		reader: options.Client,
+		quiet:  options.TargetQuiet, delay: options.TargetDelay, retry: options.FirstRetry, metrics: metrics, changed: make(chan struct{}, 1),
 	}
-	targets.start(options.Inventory)
+	targets.start(options.Inventory, options.Owners)
 	reconciler := &reconciler{
 		reader: options.Client, classes: options.Classes, targets: targets, states: states,
 		events:  &events{recorder: options.Recorder, metrics: metrics},
@@ -153,6 +152,7 @@ func (o *Options) complete() error {
 		kit.Required{Name: "Client", Missing: o.Client == nil}, kit.Required{Name: "LiveReader", Missing: o.LiveReader == nil},
 		kit.Required{Name: "Cache", Missing: o.Cache == nil}, kit.Required{Name: "Recorder", Missing: o.Recorder == nil},
 		kit.Required{Name: "Cloud", Missing: o.Cloud == nil}, kit.Required{Name: "Inventory", Missing: o.Inventory == nil},
+		kit.Required{Name: "Owners", Missing: o.Owners == nil},
 	)
 	if err != nil {
 		return err

@@ -318,14 +318,14 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	e.queue = kit.NewQueue(t.Name(), limiter).(priorityqueue.PriorityQueue[reconcile.Request])
 	metrics, states := newMetrics(nil), newStates()
 	targets := &targets{
-		reader: e.cluster, rules: ownership.Rules{ProviderName: "sim"},
-		evidence: &ownership.Evidence{}, quiet: DefaultTargetQuiet, delay: DefaultTargetDelay, retry: DefaultFirstRetry,
+		reader: e.cluster, quiet: DefaultTargetQuiet, delay: DefaultTargetDelay, retry: DefaultFirstRetry,
 		metrics: metrics, changed: make(chan struct{}, 1),
 	}
 	if e.instances == nil {
 		e.instances = e.cloud
 	}
-	targets.start(instances.New(instances.Options{Cloud: e.instances}))
+	inventory := instances.New(instances.Options{Cloud: e.instances})
+	targets.start(inventory, instances.NewOwners(inventory, ownership.Rules{ProviderName: "sim"}))
 	applier := &applier{balancer: e.cloud, change: e.cloud.Capabilities().ChangeTargets, client: e.cluster, clusterUID: func(context.Context) types.UID { return "me" }}
 	reconciler := &reconciler{
 		reader: e.cluster, classes: Classes{Default: true}, targets: targets, states: states, metrics: metrics,

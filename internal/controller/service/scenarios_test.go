@@ -75,10 +75,11 @@ func (s *scenario) restart() {
 	s.events = record.NewFakeRecorder(1000)
 	metrics := newMetrics(nil)
 	targets := &targets{
-		reader: s.cluster, rules: ownership.Rules{ProviderName: "sim"}, evidence: &ownership.Evidence{}, delay: DefaultTargetDelay,
+		reader: s.cluster, delay: DefaultTargetDelay,
 		retry: DefaultFirstRetry, metrics: metrics, changed: make(chan struct{}, 1),
 	}
-	targets.start(instances.New(instances.Options{Cloud: s.cloud}))
+	inventory := instances.New(instances.Options{Cloud: s.cloud})
+	targets.start(inventory, instances.NewOwners(inventory, ownership.Rules{ProviderName: "sim"}))
 	s.reconciler = &reconciler{
 		reader: s.cluster, classes: Classes{Default: true}, targets: targets, states: newStates(), metrics: metrics,
 		events: &events{recorder: s.events, metrics: metrics}, limiter: writelimit.New(1, func(types.NamespacedName) {}),

@@ -39,18 +39,15 @@ const (
 type targets struct {
 	reader    client.Reader
 	inventory *instances.Inventory
-	rules     ownership.Rules
-	evidence  *ownership.Evidence
 	quiet     time.Duration
 	delay     time.Duration
 	// retry is the pause after the set could not be determined.
 	retry   time.Duration
 	metrics *metrics
 	// changed has room for one: something has changed since it was last received from.
-	changed     chan struct{}
-	memberships *ownership.Memberships
-	// questions are those about whose the nodes are. Only settle asks.
-	questions *instances.Questions
+	changed chan struct{}
+	// members says which nodes take part. Only settle asks.
+	members *instances.Members
 	// began is when settle was first called.
 	began time.Time
 
@@ -67,13 +64,10 @@ type targets struct {
 // errNoTargetsYet says that no set of targets has been determined so far.
 var errNoTargetsYet = errors.New("the nodes are being looked up")
 
-// start has the nodes asked about through an inventory. What the cloud answers late is a change like any other.
-func (t *targets) start(source *instances.Inventory) {
+// start has the nodes looked up in an inventory. A late answer of the cloud is a change like any other.
+func (t *targets) start(source *instances.Inventory, owners *instances.Owners) {
 	t.inventory, t.failures = source, map[types.UID]error{}
-	t.memberships = ownership.NewMemberships(t.rules, t.evidence, provenFor)
-	t.questions = source.Questions(func(ctx context.Context, nodes []*corev1.Node, yield instances.Yield) {
-		source.LookupEach(ctx, nodes, provenFor, yield)
-	}, instances.QuestionOptions{Late: t.note, LongestPause: longestPause})
+	t.members = owners.Members(instances.MemberOptions{Believe: provenFor, LongestPause: longestPause, Late: t.note})
 }
 
 // note takes notice of a node that came, went or changed, or of an answer about one.
@@ -90,7 +84,7 @@ func (t *targets) note() {
 // matters reports whether a change of a node can change the set. Heartbeats do not.
 func (t *targets) matters(before, after *corev1.Node) bool {
 	return before.UID != after.UID || roleOf(before) != roleOf(after) || identityOf(before) != identityOf(after) ||
-		t.memberships.Decide(before).Owner != t.memberships.Decide(after).Owner
+		t.members.Decide(before).Owner != t.members.Decide(after).Owner
 }
 
 // sets returns the settled set and the latest one. It does not wait for the cloud, which run does: a node that came after the
@@ -153,16 +147,16 @@ func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
 // taking returns the nodes that take part, and whether all is known by which that is decided. If ask is set, the cloud is asked
 // about the nodes in doubt.
 func (t *targets) taking(ctx context.Context, all []corev1.Node, ask bool) (taking []*corev1.Node, complete bool, err error) {
-	t.memberships.Observe(all)
+	t.members.Observe(all)
 	nodes, named := t.eligible(all)
 	if t.inventory.Supported() != nil {
 		// A plugin that cannot be asked for instances gets all nodes that are not foreign for certain, as in the reference.
 		return nodes, true, nil
 	}
-	doubtful := t.memberships.Doubtful(named, time.Now())
+	doubtful := t.members.Doubtful(named, time.Now())
 	if ask && len(doubtful) > 0 {
 		t.prove(ctx, doubtful)
-		doubtful = t.memberships.Doubtful(named, time.Now())
+		doubtful = t.members.Doubtful(named, time.Now())
 	}
 	if ask {
 		if err := t.wait(doubtful); err != nil {
@@ -170,7 +164,7 @@ func (t *targets) taking(ctx context.Context, all []corev1.Node, ask bool) (taki
 		}
 	}
 	for _, node := range nodes {
-		if m := t.memberships.Of(node); m == ownership.Member || m == ownership.Presumed {
+		if m := t.members.Of(node); m == ownership.Member || m == ownership.Presumed {
 			taking = append(taking, node)
 		}
 	}
@@ -182,7 +176,7 @@ func (t *targets) taking(ctx context.Context, all []corev1.Node, ask bool) (taki
 func (t *targets) eligible(all []corev1.Node) (nodes, named []*corev1.Node) {
 	for i := range all {
 		node := &all[i]
-		if roleOf(node) == outside || t.memberships.Decide(node).Owner == ownership.Foreign {
+		if roleOf(node) == outside || t.members.Decide(node).Owner == ownership.Foreign {
 			continue
 		}
 		nodes = append(nodes, node)
@@ -195,18 +189,11 @@ func (t *targets) eligible(all []corev1.Node) (nodes, named []*corev1.Node) {
 
 // prove asks the cloud whose nodes these are, and keeps what it says.
 func (t *targets) prove(ctx context.Context, nodes []*corev1.Node) {
-	for _, answer := range t.questions.Ask(ctx, nodes) {
-		node, seen := answer.Node, answer.Observation
-		if answer.Err != nil {
-			t.memberships.RecordError(node)
-			t.mu.Lock()
-			t.failures[node.UID] = fmt.Errorf("whether node %q is one of this cloud's: %w", node.Name, answer.Err)
-			t.mu.Unlock()
-			continue
-		}
-		t.memberships.RecordAnswer(node, ownership.Answer{
-			Found: seen.Status == instances.Found, Denied: seen.Status == instances.NotFound, ProviderID: seen.Answered,
-		}, time.Now())
+	failed := t.members.Ask(ctx, nodes, time.Now())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, answer := range failed {
+		t.failures[answer.Node.UID] = fmt.Errorf("whether node %q is one of this cloud's: %w", answer.Node.Name, answer.Err)
 	}
 }
 
@@ -222,12 +209,12 @@ func (t *targets) wait(doubtful []*corev1.Node) error {
 	patient := time.Since(t.began) < t.delay
 	for _, node := range doubtful {
 		listing := t.inventory.Lists() && t.failures[node.UID] == nil
-		if t.memberships.Awaited(node) && (patient || listing) {
+		if t.members.Awaited(node) && (patient || listing) {
 			return cmp.Or(t.failure(), errNoTargetsYet)
 		}
 	}
 	for _, node := range doubtful {
-		t.memberships.RecordError(node)
+		t.members.GiveUp(node)
 	}
 	return nil
 }
@@ -324,7 +311,7 @@ func (t *targets) await(ctx context.Context, unsettled bool) bool {
 	switch {
 	case unsettled || t.isUnsure():
 		again = time.After(t.retry)
-	case t.memberships.Denies():
+	case t.members.Denies():
 		again = time.After(provenFor)
 	}
 	select {

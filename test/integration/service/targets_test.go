@@ -13,6 +13,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/controller/service"
+	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
@@ -273,7 +274,9 @@ func TestUnprovenNodesAreAskedFor(t *testing.T) {
 	createNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(1)}, Spec: corev1.NodeSpec{ProviderID: "sim://" + instanceID(1)}})
 	createNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(2)}, Spec: corev1.NodeSpec{ProviderID: "other://2"}})
 	must(t, running.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultStatus, Status: 500, Count: 1}))
-	startManager(t, cluster, plugin, func(o *service.Options) { o.Ownership = ownership.Rules{ProviderName: "another"} })
+	startManager(t, cluster, plugin, func(o *service.Options) {
+		o.Owners = instances.NewOwners(o.Inventory, ownership.Rules{ProviderName: "another"})
+	})
 	const name = "unproven"
 	createService(t, name)
 	waitReady(t, name, "True Provided")
@@ -291,7 +294,9 @@ func TestACloudThatHangsAtTheStart(t *testing.T) {
 	running, plugin := simulate(t, 2, api.Knobs{})
 	joinNodes(t, 1)
 	createNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(2)}, Spec: corev1.NodeSpec{ProviderID: "other://2"}})
-	undeclared := func(o *service.Options) { o.Ownership = ownership.Rules{ProviderName: "sim"} }
+	undeclared := func(o *service.Options) {
+		o.Owners = instances.NewOwners(o.Inventory, ownership.Rules{ProviderName: "sim"})
+	}
 	first := startManager(t, cluster, plugin, undeclared)
 	for _, name := range []string{"hang-old", "hang-deleted"} {
 		createService(t, name)
