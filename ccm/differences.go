@@ -75,7 +75,7 @@ func notes() map[string]string {
 		"route-reconciliation-period": "The pause after a change of the routes. While nothing changes, pauses grow up to " +
 			"--route-reconciliation-max-period; changes of nodes are acted upon at once, and --route-reconciliation-period is how often while they " +
 			"keep coming",
-		"leader-elect": "The lease is released on SIGTERM and SIGINT, after the controllers have stopped. A standby hears of that by a watch, " +
+		"leader-elect": "The lease is released on SIGTERM and SIGINT, after the controllers have stopped. Standbys learn that by a watch, " +
 			"not at its next retry",
 		"enable-leader-migration": "Without --leader-elect it is an error at start-up; the reference then ignores it. The plugin is initialized " +
 			"once, not once per lease",

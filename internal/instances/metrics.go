@@ -58,7 +58,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}, []string{"result"}),
 		events: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_inventory_watch_events_total",
-			Help: "What the watch of the cloud's instances told, by kind: set, deleted or mark.",
+			Help: "What the watch of the cloud's instances reported, by kind: set, deleted or mark.",
 		}, []string{"kind"}),
 		ends: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_inventory_watch_ends_total",

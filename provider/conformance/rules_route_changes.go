@@ -31,7 +31,7 @@ func routeChangeRules() []Rule {
 		},
 		{
 			ID:     "routes-changed-in-part",
-			Text:   "A change that cannot be made is an error of its own or of the whole call, and what is told to be made is.",
+			Text:   "A change that cannot be made is an error of its own or of the whole call, and what is reported as made is.",
 			Source: changesSource,
 			Needs:  []Need{NeedRoutes, NeedChangeRoutes, NeedInstance},
 			check:  checkRoutesChangedInPart,

@@ -43,7 +43,7 @@ func watchRules() []Rule {
 		},
 		{
 			ID:   "watch-context",
-			Text: "A watch ends soon after its context, with an error: it never ends as if all were told.",
+			Text: "A watch ends soon after its context, with an error: it never ends as if everything had been reported.",
 			Source: Source{"provider.WatchInstancesFunc",
 				"WatchInstancesFunc tells yield about all instances, and then about every change, until ctx ends."},
 			Needs: []Need{NeedWatchInstances},

@@ -28,7 +28,7 @@ func meanings() map[string]string {
 			"looked at",
 		"service_controller_nodesync_error_total": "The same",
 		"service_controller_nodesync_latency_seconds": "From when the set of nodes has settled (`--load-balancer-target-delay`) until all " +
-			"load balancers have heard of it",
+			"load balancers have received it",
 		"service_controller_update_loadbalancer_host_latency_seconds": "The wait for the turn at the cloud is included",
 		"cloud_provider_webhook_request_total": "Is not there: no webhooks are served, as the reference serves none unless a vendor's " +
 			"main hands it some",

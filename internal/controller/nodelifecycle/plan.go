@@ -268,7 +268,7 @@ func (d denial) heard(alive, alone bool) denial {
 	return d
 }
 
-// nobodyHeard reports whether no kubelet is heard that could bear witness: all nodes are silent, or are being removed.
+// nobodyHeard reports whether no kubelet reports that could confirm it: all nodes are silent, or are being removed.
 func nobodyHeard(nodes []facts, now time.Time) bool {
 	return !slices.ContainsFunc(nodes, func(node facts) bool {
 		return node.owner != foreign && node.alive(now) && !node.announced

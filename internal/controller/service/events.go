@@ -212,7 +212,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}),
 		nodeSyncLatency: factory.NewHistogram(prometheus.HistogramOpts{
 			Name: "service_controller_nodesync_latency_seconds", Buckets: long,
-			Help: "How long it took until all load balancers had heard of a change of the set of nodes.",
+			Help: "How long it took until all load balancers had received a change of the set of nodes.",
 		}),
 		hostLatency: factory.NewHistogram(prometheus.HistogramOpts{
 			Name: "service_controller_update_loadbalancer_host_latency_seconds", Buckets: long,
