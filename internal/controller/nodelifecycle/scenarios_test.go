@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
@@ -25,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/kit/scenariotest"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
@@ -42,20 +42,13 @@ import (
 //	advance 30s               time passes
 //	pass                      the controller decides by what the cloud says now of all instances, and carries that out
 func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newScenario()
-			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-				s.out.Reset()
-				if err := s.play(t.Context(), d); err != nil {
-					d.Fatalf(t, "%v", err)
-				}
-				if s.out.Len() == 0 {
-					return "ok"
-				}
-				return s.out.String()
-			})
-		})
+	scenariotest.Run(t, "testdata/scenarios", func() scenariotest.Play {
+		s := newScenario()
+		return func(ctx context.Context, command *datadriven.TestData) (string, error) {
+			s.out.Reset()
+			err := s.play(ctx, command)
+			return s.out.String(), err
+		}
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
@@ -18,6 +17,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit/scenariotest"
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
@@ -36,20 +36,13 @@ import (
 //	wait 5s              time passes
 //	pass                 the controller looks at the Service
 func TestScenarios(t *testing.T) {
-	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newScenario()
-			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-				s.out.Reset()
-				if err := s.play(t.Context(), d); err != nil {
-					d.Fatalf(t, "%v", err)
-				}
-				if s.out.Len() == 0 {
-					return "ok"
-				}
-				return s.out.String()
-			})
-		})
+	scenariotest.Run(t, "testdata/scenarios", func() scenariotest.Play {
+		s := newScenario()
+		return func(ctx context.Context, command *datadriven.TestData) (string, error) {
+			s.out.Reset()
+			err := s.play(ctx, command)
+			return s.out.String(), err
+		}
 	})
 }
 
