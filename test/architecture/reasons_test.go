@@ -23,9 +23,9 @@ var eventSenders = map[string][]string{
 	"Bare metal: machines":      {"providers/metal/outofservice"},
 }
 
-// TestEveryReasonIsExplained holds the reasons and conditions in the source against the page that says what to do about each.
+// TestEveryReasonIsExplained holds the reasons and conditions in the source against the pages that say what to do about each.
 func TestEveryReasonIsExplained(t *testing.T) {
-	const page = "docs/reference/events-and-conditions.md"
+	const page = "docs/reference/events-and-conditions*.md"
 	sections := sectionsOf(t, page)
 	for title, folders := range eventSenders {
 		var files *token.FileSet
@@ -86,19 +86,25 @@ func TestReasonsOfEventsAreConstants(t *testing.T) {
 	})
 }
 
-// sectionsOf returns the names in the first columns of the tables of a page, by the section of the second level.
-func sectionsOf(t *testing.T, page string) map[string]map[string]bool {
+// sectionsOf returns the names in the first columns of the tables of the pages that match a pattern, by the section of the second level.
+func sectionsOf(t *testing.T, pattern string) map[string]map[string]bool {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
+	pages, err := filepath.Glob(filepath.Join(root, pattern))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("%s: %d pages, %v", pattern, len(pages), err)
 	}
 	sections := map[string]map[string]bool{}
-	for _, section := range strings.Split(string(text), "\n## ")[1:] {
-		title, body, _ := strings.Cut(section, "\n")
-		sections[title] = map[string]bool{}
-		for name := range firstColumn(body) {
-			sections[title][name] = true
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, section := range strings.Split(string(text), "\n## ")[1:] {
+			title, body, _ := strings.Cut(section, "\n")
+			sections[title] = map[string]bool{}
+			for name := range firstColumn(body) {
+				sections[title][name] = true
+			}
 		}
 	}
 	return sections
