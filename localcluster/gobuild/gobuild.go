@@ -1,4 +1,4 @@
-// Package gobuild runs the go tool on a main package and says how far it is: which modules it downloads, how many of the
+// Package gobuild runs the go tool on packages and says how far it is: which modules it downloads, how many of the
 // packages that are not yet in the build cache it has compiled.
 package gobuild
 
@@ -23,11 +23,11 @@ import (
 // cancelGrace is how long the go tool may take to end after it was interrupted.
 const cancelGrace = 5 * time.Second
 
-// Options say what to build and how. Dir, Package and Output are required.
+// Options say what to build and how. Dir and Package are required, and for Build also Output.
 type Options struct {
 	// Dir is the directory of the module that holds the package.
 	Dir string
-	// Package is the main package to build, for example "./cmd/mooring".
+	// Package is the main package to build, for example "./cmd/mooring". For Fill it may be a pattern.
 	Package string
 	// Name is what progress and errors call what is built. Empty means Package.
 	Name string
@@ -46,6 +46,18 @@ type Options struct {
 // the race detector. The options' own Flags and Env win. All programs share what the go tool has cached that way. Its error says
 // what is missing when that can be told from the go tool's output: the go tool itself, the network, room on the disk.
 func Build(ctx context.Context, options Options) error {
+	return run(ctx, options, []string{"build", "-v", "-o", options.Output}, "linking")
+}
+
+// Fill compiles the packages that match, and what their tests need, into the build cache. It links nothing: that takes as long as all
+// the rest where most is compiled already, and what is linked is not kept. Output is not used.
+func Fill(ctx context.Context, options Options) error {
+	options.Flags = append([]string{"-test"}, options.Flags...)
+	return run(ctx, options, []string{"list", "-export", "-v"}, "compiling the last ones")
+}
+
+// run lists what is stale and has the go tool make it; atLast is what it does after the last package.
+func run(ctx context.Context, options Options, makeIt []string, atLast string) error {
 	options.Flags = append([]string{"-trimpath"}, options.Flags...)
 	if !slices.Contains(options.Flags, "-race") {
 		options.Env = append([]string{"CGO_ENABLED=0"}, options.Env...)
@@ -61,7 +73,7 @@ func Build(ctx context.Context, options Options) error {
 	if err != nil {
 		return fmt.Errorf("build %s: list its packages: %w", options.Name, err)
 	}
-	if err := compile(ctx, options, stale); err != nil {
+	if err := compile(ctx, options, makeIt, stale, atLast); err != nil {
 		return fmt.Errorf("build %s: %w", options.Name, err)
 	}
 	return nil
@@ -95,15 +107,14 @@ func listStale(ctx context.Context, options Options) (map[string]bool, error) {
 	return stale, nil
 }
 
-// compile runs go build and counts the packages that it names.
-func compile(ctx context.Context, options Options, stale map[string]bool) error {
+// compile runs the go tool and counts the packages that it names.
+func compile(ctx context.Context, options Options, makeIt []string, stale map[string]bool, atLast string) error {
 	step := options.Display.Begin("building " + options.Name)
-	args := append([]string{"build", "-v", "-o", options.Output}, options.Flags...)
 	compiled := 0
 	if len(stale) <= 1 {
-		step.Update("linking")
+		step.Update("%s", atLast)
 	}
-	_, err := Run(ctx, options, append(args, options.Package), func(line string) bool {
+	_, err := Run(ctx, options, slices.Concat(makeIt, options.Flags, []string{options.Package}), func(line string) bool {
 		if !stale[line] {
 			return false
 		}
@@ -111,7 +122,7 @@ func compile(ctx context.Context, options Options, stale map[string]bool) error 
 		if compiled < len(stale) {
 			step.Update("%d of %d packages, now %s", compiled, len(stale), line)
 		} else {
-			step.Update("%d packages compiled, linking", compiled)
+			step.Update("%d packages compiled, %s", compiled, atLast)
 		}
 		return true
 	})

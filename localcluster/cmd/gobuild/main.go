@@ -3,7 +3,8 @@
 //
 //	gobuild [-race] [-o DIR] PACKAGE...
 //
-// With -o, main packages are written to that directory under their own names; without, the build only fills the cache.
+// With -o, main packages are written to that directory under their own names; without, the build cache is filled with what the packages and
+// their tests need.
 package main
 
 import (
@@ -43,14 +44,18 @@ func run(ctx context.Context) error {
 	}
 	display := progress.New(os.Stderr)
 	for _, name := range flag.Args() {
-		file := os.DevNull
-		if *output != "" {
-			if err := os.MkdirAll(*output, 0o755); err != nil {
-				return fmt.Errorf("creating the directory of -o: %w", err)
+		options := gobuild.Options{Dir: ".", Package: name, Flags: flags, Display: display}
+		if *output == "" {
+			if err := gobuild.Fill(ctx, options); err != nil {
+				return err
 			}
-			file = filepath.Join(*output, path.Base(name))
+			continue
 		}
-		if err := gobuild.Build(ctx, gobuild.Options{Dir: ".", Package: name, Output: file, Flags: flags, Display: display}); err != nil {
+		if err := os.MkdirAll(*output, 0o755); err != nil {
+			return fmt.Errorf("creating the directory of -o: %w", err)
+		}
+		options.Output = filepath.Join(*output, path.Base(name))
+		if err := gobuild.Build(ctx, options); err != nil {
 			return err
 		}
 	}
