@@ -121,6 +121,9 @@ func (a *applier) runAll(ctx context.Context, actions []action, onEnded func(con
 	return outcomes
 }
 
+// notListed is how many times an operation is done in vain before an event says so. Once is not enough: a list may lag.
+const notListed = 2
+
 // perform carries out the actions of a batch, and says so. It returns what became of each.
 func (a *applier) perform(ctx context.Context, batch []action) []error {
 	if err := a.places.Acquire(ctx, 1); err != nil {
@@ -142,6 +145,10 @@ func (a *applier) perform(ctx context.Context, batch []action) []error {
 		switch {
 		case errs[i] == nil:
 			log.FromContext(ctx).Info(changed[action.kind], action.keys("took", took)...)
+			if before := a.state.acceptedBefore(action); before >= notListed {
+				a.events.failed(action, fmt.Errorf("the cloud has accepted it %d times, but does not list it as a route by this node; "+
+					"does the provider name the targets of routes as the nodes are named?", before+1))
+			}
 		case ctx.Err() == nil: // it is no failure of the route that we are told to stop
 			a.events.failed(action, errs[i])
 		}

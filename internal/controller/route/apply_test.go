@@ -264,3 +264,26 @@ func TestNoticesAreToldOnce(t *testing.T) {
 		t.Errorf("%d events, want one for each time that it began to hold", got)
 	}
 }
+
+// An event says so when the cloud accepts a route for the third time in a row and does not list it.
+func TestARouteThatIsAcceptedAndNotListedIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplying(8)
+		nodes := []member{node("a", "10.120.0.0/24")}
+		for times := range 3 {
+			if len(a.events.Events) != 0 {
+				t.Errorf("after %d times: event %q", times, <-a.events.Events)
+			}
+			if got := failed(a.run(t, nodes, nil, abilities{})); got != nil {
+				t.Errorf("failures: %q", got)
+			}
+			time.Sleep(time.Minute)
+		}
+		if len(a.events.Events) != 1 {
+			t.Fatalf("%d events, want one", len(a.events.Events))
+		}
+		if got := <-a.events.Events; !strings.Contains(got, "accepted it 3 times, but does not list it") {
+			t.Errorf("event %q", got)
+		}
+	})
+}

@@ -40,6 +40,8 @@ type attempt struct {
 	// abandoned says that the pass which began the operation has ended without waiting for it.
 	abandoned bool
 	done      time.Time
+	// accepted is how many times in a row the operation was done and the list of routes asked for it again.
+	accepted  int
 	failures  int
 	notBefore time.Time
 	// together is how many times in a row the operation failed because the call failed that it shared with others.
@@ -127,7 +129,7 @@ func (s *state) admit(p plan, busy []destination, now time.Time) admission {
 		switch {
 		case slices.ContainsFunc(busy, removal.destination().overlaps), known.rests(now):
 			blocked = append(blocked, removal.destination())
-		case !known.fresh(now, s.fresh):
+		case !known.fresh(now, s.believed(known)):
 			admitted.removals = append(admitted.removals, removal)
 		}
 	}
@@ -136,7 +138,7 @@ func (s *state) admit(p plan, busy []destination, now time.Time) admission {
 		switch {
 		case slices.ContainsFunc(blocked, making.destination().overlaps), known.rests(now):
 			admitted.waiting = append(admitted.waiting, *making.want)
-		case !known.fresh(now, s.fresh):
+		case !known.fresh(now, s.believed(known)):
 			admitted.makes = append(admitted.makes, making)
 		}
 	}
@@ -164,6 +166,26 @@ func (a *attempt) fresh(now time.Time, within time.Duration) bool {
 	return a != nil && !a.done.IsZero() && now.Sub(a.done) < within
 }
 
+// believed returns how long what was done is believed against a list that contradicts it. It doubles each time: some clouds list a
+// route by another name than that of its node, and making it again interrupts the node's traffic.
+func (s *state) believed(known *attempt) time.Duration {
+	within := s.fresh
+	for again := 1; known != nil && again < known.accepted && within < s.maxDelay; again++ {
+		within *= 2
+	}
+	return min(within, max(s.fresh, s.maxDelay))
+}
+
+// acceptedBefore returns how many times in a row an operation was done that the list of routes still asks for.
+func (s *state) acceptedBefore(a action) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.attempts[a.operation()]; known != nil {
+		return known.accepted
+	}
+	return 0
+}
+
 // begin notes that an operation is under way.
 func (s *state) begin(a action) {
 	s.mu.Lock()
@@ -184,6 +206,7 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 	known.underWay = false
 	if err == nil {
 		known.done, known.failures, known.notBefore, known.together = now, 0, time.Time{}, 0
+		known.accepted++
 		return known.abandoned
 	}
 	known.done, known.notBefore = time.Time{}, now.Add(backoff(s.maxDelay).After(known.failures, err))

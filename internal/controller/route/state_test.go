@@ -100,6 +100,28 @@ func TestAListThatLagsIsNotBelieved(t *testing.T) {
 	r.expect(t, []string{"remove stale", "create 10.120.0.0/24 by a"}, nil)
 }
 
+// A list that goes on to contradict what the cloud has accepted is believed ever more rarely, until it agrees once.
+func TestWhatTheCloudAcceptsInVainIsDoneEverMoreRarely(t *testing.T) {
+	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")})
+	again := []string{"create 10.120.0.0/24 by a", "create 10.120.1.0/24 by b"}
+	for _, pause := range seconds(5, 10, 20, 40, 60, 60) {
+		r.do(nil)
+		r.now = r.now.Add(pause - time.Second)
+		r.expect(t, again[1:], nil) // the other node's route is not held up
+		r.now = r.now.Add(time.Second)
+		r.expect(t, again, nil)
+	}
+	r.do(nil)
+	r.routes = []*cloudprovider.Route{route("r", "10.120.0.0/24", "a")}
+	r.now = r.now.Add(maxFresh)
+	r.expect(t, again[1:], nil)
+	r.routes = nil
+	r.expect(t, again, nil) // the route was there, and is gone: it is made at once
+	r.do(nil)
+	r.now = r.now.Add(maxFresh)
+	r.expect(t, again, nil)
+}
+
 func TestNothingIsMadeWhereARouteShouldBeGone(t *testing.T) {
 	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}, route("stale", "10.120.0.0/25", "gone"))
 	r.do(errors.New("no"))
