@@ -3,7 +3,6 @@ package nodelifecycle
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,12 +12,10 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/go-logr/logr"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/tools/record"
 	nodeutil "k8s.io/component-helpers/node/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -283,33 +280,13 @@ func (c *shownNodes) Delete(ctx context.Context, object client.Object, options .
 // apply applies a patch, and returns the node as it is then to the caller in its object, as a client does.
 func (c *shownNodes) apply(object client.Object, patch client.Patch) (*corev1.Node, error) {
 	name := object.GetName()
-	encoded, err := patch.Data(object)
+	patched, err := scenariotest.Patched(c.get(name), object, patch)
 	if err != nil {
 		return nil, err
 	}
-	before, err := json.Marshal(c.get(name))
-	if err != nil {
-		return nil, err
-	}
-	var after []byte
-	if patch.Type() == types.JSONPatchType {
-		var operations jsonpatch.Patch
-		if operations, err = jsonpatch.DecodePatch(encoded); err == nil {
-			after, err = operations.Apply(before)
-		}
-	} else {
-		after, err = strategicpatch.StrategicMergePatch(before, encoded, corev1.Node{})
-	}
-	if err != nil {
-		return nil, err
-	}
-	var patched corev1.Node
-	if err := json.Unmarshal(after, &patched); err != nil {
-		return nil, err
-	}
-	err = c.edit(name, func(n *corev1.Node) { *n = patched })
+	err = c.edit(name, func(n *corev1.Node) { *n = *patched })
 	c.get(name).DeepCopyInto(object.(*corev1.Node))
-	return &patched, err
+	return patched, err
 }
 
 // Patch changes taints.

@@ -37,7 +37,57 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	r.scheduler.begin(time.Now())
-	outcomes, ended := r.pass(ctx)
+	compared, err := r.compare(ctx)
+	if err != nil {
+		return r.conclude(ctx, nil, result{blocked: err})
+	}
+	outcomes, partial := r.carryOut(ctx, compared)
+	return r.conclude(ctx, outcomes, result{partial: partial})
+}
+
+// comparison is what a pass has found out, and what there is to do.
+type comparison struct {
+	members  []member
+	wanted   desired
+	planned  plan
+	admitted admission
+	// unclear is what could not be found out.
+	unclear error
+}
+
+// compare compares all routes with all nodes.
+func (r *reconciler) compare(ctx context.Context) (comparison, error) {
+	r.metrics.passes.Inc()
+	busy := r.state.underWay()
+	routes, err := r.list(ctx)
+	if err != nil {
+		return comparison{}, err
+	}
+	// Nodes are read after the routes: a route whose node is not among them has outlived it.
+	members, unclear, err := r.members(ctx)
+	if err != nil {
+		return comparison{}, err
+	}
+	wanted := desire(members, r.clusterCIDRs)
+	planned := makePlan(wanted, routes, r.abilities)
+	admitted := r.state.admit(planned, busy, time.Now())
+	held, unconfirmed := r.confirmer.doubtful(ctx, wanted.targets, slices.Concat(admitted.removals, admitted.makes))
+	return comparison{members, wanted, planned, admitted.without(held), errors.Join(unclear, unconfirmed)}, nil
+}
+
+// carryOut does what there is to do. It returns what became of the operations, and what else went wrong.
+func (r *reconciler) carryOut(ctx context.Context, c comparison) ([]outcome, error) {
+	r.events.record(c.planned.notices)
+	progress := newProgressWriter(r.conditions, c.members, unmet(c.planned, c.admitted, nil))
+	outcomes := r.applier.apply(ctx, c.admitted, progress.ended)
+	written := progress.done()
+	routedNodes, missing := routedNodesOf(c.members, c.wanted, c.planned, unmet(c.planned, c.admitted, outcomes))
+	r.metrics.missing.Set(float64(missing))
+	return outcomes, errors.Join(c.unclear, written, r.conditions.write(ctx, routedNodes, time.Now()))
+}
+
+// conclude notes how a pass ended, and returns when the next one is due and all that failed.
+func (r *reconciler) conclude(ctx context.Context, outcomes []outcome, ended result) (reconcile.Result, error) {
 	failures := []error{ended.blocked, ended.partial}
 	for _, outcome := range outcomes {
 		failures = append(failures, outcome.err)
@@ -46,38 +96,10 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	now := time.Now()
 	ended.retry = r.state.next(now)
 	next := r.scheduler.end(now, ended)
-	if err := passError(failures...); err != nil && ctx.Err() == nil { // what fails because we are told to stop is no failure
+	if err := passError(failures...); err != nil && ctx.Err() == nil { // what fails because the process stops is no failure
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: next}, nil
-}
-
-// pass compares all routes with all nodes and does what there is to do. It returns what became of the operations, and what else
-// went wrong.
-func (r *reconciler) pass(ctx context.Context) ([]outcome, result) {
-	r.metrics.passes.Inc()
-	busy := r.state.underWay()
-	routes, err := r.list(ctx)
-	if err != nil {
-		return nil, result{blocked: err}
-	}
-	// Nodes are read after the routes: a route whose node is not among them has outlived it.
-	members, unclear, err := r.members(ctx)
-	if err != nil {
-		return nil, result{blocked: err}
-	}
-	wanted := desire(members, r.clusterCIDRs)
-	planned := makePlan(wanted, routes, r.abilities)
-	r.events.record(planned.notices)
-	admitted := r.state.admit(planned, busy, time.Now())
-	held, unconfirmed := r.confirmer.doubtful(ctx, wanted.targets, slices.Concat(admitted.removals, admitted.makes))
-	admitted = admitted.without(held)
-	progress := newProgressWriter(r.conditions, members, unmet(planned, admitted, nil))
-	outcomes := r.applier.apply(ctx, admitted, progress.ended)
-	told := progress.done()
-	routedNodes, missing := routedNodesOf(members, wanted, planned, unmet(planned, admitted, outcomes))
-	r.metrics.missing.Set(float64(missing))
-	return outcomes, result{partial: errors.Join(unclear, unconfirmed, told, r.conditions.write(ctx, routedNodes, time.Now()))}
 }
 
 // list asks the cloud for all routes of the cluster.

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"strconv"
@@ -12,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit/scenariotest"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -91,20 +90,8 @@ func (w statusWriter) Patch(_ context.Context, object client.Object, patch clien
 	if !found {
 		return apierrors.NewNotFound(corev1.Resource("services"), key.Name)
 	}
-	data, err := patch.Data(object)
+	updated, err := scenariotest.Patched(current, object, patch)
 	if err != nil {
-		return err
-	}
-	encoded, err := json.Marshal(current)
-	if err != nil {
-		return err
-	}
-	merged, err := strategicpatch.StrategicMergePatch(encoded, data, corev1.Service{})
-	if err != nil {
-		return err
-	}
-	updated := &corev1.Service{}
-	if err := json.Unmarshal(merged, updated); err != nil {
 		return err
 	}
 	if updated.UID != current.UID {
