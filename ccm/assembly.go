@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/informers"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
@@ -40,9 +41,11 @@ type assembly struct {
 	registry *prometheus.Registry
 	spans    trace.TracerProvider // nil: tracing is off
 	watches  *reconnect.Monitor   // all informers share it
-	// client is the client of the cloud, and cloud what controllers get of it: under --dry-run without writes.
+	// plugin is the provider itself, client is the client of the cloud, and cloud what controllers get of it: under --dry-run without writes.
+	plugin    cloudprovider.Interface
 	client    cloudprovider.Interface
 	cloud     cloudprovider.Interface
+	informers informers.SharedInformerFactory
 	lifecycle *lifecycle
 	// fence keeps what the leader does from going on when the lease is lost.
 	fence *fence
@@ -245,6 +248,9 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 		Config:      rest.CopyConfig(config),
 		Recorder:    a.recorder(controller.Name),
 		Cloud:       a.cloud,
+		Provider:    a.provider,
+		Informers:   a.informers,
+		DryRun:      a.config.dryRun != nil,
 		ClusterName: a.config.component.KubeCloudShared.ClusterName,
 		Settings:    a.config.component,
 		Registerer:  a.registry,
@@ -255,6 +261,10 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 		inventory:   a.inventory,
 		owners:      a.owners,
 	})
+	if errors.Is(err, ErrDryRun) {
+		logger.Info("This controller does not run under --dry-run, which could not keep it from changing something", "reason", err.Error())
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -263,6 +273,14 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 		return nil
 	}
 	return own.Add(runnable)
+}
+
+// provider is Environment.Provider.
+func (a *assembly) provider() (cloudprovider.Interface, error) {
+	if a.config.dryRun != nil {
+		return nil, fmt.Errorf("provider %q itself: %w", a.plugin.ProviderName(), ErrDryRun)
+	}
+	return a.plugin, nil
 }
 
 // recorder returns a recorder of events from the given component.

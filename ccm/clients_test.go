@@ -11,7 +11,7 @@ import (
 // identityWith returns the clients that flags make.
 func identityWith(t *testing.T, flags ...string) identities {
 	t.Helper()
-	options, err := newOptions(builtin())
+	options, err := newOptions(newProgram(nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,14 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
 )
 
-// Option changes what NewCommand and Main build.
-type Option func(*registry)
-
-// WithController adds a controller to those of this module. Given several times, it adds several.
-func WithController(controller Controller) Option {
-	return func(r *registry) { *r = append(*r, controller) }
-}
-
 // Main is the whole program: it runs the command with the arguments of the process and exits. SIGTERM and SIGINT end it in
 // order; a second one ends it at once. The exit code is 1 after any error, and the error is on standard error.
 func Main(options ...Option) {
@@ -42,10 +34,7 @@ func Main(options ...Option) {
 // NewCommand returns the command that Main runs, for programs that embed it. The command runs until its context ends, and
 // returns its error instead of printing it.
 func NewCommand(with ...Option) *cobra.Command {
-	controllers := registry(builtin())
-	for _, option := range with {
-		option(&controllers)
-	}
+	program := newProgram(with)
 	command := &cobra.Command{
 		Use: programName,
 		Long: "Ties a Kubernetes cluster to the infrastructure it runs on. It looks up nodes in the cloud that --cloud-provider\n" +
@@ -55,7 +44,7 @@ func NewCommand(with ...Option) *cobra.Command {
 		SilenceUsage:  true,
 	}
 	command.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
-	options, err := newOptions(controllers)
+	options, err := newOptions(program)
 	if err == nil {
 		err = addFlags(command, options)
 	}
@@ -74,6 +63,7 @@ func addFlags(command *cobra.Command, o *options) error {
 	if err != nil {
 		return err
 	}
+	o.program.showDefaults(sections)
 	for _, flag := range annotated(sections) {
 		command.Flags().AddFlag(flag)
 	}
@@ -85,6 +75,9 @@ func addFlags(command *cobra.Command, o *options) error {
 // execute turns the flags into a configuration and runs it.
 func execute(command *cobra.Command, o *options) error {
 	verflag.PrintAndExitIfRequested()
+	if err := o.program.applyDefaults(command.Flags()); err != nil {
+		return err
+	}
 	if err := applyLogging(o); err != nil {
 		return joined("invalid flags", err)
 	}

@@ -25,6 +25,8 @@ type config struct {
 	component ccmconfig.CloudControllerManagerConfiguration
 	// kubeconfig reaches the API server as the manager's own identity.
 	kubeconfig *rest.Config
+	// provider builds the cloud provider, nil if its registered factory does.
+	provider ProviderFunc
 	// enabled are the controllers to run; absent are the reference's that "*" means but this build does not contain.
 	enabled []Controller
 	absent  []string
@@ -59,6 +61,7 @@ func (o *options) config() (*config, error) {
 		return nil, err
 	}
 	c := &config{
+		provider:                o.program.providers[o.KubeCloudShared.CloudProvider.Name],
 		providerIDSchemes:       o.providerIDSchemes,
 		cloudAPITimeout:         o.cloudAPITimeout,
 		cloudAPIWriteTimeout:    o.cloudAPIWriteTimeout,

@@ -3,7 +3,6 @@ package ccm
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -81,6 +80,16 @@ func (r registry) known() []string {
 	return sets.List(known)
 }
 
+// contained returns the names of the controllers, in alphabetical order.
+func (r registry) contained() []string {
+	names := make([]string, 0, len(r))
+	for _, controller := range r {
+		names = append(names, controller.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // aliases returns the other names that --controllers accepts, each with the name that it stands for.
 func (r registry) aliases() map[string]string {
 	aliases := names.CCMControllerAliases()
@@ -108,9 +117,8 @@ func (r registry) disabledByDefault() []string {
 // has but this build does not. Asking for one of those by name is an error; "*" merely means them too.
 func (r registry) selected(list []string) (enabled []Controller, absent []string, err error) {
 	disabled := sets.NewString(r.disabledByDefault()...)
-	contained := sets.New[string]()
+	contained := sets.New(r.contained()...)
 	for _, controller := range r {
-		contained.Insert(controller.Name)
 		if genericapp.IsControllerEnabled(controller.Name, disabled, list) {
 			enabled = append(enabled, controller)
 		}
@@ -127,7 +135,7 @@ func (r registry) selected(list []string) (enabled []Controller, absent []string
 	}
 	if len(demanded) > 0 {
 		return nil, nil, fmt.Errorf("--controllers names %s, which this build does not contain; it contains %s",
-			strings.Join(demanded, ", "), strings.Join(slices.Sorted(maps.Keys(contained)), ", "))
+			strings.Join(demanded, ", "), strings.Join(sets.List(contained), ", "))
 	}
 	return enabled, absent, nil
 }

@@ -10,7 +10,9 @@
 //
 //	func main() { ccm.Main() }
 //
-// and one that brings a controller of its own says ccm.Main(ccm.WithController(ccm.Controller{...})).
+// Options say what else the program of a vendor is: WithProvider builds a provider whose constructor takes more than its cloud config,
+// WithFlags and WithDefaults add flags and change defaults, WithController, ReplaceController, RemoveController and DisableController
+// change the list of controllers. examples/vendor uses them.
 //
 // What happens in which order is in run.go; the life of the plugin, which decides when controllers may act, in lifecycle.go.
 package ccm

@@ -1,9 +1,12 @@
 package ccm
 
 import (
+	"errors"
+
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
@@ -13,6 +16,9 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/instances"
 )
+
+// ErrDryRun says that something is not to be had under --dry-run. A controller whose New returns it does not run there, which is logged.
+var ErrDryRun = errors.New("not under --dry-run")
 
 // Environment is what a controller is built from.
 type Environment struct {
@@ -30,6 +36,18 @@ type Environment struct {
 	// Cloud is the plugin. Its calls have a deadline and wait for one of --cloud-api-max-in-flight places. It may be called
 	// only after the controller was started, except for what provider.Capabilities declares safe on a standby.
 	Cloud cloudprovider.Interface
+	// Provider returns the plugin itself, as its factory built it, for a controller that asserts its concrete type. Its calls have neither
+	// a deadline nor a bound, they are in no metric, and the loss of the lease does not stop them: Cloud is the better choice where it
+	// does. Under --dry-run it returns an error that wraps ErrDryRun, because nothing could keep such a call from changing
+	// something; a New that returns that error, before it has added anything to Manager, has its controller left out of the dry run
+	// (ADR 65).
+	Provider func() (cloudprovider.Interface, error)
+	// Informers are the informers of the plugin, for a controller that takes a SharedInformerFactory. Ask for informers in New: they start
+	// when the plugin is initialized, and a controller waits for their caches itself. What Manager watches is watched a second time.
+	Informers informers.SharedInformerFactory
+	// DryRun says that nothing may be changed: what Client and Cloud are asked to change is only planned, and what a client of Config
+	// writes is refused. A controller that changes something else returns ErrDryRun from New.
+	DryRun bool
 	// ClusterName is --cluster-name.
 	ClusterName string
 	// Settings are the values of the flags that the reference has, as /configz shows them.

@@ -47,7 +47,8 @@ const (
 type options struct {
 	*ccmoptions.CloudControllerManagerOptions
 	logs     *logs.Options
-	registry registry
+	program  *program
+	registry registry // the program's controllers
 
 	nodeSelector            string
 	providerIDSchemes       []string
@@ -66,7 +67,10 @@ type options struct {
 }
 
 // newOptions returns the defaults.
-func newOptions(controllers registry) (*options, error) {
+func newOptions(program *program) (*options, error) {
+	if err := program.validate(); err != nil {
+		return nil, err
+	}
 	reference, err := ccmoptions.NewCloudControllerManagerOptions()
 	if err != nil {
 		return nil, fmt.Errorf("the reference's default options: %w", err)
@@ -77,7 +81,8 @@ func newOptions(controllers registry) (*options, error) {
 	return &options{
 		CloudControllerManagerOptions: reference,
 		logs:                          logs.NewOptions(),
-		registry:                      controllers,
+		program:                       program,
+		registry:                      program.controllers,
 		cloudAPITimeout:               cloud.DefaultCallTimeout,
 		cloudAPIWriteTimeout:          cloud.DefaultWriteTimeout,
 		gracefulShutdownTimeout:       defaultGracefulShutdownTimeout,
@@ -92,15 +97,36 @@ func (o *options) flags() (cliflag.NamedFlagSets, error) {
 	verflag.AddFlags(global)
 	logsapi.AddFlags(o.logs, global)
 	globalflag.AddGlobalFlags(global, programName, logs.SkipLoggingConfigurationFlags())
+	var errs []error
 	for _, controller := range o.registry {
 		if controller.AddFlags != nil {
-			controller.AddFlags(sections.FlagSet(controller.Name))
+			errs = append(errs, addTo(&sections, controller.Name, controller.AddFlags))
 		}
+	}
+	for _, flags := range o.program.flags {
+		errs = append(errs, addTo(&sections, flags.Section, flags.Add))
 	}
 	if o.nodeMonitorPeriod = lookup(sections, nodeMonitorPeriodFlag); o.nodeMonitorPeriod == nil {
 		return sections, fmt.Errorf("the reference's options have no --%s", nodeMonitorPeriodFlag)
 	}
-	return sections, clashes(sections)
+	return sections, joined("conflicting flags", append(errs, clashes(sections))...)
+}
+
+// addTo adds flags to a section, but for those that it has already: each of them is an error.
+func addTo(sections *cliflag.NamedFlagSets, section string, add func(*pflag.FlagSet)) error {
+	own := pflag.NewFlagSet(section, pflag.ContinueOnError)
+	own.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	add(own)
+	var errs []error
+	set := sections.FlagSet(section)
+	own.VisitAll(func(flag *pflag.Flag) {
+		if set.Lookup(flag.Name) != nil { // pflag would panic
+			errs = append(errs, fmt.Errorf("--%s is defined twice by %q", flag.Name, section))
+			return
+		}
+		set.AddFlag(flag)
+	})
+	return joined("conflicting flags", errs...)
 }
 
 // lookup returns a flag, whatever section it is in, or nil.

@@ -1,57 +1,157 @@
 package ccm
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	_ "unsafe" // for go:linkname
 
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
 	ccmconfig "k8s.io/cloud-provider/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// validateProvider returns an error that names the providers there are, if the named one is not among them. An empty name is
-// the reference's to complain about.
-func validateProvider(name string) error {
-	if name == "" || cloudprovider.IsCloudProvider(name) {
-		return nil
-	}
-	return invalid("cloud-provider", name, "unknown provider; this program has "+registeredProviders())
+// ProviderFunc builds a cloud provider, see WithProvider. It is called once on every replica, before the API server is asked for
+// anything, as the function is that the reference's command takes. Of what it returns nothing is called until this replica leads,
+// except what says what it is: ProviderName and Capabilities. An error ends the start-up; the context ends when the process is to.
+type ProviderFunc func(context.Context, ProviderEnvironment) (cloudprovider.Interface, error)
+
+// ProviderEnvironment is what a cloud provider is built from.
+type ProviderEnvironment struct {
+	// Name is --cloud-provider.
+	Name string
+	// ConfigFile is --cloud-config, empty if it is not given. Config opens it.
+	ConfigFile string
+	// ClusterName is --cluster-name.
+	ClusterName string
+	// ClusterCIDRs are --cluster-cidr, at most one of each IP family.
+	ClusterCIDRs []netip.Prefix
+	// Settings are the values of the flags that the reference has, as /configz shows them. KubeCloudShared has those of all controllers.
+	Settings ccmconfig.CloudControllerManagerConfiguration
+	// Clients builds clients for the API server, as Initialize gets it. A client is usable at once, but a replica that does not lead
+	// must not write.
+	Clients cloudprovider.ControllerClientBuilder
+	// Informers are those that a cloudprovider.InformerUser gets, and that Environment.Informers are. What is asked of them now is
+	// watched from the end of Initialize on; until then their listers are empty.
+	Informers informers.SharedInformerFactory
+	// Registerer takes the provider's metrics; /metrics serves them.
+	Registerer prometheus.Registerer
+	// DryRun says that nothing may be changed, see --dry-run. The manager withholds its own calls that change something, and what
+	// Clients write is refused. What a provider does by itself it has to leave out.
+	DryRun bool
+	// Logger carries the provider's name.
+	Logger logr.Logger
 }
 
-// newPlugin builds the provider that --cloud-provider names from the file that --cloud-config names. Nothing else of the
-// plugin is called until this replica leads, except what says what it is: ProviderName and Capabilities.
-//
-// It does not use cloudprovider.InitCloudProvider, which ends the process when the file cannot be opened.
-func newPlugin(settings ccmconfig.CloudProviderConfiguration) (cloudprovider.Interface, error) {
-	plugin, err := buildPlugin(settings)
+// Config returns the content of --cloud-config, or nil if it is not given, which is what a registered factory gets.
+func (e ProviderEnvironment) Config() (io.Reader, error) {
+	if e.ConfigFile == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(e.ConfigFile)
+	if err != nil {
+		return nil, fmt.Errorf("--cloud-config: %w", err)
+	}
+	return bytes.NewReader(content), nil
+}
+
+// Registered builds the provider by the factory that a package has registered under Name, for a program that goes on from there: one that
+// sets fields of its concrete type, for example.
+func (e ProviderEnvironment) Registered() (cloudprovider.Interface, error) {
+	if !cloudprovider.IsCloudProvider(e.Name) {
+		return nil, fmt.Errorf("no package of this program has registered a cloud provider %q; it has %s", e.Name, listed(slices.Collect(maps.Keys(providers))))
+	}
+	config, err := e.Config()
 	if err != nil {
 		return nil, err
 	}
+	return cloudprovider.GetCloudProvider(e.Name, config)
+}
+
+// validateProvider returns an error that names the providers there are, if the named one is not among them. An empty name is
+// the reference's to complain about.
+func (p *program) validateProvider(name string) error {
+	_, own := p.providers[name]
+	if name == "" || own || cloudprovider.IsCloudProvider(name) {
+		return nil
+	}
+	known := slices.AppendSeq(slices.Collect(maps.Keys(p.providers)), maps.Keys(providers))
+	return invalid("cloud-provider", name, "unknown provider; this program has "+listed(known))
+}
+
+// newPlugin builds the provider that --cloud-provider names: by the program's own function, or else by the factory that is registered.
+//
+// It does not use cloudprovider.InitCloudProvider, which ends the process when the file cannot be opened.
+func newPlugin(ctx context.Context, build ProviderFunc, environment ProviderEnvironment) (cloudprovider.Interface, error) {
+	if build == nil {
+		build = func(_ context.Context, environment ProviderEnvironment) (cloudprovider.Interface, error) {
+			return environment.Registered()
+		}
+	}
+	if file := environment.ConfigFile; file != "" {
+		if err := checkFile(file); err != nil {
+			return nil, fmt.Errorf("--cloud-config: %w", err)
+		}
+	}
+	plugin, err := build(ctx, environment)
+	if err != nil {
+		heading := fmt.Sprintf("cloud provider %q, --cloud-config %s", environment.Name, environment.ConfigFile)
+		if environment.ConfigFile == "" {
+			heading = fmt.Sprintf("cloud provider %q without --cloud-config", environment.Name)
+		}
+		return nil, joined(heading, err)
+	}
 	if plugin == nil {
-		return nil, fmt.Errorf("cloud provider %q built nothing from --cloud-config %q, and no error", settings.Name, settings.CloudConfigFile)
+		return nil, fmt.Errorf("cloud provider %q built nothing from --cloud-config %q, and no error", environment.Name, environment.ConfigFile)
 	}
 	return plugin, nil
 }
 
-// buildPlugin calls the plugin's factory. Without a file the factory gets nil, which plugins look for.
-func buildPlugin(settings ccmconfig.CloudProviderConfiguration) (cloudprovider.Interface, error) {
-	if settings.CloudConfigFile == "" {
-		plugin, err := cloudprovider.GetCloudProvider(settings.Name, nil)
-		return plugin, joined(fmt.Sprintf("cloud provider %q without --cloud-config", settings.Name), err)
-	}
-	file, err := os.Open(settings.CloudConfigFile)
+// checkFile returns an error if the file cannot be opened.
+func checkFile(path string) error {
+	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("--cloud-config: %w", err)
+		return err
 	}
 	defer func() { _ = file.Close() }()
 	if info, err := file.Stat(); err != nil || info.IsDir() {
-		return nil, fmt.Errorf("--cloud-config: %s is not a file", settings.CloudConfigFile)
+		return fmt.Errorf("%s is not a file", path)
 	}
-	plugin, err := cloudprovider.GetCloudProvider(settings.Name, file)
-	return plugin, joined(fmt.Sprintf("cloud provider %q, --cloud-config %s", settings.Name, settings.CloudConfigFile), err)
+	return nil
+}
+
+// providerEnvironment returns what the provider is built from.
+func (c *config) providerEnvironment(ctx context.Context, identity identities, factory informers.SharedInformerFactory,
+	registerer prometheus.Registerer) (ProviderEnvironment, error) {
+	shared := c.component.KubeCloudShared
+	var ranges []netip.Prefix
+	if strings.TrimSpace(shared.ClusterCIDR) != "" {
+		var err error
+		if ranges, err = clusterCIDRs(shared.ClusterCIDR); err != nil {
+			return ProviderEnvironment{}, err
+		}
+	}
+	return ProviderEnvironment{
+		Name:         shared.CloudProvider.Name,
+		ConfigFile:   shared.CloudProvider.CloudConfigFile,
+		ClusterName:  shared.ClusterName,
+		ClusterCIDRs: ranges,
+		Settings:     c.component,
+		Clients:      identity.builder,
+		Informers:    factory,
+		Registerer:   registerer,
+		DryRun:       c.dryRun != nil,
+		Logger:       log.FromContext(ctx).WithName(shared.CloudProvider.Name),
+	}, nil
 }
 
 // providers is the map in which k8s.io/cloud-provider keeps what plugins register. That package can be asked for one name,
@@ -61,11 +161,11 @@ func buildPlugin(settings ccmconfig.CloudProviderConfiguration) (cloudprovider.I
 //go:linkname providers k8s.io/cloud-provider.providers
 var providers map[string]cloudprovider.Factory
 
-// registeredProviders lists the providers that this program was built with.
-func registeredProviders() string {
-	if len(providers) == 0 {
+// listed returns the names of providers for a message.
+func listed(names []string) string {
+	if len(names) == 0 {
 		return "none; import a package that registers it"
 	}
-	names := slices.Sorted(maps.Keys(providers))
-	return strings.Join(names, ", ")
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
 }

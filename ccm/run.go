@@ -24,14 +24,23 @@ func run(ctx context.Context, c *config) error {
 		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("dryRun", true))
 	}
 	sayWhat(ctx, c)
-	plugin, err := newPlugin(c.component.KubeCloudShared.CloudProvider)
-	if err != nil {
-		return err
-	}
 	fence := newFence()
 	identity, err := newIdentities(c.kubeconfig, c.component.KubeCloudShared.UseServiceAccountCredentials, fence)
 	if err != nil {
 		return err
+	}
+	registry, watches := prometheus.NewRegistry(), reconnect.New(log.FromContext(ctx))
+	shared, err := sharedInformers(watches, identity, c)
+	if err != nil {
+		return err
+	}
+	environment, err := c.providerEnvironment(ctx, identity, shared, registry)
+	if err != nil {
+		return err
+	}
+	plugin, err := newPlugin(ctx, c.provider, environment)
+	if err != nil {
+		return orderly(ctx, err)
 	}
 	if err := waitForAPIServer(ctx, identity); err != nil {
 		return orderly(ctx, err)
@@ -42,11 +51,6 @@ func run(ctx context.Context, c *config) error {
 	events := newEvents(ctx, eventSink(identity.client.CoreV1()))
 	defer events.shutdown()
 
-	registry, watches := prometheus.NewRegistry(), reconnect.New(log.FromContext(ctx))
-	forPlugin, err := pluginInformers(watches, identity, c)
-	if err != nil {
-		return err
-	}
 	spans, stopTracing, err := newTracing(ctx, c.tracing)
 	if err != nil {
 		return err
@@ -54,9 +58,11 @@ func run(ctx context.Context, c *config) error {
 	client := cloud.Decorate(plugin, c.cloudOptions(registry, spans, fence))
 	a := &assembly{
 		config: c, identity: identity, events: events, registry: registry, spans: spans, watches: watches, fence: fence,
+		plugin:    plugin,
 		client:    client,
 		cloud:     c.cloudFor(client),
-		lifecycle: newLifecycle(plugin, client, identity.builder, forPlugin, c.component.KubeCloudShared.AllowUntaggedCloud, fence),
+		informers: shared,
+		lifecycle: newLifecycle(plugin, client, identity.builder, shared, c.component.KubeCloudShared.AllowUntaggedCloud, fence),
 	}
 	defer func() {
 		ending, cancel := a.ending(ctx)
@@ -116,10 +122,10 @@ func versions() (program, libraries string) {
 	return info.Main.Path + "@" + info.Main.Version, libraries
 }
 
-// pluginInformers returns the informers for a plugin that is a cloudprovider.InformerUser. They watch nothing that the plugin has
-// not asked for, and hand out objects as they are, but for managedFields. Resyncs are spread over one to two periods, as in the
+// sharedInformers returns the informers for a plugin that is a cloudprovider.InformerUser, and for controllers that vendors wrote for the
+// reference. They watch nothing that nobody has asked for, and hand out objects as they are, but for managedFields. Resyncs are spread over one to two periods, as in the
 // reference.
-func pluginInformers(watches *reconnect.Monitor, identity identities, c *config) (informers.SharedInformerFactory, error) {
+func sharedInformers(watches *reconnect.Monitor, identity identities, c *config) (informers.SharedInformerFactory, error) {
 	client, err := watchingClient(watches, identity.kubeconfig)
 	if err != nil {
 		return nil, err

@@ -22,20 +22,35 @@ var schemeSyntax = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
 // validate returns everything that is wrong with the flags, before anything is done with them.
 func (o *options) validate() error {
-	errs := o.registry.validate()
-	errs = append(errs, o.CloudControllerManagerOptions.Validate(
-		o.registry.known(), o.registry.disabledByDefault(), o.registry.aliases(), nil, nil))
+	errs := []error{o.CloudControllerManagerOptions.Validate(
+		o.registry.known(), o.registry.disabledByDefault(), o.registry.aliases(), o.Webhook.Webhooks, nil)}
+	errs = append(errs, o.validateWebhooks()...)
 	errs = append(errs, o.NodeController.Validate()...)
-	errs = append(errs, validateProvider(o.KubeCloudShared.CloudProvider.Name))
+	errs = append(errs, o.program.validateProvider(o.KubeCloudShared.CloudProvider.Name))
 	errs = append(errs, o.validateClusterCIDR()...)
 	errs = append(errs, o.validateLeaderElection()...)
 	errs = append(errs, o.validateOwn()...)
+	errs = append(errs, o.program.validateFlags()...)
 	return joined("invalid flags", errs...)
 }
 
 // invalid is the error for the value of one flag.
 func invalid(flag string, value any, problem string) error {
 	return field.Invalid(field.NewPath("--"+flag), value, problem)
+}
+
+// validateWebhooks refuses what the reference's library can serve and its own program cannot, which knows no webhook. A list that
+// enables none is fine, as there.
+func (o *options) validateWebhooks() []error {
+	var errs []error
+	for i, name := range o.Webhook.Webhooks {
+		if name == "*" || strings.HasPrefix(name, "-") {
+			continue
+		}
+		errs = append(errs, field.Invalid(field.NewPath("--webhooks").Index(i), name,
+			"this program serves no webhooks; a controller of the program's own can, on a port of its own, by its Manager's GetWebhookServer"))
+	}
+	return errs
 }
 
 // validateClusterCIDR holds the flags for routes to what their descriptions say. The reference looks at them only when it

@@ -57,7 +57,7 @@ func TestVendorProgram(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = r.client.CoreV1().Nodes().Delete(cleanUp(t), "crane", metav1.DeleteOptions{}) })
 	port := localclustertest.FreePort(t)
-	args := []string{"--cloud-provider=mycloud", "--cloud-config=" + config, "--kubeconfig=" + kubeconfig, "--secure-port=" + port,
+	args := []string{"--cloud-config=" + config, "--kubeconfig=" + kubeconfig, "--secure-port=" + port,
 		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig}
 
 	t.Run("its own flag is validated", func(t *testing.T) {
@@ -92,6 +92,71 @@ func TestVendorProgram(t *testing.T) {
 	t.Run("a controller may be left out", func(t *testing.T) {
 		p := run(t, path, append(args, "--controllers=*,-racks")...)
 		p.awaitOutput(t, `"Starting" program="example.com/mycloud-ccm@`)
-		p.awaitOutput(t, `controllers=["cloud-node-controller","cloud-node-lifecycle-controller","node-route-controller","service-lb-controller"]`)
+		p.awaitOutput(t, `controllers=["cloud-node-controller","cloud-node-lifecycle-controller","service-lb-controller"]`)
+		p.awaitOutput(t, `provider="mycloud"`) // by the program's own default
+	})
+	vendorsOwn(t, path, args)
+}
+
+// vendorsOwn looks at what the program has that no other has: flags and defaults of its own, a controller for its own provider, and no
+// route controller.
+func vendorsOwn(t *testing.T, path string, args []string) {
+	t.Helper()
+	t.Run("its help has a section of its own, and its defaults", func(t *testing.T) {
+		p := run(t, path, "--help")
+		if code := p.wait(t); code != 0 {
+			t.Errorf("exit code %d, want 0", code)
+		}
+		for _, want := range []string{"\nMycloud flags:\n", "--mycloud-zone-suffix", `(default "mycloud")`, "All controllers: cloud-node-controller, " +
+			"cloud-node-lifecycle-controller, node-route-controller, rack-label-controller, service-lb-controller, tagging-controller",
+			"Disabled-by-default controllers: tagging-controller"} {
+			if help := strings.Join(strings.Fields(p.output.String()), " "); !strings.Contains(p.output.String(), want) && !strings.Contains(help, want) {
+				t.Errorf("the help does not say %q", want)
+			}
+		}
+	})
+	for name, test := range map[string]startUpError{
+		"flags of the provider and of a controller are validated at once": {
+			[]string{"--mycloud-zone-suffix=1", "--webhooks=nodes"},
+			"invalid flags:\n" + `  --webhooks[0]: Invalid value: "nodes": this program serves no webhooks; a controller of the program's own can, ` +
+				"on a port of its own, by its Manager's GetWebhookServer\n" + `  --mycloud-zone-suffix "1": must begin with a dash`,
+		},
+		"a controller that was removed is named": {
+			[]string{"--controllers=route"}, "--controllers names node-route-controller, which this build does not contain; it contains " +
+				"cloud-node-controller, cloud-node-lifecycle-controller, rack-label-controller, service-lb-controller, tagging-controller",
+		},
+		"another provider": {
+			[]string{"--cloud-provider=aws"}, `invalid flags: --cloud-provider: Invalid value: "aws": unknown provider; this program has mycloud`,
+		},
+		"the provider's constructor fails": {
+			[]string{"--cloud-config="}, `cloud provider "mycloud" without --cloud-config: --cloud-config is required`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := run(t, path, append(args, test.args...)...)
+			if code := p.wait(t); code != 1 || p.errorLines() != test.want {
+				t.Errorf("exit code %d, error\n%s\nwant 1,\n%s", code, p.errorLines(), test.want)
+			}
+		})
+	}
+	t.Run("its controller has the provider itself, and the informers", func(t *testing.T) {
+		p := run(t, path, append(args, "--controllers=*,tagging")...)
+		p.awaitOutput(t, `"Tagged the instance"`)
+		if want := `node="crane" nodes=1`; !strings.Contains(p.output.String(), want) {
+			t.Errorf("the lister that the provider was built with is empty: want %s", want)
+		}
+		p.signal(t, syscall.SIGTERM)
+		if code := p.wait(t); code != 0 {
+			t.Errorf("exit code %d, want 0", code)
+		}
+	})
+	t.Run("a dry run is without that controller", func(t *testing.T) {
+		p := run(t, path, append(args, "--controllers=*,tagging", "--dry-run")...)
+		p.awaitOutput(t, `provider \"mycloud\" itself: not under --dry-run`)
+		p.awaitOutput(t, `"Initialized the cloud provider"`)
+		p.signal(t, syscall.SIGTERM)
+		if code := p.wait(t); code != 0 || strings.Contains(p.output.String(), "Tagged the instance") {
+			t.Errorf("exit code %d, want 0 and nothing tagged", code)
+		}
 	})
 }

@@ -10,31 +10,36 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 )
 
 // ProviderName is the value of --cloud-provider, and the scheme of the provider IDs.
 const ProviderName = "mycloud"
 
-func init() {
-	cloudprovider.RegisterCloudProvider(ProviderName, func(config io.Reader) (cloudprovider.Interface, error) {
-		if config == nil {
-			return nil, errors.New("--cloud-config is required")
-		}
-		cloud := &Cloud{}
-		decoder := json.NewDecoder(config)
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(cloud); err != nil {
-			return nil, fmt.Errorf("decoding JSON: %w", err)
-		}
-		return cloud, nil
-	})
+// New builds the provider from a cloud config, from flags and from the nodes that the manager watches. Nothing registers it: the program
+// passes it to ccm.WithProvider.
+func New(config io.Reader, settings Settings, nodes corelisters.NodeLister) (*Cloud, error) {
+	if config == nil {
+		return nil, errors.New("--cloud-config is required")
+	}
+	cloud := &Cloud{settings: settings, nodes: nodes}
+	decoder := json.NewDecoder(config)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(cloud); err != nil {
+		return nil, fmt.Errorf("decoding JSON: %w", err)
+	}
+	return cloud, nil
 }
 
 // Cloud is the provider. Its machines are those of the cloud config, where a real one would call an API.
 type Cloud struct {
 	Region   string     `json:"region"`
 	Machines []Instance `json:"machines"`
+
+	settings Settings
+	nodes    corelisters.NodeLister
 }
 
 // Instance is a machine.
@@ -73,7 +78,7 @@ func (c *Cloud) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudpr
 		ProviderID:   instance.providerID(),
 		InstanceType: instance.Type,
 		Region:       c.Region,
-		Zone:         c.Region + "-1",
+		Zone:         c.Region + c.settings.ZoneSuffix,
 		NodeAddresses: []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: instance.Address},
 			{Type: corev1.NodeHostName, Address: instance.Name},
@@ -93,6 +98,16 @@ func (c *Cloud) find(node *corev1.Node) (Instance, error) {
 		}
 	}
 	return Instance{}, cloudprovider.InstanceNotFound
+}
+
+// Tag gives the instance of a node a tag, where a real one would call an API. It returns how many nodes the cluster has, which is what
+// this cloud wants to know with each tag.
+func (c *Cloud) Tag(_ context.Context, node *corev1.Node, tag string) (nodes int, err error) {
+	if _, err := c.find(node); err != nil {
+		return 0, fmt.Errorf("tagging the instance of node %s with %s: %w", node.Name, tag, err)
+	}
+	all, err := c.nodes.List(labels.Everything())
+	return len(all), err
 }
 
 // Initialize implements cloudprovider.Interface. A plugin that runs something of its own starts it here, until stop is closed.

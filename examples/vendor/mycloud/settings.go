@@ -1,0 +1,27 @@
+package mycloud
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Settings are the provider's flags.
+type Settings struct {
+	// ZoneSuffix is what the name of the only zone adds to that of the region.
+	ZoneSuffix string
+}
+
+// AddFlags defines the flags.
+func (s *Settings) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&s.ZoneSuffix, "mycloud-zone-suffix", "-1", "What the name of the zone adds to that of the region.")
+}
+
+// Validate returns what is wrong with their values.
+func (s *Settings) Validate() []error {
+	if !strings.HasPrefix(s.ZoneSuffix, "-") {
+		return []error{fmt.Errorf("--mycloud-zone-suffix %q: must begin with a dash", s.ZoneSuffix)}
+	}
+	return nil
+}
