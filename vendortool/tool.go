@@ -18,6 +18,7 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1
 	ExitUsage       = 2
+	ExitUnseen      = 2
 	ExitDiffers     = 3
 	ExitInterrupted = 130
 )
@@ -82,11 +83,23 @@ func (e interruptedError) Unwrap() error { return e.error }
 // Interrupted marks an error as the consequence of a signal.
 func Interrupted(err error) error { return interruptedError{err} }
 
+// unseenError is an end without an answer, because something could not be looked at.
+type unseenError struct{ error }
+
+// Unwrap returns what could not be looked at.
+func (e unseenError) Unwrap() error { return e.error }
+
+// Unseen marks an error as the end of a command that could not look at what it was to decide on. It ends with ExitUnseen.
+func Unseen(err error) error { return unseenError{err} }
+
 // errDiffers ends a command that has found what it was to look for.
 var errDiffers = errors.New("there is something to do")
 
 // Differs returns an error that ends a command with ExitDiffers. Nothing is written for it: the command has said what it found.
 func Differs() error { return errDiffers }
+
+// suggestionDistance is by how many letters a mistyped command may differ from the one that is suggested; it is cobra's own.
+const suggestionDistance = 2
 
 // NoArguments refuses arguments, and with them commands that do not exist.
 func NoArguments(cmd *cobra.Command, args []string) error {
@@ -94,6 +107,9 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	message := fmt.Sprintf("unknown argument %q for %q", args[0], cmd.CommandPath())
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = suggestionDistance // cobra sets it for its own messages only
+	}
 	for _, suggestion := range cmd.SuggestionsFor(args[0]) {
 		message += fmt.Sprintf("; did you mean %q?", suggestion)
 	}
@@ -111,12 +127,15 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	}
 	_, _ = fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
 	var wrong usageError
+	var unseen unseenError
 	var interrupted interruptedError
 	switch {
 	case errors.As(err, &interrupted):
 		return ExitInterrupted
 	case errors.As(err, &wrong):
 		return ExitUsage
+	case errors.As(err, &unseen):
+		return ExitUnseen
 	default:
 		return ExitFailed
 	}
