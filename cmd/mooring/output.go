@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/util/jsonpath"
 
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 )
 
@@ -83,6 +84,17 @@ func (d *statusDocument) rows() []rowsOf { return []rowsOf{{"nodes", "Node"}, {"
 
 // DeepCopyObject returns a copy for printers, which change nothing.
 func (d *statusDocument) DeepCopyObject() runtime.Object { shallow := *d; return &shallow }
+
+// checkDocument is what came of all checks as it is printed.
+type checkDocument struct {
+	metav1.TypeMeta `json:",inline"`
+	check.Report
+}
+
+func (d *checkDocument) rows() []rowsOf { return []rowsOf{{field: "results"}} }
+
+// DeepCopyObject returns a copy for printers, which change nothing.
+func (d *checkDocument) DeepCopyObject() runtime.Object { shallow := *d; return &shallow }
 
 // typeMeta is the type of a printed document.
 func typeMeta(kind string) metav1.TypeMeta {

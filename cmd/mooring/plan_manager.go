@@ -40,12 +40,17 @@ type access struct {
 
 // addFlags adds the flags that say so. Server is the default of --server.
 func (a *access) addFlags(flags *pflag.FlagSet, server string) {
-	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "`file` with access to the cluster (default: $KUBECONFIG, or ~/.kube/config)")
-	flags.StringVar(&a.context, "context", "", "`name` of the context of the kubeconfig to use")
+	a.addClusterFlags(flags)
 	flags.StringVar(&a.server, "server", server, "`URL` of the manager's secure port")
 	flags.StringVar(&a.authority, "certificate-authority", "", "PEM `file` of the authority that the manager's certificate is of")
 	flags.BoolVar(&a.insecure, "insecure-skip-tls-verify", false,
 		"believe any certificate of the manager; whoever answers sees the credentials of the kubeconfig")
+}
+
+// addClusterFlags adds those that say how to reach the API server.
+func (a *access) addClusterFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "`file` with access to the cluster (default: $KUBECONFIG, or ~/.kube/config)")
+	flags.StringVar(&a.context, "context", "", "`name` of the context of the kubeconfig to use")
 }
 
 // validate returns everything that is wrong with the flags.

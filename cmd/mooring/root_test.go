@@ -13,6 +13,12 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 		want []string
 	}{
 		"unknown command":  {[]string{"dem"}, []string{`unknown argument "dem" for "mooring"`, `did you mean "demo"?`, "See 'mooring --help'"}},
+		"mistyped command": {[]string{"chekc"}, []string{`unknown argument "chekc" for "mooring"`, `did you mean "check"?`}},
+		"mistyped below":   {[]string{"sim", "sevre"}, []string{`unknown argument "sevre" for "mooring sim"`, `did you mean "serve"?`}},
+		"check: all at once": {
+			[]string{"check", "--lease", "x", "--output", "xml", "--kubeconfig", "/nowhere/config"},
+			[]string{`--lease: "x": must be NAMESPACE/NAME`, `--output: "xml"`, "--kubeconfig: stat /nowhere/config"},
+		},
 		"unknown flag":     {[]string{"demo", "--forever"}, []string{"unknown flag: --forever", "See 'mooring demo --help'"}},
 		"argument":         {[]string{"demo", "now"}, []string{`unknown argument "now"`}},
 		"negative time":    {[]string{"demo", "--step-deadline", "-1s"}, []string{"--step-deadline: -1s: must not be negative"}},
@@ -51,7 +57,7 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"--help"}, {"demo", "--help"}, {"sim"}, {"sim", "serve", "--help"}, {"conformance", "--help"}, {"build", "--help"},
-		{"plan", "--help"}, {"status", "--help"}, {"orphans", "--help"},
+		{"check", "--help"}, {"plan", "--help"}, {"status", "--help"}, {"orphans", "--help"},
 	} {
 		code, stdout, _ := call(t, args...)
 		if code != vendortool.ExitOK || !strings.Contains(stdout, "Usage:") || !strings.Contains(stdout, "Exit codes:") {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +14,7 @@ import (
 // statusFlags are the flags of status.
 type statusFlags struct {
 	access  access
-	lease   string
+	lease   lease
 	schemes []string
 	output  output
 }
@@ -47,20 +46,15 @@ mooring.dev/ignore, and by --provider-id-schemes.
 	}
 	flags := cmd.Flags()
 	f.access.addFlags(flags, "")
-	flags.StringVar(&f.lease, "lease", "kube-system/cloud-controller-manager",
-		"`NAMESPACE/NAME` of the lease by which the manager elects its leader")
-	flags.StringSliceVar(&f.schemes, "provider-id-schemes", nil,
-		"`schemes` of the provider IDs of the manager's own nodes; others are shown as foreign")
+	f.lease.addFlag(flags)
+	addSchemes(flags, &f.schemes)
 	f.output.addFlag(cmd)
 	return cmd
 }
 
 func (f *statusFlags) run(cmd *cobra.Command) error {
-	namespace, name, found := strings.Cut(f.lease, "/")
-	wrong := []error{f.access.validate(), f.output.validate()}
-	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
-		wrong = append(wrong, fmt.Errorf("--lease: %q: must be NAMESPACE/NAME", f.lease))
-	}
+	namespace, name, err := f.lease.parts()
+	wrong := []error{f.access.validate(), f.output.validate(), err}
 	if f.access.server == "" && (f.access.authority != "" || f.access.insecure) {
 		wrong = append(wrong, errors.New("--certificate-authority, --insecure-skip-tls-verify: only with --server"))
 	}

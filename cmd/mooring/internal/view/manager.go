@@ -128,7 +128,7 @@ func (m *Manager) write(out *strings.Builder, style Style, now time.Time) {
 		if bad {
 			with = red
 		}
-		fmt.Fprintf(out, "%s: %s\n", name, style.paint(printable(text), with))
+		fmt.Fprintf(out, "%s: %s\n", name, style.paint(Printable(text), with))
 	}
 	if m.Leads != nil && !*m.Leads {
 		line("Asked", "a standby; the leader knows more", false)

@@ -123,7 +123,7 @@ func (p Plan) Text(now time.Time, style Style) string {
 			plural = ""
 		}
 		fmt.Fprintf(&out, "Of %d load balancer%s nothing differs. Not compared: %s.\n", p.Compared.LoadBalancers, plural,
-			printable(strings.Join(p.Compared.NotCompared, "; ")))
+			Printable(strings.Join(p.Compared.NotCompared, "; ")))
 	}
 	fmt.Fprintf(&out, "%s\n", p.Counts())
 	return out.String()
@@ -132,7 +132,7 @@ func (p Plan) Text(now time.Time, style Style) string {
 // writeIntent writes a line for an intent, and one for each field that would differ.
 func writeIntent(out *strings.Builder, style Style, intent plan.Intent, width int) {
 	sign, with := signOf(intent)
-	line := fmt.Sprintf("%-*s  %s", width, what(intent), printable(intent.Why))
+	line := fmt.Sprintf("%-*s  %s", width, what(intent), Printable(intent.Why))
 	fmt.Fprintf(out, "  %s %s\n", style.paint(sign, with), strings.TrimRight(line, " "))
 	for i, change := range intent.Changes {
 		if i == maxChanges && !style.All {
@@ -159,7 +159,7 @@ func signOf(intent plan.Intent) (string, color) {
 
 // what says what would be done, and where.
 func what(intent plan.Intent) string {
-	verb := printable(intent.Verb)
+	verb := Printable(intent.Verb)
 	if holds(intent) {
 		return "hold back the deletion"
 	}
@@ -172,14 +172,14 @@ func what(intent plan.Intent) string {
 // objectOf names the object of an intent.
 func objectOf(intent plan.Intent) string {
 	if intent.Namespace == "" {
-		return printable(intent.Kind + " " + intent.Name)
+		return Printable(intent.Kind + " " + intent.Name)
 	}
-	return printable(intent.Kind + " " + intent.Namespace + "/" + intent.Name)
+	return Printable(intent.Kind + " " + intent.Namespace + "/" + intent.Name)
 }
 
 // difference shows a field that would differ.
 func difference(style Style, change plan.Change) string {
-	path := printable(change.Path)
+	path := Printable(change.Path)
 	switch {
 	case change.From == nil:
 		return style.paint("+", green) + " " + path + ": " + value(style, change.To)
@@ -196,7 +196,7 @@ func value(style Style, of any) string {
 	if err != nil {
 		return fmt.Sprintf("(%v)", err)
 	}
-	text := []rune(printable(string(encoded)))
+	text := []rune(Printable(string(encoded)))
 	if len(text) > maxValue && !style.All {
 		return string(text[:maxValue-3]) + "..."
 	}

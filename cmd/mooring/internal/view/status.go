@@ -145,7 +145,7 @@ func (s Status) Text(style Style) string {
 		writeServices(&out, style, s.Time, s.Services)
 	}
 	for _, unknown := range s.Unknown {
-		fmt.Fprintf(&out, "\n%s %s\n", style.paint("Not known:", yellow), printable(unknown))
+		fmt.Fprintf(&out, "\n%s %s\n", style.paint("Not known:", yellow), Printable(unknown))
 	}
 	return out.String()
 }
@@ -159,10 +159,10 @@ func (l *Leader) text(now time.Time, style Style) string {
 	case l.Holder == "":
 		return style.paint("Leader: none, the lease was released", red) + "\n"
 	case l.Expired:
-		text := fmt.Sprintf("Leader: none, %s has not renewed the lease for %s", printable(l.Holder), age(now, l.Renewed))
+		text := fmt.Sprintf("Leader: none, %s has not renewed the lease for %s", Printable(l.Holder), age(now, l.Renewed))
 		return style.paint(text, red) + "\n"
 	default:
-		return fmt.Sprintf("Leader: %s for %s, renewed %s ago\n", printable(l.Holder), age(now, l.Since), age(now, l.Renewed))
+		return fmt.Sprintf("Leader: %s for %s, renewed %s ago\n", Printable(l.Holder), age(now, l.Since), age(now, l.Renewed))
 	}
 }
 

@@ -57,7 +57,7 @@ func writeTable(out *strings.Builder, style Style, title []string, rows [][]cell
 	widths := make([]int, len(title))
 	for _, row := range rows {
 		for i := range row {
-			row[i].text = printable(row[i].text)
+			row[i].text = Printable(row[i].text)
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
 		}
 	}
@@ -85,8 +85,8 @@ func writeTable(out *strings.Builder, style Style, title []string, rows [][]cell
 	}
 }
 
-// printable makes a line of a text that somebody else wrote: what could move the cursor or paint the terminal is shown as a dot.
-func printable(text string) string {
+// Printable makes a line of a text that somebody else wrote: what could move the cursor or paint the terminal is shown as a dot.
+func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
@@ -128,3 +128,12 @@ func (s Style) timestamp(then time.Time) cell {
 	}
 	return cell{text: then.UTC().Format(time.RFC3339)}
 }
+
+// Good paints what is as it should be.
+func (s Style) Good(text string) string { return s.paint(text, green) }
+
+// Doubtful paints what may make trouble.
+func (s Style) Doubtful(text string) string { return s.paint(text, yellow) }
+
+// Bad paints what is wrong.
+func (s Style) Bad(text string) string { return s.paint(text, red) }

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check/observe"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/vendortool"
+)
+
+// checkFlags are the flags of check.
+type checkFlags struct {
+	access  access
+	lease   lease
+	schemes []string
+	output  output
+}
+
+func newCheck() *cobra.Command {
+	f := &checkFlags{}
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check whether a cluster is fit for a cloud controller manager",
+		Long: `check reads a cluster and says what keeps a cloud controller manager from working in it, before one is installed and after:
+kubelets without --cloud-provider=external, flags of kube-controller-manager, taints that nobody removes, two managers of the same
+nodes, the leader, rights of the manager's ServiceAccount, its pods and their image, provider IDs, and, for the provider metal,
+the health port of kube-proxy. Each finding says what was seen and what to do about it.
+
+It changes nothing. What you may not read makes a check unknown, never fine; the documentation of check has a ClusterRole that
+suffices. Whether credentials, names and rights in the cloud are right is for "mooring plan" and "mooring conformance" to say.
+
+Exit codes:
+  0    no check found an error; warnings do not count
+  1    a check found an error
+  2    the command line is wrong, or no check found an error but something could not be read
+  130  interrupted by a signal before it was through`,
+		Example: `  mooring check
+  kubectl mooring check --context=blue
+  mooring check --output=wide
+  mooring check --output=json | jq '.results[] | select(.state == "error") | .findings[].seen'
+  mooring check --output=custom-columns=CHECK:.name,STATE:.state`,
+		Args: vendortool.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.access.addClusterFlags(cmd.Flags())
+	f.lease.addFlag(cmd.Flags())
+	addSchemes(cmd.Flags(), &f.schemes)
+	f.output.addFlag(cmd)
+	return cmd
+}
+
+func (f *checkFlags) run(cmd *cobra.Command) error {
+	namespace, name, err := f.lease.parts()
+	if err := errors.Join(f.access.validate(), f.output.validate(), err); err != nil {
+		return vendortool.Usage(cmd, err)
+	}
+	report, err := f.report(cmd, namespace, name)
+	switch {
+	case err != nil && cmd.Context().Err() != nil:
+		return vendortool.Interrupted(fmt.Errorf("interrupted: %w", err))
+	case err != nil:
+		return vendortool.Unseen(err)
+	}
+	out := cmd.OutOrStdout()
+	if text, wide := f.output.forPeople(); text {
+		_, err = io.WriteString(out, report.Text(view.Style{Color: colored(out), All: wide}))
+	} else {
+		err = f.output.print(out, &checkDocument{TypeMeta: typeMeta("CheckReport"), Report: report})
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("writing what was found: %w", err)
+	case report.State == check.Error:
+		return errors.New(report.Summary())
+	case report.Count(check.Unknown) > 0:
+		return vendortool.Unseen(errors.New(report.Summary()))
+	}
+	return nil
+}
+
+// report reads the cluster and checks it.
+func (f *checkFlags) report(cmd *cobra.Command, namespace, name string) (check.Report, error) {
+	config, err := f.access.cluster()
+	if err != nil {
+		return check.Report{}, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return check.Report{}, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	defer vendortool.Progress(cmd.ErrOrStderr(), "Reading the cluster")()
+	observer := &observe.Observer{Client: client, Namespace: namespace, Lease: name, Schemes: f.schemes}
+	seen, err := observer.Observe(cmd.Context())
+	if err != nil {
+		return check.Report{}, err
+	}
+	return check.Of(seen), nil
+}

@@ -1,0 +1,123 @@
+package observe
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
+	"github.com/mooring-ccm/mooring/deploy"
+)
+
+// rights asks the API server which of the rights that the shipped manifests give are those of the manager's ServiceAccount.
+func (o *Observer) rights(ctx context.Context, seen *check.Observation) ([]check.Right, error) {
+	if seen.Workloads.Unread != "" || len(seen.Own()) == 0 {
+		return nil, nil // the rule says why
+	}
+	own := seen.Own()[0]
+	needed, err := neededRights(own.Flags, o.Namespace, o.Lease)
+	if err != nil {
+		return nil, err
+	}
+	account := own.Account
+	if account == "" {
+		account = "default"
+	}
+	for i := range needed {
+		right := &needed[i]
+		right.Account = own.Namespace + "/" + account
+		resource, subresource, _ := strings.Cut(right.Resource, "/")
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: serviceaccount.MakeUsername(own.Namespace, account), Groups: serviceaccount.MakeGroupNames(own.Namespace),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: right.Verb, Group: right.Group, Resource: resource, Subresource: subresource, Namespace: right.Namespace, Name: right.Name,
+			},
+		}}
+		review.Spec.Groups = append(review.Spec.Groups, "system:authenticated")
+		answer, err := o.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		right.Allowed = answer.Status.Allowed
+	}
+	return needed, nil
+}
+
+// role is what matters of a ClusterRole or a Role.
+type role struct {
+	Kind     string              `json:"kind"`
+	Metadata metav1.ObjectMeta   `json:"metadata"`
+	Rules    []rbacv1.PolicyRule `json:"rules"`
+}
+
+// neededRights are those of the shipped manifests that a manager with these flags needs, for its own lease.
+func neededRights(flags managers.Flags, namespace, lease string) ([]check.Right, error) {
+	manifest := deploy.RBAC
+	if flags["cloud-provider"] == "metal" {
+		manifest = deploy.MetalRBAC
+	}
+	var rights []check.Right
+	for _, document := range bytes.Split(manifest, []byte("\n---\n")) {
+		var of role
+		if err := yaml.Unmarshal(document, &of); err != nil {
+			return nil, fmt.Errorf("reading the shipped roles: %w", err)
+		}
+		if of.Kind != "ClusterRole" && of.Kind != "Role" {
+			continue
+		}
+		in := of.Metadata.Namespace
+		if in == managers.DefaultNamespace {
+			in = namespace
+		}
+		for _, rule := range of.Rules {
+			rights = append(rights, rightsOf(rule, in, lease, flags)...)
+		}
+	}
+	for _, review := range [][2]string{{"authentication.k8s.io", "tokenreviews"}, {"authorization.k8s.io", "subjectaccessreviews"}} {
+		rights = append(rights, check.Right{
+			Verb: "create", Group: review[0], Resource: review[1], Optional: "its secure port lets nobody read metrics and plans",
+		})
+	}
+	return rights, nil
+}
+
+func rightsOf(rule rbacv1.PolicyRule, namespace, lease string, flags managers.Flags) []check.Right {
+	var rights []check.Right
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, resource := range rule.Resources {
+		// In the Role, unlike the ClusterRole, these are for controllers with ServiceAccounts of their own.
+		ofOption := namespace != "" && slices.Contains([]string{"serviceaccounts", "serviceaccounts/token", "namespaces"}, resource)
+		if ofOption && !flags.Is("use-service-account-credentials") {
+			continue
+		}
+		optional := ""
+		if resource == "events" {
+			optional = "no events are written"
+		}
+		for _, group := range rule.APIGroups {
+			for _, name := range names {
+				if resource == "leases" {
+					name = strings.Replace(name, managers.DefaultLease, lease, 1)
+				}
+				for _, verb := range rule.Verbs {
+					rights = append(rights, check.Right{
+						Verb: verb, Group: group, Resource: resource, Namespace: namespace, Name: name, Optional: optional,
+					})
+				}
+			}
+		}
+	}
+	return rights
+}

@@ -1,0 +1,119 @@
+// Package managers finds cloud controller managers among the workloads and pods of a cluster, and reads what their command lines
+// say. It is pure.
+package managers
+
+import (
+	"cmp"
+	"path"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The defaults of the flags that programs of k8s.io/cloud-provider have, Mooring among them.
+const (
+	DefaultLease      = "cloud-controller-manager"
+	DefaultNamespace  = metav1.NamespaceSystem
+	DefaultSecurePort = "10258"
+)
+
+// ComponentLabel is the label by which charts and static pods say what part of a control plane a pod is.
+const ComponentLabel = "app.kubernetes.io/component"
+
+// Flags are the flags of a command line, by name without dashes. Of a flag that is repeated the last one counts, as for the program.
+type Flags map[string]string
+
+// FlagsOf reads the command line of a container. A flag without a value is "true".
+func FlagsOf(container *corev1.Container) Flags {
+	flags, words := Flags{}, commandLine(container)
+	for i := 0; i < len(words); i++ {
+		name, isFlag := strings.CutPrefix(words[i], "--")
+		if !isFlag || name == "" {
+			continue
+		}
+		name, value, hasValue := strings.Cut(name, "=")
+		if !hasValue {
+			value = "true"
+			if i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
+				i++
+				value = words[i]
+			}
+		}
+		flags[name] = value
+	}
+	return flags
+}
+
+// Is reports whether a flag is true.
+func (f Flags) Is(name string) bool { return f[name] == "true" }
+
+// Lease is the Lease by which the manager elects its leader; empty if it does not.
+func (f Flags) Lease() (namespace, name string) {
+	if f["leader-elect"] == "false" {
+		return "", ""
+	}
+	return cmp.Or(f["leader-elect-resource-namespace"], DefaultNamespace), cmp.Or(f["leader-elect-resource-name"], DefaultLease)
+}
+
+// SecurePort is the port of health, metrics and plans.
+func (f Flags) SecurePort() string { return cmp.Or(f["secure-port"], DefaultSecurePort) }
+
+// commandLine are the words of a container's command line. What a shell is given as a script is split at spaces: that finds flags.
+func commandLine(container *corev1.Container) []string {
+	var words []string
+	for _, word := range append(append([]string{}, container.Command...), container.Args...) {
+		words = append(words, strings.Fields(word)...)
+	}
+	return words
+}
+
+// Container returns the container that is a cloud controller manager, nil if there is none. Vendors' programs and images are called
+// NAME-cloud-controller-manager, cloud-controller-manager or ccm; all of them have the flag --cloud-provider.
+func Container(spec *corev1.PodSpec) *corev1.Container {
+	for i := range spec.Containers {
+		container := &spec.Containers[i]
+		names := []string{imageName(container.Image), container.Name}
+		if len(container.Command) > 0 {
+			names = append(names, path.Base(container.Command[0]))
+		}
+		for _, name := range names {
+			if isManager(name) {
+				return container
+			}
+		}
+	}
+	return nil
+}
+
+func isManager(name string) bool {
+	return strings.Contains(name, "cloud-controller-manager") || name == "ccm" || strings.HasPrefix(name, "ccm-") || strings.HasSuffix(name, "-ccm")
+}
+
+// imageName is the last part of an image's name, without tag and digest.
+func imageName(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	name, _, _ := strings.Cut(path.Base(image), ":")
+	return name
+}
+
+// Leader returns the pod that holds a lease. Managers call themselves by their host name and something random: in the network of its
+// node a pod has that node's host name, otherwise its own. Nil if no pod is it.
+func Leader(holder string, pods []corev1.Pod) *corev1.Pod {
+	host, _, _ := strings.Cut(holder, "_")
+	if host == "" {
+		return nil
+	}
+	for i := range pods {
+		pod := &pods[i]
+		own := pod.Name
+		if pod.Spec.HostNetwork {
+			own = pod.Spec.NodeName
+		}
+		// A host name may be the node's name with a domain, or without it.
+		if own == host || pod.Spec.HostNetwork && (strings.HasPrefix(own, host+".") || strings.HasPrefix(host, own+".") && own != "") {
+			return pod
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package managers_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
+)
+
+func TestFlags(t *testing.T) {
+	got := managers.FlagsOf(&corev1.Container{
+		Command: []string{"/bin/sh", "-c", "exec /ccm --cloud-provider=aws --v 2"},
+		Args:    []string{"--leader-elect", "--cluster-name=a=b", "--v=4", "word", "--", "-x"},
+	})
+	want := managers.Flags{"cloud-provider": "aws", "leader-elect": "true", "cluster-name": "a=b", "v": "4"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("flags (-want +got):\n%s", diff)
+	}
+	for name, test := range map[string]struct {
+		flags           managers.Flags
+		namespace, name string
+	}{
+		"by default": {managers.Flags{}, "kube-system", "cloud-controller-manager"},
+		"by flags": {
+			managers.Flags{"leader-elect-resource-namespace": "a", "leader-elect-resource-name": "b"}, "a", "b",
+		},
+		"none": {managers.Flags{"leader-elect": "false"}, "", ""},
+	} {
+		if namespace, lease := test.flags.Lease(); namespace != test.namespace || lease != test.name {
+			t.Errorf("%s: the lease is %s/%s", name, namespace, lease)
+		}
+	}
+}
+
+func TestContainer(t *testing.T) {
+	for name, test := range map[string]struct {
+		container corev1.Container
+		want      bool
+	}{
+		"by its image":            {corev1.Container{Image: "registry.example:5000/team/hcloud-cloud-controller-manager:v1@sha256:0"}, true},
+		"by a short image":        {corev1.Container{Image: "example/ccm-linode"}, true},
+		"by its command":          {corev1.Container{Image: "example/all-in-one", Command: []string{"/bin/aws-cloud-controller-manager"}}, true},
+		"by its name":             {corev1.Container{Name: "openstack-cloud-controller-manager", Image: "example/occm"}, true},
+		"a repository's name":     {corev1.Container{Image: "cloud-controller-manager.example/other/thing"}, false},
+		"kube-controller-manager": {corev1.Container{Image: "kube-controller-manager"}, false},
+	} {
+		got := managers.Container(&corev1.PodSpec{Containers: []corev1.Container{{Image: "sidecar"}, test.container}})
+		if (got != nil) != test.want {
+			t.Errorf("%s: found %v", name, got)
+		}
+	}
+}
+
+func TestLeader(t *testing.T) {
+	pods := []corev1.Pod{
+		{ObjectMeta: metav1.ObjectMeta{Name: "pending"}, Spec: corev1.PodSpec{HostNetwork: true}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "of-node"}, Spec: corev1.PodSpec{HostNetwork: true, NodeName: "node-1.example"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: corev1.PodSpec{NodeName: "node-2"}},
+	}
+	for holder, want := range map[string]string{
+		"node-1.example_x": "of-node", "node-1_x": "of-node", "own_x": "own", "node-2_x": "", "": "", "node-1.example.com_x": "of-node", "node-10_x": "",
+	} {
+		got := ""
+		if pod := managers.Leader(holder, pods); pod != nil {
+			got = pod.Name
+		}
+		if got != want {
+			t.Errorf("the holder %q is the pod %q, want %q", holder, got, want)
+		}
+	}
+}
