@@ -1,7 +1,6 @@
 package ccm
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -52,16 +51,17 @@ type ProviderEnvironment struct {
 	Logger logr.Logger
 }
 
-// Config returns the content of --cloud-config, or nil if it is not given, which is what a registered factory gets.
-func (e ProviderEnvironment) Config() (io.Reader, error) {
+// Config opens --cloud-config, or returns nil if it is not given. The caller closes it. It is an *os.File, as what the reference gives to a
+// registered factory: a provider that follows its configuration takes the path from its Name.
+func (e ProviderEnvironment) Config() (io.ReadCloser, error) {
 	if e.ConfigFile == "" {
 		return nil, nil
 	}
-	content, err := os.ReadFile(e.ConfigFile)
+	file, err := os.Open(e.ConfigFile)
 	if err != nil {
 		return nil, fmt.Errorf("--cloud-config: %w", err)
 	}
-	return bytes.NewReader(content), nil
+	return file, nil
 }
 
 // Registered builds the provider by the factory that a package has registered under Name, for a program that goes on from there: one that
@@ -73,6 +73,9 @@ func (e ProviderEnvironment) Registered() (cloudprovider.Interface, error) {
 	config, err := e.Config()
 	if err != nil {
 		return nil, err
+	}
+	if config != nil {
+		defer func() { _ = config.Close() }()
 	}
 	return cloudprovider.GetCloudProvider(e.Name, config)
 }

@@ -25,6 +25,9 @@ func options() []ccm.Option {
 		if err != nil {
 			return nil, err
 		}
+		if config != nil { // --cloud-config is given
+			defer func() { _ = config.Close() }()
+		}
 		return mycloud.New(config, *settings, environment.Informers.Core().V1().Nodes().Lister())
 	}
 	return []ccm.Option{
