@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -47,8 +48,9 @@ func serve(name string) error {
 
 // answer is what became of one request.
 type answer struct {
-	// At is when it was sent.
-	At time.Time
+	// At is when it was sent, and Took the time until it was answered or lost.
+	At   time.Time
+	Took time.Duration
 	// Server is who answered, and Client whom it saw; empty if the request failed.
 	Server, Client string
 	Err            string
@@ -73,6 +75,7 @@ func request(urls []string) error {
 					if err := get(client, url, &one); err != nil {
 						one.Err = err.Error()
 					}
+					one.Took = time.Since(one.At)
 					mu.Lock()
 					defer mu.Unlock()
 					_ = output.Encode(one)
@@ -166,6 +169,18 @@ func (tr *traffic) lost(begin time.Time) (failures []answer, sent int) {
 		}
 	}
 	return failures, len(answers)
+}
+
+// underWay counts the requests that had been sent and not yet answered at one of the times.
+func (tr *traffic) underWay(times []time.Time) (count int) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	for _, one := range tr.answers {
+		if slices.ContainsFunc(times, func(at time.Time) bool { return one.At.Before(at) && one.At.Add(one.Took).After(at) }) {
+			count++
+		}
+	}
+	return count
 }
 
 // window is how long failures go on: from the first to the last.

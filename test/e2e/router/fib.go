@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
@@ -29,16 +30,17 @@ func (r *Router) FIB(t *testing.T) FIB {
 	return fib
 }
 
-// Monitor notes what changes in a kernel's routes.
+// Monitor notes what changes in a kernel's routes, and when.
 type Monitor struct {
 	mu    sync.Mutex
 	lines []string
+	at    []time.Time // of each line
 }
 
 // Monitor notes, from now until the test ends, what changes in the kernel's routes.
 func (r *Router) Monitor(t *testing.T) *Monitor {
 	t.Helper()
-	args := append(r.Host.Args(), "stdbuf", "-oL", "ip", "monitor", "route")
+	args := append(r.Host.Args(), "stdbuf", "-oL", "ip", "-ts", "monitor", "route")
 	cmd := exec.Command(args[0], args[1:]...)
 	output, err := cmd.StdoutPipe()
 	if err != nil {
@@ -52,9 +54,7 @@ func (r *Router) Monitor(t *testing.T) *Monitor {
 	go func() {
 		defer close(done)
 		for lines := bufio.NewScanner(output); lines.Scan(); {
-			m.mu.Lock()
-			m.lines = append(m.lines, lines.Text())
-			m.mu.Unlock()
+			m.add(lines.Text())
 		}
 	}()
 	t.Cleanup(func() {
@@ -63,6 +63,35 @@ func (r *Router) Monitor(t *testing.T) *Monitor {
 		_ = cmd.Wait()
 	})
 	return m
+}
+
+// add notes a line of ip. The lines that follow the first of an event, one for each next hop, have no time of their own.
+func (m *Monitor) add(line string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := time.Now()
+	if len(m.at) > 0 {
+		at = m.at[len(m.at)-1]
+	}
+	if stamp, text, found := strings.Cut(strings.TrimPrefix(line, "["), "] "); found {
+		if read, err := time.ParseInLocation("2006-01-02T15:04:05.999999", stamp, time.Local); err == nil {
+			at, line = read, text
+		}
+	}
+	m.lines, m.at = append(m.lines, line), append(m.at, at)
+}
+
+// Changes returns when something changed that contains one of the texts, not before begin.
+func (m *Monitor) Changes(begin time.Time, texts ...string) []time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var found []time.Time
+	for i, line := range m.lines {
+		if !m.at[i].Before(begin) && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) }) {
+			found = append(found, m.at[i])
+		}
+	}
+	return found
 }
 
 // Events returns what has changed so far that contains one of the texts, or everything without texts.
