@@ -1,0 +1,299 @@
+package orphancheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// services answers lists of Services with these UIDs, one page for each, and counts the pages.
+type services struct {
+	client.Reader
+	uids  []types.UID
+	pages int
+	// fails is the page, counted from 1, that cannot be read; 0: none.
+	fails int
+}
+
+func (s *services) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	asked := client.ListOptions{}
+	asked.ApplyOptions(options)
+	s.pages++
+	if s.pages == s.fails {
+		return errors.New("internal error")
+	}
+	switch list := list.(type) {
+	case *corev1.ServiceList:
+		for _, uid := range s.uids {
+			list.Items = append(list.Items, corev1.Service{ObjectMeta: metav1.ObjectMeta{UID: uid}})
+		}
+	case *metav1.PartialObjectMetadataList:
+		at := 0
+		if asked.Continue != "" {
+			at = slices.Index(s.uids, types.UID(asked.Continue))
+		}
+		list.Items, list.Continue = nil, ""
+		if at < len(s.uids) {
+			list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{UID: s.uids[at]}}}
+		}
+		if at+1 < len(s.uids) {
+			list.Continue = string(s.uids[at+1])
+		}
+	}
+	return nil
+}
+
+// deletion is a call of LoadBalancers.Delete.
+type deletion struct {
+	UID     types.UID
+	Attempt Attempt
+}
+
+// checked is a check of load balancers with what it works on, and what it has done.
+type checked struct {
+	*LoadBalancers
+	cached, live *services
+	events       *record.FakeRecorder
+	deletions    []deletion
+	made         []types.UID
+	// fails are the errors of deletions by UID, parts those after which parts may be left.
+	fails map[types.UID]error
+	parts map[types.UID]bool
+}
+
+// newChecked returns a check in the cluster "me", which has the Service "web".
+func newChecked() *checked {
+	c := &checked{
+		cached: &services{uids: []types.UID{"web"}}, live: &services{uids: []types.UID{"web"}}, events: record.NewFakeRecorder(100),
+		fails: map[types.UID]error{}, parts: map[types.UID]bool{},
+	}
+	c.LoadBalancers = &LoadBalancers{
+		Cached: c.cached, Live: c.live, ClusterUID: func(context.Context) types.UID { return "me" },
+		Made: func() []types.UID { return c.made }, DeleteProven: true, Metrics: NewMetrics(nil), Recorder: c.events,
+		Delete: func(_ context.Context, service *corev1.Service, attempt Attempt) (bool, error) {
+			c.deletions = append(c.deletions, deletion{service.UID, attempt})
+			return c.parts[service.UID], c.fails[service.UID]
+		},
+	}
+	return c
+}
+
+// balancer is a load balancer in the cloud that was made for a Service by a cluster.
+func balancer(service, cluster types.UID) provider.LoadBalancer {
+	return provider.LoadBalancer{
+		Name: "lb-" + string(service), Service: types.NamespacedName{Namespace: "shop", Name: string(service)},
+		ServiceUID: service, ClusterUID: cluster,
+	}
+}
+
+// expect compares what was deleted since it was last called.
+func (c *checked) expect(t *testing.T, want ...deletion) {
+	t.Helper()
+	if diff := cmp.Diff(want, c.deletions); diff != "" {
+		t.Errorf("deletions (-want +got):\n%s", diff)
+	}
+	c.deletions = nil
+}
+
+func (c *checked) check(t *testing.T, listed ...provider.LoadBalancer) {
+	t.Helper()
+	if err := c.Check(t.Context(), listed); err != nil {
+		t.Error(err)
+	}
+}
+
+// recorded returns the events since it was last called.
+func (c *checked) recorded() (events []string) {
+	for range len(c.events.Events) {
+		events = append(events, <-c.events.Events)
+	}
+	return events
+}
+
+func TestAnOrphanIsDeletedWhenTwoChecksHaveFoundIt(t *testing.T) {
+	c, listed := newChecked(), []provider.LoadBalancer{balancer("web", "me"), balancer("gone", "me"), balancer("old", "")}
+	c.check(t, listed...)
+	c.expect(t)
+	if got := c.recorded(); got != nil {
+		t.Errorf("events at the first sight: %q", got)
+	}
+	c.check(t, listed...)
+	c.expect(t, deletion{UID: "gone"})
+	want := []string{
+		"Warning OrphanLoadBalancer The load balancer lb-gone in the cloud was made for this Service, which does not exist any more",
+		"Normal DeletedOrphanLoadBalancer Deleted the load balancer lb-gone",
+		"Warning OrphanLoadBalancer The load balancer lb-old in the cloud was made for this Service, which does not exist any more",
+	}
+	if diff := cmp.Diff(want, c.recorded()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	for owner, want := range map[string]float64{"this_cluster": 1, "unknown": 1} {
+		if got := testutil.ToFloat64(c.Metrics.loadBalancers.WithLabelValues(owner)); got != want {
+			t.Errorf("%v orphans whose owner is %s, want %v", got, owner, want)
+		}
+	}
+	// What has been reported is not reported again, unless it was away.
+	c.check(t, balancer("old", ""))
+	if got := c.recorded(); got != nil {
+		t.Errorf("reported again: %q", got)
+	}
+	for range 2 {
+		c.check(t)
+		c.check(t, balancer("old", ""))
+	}
+	if got := c.recorded(); got != nil {
+		t.Errorf("reported though it was never found twice in a row: %q", got)
+	}
+	c.check(t, balancer("old", ""))
+	if got := c.recorded(); len(got) != 1 {
+		t.Errorf("events after it came back: %q", got)
+	}
+	c.expect(t)
+	if got := testutil.ToFloat64(c.Metrics.deleted); got != 1 {
+		t.Errorf("%v deleted, want 1", got)
+	}
+}
+
+// Whatever is true of one of these load balancers at each check, it is not deleted, and a proven orphan beside it is.
+func TestWhatIsNeverDeleted(t *testing.T) {
+	tests := map[string]struct {
+		kept provider.LoadBalancer
+		set  func(*checked)
+	}{
+		"its Service is there":                   {kept: balancer("web", "me")},
+		"the cache does not show its Service":    {kept: balancer("new", "me"), set: func(c *checked) { c.live.uids = []types.UID{"web", "other", "new"} }},
+		"this process is about to delete it":     {kept: balancer("going", "me"), set: func(c *checked) { c.made = []types.UID{"going"} }},
+		"another cluster made it":                {kept: balancer("theirs", "somebody")},
+		"nobody knows which cluster made it":     {kept: balancer("old", "")},
+		"nobody knows for which Service it was":  {kept: balancer("", "me")},
+		"a Service of the same UID, in old form": {kept: balancer("web", "")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newChecked()
+			if test.set != nil {
+				test.set(c)
+			}
+			for range 3 {
+				c.check(t, test.kept, balancer("gone", "me"))
+			}
+			c.expect(t, deletion{UID: "gone"}, deletion{UID: "gone"}) // the list shows it still
+		})
+	}
+}
+
+// Whatever is true of a check, it deletes nothing, proven or not.
+func TestChecksThatDeleteNothing(t *testing.T) {
+	tests := map[string]struct {
+		set   func(*checked)
+		fails bool
+	}{
+		"deletion is not wished":                {set: func(c *checked) { c.DeleteProven = false }},
+		"the cluster's own UID is not known":    {set: func(c *checked) { c.ClusterUID = func(context.Context) types.UID { return "" } }},
+		"the cache cannot be read":              {set: func(c *checked) { c.cached.pages, c.cached.fails = 0, 1 }, fails: true},
+		"the API server cannot be read":         {set: func(c *checked) { c.live.pages, c.live.fails = 0, 1 }, fails: true},
+		"the last page of the API server fails": {set: func(c *checked) { c.live.pages, c.live.fails = 0, 2 }, fails: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newChecked()
+			c.live.uids = []types.UID{"web", "other"}
+			for i := range 3 {
+				test.set(c)
+				if err := c.Check(t.Context(), []provider.LoadBalancer{balancer("gone", "me")}); (err != nil) != test.fails {
+					t.Errorf("check %d: error %v", i, err)
+				}
+			}
+			c.expect(t)
+		})
+	}
+}
+
+func TestTheAPIServerIsAskedOnlyInDoubt(t *testing.T) {
+	c := newChecked()
+	for range 3 {
+		c.check(t, balancer("web", "me"), balancer("theirs", "somebody"))
+	}
+	if c.live.pages != 0 {
+		t.Errorf("the API server was asked for %d pages without need", c.live.pages)
+	}
+}
+
+// A check between two that found it, which could not be made, does not count: neither against the load balancer nor for it.
+func TestACheckThatFailsCountsForNothing(t *testing.T) {
+	c := newChecked()
+	c.live.fails = 1
+	if err := c.Check(t.Context(), []provider.LoadBalancer{balancer("gone", "me")}); err == nil {
+		t.Error("a check without the API server is no error")
+	}
+	c.check(t, balancer("gone", "me"))
+	c.expect(t)
+	c.check(t, balancer("gone", "me"))
+	c.expect(t, deletion{UID: "gone"})
+}
+
+// One that can never be deleted is tried at each check, and holds up no other.
+func TestADeletionThatAlwaysFailsHoldsUpNoOther(t *testing.T) {
+	c := newChecked()
+	c.fails["stuck"] = errors.New("no rights")
+	c.check(t, balancer("stuck", "me"))
+	for i := range 4 {
+		next := types.UID(fmt.Sprint("gone-", i))
+		listed := []provider.LoadBalancer{balancer("stuck", "me"), balancer(next, "me")}
+		_ = c.Check(t.Context(), listed[1:]) // the first sight of this one
+		_ = c.Check(t.Context(), listed)
+		c.deletions = nil
+		if err := c.Check(t.Context(), listed); !errors.Is(err, c.fails["stuck"]) {
+			t.Errorf("error %v, want that of the deletion", err)
+		}
+		c.expect(t, deletion{UID: "stuck"}, deletion{UID: next})
+		if err := c.Check(t.Context(), listed[:1]); err == nil {
+			t.Error("no error")
+		}
+		c.expect(t, deletion{"stuck", Attempt{Failed: true}})
+	}
+}
+
+// A deletion that leaves parts behind is repeated though the list does not show the load balancer, until it works or ends.
+func TestPartsAreDeletedThoughTheyAreNotListed(t *testing.T) {
+	c := newChecked()
+	c.fails["gone"], c.parts["gone"] = errors.New("in use"), true
+	c.check(t, balancer("gone", "me"))
+	for tries := range 4 {
+		var listed []provider.LoadBalancer
+		if tries == 0 {
+			listed = append(listed, balancer("gone", "me"))
+		}
+		if err := c.Check(t.Context(), listed); err == nil {
+			t.Error("parts are left, and there is no error")
+		}
+		c.expect(t, deletion{"gone", Attempt{Failed: tries > 0, Parts: tries}})
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Check(ended, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v of a check that was ended", err)
+	}
+	c.deletions = nil
+	delete(c.fails, "gone")
+	c.parts["gone"] = false
+	c.check(t)
+	c.expect(t, deletion{"gone", Attempt{Failed: true, Parts: 5}})
+	if got := c.recorded(); len(got) != 2 || got[1] != "Normal DeletedOrphanLoadBalancer Deleted the load balancer lb-gone" {
+		t.Errorf("events %q", got)
+	}
+	c.check(t)
+	c.expect(t)
+}
