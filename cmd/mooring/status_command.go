@@ -17,6 +17,7 @@ type statusFlags struct {
 	lease   lease
 	schemes []string
 	output  output
+	all     bool
 }
 
 func newStatus() *cobra.Command {
@@ -30,6 +31,9 @@ without an address; nodes without a route.
 
 With --server it also asks a manager, at its secure port, how old its observation of the cloud is, what its calls to the cloud
 wait for, and what it has found to differ. That takes "get" on the URL /metrics, and a second: calls are counted meanwhile.
+
+Of more than 20 nodes, or Services, those are shown with which something is wrong, and all are counted by zone and state; --all shows
+every row.
 
 What you may not read is left out, and said so. Nodes of other providers are told apart by the annotation
 mooring.dev/ignore, and by --provider-id-schemes.
@@ -49,6 +53,7 @@ mooring.dev/ignore, and by --provider-id-schemes.
 	f.lease.addFlag(flags)
 	addSchemes(flags, &f.schemes)
 	f.output.addFlag(cmd)
+	flags.BoolVar(&f.all, "all", false, "show all rows of long tables, not only those with problems")
 	return cmd
 }
 
@@ -74,7 +79,7 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 	}
 	status, out := view.Of(seen), cmd.OutOrStdout()
 	if text, wide := f.output.forPeople(); text {
-		_, err = io.WriteString(out, status.Text(view.Style{Color: colored(out), All: wide}))
+		_, err = io.WriteString(out, status.Text(view.Style{Color: colored(out), All: wide, EveryRow: f.all}))
 	} else {
 		err = f.output.print(out, &statusDocument{TypeMeta: typeMeta("Status"), Status: status})
 	}

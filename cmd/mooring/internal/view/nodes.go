@@ -144,15 +144,17 @@ func addedAt(taint *corev1.Taint) time.Time {
 	return taint.TimeAdded.Time
 }
 
+// nodeColors are how states are painted.
+var nodeColors = map[NodeState]color{
+	NodeInitialized: green, NodeHeld: red,
+	NodeUninitialized: yellow, NodeShutDown: yellow, NodeOutOfService: yellow, NodeDeleting: yellow,
+}
+
 func writeNodes(out *strings.Builder, style Style, now time.Time, nodes []Node) {
-	colors := map[NodeState]color{
-		NodeInitialized: green, NodeHeld: red,
-		NodeUninitialized: yellow, NodeShutDown: yellow, NodeOutOfService: yellow, NodeDeleting: yellow,
-	}
 	var rows [][]cell
 	for _, one := range nodes {
 		rows = append(rows, []cell{
-			{text: one.Name}, {string(one.State), colors[one.State]}, {text: age(now, one.Since)}, style.timestamp(one.Since),
+			{text: one.Name}, {string(one.State), nodeColors[one.State]}, {text: age(now, one.Since)}, style.timestamp(one.Since),
 			{text: one.ProviderID}, {text: one.Type}, {text: one.Zone}, yesNo(one.Routed), {text: one.Why},
 		})
 	}

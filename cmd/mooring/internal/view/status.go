@@ -136,14 +136,22 @@ func (s Status) Text(style Style) string {
 	}
 	nodes := tally(s.Nodes, func(n Node) string { return string(n.State) })
 	fmt.Fprintf(&out, "\n%s\n", style.paint("Nodes: "+nodes, bold))
-	if len(s.Nodes) > 0 {
-		writeNodes(&out, style, s.Time, s.Nodes)
+	rows, left := shown(style, s.Nodes, s.NodeProblems(), "nodes")
+	if left != "" {
+		writeZones(&out, style, s.Zones())
+		out.WriteByte('\n')
 	}
+	if len(rows) > 0 {
+		writeNodes(&out, style, s.Time, rows)
+	}
+	out.WriteString(left)
 	services := tally(s.Services, func(s Service) string { return string(s.State) })
 	fmt.Fprintf(&out, "\n%s\n", style.paint("Load balancers: "+services, bold))
-	if len(s.Services) > 0 {
-		writeServices(&out, style, s.Time, s.Services)
+	balanced, left := shown(style, s.Services, s.ServiceProblems(), "Services")
+	if len(balanced) > 0 {
+		writeServices(&out, style, s.Time, balanced)
 	}
+	out.WriteString(left)
 	for _, unknown := range s.Unknown {
 		fmt.Fprintf(&out, "\n%s %s\n", style.paint("Not known:", yellow), Printable(unknown))
 	}

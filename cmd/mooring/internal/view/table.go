@@ -12,8 +12,8 @@ import (
 type Style struct {
 	// Color paints what matters, by ANSI escape sequences. Without it, nothing but printable text is written.
 	Color bool
-	// All shows what is cut otherwise.
-	All bool
+	// All shows what is cut otherwise. EveryRow shows rows that are left out of long tables because nothing is wrong with them.
+	All, EveryRow bool
 }
 
 // color is an ANSI escape sequence; empty for the terminal's own.
