@@ -203,12 +203,34 @@ func (w *fixture) status(t *testing.T) {
 	if err != nil || code != vendortool.ExitOK || len(status.Nodes) != 2 || status.Manager != nil {
 		t.Errorf("exit code %d, %v: %s\n%s", code, err, stderr, stdout)
 	}
+	w.page(t)
 	nobody, err := w.cluster.UserKubeconfig("nobody")
 	must(t, err)
 	code, stdout, _ = call(t, "status", "--kubeconfig="+nobody)
 	if code != vendortool.ExitOK || !strings.Contains(stdout, "Not known: the nodes, which you may not read: ") ||
 		!strings.Contains(stdout, "Leader: not known") || !strings.Contains(stdout, "Nodes: not known") {
 		t.Errorf("somebody without rights: exit code %d\n%s", code, stdout)
+	}
+}
+
+// page writes the status as a page, to a file that nobody else may read, and to standard output.
+func (w *fixture) page(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "status.html")
+	code, stdout, stderr := call(t, w.asking(w.cluster.AdminKubeconfig(), "status", "--html="+file)...)
+	page, err := os.ReadFile(file)
+	must(t, err)
+	for _, want := range []string{"node-001", "default/web", "ListInstances", "without a zone"} {
+		if code != vendortool.ExitOK || stdout != "Wrote "+file+"\n" || !strings.Contains(string(page), want) {
+			t.Errorf("exit code %d, and it lacks %q:\n%s%s%s", code, want, page, stdout, stderr)
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if code, stdout, _ := call(t, "status", "--kubeconfig="+w.cluster.AdminKubeconfig(), "--html=-"); code != vendortool.ExitOK ||
+		!strings.Contains(stdout, "No manager was asked.") || !strings.HasSuffix(stdout, "</html>\n") {
+		t.Errorf("exit code %d: %s", code, stdout)
 	}
 }
 

@@ -154,7 +154,8 @@ func TestReportCommandLinesThatAreWrong(t *testing.T) {
 			[]string{"status", "--lease=x", "--insecure-skip-tls-verify", "-o", "xml"},
 			[]string{`--lease: "x": must be NAMESPACE/NAME`, "only with --server", `--output: "xml"`},
 		},
-		"a path that is none": {[]string{"plan", "-o", "jsonpath={.x"}, []string{"--output: unclosed action"}},
+		"status, as two things": {[]string{"status", "--html=x", "-o", "json"}, []string{"--html, --output: only one of them"}},
+		"a path that is none":   {[]string{"plan", "-o", "jsonpath={.x"}, []string{"--output: unclosed action"}},
 		"columns that are none": {
 			[]string{"plan", "-o", "custom-columns=A:.x,B"}, []string{`--output: custom-columns: "B": must be NAME:PATH`},
 		},

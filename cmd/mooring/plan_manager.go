@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -79,15 +80,31 @@ func (a *access) validate() error {
 
 // cluster returns how to reach the API server.
 func (a *access) cluster() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = a.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: a.context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	config, err := a.loader().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
 	config.UserAgent, config.Timeout, config.QPS = "mooring", requestTimeout, -1 // few requests, which wait for each other anyway
 	return config, nil
+}
+
+// clusterName is what the kubeconfig calls the cluster; empty if it does not, as within a pod.
+func (a *access) clusterName() string {
+	raw, err := a.loader().RawConfig()
+	if err != nil {
+		return ""
+	}
+	if current, found := raw.Contexts[cmp.Or(a.context, raw.CurrentContext)]; found {
+		return current.Cluster
+	}
+	return ""
+}
+
+// loader reads the kubeconfig.
+func (a *access) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = a.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.context})
 }
 
 // manager returns a client of the manager's secure port, who is whom the kubeconfig says: that port asks the API server who it is.

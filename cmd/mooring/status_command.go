@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +20,7 @@ type statusFlags struct {
 	schemes []string
 	output  output
 	all     bool
+	html    string
 }
 
 func newStatus() *cobra.Command {
@@ -35,6 +38,9 @@ wait for, and what it has found to differ. That takes "get" on the URL /metrics,
 Of more than 20 nodes, or Services, those are shown with which something is wrong, and all are counted by zone and state; --all shows
 every row.
 
+With --html it writes a page that a browser shows: nodes by zone and state, load balancers, routes, sessions of the provider metal, calls
+to the cloud and the last events. The page is complete in itself and loads nothing.
+
 What you may not read is left out, and said so. Nodes of other providers are told apart by the annotation
 mooring.dev/ignore, and by --provider-id-schemes.
 
@@ -42,6 +48,7 @@ mooring.dev/ignore, and by --provider-id-schemes.
 		Example: `  mooring status
   kubectl mooring status --context=blue
   mooring status --server=https://192.0.2.10:10258 --certificate-authority=ca.pem
+  mooring status --html=status.html
   mooring status --output=json | jq '.nodes[] | select(.state == "held")'
   mooring status --output=jsonpath='{.nodes[?(@.state=="held")].name}'
   mooring status --output=custom-columns=KIND:.kind,NAME:.name,STATE:.state`,
@@ -53,6 +60,8 @@ mooring.dev/ignore, and by --provider-id-schemes.
 	f.lease.addFlag(flags)
 	addSchemes(flags, &f.schemes)
 	f.output.addFlag(cmd)
+	flags.StringVar(&f.html, "html", "", "write the status as a page for a browser to this `file`, in place of the text; - is standard output")
+	_ = cmd.MarkFlagFilename("html", "html")
 	flags.BoolVar(&f.all, "all", false, "show all rows of long tables, not only those with problems")
 	return cmd
 }
@@ -63,6 +72,9 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 	if f.access.server == "" && (f.access.authority != "" || f.access.insecure) {
 		wrong = append(wrong, errors.New("--certificate-authority, --insecure-skip-tls-verify: only with --server"))
 	}
+	if text, _ := f.output.forPeople(); f.html != "" && !text {
+		wrong = append(wrong, errors.New("--html, --output: only one of them"))
+	}
 	if err := errors.Join(wrong...); err != nil {
 		return vendortool.Usage(cmd, err)
 	}
@@ -70,6 +82,7 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	look.everyEvent = f.html != ""
 	seen, err := look.all(cmd.Context(), cmd.ErrOrStderr())
 	if err != nil && cmd.Context().Err() != nil {
 		return vendortool.Interrupted(fmt.Errorf("interrupted: %w", err))
@@ -78,6 +91,9 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	status, out := view.Of(seen), cmd.OutOrStdout()
+	if f.html != "" {
+		return f.page(out, status, seen)
+	}
 	if text, wide := f.output.forPeople(); text {
 		_, err = io.WriteString(out, status.Text(view.Style{Color: colored(out), All: wide, EveryRow: f.all}))
 	} else {
@@ -87,4 +103,22 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	return nil
+}
+
+// page writes the status as a page for a browser.
+func (f *statusFlags) page(stdout io.Writer, status view.Status, seen view.Seen) error {
+	var page bytes.Buffer
+	if err := status.HTML(&page, seen, f.access.clusterName()); err != nil {
+		return err
+	}
+	if f.html == "-" {
+		_, err := page.WriteTo(stdout)
+		return err
+	}
+	// Names of nodes, addresses and errors of the cloud are nobody else's business.
+	if err := os.WriteFile(f.html, page.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("--html: %w", err)
+	}
+	_, err := fmt.Fprintf(stdout, "Wrote %s\n", f.html)
+	return err
 }

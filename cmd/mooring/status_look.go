@@ -36,6 +36,8 @@ type look struct {
 	// namespace and lease are those of the election.
 	namespace, lease string
 	schemes          []string
+	// everyEvent reads all events of nodes and Services, not only those that say why something waits.
+	everyEvent bool
 	// access and manager are nil if no manager is asked.
 	access  *access
 	manager *http.Client
@@ -140,6 +142,9 @@ func (l *look) readServices(ctx context.Context, seen *view.Seen) error {
 // readEvents reads the events about nodes and Services, if there are some of which only events say why they wait.
 func (l *look) readEvents(ctx context.Context, seen *view.Seen) error {
 	var kinds []string
+	if l.everyEvent {
+		return l.listEvents(ctx, seen, "Node", "Service")
+	}
 	for i := range seen.Nodes {
 		if ownership.Uninitialized(&seen.Nodes[i]) {
 			kinds = append(kinds, "Node")
@@ -153,6 +158,11 @@ func (l *look) readEvents(ctx context.Context, seen *view.Seen) error {
 			break
 		}
 	}
+	return l.listEvents(ctx, seen, kinds...)
+}
+
+// listEvents reads the events about objects of some kinds.
+func (l *look) listEvents(ctx context.Context, seen *view.Seen, kinds ...string) error {
 	for _, kind := range kinds {
 		err := pages(func(options metav1.ListOptions) (string, error) {
 			options.FieldSelector = "involvedObject.kind=" + kind
