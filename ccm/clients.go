@@ -40,13 +40,13 @@ func newIdentities(kubeconfig *rest.Config, separate bool, fence *fence) (identi
 	result := identities{
 		kubeconfig: kubeconfig,
 		client:     client,
-		builder:    clientbuilder.SimpleControllerClientBuilder{ClientConfig: kubeconfig},
+		builder:    stampedBuilder{clientbuilder.SimpleControllerClientBuilder{ClientConfig: kubeconfig}},
 		separate:   separate,
 	}
 	if separate {
 		anonymous := rest.AnonymousClientConfig(kubeconfig)
 		anonymous.Wrap(fence.transport) // the copy is without
-		result.builder = clientbuilder.NewDynamicClientBuilder(anonymous, client.CoreV1(), metav1.NamespaceSystem)
+		result.builder = stampedBuilder{clientbuilder.NewDynamicClientBuilder(anonymous, client.CoreV1(), metav1.NamespaceSystem)}
 	}
 	return result, nil
 }

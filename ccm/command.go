@@ -12,7 +12,6 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/component-base/term"
-	"k8s.io/component-base/version/verflag"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
@@ -74,7 +73,9 @@ func addFlags(command *cobra.Command, o *options) error {
 
 // execute turns the flags into a configuration and runs it.
 func execute(command *cobra.Command, o *options) error {
-	verflag.PrintAndExitIfRequested()
+	if printed, err := printVersion(command.OutOrStdout(), command.Flags()); printed || err != nil {
+		return err
+	}
 	if err := o.program.applyDefaults(command.Flags()); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
+	"github.com/mooring-ccm/mooring/internal/version"
 )
 
 // config is what the flags mean: plain values, from which run wires everything.
@@ -156,5 +157,5 @@ func (o *options) kubeconfig() (*rest.Config, error) {
 	kubeconfig.ContentType = connection.ContentType
 	kubeconfig.QPS = connection.QPS
 	kubeconfig.Burst = int(connection.Burst)
-	return rest.AddUserAgent(kubeconfig, programName), nil
+	return version.AddUserAgent(kubeconfig, programName), nil
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/version"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -38,7 +39,7 @@ func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.In
 		return nil, nil
 	}
 	// Clients of its own: what this part asks for must not wait for the controllers, nor they for it. They are not behind the fence.
-	config := rest.AddUserAgent(rest.CopyConfig(a.config.kubeconfig), "every-replica")
+	config := version.AddUserAgent(rest.CopyConfig(a.config.kubeconfig), "every-replica")
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client for what the provider runs on every replica: %w", err)

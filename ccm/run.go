@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/reconnect"
+	"github.com/mooring-ccm/mooring/internal/version"
 )
 
 // run is the life of a process: start-up checks, warm caches on every replica, controllers on the one that leads. It returns
@@ -30,6 +30,7 @@ func run(ctx context.Context, c *config) error {
 		return err
 	}
 	registry, watches := prometheus.NewRegistry(), reconnect.New(log.FromContext(ctx))
+	version.Register(registry)
 	shared, err := sharedInformers(watches, identity, c)
 	if err != nil {
 		return err
@@ -96,8 +97,8 @@ func sayWhat(ctx context.Context, c *config) {
 		enabled = append(enabled, controller.Name)
 	}
 	logger := log.FromContext(ctx)
-	program, libraries := versions()
-	logger.Info("Starting", "program", program, "libraries", libraries,
+	info := version.Get()
+	logger.Info("Starting", "version", info.Version, "commit", info.Commit, "program", info.Program, "kubernetes", info.Kubernetes,
 		"provider", c.component.KubeCloudShared.CloudProvider.Name, "controllers", enabled)
 	if len(c.absent) > 0 {
 		logger.Info("Controllers of the reference that this build does not contain do not run", "controllers", c.absent)
@@ -105,21 +106,6 @@ func sayWhat(ctx context.Context, c *config) {
 	if len(c.elsewhere) > 0 {
 		logger.Info("Controllers that --leader-migration-config leaves to another controller manager do not run", "controllers", c.elsewhere)
 	}
-}
-
-// versions returns what this program was built from: its main module and the Kubernetes libraries, as Go recorded them.
-func versions() (program, libraries string) {
-	program, libraries = "unknown", "unknown"
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return program, libraries
-	}
-	for _, module := range info.Deps {
-		if module.Path == "k8s.io/cloud-provider" {
-			libraries = module.Path + "@" + module.Version
-		}
-	}
-	return info.Main.Path + "@" + info.Main.Version, libraries
 }
 
 // sharedInformers returns the informers for a plugin that is a cloudprovider.InformerUser, and for controllers that vendors wrote for the

@@ -128,7 +128,7 @@ func TestSecurePort(t *testing.T) {
 		{"/metrics", "not.a.token", http.StatusUnauthorized, nil},
 		{"/metrics", mayNot, http.StatusForbidden, nil},
 		{"/metrics", may, http.StatusOK, []string{
-			"\ngo_goroutines ", "\nprocess_cpu_seconds_total ", `leader_election_master_status{name="cloud-controller-manager"} 1`,
+			"\nmooring_build_info{", "\ngo_goroutines ", "\nprocess_cpu_seconds_total ", `leader_election_master_status{name="cloud-controller-manager"} 1`,
 			`rest_client_requests_total{`, `running_managed_controllers{manager="cloud-controller-manager",name="` + beating + `"} 1`,
 		}},
 		{"/metrics/slis", may, http.StatusOK, []string{"kubernetes_healthcheck{"}},

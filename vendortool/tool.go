@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mooring-ccm/mooring/internal/version"
 )
 
 // The exit codes, as the help of every command says.
@@ -38,7 +40,7 @@ func Main() { os.Exit(Run(New())) }
 func New() *cobra.Command {
 	root := NewRoot(filepath.Base(os.Args[0]), "Try the providers that are linked into this program",
 		"This is the tool of Mooring with the providers that were linked into it.\n\n"+ExitCodes)
-	root.AddCommand(NewConformance(), NewOrphans())
+	root.AddCommand(NewConformance(), NewOrphans(), NewVersion())
 	return root
 }
 
@@ -51,6 +53,8 @@ func NewRoot(name, short, long string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(Usage)
+	root.Version = version.Get().String()
+	root.SetVersionTemplate("{{.Version}}\n")
 	return root
 }
 

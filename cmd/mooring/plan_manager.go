@@ -19,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mooring-ccm/mooring/internal/version"
 )
 
 const (
@@ -84,7 +86,7 @@ func (a *access) cluster() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	config.UserAgent, config.Timeout, config.QPS = "mooring", requestTimeout, -1 // few requests, which wait for each other anyway
+	config.UserAgent, config.Timeout, config.QPS = version.UserAgent(), requestTimeout, -1 // few requests, which wait for each other anyway
 	return config, nil
 }
 

@@ -10,6 +10,7 @@ func newRoot() *cobra.Command {
 	root := vendortool.NewRoot("mooring", "See Mooring at work",
 		"mooring is the tool for people beside the daemon cloud-controller-manager. Under the name kubectl-mooring it is a plugin\n"+
 			"of kubectl.\n\n"+vendortool.ExitCodes)
-	root.AddCommand(newCheck(), newPlan(), newStatus(), vendortool.NewOrphans(), newDemo(), newSim(), vendortool.NewConformance(), newBuild(), newReference())
+	root.AddCommand(newCheck(), newPlan(), newStatus(), vendortool.NewOrphans(), newDemo(), newSim(), vendortool.NewConformance(), newBuild(),
+		vendortool.NewVersion(), newReference())
 	return root
 }

@@ -12,6 +12,8 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/mooring-ccm/mooring/internal/version"
 )
 
 // healthTolerance is how much longer than its duration a held lease may go without renewal before Check fails. It is the
@@ -68,7 +70,7 @@ var _ resourcelock.Interface = &Lock{}
 // renewal. A request of the elector is given up after half the renew deadline, as in client-go, so that one that hangs leaves
 // time for a second.
 func New(config *rest.Config, options Options) (*Lock, error) {
-	watching := rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
+	watching := version.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	writing := rest.CopyConfig(watching)
 	writing.Timeout = max(options.RenewDeadline/2, time.Second)
 	writer, err := coordinationv1client.NewForConfig(writing)

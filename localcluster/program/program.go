@@ -59,8 +59,8 @@ func Start(options Options) (*Program, error) {
 	p.cmd = exec.Command(options.Path, options.Args...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = options.Dir, log, log
 	p.cmd.Env = append(os.Environ(), options.Env...)
-	// However this process dies, the kernel kills the program.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	DieWithParent(p.cmd.SysProcAttr)
 	started := make(chan error)
 	go p.run(started)
 	if err := <-started; err != nil {

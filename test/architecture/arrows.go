@@ -24,12 +24,13 @@ var arrows = map[string][]string{
 	"providers/metal":              {"provider", "providers/internal"},
 	"internal/cloud":               {"provider"},
 	"internal/dryrun":              {"ccm/plan", "provider"},
-	"internal/election":            {},
+	"internal/election":            {"internal/version"},
 	"internal/docgen":              {},
 	"internal/instances":           {"internal/cloud", "provider"},
 	"internal/instances/ownership": {"provider"},
 	"internal/orphans":             {"provider"},
 	"internal/reconnect":           {},
+	"internal/version":             {},
 	"internal/controller/kit":      {"internal/cloud", "provider"},
 	"internal/controller": {"internal/controller/kit", "internal/instances", "internal/cloud", "internal/orphans", "internal/dryrun",
 		"provider"},
@@ -37,7 +38,7 @@ var arrows = map[string][]string{
 	"ccm/plan":                      {},
 	"cmd/cloud-controller-manager":  {"ccm", "providers"},
 	"cmd/mooring":                   {anything},
-	"cmd/mooring/internal/ccmbuild": {"cmd/mooring/internal/image", "localcluster"},
+	"cmd/mooring/internal/ccmbuild": {"cmd/mooring/internal/image", "internal/version", "localcluster"},
 	"cmd/mooring/internal/check":    {"cmd/mooring/internal/managers", "cmd/mooring/internal/view", "internal/instances/ownership", "localcluster", "deploy"},
 	"cmd/mooring/internal/demo":     {"localcluster", "deploy", "providers/sim", "providers/metal/power/redfishsim", "provider"},
 	"cmd/mooring/internal/image":    {},
@@ -49,7 +50,7 @@ var arrows = map[string][]string{
 	"localcluster/poll":             {},
 	"localcluster/program":          {},
 	"test":                          {anything},
-	"vendortool":                    {"internal/orphans", "provider"},
+	"vendortool":                    {"internal/orphans", "internal/version", "provider"},
 }
 
 // violations returns one line for each import of a package that the arrows forbid. Paths are relative to the module.

@@ -3,6 +3,8 @@ package ccmbuild
 import (
 	"cmp"
 	"strings"
+
+	"github.com/mooring-ccm/mooring/internal/version"
 )
 
 // Compile is one run of go build.
@@ -38,6 +40,7 @@ func linkerFlags(modules []ModuleVersion, found Found) string {
 	if kubernetes == "" {
 		return flags
 	}
+	flags += " " + version.LinkerFlags(found.MooringVersion(), found.Revision.String())
 	state := "archive"
 	if found.Revision.Commit != "" {
 		state = map[bool]string{true: "dirty", false: "clean"}[found.Revision.Dirty]

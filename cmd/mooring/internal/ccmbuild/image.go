@@ -88,10 +88,7 @@ func labels(in imageInput, asked map[string]string) map[string]string {
 		"org.opencontainers.image.version":     in.found.MooringVersion(),
 		"org.opencontainers.image.source":      projectURL,
 	}
-	if commit := in.found.Revision.Commit; commit != "" {
-		if in.found.Revision.Dirty {
-			commit += "-dirty"
-		}
+	if commit := in.found.Revision.String(); commit != "" {
 		all["org.opencontainers.image.revision"] = commit
 	}
 	maps.Copy(all, asked)

@@ -47,6 +47,14 @@ type Revision struct {
 	Dirty  bool
 }
 
+// String is the commit as programs are stamped with it, or empty.
+func (r Revision) String() string {
+	if r.Commit != "" && r.Dirty {
+		return r.Commit + "-dirty"
+	}
+	return r.Commit
+}
+
 // MooringVersion names the version of Mooring: a release, or the state of a checkout, or "unversioned".
 func (f Found) MooringVersion() string {
 	if f.Mooring.Dir == "" {

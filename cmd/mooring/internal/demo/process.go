@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/mooring-ccm/mooring/localcluster/program"
 )
 
 // processGrace is how long a process may take to stop before it is killed.
@@ -53,7 +55,7 @@ func (p *process) start() error {
 	defer func() { _ = log.Close() }()
 	p.command.Stdout, p.command.Stderr = log, log
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	dieWithParent(p.command.SysProcAttr)
+	program.DieWithParent(p.command.SysProcAttr)
 	started := make(chan error)
 	go p.run(started)
 	return <-started
