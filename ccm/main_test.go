@@ -59,8 +59,10 @@ func controlPlane(t *testing.T) (cluster *localcluster.Cluster, kubeconfig strin
 func shippedIdentity(t *testing.T, cluster *localcluster.Cluster) string {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	if err := cluster.Apply(ctx, deploy.RBAC); err != nil {
-		t.Fatal(err)
+	for _, rights := range [][]byte{deploy.RBAC, deploy.SeparateIdentitiesRBAC} {
+		if err := cluster.Apply(ctx, rights); err != nil {
+			t.Fatal(err)
+		}
 	}
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(ctx, "kube-system", "cloud-controller-manager")
 	if err != nil {

@@ -9,6 +9,11 @@ import _ "embed"
 //go:embed rbac.yaml
 var RBAC []byte
 
+// SeparateIdentitiesRBAC is what --use-service-account-credentials takes besides RBAC.
+//
+//go:embed manifests/rbac-separate-identities.yaml
+var SeparateIdentitiesRBAC []byte
+
 // MetalRBAC is RBAC with what the provider metal needs besides.
 //
 //go:embed manifests/rbac-metal.yaml

@@ -34,12 +34,15 @@ func load(t *testing.T) *chart.Chart {
 	return loaded
 }
 
-// parse reads values as they stand in a file.
+// parse reads values as they stand in a file, with an image if there is none: it is required.
 func parse(t *testing.T, text string) map[string]any {
 	t.Helper()
 	var values map[string]any
 	if err := yaml.Unmarshal([]byte(text), &values); err != nil {
 		t.Fatal(err)
+	}
+	if values["image"] == nil {
+		values["image"] = map[string]any{"repository": render.Image}
 	}
 	return values
 }
@@ -59,7 +62,7 @@ extraEnv: [{name: A, value: b}]
 extraVolumes: [{name: extra, emptyDir: {}}]
 extraVolumeMounts: [{name: extra, mountPath: /extra}]
 apiServer: {host: 192.0.2.1, port: 6443}
-image: {digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000", pullSecrets: [pull]}
+image: {repository: registry.example/ccm, digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000", pullSecrets: [pull]}
 rbac: {separateIdentities: true, extraRules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]}
 podLabels: {team: infra}
 podAnnotations: {note: x}
@@ -98,9 +101,10 @@ func TestBadValuesAreNamed(t *testing.T) {
 		"two sources of config": {
 			"provider: {name: sim, config: {inline: a, existingSecret: b}}", []string{"give one of inline, existingSecret and existingConfigMap"},
 		},
-		"routes of no range":      {"provider: {name: sim}\nconfigureCloudRoutes: true", []string{"clusterCIDR: required with configureCloudRoutes"}},
-		"half of an address":      {"provider: {name: sim}\napiServer: {host: 192.0.2.1}", []string{"apiServer: host and port go together"}},
-		"routes nobody allocates": {"provider: {name: sim}\nconfigureCloudRoutes: true\nclusterCIDR: 10.0.0.0/8", []string{"allocateNodeCIDRs"}},
+		"routes of no range": {"provider: {name: sim}\nconfigureCloudRoutes: true", []string{"clusterCIDR: required with configureCloudRoutes"}},
+		"half of an address": {"provider: {name: sim}\napiServer: {host: 192.0.2.1}", []string{"apiServer: host and port go together"}},
+		"CIDRs of no range":  {"provider: {name: sim}\nallocateNodeCIDRs: true", []string{"clusterCIDR: required with allocateNodeCIDRs"}},
+		"no image":           {"provider: {name: sim}\nimage: {tag: v1}", []string{"image.repository: required", "no image is published", "make image"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := render.Objects(load(t), parse(t, test.values))

@@ -36,12 +36,16 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// startCluster starts a control plane that ends with the test.
-func startCluster(t *testing.T) *localcluster.Cluster {
+// startCluster starts a control plane that ends with the test. Options are changed by the function, if there is one.
+func startCluster(t *testing.T, change ...func(*localcluster.Options)) *localcluster.Cluster {
 	t.Helper()
 	binaries, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
 	must(t, err)
-	cluster, err := localcluster.Start(t.Context(), localcluster.Options{Binaries: binaries})
+	options := localcluster.Options{Binaries: binaries}
+	for _, with := range change {
+		with(&options)
+	}
+	cluster, err := localcluster.Start(t.Context(), options)
 	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)

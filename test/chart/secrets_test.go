@@ -54,7 +54,7 @@ func TestARotatedSecretReachesTheRunningDaemon(t *testing.T) {
 	config, err := os.ReadFile(cloud.ConfigFile)
 	must(t, err)
 	const mounted = "/etc/mooring/secrets/cloud-token"
-	values := map[string]any{"provider": map[string]any{
+	values := map[string]any{"image": map[string]any{"repository": render.Image}, "provider": map[string]any{
 		"name": "sim", "secrets": []any{"cloud-token"},
 		"config": map[string]any{"inline": strings.ReplaceAll(string(config), cloud.TokenFile, mounted+"/token")},
 	}}

@@ -15,7 +15,7 @@ const readmeHead = `<!-- Generated from values.yaml by make generate. Do not edi
 
 Runs a cloud controller manager on the control plane of a cluster, with the rights that it needs and no others.
 
-    helm install mooring deploy/charts/mooring --namespace kube-system \
+    helm install mooring deploy/charts/mooring --namespace kube-system --set image.repository=registry.example/ccm \
       --set provider.name=sim --set provider.config.existingSecret=cloud-config
 
 [Install with Helm](../../../docs/how-to/install-with-helm.md) says more; [upgrade](../../../docs/how-to/upgrade.md) and

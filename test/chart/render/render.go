@@ -20,6 +20,9 @@ const (
 	Namespace = "kube-system"
 )
 
+// Image stands in the plain manifests for the one that their reader has built: none is published.
+const Image = "registry.example/cloud-controller-manager"
+
 // Load reads the chart in a folder.
 func Load(folder string) (*chart.Chart, error) {
 	loaded, err := loader.LoadDir(folder)
@@ -66,8 +69,8 @@ type Manifest struct {
 var Manifests = []Manifest{
 	{
 		File: "rbac.yaml",
-		Head: "What the cloud-controller-manager may do. With --use-service-account-credentials each controller acts as a ServiceAccount of\n" +
-			"its own, which Kubernetes binds to roles at start-up; the rules for serviceaccounts below are what that option needs.",
+		Head: "What the cloud-controller-manager may do. --use-service-account-credentials needs more: deploy/manifests/\n" +
+			"rbac-separate-identities.yaml. The controllers' own identities are bound to roles by Kubernetes at start-up.",
 		Values:    "provider: {name: sim}",
 		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
 	},
@@ -78,13 +81,19 @@ var Manifests = []Manifest{
 		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
 	},
 	{
+		File:      "manifests/rbac-separate-identities.yaml",
+		Head:      "What --use-service-account-credentials takes besides deploy/rbac.yaml: tokens of the ServiceAccounts of the controllers.",
+		Values:    "provider: {name: sim}\nrbac: {separateIdentities: true}",
+		Templates: []string{"rbac-separate-identities.yaml"},
+	},
+	{
 		File:   "manifests/deployment.yaml",
-		Head:   "Two replicas on control-plane nodes. Put the name of your provider and the Secret of its configuration in place of those here.",
+		Head:   "Two replicas on control-plane nodes. Put your image, the name of your provider and the Secret of its configuration in place of those here.",
 		Values: "provider: {name: sim, config: {existingSecret: cloud-config}}",
 	},
 	{
 		File:   "manifests/daemonset.yaml",
-		Head:   "One replica on each control-plane node. Put the name of your provider and the Secret of its configuration in place of those here.",
+		Head:   "One replica on each control-plane node. Put your image, the name of your provider and the Secret of its configuration in place of those here.",
 		Values: "kind: DaemonSet\nprovider: {name: sim, config: {existingSecret: cloud-config}}",
 	},
 }
@@ -95,6 +104,7 @@ func (m Manifest) Text(loaded *chart.Chart) (string, error) {
 	if err := yaml.Unmarshal([]byte(m.Values), &values); err != nil {
 		return "", fmt.Errorf("values of %s: %w", m.File, err)
 	}
+	values["image"] = map[string]any{"repository": Image}
 	objects, err := Objects(loaded, values)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", m.File, err)
@@ -121,7 +131,7 @@ func (m Manifest) Text(loaded *chart.Chart) (string, error) {
 
 // rank orders templates as they are to be applied: identities and rights before what uses them.
 func rank(template string) int {
-	order := []string{"serviceaccount.yaml", "rbac.yaml", "config.yaml", "workload.yaml", "poddisruptionbudget.yaml", "monitoring.yaml"}
+	order := []string{"serviceaccount.yaml", "rbac.yaml", "rbac-separate-identities.yaml", "config.yaml", "workload.yaml", "poddisruptionbudget.yaml", "monitoring.yaml"}
 	if at := slices.Index(order, template); at >= 0 {
 		return at
 	}

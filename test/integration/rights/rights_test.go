@@ -3,6 +3,7 @@ package rights_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,20 +13,22 @@ import (
 // TestShippedRightsAreTheLeastThatWork plays the scenario in the ways in which a manager with these rights may run, and then
 // holds the manifest against what was asked for.
 func TestShippedRightsAreTheLeastThatWork(t *testing.T) {
-	grants, err := grantsOf(deploy.RBAC)
+	separate := slices.Concat(deploy.RBAC, []byte("---\n"), deploy.SeparateIdentitiesRBAC)
+	grants, err := grantsOf(separate)
 	must(t, err)
 	asked := comparison{grants: grants, requests: map[request]int{}}
 	for _, way := range []struct {
 		name                string
+		rights              []byte
 		args, apiServerArgs []string
 	}{
-		{name: "one identity"},
-		{name: "an identity for each controller", args: []string{"--use-service-account-credentials"}},
+		{name: "one identity", rights: deploy.RBAC},
+		{name: "an identity for each controller", rights: separate, args: []string{"--use-service-account-credentials"}},
 		// As before Kubernetes 1.34. A newer one answers a watch with what there is at first, and is not asked for lists.
-		{name: "an API server that cannot stream lists", apiServerArgs: []string{"--feature-gates=WatchList=false"}},
+		{name: "an API server that cannot stream lists", rights: deploy.RBAC, apiServerArgs: []string{"--feature-gates=WatchList=false"}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
-			s := newScenario(t, deploy.RBAC, way.apiServerArgs...)
+			s := newScenario(t, way.rights, way.apiServerArgs...)
 			s.delegate()
 			s.args = append(s.args, way.args...)
 			s.run(t, managerStarts(), servingSteps(), controllerSteps(), managerHandsOver())

@@ -16,6 +16,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{- define "mooring.image" -}}
+{{- if not .Values.image.repository }}{{ fail "image.repository: required, because no image is published: build one with `make image` or `mooring build --image`, push it to a registry that your nodes reach, and name it here" }}{{ end }}
 {{- if .Values.image.digest }}{{ printf "%s@%s" .Values.image.repository .Values.image.digest }}{{ else }}{{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}{{ end }}
 {{- end }}
 
@@ -28,6 +29,31 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- range list .Values.provider.config.inline .Values.provider.config.existingSecret .Values.provider.config.existingConfigMap }}{{ if . }}{{ $sources = add1 $sources }}{{ end }}{{ end }}
 {{- if gt (int $sources) 1 }}{{ fail "provider.config: give one of inline, existingSecret and existingConfigMap, not several" }}{{ end }}
 {{- if and .Values.configureCloudRoutes (not .Values.clusterCIDR) }}{{ fail "clusterCIDR: required with configureCloudRoutes: only routes within it are removed" }}{{ end }}
-{{- if and .Values.configureCloudRoutes (not .Values.allocateNodeCIDRs) }}{{ fail "allocateNodeCIDRs: the route controller runs only with it; set it, or configureCloudRoutes to false" }}{{ end }}
+{{- if and .Values.allocateNodeCIDRs (not .Values.clusterCIDR) }}{{ fail "clusterCIDR: required with allocateNodeCIDRs" }}{{ end }}
 {{- if ne (empty .Values.apiServer.host) (empty .Values.apiServer.port) }}{{ fail "apiServer: host and port go together" }}{{ end }}
+{{- end }}
+
+{{- define "mooring.affinity" -}}
+{{- $affinity := .Values.affinity | default dict }}
+{{- if and (not .Values.nodeSelector) (not $affinity.nodeAffinity) }}
+# By the presence of the label: kubeadm sets it to "", k3s and RKE2 to "true".
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+    - matchExpressions:
+      - key: node-role.kubernetes.io/control-plane
+        operator: Exists
+{{- end }}
+{{- if not $affinity.podAntiAffinity }}
+# The port is the node's.
+podAntiAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+  - topologyKey: kubernetes.io/hostname
+    labelSelector:
+      matchLabels:
+        {{- include "mooring.selector" . | nindent 8 }}
+{{- end }}
+{{- with $affinity }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
