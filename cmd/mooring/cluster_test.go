@@ -124,6 +124,7 @@ func TestReports(t *testing.T) {
 	t.Run("plan", w.plan)
 	t.Run("status", w.status)
 	t.Run("orphans", w.orphans)
+	t.Run("port-forward", w.portForward)
 }
 
 // TestPlanOfWhatIsDone has a manager do all there is to do, and plans what another one would do in its place: nothing.

@@ -11,9 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/mooring-ccm/mooring/ccm/plan"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/render"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/vendortool"
 )
@@ -22,6 +25,7 @@ import (
 type planFlags struct {
 	access        access
 	output        output
+	namespace     string
 	all, exitCode bool
 }
 
@@ -34,12 +38,12 @@ func newPlan() *cobra.Command {
 what, why, and which fields would differ. The signs are + for what would be created, ~ for what would be changed, - for what would
 be deleted, and ! for nodes whose deletion is held back. Values of Secrets are never shown.
 
-The manager is reached at its secure port, with the credentials of the kubeconfig. They need "get" on the URL /plan.
+The manager is reached at its secure port, with the credentials of the kubeconfig. They need "get" on the URL /plan. With --port-forward
+it is a pod under --dry-run in the namespace --namespace, reached through the API server.
 
 ` + vendortool.ExitCodes + `
   3    with --exit-code: there is something to do`,
-		Example: `  kubectl --namespace kube-system port-forward deployment/mooring-dry-run 10258 &
-  mooring plan --insecure-skip-tls-verify
+		Example: `  mooring plan --port-forward
   mooring plan --server=https://192.0.2.10:10258 --certificate-authority=ca.pem --all
   mooring plan --output=json | jq '.intents[] | select(.effect == "delete")'
   mooring plan --output=custom-columns=EFFECT:.effect,KIND:.kind,NAME:.name`,
@@ -49,14 +53,18 @@ The manager is reached at its secure port, with the credentials of the kubeconfi
 	flags := cmd.Flags()
 	f.access.addFlags(flags, defaultServer)
 	f.output.addFlag(cmd)
+	flags.StringVar(&f.namespace, "namespace", managers.DefaultNamespace, "`namespace` of the pod, with --port-forward")
 	flags.BoolVar(&f.all, "all", false, "show all fields, and long values whole; the same as --output=wide")
 	flags.BoolVar(&f.exitCode, "exit-code", false, "end with exit code 3 if there is something to do")
 	return cmd
 }
 
 func (f *planFlags) run(cmd *cobra.Command) error {
+	if f.access.forwarding && !cmd.Flags().Changed("server") {
+		f.access.server = ""
+	}
 	wrong := []error{f.access.validate(), f.output.validate()}
-	if f.access.server == "" {
+	if f.access.server == "" && !f.access.forwarding {
 		wrong = append(wrong, errors.New("--server: required"))
 	}
 	if err := errors.Join(wrong...); err != nil {
@@ -84,6 +92,13 @@ func (f *planFlags) ask(ctx context.Context, progress io.Writer) (planned view.P
 	if err != nil {
 		return planned, err
 	}
+	if f.access.forwarding {
+		stop, err := f.forward(ctx, cluster)
+		if err != nil {
+			return planned, err
+		}
+		defer stop()
+	}
 	client, err := f.access.manager(cluster)
 	if err != nil {
 		return planned, err
@@ -102,6 +117,19 @@ func (f *planFlags) ask(ctx context.Context, progress io.Writer) (planned view.P
 	return planned.WithoutSecrets(), nil
 }
 
+// forward makes a manager under --dry-run reachable through the API server.
+func (f *planFlags) forward(ctx context.Context, cluster *rest.Config) (stop func(), err error) {
+	client, err := kubernetes.NewForConfig(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	pod, err := dryRunPod(ctx, client, f.namespace)
+	if err != nil {
+		return nil, err
+	}
+	return f.access.forward(ctx, cluster, client, pod)
+}
+
 func (f *planFlags) write(out io.Writer, plan view.Plan) error {
 	text, wide := f.output.forPeople()
 	if !text {
@@ -113,6 +141,11 @@ func (f *planFlags) write(out io.Writer, plan view.Plan) error {
 
 // colored reports whether an output is a terminal that shows colors, and nobody has asked for none.
 func colored(out io.Writer) bool {
+	return onTerminal(out) && !render.NoColor() && os.Getenv("TERM") != "dumb"
+}
+
+// onTerminal reports whether an output is a terminal.
+func onTerminal(out io.Writer) bool {
 	file, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd())) && !render.NoColor() && os.Getenv("TERM") != "dumb"
+	return ok && term.IsTerminal(int(file.Fd()))
 }

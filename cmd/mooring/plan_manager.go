@@ -39,12 +39,16 @@ type access struct {
 	kubeconfig, context string
 	server, authority   string
 	insecure            bool
+	// forwarding reaches the manager through the API server.
+	forwarding bool
 }
 
 // addFlags adds the flags that say so. Server is the default of --server.
 func (a *access) addFlags(flags *pflag.FlagSet, server string) {
 	a.addClusterFlags(flags)
 	flags.StringVar(&a.server, "server", server, "`URL` of the manager's secure port")
+	flags.BoolVar(&a.forwarding, "port-forward", false,
+		"reach the manager's pod through the API server, in place of --server; takes \"create\" on pods/portforward")
 	flags.StringVar(&a.authority, "certificate-authority", "", "PEM `file` of the authority that the manager's certificate is of")
 	flags.BoolVar(&a.insecure, "insecure-skip-tls-verify", false,
 		"believe any certificate of the manager; whoever answers sees the credentials of the kubeconfig")
@@ -65,6 +69,9 @@ func (a *access) validate() error {
 			strings.Trim(location.Path, "/") != "" || location.RawQuery != "" {
 			wrong = append(wrong, errors.New("--server: must be https://HOST:PORT"))
 		}
+	}
+	if a.forwarding && (a.server != "" || a.authority != "" || a.insecure) {
+		wrong = append(wrong, errors.New("--port-forward: not with --server, --certificate-authority or --insecure-skip-tls-verify"))
 	}
 	if a.authority != "" && a.insecure {
 		wrong = append(wrong, errors.New("--certificate-authority, --insecure-skip-tls-verify: only one of them"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,9 @@ type statusFlags struct {
 	output  output
 	all     bool
 	html    string
+	// watch shows the status again after each interval.
+	watch    bool
+	interval time.Duration
 }
 
 func newStatus() *cobra.Command {
@@ -32,8 +36,9 @@ func newStatus() *cobra.Command {
 nodes that wait for their initialization, that are off, or that are kept although the cloud denies their instances; Services
 without an address; nodes without a route.
 
-With --server it also asks a manager, at its secure port, how old its observation of the cloud is, what its calls to the cloud
-wait for, and what it has found to differ. That takes "get" on the URL /metrics, and a second: calls are counted meanwhile.
+With --port-forward or --server it also asks a manager, at its secure port, how old its observation of the cloud is, what its calls to the cloud
+wait for, and what it has found to differ. That takes "get" on the URL /metrics, and a second: calls are counted meanwhile. With
+--port-forward the leader's pod is found by the lease and reached through the API server, from wherever you are.
 
 Of more than 20 nodes, or Services, those are shown with which something is wrong, and all are counted by zone and state; --all shows
 every row.
@@ -48,7 +53,8 @@ mooring.dev/ignore, and by --provider-id-schemes.
 		Example: `  mooring status
   kubectl mooring status --context=blue
   mooring status --server=https://192.0.2.10:10258 --certificate-authority=ca.pem
-  mooring status --html=status.html
+  mooring status --port-forward --watch
+  mooring status --port-forward --html=status.html
   mooring status --output=json | jq '.nodes[] | select(.state == "held")'
   mooring status --output=jsonpath='{.nodes[?(@.state=="held")].name}'
   mooring status --output=custom-columns=KIND:.kind,NAME:.name,STATE:.state`,
@@ -62,6 +68,8 @@ mooring.dev/ignore, and by --provider-id-schemes.
 	f.output.addFlag(cmd)
 	flags.StringVar(&f.html, "html", "", "write the status as a page for a browser to this `file`, in place of the text; - is standard output")
 	_ = cmd.MarkFlagFilename("html", "html")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "show the status again and again, until Ctrl-C")
+	flags.DurationVar(&f.interval, "interval", 5*time.Second, "how long to wait between two looks with --watch, at least 1s")
 	flags.BoolVar(&f.all, "all", false, "show all rows of long tables, not only those with problems")
 	return cmd
 }
@@ -69,7 +77,10 @@ mooring.dev/ignore, and by --provider-id-schemes.
 func (f *statusFlags) run(cmd *cobra.Command) error {
 	namespace, name, err := f.lease.parts()
 	wrong := []error{f.access.validate(), f.output.validate(), err}
-	if f.access.server == "" && (f.access.authority != "" || f.access.insecure) {
+	if f.interval < time.Second {
+		wrong = append(wrong, fmt.Errorf("--interval: %s: must be at least 1s", f.interval))
+	}
+	if f.access.server == "" && !f.access.forwarding && (f.access.authority != "" || f.access.insecure) {
 		wrong = append(wrong, errors.New("--certificate-authority, --insecure-skip-tls-verify: only with --server"))
 	}
 	if text, _ := f.output.forPeople(); f.html != "" && !text {
@@ -78,15 +89,41 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 	if err := errors.Join(wrong...); err != nil {
 		return vendortool.Usage(cmd, err)
 	}
-	look, err := f.look(namespace, name)
-	if err != nil {
-		return err
+	look, stop, err := f.look(cmd.Context(), namespace, name)
+	if err == nil {
+		defer stop()
+		if err = f.show(cmd, look, cmd.ErrOrStderr()); err == nil && f.watch {
+			return f.follow(cmd, look)
+		}
 	}
-	look.everyEvent = f.html != ""
-	seen, err := look.all(cmd.Context(), cmd.ErrOrStderr())
 	if err != nil && cmd.Context().Err() != nil {
 		return vendortool.Interrupted(fmt.Errorf("interrupted: %w", err))
 	}
+	return err
+}
+
+// follow shows the status again and again until a signal ends it, which is no failure. A failure in between is said, and tried again.
+func (f *statusFlags) follow(cmd *cobra.Command, look *look) error {
+	again := time.NewTicker(f.interval)
+	defer again.Stop()
+	for {
+		select {
+		case <-cmd.Context().Done():
+			return nil
+		case <-again.C:
+			if err := f.show(cmd, look, io.Discard); err != nil && cmd.Context().Err() == nil {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v; trying again\n", cmd.Root().Name(), err)
+			}
+		}
+	}
+}
+
+// clearScreen moves the cursor to the first line of a terminal and clears what is below.
+const clearScreen = "\x1b[H\x1b[J"
+
+// show reads the status and shows it once.
+func (f *statusFlags) show(cmd *cobra.Command, look *look, progress io.Writer) error {
+	seen, err := look.all(cmd.Context(), progress)
 	if err != nil {
 		return err
 	}
@@ -95,7 +132,11 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 		return f.page(out, status, seen)
 	}
 	if text, wide := f.output.forPeople(); text {
-		_, err = io.WriteString(out, status.Text(view.Style{Color: colored(out), All: wide, EveryRow: f.all}))
+		shown := status.Text(view.Style{Color: colored(out), All: wide, EveryRow: f.all})
+		if f.watch && onTerminal(out) && os.Getenv("TERM") != "dumb" {
+			shown = clearScreen + shown
+		}
+		_, err = io.WriteString(out, shown)
 	} else {
 		err = f.output.print(out, &statusDocument{TypeMeta: typeMeta("Status"), Status: status})
 	}

@@ -43,23 +43,34 @@ type look struct {
 	manager *http.Client
 }
 
-func (f *statusFlags) look(namespace, lease string) (*look, error) {
+// look returns what reads the cluster, and a function that ends a port-forward.
+func (f *statusFlags) look(ctx context.Context, namespace, lease string) (l *look, stop func(), err error) {
 	config, err := f.access.cluster()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	l := &look{client: client, namespace: namespace, lease: lease, schemes: f.schemes}
+	l, stop = &look{client: client, namespace: namespace, lease: lease, schemes: f.schemes, everyEvent: f.html != ""}, func() {}
+	if f.access.forwarding {
+		pod, err := leaderPod(ctx, client, namespace, lease)
+		if err != nil {
+			return nil, nil, err
+		}
+		if stop, err = f.access.forward(ctx, config, client, pod); err != nil {
+			return nil, nil, err
+		}
+	}
 	if f.access.server != "" {
 		l.access = &f.access
 		if l.manager, err = f.access.manager(config); err != nil {
-			return nil, err
+			stop()
+			return nil, nil, err
 		}
 	}
-	return l, nil
+	return l, stop, nil
 }
 
 // all reads everything. It fails if the API server does not answer, or if it was wished to ask a manager and that cannot be; what

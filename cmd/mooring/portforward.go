@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/utils/ptr"
+
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
+)
+
+// leaderPod returns the pod that holds a lease, from wherever its chart comes.
+func leaderPod(ctx context.Context, client kubernetes.Interface, namespace, lease string) (*corev1.Pod, error) {
+	held, err := client.CoordinationV1().Leases(namespace).Get(ctx, lease, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("--port-forward: looking for the leader: %w", err)
+	}
+	holder := ptr.Deref(held.Spec.HolderIdentity, "")
+	if holder == "" {
+		return nil, fmt.Errorf("--port-forward: nobody holds the lease %s/%s", namespace, lease)
+	}
+	pods, err := managerPods(ctx, client, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if pod := managers.Leader(holder, pods); pod != nil {
+		return pod, nil
+	}
+	return nil, fmt.Errorf("--port-forward: no pod of a manager in namespace %s is %q, which holds the lease %s: if it runs outside of the cluster, "+
+		"name its secure port by --server", namespace, holder, lease)
+}
+
+// dryRunPod returns a pod that runs a manager under --dry-run.
+func dryRunPod(ctx context.Context, client kubernetes.Interface, namespace string) (*corev1.Pod, error) {
+	pods, err := managerPods(ctx, client, namespace)
+	if err != nil {
+		return nil, err
+	}
+	for i := range pods {
+		if managers.FlagsOf(managers.Container(&pods[i].Spec)).Is("dry-run") && pods[i].Status.Phase == corev1.PodRunning {
+			return &pods[i], nil
+		}
+	}
+	return nil, fmt.Errorf("--port-forward: no pod that runs in namespace %s is a manager under --dry-run", namespace)
+}
+
+// managerPods lists the pods of cloud controller managers in a namespace.
+func managerPods(ctx context.Context, client kubernetes.Interface, namespace string) ([]corev1.Pod, error) {
+	var found []corev1.Pod
+	err := pages(func(options metav1.ListOptions) (string, error) {
+		page, err := client.CoreV1().Pods(namespace).List(ctx, options)
+		if err != nil {
+			return "", err
+		}
+		for _, pod := range page.Items {
+			if managers.Container(&pod.Spec) != nil && pod.DeletionTimestamp == nil {
+				found = append(found, pod)
+			}
+		}
+		return page.Continue, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--port-forward: looking for pods of a manager: %w", err)
+	}
+	return found, nil
+}
+
+// forward has a port of this machine lead to the manager's secure port in a pod, through the API server and the pod's kubelet, and makes
+// it the server. The certificate is not checked: who is at the other end, those two have made sure of.
+func (a *access) forward(ctx context.Context, config *rest.Config, client kubernetes.Interface, pod *corev1.Pod) (stop func(), err error) {
+	dialer, err := dialerTo(config, client, pod)
+	if err != nil {
+		return nil, err
+	}
+	ended, ready, failed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	ports := []string{"0:" + managers.FlagsOf(managers.Container(&pod.Spec)).SecurePort()}
+	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, ports, ended, ready, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("--port-forward: %w", err)
+	}
+	go func() { failed <- forwarder.ForwardPorts() }()
+	stop = sync.OnceFunc(func() { close(ended) })
+	context.AfterFunc(ctx, stop)
+	select {
+	case err := <-failed:
+		return nil, fmt.Errorf("--port-forward to pod %s/%s: %w; it takes \"create\" on pods/portforward", pod.Namespace, pod.Name, errors.Join(err, ctx.Err()))
+	case <-ready:
+	}
+	local, err := forwarder.GetPorts()
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("--port-forward: %w", err)
+	}
+	a.server, a.insecure = fmt.Sprintf("https://127.0.0.1:%d", local[0].Local), true
+	return stop, nil
+}
+
+// dialerTo connects to a pod's ports by WebSockets, and by SPDY where an old API server or a proxy does not let those through, as kubectl does.
+func dialerTo(config *rest.Config, client kubernetes.Interface, pod *corev1.Pod) (httpstream.Dialer, error) {
+	location := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("--port-forward: %w", err)
+	}
+	sockets, err := portforward.NewSPDYOverWebsocketDialerForStreaming(location, config)
+	if err != nil {
+		return nil, fmt.Errorf("--port-forward: %w", err)
+	}
+	return portforward.NewFallbackDialerForStreaming(sockets, spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, location),
+		func(err error) bool { return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err) }), nil
+}
