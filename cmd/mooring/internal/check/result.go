@@ -2,7 +2,6 @@ package check
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -138,12 +137,4 @@ func (r rule) check(seen *Observation) Result {
 // unread returns the reasons of the parts that were not read.
 func unread(reasons ...string) []string {
 	return slices.DeleteFunc(reasons, func(reason string) bool { return reason == "" })
-}
-
-// plural is a number of things.
-func plural(count int, one, many string) string {
-	if count == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", count, many)
 }

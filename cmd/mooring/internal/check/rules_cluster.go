@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
@@ -52,11 +53,11 @@ func kubelets(seen *Observation) answer {
 			without = append(without, node.Name)
 		}
 	}
-	said := answer{note: plural(len(seen.Nodes.Value), "node waits for a manager or has", "nodes wait for a manager or have") + " a provider ID"}
+	said := answer{note: words.Count(len(seen.Nodes.Value), "node waits for a manager or has", "nodes wait for a manager or have") + " a provider ID"}
 	if len(without) > 0 {
 		said.findings = []Finding{{
 			Severity: Error, Objects: without,
-			Seen: plural(len(without), "node has", "nodes have") + " neither a provider ID nor the taint " +
+			Seen: words.Count(len(without), "node has", "nodes have") + " neither a provider ID nor the taint " +
 				"node.cloudprovider.kubernetes.io/uninitialized: registered by a kubelet without --cloud-provider=external",
 			Do: "give these kubelets --cloud-provider=external; then taint the nodes, or annotate those that belong to no cloud mooring.dev/ignore=true",
 		}}
@@ -88,7 +89,7 @@ func controllerManager(seen *Observation) answer {
 		return answer{absent: true, note: "no pod of it is in kube-system: this control plane runs it elsewhere, and its flags cannot be seen"}
 	}
 	// Whether routes are configured, the manager's flags say.
-	said := answer{note: plural(len(seen.ControllerManagers.Value), "replica", "replicas"), unknown: unread(seen.Workloads.Unread)}
+	said := answer{note: words.Count(len(seen.ControllerManagers.Value), "replica", "replicas"), unknown: unread(seen.Workloads.Unread)}
 	if seen.routes() {
 		said.unknown = append(said.unknown, unread(seen.Nodes.Unread)...)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 )
 
 // pods looks whether the manager's pods run, and are of one version.
@@ -243,7 +244,7 @@ func otherWriters(seen *Observation) []Finding {
 	for writer, of := range nodes {
 		findings = append(findings, Finding{
 			Severity: Warning, Objects: of,
-			Seen: fmt.Sprintf("%q has written %s within %s", writer, plural(len(of), "node", "nodes"), recently),
+			Seen: fmt.Sprintf("%q has written %s within %s", writer, words.Count(len(of), "node", "nodes"), recently),
 			Do:   "if it was stopped since, this ends by itself; otherwise stop it, or divide the nodes between both (docs/how-to/several-ccms.md)",
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
@@ -174,7 +175,7 @@ func loadBalancers(seen *Observation) answer {
 	if asked == 0 {
 		return answer{absent: true, note: "no Service asks for one"}
 	}
-	said := answer{note: plural(asked, "Service", "Services")}
+	said := answer{note: words.Count(asked, "Service", "Services")}
 	for _, state := range slices.Sorted(maps.Keys(groups)) {
 		said.findings = append(said.findings, *groups[state])
 	}

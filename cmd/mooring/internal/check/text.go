@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 )
 
 // shownObjects is how many names of objects are shown unless all are.
@@ -45,7 +46,7 @@ func (r Report) Text(style view.Style) string {
 
 // Summary counts the results in a sentence.
 func (r Report) Summary() string {
-	text := plural(len(r.Results), "check", "checks")
+	text := words.Count(len(r.Results), "check", "checks")
 	for _, state := range []struct {
 		state State
 		word  string

@@ -94,6 +94,9 @@ func Run(ctx context.Context, options Options) error {
 		fmt.Fprintln(options.Out, "\nStopping everything ...")
 	} else {
 		fmt.Fprint(options.Out, render.Summary(model, options.Style))
+		if played == nil && !options.Keep {
+			fmt.Fprint(options.Out, render.Next(next(options.Provider), options.Style))
+		}
 	}
 	if options.Keep && !interrupted && s.cluster != nil {
 		if err := s.keep(ctx); err != nil {
@@ -101,6 +104,19 @@ func Run(ctx context.Context, options Options) error {
 		}
 	}
 	return s.end(ctx, played, interrupted)
+}
+
+// next are the commands that follow a demo of a provider.
+func next(provider Provider) []render.Command {
+	commands := []render.Command{{Line: "mooring demo --keep", About: "the same, and leave it running for kubectl"}}
+	if provider == Metal {
+		commands[0].Line = "mooring demo --provider=metal --keep"
+	} else {
+		commands = append(commands, render.Command{Line: "mooring demo --provider=metal", About: "load balancers for machines without a cloud (Linux, root)"})
+	}
+	return append(commands,
+		render.Command{Line: "mooring check", About: "is a cluster of yours fit for a cloud controller manager?"},
+		render.Command{Line: "mooring build --help", About: "build a manager with your provider"})
 }
 
 // sections returns the steps of the provider, and prepares network namespaces if it needs them.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/localcluster/netlab"
 )
 
@@ -70,7 +71,7 @@ func (r *rack) kept(ctx context.Context, before netlab.Table) (string, error) {
 	if len(lost) > 0 {
 		return "", fmt.Errorf("%d of %d requests were lost, the first with: %s", len(lost), all, lost[0].err)
 	}
-	return fmt.Sprintf("%d routes; all of %d requests were answered", len(after), all), nil
+	return fmt.Sprintf("%s; all of %s answered", words.Count(len(after), "route", "routes"), words.Count(all, "request was", "requests were")), nil
 }
 
 func startAgain(ctx context.Context, s *environment) (string, error) {

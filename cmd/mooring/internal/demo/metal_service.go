@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 )
@@ -198,7 +199,8 @@ func (r *rack) reach(ctx context.Context, s *environment) (string, error) {
 	if got := slices.Sorted(maps.Keys(clients)); len(servers) != len(r.machines) || !slices.Equal(got, want) {
 		return "", fmt.Errorf("the answers came from %v, which saw the clients %v", servers, clients)
 	}
-	return fmt.Sprintf("%d requests were answered by %d nodes, which saw the client's own addresses", len(last), len(servers)), nil
+	return fmt.Sprintf("%s answered by %s, which saw the client's own addresses",
+		words.Count(len(last), "request was", "requests were"), words.Count(len(servers), "node", "nodes")), nil
 }
 
 // death ends a machine without a word.

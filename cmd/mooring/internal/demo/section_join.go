@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -52,7 +53,7 @@ func registerNodes(ctx context.Context, s *environment) (string, error) {
 			return "", context.Cause(ctx)
 		}
 	}
-	return fmt.Sprintf("%d nodes, one every %s", len(instances), joinInterval), nil
+	return fmt.Sprintf("%s, one every %s", words.Count(len(instances), "node", "nodes"), joinInterval), nil
 }
 
 // joinNode registers a node on an instance.
@@ -96,7 +97,7 @@ func awaitInitialized(ctx context.Context, s *environment) (string, error) {
 	if err != nil {
 		return "", errors.Join(err, s.warning(instances[0].Name))
 	}
-	return fmt.Sprintf("%d nodes have provider ID, addresses, zone, region and type", len(instances)), nil
+	return words.Count(len(instances), "node has", "nodes have") + " provider ID, addresses, zone, region and type", nil
 }
 
 // eachOf returns how many values lack something, and what the first one lacks.
@@ -175,6 +176,7 @@ func awaitReady(ctx context.Context, s *environment) (string, error) {
 		return "", err
 	}
 	counts := s.cloud.Counts()
-	return fmt.Sprintf("so far the cloud was asked for %d lists of all instances and %d times for a single one",
-		counts.Received(api.OpListInstances), counts.Received(api.OpGetInstance, api.OpGetInstanceByName)), nil
+	return fmt.Sprintf("so far the cloud was asked for %s of all instances and %s for a single one",
+		words.Count(counts.Received(api.OpListInstances), "list", "lists"),
+		words.Count(counts.Received(api.OpGetInstance, api.OpGetInstanceByName), "time", "times")), nil
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
@@ -214,7 +215,7 @@ func (l *losses) everything(ctx context.Context, s *environment) (string, error)
 	if err := l.allThere(ctx, s); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d nodes are there; the condition %s of %s says %s", l.nodes, conditionInstanceGone, heldNode, reason), nil
+	return fmt.Sprintf("%s there; the condition %s of %s says %s", words.Count(l.nodes, "node is", "nodes are"), conditionInstanceGone, heldNode, reason), nil
 }
 
 // nothing has the cloud answer correctly again.
@@ -251,7 +252,7 @@ func (l *losses) nothing(ctx context.Context, s *environment) (string, error) {
 	if err := l.allThere(ctx, s); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("the condition is gone after %s; %d nodes are there", seconds(released), l.nodes), nil
+	return fmt.Sprintf("the condition is gone after %s; %s there", seconds(released), words.Count(l.nodes, "node is", "nodes are")), nil
 }
 
 // allThere returns an error if a node was deleted that should not have been.

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
@@ -56,7 +57,7 @@ func awaitRoutes(ctx context.Context, s *environment) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d routes, for example to %s by way of %s", len(found), found[0].DestinationCIDR, found[0].TargetName), nil
+	return fmt.Sprintf("%s, for example to %s by way of %s", words.Count(len(found), "route", "routes"), found[0].DestinationCIDR, found[0].TargetName), nil
 }
 
 // networkAvailable returns an error unless a node has a pod CIDR and the condition that there are routes to it.

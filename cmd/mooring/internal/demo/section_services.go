@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
@@ -62,8 +63,8 @@ func (o *offer) open(ctx context.Context, s *environment) (string, error) {
 	if err := o.await(ctx, s, func() error { return nil }); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s, port %d, is there after %s, with %d nodes behind it", o.address(), o.balancer.Listeners[0].Port,
-		seconds(time.Since(began)), len(o.balancer.Targets)), nil
+	return fmt.Sprintf("%s, port %d, is there after %s, with %s behind it", o.address(), o.balancer.Listeners[0].Port,
+		seconds(time.Since(began)), words.Count(len(o.balancer.Targets), "node", "nodes")), nil
 }
 
 // await waits until the Service has an address and the cloud a load balancer with that address, which sends to every node and

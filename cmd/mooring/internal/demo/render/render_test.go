@@ -158,6 +158,18 @@ Failover
 	}
 }
 
+func TestNext(t *testing.T) {
+	commands := []Command{{"mooring check", "look"}, {"mooring demo --keep", "again"}}
+	want := "\nNext\n  mooring check        look\n  mooring demo --keep  again\n"
+	if diff := cmp.Diff(want, Next(commands, Style{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	one := scenario.Model{}.Apply(scenario.Opened{At: begin, Sections: []scenario.Section{{Name: "a", Steps: []scenario.Step{{Name: "b"}}}}})
+	if got := Summary(one, Style{}); !strings.Contains(got, "\n0 of 1 step happened, 0 failed, 1 not reached.\n") {
+		t.Errorf("the summary of one step:\n%s", got)
+	}
+}
+
 func TestPicture(t *testing.T) {
 	for width, want := range map[int]string{
 		120: `

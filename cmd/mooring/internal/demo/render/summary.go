@@ -7,6 +7,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 )
 
 // Summary returns what was checked and what came of it, every step of the demo.
@@ -20,15 +21,32 @@ func Summary(model scenario.Model, style Style) string {
 		}
 	}
 	all, done, failed := model.Count()
-	result := fmt.Sprintf("All %d steps happened, in %s.", all, elapsed(model.Now.Sub(model.Began)))
+	result := fmt.Sprintf("All %s happened, in %s.", words.Count(all, "step", "steps"), elapsed(model.Now.Sub(model.Began)))
 	look := lookGood.Bold(true)
 	if !model.Succeeded() {
-		result = fmt.Sprintf("%d of %d steps happened, %d failed, %d not reached.", done, all, failed, all-done-failed)
+		result = fmt.Sprintf("%d of %s happened, %d failed, %d not reached.", done, words.Count(all, "step", "steps"), failed, all-done-failed)
 		look = lookBad
 	}
 	fmt.Fprintf(&b, "\n%s\n", style.paint(look, result))
 	return b.String()
 }
+
+// Next returns what to do after a demo that succeeded: the commands that follow, as they are typed.
+func Next(commands []Command, style Style) string {
+	width := 0
+	for _, command := range commands {
+		width = max(width, lipgloss.Width(command.Line))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s\n", style.Strong("Next"))
+	for _, command := range commands {
+		fmt.Fprintf(&b, "  %s  %s\n", style.paint(lookName, fmt.Sprintf("%-*s", width, command.Line)), style.paint(lookFaint, command.About))
+	}
+	return b.String()
+}
+
+// Command is a command line, and what it is for.
+type Command struct{ Line, About string }
 
 // indent is where the text of a step begins.
 const indent = 7
