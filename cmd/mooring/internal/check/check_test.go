@@ -180,6 +180,13 @@ var breaks = map[string]struct {
 	"no pods wanted": {
 		func(o *check.Observation) { o.Workloads.Value[0].Wanted = 0 }, "pods", check.Warning, "wants no pods", "scale", nil,
 	},
+	"no pod is ready": {
+		func(o *check.Observation) { o.Workloads.Value[0].Ready, o.Pods.Value = 0, nil },
+		"pods", check.Error, "Deployment kube-system/mooring has 0 of 2 pods ready", "describe deployment mooring", nil,
+	},
+	"a pod is not ready": {
+		func(o *check.Observation) { o.Workloads.Value[0].Ready = 1 }, "pods", check.Warning, "has 1 of 2 pods ready", "events", nil,
+	},
 	"no lease": {
 		func(o *check.Observation) { o.Leases.Value = o.Leases.Value[1:] }, "leader", check.Error, "no manager has ever led", "--lease", nil,
 	},

@@ -37,6 +37,36 @@ func pods(seen *Observation) answer {
 		}
 	}
 	said.note = strings.Join(notes, ", ")
+	said.findings = append(said.findings, podFindings(seen)...)
+	if len(said.findings) == 0 {
+		said.findings = unready(own)
+	}
+	return said
+}
+
+// unready finds workloads whose pods are not ready although nothing is wrong with any that there is: they may never have been created.
+func unready(own []Workload) []Finding {
+	var findings []Finding
+	for _, workload := range own {
+		if workload.Ready >= workload.Wanted {
+			continue
+		}
+		finding := Finding{
+			Severity: Warning, Seen: fmt.Sprintf("%s has %d of %d pods ready", workload, workload.Ready, workload.Wanted), Objects: []string{workload.String()},
+			Do: fmt.Sprintf("read kubectl -n %s describe %s %s: its events say why pods are not created, and the pods' own why they are not ready",
+				workload.Namespace, strings.ToLower(workload.Kind), workload.Name),
+		}
+		if workload.Ready == 0 {
+			finding.Severity = Error
+		}
+		findings = append(findings, finding)
+	}
+	return findings
+}
+
+// podFindings looks at each pod, and whether they run one image.
+func podFindings(seen *Observation) []Finding {
+	var findings []Finding
 	images := map[string][]string{}
 	for i := range seen.Pods.Value {
 		pod := &seen.Pods.Value[i]
@@ -46,7 +76,7 @@ func pods(seen *Observation) answer {
 		}
 		images[container.Image] = append(images[container.Image], pod.Name)
 		if finding, bad := podFinding(pod, seen); bad {
-			said.findings = append(said.findings, finding)
+			findings = append(findings, finding)
 		}
 	}
 	if len(images) > 1 {
@@ -55,12 +85,12 @@ func pods(seen *Observation) answer {
 			parts = append(parts, image+" ("+strings.Join(of, ", ")+")")
 		}
 		slices.Sort(parts)
-		said.findings = append(said.findings, Finding{
+		findings = append(findings, Finding{
 			Severity: Warning, Seen: "replicas run different images: " + strings.Join(parts, "; "),
 			Do: "wait for the rollout, or look why it does not end: kubectl rollout status",
 		})
 	}
-	return said
+	return findings
 }
 
 // isOwn reports whether a pod elects its leader by the observed lease.

@@ -21,7 +21,8 @@ import (
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 )
 
-// picture is where the documentation's picture of the page is written.
+// picture is where the documentation's picture of the page is written:
+// go test ./cmd/mooring/internal/view -run TestPageInBrowser -picture=$PWD/docs/status.png
 var picture = flag.String("picture", "", "write the picture of the documentation to this `file`")
 
 // sessions are metrics of the provider metal.

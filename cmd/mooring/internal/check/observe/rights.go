@@ -87,7 +87,33 @@ func neededRights(flags managers.Flags, namespace, lease string) ([]check.Right,
 			Verb: "create", Group: review[0], Resource: review[1], Optional: "its secure port lets nobody read metrics and plans",
 		})
 	}
+	if flags.Is(separateIdentities) {
+		rights = append(rights, identityRights()...)
+	}
 	return rights, nil
+}
+
+// identityRights are what it takes to give each controller a ServiceAccount of its own, in kube-system wherever the manager runs.
+func identityRights() []check.Right {
+	rights := []check.Right{{Verb: "create", Resource: "serviceaccounts", Namespace: metav1.NamespaceSystem}}
+	for _, name := range []string{"node-controller", "route-controller", "service-controller"} {
+		right := check.Right{Resource: "serviceaccounts", Namespace: metav1.NamespaceSystem, Name: name, Optional: "that controller does not start"}
+		right.Verb = "get"
+		rights = append(rights, right)
+		right.Verb, right.Resource = "create", "serviceaccounts/token"
+		rights = append(rights, right)
+	}
+	return rights
+}
+
+// separateIdentities is the flag by which each controller has a ServiceAccount of its own, to which Kubernetes itself binds a role.
+const separateIdentities = "use-service-account-credentials"
+
+// ofControllers reports whether a right is then the controllers' and not the manager's: everything is read by the manager, and nodes and
+// Services are written by controllers.
+func ofControllers(resource, verb string) bool {
+	kind, _, _ := strings.Cut(resource, "/")
+	return (kind == "nodes" || kind == "services") && !slices.Contains([]string{"get", "list", "watch"}, verb)
 }
 
 func rightsOf(rule rbacv1.PolicyRule, namespace, lease string, flags managers.Flags) []check.Right {
@@ -97,9 +123,8 @@ func rightsOf(rule rbacv1.PolicyRule, namespace, lease string, flags managers.Fl
 		names = []string{""}
 	}
 	for _, resource := range rule.Resources {
-		// In the Role, unlike the ClusterRole, these are for controllers with ServiceAccounts of their own.
-		ofOption := namespace != "" && slices.Contains([]string{"serviceaccounts", "serviceaccounts/token", "namespaces"}, resource)
-		if ofOption && !flags.Is("use-service-account-credentials") {
+		// In the Role, unlike the ClusterRole, these are for controllers with ServiceAccounts of their own; see identityRights.
+		if namespace != "" && slices.Contains([]string{"serviceaccounts", "serviceaccounts/token", "namespaces"}, resource) {
 			continue
 		}
 		optional := ""
@@ -112,6 +137,9 @@ func rightsOf(rule rbacv1.PolicyRule, namespace, lease string, flags managers.Fl
 					name = strings.Replace(name, managers.DefaultLease, lease, 1)
 				}
 				for _, verb := range rule.Verbs {
+					if flags.Is(separateIdentities) && ofControllers(resource, verb) {
+						continue
+					}
 					rights = append(rights, check.Right{
 						Verb: verb, Group: group, Resource: resource, Namespace: namespace, Name: name, Optional: optional,
 					})
