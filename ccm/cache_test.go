@@ -66,7 +66,7 @@ func newHarborOn(t *testing.T, cluster *localcluster.Cluster, kubeconfig string,
 }
 
 // replica starts a manager, and returns it with its secure port.
-func (h *harbor) replica(t *testing.T) (*program, endpoint) {
+func (h *harbor) replica(t *testing.T) (program, endpoint) {
 	t.Helper()
 	port := localclustertest.FreePort(t)
 	return start(t, append(h.args, "--secure-port="+port)...), newEndpoint(t, port)

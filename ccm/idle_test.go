@@ -76,9 +76,9 @@ func TestNothingIsLoggedWhileNothingChanges(t *testing.T) {
 }
 
 // linesOver waits for a number of passes of each controller, and returns an error if the process has logged meanwhile.
-func linesOver(t *testing.T, p *program, count float64, counted func() []float64) error {
+func linesOver(t *testing.T, p program, count float64, counted func() []float64) error {
 	t.Helper()
-	before, said := counted(), p.output.String()
+	before, said := counted(), p.Output()
 	poll.Until(t, fmt.Sprintf("each controller makes %v passes", count), func(context.Context) error {
 		for i, now := range counted() {
 			if now < before[i]+count {
@@ -87,7 +87,7 @@ func linesOver(t *testing.T, p *program, count float64, counted func() []float64
 		}
 		return nil
 	})
-	if lines := strings.TrimPrefix(p.output.String(), said); lines != "" {
+	if lines := strings.TrimPrefix(p.Output(), said); lines != "" {
 		return fmt.Errorf("over %v passes in which nothing changed it logged:\n%s", count, lines)
 	}
 	return nil

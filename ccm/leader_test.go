@@ -52,15 +52,15 @@ func newReplicas(t *testing.T, cluster *localcluster.Cluster, kubeconfig string,
 }
 
 // lead starts a replica and waits until it leads.
-func (r *replicas) lead(t *testing.T) *program {
+func (r *replicas) lead(t *testing.T) program {
 	t.Helper()
 	p := start(t, r.args...)
-	r.callLog.awaitEntry(t, p.pid(), beating+" started")
+	r.callLog.awaitEntry(t, p.PID(), beating+" started")
 	return p
 }
 
 // stand starts a replica and waits until it stands by.
-func (r *replicas) stand(t *testing.T) *program {
+func (r *replicas) stand(t *testing.T) program {
 	t.Helper()
 	p := start(t, r.args...)
 	p.awaitOutput(t, `"Attempting to acquire leader lease..."`)
@@ -68,12 +68,12 @@ func (r *replicas) stand(t *testing.T) *program {
 }
 
 // awaitLeader waits until one of the programs leads, and returns it.
-func (r *replicas) awaitLeader(t *testing.T, candidates ...*program) *program {
+func (r *replicas) awaitLeader(t *testing.T, candidates ...program) program {
 	t.Helper()
-	var leader *program
+	var leader program
 	poll.Until(t, "one of the standbys leads", func(context.Context) error {
 		for _, candidate := range candidates {
-			if slices.Contains(r.callLog.of(t, candidate.pid()), beating+" started") {
+			if slices.Contains(r.callLog.of(t, candidate.PID()), beating+" started") {
 				leader = candidate
 				return nil
 			}
@@ -155,7 +155,7 @@ func TestOrderOfOneLife(t *testing.T) {
 			t.Cleanup(func() { _ = r.client.CoreV1().Nodes().Delete(cleanUp(t), "seen", metav1.DeleteOptions{}) })
 
 			p := r.lead(t)
-			written.awaitEntry(t, p.pid(), lingers)
+			written.awaitEntry(t, p.PID(), lingers)
 			p.signal(t, syscall.SIGTERM)
 			if code := p.wait(t); code != 0 {
 				t.Errorf("exit code %d, want 0", code)
@@ -164,11 +164,11 @@ func TestOrderOfOneLife(t *testing.T) {
 				"new", beating + " built", "HasClusterID", "Initialize", "SetInformers", beating + " started",
 				beating + " stopped", "stop channel closed, lease " + test.lease,
 			}
-			got := slices.DeleteFunc(written.of(t, p.pid()), func(what string) bool { return what == lingers })
+			got := slices.DeleteFunc(written.of(t, p.PID()), func(what string) bool { return what == lingers })
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("life of the plugin (-want +got):\n%s", diff)
 			}
-			if alarm := regexp.MustCompile(`(?m)^E\d{4} .*`).FindString(p.output.String()); alarm != "" {
+			if alarm := regexp.MustCompile(`(?m)^E\d{4} .*`).FindString(p.Output()); alarm != "" {
 				t.Errorf("an orderly life is logged as an error: %s", alarm)
 			}
 			if test.lease == "held" && r.holder(t) != "" {
@@ -184,8 +184,8 @@ func TestUntaggedCloud(t *testing.T) {
 	r := newReplicas(t, cluster, kubeconfig)
 	config, written := cloudConfig(t, func(settings *callLogConfig) { settings.NoClusterID = true })
 	p := start(t, append(r.args, "--cloud-config="+config, "--allow-untagged-cloud")...)
-	r.callLog.awaitEntry(t, p.pid(), beating+" started")
-	written.awaitEntry(t, p.pid(), "Initialize")
+	r.callLog.awaitEntry(t, p.PID(), beating+" started")
+	written.awaitEntry(t, p.PID(), "Initialize")
 	p.awaitOutput(t, "The cloud provider has found no cluster ID; running without as --allow-untagged-cloud says")
 }
 
@@ -196,12 +196,12 @@ func TestStandbyLeavesThePluginAloneAndTakesOverAtOnce(t *testing.T) {
 	r := newReplicas(t, cluster, kubeconfig, "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s",
 		"--leader-elect-retry-period="+retry.String())
 	leader, standby := r.lead(t), r.stand(t)
-	if diff := cmp.Diff([]string{"new", beating + " built"}, r.callLog.of(t, standby.pid())); diff != "" {
+	if diff := cmp.Diff([]string{"new", beating + " built"}, r.callLog.of(t, standby.PID())); diff != "" {
 		t.Errorf("on the standby (-want +got):\n%s", diff)
 	}
 	began := time.Now()
 	leader.signal(t, syscall.SIGTERM)
-	r.callLog.awaitEntry(t, standby.pid(), beating+" started")
+	r.callLog.awaitEntry(t, standby.PID(), beating+" started")
 	elapsed := time.Since(began)
 	t.Logf("from SIGTERM to the next leader's controller, of which about 100 ms are the controller's own stop: %s", elapsed)
 	if elapsed >= retry {
@@ -224,14 +224,14 @@ func TestOfSeveralStandbysOneWins(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
 	r := newReplicas(t, cluster, kubeconfig)
 	leader := r.lead(t)
-	standbys := []*program{r.stand(t), r.stand(t)}
+	standbys := []program{r.stand(t), r.stand(t)}
 	for len(standbys) > 0 {
 		leader.signal(t, syscall.SIGTERM)
 		if code := leader.wait(t); code != 0 {
 			t.Errorf("exit code of the old leader: %d, want 0", code)
 		}
 		leader = r.awaitLeader(t, standbys...)
-		standbys = slices.DeleteFunc(standbys, func(p *program) bool { return p == leader })
+		standbys = slices.DeleteFunc(standbys, func(p program) bool { return p == leader })
 	}
 	r.requireNoOverlap(t)
 }
@@ -246,7 +246,7 @@ func TestKilledLeader(t *testing.T) {
 	began := time.Now()
 	leader.signal(t, syscall.SIGKILL)
 	leader.wait(t)
-	r.callLog.awaitEntry(t, standby.pid(), beating+" started")
+	r.callLog.awaitEntry(t, standby.PID(), beating+" started")
 	elapsed := time.Since(began)
 	t.Logf("from SIGKILL to the next leader's controller: %s, with a lease of %s", elapsed, duration)
 	if elapsed >= 2*duration-time.Second {
@@ -265,7 +265,7 @@ func TestDeletedLease(t *testing.T) {
 	if err := r.client.CoordinationV1().Leases("kube-system").Delete(t.Context(), "cloud-controller-manager", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.callLog.awaitEntry(t, standby.pid(), beating+" started")
+	r.callLog.awaitEntry(t, standby.PID(), beating+" started")
 }
 
 func TestLostLeaseEndsTheProcess(t *testing.T) {
@@ -312,7 +312,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	if code := leader.wait(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	if slices.Contains(r.callLog.of(t, leader.pid()), beating+" stopped") {
+	if slices.Contains(r.callLog.of(t, leader.PID()), beating+" stopped") {
 		t.Error("the second signal waited for the controller")
 	}
 }
@@ -346,7 +346,7 @@ func TestLeaseThatMayNotBeWatched(t *testing.T) {
 		probe := r.lead(t)
 		probe.signal(t, syscall.SIGTERM)
 		probe.wait(t)
-		if !strings.Contains(probe.output.String(), `may not watch leases.coordination.k8s.io \"cloud-controller-manager\"`) {
+		if !strings.Contains(probe.Output(), `may not watch leases.coordination.k8s.io \"cloud-controller-manager\"`) {
 			return fmt.Errorf("not yet")
 		}
 		return nil
@@ -354,8 +354,8 @@ func TestLeaseThatMayNotBeWatched(t *testing.T) {
 	leader, standby := r.lead(t), r.stand(t)
 	standby.awaitOutput(t, "The lease cannot be watched: asking for it once per retry period")
 	leader.signal(t, syscall.SIGTERM)
-	r.callLog.awaitEntry(t, standby.pid(), beating+" started")
-	if said := strings.Count(standby.output.String(), "The lease cannot be watched"); said != 1 {
+	r.callLog.awaitEntry(t, standby.PID(), beating+" started")
+	if said := strings.Count(standby.Output(), "The lease cannot be watched"); said != 1 {
 		t.Errorf("the log says %d times that the lease cannot be watched, want once", said)
 	}
 	r.requireNoOverlap(t)

@@ -128,16 +128,16 @@ func TestPausedLeaderDoesNotActBesideTheNext(t *testing.T) {
 	defer changes.Stop()
 
 	leader := start(t, r.args...)
-	r.callLog.awaitEntry(t, leader.pid(), calls)
+	r.callLog.awaitEntry(t, leader.PID(), calls)
 	// What it was at when it was stopped could reach the cloud later, and nothing could be done about it.
-	pause := r.callLog.pauseFile(leader.pid())
+	pause := r.callLog.pauseFile(leader.PID())
 	if err := os.WriteFile(pause, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.callLog.awaitEntry(t, leader.pid(), pauses)
+	r.callLog.awaitEntry(t, leader.PID(), pauses)
 	standby := r.stand(t)
 	leader.signal(t, syscall.SIGSTOP)
-	r.callLog.awaitEntry(t, standby.pid(), calls)
+	r.callLog.awaitEntry(t, standby.PID(), calls)
 	if err := os.Remove(pause); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestPausedLeaderDoesNotActBesideTheNext(t *testing.T) {
 		t.Errorf("exit code %d, error %q", code, leader.errorLine())
 	}
 
-	if count := r.after(t, standby.pid(), calls, leader.pid(), calls); count != 0 {
+	if count := r.after(t, standby.PID(), calls, leader.PID(), calls); count != 0 {
 		t.Errorf("the old leader made %d calls of the cloud beside the new one", count)
 	}
 	end := fmt.Sprintf(`{"metadata":{"annotations":{%q:"end"}}}`, writer)
@@ -169,13 +169,13 @@ func TestPausedLeaderDoesNotActBesideTheNext(t *testing.T) {
 			writers = append(writers, pid)
 		}
 	}
-	taken := slices.Index(writers, strconv.Itoa(standby.pid()))
+	taken := slices.Index(writers, strconv.Itoa(standby.PID()))
 	if taken < 0 {
 		t.Fatal("the new leader wrote nothing")
 	}
 	count := 0
 	for _, pid := range writers[taken:] {
-		if pid == strconv.Itoa(leader.pid()) {
+		if pid == strconv.Itoa(leader.PID()) {
 			count++
 		}
 	}
@@ -242,16 +242,16 @@ func TestStuckWriteEndsWithTheLease(t *testing.T) {
 			}
 			proxy := localclustertest.NewProxy(t, config)
 			leader := start(t, append(slices.Clone(r.args), "--master="+proxy.Config.Host)...)
-			r.callLog.awaitEntry(t, leader.pid(), announces)
-			r.callLog.awaitEntry(t, leader.pid(), test.awaited)
+			r.callLog.awaitEntry(t, leader.PID(), announces)
+			r.callLog.awaitEntry(t, leader.PID(), test.awaited)
 			r.callLog.awaitAny(t, beat)
 			standby := r.stand(t)
 			proxy.Pause()
-			r.callLog.awaitEntry(t, standby.pid(), stuck+" started")
+			r.callLog.awaitEntry(t, standby.PID(), stuck+" started")
 			if code := leader.wait(t); code != 1 || leader.errorLine() != "stopped: leader election lost" {
 				t.Errorf("exit code %d, error %q", code, leader.errorLine())
 			}
-			if count := r.after(t, standby.pid(), stuck+" started", leader.pid(), beat); count != 0 {
+			if count := r.after(t, standby.PID(), stuck+" started", leader.PID(), beat); count != 0 {
 				t.Errorf("the old leader's write went on for %d beats beside the new leader", count)
 			}
 		})
@@ -263,7 +263,7 @@ func TestLeaseIsKeptBesideAStuckWrite(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
 	r := newReplicas(t, cluster, kubeconfig, "--cloud-provider="+callingProvider, "--controllers="+stuck, "--cloud-api-write-timeout=1s")
 	leader := start(t, r.args...)
-	r.callLog.awaitEntry(t, leader.pid(), givenUp)
+	r.callLog.awaitEntry(t, leader.PID(), givenUp)
 	leader.signal(t, syscall.SIGTERM)
 	leader.wait(t)
 	if r.holder(t) == "" {

@@ -63,7 +63,7 @@ func TestLeaderMigration(t *testing.T) {
 
 	theirs := start(t, append(r.args, "--controllers=beating", "--leader-migration-config="+toThem)...)
 	theirs.awaitOutput(t, `leaves to another controller manager do not run" controllers=["beating-controller"]`)
-	r.callLog.awaitEntry(t, theirs.pid(), "SetInformers")
+	r.callLog.awaitEntry(t, theirs.PID(), "SetInformers")
 	theirs.signal(t, syscall.SIGTERM)
 	if code := theirs.wait(t); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
@@ -71,14 +71,14 @@ func TestLeaderMigration(t *testing.T) {
 
 	ours := start(t, append(r.args, "--controllers=beating", "--leader-migration-config="+toUs)...)
 	ours.awaitOutput(t, `"Attempting to acquire leader lease..." lock="kube-system/cloud-provider-extraction-migration"`)
-	if slices.Contains(r.callLog.of(t, ours.pid()), beating+" started") {
+	if slices.Contains(r.callLog.of(t, ours.PID()), beating+" started") {
 		t.Error("the controller runs while another controller manager holds the lease")
 	}
 	other.Spec.HolderIdentity = ptr.To("")
 	if _, err := leases.Update(t.Context(), other, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.callLog.awaitEntry(t, ours.pid(), beating+" started")
+	r.callLog.awaitEntry(t, ours.PID(), beating+" started")
 	ours.signal(t, syscall.SIGTERM)
 	if code := ours.wait(t); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
@@ -87,7 +87,7 @@ func TestLeaderMigration(t *testing.T) {
 	if err != nil || ptr.Deref(released.Spec.HolderIdentity, "") != "" {
 		t.Errorf("the lease was not released: %v %v", released, err)
 	}
-	if slices.Contains(r.callLog.of(t, theirs.pid()), beating+" started") {
+	if slices.Contains(r.callLog.of(t, theirs.PID()), beating+" started") {
 		t.Error("a controller of another controller manager ran")
 	}
 }

@@ -46,7 +46,7 @@ func TestWatchesWaitForAnOutageToEnd(t *testing.T) {
 	h.join(t, 2)
 	h.await(t, "node-002", "is initialized after the outage", isComplete)
 	manager.awaitOutput(t, `"API server available again; watches resume"`)
-	output := manager.output.String()
+	output := manager.Output()
 	if failed := failedWatch.FindAllString(output, -1); len(failed) > 0 {
 		t.Errorf("requests of the caches failed:\n%s", strings.Join(failed, "\n"))
 	}

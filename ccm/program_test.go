@@ -1,14 +1,11 @@
 package ccm_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,7 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mooring-ccm/mooring/ccm"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
+	processes "github.com/mooring-ccm/mooring/localcluster/program"
 )
 
 // The controllers that the test program brings. None of them runs unless --controllers names it.
@@ -143,32 +142,10 @@ func leaseHolder(clients cloudprovider.ControllerClientBuilder) string {
 }
 
 // program is a running process of the test program.
-type program struct {
-	command *exec.Cmd
-	output  *safeBuffer
-	exited  chan struct{}
-}
-
-// safeBuffer is a buffer that is read while a process writes to it.
-type safeBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *safeBuffer) Write(data []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(data)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
+type program struct{ *processes.Program }
 
 // start runs the test program.
-func start(t *testing.T, args ...string) *program {
+func start(t *testing.T, args ...string) program {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -177,57 +154,31 @@ func start(t *testing.T, args ...string) *program {
 	return run(t, self, args...)
 }
 
-// run runs a program. It is killed when the test ends, and what it said is shown if the test failed.
-func run(t *testing.T, path string, args ...string) *program {
+// run runs a program. It is killed when the test ends, and its output is shown if the test failed.
+func run(t *testing.T, path string, args ...string) program {
 	t.Helper()
-	p := &program{command: exec.Command(path, args...), output: &safeBuffer{}, exited: make(chan struct{})}
-	p.command.Env = append(os.Environ(), asProgram+"=1")
-	p.command.Stdout, p.command.Stderr = p.output, p.output
-	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_ = p.command.Wait()
-		close(p.exited)
-	}()
-	t.Cleanup(func() {
-		_ = p.command.Process.Kill()
-		<-p.exited
-		if t.Failed() {
-			t.Logf("process %d said:\n%s", p.pid(), p.output)
-		}
-	})
-	return p
+	return program{localclustertest.StartProgram(t, processes.Options{
+		Name: "program", Path: path, Args: args, Env: []string{asProgram + "=1"},
+	})}
 }
 
-func (p *program) pid() int { return p.command.Process.Pid }
-
 // signal sends a signal to the process.
-func (p *program) signal(t *testing.T, signal os.Signal) {
+func (p program) signal(t *testing.T, signal syscall.Signal) {
 	t.Helper()
-	if err := p.command.Process.Signal(signal); err != nil {
-		t.Fatalf("signaling process %d: %v", p.pid(), err)
+	if err := p.Signal(signal); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // wait waits for the end of the process and returns its exit code.
-func (p *program) wait(t *testing.T) int {
+func (p program) wait(t *testing.T) int {
 	t.Helper()
-	poll.Until(t, "the program ends", func(context.Context) error {
-		select {
-		case <-p.exited:
-			return nil
-		default:
-			return errors.New("it runs")
-		}
-	})
-	return p.command.ProcessState.ExitCode()
+	return localclustertest.AwaitEnd(t, p.Program)
 }
 
 // errorLines returns what the process said as its error: the line that begins with "error: " and all after it.
-func (p *program) errorLines() string {
-	_, after, found := strings.Cut("\n"+p.output.String(), "\nerror: ")
+func (p program) errorLines() string {
+	_, after, found := strings.Cut("\n"+p.Output(), "\nerror: ")
 	if !found {
 		return ""
 	}
@@ -235,16 +186,16 @@ func (p *program) errorLines() string {
 }
 
 // errorLine returns the first line of that. Others may follow it that are no part of it: goroutines that are being ended log too.
-func (p *program) errorLine() string {
+func (p program) errorLine() string {
 	line, _, _ := strings.Cut(p.errorLines(), "\n")
 	return line
 }
 
 // awaitOutput waits until the process has said something.
-func (p *program) awaitOutput(t *testing.T, want string) {
+func (p program) awaitOutput(t *testing.T, want string) {
 	t.Helper()
 	poll.Until(t, fmt.Sprintf("the program says %q", want), func(context.Context) error {
-		if !strings.Contains(p.output.String(), want) {
+		if !strings.Contains(p.Output(), want) {
 			return errors.New("it has not")
 		}
 		return nil

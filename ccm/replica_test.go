@@ -80,19 +80,19 @@ func TestEveryReplicaRunsItsPartToTheEnd(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
 	r := newReplicas(t, cluster, kubeconfig).announcing()
 	leader, standby := r.lead(t), r.stand(t)
-	r.callLog.awaitEntry(t, leader.pid(), announces)
-	r.callLog.awaitEntry(t, standby.pid(), announces)
+	r.callLog.awaitEntry(t, leader.PID(), announces)
+	r.callLog.awaitEntry(t, standby.PID(), announces)
 
 	leader.signal(t, syscall.SIGTERM)
 	if code := leader.wait(t); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	life := r.callLog.of(t, leader.pid())
+	life := r.callLog.of(t, leader.PID())
 	if last := life[len(life)-1]; last != withdraws {
 		t.Errorf("the leader's life ends with %q: %q", last, life)
 	}
-	r.callLog.awaitEntry(t, standby.pid(), beating+" started")
-	if slices.Contains(r.callLog.of(t, standby.pid()), withdraws) {
+	r.callLog.awaitEntry(t, standby.PID(), beating+" started")
+	if slices.Contains(r.callLog.of(t, standby.PID()), withdraws) {
 		t.Error("the standby stopped announcing when it took over")
 	}
 }
@@ -135,7 +135,7 @@ func TestPartRunsWithoutTheLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	leader.awaitOutput(t, "The lease is lost and the controllers have stopped")
-	life := r.callLog.of(t, leader.pid())
+	life := r.callLog.of(t, leader.PID())
 	for _, want := range []string{beating + " stopped", "stop channel closed"} {
 		if !slices.Contains(life, want) {
 			t.Errorf("the replica goes on without %q: %q", want, life)
@@ -153,7 +153,7 @@ func TestPartRunsWithoutTheLease(t *testing.T) {
 	if got := leader.errorLine(); got != "stopped: leader election lost" {
 		t.Errorf("error %q", got)
 	}
-	if life := r.callLog.of(t, leader.pid()); !slices.Contains(life, withdraws) {
+	if life := r.callLog.of(t, leader.PID()); !slices.Contains(life, withdraws) {
 		t.Errorf("the part did not end in order: %q", life)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -180,7 +179,7 @@ func TestReadinessOfEachReplica(t *testing.T) {
 	hanging, written := cloudConfig(t, func(settings *callLogConfig) { settings.Hang = true })
 
 	leader := start(t, append(r.args, "--cloud-config="+hanging, "--secure-port="+leading)...)
-	written.awaitEntry(t, leader.pid(), "Initialize")
+	written.awaitEntry(t, leader.PID(), "Initialize")
 	secure := newEndpoint(t, leading)
 	secure.await(t, "/readyz", http.StatusInternalServerError)
 	if _, body, _ := secure.get(t, "/readyz", ""); !strings.Contains(body, "[-]cloud-provider failed") || !strings.Contains(body, "[+]"+beating+" ok") {
@@ -198,12 +197,12 @@ func TestReadinessOfEachReplica(t *testing.T) {
 	if code := leader.wait(t); code != 0 {
 		t.Errorf("exit code %d of the leader whose plugin hung until it was stopped, want 0", code)
 	}
-	for _, what := range r.callLog.of(t, leader.pid()) {
+	for _, what := range r.callLog.of(t, leader.PID()) {
 		if what == beating+" started" {
 			t.Error("a controller ran before Initialize returned")
 		}
 	}
-	r.callLog.awaitEntry(t, standby.pid(), beating+" started")
+	r.callLog.awaitEntry(t, standby.PID(), beating+" started")
 }
 
 // TestServiceAccountCredentials shows who writes what, by the API server's own audit log.
@@ -231,8 +230,8 @@ func TestServiceAccountCredentials(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := start(t, r.args...)
-			r.callLog.awaitEntry(t, p.pid(), "node written")
-			r.callLog.awaitEntry(t, p.pid(), "managed fields of the cached node: 0")
+			r.callLog.awaitEntry(t, p.PID(), "node written")
+			r.callLog.awaitEntry(t, p.PID(), "managed fields of the cached node: 0")
 			poll.Until(t, "the controller's event is there", func(ctx context.Context) error {
 				events, err := r.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=Written"})
 				if err != nil || len(events.Items) == 0 || events.Items[0].Source.Component != writing {
@@ -262,11 +261,11 @@ func TestJSONLogs(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
 	r := newReplicas(t, cluster, kubeconfig, "--logging-format=json", "--v=2")
 	p := r.lead(t)
-	p.signal(t, os.Interrupt)
+	p.signal(t, syscall.SIGINT)
 	if code := p.wait(t); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	lines := strings.Split(strings.TrimSpace(p.output.String()), "\n")
+	lines := strings.Split(strings.TrimSpace(p.Output()), "\n")
 	for _, line := range lines {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("not JSON: %s", line)

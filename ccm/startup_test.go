@@ -204,5 +204,5 @@ func TestAPIServerIsWaitedFor(t *testing.T) {
 	if err := cluster.StartAPIServer(ctx); err != nil {
 		t.Fatal(err)
 	}
-	written.awaitEntry(t, second.pid(), beating+" started")
+	written.awaitEntry(t, second.PID(), beating+" started")
 }

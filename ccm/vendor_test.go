@@ -110,7 +110,7 @@ func vendorsOwn(t *testing.T, path string, args []string) {
 		for _, want := range []string{"\nMycloud flags:\n", "--mycloud-zone-suffix", `(default "mycloud")`, "All controllers: cloud-node-controller, " +
 			"cloud-node-lifecycle-controller, node-route-controller, rack-label-controller, service-lb-controller, tagging-controller",
 			"Disabled-by-default controllers: tagging-controller"} {
-			if help := strings.Join(strings.Fields(p.output.String()), " "); !strings.Contains(p.output.String(), want) && !strings.Contains(help, want) {
+			if help := strings.Join(strings.Fields(p.Output()), " "); !strings.Contains(p.Output(), want) && !strings.Contains(help, want) {
 				t.Errorf("the help does not say %q", want)
 			}
 		}
@@ -142,7 +142,7 @@ func vendorsOwn(t *testing.T, path string, args []string) {
 	t.Run("its controller has the provider itself, and the informers", func(t *testing.T) {
 		p := run(t, path, append(args, "--controllers=*,tagging")...)
 		p.awaitOutput(t, `"Tagged the instance"`)
-		if want := `node="crane" nodes=1`; !strings.Contains(p.output.String(), want) {
+		if want := `node="crane" nodes=1`; !strings.Contains(p.Output(), want) {
 			t.Errorf("the lister that the provider was built with is empty: want %s", want)
 		}
 		p.signal(t, syscall.SIGTERM)
@@ -155,7 +155,7 @@ func vendorsOwn(t *testing.T, path string, args []string) {
 		p.awaitOutput(t, `provider \"mycloud\" itself: not under --dry-run`)
 		p.awaitOutput(t, `"Initialized the cloud provider"`)
 		p.signal(t, syscall.SIGTERM)
-		if code := p.wait(t); code != 0 || strings.Contains(p.output.String(), "Tagged the instance") {
+		if code := p.wait(t); code != 0 || strings.Contains(p.Output(), "Tagged the instance") {
 			t.Errorf("exit code %d, want 0 and nothing tagged", code)
 		}
 	})

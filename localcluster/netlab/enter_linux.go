@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mooring-ccm/mooring/localcluster/program"
 )
 
 // insideVariable is set in the environment of a netlab's inside; it holds the number of the process outside.
@@ -42,28 +44,18 @@ func (e *EndError) Unwrap() error { return e.err }
 
 // Enter runs this program again, with these arguments, inside a netlab, and waits until it ends: an *EndError if it did not end with
 // exit code 0. When ctx ends, the inside gets SIGTERM.
-//
-// It is the first process of a process namespace, so that the kernel kills all others in it when it ends; and it is killed when this
-// process dies. For that, the thread must stay.
 func Enter(ctx context.Context, args []string, out io.Writer) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	command := exec.CommandContext(ctx, "/proc/self/exe", args...)
-	command.Args[0] = os.Args[0]
-	command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", insideVariable, os.Getpid()))
 	var said bytes.Buffer
-	command.Stdin, command.Stdout, command.Stderr = os.Stdin, out, &said
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
-	command.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
-		Pdeathsig:  syscall.SIGKILL,
-	}
-	if err := command.Start(); err != nil {
-		return fmt.Errorf("make the namespaces of the netlab: %w", err)
-	}
-	err := command.Wait()
+	command, err := program.RunInNamespaces(ctx, args, func(command *exec.Cmd) {
+		command.Args[0] = os.Args[0]
+		command.Env = append(command.Env, fmt.Sprintf("%s=%d", insideVariable, os.Getpid()))
+		command.Stdin, command.Stdout, command.Stderr = os.Stdin, out, &said
+		command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	})
 	exit := (*exec.ExitError)(nil)
 	switch {
+	case command.Process == nil:
+		return fmt.Errorf("make the namespaces of the netlab: %w", err)
 	case errors.As(err, &exit):
 		return &EndError{ExitCode: exit.ExitCode(), Said: said.String(), err: err}
 	case command.ProcessState != nil && command.ProcessState.Success():

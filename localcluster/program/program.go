@@ -181,6 +181,15 @@ const (
 	tailBytes = 16 << 10
 )
 
+// Output returns all that the program has written to its log, or why that cannot be read.
+func (p *Program) Output() string {
+	content, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(content)
+}
+
 // Tail returns the last lines of the log, or why they cannot be read.
 func (p *Program) Tail() string {
 	file, err := os.Open(p.log)

@@ -47,7 +47,7 @@ var arrows = map[string][]string{
 	"cmd/mooring/internal/view":     {"internal/controller", "internal/instances/ownership", "ccm/plan"},
 	"deploy":                        {},
 	"localcluster":                  {"deploy"},
-	"localcluster/netlab":           {},
+	"localcluster/netlab":           {"localcluster/program"},
 	"localcluster/poll":             {},
 	"localcluster/program":          {},
 	"test":                          {anything},

@@ -23,11 +23,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mooring-ccm/mooring/localcluster/program"
 )
 
 const (
@@ -124,30 +124,23 @@ func Missing(programs ...string) string {
 	return "missing: " + strings.Join(lacks, ", ") + hint
 }
 
-// reenter starts this test binary for one test in new namespaces. The process is the first of a process namespace, so the
-// kernel kills all others in it when it ends; and it is killed when this process dies. For that the thread must stay.
+// reenter runs this test binary for one test in new namespaces.
 func reenter(t *testing.T, options Options, furniture furniture) error {
 	inside, err := json.Marshal(furniture)
 	if err != nil {
 		return err
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe",
-		"-test.run=^"+t.Name()+"$", "-test.timeout="+options.Timeout.String(), "-test.v="+fmt.Sprint(testing.Verbose()))
-	cmd.Env = append(append(os.Environ(), insideVariable+"="+string(inside)), options.Env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
-		Pdeathsig:  syscall.SIGKILL,
-	}
+	args := []string{"-test.run=^" + t.Name() + "$", "-test.timeout=" + options.Timeout.String(), "-test.v=" + fmt.Sprint(testing.Verbose())}
 	reader, writer := io.Pipe()
-	cmd.Stdout, cmd.Stderr = writer, writer
 	copied := make(chan struct{})
 	go func() {
 		defer close(copied)
 		copyLines(t.Output(), reader)
 	}()
-	err = cmd.Run()
+	_, err = program.RunInNamespaces(t.Context(), args, func(command *exec.Cmd) {
+		command.Env = append(append(command.Env, insideVariable+"="+string(inside)), options.Env...)
+		command.Stdout, command.Stderr = writer, writer
+	})
 	writer.Close()
 	<-copied
 	return err

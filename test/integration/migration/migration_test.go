@@ -84,7 +84,7 @@ func (s *scene) takeOver(t *testing.T, now, next *manager, leader string) readin
 	t.Helper()
 	before := reading{state: s.seen(t), audit: s.audited(t), calls: s.calls(nil)}
 	harness.Eventually(t, "the "+next.kind+" manager waits for the lease", func(context.Context) error {
-		if !next.hasSaid(t, "attempting to acquire leader lease") {
+		if !next.hasSaid("attempting to acquire leader lease") {
 			return errors.New("it has not said so")
 		}
 		return nil

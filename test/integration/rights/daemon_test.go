@@ -10,13 +10,12 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	processes "github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -28,67 +27,29 @@ var (
 
 // daemon is a process of the manager.
 type daemon struct {
-	command *exec.Cmd
-	dir     string
-	port    string
-	exited  chan struct{}
-	err     error
+	*processes.Program
+	dir  string
+	port string
 }
 
-// launch starts the daemon with a secure port of its own. It is killed when the test lifetime ends, and the end of its log is
-// shown if that failed.
+// launch starts the daemon with a secure port of its own. It is killed when the test lifetime ends, and its log is shown if that
+// failed.
 func launch(t, lifetime *testing.T, args ...string) *daemon {
 	t.Helper()
-	d := &daemon{dir: lifetime.TempDir(), port: localclustertest.FreePort(t), exited: make(chan struct{})}
+	d := &daemon{dir: lifetime.TempDir(), port: localclustertest.FreePort(t)}
 	args = append([]string{"--bind-address=127.0.0.1", "--secure-port=" + d.port, "--cert-dir=" + d.dir, "--logging-format=json"}, args...)
 	path, err := program()
 	must(t, err)
-	d.command = exec.Command(path, args...)
-	log, err := os.Create(d.logFile())
-	must(t, err)
-	defer log.Close()
-	d.command.Stdout, d.command.Stderr = log, log
-	must(t, d.command.Start())
-	go func() {
-		defer close(d.exited)
-		d.err = d.command.Wait()
-	}()
-	lifetime.Cleanup(func() {
-		_ = d.command.Process.Kill() // an error says that it has ended
-		<-d.exited
-		if lifetime.Failed() {
-			lifetime.Logf("the end of the log of process %d:\n%s", d.command.Process.Pid, strings.Join(d.lastLines(lifetime, 40), "\n"))
-		}
-	})
+	d.Program = localclustertest.StartProgram(lifetime, processes.Options{Name: programName, Path: path, Args: args, Dir: d.dir})
 	return d
-}
-
-func (d *daemon) logFile() string { return filepath.Join(d.dir, programName+".log") }
-
-func (d *daemon) lastLines(t *testing.T, count int) []string {
-	t.Helper()
-	content, err := os.ReadFile(d.logFile())
-	must(t, err)
-	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-	return lines[max(0, len(lines)-count):]
 }
 
 // terminate asks the process to end, as Kubernetes does with a Pod, and waits until it has.
 func (d *daemon) terminate(t *testing.T) {
 	t.Helper()
-	must(t, d.command.Process.Signal(syscall.SIGTERM))
-	eventually(t, "the manager ends after SIGTERM", func(context.Context) error { return d.ended() })
-	if d.err != nil {
-		t.Errorf("the manager ended with %v after SIGTERM, want exit code 0", d.err)
-	}
-}
-
-func (d *daemon) ended() error {
-	select {
-	case <-d.exited:
-		return nil
-	default:
-		return fmt.Errorf("process %d runs", d.command.Process.Pid)
+	must(t, d.Signal(syscall.SIGTERM))
+	if code := localclustertest.AwaitEnd(t, d.Program); code != 0 {
+		t.Errorf("the manager ended with exit code %d after SIGTERM, want 0", code)
 	}
 }
 
@@ -119,9 +80,7 @@ func (d *daemon) get(ctx context.Context, path, token string) (int, error) {
 func (d *daemon) awaitReady(t *testing.T) {
 	t.Helper()
 	eventually(t, "the manager is ready", func(ctx context.Context) error {
-		if d.ended() == nil {
-			t.Fatalf("the manager ended by itself: %v", d.err)
-		}
+		must(t, d.Exited())
 		return d.answers(ctx, "/readyz", "", http.StatusOK)
 	})
 }
@@ -138,7 +97,7 @@ func (d *daemon) answers(ctx context.Context, path, token string, want int) erro
 // dispensable returns what the process has reported as missing and done without, in the form "user may not verb resource".
 func (d *daemon) dispensable(t *testing.T) map[string]bool {
 	t.Helper()
-	file, err := os.Open(d.logFile())
+	file, err := os.Open(d.LogPath())
 	must(t, err)
 	defer file.Close()
 	found := map[string]bool{}

@@ -103,7 +103,7 @@ func (s *scenario) leader() *daemon { return s.replicas[s.leading] }
 func (s *scenario) end(t *testing.T) map[request]int {
 	t.Helper()
 	for _, replica := range s.replicas {
-		if replica.ended() != nil {
+		if replica.State() == nil {
 			replica.terminate(t)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,6 +25,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mooring-ccm/mooring/internal/controller/service"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
@@ -72,7 +73,7 @@ type victim struct {
 	environment      []string
 
 	mu      sync.Mutex
-	command *exec.Cmd
+	running *program.Program
 	// at is the write at which it dies, counted from one, and after says that the write still takes effect.
 	at    int
 	after bool
@@ -95,7 +96,9 @@ func newVictim(t *testing.T, running *simtest.Cloud) *victim {
 		return r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/services/")
 	})
 	dir := t.TempDir()
-	v.environment = append(os.Environ(), asProcess+"="+v.cloudConfig(t, dir, running), clientcmd.RecommendedConfigPathEnvVar+"="+v.kubeconfig(t, dir))
+	v.environment = []string{
+		asProcess + "=" + v.cloudConfig(t, dir, running), clientcmd.RecommendedConfigPathEnvVar + "=" + v.kubeconfig(t, dir),
+	}
 	return v
 }
 
@@ -137,7 +140,7 @@ func (v *victim) dies(r *http.Request, effect func()) bool {
 	if v.after {
 		effect()
 	}
-	_ = v.command.Process.Kill()
+	_ = v.running.Signal(syscall.SIGKILL)
 	close(v.dead)
 	return true
 }
@@ -165,16 +168,9 @@ func (v *victim) run(t *testing.T, at int, after bool) {
 	self, err := os.Executable()
 	must(t, err)
 	v.at, v.after = at, after
-	v.command = exec.Command(self)
-	v.command.Env, v.command.Stderr = v.environment, os.Stderr
-	v.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	v.mu.Lock()
-	must(t, v.command.Start())
+	v.running = localclustertest.StartProgram(t, program.Options{Name: "victim", Path: self, Env: v.environment})
 	v.mu.Unlock()
-	t.Cleanup(func() {
-		_ = v.command.Process.Kill()
-		_ = v.command.Wait()
-	})
 	eventually(t, fmt.Sprintf("the process dies at write %d", at), func(context.Context) error {
 		select {
 		case <-v.dead:
@@ -185,8 +181,9 @@ func (v *victim) run(t *testing.T, at int, after bool) {
 			return fmt.Errorf("it has written %q", v.seen)
 		}
 	})
-	if state, err := v.command.Process.Wait(); err != nil || state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("the process ended by itself: %v, %v", state, err)
+	localclustertest.AwaitEnd(t, v.running)
+	if state := v.running.State(); state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the process ended by itself: %s", state)
 	}
 }
 

@@ -15,7 +15,7 @@ func (s *environment) keep(ctx context.Context) error {
 	var failure error
 	if old, ok := s.replicas[firstReplica]; ok {
 		select {
-		case <-old.done:
+		case <-old.Done():
 			_, failure = s.startReplica(firstReplica)
 		default:
 		}
@@ -59,7 +59,7 @@ func (s *environment) invitation(style render.Style) string {
 			if name == s.leader {
 				note += ", which leads"
 			}
-			line("  kill -TERM %d   # %s", s.replicas[name].command.Process.Pid, note)
+			line("  kill -TERM %d   # %s", s.replicas[name].PID(), note)
 		}
 	}
 	line("\nLogs are in %s", s.logs)

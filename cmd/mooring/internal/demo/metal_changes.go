@@ -53,7 +53,7 @@ func (r *rack) killLeader(ctx context.Context, s *environment) (string, error) {
 		return "", err
 	}
 	s.reportRole(next, scenario.Leader)
-	return fmt.Sprintf("%s leads after %s; all the time it announced the same as the other", next.name, seconds(time.Since(r.killed))), nil
+	return fmt.Sprintf("%s leads after %s; all the time it announced the same as the other", next.Name(), seconds(time.Since(r.killed))), nil
 }
 
 func (r *rack) kept(ctx context.Context, before netlab.Table) (string, error) {
@@ -83,7 +83,7 @@ func startAgain(ctx context.Context, s *environment) (string, error) {
 		return "", err
 	}
 	s.reportRole(again, scenario.Standby)
-	return fmt.Sprintf("%s, process %d", again.name, again.command.Process.Pid), nil
+	return fmt.Sprintf("%s, process %d", again.Name(), again.PID()), nil
 }
 
 // inventory has the dead machine scrapped.

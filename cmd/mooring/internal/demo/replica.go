@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
+	"github.com/mooring-ccm/mooring/localcluster/program"
 )
 
 const (
@@ -71,20 +71,20 @@ func (s *environment) startReplica(name string) (*replica, error) {
 
 // placeBeside has replicas of the simulated cloud listen on loopback, each at a port of its own.
 func (s *environment) placeBeside(string) (placement, error) {
-	port, err := freePort()
+	port, err := program.FreePort()
 	return placement{
-		address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port),
+		address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)),
 		flags:   []string{"--cloud-provider=sim", "--cluster-cidr=" + podCIDRs},
 	}, err
 }
 
 func (s *environment) reportRole(r *replica, role scenario.Role) {
 	if role == scenario.Leader {
-		s.leader = r.name
-	} else if s.leader == r.name {
+		s.leader = r.Name()
+	} else if s.leader == r.Name() {
 		s.leader = ""
 	}
-	s.report(scenario.ReplicaSeen{At: time.Now(), Name: r.name, PID: r.command.Process.Pid, Role: role})
+	s.report(scenario.ReplicaSeen{At: time.Now(), Name: r.Name(), PID: r.PID(), Role: role})
 }
 
 // ready waits until /readyz of the replica says ok: its caches are warm, whether it leads or not.
@@ -99,7 +99,7 @@ func (r *replica) ready(ctx context.Context) error {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w: %w", r.name, context.Cause(ctx), err)
+			return fmt.Errorf("%s is not ready: %w: %w", r.Name(), context.Cause(ctx), err)
 		}
 	}
 }
@@ -128,15 +128,4 @@ func (r *replica) probe(ctx context.Context) error {
 		return fmt.Errorf("/readyz says %s", response.Status)
 	}
 	return nil
-}
-
-// freePort returns a port of loopback that nobody uses. Somebody may take it before the replica does; the replica then ends
-// with an error that says so.
-func freePort() (uint16, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	port := listener.Addr().(*net.TCPAddr).AddrPort().Port()
-	return port, listener.Close()
 }

@@ -88,7 +88,7 @@ func (h *handover) takeOver(ctx context.Context, s *environment) (detail string,
 	}
 	took := time.Since(h.terminated)
 	s.reportRole(next, scenario.Leader)
-	return fmt.Sprintf("%s after SIGTERM, %s leads", seconds(took), next.name), nil
+	return fmt.Sprintf("%s after SIGTERM, %s leads", seconds(took), next.Name()), nil
 }
 
 func (h *handover) newNode(ctx context.Context, s *environment) (string, error) {
@@ -131,5 +131,5 @@ func (h *handover) oldLeader(ctx context.Context, s *environment) (string, error
 		return "", err
 	}
 	s.reportRole(old, scenario.Stopped)
-	return fmt.Sprintf("%s, exit code 0", old.name), nil
+	return fmt.Sprintf("%s, exit code 0", old.Name()), nil
 }

@@ -46,7 +46,7 @@ func startLeader(ctx context.Context, s *environment) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("%s, process %d, leads after %s; refreshes nodes every %s",
-		leader.name, leader.command.Process.Pid, seconds(held), statusFrequency), nil
+		leader.Name(), leader.PID(), seconds(held), statusFrequency), nil
 }
 
 func startStandby(ctx context.Context, s *environment) (string, error) {
@@ -58,7 +58,7 @@ func startStandby(ctx context.Context, s *environment) (string, error) {
 		return "", err
 	}
 	s.reportRole(standby, scenario.Standby)
-	return fmt.Sprintf("%s, process %d, is ready", standby.name, standby.command.Process.Pid), nil
+	return fmt.Sprintf("%s, process %d, is ready", standby.Name(), standby.PID()), nil
 }
 
 // seconds writes a measured time as people read it.
