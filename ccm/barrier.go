@@ -186,7 +186,7 @@ func (b *barrier) Start(ctx context.Context) error {
 	return nil
 }
 
-// named returns ctx with a logger that says which controller speaks.
+// named returns ctx with a logger that says which controller logs.
 func (b *barrier) named(ctx context.Context) context.Context {
 	return log.IntoContext(ctx, log.FromContext(ctx).WithName(b.controller.name))
 }

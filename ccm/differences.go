@@ -32,7 +32,7 @@ func otherDefaults() map[string]struct{ reference, reason string } {
 func additions() map[string]string {
 	return map[string]string{
 		"node-selector": "Several cloud controller managers in one cluster: each looks after its own nodes",
-		"provider-id-schemes": "The same, where the nodes tell themselves apart by their provider IDs. It also lets a plugin that declares no " +
+		"provider-id-schemes": "The same, where the provider IDs of nodes show whose they are. It also lets a plugin that declares no " +
 			"schemes answer for IDs with a scheme other than its name, and declares that IDs without a scheme are this cloud's",
 		"cloud-api-timeout":       "A cloud that does not answer must not hold a worker for ever",
 		"cloud-api-write-timeout": "A write that never returns must not hold up the writes of others",
@@ -53,7 +53,7 @@ func additions() map[string]string {
 		"uninitialized-node-grace-period":  "The reference deletes a node that is not initialized yet as soon as the cloud does not know its name",
 		"load-balancer-classes":            "The reference serves Services without a class, and no others",
 		"load-balancer-default-class":      "The same, for a cloud controller manager that is not the default one of its cluster",
-		"load-balancer-target-delay":       "The reference tells every load balancer of every node that comes or goes",
+		"load-balancer-target-delay":       "The reference updates every load balancer for every node that comes or goes",
 		"load-balancer-drift-check-period": "The reference never finds out that a load balancer was changed or deleted in the cloud",
 		"load-balancer-drift-check-calls":  "The same for providers that cannot list load balancers, without exhausting their quota",
 		"collect-orphans":                  "Load balancers that belong to no Service any more cost money",

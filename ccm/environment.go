@@ -23,7 +23,7 @@ var ErrDryRun = errors.New("not under --dry-run")
 // Environment is what a controller is built from.
 type Environment struct {
 	// Manager owns the cache, the scheme and the REST mapper. Runnables added to it that need leader election wait until the
-	// plugin is initialized, and have stopped before the plugin is told to stop. Objects in the cache carry no managedFields, and
+	// plugin is initialized, and have stopped before the plugin is stopped. Objects in the cache carry no managedFields, and
 	// Nodes nothing of images and volumes: write patches, not updates. There are no resyncs. Its client and its config are those
 	// of the controller's identity.
 	Manager manager.Manager

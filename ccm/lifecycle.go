@@ -16,7 +16,7 @@ import (
 )
 
 // lifecycle is the life of the plugin on the replica that leads, and with it that of every controller: none acts before the
-// plugin is initialized, the plugin is not told to stop before all have stopped, and the lease is not released before that.
+// plugin is initialized, the plugin is not stopped before all have stopped, and the lease is not released before that.
 type lifecycle struct {
 	plugin cloudprovider.Interface
 	// calls is the client of the cloud, which knows of calls that the controllers do not wait for any more.
@@ -93,7 +93,7 @@ type initialization struct {
 	err  error
 }
 
-// initialize makes the first calls to the plugin, in the order of the reference. They take no context and cannot be told to
+// initialize makes the first calls to the plugin, in the order of the reference. They take no context and cannot be made to
 // give up other than by the stop channel, so they run beside.
 func (l *lifecycle) initialize(ctx context.Context, stop <-chan struct{}) *initialization {
 	first := &initialization{over: make(chan struct{})}

@@ -172,6 +172,6 @@ func leaseGrants(namespace, name string) []Grant {
 	holding, watching := creating, creating
 	holding.Name, holding.Verbs = name, []string{"get", "update"}
 	watching.Name, watching.Verbs = name, []string{"list", "watch"}
-	watching.Without = "a standby hears of a released lease only when it asks the next time, so a takeover takes seconds longer"
+	watching.Without = "a standby notices a released lease only when it asks the next time, so a takeover takes seconds longer"
 	return []Grant{creating, holding, watching}
 }

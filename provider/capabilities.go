@@ -28,7 +28,7 @@ type Capabilities struct {
 	// and that costs fewer calls; a list says what has changed.
 	ListInstances ListInstancesFunc
 
-	// WatchInstances tells of all instances and then of each change. With it, what is known of instances that exist is current
+	// WatchInstances reports all instances and then each change. With it, what is known of instances that exist is current
 	// without asking. That one does not exist is still only believed of a list; a provider that has no ListInstances is listed
 	// by the beginning of a watch.
 	WatchInstances WatchInstancesFunc
@@ -45,11 +45,11 @@ type Capabilities struct {
 	// Zero means one: some clouds lose a change when two reach them together.
 	LoadBalancerWrites int
 
-	// RetryLoadBalancers tells of Services that were refused a load balancer and would get it now. With it, a Service that
+	// RetryLoadBalancers reports Services that were refused a load balancer and would get it now. With it, a Service that
 	// waits for something of the provider's own, such as a free address, has it at once instead of at the next try.
 	RetryLoadBalancers RetryLoadBalancersFunc
 
-	// ChangeTargets changes the targets of a Service's load balancer by a difference. With it, a load balancer is told of the
+	// ChangeTargets changes the targets of a Service's load balancer by a difference. With it, a load balancer is given the
 	// nodes that came and went, instead of all that are there.
 	ChangeTargets ChangeTargetsFunc
 

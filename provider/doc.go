@@ -11,5 +11,5 @@
 // A call ends when its context does, with an error, unless it has the answer already. Whoever calls has given up by then and
 // calls again later: a call that goes on holds up the next, and one that returns as if it had been answered is believed.
 //
-// Package conformance tells whether a provider keeps to all this.
+// Package conformance checks whether a provider keeps to all this.
 package provider

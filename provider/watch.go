@@ -14,15 +14,15 @@ const WatchMarkInterval = 10 * time.Second
 // broken: the next watch begins with all instances.
 var ErrWatchExpired = errors.New("the cloud no longer knows what has changed since the last event")
 
-// WatchInstancesFunc tells yield about all instances, and then about every change, until ctx ends.
+// WatchInstancesFunc calls yield for all instances, and then for every change, until ctx ends.
 //
 // It begins with everything: an InstanceSet for each instance that exists, in any order, and then the first mark,
-// InstancesCurrent. Nothing is used before that mark. From then on it tells of each change, those of one instance in the
+// InstancesCurrent. Nothing is used before that mark. From then on it reports each change, those of one instance in the
 // order in which they happened, and of its progress by further marks, no more than WatchMarkInterval apart.
 //
 // It never leaves out a change: when one may have been missed, because the connection broke or the cloud lost count, it
 // returns an error, by which it can be seen whether and when to try again, as by any other. The next call begins with
-// everything again. A provider may mend a broken connection by itself, if the cloud can tell what was missed.
+// everything again. A provider may mend a broken connection by itself, if the cloud can report what was missed.
 //
 // An error of yield ends the watch and is returned as it is. Events are only valid during the call of yield, which is never
 // called twice at once.

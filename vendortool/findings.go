@@ -11,7 +11,7 @@ import (
 
 // findings are what was found in a cloud that belongs to no object of a cluster.
 type findings struct {
-	// Cluster is the cluster's name, and ClusterUID what tells it from others of that name.
+	// Cluster is the cluster's name, and ClusterUID what distinguishes it from others of that name.
 	Cluster    string `json:"cluster"`
 	ClusterUID string `json:"clusterUID"`
 	// LoadBalancers and Routes are empty lists if there are none.

@@ -22,7 +22,7 @@ func newSim() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "The simulated cloud",
-		Long:  "sim is the simulated cloud that the provider \"sim\" of cloud-controller-manager speaks to.\n\n" + vendortool.ExitCodes,
+		Long:  "sim is the simulated cloud that the provider \"sim\" of cloud-controller-manager uses.\n\n" + vendortool.ExitCodes,
 		Args:  vendortool.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

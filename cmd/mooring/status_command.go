@@ -46,7 +46,7 @@ every row.
 With --html it writes a page that a browser shows: nodes by zone and state, load balancers, routes, sessions of the provider metal, calls
 to the cloud and the last events. The page is complete in itself and loads nothing.
 
-What you may not read is left out, and said so. Nodes of other providers are told apart by the annotation
+What you may not read is left out, and said so. Nodes of other providers are recognized by the annotation
 mooring.dev/ignore, and by --provider-id-schemes.
 
 ` + vendortool.ExitCodes,

@@ -23,7 +23,7 @@ var ErrUnsupported = errors.New("--dry-run writes nothing, and does not support 
 
 // Client returns a client that reads as the given one does and writes nothing. It records what the controller of that name would patch or delete.
 //
-// A patch succeeds, and returns the object as it would be, in the version that it has. A deletion fails with a conflict, which tells the controller that the object
+// A patch succeeds, and returns the object as it would be, in the version that it has. A deletion fails with a conflict, which shows the controller that the object
 // is still there.
 func Client(of client.WithWatch, name string, recorder *Recorder) client.Client {
 	r := &recordingClient{reader: of, controller: name, recorder: recorder, series: map[key]*series{}}

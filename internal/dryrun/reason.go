@@ -10,7 +10,7 @@ func Because(ctx context.Context, why string) context.Context {
 	return context.WithValue(ctx, reasonKey{}, why)
 }
 
-// reason returns what Because was told, empty if nothing.
+// reason returns what Because was given, empty if nothing.
 func reason(ctx context.Context) string {
 	why, _ := ctx.Value(reasonKey{}).(string)
 	return why

@@ -34,7 +34,7 @@ type Recorder struct {
 	compared map[types.NamespacedName][]string
 }
 
-// entry is an intent with what tells whether it still holds.
+// entry is an intent with what shows whether it still holds.
 type entry struct {
 	plan.Intent
 	// holds returns the intent as it is now, and false when there is nothing left of it.
@@ -61,7 +61,7 @@ func (r *Recorder) record(intent plan.Intent, holds func(context.Context) ([]pla
 	}
 }
 
-// Renewal is how long something counts as intended of which nothing but its repetition tells that it still is. Controllers look
+// Renewal is how long something counts as intended of which only its repetition shows that it still is. Controllers look
 // again more often than that while they would change something.
 const Renewal = 10 * time.Minute
 

@@ -3,7 +3,7 @@
 // client-go's elector polls: a standby asks for the lease every retry period (2 s by default, with jitter more than 4 s), so
 // a lease that was given up lies idle for seconds. Lock is the elector's lock, decorated: while another replica holds the
 // lease, Get does not return until the lease is free, because it was released, deleted, or not renewed for its duration. It
-// hears of that by a watch on the one Lease, and falls back to asking once per retry period where it may not watch.
+// notices that by a watch on the one Lease, and falls back to asking once per retry period where it may not watch.
 //
 // Client-go still decides whether a lease is expired: it is when this process has seen no change of it for the duration written
 // in it, measured by this process's monotonic clock, so clocks of different machines need not agree. Two standbys that both

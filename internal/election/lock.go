@@ -24,7 +24,7 @@ const healthTolerance = 20 * time.Second
 type Options struct {
 	// Namespace and Name identify the Lease.
 	Namespace, Name string
-	// Identity tells this replica from all others, also from an earlier process on the same host.
+	// Identity distinguishes this replica from all others, also from an earlier process on the same host.
 	Identity string
 	// LeaseDuration, RenewDeadline and RetryPeriod are the elector's own.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -97,7 +97,7 @@ func newLock(writer coordinationv1client.LeasesGetter, watcher coordinationv1cli
 }
 
 // Get returns the lease. Before this replica has led it returns only when the lease is free, when reading it fails, or when
-// ctx ends; then it returns the lease as it is held, which tells the elector that there is nothing to take. An expired lease
+// ctx ends; then it returns the lease as it is held, which shows the elector that there is nothing to take. An expired lease
 // is returned without its holder, or the elector would start to observe it only now and wait for its duration a second time.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if bounded, cancel, held := l.whileHeld(ctx); held {

@@ -137,7 +137,7 @@ func (i *Inventory) LookupEach(ctx context.Context, nodes []*corev1.Node, maxAge
 	})
 }
 
-// ListingTime returns how long the last listing took: a measure of what it costs to be told of everything again. It is zero where
+// ListingTime returns how long the last listing took: a measure of what it costs to read everything again. It is zero where
 // the cloud cannot list, and before the first listing.
 func (i *Inventory) ListingTime() time.Duration {
 	if listing, lists := i.source.(*lister); lists {

@@ -166,7 +166,7 @@ func (l *lister) listed(ctx context.Context, nodes []*corev1.Node, age age, yiel
 	}
 }
 
-// watched returns what the watch tells of nodes, if it shows all of them.
+// watched returns what the watch has reported of nodes, if it shows all of them.
 func (l *lister) watched(ctx context.Context, nodes []*corev1.Node, age age) ([]Observation, bool) {
 	observations := make([]Observation, len(nodes))
 	ok := l.stream.look(ctx, age.notBefore, func(find find) bool {

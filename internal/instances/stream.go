@@ -43,7 +43,7 @@ type stream struct {
 	known  *snapshot // nil before the first mark
 	marked time.Time
 	every  time.Duration // between the last two marks, zero if there are no two
-	live   bool          // the watch runs, and known is what it tells
+	live   bool          // the watch runs, and known is what it has reported
 	// lost are the provider IDs that known shows and a later listing did not: the watch has missed their end.
 	lost map[string]bool
 	turn chan struct{} // closed by the next mark, or the watch's end
@@ -101,7 +101,7 @@ func (s *stream) glance(notBefore, deadline time.Time, conclusive func(find) boo
 	return false, s.turn
 }
 
-// peek returns what the watch told of a node, and when its last mark came; zero if there was none.
+// peek returns what the watch reported of a node, and when its last mark came; zero if there was none.
 func (s *stream) peek(node *corev1.Node) (Observation, time.Time) {
 	if s == nil {
 		return Observation{}, time.Time{}
@@ -127,7 +127,7 @@ func (s *stream) find(node *corev1.Node) (Observation, error) {
 	return observation, err
 }
 
-// compare notes what a listing says of nodes. Whom it does not show, the watch is not believed for until it tells of it again, or
+// compare notes what a listing says of nodes. Whom it does not show, the watch is not believed for until it reports it again, or
 // a listing shows it: what has joined since the listing began costs another one.
 func (s *stream) compare(nodes []*corev1.Node, listed answer[*snapshot]) {
 	if s == nil {
@@ -303,7 +303,7 @@ func (s *stream) entry(instance *provider.Instance) *entry {
 	return newEntry(*instance)
 }
 
-// mark says that all was told up to now.
+// mark says that all was reported up to now.
 func (s *session) mark(now time.Time) {
 	stream := s.stream
 	stream.mu.Lock()

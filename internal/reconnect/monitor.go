@@ -102,7 +102,7 @@ func (t *transport) wait(ctx context.Context, o *outage) error {
 		t.probeUntilReady(bounded, o)
 	}
 	if err := ctx.Err(); err != nil {
-		// The failure is not wrapped: client-go's reflectors sleep after a refused connection, even when they are told to end.
+		// The failure is not wrapped: client-go's reflectors sleep after a refused connection, even when they are to end.
 		return fmt.Errorf("%w while waiting for the API server: %v", err, t.monitor.lastFailure(o))
 	}
 	return nil

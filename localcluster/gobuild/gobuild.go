@@ -44,7 +44,7 @@ type Options struct {
 
 // Build compiles and links the package, as programs are shipped: without C and without paths of this machine, unless Flags ask for
 // the race detector. The options' own Flags and Env win. All programs share what the go tool has cached that way. Its error says
-// what is missing when that can be told from the go tool's output: the go tool itself, the network, room on the disk.
+// what is missing when the go tool's output shows that: the go tool itself, the network, room on the disk.
 func Build(ctx context.Context, options Options) error {
 	return run(ctx, options, []string{"build", "-v", "-o", options.Output}, "linking")
 }

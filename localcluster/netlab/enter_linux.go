@@ -78,7 +78,7 @@ func Furnish(ctx context.Context) error {
 		{"keep mounts to the netlab", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
 		{"mount its processes", func() error { return unix.Mount("proc", "/proc", "proc", 0, "") }},
 		{"mount its run-time files", func() error { return mountEmpty("/run") }},
-		// FRR writes there whatever it is told.
+		// FRR writes there whatever its configuration says.
 		{"hide the machine's temporary files", func() error { return mountEmpty("/var/tmp") }},
 		{"set up loopback", func() error { return run(ctx, "ip", "link", "set", "lo", "up") }},
 	} {

@@ -16,7 +16,7 @@ const bridge = "segment"
 // Segment is an Ethernet segment: a bridge in the namespace of this process.
 type Segment struct{}
 
-// Host is a network namespace: a machine, as far as the network can tell.
+// Host is a network namespace: a machine, as the network sees it.
 type Host struct {
 	// Name is the name of the namespace, of up to eleven characters.
 	Name string

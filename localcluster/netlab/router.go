@@ -15,7 +15,7 @@ import (
 // frrDaemons is where Debian and its kin have them.
 const frrDaemons = "/usr/lib/frr/"
 
-// Router is what a router is told.
+// Router is the configuration of a router.
 type Router struct {
 	// Kind is what it is, and Host where it runs.
 	Kind Kind
@@ -26,7 +26,7 @@ type Router struct {
 	ASN uint32
 	// RouterID is its BGP identifier, an IPv4 address.
 	RouterID netip.Addr
-	// Neighbors are whom it speaks to. It waits for them to connect, and takes all routes of both families from them.
+	// Neighbors are its BGP neighbors. It waits for them to connect, and takes all routes of both families from them.
 	Neighbors []Neighbor
 	// Text is a whole configuration of the router's kind, which holds instead of all else.
 	Text string
@@ -46,7 +46,7 @@ type Neighbor struct {
 	NoAddPath bool
 	// BFD watches the neighbor, every 100 ms.
 	BFD bool
-	// Announce tells the neighbor of the router's own networks. Otherwise it is told nothing.
+	// Announce says that the router announces its own networks to the neighbor. Otherwise it announces nothing.
 	Announce bool
 }
 

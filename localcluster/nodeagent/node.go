@@ -23,7 +23,7 @@ const (
 )
 
 // registration is the Node object that a kubelet creates: with the taint that keeps pods away until a cloud controller
-// manager has initialized the node, and not ready, because at that time it has not heard from its container runtime.
+// manager has initialized the node, and not ready, because at that time its container runtime has not answered yet.
 func registration(options Options, now time.Time) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{

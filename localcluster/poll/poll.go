@@ -1,6 +1,6 @@
 // Package poll is how tests wait for what happens beside them: they look again and again until nothing is wrong, and a deadline
 // says when to give up. What waits on something of its own process has channels and virtual time for that; this is for processes,
-// API servers, kernels and routers, which tell nobody when they are done.
+// API servers, kernels and routers, which notify nobody when they are done.
 package poll
 
 import (

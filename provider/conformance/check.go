@@ -39,7 +39,7 @@ type Result struct {
 	Duration time.Duration
 }
 
-// OK reports whether nothing speaks against the provider: the rule holds or was not run, and nothing was left behind.
+// OK reports whether nothing was found wrong with the provider: the rule holds or was not run, and nothing was left behind.
 func (r Result) OK() bool {
 	return (r.Outcome == Passed || r.Outcome == NotRun) && len(r.NotRemoved) == 0
 }

@@ -46,7 +46,7 @@ func balancerChangeMutations() []mutation {
 		}},
 		{"balancer-change-targets-absent", "there is nothing to do",
 			changesTargets(func(changeTargets, []*v1.Node, []*v1.Node) error { return nil })},
-		{"balancer-failure-is-no-success", "a change of targets that failed is told to be done",
+		{"balancer-failure-is-no-success", "a change of targets that failed is reported as done",
 			changesTargets(func(right changeTargets, add, remove []*v1.Node) error {
 				_ = right(add, remove)
 				return nil

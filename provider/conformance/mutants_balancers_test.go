@@ -212,7 +212,7 @@ func sameCluster(m *mutant) {
 
 func balancerFailureMutations() []mutation {
 	return []mutation{
-		{"balancer-failure-is-no-absence", "a failure is told as absence",
+		{"balancer-failure-is-no-absence", "a failure is reported as absence",
 			gets(func(status *v1.LoadBalancerStatus, exists bool, _ error) (*v1.LoadBalancerStatus, bool, error) {
 				return status, exists, nil
 			})},
@@ -226,7 +226,7 @@ func balancerFailureMutations() []mutation {
 				_ = right.EnsureLoadBalancerDeleted(ctx, cluster, service)
 				return nil
 			})},
-		{"balancer-list-failure", "a failure is told as a short list", balancerLists(
+		{"balancer-list-failure", "a failure is reported as a short list", balancerLists(
 			func(_ *mutant, balancers []provider.LoadBalancer, _ error) ([]provider.LoadBalancer, error) {
 				return balancers, nil
 			})},

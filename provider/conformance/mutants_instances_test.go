@@ -76,8 +76,8 @@ func instanceMutations() []mutation {
 				return !shutdown, err
 			})},
 		{"instances-foreign-id", "what is foreign does not exist", denied(failureIsAbsence)},
-		{"instances-failure-is-no-absence", "a failure is told as absence", denied(failureIsAbsence)},
-		{"instances-failure-is-no-absence", "a failure is told as InstanceNotFound",
+		{"instances-failure-is-no-absence", "a failure is reported as absence", denied(failureIsAbsence)},
+		{"instances-failure-is-no-absence", "a failure is reported as InstanceNotFound",
 			changed(func(metadata *cloudprovider.InstanceMetadata, err error) (*cloudprovider.InstanceMetadata, error) {
 				if err != nil {
 					err = cloudprovider.InstanceNotFound
@@ -91,7 +91,7 @@ func instanceMutations() []mutation {
 				}
 				return metadata, err
 			})},
-		{"instances-context", "the end of the context is told as absence", denied(failureIsAbsence)},
+		{"instances-context", "the end of the context is reported as absence", denied(failureIsAbsence)},
 		{"instances-deadline", "the deadline is ignored",
 			denied(func(ctx context.Context, right right2, node *v1.Node) (bool, error) {
 				return right.InstanceExists(context.WithoutCancel(ctx), node)
@@ -123,13 +123,13 @@ func legacyMutations() []mutation {
 				return !shutdown, err
 			}
 		}},
-		{"legacy-failure-is-no-absence", "a failure is told as absence", func(m *mutant) {
+		{"legacy-failure-is-no-absence", "a failure is reported as absence", func(m *mutant) {
 			m.legacy.exists = func(ctx context.Context, right right1, providerID string) (bool, error) {
 				exists, err := right.InstanceExistsByProviderID(ctx, providerID)
 				return exists && err == nil, nil
 			}
 		}},
-		{"legacy-context", "the end of the context is told as absence", func(m *mutant) {
+		{"legacy-context", "the end of the context is reported as absence", func(m *mutant) {
 			m.legacy.exists = func(ctx context.Context, right right1, providerID string) (bool, error) {
 				exists, err := right.InstanceExistsByProviderID(ctx, providerID)
 				return exists && err == nil, nil
@@ -200,7 +200,7 @@ func listMutations() []mutation {
 			listing(func(ctx context.Context, right provider.ListInstancesFunc, yield func([]provider.Instance) error) error {
 				return right(ctx, func(page []provider.Instance) error { _ = yield(page); return nil })
 			})},
-		{"list-failure", "a failure is told as a short list",
+		{"list-failure", "a failure is reported as a short list",
 			listing(func(ctx context.Context, right provider.ListInstancesFunc, yield func([]provider.Instance) error) error {
 				_ = right(ctx, yield)
 				return nil
@@ -215,19 +215,19 @@ func listMutations() []mutation {
 	}
 }
 
-// telling returns a mutation of a watch: of its events, of which tell is asked whether they are told, and of its error.
-func telling(tell func(marks int, event provider.InstanceEvent) bool, end func(error) error) func(*mutant) {
+// reporting returns a mutation of a watch: of its events, of which report is asked whether they are reported, and of its error.
+func reporting(report func(marks int, event provider.InstanceEvent) bool, end func(error) error) func(*mutant) {
 	return func(m *mutant) {
 		m.capabilities = func(c *provider.Capabilities) {
 			watch := c.WatchInstances
 			c.WatchInstances = func(ctx context.Context, yield func(provider.InstanceEvent) error) error {
 				marks := 0
 				return end(watch(ctx, func(event provider.InstanceEvent) error {
-					told := tell(marks, event)
+					reported := report(marks, event)
 					if event.Kind == provider.InstancesCurrent {
 						marks++
 					}
-					if !told {
+					if !reported {
 						return nil
 					}
 					return yield(event)
@@ -241,17 +241,17 @@ func watchMutations() []mutation {
 	all := func(int, provider.InstanceEvent) bool { return true }
 	asItIs := func(err error) error { return err }
 	return []mutation{
-		{"watch-begins-whole", "what exists is not told", telling(func(marks int, event provider.InstanceEvent) bool {
+		{"watch-begins-whole", "what exists is not reported", reporting(func(marks int, event provider.InstanceEvent) bool {
 			return marks > 0 || event.Kind == provider.InstancesCurrent
 		}, asItIs)},
-		{"watch-tells-changes", "deletions are not told", telling(func(_ int, event provider.InstanceEvent) bool {
+		{"watch-reports-changes", "deletions are not reported", reporting(func(_ int, event provider.InstanceEvent) bool {
 			return event.Kind != provider.InstanceDeleted
 		}, asItIs)},
-		{"watch-marks", "there is one mark only", telling(func(marks int, event provider.InstanceEvent) bool {
+		{"watch-marks", "there is one mark only", reporting(func(marks int, event provider.InstanceEvent) bool {
 			return marks == 0 || event.Kind != provider.InstancesCurrent
 		}, asItIs)},
-		{"watch-yield-error", "an error of yield is another then", telling(all, func(error) error { return errors.New("ended") })},
-		{"watch-context", "an end is told as success", telling(all, func(error) error { return nil })},
+		{"watch-yield-error", "an error of yield is another then", reporting(all, func(error) error { return errors.New("ended") })},
+		{"watch-context", "an end is reported as success", reporting(all, func(error) error { return nil })},
 	}
 }
 

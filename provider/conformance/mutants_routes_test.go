@@ -134,7 +134,7 @@ func routeMutations() []mutation {
 				return results, err
 			})(m)
 		}},
-		{"routes-changed-in-part", "all are told to be made", changesRoutes(func(_ context.Context, right changeRoutes, changes []provider.RouteChange) ([]error, error) {
+		{"routes-changed-in-part", "all are reported as made", changesRoutes(func(_ context.Context, right changeRoutes, changes []provider.RouteChange) ([]error, error) {
 			_, err := right(changes)
 			return make([]error, len(changes)), err
 		})},
@@ -143,12 +143,12 @@ func routeMutations() []mutation {
 			results[1] = errors.New("there is no such instance")
 			return results, nil
 		})},
-		{"routes-failure", "a batch that failed is told to be made", changesRoutes(func(_ context.Context, right changeRoutes, changes []provider.RouteChange) ([]error, error) {
+		{"routes-failure", "a batch that failed is reported as made", changesRoutes(func(_ context.Context, right changeRoutes, changes []provider.RouteChange) ([]error, error) {
 			_, _ = right(changes)
 			return make([]error, len(changes)), nil
 		})},
 		{"routes-other-cluster", "the cluster's name is ignored", sameCluster},
-		{"routes-failure", "a failure is told as a short list",
+		{"routes-failure", "a failure is reported as a short list",
 			routeLists(func(routes []*cloudprovider.Route, _ error) ([]*cloudprovider.Route, error) { return routes, nil })},
 		{"routes-context", "the context is ignored",
 			creates(func(ctx context.Context, right rightRoutes, cluster, hint string, route *cloudprovider.Route) error {

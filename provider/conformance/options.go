@@ -23,7 +23,7 @@ type Options struct {
 	// ClusterName is the name of the cluster that the provider is called with; empty means DefaultClusterName. A provider
 	// whose config names the cluster ignores it.
 	ClusterName string
-	// RunID tells apart what several runs make in one account: it is a part of the names of Services and instances, and the UIDs
+	// RunID distinguishes what several runs make in one account: it is a part of the names of Services and instances, and the UIDs
 	// of Services come from it. Empty means a random one.
 	RunID string
 	// Settle is how long the cloud may take to get a load balancer ready, or to show a change. Zero means DefaultSettle.
@@ -34,7 +34,7 @@ type Options struct {
 	Rules []string
 	// Skip holds, by the ID of a rule that is not tried, the reason.
 	Skip map[string]string
-	// Progress is told of each result when it is there. Nil is fine.
+	// Progress is called with each result when it is there. Nil is fine.
 	Progress func(Result)
 }
 

@@ -28,7 +28,7 @@ func (r *Report) Count(outcome Outcome) int {
 	return count
 }
 
-// OK reports whether nothing speaks against the provider: no rule failed or broke, nothing was left behind, and rules were tried.
+// OK reports whether nothing was found wrong with the provider: no rule failed or broke, nothing was left behind, and rules were tried.
 func (r *Report) OK() bool {
 	for _, result := range r.Results {
 		if !result.OK() {

@@ -20,7 +20,7 @@ type Rule struct {
 	// Needs are what the subject must offer for the rule to be tried.
 	Needs []Need
 
-	// check tries the rule. It tells the trial what it saw that breaks the rule; an error breaks it too, unless its type says
+	// check tries the rule. It records in the trial what it saw that breaks the rule; an error breaks it too, unless its type says
 	// that the rule could not be tried.
 	check func(ctx context.Context, t *trial) error
 }

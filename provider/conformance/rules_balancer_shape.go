@@ -179,7 +179,7 @@ func checkSourceRanges(ctx context.Context, t *trial) error {
 				return err
 			}
 			if view.SourceRanges == nil {
-				return unavailable("no hook tells the source ranges of a load balancer")
+				return unavailable("no hook returns the source ranges of a load balancer")
 			}
 			if got := slices.Sorted(slices.Values(view.SourceRanges)); !slices.Equal(got, ranges) {
 				return fmt.Errorf("the source ranges are %q; the service's are %q", got, ranges)
@@ -210,7 +210,7 @@ func checkHealthCheck(ctx context.Context, t *trial) error {
 			return err
 		}
 		if view.HealthCheckPort == nil {
-			return unavailable("no hook tells the health check of a load balancer")
+			return unavailable("no hook returns the health check of a load balancer")
 		}
 		if *view.HealthCheckPort != service.Spec.HealthCheckNodePort {
 			return fmt.Errorf("targets are checked by port %d; the service's health check node port is %d",

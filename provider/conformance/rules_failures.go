@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// deletes is why nothing but the cloud's own word may be told as absence.
+// deletes is why nothing but the cloud's own word may be reported as absence.
 var deletes = Source{"cloudprovider.Instances.InstanceExistsByProviderID",
 	"If false is returned with no error, the instance will be immediately deleted by the cloud controller manager."}
 

@@ -140,7 +140,7 @@ func checkRoutesChangedInPart(ctx context.Context, t *trial) error {
 		return nil // All or none: nothing is claimed of any.
 	}
 	if results[1] == nil {
-		t.sawf("ChangeRoutes tells a route to node %q, which does not exist, to be made", nowhere.New.TargetNode)
+		t.sawf("ChangeRoutes reports a route to node %q, which does not exist, as made", nowhere.New.TargetNode)
 	}
 	var made []string
 	for _, n := range []int{0, 2} {

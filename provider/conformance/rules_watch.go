@@ -13,17 +13,17 @@ func watchRules() []Rule {
 	return []Rule{
 		{
 			ID:   "watch-begins-whole",
-			Text: "A watch tells of every instance that exists, and then sets its first mark.",
+			Text: "A watch reports every instance that exists, and then sets its first mark.",
 			Source: Source{"provider.WatchInstancesFunc",
 				"It begins with everything: an InstanceSet for each instance that exists, in any order, and then the first mark"},
 			Needs: []Need{NeedWatchInstances, NeedInstance},
 			check: checkWatchBegins,
 		},
 		{
-			ID:   "watch-tells-changes",
-			Text: "A watch tells of an instance that is created, then stopped, then deleted, in that order.",
+			ID:   "watch-reports-changes",
+			Text: "A watch reports an instance that is created, then stopped, then deleted, in that order.",
 			Source: Source{"provider.WatchInstancesFunc",
-				"From then on it tells of each change, those of one instance in the order in which they happened"},
+				"From then on it reports each change, those of one instance in the order in which they happened"},
 			Needs: []Need{NeedWatchInstances, NeedCreate, NeedStop, NeedDelete},
 			check: checkWatchChanges,
 		},
@@ -45,7 +45,7 @@ func watchRules() []Rule {
 			ID:   "watch-context",
 			Text: "A watch ends soon after its context, with an error: it never ends as if everything had been reported.",
 			Source: Source{"provider.WatchInstancesFunc",
-				"WatchInstancesFunc tells yield about all instances, and then about every change, until ctx ends."},
+				"WatchInstancesFunc calls yield for all instances, and then for every change, until ctx ends."},
 			Needs: []Need{NeedWatchInstances},
 			check: checkWatchContext,
 		},
@@ -92,7 +92,7 @@ func (w *watching) until(patience time.Duration, wanted func(provider.InstanceEv
 			w.done <- err
 			return fmt.Errorf("the watch ended: %w", orNil(err))
 		case <-late.C:
-			return fmt.Errorf("not told within %s", patience)
+			return fmt.Errorf("not reported within %s", patience)
 		}
 	}
 }
@@ -131,17 +131,17 @@ func checkWatchBegins(ctx context.Context, t *trial) error {
 	}
 	w := t.watch(ctx)
 	defer w.stop()
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	err = w.until(t.options.Settle, func(event provider.InstanceEvent) bool {
 		if event.Kind == provider.InstanceSet {
-			told[event.Instance.ProviderID] = true
+			reported[event.Instance.ProviderID] = true
 		}
 		return isMark(event)
 	})
 	if err != nil {
 		t.sawf("the first mark of WatchInstances: %v", err)
-	} else if !told[instance.ProviderID] {
-		t.sawf("WatchInstances set its first mark without having told of %s, which exists; it told of %d", instance.ProviderID, len(told))
+	} else if !reported[instance.ProviderID] {
+		t.sawf("WatchInstances set its first mark without having reported %s, which exists; it reported %d", instance.ProviderID, len(reported))
 	}
 	return nil
 }
@@ -156,25 +156,25 @@ func checkWatchChanges(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	told := func(kind provider.InstanceEventKind, state provider.InstanceState) func(provider.InstanceEvent) bool {
+	reported := func(kind provider.InstanceEventKind, state provider.InstanceState) func(provider.InstanceEvent) bool {
 		return func(event provider.InstanceEvent) bool {
 			return event.Kind == kind && event.Instance.ProviderID == instance.ProviderID &&
 				(kind == provider.InstanceDeleted || event.Instance.State == state)
 		}
 	}
-	if err := w.until(t.options.Settle, told(provider.InstanceSet, provider.InstanceRunning)); err != nil {
+	if err := w.until(t.options.Settle, reported(provider.InstanceSet, provider.InstanceRunning)); err != nil {
 		return fmt.Errorf("that %s was created: %w", instance.ProviderID, err)
 	}
 	if err := t.stop(ctx, instance); err != nil {
 		return err
 	}
-	if err := w.until(t.options.Settle, told(provider.InstanceSet, provider.InstanceStopped)); err != nil {
+	if err := w.until(t.options.Settle, reported(provider.InstanceSet, provider.InstanceStopped)); err != nil {
 		return fmt.Errorf("that %s was stopped: %w", instance.ProviderID, err)
 	}
 	if err := t.delete(ctx, instance); err != nil {
 		return err
 	}
-	if err := w.until(t.options.Settle, told(provider.InstanceDeleted, provider.InstanceStateUnknown)); err != nil {
+	if err := w.until(t.options.Settle, reported(provider.InstanceDeleted, provider.InstanceStateUnknown)); err != nil {
 		return fmt.Errorf("that %s was deleted: %w", instance.ProviderID, err)
 	}
 	return nil

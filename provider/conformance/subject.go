@@ -50,7 +50,7 @@ type Hooks struct {
 	InjectFault func(ctx context.Context, fault Fault) (end func(), err error)
 }
 
-// LoadBalancerView is what a load balancer is in the cloud. A nil field means that it cannot be told, or that the cloud has no such
+// LoadBalancerView is what a load balancer is in the cloud. A nil field means that it cannot be known, or that the cloud has no such
 // thing.
 type LoadBalancerView struct {
 	// Targets are the nodes that traffic goes to.

@@ -183,7 +183,7 @@ func (t *trial) hasTargets(ctx context.Context, service *v1.Service, nodes []*v1
 			return err
 		}
 		if view.Targets == nil {
-			return unavailable("neither hook nor list tells the targets of a load balancer")
+			return unavailable("neither hook nor list returns the targets of a load balancer")
 		}
 		if got := slices.Sorted(slices.Values(view.Targets)); !slices.Equal(got, want) {
 			return fmt.Errorf("the targets are %q; the nodes were %q", got, want)
@@ -201,7 +201,7 @@ func (t *trial) hasPorts(ctx context.Context, service *v1.Service) error {
 			return err
 		}
 		if view.Ports == nil {
-			return unavailable("neither hook nor list tells the ports of a load balancer")
+			return unavailable("neither hook nor list returns the ports of a load balancer")
 		}
 		if got := listeners(view.Ports); !slices.Equal(got, want) {
 			return fmt.Errorf("the listeners are %q; the service's ports are %q", got, want)

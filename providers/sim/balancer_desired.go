@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
-// The tags of a load balancer. The first two say whose it is: one with other values is never touched. The cluster's UID tells
+// The tags of a load balancer. The first two say whose it is: one with other values is never touched. The cluster's UID distinguishes
 // apart clusters of one name, once the Service is gone.
 const (
 	TagCluster    = "sim.mooring.dev/cluster"

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
-// watchInstances is provider.WatchInstancesFunc. It mends a connection that broke, since the cloud can tell what was missed;
+// watchInstances is provider.WatchInstancesFunc. It mends a connection that broke, since the cloud can report what was missed;
 // one that breaks again at once is left to the caller, who knows when to try again.
 func (c *Cloud) watchInstances(ctx context.Context, yield func(provider.InstanceEvent) error) error {
 	w := &watch{yield: yield, since: api.FromBeginning}
@@ -30,7 +30,7 @@ func (c *Cloud) watchInstances(ctx context.Context, yield func(provider.Instance
 	}
 }
 
-// watch is what was told so far.
+// watch is what was reported so far.
 type watch struct {
 	yield func(provider.InstanceEvent) error
 	// since is the revision of the last mark, and marks how many came by this connection.

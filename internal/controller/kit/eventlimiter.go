@@ -29,24 +29,24 @@ type eventKey struct {
 	reason string
 }
 
-// Allow reports whether an object may be told for a reason now, and takes it as told if so. The message does not count: it is
+// Allow reports whether an event may be recorded on an object for a reason now, and counts it as recorded if so. The message does not count: it is
 // the reason that does not change while something goes on being wrong.
 func (l *EventLimiter) Allow(object types.UID, reason string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.clean(now)
-	told := eventKey{object, reason}
-	if last, found := l.last[told]; found && now.Sub(last) < EventInterval {
+	key := eventKey{object, reason}
+	if last, found := l.last[key]; found && now.Sub(last) < EventInterval {
 		return false
 	}
 	if l.last == nil {
 		l.last = map[eventKey]time.Time{}
 	}
-	l.last[told] = now
+	l.last[key] = now
 	return true
 }
 
-// clean forgets what may be told again anyway, so that objects that are gone take no room. The lock is held.
+// clean forgets what may be recorded again anyway, so that objects that are gone take no room. The lock is held.
 func (l *EventLimiter) clean(now time.Time) {
 	if now.Sub(l.cleaned) < EventInterval {
 		return

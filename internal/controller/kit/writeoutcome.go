@@ -30,7 +30,7 @@ const (
 // Failed reports whether a write failed for a reason that is not a change of the object.
 func (o WriteOutcome) Failed() bool { return o == Refused || o == Uncertain }
 
-// OutcomeOf tells by the error of a write what became of it.
+// OutcomeOf returns what became of a write, by its error.
 func OutcomeOf(err error) WriteOutcome {
 	var answer apierrors.APIStatus
 	switch {

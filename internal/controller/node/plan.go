@@ -32,7 +32,7 @@ const (
 	fieldLabels    = "/metadata/labels"
 )
 
-// restraint is what speaks against writing all that is desired.
+// restraint is a reason against writing all that is desired.
 type restraint struct {
 	// again says that an earlier answer of the cloud left the node no IP either.
 	again bool

@@ -42,7 +42,7 @@ type result struct {
 type writer struct {
 	client   client.Client
 	recorder record.EventRecorder
-	// limiter holds back what a node was told a short while ago.
+	// limiter holds back events that a node has had a short while ago.
 	limiter     *kit.EventLimiter
 	settings    Settings
 	deletionLog string

@@ -166,7 +166,7 @@ func shutdownTaint() corev1.Taint {
 	return corev1.Taint{Key: cloudproviderapi.TaintNodeShutdown, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// isShutdownTaint compares key and effect, by which Kubernetes tells taints apart.
+// isShutdownTaint compares key and effect, by which Kubernetes distinguishes taints.
 func isShutdownTaint(taint corev1.Taint) bool {
 	want := shutdownTaint()
 	return taint.MatchTaint(&want)

@@ -26,7 +26,7 @@ const (
 	mostWitnesses = 3 * maxWitnesses
 )
 
-// observer asks the cloud on behalf of passes, and waits for no node for long: what it was not told in one pass is there for the
+// observer asks the cloud on behalf of passes, and waits for no node for long: what was not answered in one pass is there for the
 // next.
 type observer struct {
 	inventory *instances.Inventory
@@ -39,7 +39,7 @@ type observer struct {
 	failing map[types.UID]nodeError
 	pending pending
 	polls   polls
-	// waiting is told which nodes wait for the cloud to be asked, and why.
+	// waiting is called with the nodes that wait for the cloud to be asked, and why.
 	waiting func(nodes []*corev1.Node, reason string)
 }
 
@@ -57,11 +57,11 @@ type nodeError struct {
 	err  error
 }
 
-// observation is what one pass heard of the cloud.
+// observation is what the cloud answered in one pass.
 type observation struct {
 	said answers
-	// heard is how many answers there were, and failed how many of them were errors.
-	heard, failed int
+	// answered is how many answers there were, and failed how many of them were errors.
+	answered, failed int
 	// unanswered are the nodes that were asked for one by one and for which an error came.
 	unanswered []instances.Answer
 	// pending says that denials wait for witnesses who have just been asked for.
@@ -71,7 +71,7 @@ type observation struct {
 }
 
 // newObserver returns an observer that takes the word that an instance is there from answers up to maxAge old, and calls late
-// when answers have come that no pass has waited for. Waiting is told of nodes that wait for the cloud to be asked.
+// when answers have come that no pass has waited for. Waiting is called with nodes that wait for the cloud to be asked.
 func newObserver(source *instances.Inventory, settings Settings, maxAge time.Duration, late func(),
 	waiting func(nodes []*corev1.Node, reason string)) *observer {
 	options := instances.QuestionOptions{Late: late, LongestPause: longestPause}
@@ -87,7 +87,7 @@ func newObserver(source *instances.Inventory, settings Settings, maxAge time.Dur
 }
 
 // observe asks about the nodes that are due. Where the cloud can list, the ready nodes come with the same listing, and show
-// whether it is to be believed; where not, a few of them are asked for if nothing else speaks for what was said.
+// whether it is to be believed; where not, a few of them are asked for if nothing else confirms what was said.
 // Facts and objects are the same nodes, in the same order.
 func (o *observer) observe(ctx context.Context, nodes []facts, objects []*corev1.Node, now time.Time) observation {
 	seen := observation{said: answers{}}
@@ -232,7 +232,7 @@ func (o *observer) failure() error {
 
 // note takes one answer. An error says nothing, unless it is only about the state of an instance that exists.
 func (o *observation) note(answer instances.Answer) {
-	o.heard++
+	o.answered++
 	said := answer.Observation
 	uid := answer.Node.UID
 	switch said.Status {

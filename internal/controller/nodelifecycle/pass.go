@@ -50,7 +50,7 @@ func (p *passer) pass(ctx context.Context) (again time.Time) {
 	p.act(ctx, all, nil) // for nodes that are ready again: a cloud that takes its time does not matter to them
 	p.owners.learn(ctx, all, began)
 	seen := p.observer.observe(ctx, p.facts(all, began), all, began)
-	p.metrics.asked.Add(float64(seen.heard))
+	p.metrics.asked.Add(float64(seen.answered))
 	p.metrics.unanswered.Add(float64(seen.failed))
 	if ctx.Err() != nil {
 		return time.Time{}

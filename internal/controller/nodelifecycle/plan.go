@@ -354,7 +354,7 @@ func (p *plan) await(until time.Time) {
 	}
 }
 
-// hold keeps a node. It is told so once for each reason: one that is ours shows what it was told.
+// hold keeps a node. An event says so once for each reason, and the condition of one that is ours shows it.
 func (p *plan) hold(node facts, reason HoldReason, denials map[types.UID]denial) {
 	p.held[reason]++
 	row := denials[node.uid]

@@ -29,7 +29,7 @@ func newMemberships(owners *instances.Owners, believe time.Duration, late func()
 	return &memberships{owners.Members(instances.MemberOptions{Believe: believe, LongestPause: believe, Late: late})}
 }
 
-// of returns all nodes with their membership. Nodes whose provider ID does not tell are looked up in the cloud, as far as they
+// of returns all nodes with their membership. Nodes whose provider ID does not show whose they are, are looked up in the cloud, as far as they
 // have pod CIDRs; those that wait for their initialization are left to that. With an error the result holds: nodes about which
 // nothing could be found out keep their membership, and so do those for which the cloud takes its time. An error about a node whose
 // provider ID names another provider is what is to be expected.

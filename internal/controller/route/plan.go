@@ -94,7 +94,7 @@ type plan struct {
 	makes []action
 	// unmet are wants for which nothing can be done now; each has a notice.
 	unmet []want
-	// notices are what to tell about wants, met or not.
+	// notices are the events to record about wants, met or not.
 	notices []notice
 	// withoutPodCIDRs are nodes of ours without pod CIDRs to which routes pointed.
 	withoutPodCIDRs []types.NodeName

@@ -260,14 +260,14 @@ func newEvents(recorder record.EventRecorder) *events {
 	return &events{recorder: recorder, reported: map[eventKey]bool{}}
 }
 
-// failed tells a node that its route could not be made. A route that could not be deleted is no node's concern any more.
+// failed records on a node that its route could not be made. A route that could not be deleted is no node's concern any more.
 func (e *events) failed(action action, err error) {
 	if action.want != nil && e.failures.Allow(action.want.uid, ReasonFailedToCreateRoute, time.Now()) {
 		e.warn(*action.want, ReasonFailedToCreateRoute, fmt.Sprintf("Could not make the route to %s: %v", action.want.cidr, err))
 	}
 }
 
-// waiting tells a node what the call for its route waits for.
+// waiting records on a node what the call for its route waits for.
 func (e *events) waiting(action action, reason string) {
 	if action.want != nil && e.failures.Allow(action.want.uid, ReasonWaitingForCloud, time.Now()) {
 		e.event(*action.want, corev1.EventTypeNormal, ReasonWaitingForCloud,

@@ -84,7 +84,7 @@ func urgency(act action) cloud.Priority {
 	}
 }
 
-// marked returns a context that tells the provider which cluster calls.
+// marked returns a context by which the provider knows which cluster calls.
 func (a *applier) marked(ctx context.Context) context.Context {
 	return provider.WithClusterUID(ctx, a.clusterUID(ctx))
 }
@@ -122,7 +122,7 @@ func (a *applier) setTargets(ctx context.Context, act action, nodes []*corev1.No
 	return a.change(ctx, a.clusterName, act.given(), act.change.add, act.change.remove)
 }
 
-// remove deletes a load balancer. The plugin is told to do so whether or not there is one to be seen: most consist of parts, of
+// remove deletes a load balancer. The plugin is called whether or not there is one to be seen: most consist of parts, of
 // which some may be left when the load balancer itself is gone already. An error while there is none to be seen is an *absentError,
 // unless it is of the kind that says nothing. It is to be repeated a few times, because of the parts, and not for ever, because some
 // plugins fail where there is nothing to delete: a load balancer that is gone must not hold a Service.

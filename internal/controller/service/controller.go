@@ -71,7 +71,7 @@ type Options struct {
 	Classes Classes
 	// Writes is how many calls that change load balancers may be under way at once. Zero: what the provider declares, or one.
 	Writes int
-	// TargetQuiet is how long the set of nodes must have been still before load balancers hear of a change, and TargetDelay how
+	// TargetQuiet is how long the set of nodes must have been still before load balancers are updated after a change, and TargetDelay how
 	// long they wait for that at most. Zero: DefaultTargetQuiet and DefaultTargetDelay.
 	TargetQuiet, TargetDelay time.Duration
 	// FirstRetry and LongestRetry bound the pause after a failure. Zero: DefaultFirstRetry and DefaultLongestRetry.

@@ -76,8 +76,8 @@ func needsCleanup(service *corev1.Service) bool {
 	return !service.DeletionTimestamp.IsZero() || !wantsBalancer(service)
 }
 
-// takenOn reports whether a Service that has the finalizer may have got it from us. The finalizer does not tell: other implementations
-// use the same one, and to take theirs away would leak what they made. A class that is ours does tell. Our condition says that it was
+// takenOn reports whether a Service that has the finalizer may have got it from us. The finalizer does not show that: other implementations
+// use the same one, and to take theirs away would leak what they made. A class that is ours does. Our condition says that it was
 // this program, which another manager of the cluster may run as well: see doubtful.
 func takenOn(service *corev1.Service, classes Classes) bool {
 	return ofOurClass(service, classes) || slices.ContainsFunc(service.Status.Conditions, isReadyCondition)
@@ -202,7 +202,7 @@ func roleOf(node *corev1.Node) targetRole {
 	return result
 }
 
-// identityOf is what a plugin may know a target by. When it changes, load balancers have to hear of it.
+// identityOf is what a plugin may know a target by. When it changes, load balancers have to be updated.
 func identityOf(node *corev1.Node) string {
 	return strings.Join(append([]string{node.Spec.ProviderID}, ipsOf(node)...), " ")
 }

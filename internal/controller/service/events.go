@@ -53,7 +53,7 @@ const (
 type events struct {
 	recorder record.EventRecorder
 	metrics  *metrics
-	// waits bounds how often a Service hears that it waits.
+	// waits bounds how often an event says that a Service waits.
 	waits kit.EventLimiter
 }
 
@@ -192,7 +192,7 @@ type metrics struct {
 	checks   *prometheus.CounterVec
 
 	mu sync.Mutex
-	// round is the load balancers that have not heard yet of the last change of the set of nodes, which began at roundBegan.
+	// round is the load balancers that have not been updated yet after the last change of the set of nodes, which began at roundBegan.
 	round      map[types.NamespacedName]struct{}
 	roundBegan time.Time
 }
@@ -260,7 +260,7 @@ func registerCounts(registerer prometheus.Registerer, states *states, limiter *w
 	gauge("unfinished", func() int { _, unfinished := states.counts(); return unfinished })
 }
 
-// beginRound notes which load balancers have to hear of a change of the set of nodes.
+// beginRound notes which load balancers have to be updated after a change of the set of nodes.
 func (m *metrics) beginRound(keys []types.NamespacedName, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -272,8 +272,8 @@ func (m *metrics) beginRound(keys []types.NamespacedName, now time.Time) {
 	}
 }
 
-// heard notes that a load balancer has heard of it, or need not any more.
-func (m *metrics) heard(key types.NamespacedName, now time.Time) {
+// updated notes that a load balancer has been updated, or need not be any more.
+func (m *metrics) updated(key types.NamespacedName, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, waited := m.round[key]; !waited {

@@ -129,7 +129,7 @@ func (r *reconciler) finish(ctx context.Context, p *pass, err error) reconcile.R
 	var outdated *outdatedError
 	switch {
 	case err == nil:
-		r.metrics.heard(p.key, time.Now())
+		r.metrics.updated(p.key, time.Now())
 		r.states.succeeded(p.key, p.service)
 		return reconcile.Result{}
 	case ctx.Err() != nil, errors.Is(err, errWaiting):
@@ -156,7 +156,7 @@ func (r *reconciler) repeat(ctx context.Context, p *pass, err error) reconcile.R
 func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Duration {
 	reason := reasonOf(err)
 	r.metrics.failures.WithLabelValues(reason).Inc()
-	r.metrics.heard(p.key, time.Now())
+	r.metrics.updated(p.key, time.Now())
 	delay, news := r.states.failed(p.key, p.want, err, r.backoff)
 	log := logf.FromContext(ctx)
 	switch {

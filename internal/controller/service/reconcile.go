@@ -237,7 +237,7 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 	case err != nil:
 		return r.failedAlone(ctx, p, err), false
 	}
-	r.metrics.heard(p.key, time.Now())
+	r.metrics.updated(p.key, time.Now())
 	r.states.targetsFollowed(p.key)
 	return 0, false
 }
@@ -247,7 +247,7 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 func (r *reconciler) failedAlone(ctx context.Context, p *pass, err error) time.Duration {
 	reason := reasonOf(err)
 	r.metrics.failures.WithLabelValues(reason).Inc()
-	r.metrics.heard(p.key, time.Now())
+	r.metrics.updated(p.key, time.Now())
 	delay, news := r.states.targetsFailed(p.key, err, r.backoff)
 	logf.FromContext(ctx).Error(err, "Could not change the targets of a load balancer whose Service cannot be ensured",
 		"reason", reason, "retryAfter", delay)

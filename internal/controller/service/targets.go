@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// DefaultTargetQuiet is how long the set of nodes must have been still before load balancers hear of a change.
+	// DefaultTargetQuiet is how long the set of nodes must have been still before load balancers are updated after a change.
 	DefaultTargetQuiet = 2 * time.Second
 	// DefaultTargetDelay is how long load balancers wait at most for the set of nodes to be still.
 	DefaultTargetDelay = 15 * time.Second

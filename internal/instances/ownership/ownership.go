@@ -64,7 +64,7 @@ type Decision struct {
 // See ADR 14.
 type Rules struct {
 	// Schemes are the provider-ID schemes that the provider declares as its own. When any is declared, all others are foreign.
-	// BareIDs among them declares that provider IDs without a scheme are the provider's; without it, only the plugin can tell.
+	// BareIDs among them declares that provider IDs without a scheme are the provider's; without it, only the plugin knows whose they are.
 	Schemes []string
 	// ProviderName is the scheme that is ours when none is declared, as cloudprovider.GetInstanceProviderID builds provider IDs.
 	ProviderName string
@@ -102,7 +102,7 @@ func (r Rules) decideByID(providerID string, proven func(string) bool) (Owner, s
 	case slices.Contains(r.Schemes, BareIDs):
 		return Ours, fmt.Sprintf("provider IDs without a scheme, as %q, are declared to be the provider's", providerID)
 	default:
-		return Unproven, fmt.Sprintf("the provider ID %q has no scheme: only the plugin can tell whose it is", providerID)
+		return Unproven, fmt.Sprintf("the provider ID %q has no scheme: only the plugin knows whose it is", providerID)
 	}
 }
 

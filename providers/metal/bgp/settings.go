@@ -136,8 +136,8 @@ func readPassword(file string) (string, error) {
 // errNoRouterID says that there is nothing to derive a BGP identifier from.
 var errNoRouterID = errors.New("no router ID: this machine reaches no peer and has no address; set routerID")
 
-// speaks returns the settings' identity with a router ID.
-func (s *settings) speaks(derive func([]netip.Addr) netip.Addr) (identity, error) {
+// identify returns the settings' identity with a router ID.
+func (s *settings) identify(derive func([]netip.Addr) netip.Addr) (identity, error) {
 	id := s.identity
 	if id.routerID.IsValid() {
 		return id, nil

@@ -105,7 +105,7 @@ func New(options Options) (*Speaker, error) {
 	return s, nil
 }
 
-// Run speaks until ctx ends or Stop is called. It begins no session before there is a table, or before it has waited long
+// Run keeps the sessions until ctx ends or Stop is called. It begins no session before there is a table, or before it has waited long
 // enough for one. When ctx ends, it takes leave in the way that its mode is for: Graceful with GracefulRestart, otherwise
 // Withdraw. It returns an error when it cannot begin, or cannot end its sessions. It runs once.
 func (s *Speaker) Run(ctx context.Context) error {
@@ -160,7 +160,7 @@ func (s *Speaker) waitForTable(ctx context.Context) bool {
 // begin starts the library and gives it the whole table before any router: one that comes first would learn that there is
 // nothing. It fails only where there is no speaker without. Callers hold the lock.
 func (s *Speaker) begin(ctx context.Context, restarting bool) error {
-	id, err := s.settings.speaks(deriveRouterID)
+	id, err := s.settings.identify(deriveRouterID)
 	if err != nil {
 		return fmt.Errorf("BGP: %w", err)
 	}

@@ -219,7 +219,7 @@ func TestRouterID(t *testing.T) {
 		t.Errorf("router ID %s for a router that is reached from %s", got, loopback)
 	}
 	s := settings{config: configured(router)}
-	if _, err := s.speaks(func([]netip.Addr) netip.Addr { return netip.Addr{} }); err == nil {
+	if _, err := s.identify(func([]netip.Addr) netip.Addr { return netip.Addr{} }); err == nil {
 		t.Error("a speaker without a router ID speaks")
 	}
 }

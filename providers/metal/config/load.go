@@ -239,7 +239,7 @@ func (f *files) lists(path string) ([]string, error) {
 	f.looks = append(f.looks, look{path: path, list: true})
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
-		return []string{path}, nil // reading it tells what is wrong with it
+		return []string{path}, nil // reading it shows what is wrong with it
 	}
 	f.watched = append(f.watched, path)
 	entries, err := os.ReadDir(path)

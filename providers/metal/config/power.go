@@ -75,7 +75,7 @@ type Credentials struct {
 	PasswordFile string `json:"passwordFile"`
 }
 
-// RedfishAuth is a way to tell a Redfish service who asks.
+// RedfishAuth is how requests to a Redfish service are authenticated.
 type RedfishAuth string
 
 // The ways that there are (Redfish DSP0266, 13.3).

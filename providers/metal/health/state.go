@@ -82,7 +82,7 @@ func (s *state) observe(seen outcome, limits limits) (changed bool) {
 	return s.health != before
 }
 
-// decided reports whether as much is known of the port as probing can tell in its first round.
+// decided reports whether as much is known of the port as probing can find out in its first round.
 func (s *state) decided(limits limits) bool {
 	return s.health != model.HealthUnknown || s.bad > limits.failures || s.probes >= limits.failures+limits.successes
 }

@@ -136,8 +136,8 @@ func (s *segment) tick(now time.Time) []frame {
 	return append(frames, s.refresh(now, unasked)...)
 }
 
-// refresh tells those that asked before, and forgets those that asked long ago. Of addresses that all have just been told unasked
-// it tells them at once: Linux doubts what it is told like that, and would ask the next hop itself within 5 s.
+// refresh answers those that asked before once more, and forgets those that asked long ago. Of addresses that have just been announced to all unasked
+// it answers them at once: Linux doubts what it learns like that, and would ask the next hop itself within 5 s.
 func (s *segment) refresh(now time.Time, unasked map[netip.Addr]bool) []frame {
 	var frames []frame
 	for asker, times := range s.askers {

@@ -20,7 +20,7 @@ const PathInstanceChanges = "/v1/instancechanges"
 // ContentTypeChanges is the content type of a stream of changes: an InstanceChange in JSON on each line.
 const ContentTypeChanges = "application/x-ndjson"
 
-// ChangeKind says what an InstanceChange tells.
+// ChangeKind says what an InstanceChange reports.
 type ChangeKind string
 
 // The kinds of changes.
@@ -29,7 +29,7 @@ const (
 	ChangeSet ChangeKind = "set"
 	// ChangeDeleted is an instance that is no more.
 	ChangeDeleted ChangeKind = "deleted"
-	// ChangeMark says that all changes up to the revision have been told.
+	// ChangeMark says that all changes up to the revision have been reported.
 	ChangeMark ChangeKind = "mark"
 )
 

@@ -88,7 +88,7 @@ type LoadBalancerSpec struct {
 // LoadBalancer is a load balancer of the cloud.
 type LoadBalancer struct {
 	LoadBalancerSpec
-	// ID tells apart two load balancers that had the same name one after the other.
+	// ID distinguishes two load balancers that had the same name one after the other.
 	ID string `json:"id"`
 	// State is where the load balancer is in its life.
 	State LoadBalancerState `json:"state"`

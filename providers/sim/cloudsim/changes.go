@@ -43,7 +43,7 @@ func (s *Service) nextRevision() change {
 	return s.metaChange()
 }
 
-// wasSet tells those who watch of an instance that was written. Called with mu held.
+// wasSet sends those who watch an instance that was written. Called with mu held.
 func (s *Service) wasSet(record instance, now time.Time) {
 	if now.Before(record.SettlesAt) {
 		s.history.settling[record.ID] = record.SettlesAt
@@ -52,13 +52,13 @@ func (s *Service) wasSet(record instance, now time.Time) {
 	s.history.add(api.InstanceChange{Kind: api.ChangeSet, Revision: s.meta.Revision, Instance: &view})
 }
 
-// wasDeleted tells those who watch of an instance that was deleted. Called with mu held.
+// wasDeleted sends those who watch an instance that was deleted. Called with mu held.
 func (s *Service) wasDeleted(id string) {
 	delete(s.history.settling, id)
 	s.history.add(api.InstanceChange{Kind: api.ChangeDeleted, Revision: s.meta.Revision, ID: id})
 }
 
-// settle tells of the instances that have changed by themselves, and returns how long it is until the next does; zero if none
+// settle reports the instances that have changed by themselves, and returns how long it is until the next does; zero if none
 // will. Called with mu held.
 func (s *Service) settle(now time.Time) (time.Duration, error) {
 	var next time.Duration

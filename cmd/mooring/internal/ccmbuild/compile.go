@@ -31,7 +31,7 @@ func planCompile(request Request, platform Platform, linker string) Compile {
 	return c
 }
 
-// linkerFlags leave out what only debuggers read, and stamp the version that --version, metrics and the user agent tell: that
+// linkerFlags leave out what only debuggers read, and stamp the version that --version, metrics and the user agent show: that
 // of the Kubernetes libraries, with Mooring's behind a plus, as distributions of Kubernetes do. Feature gates read the first
 // part, so it has to be Kubernetes' own.
 func linkerFlags(modules []ModuleVersion, found Found) string {

@@ -58,7 +58,7 @@ func explain(err error, w Workspace, picked Picked) error {
 	return err
 }
 
-// queryIn returns the package that could not be found, as it was asked for if that can be told.
+// queryIn returns the package that could not be found, as it was asked for if that is known.
 func queryIn(messages []string, w Workspace) string {
 	for _, line := range messages {
 		m := missingMessage.FindStringSubmatch(line)

@@ -116,7 +116,7 @@ func (b *builder) localPackage(ctx context.Context, dir string) (LocalPackage, e
 func (b *builder) noteIgnored(ctx context.Context, request Request, local LocalPackage) {
 	output, err := b.goTool(ctx, b.elsewhere, "", "mod", "edit", "-json", filepath.Join(local.Source.Dir, "go.mod"))
 	if err != nil {
-		return // What is wrong with the file is told when it is built.
+		return // What is wrong with the file is reported when it is built.
 	}
 	for _, replacement := range replacementsIn(output) {
 		_, asked := replacedBy(request.Replacements, replacement.Module)

@@ -24,7 +24,7 @@ import (
 const (
 	spdxDocumentID  = "DOCUMENT"
 	spdxNoAssertion = "NOASSERTION"
-	// spdxNamespace begins the URI that tells documents apart. The specification asks for a unique one, not for one that answers.
+	// spdxNamespace begins the URI that distinguishes documents. The specification asks for a unique one, not for one that answers.
 	spdxNamespace = "https://github.com/mooring-ccm/mooring/spdx/"
 )
 

@@ -16,7 +16,7 @@ type Manager struct {
 	// Leads says whether it holds the lease.
 	Leads *bool `json:"leads,omitempty"`
 	// Instances are how many the cloud has, by what was last observed; Observation says how, by listing or by watch, and ObservedAt
-	// when the cloud was last heard.
+	// when the cloud last answered.
 	Instances   *int      `json:"instances,omitempty"`
 	Observation string    `json:"observation,omitempty"`
 	ObservedAt  time.Time `json:"observedAt,omitzero"`

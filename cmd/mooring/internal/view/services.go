@@ -46,7 +46,7 @@ type Service struct {
 	Class string `json:"loadBalancerClass,omitempty"`
 	// Addresses are its load balancer's.
 	Addresses []string `json:"addresses,omitempty"`
-	// Announced says whether routers are told of its addresses; nil where that is not the provider's business.
+	// Announced says whether its addresses are announced to routers; nil where that is not the provider's business.
 	Announced *bool `json:"announced,omitempty"`
 	// Why is the reason of all that is not as it should be.
 	Why string `json:"why,omitempty"`
