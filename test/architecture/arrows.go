@@ -36,6 +36,7 @@ var arrows = map[string][]string{
 		"provider"},
 	"ccm":                           {"internal", "provider"},
 	"ccm/plan":                      {},
+	"ccm/reference":                 {"ccm"},
 	"cmd/cloud-controller-manager":  {"ccm", "providers"},
 	"cmd/mooring":                   {anything},
 	"cmd/mooring/internal/ccmbuild": {"cmd/mooring/internal/image", "internal/version", "localcluster"},

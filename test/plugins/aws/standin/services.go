@@ -12,6 +12,8 @@ type service struct {
 // services are by version. What a service offers beyond these operations, no scenario needs.
 var services = map[string]service{
 	"2016-11-15": {"EC2", wire.EC2(), map[string]operation{
+		"CreateTags":                    writes((*Cloud).createTags),
+		"DeleteTags":                    writes((*Cloud).deleteTags),
 		"DescribeInstances":             reads((*Cloud).describeInstances),
 		"DescribeInstanceTopology":      reads((*Cloud).describeInstanceTopology),
 		"DescribeAvailabilityZones":     reads((*Cloud).describeAvailabilityZones),

@@ -32,6 +32,7 @@ func EC2() Protocol {
 var ec2RequestNames = map[string]string{
 	"CreateSecurityGroupInput.Description": "GroupDescription",
 	"CreateTagsInput.Resources":            "ResourceId",
+	"DeleteTagsInput.Resources":            "ResourceId",
 	"IpPermission.UserIdGroupPairs":        "Groups",
 	"IpPermission.IpRanges":                "IpRanges",
 	"IpPermission.Ipv6Ranges":              "Ipv6Ranges",
