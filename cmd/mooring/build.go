@@ -18,8 +18,9 @@ import (
 
 // buildFlags are the flags of build.
 type buildFlags struct {
-	with, replace, labels                  []string
+	with, replace, labels, factories       []string
 	output, platforms, mooring             string
+	lock, sources                          string
 	image, reference, certificates, create string
 	tool, cgo                              bool
 }
@@ -40,9 +41,15 @@ Mooring itself is the release that this program is; inside a checkout of Mooring
 list of all modules in SPDX JSON, which is also written beside it. Without --with, the image is that of the daemon that
 Mooring ships. The same inputs give the same bytes; the time in the image is SOURCE_DATE_EPOCH, or the beginning of 1970.
 
+A package that does not register its provider needs a --factory if a function of it takes the cloud config alone, as
+cloudprovider.Factory does. For one that takes more, --write-main writes the program for you to go on from: ccm.WithProvider
+passes on what it takes.
+
+--lock keeps to what was built from: the first build writes the file, later ones fail if they would be built from other modules.
+
 --tool builds, instead of the daemon, the tool that tries these providers: "mooring-tool conformance", "mooring-tool orphans".
 
-Building runs the init functions of the packages on this machine. Packages of Kubernetes are compiled once, which takes
+Building runs the init functions of the packages on this machine, without the variables of your environment. Packages of Kubernetes are compiled once, which takes
 minutes; after that the go tool has them in its cache.
 
 ` + vendortool.ExitCodes,
@@ -55,11 +62,17 @@ minutes; after that the go tool has them in its cache.
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.with, "with", nil,
-		"`PACKAGE[@VERSION]` that registers a provider, or ./DIRECTORY with one; may be repeated")
+		"`PACKAGE[@VERSION][=REPLACEMENT]` that registers a provider, or ./DIRECTORY with one; may be repeated")
+	flags.StringArrayVar(&f.factories, "factory", nil,
+		"`PROVIDER=[IMPORTPATH.]FUNCTION` that builds a provider from its cloud config, of a package that does not register it; may be repeated")
 	flags.StringArrayVar(&f.replace, "replace", nil,
 		"`MODULE=DIRECTORY` or MODULE=MODULE[@VERSION] to build with instead; may be repeated")
 	flags.StringVarP(&f.output, "output", "o", "",
 		"`file` to write the program to (default cloud-controller-manager, or none with --image)")
+	flags.StringVar(&f.sources, "write-main", "",
+		"`directory` to write the program's module to, to be edited, kept and built with the go tool; builds nothing")
+	flags.StringVar(&f.lock, "lock", "",
+		"`file` with the modules to build from, their versions and sums; written if it is not there, otherwise nothing else is built from")
 	flags.StringVar(&f.platforms, "platform", "", "`OS/ARCH,...` to build for; several with --image only (default this machine's)")
 	flags.StringVar(&f.mooring, "mooring-version", "", "`version` of Mooring to build with")
 	flags.BoolVar(&f.tool, "tool", false, "build the tool that tries the providers instead of the daemon (default file mooring-tool)")
@@ -96,14 +109,22 @@ func (f *buildFlags) options() (ccmbuild.Options, error) {
 		Request: ccmbuild.Request{
 			MooringVersion: f.mooring, Tool: f.tool, CGO: f.cgo, Shipped: len(f.with) == 0 && f.image != "",
 		},
-		Output: f.output,
-		Image:  ccmbuild.ImageOptions{File: f.image, Certificates: f.certificates, Reference: f.reference},
+		Output: f.output, Lock: f.lock, Sources: f.sources,
+		Image: ccmbuild.ImageOptions{File: f.image, Certificates: f.certificates, Reference: f.reference},
 	}
 	wrong := f.combinations()
 	for _, text := range f.with {
-		parsed, err := ccmbuild.ParsePackage(text)
+		parsed, replacement, err := ccmbuild.ParseWith(text)
 		wrong = append(wrong, flagError("--with", err))
 		options.Request.Packages = append(options.Request.Packages, parsed)
+		if replacement != nil {
+			options.Request.Replacements = append(options.Request.Replacements, *replacement)
+		}
+	}
+	for _, text := range f.factories {
+		parsed, err := ccmbuild.ParseFactory(text)
+		wrong = append(wrong, flagError("--factory", err))
+		options.Request.Factories = append(options.Request.Factories, parsed)
 	}
 	for _, text := range f.replace {
 		parsed, err := ccmbuild.ParseReplacement(text)
@@ -117,7 +138,7 @@ func (f *buildFlags) options() (ccmbuild.Options, error) {
 	wrong = append(wrong, flagError("SOURCE_DATE_EPOCH", err))
 	options.Image.Labels, err = parseLabels(f.labels)
 	wrong = append(wrong, flagError("--label", err))
-	if options.Output == "" && f.image == "" {
+	if options.Output == "" && f.image == "" && f.sources == "" {
 		options.Output = options.Request.Program()
 	}
 	return options, errors.Join(wrong...)
@@ -141,6 +162,12 @@ func (f *buildFlags) combinations() []error {
 	}
 	if f.cgo && f.image != "" {
 		wrong = append(wrong, errors.New("--cgo: an image has no C library; build a program (-o) and put it into one that has"))
+	}
+	if f.sources != "" && (f.image != "" || f.output != "" || f.lock != "" || f.platforms != "") {
+		wrong = append(wrong, errors.New("--write-main: it writes sources and builds nothing; build those with go build, without -o, --image, --lock and --platform"))
+	}
+	if len(f.with) == 0 && len(f.factories) > 0 {
+		wrong = append(wrong, errors.New("--factory: its package has to be one that --with names"))
 	}
 	if f.image != "" && f.image == f.output {
 		wrong = append(wrong, fmt.Errorf("--output, --image: both are %s", f.image))
@@ -197,6 +224,9 @@ func parseLabels(texts []string) (map[string]string, error) {
 // report says what was built.
 func report(out io.Writer, result ccmbuild.Result) error {
 	var lines []string
+	if result.Sources != "" {
+		lines = append(lines, "sources     "+result.Sources)
+	}
 	if result.Program != "" {
 		lines = append(lines, "program     "+result.Program)
 	}
@@ -205,6 +235,9 @@ func report(out io.Writer, result ccmbuild.Result) error {
 	}
 	if len(result.Providers) > 0 {
 		lines = append(lines, "providers   "+strings.Join(result.Providers, ", "))
+	}
+	if result.Lock != "" {
+		lines = append(lines, "locked in   "+result.Lock)
 	}
 	lines = append(lines, "built with  Mooring "+result.Mooring+", Kubernetes "+result.Kubernetes+", "+result.Go)
 	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))

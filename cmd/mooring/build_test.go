@@ -182,11 +182,14 @@ func TestBuildCommandLinesThatAreWrong(t *testing.T) {
 			[]string{"--with=mycloud", "--replace=x", "--platform=linux", "--label=x", "--ca-certificates=x"},
 			[]string{`--with: "mycloud"`, `--replace: "x"`, `--platform: "linux"`, `--label: "x"`, "they go with --image"},
 		},
-		"tool of nothing":   {[]string{"--tool", "--image=x.tar"}, []string{"--with: required"}},
-		"two programs":      {[]string{"--with=./x", "--platform=linux/amd64,linux/arm64"}, []string{"several platforms go into"}},
-		"an image for macs": {[]string{"--with=./x", "--image=x.tar", "--platform=darwin/arm64"}, []string{"an image is for linux"}},
-		"C in an image":     {[]string{"--with=./x", "--image=x.tar", "--cgo"}, []string{"an image has no C library"}},
-		"one file for both": {[]string{"--with=./x", "--image=x.tar", "-o", "x.tar"}, []string{"both are x.tar"}},
+		"tool of nothing":       {[]string{"--tool", "--image=x.tar"}, []string{"--with: required"}},
+		"two programs":          {[]string{"--with=./x", "--platform=linux/amd64,linux/arm64"}, []string{"several platforms go into"}},
+		"an image for macs":     {[]string{"--with=./x", "--image=x.tar", "--platform=darwin/arm64"}, []string{"an image is for linux"}},
+		"C in an image":         {[]string{"--with=./x", "--image=x.tar", "--cgo"}, []string{"an image has no C library"}},
+		"a factory of nothing":  {[]string{"--image=x.tar", "--factory=mycloud=New"}, []string{"--factory: its package has to be one that --with names"}},
+		"no function":           {[]string{"--with=./x", "--factory=mycloud"}, []string{`--factory: "mycloud": must be PROVIDER=FUNCTION`}},
+		"sources and a program": {[]string{"--with=./x", "--write-main=x", "-o", "y"}, []string{"--write-main: it writes sources and builds nothing"}},
+		"one file for both":     {[]string{"--with=./x", "--image=x.tar", "-o", "x.tar"}, []string{"both are x.tar"}},
 	} {
 		code, _, stderr := call(t, append([]string{"build"}, c.args...)...)
 		if code != vendortool.ExitUsage {

@@ -28,7 +28,7 @@ func othersFlags() map[string]string {
 		"--minify": "kubectl", "--flatten": "kubectl", "--token": "kubectl",
 		"--reuse-values": "helm", "--set": "helm", "--set-json": "helm", "--values": "helm",
 		"--hostname-override": "kubelet", "--node-ip": "kubelet", "--node-labels": "kubelet", "--provider-id": "kubelet",
-		"--config": "kubeadm", "--healthz-bind-address": "kube-proxy", "--kube-proxy-arg": "k3s", "--lb-class": "MetalLB",
+		"--tags": "a vendor's main", "--config": "kubeadm", "--healthz-bind-address": "kube-proxy", "--kube-proxy-arg": "k3s", "--lb-class": "MetalLB",
 		"--pdu": "a command for power states", "--outlet": "a command for power states",
 	}
 }

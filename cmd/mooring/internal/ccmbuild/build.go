@@ -24,6 +24,10 @@ type Options struct {
 	Dir string
 	// Output is the file to write the program to, for the only platform. Empty writes none.
 	Output string
+	// Lock is a file with what is to be built from. If there is none yet, it is written; if there is, nothing else is built from.
+	Lock string
+	// Sources is a directory to write the program's module to, instead of building it. It must be empty, or not there yet.
+	Sources string
 	// Image says which image to write. An empty file writes none.
 	Image ImageOptions
 	// Progress gets what is being done, as lines or in place on a terminal. Nil gets nothing.
@@ -48,6 +52,8 @@ type ImageOptions struct {
 type Result struct {
 	// Program and Image are the files that were written, empty if they were not asked for.
 	Program, Image, SBOM string
+	// Lock is the file that what was built from is locked in, and Sources the directory of the module that was written.
+	Lock, Sources string
 	// Digest is that of the image, or of the index if there are several platforms.
 	Digest string
 	// Providers are the names of those that the program has, as in --cloud-provider. Empty for the shipped program.
@@ -63,6 +69,8 @@ type builder struct {
 	options Options
 	display *progress.Display
 	env     []string
+	// lock is what to build from, nil without.
+	lock Lock
 	// certificates are the root certificates for the image.
 	certificates []byte
 	// raised says which version of the plugins' contract was picked instead of which, if it is not the one that Mooring requires.
@@ -77,6 +85,9 @@ type builder struct {
 // ends the go tool and all compilers, removes its files and returns the cause.
 func Build(ctx context.Context, options Options) (result Result, err error) {
 	b := &builder{options: options, display: progress.New(options.Progress), env: environment(os.Getenv("GOFLAGS"))}
+	if err := b.readLock(); err != nil {
+		return Result{}, err
+	}
 	targets, err := b.targets()
 	defer func() {
 		for _, t := range targets {
@@ -127,8 +138,9 @@ func (b *builder) targets() (map[string]*target, error) {
 	var errs []error
 	for _, file := range []struct{ name, path string }{
 		{"program", b.options.Output}, {"image", b.options.Image.File}, {"sbom", sbomFile(b.options.Image.File)},
+		{"lock", b.options.Lock},
 	} {
-		if file.path == "" {
+		if file.path == "" || file.name == "lock" && b.lock != nil {
 			continue
 		}
 		t, err := newTarget(b.absolute(file.path))
@@ -170,12 +182,16 @@ func (b *builder) build(ctx context.Context, targets map[string]*target) (Result
 	if err != nil {
 		return Result{}, err
 	}
+	workspace.Get = b.lock.queries(workspace.Get)
 	if err := b.write(workspace); err != nil {
 		return Result{}, err
 	}
 	picked, err := b.resolve(ctx, request, found, workspace)
 	if err != nil {
 		return Result{}, err
+	}
+	if b.options.Sources != "" {
+		return b.keep(ctx, found, workspace, picked)
 	}
 	var providers []string
 	if !request.Shipped {
@@ -187,8 +203,11 @@ func (b *builder) build(ctx context.Context, targets map[string]*target) (Result
 	if err != nil {
 		return Result{}, err
 	}
+	if err := b.checkLock(programs, targets["lock"]); err != nil {
+		return Result{}, err
+	}
 	result := Result{
-		Providers: providers, Mooring: found.MooringVersion(), Kubernetes: KubernetesVersion(picked.Modules), Go: found.GoVersion,
+		Lock: b.options.Lock, Providers: providers, Mooring: found.MooringVersion(), Kubernetes: KubernetesVersion(picked.Modules), Go: found.GoVersion,
 		Modules: picked.Modules,
 	}
 	if t := targets["program"]; t != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Module is the path of the module that every program is built with.
@@ -51,6 +52,8 @@ func (p Platform) String() string { return strings.TrimSuffix(p.OS+"/"+p.Arch+"/
 type Request struct {
 	Packages     []Package
 	Replacements []Replacement
+	// Factories build the providers of packages that do not register them.
+	Factories []Factory
 	// MooringVersion is the version of Mooring to build with. Empty leaves the choice to what Observe sees.
 	MooringVersion string
 	// Tool builds the tool with which these providers are tried, instead of the daemon.
@@ -92,6 +95,22 @@ func ParsePackage(text string) (Package, error) {
 		}
 	}
 	return Package{Path: path, Version: version}, nil
+}
+
+// ParseWith reads what --with takes: PACKAGE[@VERSION] as ParsePackage does, and with =DIRECTORY or =MODULE[@VERSION] behind it a
+// replacement of the package's module, too.
+func ParseWith(text string) (Package, *Replacement, error) {
+	if isDirectory(text) || !strings.Contains(text, "=") {
+		asked, err := ParsePackage(text)
+		return asked, nil, err
+	}
+	replacement, err := ParseReplacement(text)
+	if err != nil {
+		return Package{}, nil, err
+	}
+	asked := Package{Path: replacement.Module, Version: replacement.Version}
+	replacement.Version = ""
+	return asked, &replacement, nil
 }
 
 // ParseReplacement reads MODULE[@VERSION]=DIRECTORY or MODULE[@VERSION]=MODULE[@VERSION].
@@ -171,4 +190,47 @@ func checkVersion(version string) error {
 
 func notInPath(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._~/", r))
+}
+
+// Factory names a function that builds a provider, in a package that does not register it.
+type Factory struct {
+	// Name is the provider's, as in --cloud-provider.
+	Name string
+	// Path is the import path of the function's package. Empty means the only package of the request.
+	Path string
+	// Func is the function's name. Its type is that of a cloudprovider.Factory, but it may return a type of its own.
+	Func string
+}
+
+// ParseFactory reads NAME=[IMPORTPATH.]FUNCTION.
+func ParseFactory(text string) (Factory, error) {
+	name, function, found := strings.Cut(text, "=")
+	if !found || name == "" || function == "" {
+		return Factory{}, fmt.Errorf("%q: must be PROVIDER=FUNCTION or PROVIDER=IMPORTPATH.FUNCTION", text)
+	}
+	f := Factory{Name: name, Func: function}
+	if slash := strings.LastIndex(function, "/"); slash >= 0 {
+		dot := strings.LastIndex(function, ".")
+		if dot < slash {
+			return Factory{}, fmt.Errorf("%q: no function after the import path", text)
+		}
+		f.Path, f.Func = function[:dot], function[dot+1:]
+		if err := checkPath(f.Path); err != nil {
+			return Factory{}, fmt.Errorf("%q: %w", text, err)
+		}
+	}
+	if !isExported(f.Func) {
+		return Factory{}, fmt.Errorf("%q: %q is not the name of an exported function; a package is named by its import path", text, f.Func)
+	}
+	return f, nil
+}
+
+// isExported reports whether a text is an identifier that other packages can use.
+func isExported(name string) bool {
+	for i, r := range name {
+		if i == 0 && !unicode.IsUpper(r) || !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' {
+			return false
+		}
+	}
+	return name != ""
 }

@@ -149,7 +149,8 @@ type NoProviderError struct {
 // Error says what a package has to do.
 func (e *NoProviderError) Error() string {
 	text := fmt.Sprintf("no provider is registered by %s; a package does that by calling cloudprovider.RegisterCloudProvider in an "+
-		"init function, and it may be another package of that module that does", strings.Join(e.Packages, ", "))
+		"init function, and it may be another package of that module that does. For one that never does, --factory names a function, and "+
+		"--write-main writes a program to go on from", strings.Join(e.Packages, ", "))
 	if len(e.Registered) > 0 {
 		text += "; the others register " + strings.Join(e.Registered, ", ")
 	}

@@ -69,6 +69,9 @@ func (b *builder) completeReplacements(ctx context.Context, asked []Replacement)
 			if _, err := os.Stat(filepath.Join(r.Dir, "go.mod")); err != nil {
 				return nil, &SourceError{Dir: r.Dir, Err: fmt.Errorf("no module is there to replace %s: %w", r.Module, err)}
 			}
+			if module := moduleIn(r.Dir); within(module, r.Module) { // what was named is a package of it
+				r.Module = module
+			}
 		case r.NewVersion == "":
 			query := r.NewModule + "@latest"
 			output, err := b.goTool(ctx, b.workspace, "looking up "+query, "list", "-m", "-f", "{{.Version}}", query)
@@ -145,11 +148,7 @@ func findCheckout(dir string) (string, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("looking for a checkout of Mooring: %w", err)
 		}
-		for line := range strings.Lines(string(content)) {
-			fields := strings.Fields(line)
-			if len(fields) != 2 || fields[0] != "module" || fields[1] != Module {
-				continue
-			}
+		if moduleOf(content) == Module {
 			if info, err := os.Stat(filepath.Join(dir, "ccm")); err == nil && info.IsDir() { // More than a stray go.mod.
 				return dir, nil
 			}
@@ -159,6 +158,22 @@ func findCheckout(dir string) (string, error) {
 		}
 		dir = filepath.Dir(dir)
 	}
+}
+
+// moduleIn returns the path of the module in a directory, or nothing.
+func moduleIn(dir string) string {
+	content, _ := os.ReadFile(filepath.Join(dir, "go.mod")) // who needs the module says so when it is missing
+	return moduleOf(content)
+}
+
+// moduleOf returns the path of the module of a go.mod, or nothing.
+func moduleOf(content []byte) string {
+	for line := range strings.Lines(string(content)) {
+		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == "module" {
+			return fields[1]
+		}
+	}
+	return ""
 }
 
 // chooseMooring returns where Mooring's own sources come from: what the request says, else the checkout that a package of the

@@ -2,6 +2,7 @@ package ccmbuild
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -78,8 +79,9 @@ type Workspace struct {
 	Links map[string]string
 	// Get are the arguments of go get: everything whose version matters at once, so that it can say what contradicts what.
 	Get []string
-	// Imports are the packages of providers.
-	Imports []string
+	// Imports are the packages of providers, and Factories build those that register nothing.
+	Imports   []string
+	Factories []Factory
 	// Target is the package to build.
 	Target string
 }
@@ -124,8 +126,11 @@ func planWorkspace(request Request, found Found) (Workspace, error) {
 		w.Target = Module + "/cmd/cloud-controller-manager"
 		return w, nil
 	}
-	w.Files["main.go"] = mainText(request.Tool, w.Imports)
-	w.Files[probeDir+"/main.go"] = probeText(w.Imports)
+	if w.Factories, err = planFactories(request.Factories, w.Imports); err != nil {
+		return Workspace{}, err
+	}
+	w.Files["main.go"] = mainText(request.Tool, w.Imports, w.Factories)
+	w.Files[probeDir+"/main.go"] = probeText(w.Imports, w.Factories)
 	return w, nil
 }
 
@@ -223,14 +228,18 @@ func modText(module string, sources []Source, replacements []string) string {
 }
 
 // mainText is the whole program of a vendor.
-func mainText(tool bool, imports []string) string {
+func mainText(tool bool, imports []string, factories []Factory) string {
 	library, name, what := Module+"/ccm", "ccm", "a cloud controller manager with the providers that it imports"
 	if tool {
 		library, name, what = Module+"/vendortool", "vendortool", "the tool with which the providers that it imports are tried"
 	}
+	needed := ""
+	if len(factories) > 0 {
+		needed = "\t\"io\"\n\n\tcloudprovider \"k8s.io/cloud-provider\"\n\n"
+	}
 	return "// This program is " + what + ". \"mooring build\" wrote it.\n" +
-		"package main\n\nimport (\n\t" + strconv.Quote(library) + "\n\n" + blankImports(imports) +
-		")\n\nfunc main() { " + name + ".Main() }\n"
+		"package main\n\nimport (\n" + needed + "\t" + strconv.Quote(library) + "\n\n" + importLines(imports, factories) +
+		")\n" + registrations(factories) + "\nfunc main() { " + name + ".Main() }\n"
 }
 
 // probeName is a provider that the probe registers itself, to see whether it sees what is registered.
@@ -238,7 +247,7 @@ const probeName = "mooring-build-probe"
 
 // probeText is a program that writes a line for each registered provider: its name, and the function that builds it. Package
 // k8s.io/cloud-provider can be asked for one name, but not for the names.
-func probeText(imports []string) string {
+func probeText(imports []string, factories []Factory) string {
 	return `// This program says which providers the packages register. "mooring build" wrote it.
 package main
 
@@ -252,11 +261,11 @@ import (
 
 	cloudprovider "k8s.io/cloud-provider"
 
-` + blankImports(imports) + `)
+` + importLines(imports, factories) + `)
 
 //go:linkname providers k8s.io/cloud-provider.providers
 var providers map[string]cloudprovider.Factory
-
+` + registrations(factories) + `
 func main() {
 	cloudprovider.RegisterCloudProvider("` + probeName + `", func(io.Reader) (cloudprovider.Interface, error) {
 		return nil, errors.New("this is no provider")
@@ -268,10 +277,56 @@ func main() {
 `
 }
 
-func blankImports(imports []string) string {
+// planFactories returns the factories with the paths of their packages, which are among the imports.
+func planFactories(factories []Factory, imports []string) ([]Factory, error) {
+	var planned []Factory
+	var wrong []error
+	for _, f := range factories {
+		switch {
+		case f.Path == "" && len(imports) != 1:
+			wrong = append(wrong, fmt.Errorf("factory %s of provider %s: say which of the %d packages it is in", f.Func, f.Name, len(imports)))
+		case f.Path == "":
+			f.Path = imports[0]
+		case !slices.Contains(imports, f.Path):
+			wrong = append(wrong, fmt.Errorf("factory %s of provider %s: package %s is not one that is built with", f.Func, f.Name, f.Path))
+		}
+		if slices.ContainsFunc(planned, func(other Factory) bool { return other.Name == f.Name }) {
+			wrong = append(wrong, fmt.Errorf("provider %s has two factories", f.Name))
+		}
+		planned = append(planned, f)
+	}
+	return planned, errors.Join(wrong...)
+}
+
+// importLines are the lines of an import declaration: each package by a name if it has factories, or else for what its init does.
+func importLines(imports []string, factories []Factory) string {
 	text := ""
 	for _, path := range slices.Sorted(slices.Values(imports)) {
-		text += "\t_ " + strconv.Quote(path) + "\n"
+		name := "_"
+		if i := slices.IndexFunc(factories, func(f Factory) bool { return f.Path == path }); i >= 0 {
+			name = packageName(factories, path)
+		}
+		text += "\t" + name + " " + strconv.Quote(path) + "\n"
 	}
 	return text
+}
+
+// packageName is what the generated program calls the package of a factory.
+func packageName(factories []Factory, path string) string {
+	i := slices.IndexFunc(factories, func(f Factory) bool { return f.Path == path })
+	return "provider" + strconv.Itoa(i+1)
+}
+
+// registrations is the init function that registers the factories.
+func registrations(factories []Factory) string {
+	if len(factories) == 0 {
+		return ""
+	}
+	text := "\nfunc init() {\n"
+	for _, f := range factories {
+		text += "\tcloudprovider.RegisterCloudProvider(" + strconv.Quote(f.Name) +
+			", func(config io.Reader) (cloudprovider.Interface, error) {\n\t\treturn " +
+			packageName(factories, f.Path) + "." + f.Func + "(config)\n\t})\n"
+	}
+	return text + "}\n"
 }

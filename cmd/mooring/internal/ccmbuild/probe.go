@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -40,7 +41,7 @@ func (b *builder) probe(ctx context.Context, request Request, w Workspace, picke
 	limited, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	command := exec.CommandContext(limited, file)
-	command.Dir, command.WaitDelay = b.elsewhere, time.Second
+	command.Dir, command.WaitDelay, command.Env = b.elsewhere, time.Second, scrubbed(b.elsewhere)
 	var stdout, stderr strings.Builder
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); ctx.Err() != nil {
@@ -60,6 +61,16 @@ func (b *builder) probe(ctx context.Context, request Request, w Workspace, picke
 	return b.attribute(ctx, w, found)
 }
 
+// scrubbed is the environment of a program of others that only has to say what it holds: no credentials, no kubeconfig, no settings of a
+// proxy, and an empty home.
+func scrubbed(home string) []string {
+	env := []string{"HOME=" + home, "TMPDIR=" + home}
+	if root := os.Getenv("SYSTEMROOT"); root != "" { // without it no program of Windows starts
+		env = append(env, "SYSTEMROOT="+root)
+	}
+	return env
+}
+
 // attribute returns the names of the providers, or an error with the packages that register none: those that neither hold nor
 // import the function of a registered provider.
 func (b *builder) attribute(ctx context.Context, w Workspace, found []registration) ([]string, error) {
@@ -69,6 +80,9 @@ func (b *builder) attribute(ctx context.Context, w Workspace, found []registrati
 	}
 	slices.Sort(names)
 	for _, imported := range w.Imports {
+		if slices.ContainsFunc(w.Factories, func(f Factory) bool { return f.Path == imported }) {
+			continue // the program registers it
+		}
 		if len(found) == 0 {
 			without = append(without, imported)
 			continue

@@ -29,6 +29,9 @@ func (b *builder) write(w Workspace) error {
 		}
 	}
 	sums := map[string]bool{}
+	for _, line := range b.lock.sums() {
+		sums[line] = true
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.Links)) {
 		link := filepath.Join(b.workspace, name)
 		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
