@@ -49,12 +49,12 @@ func TestWhatIsNotOfferedIsNotRun(t *testing.T) {
 		"provider-named":                  "",
 		"instances-missing":               "",
 		"instances-found-by-name":         "the factory creates no instance and names none: an instance",
-		"instances-deleted":               "the factory has no hook CreateInstance",
+		"instances-deleted":               "only a provider's own test can give the hook that this needs: CreateInstance",
 		"instances-failure-is-no-absence": "the factory creates no instance and names none: an instance",
 		"list-complete":                   "the provider's capabilities have no ListInstances",
 		"watch-marks":                     "the provider's capabilities have no WatchInstances",
 		"balancer-absent":                 "",
-		"routes-black-hole":               "the factory has no hook CreateInstance",
+		"routes-black-hole":               "only a provider's own test can give the hook that this needs: CreateInstance",
 	}
 	found := 0
 	for _, result := range check(t, m, conformance.Options{Settle: conformance.DefaultSettle}).Results {
@@ -246,7 +246,7 @@ func TestReports(t *testing.T) {
 	for _, want := range []string{
 		"failed   provider-named (", "rule provider-named: The provider has a name", "source: cloudprovider.Interface.ProviderName: \"",
 		`seen: ProviderName returned "", which`, "passed   instances-missing (",
-		"not run  instances-throttled: the factory has no hook InjectFault",
+		"not run  instances-throttled: only a provider's own test can give the hook that this needs: InjectFault",
 		"not run  legacy-missing: left out: nobody asks",
 	} {
 		if !strings.Contains(text.String(), want) {

@@ -76,7 +76,7 @@ func lacks(subject *Subject, need Need) string {
 	const (
 		notOffered  = "the provider does not offer "
 		notDeclared = "the provider's capabilities have no "
-		noHook      = "the factory has no hook "
+		noHook      = "only a provider's own test can give the hook that this needs: "
 	)
 	var offered bool
 	reason := notOffered

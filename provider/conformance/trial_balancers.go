@@ -138,7 +138,7 @@ func (t *trial) inspect(ctx context.Context, service *v1.Service) (*LoadBalancer
 		return view, nil
 	}
 	if provider.CapabilitiesOf(t.Cloud).ListLoadBalancers == nil {
-		return nil, unavailable("the factory has no hook InspectLoadBalancer, and the provider's capabilities have no ListLoadBalancers")
+		return nil, unavailable("only a provider's own test can give the hook that this needs, InspectLoadBalancer, and the provider's capabilities have no ListLoadBalancers")
 	}
 	listed, err := t.listedBalancer(ctx, t.options.ClusterName, service)
 	if err != nil {
