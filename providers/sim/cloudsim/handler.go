@@ -60,21 +60,21 @@ func (s *Service) endpoints() []endpoint {
 		s.paged(api.OpListMachineTypes, api.PathMachineTypes, s.listMachineTypes),
 		s.paged(api.OpListInstances, api.PathInstances, s.listInstances),
 		{op: api.OpWatchInstances, pattern: "GET " + api.PathInstanceChanges, query: []string{"since"}, stream: s.watchInstances},
-		one(api.OpGetInstance, "GET "+instance, s.getInstance),
-		one(api.OpGetInstanceByName, "GET "+api.PathInstanceNames+"/{name}", s.getInstanceByName),
-		one(api.OpCreateInstance, "POST "+api.PathInstances, s.createInstance),
-		one(api.OpUpdateInstance, "PUT "+instance, s.updateInstance),
-		one(api.OpDeleteInstance, "DELETE "+instance, s.deleteInstance),
+		one(api.OpGetInstance, "GET "+instance, s.locked(s.getInstance)),
+		one(api.OpGetInstanceByName, "GET "+api.PathInstanceNames+"/{name}", s.locked(s.getInstanceByName)),
+		one(api.OpCreateInstance, "POST "+api.PathInstances, withBody(s, s.createInstance)),
+		one(api.OpUpdateInstance, "PUT "+instance, withBody(s, s.updateInstance)),
+		one(api.OpDeleteInstance, "DELETE "+instance, s.locked(s.deleteInstance)),
 		s.paged(api.OpListLoadBalancers, api.PathLoadBalancers, s.listLoadBalancers, "tag"),
-		one(api.OpGetLoadBalancer, "GET "+loadBalancer, s.getLoadBalancer),
-		one(api.OpCreateLoadBalancer, "POST "+api.PathLoadBalancers, s.createLoadBalancer),
-		one(api.OpUpdateLoadBalancer, "PUT "+loadBalancer, s.updateLoadBalancer),
-		one(api.OpDeleteLoadBalancer, "DELETE "+loadBalancer, s.deleteLoadBalancer),
-		one(api.OpChangeTargets, "POST "+loadBalancer+"/targets", s.changeTargets),
+		one(api.OpGetLoadBalancer, "GET "+loadBalancer, s.locked(s.getLoadBalancer)),
+		one(api.OpCreateLoadBalancer, "POST "+api.PathLoadBalancers, withBody(s, s.createLoadBalancer)),
+		one(api.OpUpdateLoadBalancer, "PUT "+loadBalancer, withBody(s, s.updateLoadBalancer)),
+		one(api.OpDeleteLoadBalancer, "DELETE "+loadBalancer, s.locked(s.deleteLoadBalancer)),
+		one(api.OpChangeTargets, "POST "+loadBalancer+"/targets", withBody(s, s.changeTargets)),
 		s.paged(api.OpListRoutes, api.PathRoutes, s.listRoutes, "cluster"),
-		one(api.OpCreateRoute, "POST "+api.PathRoutes, s.createRoute),
-		one(api.OpReplaceRoute, "PUT "+api.PathRoutes+"/{id}", s.replaceRoute),
-		one(api.OpDeleteRoute, "DELETE "+api.PathRoutes+"/{id}", s.deleteRoute),
+		one(api.OpCreateRoute, "POST "+api.PathRoutes, withBody(s, s.createRoute)),
+		one(api.OpReplaceRoute, "PUT "+api.PathRoutes+"/{id}", withBody(s, s.replaceRoute)),
+		one(api.OpDeleteRoute, "DELETE "+api.PathRoutes+"/{id}", s.locked(s.deleteRoute)),
 		one(api.OpChangeRoutes, "POST "+api.PathRouteChanges, s.changeRoutes),
 	}
 }
@@ -95,6 +95,29 @@ func (s *Service) paged(op api.Operation, path string, list func(*request) []any
 		return answer{body: s.pages.first(op, list(r), size)}, nil
 	}
 	return endpoint{op: op, pattern: "GET " + path, query: append(filters, "limit", "pageToken"), serve: serve}
+}
+
+// locked has an operation done with mu held.
+func (s *Service) locked(do func(*request) (answer, error)) func(*request) (answer, error) {
+	return func(r *request) (answer, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return do(r)
+	}
+}
+
+// withBody has an operation done with the body of the request and with mu held. Misfits is what in the body does not fit, for valid.
+func withBody[T any](s *Service, do func(r *request, body T, misfits field.ErrorList) (answer, error)) func(*request) (answer, error) {
+	return func(r *request) (answer, error) {
+		var body T
+		misfits, err := r.decode(&body)
+		if err != nil {
+			return answer{}, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return do(r, body, misfits)
+	}
 }
 
 // Handler returns the API of the cloud, the admin API included.

@@ -76,8 +76,6 @@ func (s *Service) listTime() time.Time {
 }
 
 func (s *Service) getInstance(r *request) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	id := r.PathValue("id")
 	record, ok := s.instances.get(id)
 	if !ok {
@@ -87,8 +85,6 @@ func (s *Service) getInstance(r *request) (answer, error) {
 }
 
 func (s *Service) getInstanceByName(r *request) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	name := r.PathValue("name")
 	record, ok := s.instanceNamed(name)
 	if !ok {
@@ -112,14 +108,7 @@ func (s *Service) instanceAnswer(record instance) answer {
 	return answer{body: view, generation: view.Generation}
 }
 
-func (s *Service) createInstance(r *request) (answer, error) {
-	var spec api.InstanceSpec
-	misfits, err := r.decode(&spec)
-	if err != nil {
-		return answer{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Service) createInstance(r *request, spec api.InstanceSpec, misfits field.ErrorList) (answer, error) {
 	if err := valid(misfits, validateInstance(spec, s.catalog(), nil)); err != nil {
 		return answer{}, err
 	}
@@ -141,18 +130,11 @@ func (s *Service) createInstance(r *request) (answer, error) {
 	return s.instanceAnswer(record), nil
 }
 
-func (s *Service) updateInstance(r *request) (answer, error) {
-	var spec api.InstanceSpec
-	misfits, err := r.decode(&spec)
-	if err != nil {
-		return answer{}, err
-	}
+func (s *Service) updateInstance(r *request, spec api.InstanceSpec, misfits field.ErrorList) (answer, error) {
 	generation, err := r.generation()
 	if err != nil {
 		return answer{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	id := r.PathValue("id")
 	record, ok := s.instances.get(id)
 	if !ok {
@@ -186,8 +168,6 @@ func (s *Service) deleteInstance(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	id := r.PathValue("id")
 	record, ok := s.instances.get(id)
 	if !ok {

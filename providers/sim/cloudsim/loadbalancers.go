@@ -74,8 +74,6 @@ func hasTags(tags map[string]string, wanted []string) bool {
 }
 
 func (s *Service) getLoadBalancer(r *request) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	name := r.PathValue("name")
 	record, ok := s.loadBalancers.get(name)
 	if !ok {
@@ -89,14 +87,7 @@ func (s *Service) loadBalancerAnswer(record loadBalancer) answer {
 	return answer{body: view, generation: view.Generation}
 }
 
-func (s *Service) createLoadBalancer(r *request) (answer, error) {
-	var spec api.LoadBalancerSpec
-	misfits, err := r.decode(&spec)
-	if err != nil {
-		return answer{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Service) createLoadBalancer(r *request, spec api.LoadBalancerSpec, misfits field.ErrorList) (answer, error) {
 	if err := valid(misfits, validateLoadBalancer(spec, s.catalog(), s.hasInstance)); err != nil {
 		return answer{}, err
 	}
@@ -123,18 +114,11 @@ func (s *Service) createLoadBalancer(r *request) (answer, error) {
 	return s.loadBalancerAnswer(record), nil
 }
 
-func (s *Service) updateLoadBalancer(r *request) (answer, error) {
-	var spec api.LoadBalancerSpec
-	misfits, err := r.decode(&spec)
-	if err != nil {
-		return answer{}, err
-	}
+func (s *Service) updateLoadBalancer(r *request, spec api.LoadBalancerSpec, misfits field.ErrorList) (answer, error) {
 	generation, err := r.generation()
 	if err != nil {
 		return answer{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	name := r.PathValue("name")
 	record, ok := s.loadBalancers.get(name)
 	if !ok {
@@ -169,8 +153,6 @@ func (s *Service) deleteLoadBalancer(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	name := r.PathValue("name")
 	record, ok := s.loadBalancers.get(name)
 	if !ok {

@@ -39,14 +39,7 @@ func (s *Service) routeView(record route) api.Route {
 	return view
 }
 
-func (s *Service) createRoute(r *request) (answer, error) {
-	var spec api.RouteSpec
-	misfits, err := r.decode(&spec)
-	if err != nil {
-		return answer{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Service) createRoute(r *request, spec api.RouteSpec, misfits field.ErrorList) (answer, error) {
 	record, isNew, err := s.newRoute(spec, misfits)
 	if err != nil || !isNew {
 		return answer{body: s.routeView(record)}, err
@@ -80,14 +73,7 @@ func (s *Service) newRoute(spec api.RouteSpec, misfits field.ErrorList) (record 
 	return route{api.Route{RouteSpec: spec, ID: id, CreatedAt: s.clock.Now().UTC()}}, true, nil
 }
 
-func (s *Service) replaceRoute(r *request) (answer, error) {
-	var spec api.RouteSpec
-	misfits, err := r.decode(&spec)
-	if err != nil {
-		return answer{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Service) replaceRoute(r *request, spec api.RouteSpec, misfits field.ErrorList) (answer, error) {
 	id := r.PathValue("id")
 	record, err := s.replacedRoute(id, spec, misfits)
 	if err != nil {
@@ -142,8 +128,6 @@ func (s *Service) routeTo(cluster, destination string) (route, bool) {
 }
 
 func (s *Service) deleteRoute(r *request) (answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	id := r.PathValue("id")
 	record, ok := s.routes.get(id)
 	if !ok {

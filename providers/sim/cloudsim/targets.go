@@ -12,14 +12,7 @@ import (
 
 // changeTargets adds targets to a load balancer and removes others. Those that stay are not looked at, whether or not their
 // instances still exist.
-func (s *Service) changeTargets(r *request) (answer, error) {
-	var asked api.TargetsChange
-	misfits, err := r.decode(&asked)
-	if err != nil {
-		return answer{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Service) changeTargets(r *request, asked api.TargetsChange, misfits field.ErrorList) (answer, error) {
 	name := r.PathValue("name")
 	record, ok := s.loadBalancers.get(name)
 	if !ok {
