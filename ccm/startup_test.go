@@ -48,10 +48,10 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 			[]string{"--kubeconfig=" + kubeconfig}, `invalid flags: --cloud-provider cannot be empty`,
 		},
 		"an unknown provider": {
-			with("--cloud-provider=call-lgo"), `invalid flags: --cloud-provider: Invalid value: "call-lgo": unknown provider; this program has announcing, announcing-needs, callLog, calling, sim`,
+			with("--cloud-provider=call-lgo"), `invalid flags: --cloud-provider: Invalid value: "call-lgo": unknown provider; this program has announcing, announcing-needs, callLog, calling, reading, sim`,
 		},
 		"the name that kubelets use": {
-			with("--cloud-provider=external"), `invalid flags: --cloud-provider: Invalid value: "external": unknown provider; this program has announcing, announcing-needs, callLog, calling, sim`,
+			with("--cloud-provider=external"), `invalid flags: --cloud-provider: Invalid value: "external": unknown provider; this program has announcing, announcing-needs, callLog, calling, reading, sim`,
 		},
 		"an unknown flag": {with("--cloud-provder=callLog"), `unknown flag: --cloud-provder`},
 		"an argument":     {with("start"), `unknown command "start" for "cloud-controller-manager"`},

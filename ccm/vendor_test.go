@@ -91,7 +91,7 @@ func TestVendorProgram(t *testing.T) {
 	})
 	t.Run("a controller may be left out", func(t *testing.T) {
 		p := run(t, path, append(args, "--controllers=*,-racks")...)
-		p.awaitOutput(t, `"Starting" program="example.com/mycloud-ccm@`)
+		p.awaitOutput(t, `program="example.com/mycloud-ccm@`)
 		p.awaitOutput(t, `controllers=["cloud-node-controller","cloud-node-lifecycle-controller","service-lb-controller"]`)
 		p.awaitOutput(t, `provider="mycloud"`) // by the program's own default
 	})
