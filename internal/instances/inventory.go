@@ -1,6 +1,6 @@
 // Package instances is the one place that asks the cloud about instances, on behalf of all controllers.
 //
-// A provider that can list its instances is asked for lists: any number of nodes costs the pages of one listing; and if it tells
+// A provider that can list its instances is asked for lists: any number of nodes costs the pages of one listing; and if it reports
 // of changes by a watch, only what the watch does not show is listed. Only whether a few nodes are still as they were is asked node
 // by node, if that costs less than the pages. Any other provider is asked
 // node by node, and for each fact once, whoever wants to know it. Either way a question that is already on its way to the

@@ -73,7 +73,7 @@ func TestShutDownWhileIdle(t *testing.T) {
 		}
 		synctest.Wait() // until all of them wait for something to do
 		if q.ShuttingDown() {
-			t.Error("it says that it is shutting down before it is told to")
+			t.Error("it says that it is shutting down before it is to")
 		}
 		q.ShutDown()
 		q.ShutDownWithDrain() // a second time changes nothing

@@ -102,7 +102,7 @@ func TestANodeThatIsReadyFirstHasNothingToWaitFor(t *testing.T) {
 	node := newNode(bornThen, withTaints(cloudTaint))
 	traces.observe(node, decideOurs, created)
 	ctx := traces.pass(t.Context(), node, created)
-	// The watch tells of the readiness while the pass still has the node as it was.
+	// The watch reports the readiness while the pass still has the node as it was.
 	traces.observe(newNode(bornThen, withTaints(cloudTaint), withReady), decideOurs, created)
 	traces.initialized(ctx, node, "sim://1")
 	if got, want := spanNames(spans), "node.notice node.queue node.initialize"; got != want || len(traces.nodes) != 0 {

@@ -123,8 +123,8 @@ func (w writer) delete(ctx context.Context, action action) error {
 	return w.client.Delete(ctx, object(node), client.Preconditions{UID: &node.uid, ResourceVersion: &node.resourceVersion})
 }
 
-// patch writes a taint or a condition, and returns the node's new version. A node that is not known to be ours is only told
-// by an event that it is held.
+// patch writes a taint or a condition, and returns the node's new version. That a node is held which is not known
+// to be ours, only an event says.
 func (w writer) patch(ctx context.Context, action action) (string, error) {
 	node := object(action.node)
 	var encoded []byte

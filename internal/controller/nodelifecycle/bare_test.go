@@ -149,7 +149,7 @@ func TestANewLeaderDeletesADeadNodeWithABareID(t *testing.T) {
 	}
 }
 
-// The node controller refreshes its nodes, and hears of an instance's end before the node is not ready. That takes no proof away,
+// The node controller refreshes its nodes, and learns of an instance's end before the node is not ready. That takes no proof away,
 // although nothing has happened to any node since the cloud was first asked.
 func TestARefreshAfterTheEndTakesNoProofAway(t *testing.T) {
 	cloud := &bareCloud{ended: map[string]bool{}}

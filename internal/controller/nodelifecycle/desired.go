@@ -103,9 +103,9 @@ type facts struct {
 	providerID      string
 	owner           owner
 	created         time.Time
-	// ready is what the kubelet says of itself, and heard when it last did; zero if its silence has been noticed.
-	ready bool
-	heard time.Time
+	// ready is what the kubelet says of itself, and reportedAt when it last did; zero if its silence has been noticed.
+	ready      bool
+	reportedAt time.Time
 	// heartbeat is what we have seen of the reports of a kubelet that is not ready.
 	heartbeat heartbeat
 	// excluded nodes are not acted on: they are being deleted, or the cache has not caught up with what we did to them.
@@ -119,8 +119,8 @@ type facts struct {
 
 // heartbeat is the last report of a kubelet, as its node shows it.
 type heartbeat struct {
-	// heard is the kubelet's time of the report.
-	heard time.Time
+	// reportedAt is the kubelet's time of the report.
+	reportedAt time.Time
 	// at is when we first saw it, by our clock, and changed says that we had seen another one before.
 	at      time.Time
 	changed bool
@@ -136,7 +136,7 @@ func factsOf(node *corev1.Node, owner owner) facts {
 	if _, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); ready != nil {
 		f.ready = ready.Status == corev1.ConditionTrue
 		if ready.Status != corev1.ConditionUnknown {
-			f.heard = ready.LastHeartbeatTime.Time
+			f.reportedAt = ready.LastHeartbeatTime.Time
 		}
 	}
 	if _, held := nodeutil.GetNodeCondition(&node.Status, ConditionInstanceGone); held != nil {
@@ -177,7 +177,7 @@ func isShutdownTaint(taint corev1.Taint) bool {
 // kube-controller-manager, which reads the kubelets' Leases, is not alive.
 func (f facts) alive(now time.Time) bool {
 	switch {
-	case f.ready || f.heard.IsZero():
+	case f.ready || f.reportedAt.IsZero():
 		return f.ready
 	case !f.heartbeat.at.IsZero() && now.Sub(f.heartbeat.at) >= reportInterval:
 		return false
@@ -186,7 +186,7 @@ func (f facts) alive(now time.Time) bool {
 		if !f.heartbeat.at.IsZero() {
 			seen = f.heartbeat.at
 		}
-		return f.heartbeat.changed || seen.Sub(f.heard) < longSilence
+		return f.heartbeat.changed || seen.Sub(f.reportedAt) < longSilence
 	}
 }
 
@@ -212,7 +212,7 @@ func (f facts) due(settings Settings, now time.Time) bool {
 	case f.young(settings, now) && (f.owner == awaited || f.uninitialized()):
 		return false
 	case f.owner == awaited:
-		silent := f.heard.IsZero() || now.Sub(f.heard) >= max(settings.InitializationGrace, reportInterval)
+		silent := f.reportedAt.IsZero() || now.Sub(f.reportedAt) >= max(settings.InitializationGrace, reportInterval)
 		return age >= settings.InitializationGrace && silent
 	default:
 		return true

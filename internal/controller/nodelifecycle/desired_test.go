@@ -31,10 +31,10 @@ func TestDue(t *testing.T) {
 		{"young, without a provider ID", node("a", corev1.ConditionUnknown, createdAgo(2*time.Minute-1), uninitialized), awaited, false},
 		{"waits for initialization, within the grace", node("a", "", uninitialized, createdAgo(15*time.Minute-1)), awaited, false},
 		{"waits for initialization, after the grace", node("a", "", uninitialized, createdAgo(15*time.Minute)), awaited, true},
-		{"waits for initialization, its kubelet was heard", node("a", corev1.ConditionFalse, uninitialized, heardAgo(15*time.Minute-1)), awaited, false},
-		{"waits for initialization, its kubelet is silent", node("a", corev1.ConditionFalse, uninitialized, heardAgo(15*time.Minute)), awaited, true},
-		{"waits for initialization, its silence was noticed", node("a", corev1.ConditionUnknown, uninitialized, heardAgo(time.Minute)), awaited, true},
-		{"has a provider ID, so that it need not wait for initialization", node("a", corev1.ConditionFalse, heardAgo(time.Second)), ours, true},
+		{"waits for initialization, its kubelet reported", node("a", corev1.ConditionFalse, uninitialized, reportedAgo(15*time.Minute-1)), awaited, false},
+		{"waits for initialization, its kubelet is silent", node("a", corev1.ConditionFalse, uninitialized, reportedAgo(15*time.Minute)), awaited, true},
+		{"waits for initialization, its silence was noticed", node("a", corev1.ConditionUnknown, uninitialized, reportedAgo(time.Minute)), awaited, true},
+		{"has a provider ID, so that it need not wait for initialization", node("a", corev1.ConditionFalse, reportedAgo(time.Second)), ours, true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestDue(t *testing.T) {
 	t.Run("a short grace does not make a living kubelet silent", func(t *testing.T) {
 		settings := testSettings()
 		settings.InitializationGrace = time.Second
-		if factsOf(node("a", corev1.ConditionFalse, uninitialized, heardAgo(5*time.Minute)), awaited).due(settings, today) {
+		if factsOf(node("a", corev1.ConditionFalse, uninitialized, reportedAgo(5*time.Minute)), awaited).due(settings, today) {
 			t.Error("due although the kubelet reported within its interval")
 		}
 	})

@@ -63,7 +63,7 @@ func createdAgo(age time.Duration) edit {
 	return func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(today.Add(-age)) }
 }
 
-func heardAgo(age time.Duration) edit {
+func reportedAgo(age time.Duration) edit {
 	return func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(today.Add(-age)) }
 }
 

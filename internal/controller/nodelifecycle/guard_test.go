@@ -179,7 +179,7 @@ func TestWhatHeldNodesShow(t *testing.T) {
 			nodes: lone(showing(HoldLimitReached)), rounds: 1, sayings: []saying{gone("x0")}, held: map[HoldReason]int{HoldLimitReached: 1},
 		},
 		"held before, and no longer ours": {nodes: []facts{factsOf(node("x0", corev1.ConditionUnknown, showing(HoldLimitReached)), foreign)}, rounds: 1},
-		"a node without provider ID is told once that it is held": {
+		"a node without provider ID gets one event that it is held": {
 			nodes: lone(uninitialized), rounds: 2, sayings: []saying{gone("x0")}, want: []string{"hold x0: EveryInstanceGone"},
 			held: map[HoldReason]int{HoldEveryInstanceGone: 1},
 		},
@@ -311,7 +311,7 @@ func TestAnswersThatWereNotSoughtDoNotCount(t *testing.T) {
 	nodes := []facts{
 		mine(node("young", corev1.ConditionUnknown, createdAgo(time.Minute))),
 		mine(node("joining", "", uninitialized, createdAgo(time.Minute))),
-		mine(node("lives", corev1.ConditionFalse, uninitialized, heardAgo(time.Minute))),
+		mine(node("lives", corev1.ConditionFalse, uninitialized, reportedAgo(time.Minute))),
 		mine(node("r", corev1.ConditionTrue)),
 	}
 	planned, _ := rounds(3, nodes, testSettings(), gone("young", "joining", "lives"), there(provider.InstanceRunning, "r"))

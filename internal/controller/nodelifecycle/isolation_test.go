@@ -248,7 +248,7 @@ func (s *scene) takes(name string) time.Duration {
 	return most
 }
 
-func (s *scene) told(name, reason string) (times int) {
+func (s *scene) eventsFor(name, reason string) (times int) {
 	for len(s.events.Events) > 0 {
 		if event := <-s.events.Events; strings.Contains(event, reason) && strings.Contains(event, name) {
 			times++
@@ -274,7 +274,7 @@ func longest(t *testing.T, name string, beside []string, others []string, before
 			}
 			s.turn(corev1.ConditionUnknown, name)
 			most = max(most, s.takes(name))
-			if held := s.told(name, ReasonHeld); held > 0 {
+			if held := s.eventsFor(name, ReasonHeld); held > 0 {
 				t.Errorf("%s was held beside %v", name, append(beside, others...))
 			}
 		})
@@ -324,7 +324,7 @@ func TestASlowCloudIsHeard(t *testing.T) {
 			if took, most := s.takes("slow-dead"), 2*(2*slow+2*(shortPause+gathering)); took > most {
 				t.Errorf("with calls of %s it takes %s, want at most %s", slow, took, most)
 			}
-			if held := s.told("slow-dead", ReasonHeld); held > 0 {
+			if held := s.eventsFor("slow-dead", ReasonHeld); held > 0 {
 				t.Errorf("with calls of %s the node was held %d times", slow, held)
 			}
 		})
@@ -353,7 +353,7 @@ func TestWhatIsBadForEverCostsLittle(t *testing.T) {
 				}
 			}
 			if times == 0 || times > 7 {
-				t.Errorf("%s was told %d times within an hour, want once in 10 minutes: %q", name, times, events)
+				t.Errorf("%s got %d events within an hour, want once in 10 minutes: %q", name, times, events)
 			}
 		}
 	})

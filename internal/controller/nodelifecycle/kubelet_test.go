@@ -23,16 +23,16 @@ func TestAlive(t *testing.T) {
 		heartbeat heartbeat
 		want      bool
 	}{
-		"ready":                                       {node("a", yes, heardAgo(time.Hour)), heartbeat{}, true},
-		"its silence was noticed":                     {node("a", unknown, heardAgo(time.Second)), heartbeat{}, false},
+		"ready":                                       {node("a", yes, reportedAgo(time.Hour)), heartbeat{}, true},
+		"its silence was noticed":                     {node("a", unknown, reportedAgo(time.Second)), heartbeat{}, false},
 		"it has never reported":                       {node("a", ""), heartbeat{}, false},
-		"it reports that it is not ready":             {node("a", no, heardAgo(time.Second)), heartbeat{}, true},
-		"its clock is ahead":                          {node("a", no, heardAgo(-time.Hour)), heartbeat{at: today}, true},
-		"a report of long ago, seen now":              {node("a", no, heardAgo(longSilence)), heartbeat{at: today}, false},
-		"seen to change, by a clock that is behind":   {node("a", no, heardAgo(time.Hour)), heartbeat{at: ago(5 * time.Minute), changed: true}, true},
-		"not seen to change for longer than it may":   {node("a", no, heardAgo(time.Second)), heartbeat{at: ago(reportInterval)}, false},
-		"it changed once, and is silent since":        {node("a", no, heardAgo(time.Second)), heartbeat{at: ago(reportInterval), changed: true}, false},
-		"not seen to change, but not for long either": {node("a", no, heardAgo(longSilence)), heartbeat{at: ago(reportInterval - 1)}, true},
+		"it reports that it is not ready":             {node("a", no, reportedAgo(time.Second)), heartbeat{}, true},
+		"its clock is ahead":                          {node("a", no, reportedAgo(-time.Hour)), heartbeat{at: today}, true},
+		"a report of long ago, seen now":              {node("a", no, reportedAgo(longSilence)), heartbeat{at: today}, false},
+		"seen to change, by a clock that is behind":   {node("a", no, reportedAgo(time.Hour)), heartbeat{at: ago(5 * time.Minute), changed: true}, true},
+		"not seen to change for longer than it may":   {node("a", no, reportedAgo(time.Second)), heartbeat{at: ago(reportInterval)}, false},
+		"it changed once, and is silent since":        {node("a", no, reportedAgo(time.Second)), heartbeat{at: ago(reportInterval), changed: true}, false},
+		"not seen to change, but not for long either": {node("a", no, reportedAgo(longSilence)), heartbeat{at: ago(reportInterval - 1)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := mine(test.node)
@@ -217,8 +217,8 @@ func TestAProviderIDThatTheCloudHasNeverKnownIsNotGone(t *testing.T) {
 		if s.cluster.get("dead-spelling") == nil {
 			t.Error("the node was deleted")
 		}
-		if told := s.told("dead-spelling", string(HoldProviderIDUnknown)); told == 0 {
-			t.Error("it was not told that it is held")
+		if events := s.eventsFor("dead-spelling", string(HoldProviderIDUnknown)); events == 0 {
+			t.Error("no event says that it is held")
 		}
 		s.cluster.change("dead-spelling", annotated("true"))
 		if s.takes("dead-spelling") > time.Minute {

@@ -105,13 +105,13 @@ func newNodeState() *nodeState {
 
 // heartbeatOf returns what we have seen of the reports of a node's kubelet, with what the node shows now.
 func (m *nodeState) heartbeatOf(node facts, now time.Time) heartbeat {
-	if node.ready || node.heard.IsZero() {
+	if node.ready || node.reportedAt.IsZero() {
 		delete(m.heartbeats, node.uid)
 		return heartbeat{}
 	}
 	last, known := m.heartbeats[node.uid]
-	if !known || !last.heard.Equal(node.heard) {
-		last = heartbeat{heard: node.heard, at: now, changed: known}
+	if !known || !last.reportedAt.Equal(node.reportedAt) {
+		last = heartbeat{reportedAt: node.reportedAt, at: now, changed: known}
 		m.heartbeats[node.uid] = last
 	}
 	return last

@@ -33,7 +33,7 @@ func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
 		{"found to be gone", []result{did(addTaint, kit.Gone, "")}, at("5"), true},
 		{"refused", []result{did(deleteNode, kit.Refused, "")}, at("5"), false},
 		{"outdated", []result{did(deleteNode, kit.Outdated, "")}, at("5"), false},
-		{"only told", []result{did(markHeld, kit.Written, "")}, at("5"), false},
+		{"only an event", []result{did(markHeld, kit.Written, "")}, at("5"), false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -278,7 +278,7 @@ type poll struct {
 type shown struct {
 	providerID              string
 	ready                   corev1.ConditionStatus
-	heard, turned           time.Time
+	reportedAt, turned      time.Time
 	announced, acknowledged bool
 }
 
@@ -286,7 +286,7 @@ func shownBy(node *corev1.Node) shown {
 	facts := factsOf(node, ours)
 	is := shown{providerID: node.Spec.ProviderID, announced: facts.announced, acknowledged: facts.acknowledged}
 	if _, ready := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); ready != nil {
-		is.ready, is.heard, is.turned = ready.Status, ready.LastHeartbeatTime.Time, ready.LastTransitionTime.Time
+		is.ready, is.reportedAt, is.turned = ready.Status, ready.LastHeartbeatTime.Time, ready.LastTransitionTime.Time
 	}
 	return is
 }

@@ -39,9 +39,9 @@ type guard struct {
 
 // denial is the row of observations in which the cloud denied a node's instance.
 type denial struct {
-	// observed counts all of them, credible those in which the cloud could be believed, since the kubelet was last heard.
+	// observed counts all of them, credible those in which the cloud could be believed, since the kubelet last reported.
 	observed, credible int
-	// alone counts those in which no kubelet was heard that could bear witness.
+	// alone counts those in which no kubelet reported that could bear witness.
 	alone int
 	// first and last are when they began, and believed and lonely are when the first credible one did, and the first one alone.
 	first, last, believed, lonely time.Time
@@ -225,13 +225,13 @@ func observe(nodes []facts, said answers, before map[types.UID]denial, credible 
 		switch desire(node, said).existence {
 		case unsaid:
 			if known {
-				next[node.uid] = row.heard(node.alive(now), alone)
+				next[node.uid] = row.afterReports(node.alive(now), alone)
 			}
 		case denied:
 			if !known {
 				row.first = answer.at
 			}
-			next[node.uid] = row.with(answer.at, credible && !answer.contradicted).heard(node.alive(now), alone)
+			next[node.uid] = row.with(answer.at, credible && !answer.contradicted).afterReports(node.alive(now), alone)
 		case present:
 		}
 	}
@@ -256,9 +256,9 @@ func (d denial) with(at time.Time, credible bool) denial {
 	return d
 }
 
-// heard returns the row as it is after a look at the kubelets. What was denied while the node's own reported is not what it is denied
-// for when that has fallen silent.
-func (d denial) heard(alive, alone bool) denial {
+// afterReports returns the row as it is after a look at the kubelets. What was denied while the node's own reported is not what it is
+// denied for when that has fallen silent.
+func (d denial) afterReports(alive, alone bool) denial {
 	if alive {
 		d.credible, d.believed = 0, time.Time{}
 	}

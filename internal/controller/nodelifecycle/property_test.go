@@ -25,7 +25,7 @@ type model struct {
 	deletionLog []spending
 	// denials are the times of the believable observations that denied a node, since anything spoke for it or its kubelet did.
 	denials map[types.UID][]time.Time
-	// alone are those of any observations that denied a node, while no kubelet was heard that could bear witness.
+	// alone are those of any observations that denied a node, while no kubelet reported that could bear witness.
 	alone map[types.UID][]time.Time
 	// counted are the times of deletions that were neither announced nor acknowledged.
 	counted []time.Time
@@ -53,9 +53,9 @@ func (m *model) draw(name string) facts {
 // change is what others do to a node.
 func (m *model) change(f *facts) {
 	f.ready = rapid.Bool().Draw(m.t, "ready")
-	f.heard = time.Time{}
+	f.reportedAt = time.Time{}
 	if rapid.IntRange(0, 3).Draw(m.t, "reports") == 0 {
-		f.heard = m.now
+		f.reportedAt = m.now
 	}
 	f.excluded = rapid.IntRange(0, 9).Draw(m.t, "excluded") == 0
 	f.announced = rapid.IntRange(0, 4).Draw(m.t, "announced") == 0
@@ -91,7 +91,7 @@ func (m *model) believable(said answers) bool {
 
 // reports is the observer's own idea of a kubelet that runs.
 func (m *model) reports(node facts) bool {
-	return node.ready || !node.heard.IsZero() && m.now.Sub(node.heard) < 15*time.Minute
+	return node.ready || !node.reportedAt.IsZero() && m.now.Sub(node.reportedAt) < 15*time.Minute
 }
 
 // silence is the observer's own idea of a cluster in which nobody can bear witness.
@@ -159,7 +159,7 @@ func (m *model) checkDeletion(action action, said answers, planned plan) {
 	case action.node.acknowledged:
 		return
 	case m.reports(action.node):
-		m.t.Fatalf("deletes %s, whose kubelet reported at %s", action.node.name, action.node.heard)
+		m.t.Fatalf("deletes %s, whose kubelet reported at %s", action.node.name, action.node.reportedAt)
 	case !m.believable(said) && action.node.announced && m.silence() && len(m.alone[action.node.uid]) >= m.settings.Confirmations &&
 		m.lasted(m.alone[action.node.uid]) >= m.settings.MinDenialTime:
 		return

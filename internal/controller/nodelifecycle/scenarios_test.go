@@ -32,7 +32,7 @@ import (
 //
 //	nodes a b                 these nodes join: ready, an hour old, with a provider ID of ours. age=1m makes them as young, scheme=aws
 //	                          gives the provider ID that scheme, and scheme=none gives it no scheme
-//	kubelet silent a b        the kubelets are not heard any more; or not-ready: they report that; or ready
+//	kubelet silent a b        the kubelets do not report any more; or not-ready: they report that; or ready
 //	cloud denies a b          the cloud has no such instances; or running, stopped, or silent: it says nothing of them
 //	annotate a KEY=VALUE      a user annotates the node
 //	prove a                   the cloud answers for the node with its very provider ID
@@ -49,7 +49,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// scenario is a cluster, what the cloud says of its nodes, and the controller between them, which acts when it is told to.
+// scenario is a cluster, what the cloud says of its nodes, and the controller between them, which acts on command.
 type scenario struct {
 	began   time.Time
 	cluster *shownNodes

@@ -107,7 +107,7 @@ func TestBatchesKeepToTheBounds(t *testing.T) {
 	})
 }
 
-// What fails by itself is told by itself, and the rest of its call is done.
+// What fails by itself is reported by itself, and the rest of its call is done.
 func TestBatchesTellFailuresApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newBatching(8, 10)

@@ -52,8 +52,8 @@ func TestPlanForPresumedNodes(t *testing.T) {
 	})
 }
 
-// A node that is presumed to be ours is told that its routes are there, and never that they are not: with a network plugin of its own
-// it needs none.
+// A node that is presumed to be ours gets the condition that its routes are there, and never that they are not: with a network plugin
+// of its own it needs none.
 func TestConditionOfPresumedNodes(t *testing.T) {
 	members := []member{
 		node("routed", "10.120.0.0/24").as(presumed), node("refused", "10.120.1.0/24").as(presumed), node("foreign", "10.120.2.0/24").as(others),

@@ -86,7 +86,7 @@ func TestARetryComesWhenItIsDue(t *testing.T) {
 		t.Errorf("the next pass is due in %s, want 2s", got)
 	}
 	if got := p.When(everything); got != 2*time.Second {
-		t.Errorf("the queue is told %s, want 2s", got)
+		t.Errorf("the queue is given %s, want 2s", got)
 	}
 	if got := p.end(epoch, result{changed: true, retry: epoch.Add(time.Minute)}); got != DefaultPeriod {
 		t.Errorf("the next pass is due in %s, want %s", got, DefaultPeriod)

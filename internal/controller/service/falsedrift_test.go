@@ -113,7 +113,7 @@ func startShowing(t *testing.T, plugin *showingPlugin, lists bool) (e *engine, s
 }
 
 // A load balancer that the provider shows in another way than it returned it has not drifted. When that way changes, it has; that is
-// repaired, and told, once.
+// repaired once, with one event.
 func TestWhatGetReturnedFirstIsTheBaseline(t *testing.T) {
 	name, other := corev1.LoadBalancerIngress{Hostname: "lb.example.com"}, at("192.0.2.9")
 	proxy := at("192.0.2.1")
@@ -148,7 +148,7 @@ func TestWhatGetReturnedFirstIsTheBaseline(t *testing.T) {
 	}
 }
 
-// A cloud that shows a load balancer differently each time is repaired three times, and then left; that is told.
+// A cloud that shows a load balancer differently each time is repaired three times, and then left; an event says so.
 func TestRepairsOfAddressesHaveALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plugin := &showingPlugin{ensured: statusOf(at("192.0.2.1")), shown: statusOf(at("192.0.2.1"))}
@@ -212,16 +212,16 @@ func TestTheCloudIsAskedForTheServiceOfNow(t *testing.T) {
 		e, stop := startShowing(t, plugin, false)
 		defer stop()
 		key := keyOf(serviceWith(named("odd")))
-		// A change that no event has told of is not compared; one that was ensured is.
+		// A change that no event has brought is not compared; one that was ensured is.
 		e.cluster.mu.Lock()
-		e.cluster.services[key].Annotations = map[string]string{"lb": "not told"}
+		e.cluster.services[key].Annotations = map[string]string{"lb": "unnoticed"}
 		e.cluster.mu.Unlock()
 		time.Sleep(time.Hour)
 		e.edit(key, func(s *corev1.Service) { s.Annotations = map[string]string{"lb": "new"} })
 		time.Sleep(time.Hour)
 		plugin.mu.Lock()
 		defer plugin.mu.Unlock()
-		if plugin.given["not told"] || !plugin.given["new"] {
+		if plugin.given["unnoticed"] || !plugin.given["new"] {
 			t.Errorf("asked for Services with the annotations %v", plugin.given)
 		}
 	})

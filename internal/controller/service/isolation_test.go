@@ -91,14 +91,14 @@ func failSlowly(name string, _ int) (time.Duration, error) {
 	return slowWrite, errors.New("no address in time")
 }
 
-// hears waits until all of some Services have heard of a change of the nodes, and returns how long the last of them took.
-func (e *engine) hears(t *testing.T, services []*corev1.Service, node string) time.Duration {
+// follow waits until the load balancers of some Services have followed a change of the nodes, and returns how long the last of them took.
+func (e *engine) follow(t *testing.T, services []*corev1.Service, node string) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for _, service := range services {
 		for !e.cloud.has(service.UID, node) {
 			if time.Since(began) > 48*time.Hour {
-				t.Fatalf("%s has not heard of %s after %s", service.Name, node, time.Since(began))
+				t.Fatalf("%s has not followed %s after %s", service.Name, node, time.Since(began))
 			}
 			time.Sleep(time.Second)
 		}
@@ -143,8 +143,8 @@ func TestSlowFailuresDoNotStarveTargets(t *testing.T) {
 					} else if bad > 1 { // the first that asks after a write may find one that must not be passed any more
 						bound += slowWrite
 					}
-					if took := e.hears(t, healthy, name); took > bound {
-						t.Errorf("round %d: %s until all load balancers had heard of a node, want at most %s", round, took, bound)
+					if took := e.follow(t, healthy, name); took > bound {
+						t.Errorf("round %d: %s until all load balancers had a node, want at most %s", round, took, bound)
 					}
 					time.Sleep(time.Hour)
 				}
@@ -232,8 +232,8 @@ func TestTargetUpdatesHaveTheirTurn(t *testing.T) {
 			}
 		})
 		e.changeNode("b", nodeWith("b"))
-		if took, bound := e.hears(t, healthy, "b"), DefaultTargetDelay+waiting*time.Minute+time.Second; took > bound {
-			t.Errorf("%s until the load balancer had heard of the node, want at most %s", took, bound)
+		if took, bound := e.follow(t, healthy, "b"), DefaultTargetDelay+waiting*time.Minute+time.Second; took > bound {
+			t.Errorf("%s until the load balancer had the node, want at most %s", took, bound)
 		}
 		if n := len(plugin.written("new-0")); n != 1 {
 			t.Errorf("the first creation was written %d times", n)
@@ -332,8 +332,8 @@ func TestAThrottledServiceHoldsNoOther(t *testing.T) {
 				for round := 1; round <= 30; round++ {
 					name := fmt.Sprintf("node-%d", round)
 					e.changeNode(name, nodeWith(name))
-					if took, bound := e.hears(t, healthy, name), DefaultTargetQuiet+6*time.Second; took > bound {
-						t.Errorf("round %d: %s until all had heard of a node, want at most %s", round, took, bound)
+					if took, bound := e.follow(t, healthy, name), DefaultTargetQuiet+6*time.Second; took > bound {
+						t.Errorf("round %d: %s until all had a node, want at most %s", round, took, bound)
 					}
 					time.Sleep(2 * time.Minute)
 				}
@@ -388,8 +388,8 @@ func TestAHungWriteHoldsOnePlace(t *testing.T) {
 				for round := 1; round <= 20; round++ {
 					name := fmt.Sprintf("node-%d", round)
 					e.changeNode(name, nodeWith(name))
-					if took := e.hears(t, healthy, name); took > bound {
-						t.Errorf("round %d: %s until all had heard of a node, want at most %s", round, took, bound)
+					if took := e.follow(t, healthy, name); took > bound {
+						t.Errorf("round %d: %s until all had a node, want at most %s", round, took, bound)
 					}
 					time.Sleep(deadline)
 					bound = DefaultTargetQuiet + 2*time.Second // the place was given back

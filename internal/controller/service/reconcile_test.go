@@ -46,7 +46,7 @@ func TestAThrottledServiceIsLeftAlone(t *testing.T) {
 	})
 }
 
-// A Service that goes on failing tells so the first time, when the reason changes, and now and then; its pause doubles.
+// A Service that goes on failing gets an event the first time, when the reason changes, and now and then; its pause doubles.
 func TestFailuresAreToldSparingly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

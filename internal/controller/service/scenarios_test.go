@@ -46,7 +46,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// scenario is a cluster with one Service, a cloud, and the controller between them, which acts when it is told to.
+// scenario is a cluster with one Service, a cloud, and the controller between them, which acts on command.
 type scenario struct {
 	cluster    *cluster
 	cloud      *memoryCloud

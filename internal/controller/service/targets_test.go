@@ -79,7 +79,7 @@ func TestTheDelayIsBounded(t *testing.T) {
 }
 
 // Some clouds put machines behind load balancers by themselves. Where a list says that they have, nothing is updated; where a node
-// has become another machine under its name, the list of names does not tell, and all is.
+// has become another machine under its name, the list of names does not show it, and all is.
 func TestWhatTheCloudHasAlreadyIsNotUpdated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const services = 5

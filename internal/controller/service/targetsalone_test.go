@@ -126,8 +126,8 @@ func TestTargetsFollowWhileEnsureFails(t *testing.T) {
 					}
 					e.changeNode(name, nodeWith(name))
 					e.changeNode(before, nil)
-					if took, bound := e.hears(t, services, name), DefaultTargetQuiet+2*time.Second; took > bound {
-						t.Errorf("round %d: %s until both load balancers had heard of a node, want at most %s", round, took, bound)
+					if took, bound := e.follow(t, services, name), DefaultTargetQuiet+2*time.Second; took > bound {
+						t.Errorf("round %d: %s until both load balancers had a node, want at most %s", round, took, bound)
 					}
 					if err := e.mismatch(); err != nil {
 						t.Errorf("round %d: %v", round, err)
@@ -177,8 +177,8 @@ func TestTargetsFollowAfterARestart(t *testing.T) {
 			t.Error("the load balancer has the targets from before the restart")
 		}
 		e.changeNode("b", nodeWith("b"))
-		if took, bound := e.hears(t, []*corev1.Service{exists}, "b"), DefaultTargetQuiet+2*time.Second; took > bound {
-			t.Errorf("%s until the load balancer had heard of a node, want at most %s", took, bound)
+		if took, bound := e.follow(t, []*corev1.Service{exists}, "b"), DefaultTargetQuiet+2*time.Second; took > bound {
+			t.Errorf("%s until the load balancer had a node, want at most %s", took, bound)
 		}
 		if n := e.cloud.count("update"); n != 2 {
 			t.Errorf("%d updates, want two: a Service that never had a load balancer has no targets", n)
@@ -222,8 +222,8 @@ func TestTargetsAndEnsureFailOnTheirOwn(t *testing.T) {
 			}
 		}
 		plugin.setUpdate(nil)
-		if took := e.hears(t, services, "b"); took > DefaultLongestRetry {
-			t.Errorf("%s until the load balancers had heard of the node after updates worked again", took)
+		if took := e.follow(t, services, "b"); took > DefaultLongestRetry {
+			t.Errorf("%s until the load balancers had the node after updates worked again", took)
 		}
 	})
 }
@@ -244,8 +244,8 @@ func TestSlowFailuresTakeTurns(t *testing.T) {
 		for round := range 12 {
 			name := fmt.Sprintf("node-%d", round)
 			e.changeNode(name, nodeWith(name))
-			if took, bound := e.hears(t, services, name), DefaultTargetDelay+2*slowWrite; took > bound {
-				t.Errorf("round %d: %s until both load balancers had heard of a node, want at most %s", round, took, bound)
+			if took, bound := e.follow(t, services, name), DefaultTargetDelay+2*slowWrite; took > bound {
+				t.Errorf("round %d: %s until both load balancers had a node, want at most %s", round, took, bound)
 			}
 			time.Sleep(time.Hour)
 		}
@@ -274,8 +274,8 @@ func TestTargetsWaitForAsLongAsTheCloudAsks(t *testing.T) {
 		e.edit(keyOf(services[0]), func(s *corev1.Service) { s.Annotations = map[string]string{"lb": "other"} })
 		time.Sleep(time.Second)
 		e.changeNode("b", nodeWith("b"))
-		if took := e.hears(t, services[1:], "b"); took > DefaultTargetQuiet+time.Second {
-			t.Errorf("%s until the load balancer that was not refused had heard of the node", took)
+		if took := e.follow(t, services[1:], "b"); took > DefaultTargetQuiet+time.Second {
+			t.Errorf("%s until the load balancer that was not refused had the node", took)
 		}
 		time.Sleep(9 * time.Minute)
 		if e.cloud.has(services[0].UID, "b") {

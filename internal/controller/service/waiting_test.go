@@ -71,7 +71,7 @@ func TestAWaitIsToldOnce(t *testing.T) {
 	})
 }
 
-// Services that wait for each other again and again say so no more often than an object may be told anything.
+// Services that wait for each other again and again say so no more often than events on an object may come.
 func TestWaitsAreToldSparingly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, 1)

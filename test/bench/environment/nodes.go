@@ -73,7 +73,7 @@ func (e *Environment) RemoveNodes(ctx context.Context) error {
 	return await(ctx, func() int { return all - e.watch.countNodes(func(*corev1.Node) bool { return true }) }, all, func(int) {}, e.problem)
 }
 
-// FallSilent makes nodes unready, the first ones, as kube-controller-manager does when it hears nothing of a kubelet.
+// FallSilent makes nodes unready, the first ones, as kube-controller-manager does when a kubelet does not report.
 func (e *Environment) FallSilent(ctx context.Context, count int) error {
 	now := metav1.NewTime(time.Now())
 	patch, err := json.Marshal(corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{

@@ -20,7 +20,7 @@ const (
 	Bulk = "sim-bulk"
 )
 
-// Writes is how many changes of load balancers the simulated cloud bears at once. The tuned reference is told the same by
+// Writes is how many changes of load balancers the simulated cloud bears at once. The tuned reference is given the same by
 // --concurrent-service-syncs.
 const Writes = 50
 

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 )
 
-// thisMachine describes the computer. What it does not tell stays empty.
+// thisMachine describes the computer. What it does not show stays empty.
 func thisMachine() figures.Machine {
 	machine := figures.Machine{Cores: runtime.NumCPU(), Go: runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH}
 	var name unix.Utsname

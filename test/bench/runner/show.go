@@ -2,7 +2,7 @@ package runner
 
 import "github.com/mooring-ccm/mooring/localcluster/progress"
 
-// show tells what a stage is at: one line after the other, each with what is under way and how far it is.
+// show prints what a stage is at: one line after the other, each with what is under way and how far it is.
 type show struct {
 	display *progress.Display
 	prefix  string

@@ -30,7 +30,7 @@ import (
 	"github.com/mooring-ccm/mooring/test/e2e/worker"
 )
 
-// managerVariable tells the inside of the sandbox where the cloud-controller-manager is.
+// managerVariable holds, for the inside of the sandbox, where the cloud-controller-manager is.
 const managerVariable = "MOORING_TEST_MANAGER"
 
 var uninitialized = corev1.Taint{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}

@@ -86,7 +86,7 @@ func (l *fixture) awaitStarted(t *testing.T) {
 	})
 }
 
-// awaitSessions waits until both replicas have told the router everything.
+// awaitSessions waits until both replicas have announced everything to the router.
 func (l *fixture) awaitSessions(t *testing.T) {
 	t.Helper()
 	poll.Until(t, "the router has a session with each replica", func(context.Context) error {
@@ -94,7 +94,7 @@ func (l *fixture) awaitSessions(t *testing.T) {
 	})
 }
 
-// sessions returns an error unless the router has so many sessions over which it was told something.
+// sessions returns an error unless the router has so many sessions over which it received something.
 func (l *fixture) sessions(t *testing.T, want int) error {
 	t.Helper()
 	up := 0
@@ -114,7 +114,7 @@ func (l *fixture) sessions(t *testing.T, want int) error {
 		}
 	}
 	if up != want {
-		return fmt.Errorf("%d of %d replicas have told it their routes", up, want)
+		return fmt.Errorf("%d of %d replicas have announced their routes to it", up, want)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func gone(endpoints []discoveryv1.Endpoint, node string) []discoveryv1.Endpoint 
 	return slices.DeleteFunc(endpoints, func(e discoveryv1.Endpoint) bool { return *e.NodeName == node })
 }
 
-// silence makes a machine's kube-proxy unheard by probes, or heard again. Its rules work on.
+// silence makes a machine's kube-proxy unreachable for probes, or reachable again. Its rules work on.
 func (l *fixture) silence(t *testing.T, m *machine, silent bool) {
 	t.Helper()
 	for _, command := range []string{"iptables", "ip6tables"} {

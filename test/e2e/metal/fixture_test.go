@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// managerVariable tells the inside of the sandbox where the cloud-controller-manager is.
+	// managerVariable holds, for the inside of the sandbox, where the cloud-controller-manager is.
 	managerVariable = "MOORING_TEST_MANAGER"
 	clusterCIDR     = "10.244.0.0/16,fd00:244::/48"
 	asn             = 64512

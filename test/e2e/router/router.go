@@ -38,7 +38,7 @@ func Programs(kinds ...Kind) []string {
 	return programs
 }
 
-// Dirs are the directories of this machine that routers write to whatever they are told, for the options of a sandbox. FRR makes
+// Dirs are the directories of this machine that routers write to whatever their configuration says, for the options of a sandbox. FRR makes
 // a directory below. What is hidden is one that is there on every machine, so that sandboxes which run at the same time do not
 // make and remove each other's.
 func Dirs() []string { return []string{"/var/tmp"} }

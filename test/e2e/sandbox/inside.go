@@ -12,7 +12,7 @@ import (
 
 const sysctlRoot = "/proc/sys"
 
-// furniture is what the outside tells the inside.
+// furniture is what the outside passes to the inside.
 type furniture struct {
 	Dir     string            `json:"dir"`
 	Sysctls map[string]string `json:"sysctls"`

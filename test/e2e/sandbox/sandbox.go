@@ -46,7 +46,7 @@ type Options struct {
 	// Sysctls are the system-wide settings that programs inside may read and write, as paths below /proc/sys with the
 	// value that they find. They see files; the settings of this machine stay.
 	Sysctls map[string]string
-	// Dirs are directories that programs write to whatever they are told. Inside they are empty, and what is written there
+	// Dirs are directories that programs write to whatever their options say. Inside they are empty, and what is written there
 	// is gone with the sandbox. One that does not exist is made for the time of the test.
 	Dirs []string
 	// Cgroups are the names of control groups that programs may leave behind, anywhere in the hierarchy. A test that leaves

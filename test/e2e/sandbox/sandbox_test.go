@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
-// seen tells the inside what the outside looks like.
+// seen is for the inside what the outside looks like.
 const seen = "MOORING_TEST_SEEN"
 
 func TestInside(t *testing.T) {

@@ -95,18 +95,18 @@ func (c *Cloud) AddInstance(node string) {
 		NodeAddresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: c.newAddress()}, {Type: corev1.NodeHostName, Address: node}},
 	}
 	c.instances[node] = instance
-	c.tell(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instance})
+	c.send(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instance})
 }
 
 // RemoveInstance deletes the instance of a node.
 func (c *Cloud) RemoveInstance(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tell(provider.InstanceEvent{Kind: provider.InstanceDeleted, Instance: c.instances[node]})
+	c.send(provider.InstanceEvent{Kind: provider.InstanceDeleted, Instance: c.instances[node]})
 	delete(c.instances, node)
 }
 
-// LoseInstance deletes the instance of a node, and no watch tells of it.
+// LoseInstance deletes the instance of a node, and no watch reports it.
 func (c *Cloud) LoseInstance(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +116,7 @@ func (c *Cloud) LoseInstance(node string) {
 // StopInstance shuts the instance of a node down.
 func (c *Cloud) StopInstance(node string) { c.set(node, provider.InstanceStopped) }
 
-// StartInstance starts it again. A watch tells of it in any case.
+// StartInstance starts it again. A watch reports it in any case.
 func (c *Cloud) StartInstance(node string) { c.set(node, provider.InstanceRunning) }
 
 func (c *Cloud) set(node string, state provider.InstanceState) {
@@ -125,7 +125,7 @@ func (c *Cloud) set(node string, state provider.InstanceState) {
 	instance := c.instances[node]
 	instance.State = state
 	c.instances[node] = instance
-	c.tell(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instance})
+	c.send(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instance})
 }
 
 // ProviderID returns the provider ID of a node's instance, empty if there is none.
@@ -170,8 +170,8 @@ func (c *Cloud) newAddress() string {
 	return c.addresses.String()
 }
 
-// tell adds to what watches say. The lock is held.
-func (c *Cloud) tell(event provider.InstanceEvent) {
+// send adds to what watches say. The lock is held.
+func (c *Cloud) send(event provider.InstanceEvent) {
 	c.events = append(c.events, event)
 	close(c.changed)
 	c.changed = make(chan struct{})

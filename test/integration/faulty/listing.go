@@ -42,9 +42,9 @@ func (c *Cloud) listInstances(ctx context.Context, yield func([]provider.Instanc
 // watchInstances says all instances, and then each change. Faults come before the first event and before those of a node's
 // instance.
 func (c *Cloud) watchInstances(ctx context.Context, yield func(provider.InstanceEvent) error) error {
-	var heard int
+	var seen int
 	events, err := serve(ctx, c, "WatchInstances", "", nil, func() ([]provider.InstanceEvent, error) {
-		heard = len(c.events)
+		seen = len(c.events)
 		var all []provider.InstanceEvent
 		for _, name := range slices.Sorted(maps.Keys(c.instances)) {
 			all = append(all, provider.InstanceEvent{Kind: provider.InstanceSet, Instance: c.instances[name]})
@@ -71,26 +71,26 @@ func (c *Cloud) watchInstances(ctx context.Context, yield func(provider.Instance
 		if err := yield(provider.InstanceEvent{Kind: provider.InstancesCurrent}); err != nil {
 			return err
 		}
-		if events, heard, err = c.await(ctx, heard, marks.C); err != nil {
+		if events, seen, err = c.await(ctx, seen, marks.C); err != nil {
 			return err
 		}
 	}
 }
 
 // await returns what has changed since some events, once something has or the next mark is due.
-func (c *Cloud) await(ctx context.Context, heard int, mark <-chan time.Time) ([]provider.InstanceEvent, int, error) {
+func (c *Cloud) await(ctx context.Context, seen int, mark <-chan time.Time) ([]provider.InstanceEvent, int, error) {
 	c.mu.Lock()
-	changed, news := c.changed, len(c.events) > heard
+	changed, news := c.changed, len(c.events) > seen
 	c.mu.Unlock()
 	if !news {
 		select {
 		case <-changed:
 		case <-mark:
 		case <-ctx.Done():
-			return nil, heard, ctx.Err()
+			return nil, seen, ctx.Err()
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.events[heard:]), len(c.events), nil
+	return slices.Clone(c.events[seen:]), len(c.events), nil
 }

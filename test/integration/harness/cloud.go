@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
 
-// Simulate starts the simulated cloud and returns it with the provider that speaks to it.
+// Simulate starts the simulated cloud and returns it with the provider that uses it.
 func Simulate(t testing.TB, o cloudsim.Options, edits ...func(*sim.Config)) (*simtest.Cloud, *sim.Cloud) {
 	t.Helper()
 	running := simtest.Start(t, o)

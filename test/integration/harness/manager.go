@@ -101,7 +101,7 @@ func Start(t *testing.T, o Options) *Manager {
 	return m
 }
 
-// awaitEnd waits for the end of a manager that was told to stop. If that takes long, it shows what the process is at.
+// awaitEnd waits for the end of a manager that is to stop. If that takes long, it shows what the process is at.
 func awaitEnd(t *testing.T, ended <-chan error) error {
 	select {
 	case err := <-ended:

@@ -130,7 +130,7 @@ func routesHang(t *testing.T, m *manager) {
 	}
 }
 
-// A Service that is told to wait waits alone.
+// A Service that has to wait waits alone.
 func oneServiceIsThrottled(t *testing.T, m *manager) {
 	const wait = 10 * time.Minute
 	throttled := m.services(t, 1, "throttled", faulty.ThrottleInWords(wait))

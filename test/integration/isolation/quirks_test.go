@@ -178,7 +178,7 @@ func statusIsEchoed(t *testing.T, m *manager) {
 	}
 }
 
-// A Service that works and is made invalid goes on to hear of nodes.
+// A Service that works and is made invalid goes on to follow nodes.
 func workingServiceBecomesInvalid(t *testing.T, m *manager) {
 	key := m.service(t, "invalid")
 	awaitAddress(t, key)

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-ccm/mooring/test/integration/faulty"
 )
 
-// The Service that every manager has from the start: its load balancer hears of each node.
+// The Service that every manager has from the start: its load balancer follows the nodes.
 const old = "old"
 
 // populate gives a manager what every cluster has: a node and a Service that work, nodes of another cloud, and a Service whose

@@ -39,7 +39,7 @@ func init() {
 
 type withAgent struct{ *sim.Cloud }
 
-// Capabilities leaves out what speaks of load balancers past cloudprovider.LoadBalancer.
+// Capabilities leaves out what concerns load balancers beside cloudprovider.LoadBalancer.
 func (c withAgent) Capabilities() provider.Capabilities {
 	capabilities := c.Cloud.Capabilities()
 	capabilities.ListLoadBalancers, capabilities.ChangeTargets = nil, nil

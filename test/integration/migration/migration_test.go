@@ -34,7 +34,7 @@ func TestMigrateAndRollBack(t *testing.T) {
 	before := s.takeOver(t, theirs, ours, leader)
 	leader = s.awaitLeader(t, leader)
 	s.awaitSettled(t, before, 2)
-	// The plugin of the simulated cloud tags load balancers with the UID of the cluster, which the reference does not tell it (ADR
+	// The plugin of the simulated cloud tags load balancers with the UID of the cluster, which the reference does not give it (ADR
 	// 45), and Services get their condition. That is all.
 	if diff := cmp.Diff(before.state.migrated(s.clusterUID(t)), s.seen(t)); diff != "" {
 		t.Errorf("after the migration (-want +got):\n%s", diff)

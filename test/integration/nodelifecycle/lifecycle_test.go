@@ -166,7 +166,7 @@ func TestPlainPluginsAreAskedOncePerNodeAndPeriod(t *testing.T) {
 	}
 }
 
-// Where nothing else speaks for the cloud, ready nodes bear witness: of a plugin with the wrong credentials nothing is left.
+// Where nothing else confirms what the cloud says, ready nodes bear witness: of a plugin with the wrong credentials nothing is left.
 func TestAPluginThatKnowsNoInstanceIsNotBelieved(t *testing.T) {
 	plugin := newPlugin("plain", map[string]string{"w1": runs, "w2": runs, "w3": runs, "w4": runs})
 	create(t, corev1.ConditionTrue, []string{"w1", "w2", "w3", "w4"}, withID("plain"))

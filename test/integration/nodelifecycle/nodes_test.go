@@ -214,7 +214,7 @@ func held(t testing.TB, names ...string) (found []string) {
 	return found
 }
 
-// eventsOf returns the controller's events on all nodes that had a name: what it tells of one may come when another has its place.
+// eventsOf returns the controller's events on all nodes that had a name: an event about one may come when another has its place.
 func eventsOf(t testing.TB, name string) []string {
 	t.Helper()
 	return harness.EventsOf(t, admin, nodelifecycle.Name, name, "")

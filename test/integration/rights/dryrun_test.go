@@ -110,7 +110,7 @@ func (s *scenario) workForAll(t *testing.T) {
 	must(t, s.admin.CoreV1().Services(metav1.NamespaceDefault).Delete(t.Context(), "gone", metav1.DeleteOptions{}))
 }
 
-// silent makes a node that was initialized once and has not been heard of since.
+// silent makes a node that was initialized once and has not reported since.
 func (s *scenario) silent(t *testing.T, name, providerID string) {
 	t.Helper()
 	_, err := s.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{

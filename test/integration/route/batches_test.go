@@ -59,7 +59,7 @@ func TestABurstOfNodesIsAFewBatches(t *testing.T) {
 	}
 }
 
-// One route that cannot be made is told to its node, and the rest of its batch is there: removals first, then all others by one call.
+// One route that cannot be made is an event on its node, and the rest of its batch is there: removals first, then all others by one call.
 func TestABatchIsAsGoodAsItsRoutes(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(4)}, batched)
 	addRoute(t, cloud, simtest.ClusterName, "10.244.9.0/24", "node-004") // stale

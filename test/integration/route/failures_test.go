@@ -25,7 +25,7 @@ func refusal(operation api.Operation, status, count int) api.Fault {
 	return api.Fault{Operation: operation, Mode: api.FaultStatus, Status: status, Count: count}
 }
 
-// A creation that fails is told to the node, tried again by itself, and does not hold up the other node.
+// A creation that fails is an event on the node, is tried again by itself, and does not hold up the other node.
 func TestAFailedCreationIsTriedAgain(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	missing, present := machine(2, "10.244.2.0/24"), machine(1, "10.244.1.0/24")
@@ -164,7 +164,7 @@ func TestACallThatHangsHoldsUpNobody(t *testing.T) {
 	waitForTable(t, cloud, "10.244.1.0/24 by node-001", "10.244.2.0/24 by node-002")
 }
 
-// A node hears that its routes are there when they are, and not when those of all nodes are.
+// The condition of a node says that its routes are there when they are, and not when those of all nodes are.
 func TestNobodyWaitsForTheRoutesOfOthers(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	must(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultHang, Count: 1}))

@@ -52,7 +52,7 @@ func running(t *testing.T, cloud *simtest.Cloud, kubeconfig string, arguments ..
 }
 
 // The whole way: kubelets register, the node controller initializes them, kube-controller-manager gives them pod CIDRs of both
-// families, and the route controller makes their routes. A program that is told not to leaves routes and conditions alone.
+// families, and the route controller makes their routes. A program that is not to leaves routes and conditions alone.
 func TestTheProgramMakesRoutesForNodesThatJoin(t *testing.T) {
 	plane := localclustertest.Start(t, localclustertest.WithControllerManager, func(o *localcluster.Options) {
 		o.ControllerManagerArgs = []string{"--allocate-node-cidrs=true", "--cluster-cidr=" + dualStack}
@@ -98,7 +98,7 @@ func TestTheProgramMakesRoutesForNodesThatJoin(t *testing.T) {
 	await("2 pod CIDRs, initialized true")
 	stop()
 	if got := table(t, cloud, ""); len(got) != 0 {
-		t.Errorf("routes of a program that is told to make none: %q", got)
+		t.Errorf("routes of a program that is to make none: %q", got)
 	}
 
 	stop = running(t, cloud, kubeconfig, "--cluster-cidr="+dualStack)

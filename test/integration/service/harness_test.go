@@ -39,7 +39,7 @@ const (
 type manager struct{ *harness.Manager }
 
 // startManager runs the service controller until the test ends, with the rights that ship and nothing else. Unless the edits
-// say otherwise it retries soon, hears of nodes soon, and never compares load balancers with the cloud.
+// say otherwise it retries soon, follows nodes soon, and never compares load balancers with the cloud.
 func startManager(t *testing.T, in *localcluster.Cluster, plugin cloudprovider.Interface, edits ...func(*service.Options)) manager {
 	t.Helper()
 	return manager{harness.Start(t, harness.Options{Cluster: in, Component: service.Name, Build: builder(plugin, edits...)})}
@@ -146,7 +146,7 @@ func strip(t *testing.T, name string) {
 	defer cancel()
 	services := admin.CoreV1().Services(namespace)
 	err := services.Delete(ctx, name, metav1.DeleteOptions{})
-	for err == nil { // a manager that still runs may take it on again before it hears of the deletion
+	for err == nil { // a manager that still runs may take it on again before it sees the deletion
 		_, err = services.Patch(ctx, name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	}
 	if !apierrors.IsNotFound(err) {

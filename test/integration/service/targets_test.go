@@ -137,7 +137,7 @@ func TestBurst(t *testing.T) {
 }
 
 // Nodes that fail are targets as long as they exist, and those that are deleted for it are taken out together: whatever a burst
-// does to nodes, a load balancer hears of it once, twice at the most. Heartbeats are no news.
+// does to nodes, a load balancer is updated once, twice at the most. Heartbeats are no news.
 func TestABurstOfFailures(t *testing.T) {
 	const services, nodes, failing, gone = 30, 60, 30, 15
 	running, plugin := simulate(t, nodes, api.Knobs{PageSize: 500})

@@ -2,7 +2,7 @@ package compare
 
 import "context"
 
-// Cloud is a stand-in of the cloud that a plugin speaks to.
+// Cloud is a stand-in of the cloud that a plugin uses.
 type Cloud interface {
 	// Observe returns what the cloud has seen and holds, at one moment.
 	Observe(ctx context.Context) (Observation, error)

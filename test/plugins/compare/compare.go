@@ -69,7 +69,7 @@ func valueOf(all facts, key string) string {
 	return absent
 }
 
-// expectations tell intended differences from others.
+// expectations distinguish intended differences from others.
 type expectations struct {
 	intended []rule
 }

@@ -16,7 +16,7 @@ import (
 
 const (
 	// silence is how long a node may be silent until kube-controller-manager takes it for unready: 50 s by default. A node is
-	// heard of four times in each leaseDuration.
+	// seen four times in each leaseDuration.
 	silence       = 5 * time.Second
 	leaseDuration = 2 * time.Second
 	// monitorPeriod is --node-monitor-period of the replicas, 5 s by default, --node-deletion-min-age, 2 min by default, and

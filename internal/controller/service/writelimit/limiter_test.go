@@ -97,7 +97,7 @@ func TestWriteLimiterCancel(t *testing.T) {
 	}
 }
 
-// Who waits for long is told once for what; who does not wait any more is not.
+// Who waits for long gets one notice of that; who does not wait any more is not.
 func TestWriteLimiterNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := limiterOf(2)
@@ -111,12 +111,12 @@ func TestWriteLimiterNotice(t *testing.T) {
 				t.Fatal("there is no place for it")
 			}
 		}
-		l.Acquire(serviceKey(3), 0, false, func(string) { t.Error("told twice of one wait") })
+		l.Acquire(serviceKey(3), 0, false, func(string) { t.Error("two notices of one wait") })
 		l.Cancel(serviceKey(4))
 		time.Sleep(NoticeAfter - 1)
 		l.Release(serviceKey(0)) // 2 is admitted
 		if len(notices) != 0 {
-			t.Errorf("told before %s are over: %s", NoticeAfter, <-notices)
+			t.Errorf("a notice before %s are over: %s", NoticeAfter, <-notices)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()

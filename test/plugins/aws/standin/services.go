@@ -2,7 +2,7 @@ package standin
 
 import "github.com/mooring-ccm/mooring/test/plugins/aws/wire"
 
-// service is an API. The version in a request tells them apart.
+// service is an API. The version in a request distinguishes them.
 type service struct {
 	name       string
 	protocol   wire.Protocol

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// These tests speak to the stand-in with the SDK's own clients: what they read is what was meant.
+// These tests call the stand-in with the SDK's own clients: what they read is what was meant.
 
 func config(c *Cloud) aws.Config {
 	return aws.Config{
