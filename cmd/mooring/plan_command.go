@@ -53,7 +53,7 @@ it is a pod under --dry-run in the namespace --namespace, reached through the AP
 	flags := cmd.Flags()
 	f.access.addFlags(flags, defaultServer)
 	f.output.addFlag(cmd)
-	flags.StringVar(&f.namespace, "namespace", managers.DefaultNamespace, "`namespace` of the pod, with --port-forward")
+	flags.StringVarP(&f.namespace, "namespace", "n", managers.DefaultNamespace, "`namespace` of the pod, with --port-forward")
 	flags.BoolVar(&f.all, "all", false, "show all fields, and long values whole; the same as --output=wide")
 	flags.BoolVar(&f.exitCode, "exit-code", false, "end with exit code 3 if there is something to do")
 	return cmd

@@ -29,12 +29,9 @@ func leaderPod(ctx context.Context, client kubernetes.Interface, namespace, leas
 	if holder == "" {
 		return nil, fmt.Errorf("--port-forward: nobody holds the lease %s/%s", namespace, lease)
 	}
-	pods, err := managerPods(ctx, client, namespace)
-	if err != nil {
-		return nil, err
-	}
-	if pod := managers.Leader(holder, pods); pod != nil {
-		return pod, nil
+	pod, err := managerPod(ctx, client, namespace, func(pods []corev1.Pod) *corev1.Pod { return managers.Leader(holder, pods) })
+	if pod != nil || err != nil {
+		return pod, err
 	}
 	return nil, fmt.Errorf("--port-forward: no pod of a manager in namespace %s is %q, which holds the lease %s: if it runs outside of the cluster, "+
 		"name its secure port by --server", namespace, holder, lease)
@@ -42,37 +39,46 @@ func leaderPod(ctx context.Context, client kubernetes.Interface, namespace, leas
 
 // dryRunPod returns a pod that runs a manager under --dry-run.
 func dryRunPod(ctx context.Context, client kubernetes.Interface, namespace string) (*corev1.Pod, error) {
-	pods, err := managerPods(ctx, client, namespace)
-	if err != nil {
-		return nil, err
-	}
-	for i := range pods {
-		if managers.FlagsOf(managers.Container(&pods[i].Spec)).Is("dry-run") && pods[i].Status.Phase == corev1.PodRunning {
-			return &pods[i], nil
+	pod, err := managerPod(ctx, client, namespace, func(pods []corev1.Pod) *corev1.Pod {
+		for i := range pods {
+			if managers.FlagsOf(managers.Container(&pods[i].Spec)).Is("dry-run") && pods[i].Status.Phase == corev1.PodRunning {
+				return &pods[i]
+			}
 		}
+		return nil
+	})
+	if pod != nil || err != nil {
+		return pod, err
 	}
 	return nil, fmt.Errorf("--port-forward: no pod that runs in namespace %s is a manager under --dry-run", namespace)
 }
 
-// managerPods lists the pods of cloud controller managers in a namespace.
-func managerPods(ctx context.Context, client kubernetes.Interface, namespace string) ([]corev1.Pod, error) {
-	var found []corev1.Pod
-	err := pages(func(options metav1.ListOptions) (string, error) {
-		page, err := client.CoreV1().Pods(namespace).List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		for _, pod := range page.Items {
-			if managers.Container(&pod.Spec) != nil && pod.DeletionTimestamp == nil {
-				found = append(found, pod)
+// managerPod returns the pod that is looked for among those of cloud controller managers in a namespace, nil if it is not there. It
+// looks at those with the label of the chart first: kube-system of a large cluster has thousands of pods.
+func managerPod(ctx context.Context, client kubernetes.Interface, namespace string, find func([]corev1.Pod) *corev1.Pod) (*corev1.Pod, error) {
+	for _, selector := range []string{managers.ComponentLabel + "=" + managers.DefaultLease, ""} {
+		var found []corev1.Pod
+		err := pages(func(options metav1.ListOptions) (string, error) {
+			options.LabelSelector = selector
+			page, err := client.CoreV1().Pods(namespace).List(ctx, options)
+			if err != nil {
+				return "", err
 			}
+			for _, pod := range page.Items {
+				if managers.Container(&pod.Spec) != nil && pod.DeletionTimestamp == nil {
+					found = append(found, pod)
+				}
+			}
+			return page.Continue, nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("--port-forward: looking for pods of a manager: %w", err)
 		}
-		return page.Continue, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("--port-forward: looking for pods of a manager: %w", err)
+		if pod := find(found); pod != nil {
+			return pod, nil
+		}
 	}
-	return found, nil
+	return nil, nil
 }
 
 // forward has a port of this machine lead to the manager's secure port in a pod, through the API server and the pod's kubelet, and makes
