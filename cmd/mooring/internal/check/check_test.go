@@ -154,6 +154,13 @@ var breaks = map[string]struct {
 	"kube-proxy on loopback": {
 		func(o *check.Observation) { o.KubeProxy.Value = proxy("127.0.0.1:10256") }, "kube-proxy", check.Error, "no other machine reaches it", "0.0.0.0:10256", nil,
 	},
+	"kube-proxy on loopback, with a manager that is not in the cluster": {
+		func(o *check.Observation) {
+			o.KubeProxy.Value, o.Workloads.Value = proxy("127.0.0.1"), nil
+			o.Nodes.Value[0].Spec.ProviderID = "metal://a"
+		},
+		"kube-proxy", check.Error, "no other machine reaches it", "0.0.0.0:10256", nil,
+	},
 	"kube-proxy on another port": {
 		func(o *check.Observation) { o.KubeProxy.Value = proxy(`"[::]:10999"`) }, "kube-proxy", check.Warning, "the port 10999", "kubeProxyPort: 10999", nil,
 	},

@@ -134,13 +134,21 @@ type proxyConfig struct {
 // defaultProbedPort is what the provider metal asks kube-proxies at.
 const defaultProbedPort = "10256"
 
+// onMetal reports whether the provider is metal: by the manager's command line, or by provider IDs if it runs where that cannot be seen.
+func (o *Observation) onMetal() bool {
+	if flags := o.flags(); flags != nil {
+		return flags["cloud-provider"] == "metal"
+	}
+	return slices.ContainsFunc(o.Nodes.Value, func(node corev1.Node) bool { return strings.HasPrefix(node.Spec.ProviderID, "metal://") })
+}
+
 // kubeProxy looks whether the provider metal can probe kube-proxy from another machine.
 func kubeProxy(seen *Observation) answer {
-	if seen.Workloads.Unread != "" {
-		return answer{unknown: []string{seen.Workloads.Unread}}
+	if reasons := unread(seen.Workloads.Unread, seen.Nodes.Unread); len(reasons) > 0 {
+		return answer{unknown: reasons}
 	}
-	if provider := seen.flags()["cloud-provider"]; provider != "metal" {
-		return answer{absent: true, note: fmt.Sprintf("only the provider metal asks kube-proxy; the manager's is %q", provider)}
+	if !seen.onMetal() {
+		return answer{absent: true, note: "only the provider metal asks kube-proxy, and no manager or node is of that provider"}
 	}
 	if seen.KubeProxy.Unread != "" {
 		return answer{unknown: []string{seen.KubeProxy.Unread}}
