@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/provider/conformance"
 )
 
@@ -43,12 +44,12 @@ rule, also when it is interrupted. Routes go to 203.0.113.0/26 and 2001:db8:113:
 instance: the rules that need that, or faults of the cloud, are reported as not run. A provider's own tests run them with
 the package provider/conformance.
 
-` + ExitCodes,
+` + cli.ExitCodes,
 		Example: `  mooring conformance --list
   mooring conformance --cloud-provider=sim --cloud-config=cloud.yaml --junit=report.xml
   mooring conformance --cloud-provider=sim --cloud-config=cloud.yaml --node=node-001 --node=node-002 \
     --skip=balancer-families='the account has no IPv6'`,
-		Args: NoArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -78,7 +79,7 @@ func (f *conformanceFlags) run(cmd *cobra.Command) error {
 		return listRules(out)
 	}
 	if err := f.complete(); err != nil {
-		return Usage(cmd, err)
+		return cli.Usage(cmd, err)
 	}
 	ctx := cmd.Context()
 	stop := make(chan struct{})
@@ -98,7 +99,7 @@ func (f *conformanceFlags) run(cmd *cobra.Command) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return Interrupted(fmt.Errorf("%s: interrupted", report.Summary()))
+		return cli.Interrupted(fmt.Errorf("%s: interrupted", report.Summary()))
 	case len(report.NotRemoved()) > 0:
 		return fmt.Errorf("%s; left behind in the account: %s", report.Summary(), strings.Join(report.NotRemoved(), "; "))
 	case report.Count(conformance.Passed)+report.Count(conformance.Failed)+report.Count(conformance.Broken) == 0:

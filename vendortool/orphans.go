@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
 // defaultClusterName is that of the manager.
@@ -48,11 +50,11 @@ another look. Of the others it is said that they are not touched:
 Load balancers are found if the provider lists them. It gets its configuration as under cloud-controller-manager, and the
 kubeconfig may be anybody's who may read Services and nodes.
 
-` + ExitCodes,
+` + cli.ExitCodes,
 		Example: `  mooring orphans --cloud-provider=sim --cloud-config=cloud.yaml --kubeconfig=admin.conf
   mooring orphans --cloud-provider=sim --cloud-config=cloud.yaml --kubeconfig=admin.conf \
     --cluster-name=blue --cluster-cidr=10.244.0.0/16 --remove`,
-		Args: NoArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -71,7 +73,7 @@ func (f *orphansFlags) run(cmd *cobra.Command) error {
 	terminal := terminalOf(cmd.InOrStdin())
 	ranges, err := f.complete(terminal != nil, cmd.Flags().Changed("cluster-name"))
 	if err != nil {
-		return Usage(cmd, err)
+		return cli.Usage(cmd, err)
 	}
 	stop := make(chan struct{})
 	defer close(stop)
@@ -81,7 +83,7 @@ func (f *orphansFlags) run(cmd *cobra.Command) error {
 	}
 	err = f.act(cmd.Context(), searched, terminal, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	if err != nil && cmd.Context().Err() != nil {
-		return Interrupted(fmt.Errorf("interrupted: %w", err))
+		return cli.Interrupted(fmt.Errorf("interrupted: %w", err))
 	}
 	return err
 }

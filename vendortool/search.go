@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/orphans"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -61,19 +62,19 @@ func (s *search) look(ctx context.Context, progress io.Writer) (findings, error)
 	}
 	found := findings{Cluster: s.clusterName, ClusterUID: string(kubernetes.UID)}
 	ctx = provider.WithClusterUID(ctx, kubernetes.UID)
-	done := Progress(progress, "Listing the cloud's load balancers")
+	done := cli.Progress(progress, "Listing the cloud's load balancers")
 	balancers, err := s.balancers(ctx, &found)
 	done()
 	if err != nil {
 		return findings{}, err
 	}
-	done = Progress(progress, "Listing the cloud's routes")
+	done = cli.Progress(progress, "Listing the cloud's routes")
 	routes, err := s.routes(ctx, &found)
 	done()
 	if err != nil {
 		return findings{}, err
 	}
-	defer Progress(progress, "Listing the cluster's Services and nodes")()
+	defer cli.Progress(progress, "Listing the cluster's Services and nodes")()
 	live, err := s.services(ctx)
 	if err != nil {
 		return findings{}, err
@@ -152,7 +153,7 @@ func (s *search) remove(ctx context.Context, shown, again findings, out io.Write
 		if ctx.Err() != nil {
 			return
 		}
-		done := Progress(out, "Removing "+what)
+		done := cli.Progress(out, "Removing "+what)
 		limited, cancel := context.WithTimeout(ctx, removalTimeout)
 		err := remove(limited)
 		cancel()

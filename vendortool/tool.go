@@ -1,146 +1,22 @@
 package vendortool
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mooring-ccm/mooring/internal/version"
+	"github.com/mooring-ccm/mooring/internal/cli"
 )
-
-// The exit codes, as the help of every command says.
-const (
-	ExitOK          = 0
-	ExitFailed      = 1
-	ExitUsage       = 2
-	ExitUnseen      = 2
-	ExitDiffers     = 3
-	ExitInterrupted = 130
-)
-
-// ExitCodes is the paragraph on exit codes that ends the help of every command.
-const ExitCodes = `Exit codes:
-  0    everything went well
-  1    something failed; the last line on standard error says what
-  2    the command line is wrong
-  130  interrupted by a signal before it was through`
 
 // Main is the whole program of a tool with the providers that it imports: it runs the command with the arguments of the process
 // and exits. A signal ends it in order, a second one at once.
-func Main() { os.Exit(Run(New())) }
+func Main() { os.Exit(cli.Run(New())) }
 
 // New returns the command that Main runs.
 func New() *cobra.Command {
-	root := NewRoot(filepath.Base(os.Args[0]), "Try the providers that are linked into this program",
-		"This is the tool of Mooring with the providers that were linked into it.\n\n"+ExitCodes)
+	root := cli.NewRoot(filepath.Base(os.Args[0]), "Try the providers that are linked into this program",
+		"This is the tool of Mooring with the providers that were linked into it.\n\n"+cli.ExitCodes)
 	root.AddCommand(NewConformance(), NewOrphans(), NewVersion())
 	return root
-}
-
-// NewRoot returns a command that has only commands below it: without one it shows its help.
-func NewRoot(name, short, long string) *cobra.Command {
-	root := &cobra.Command{
-		Use: name, Short: short, Long: long,
-		SilenceUsage: true, SilenceErrors: true,
-		Args: NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	root.SetFlagErrorFunc(Usage)
-	root.Version = version.Get().String()
-	root.SetVersionTemplate("{{.Version}}\n")
-	return root
-}
-
-// Run executes a command until it ends or a signal does, and returns the exit code. A second signal ends the process at once: the
-// first one asked it to stop in order.
-func Run(root *cobra.Command) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	context.AfterFunc(ctx, stop)
-	return Execute(ctx, root, os.Stderr)
-}
-
-// usageError is a command line that is wrong.
-type usageError struct{ error }
-
-// Unwrap returns what is wrong.
-func (e usageError) Unwrap() error { return e.error }
-
-// Usage marks an error as one of the command line of a command, and says where to read what would be right.
-func Usage(cmd *cobra.Command, err error) error {
-	return usageError{fmt.Errorf("%w\nSee '%s --help'", err, cmd.CommandPath())}
-}
-
-// interruptedError is an end before the work was done because a signal asked for it.
-type interruptedError struct{ error }
-
-// Unwrap returns what was interrupted.
-func (e interruptedError) Unwrap() error { return e.error }
-
-// Interrupted marks an error as the consequence of a signal.
-func Interrupted(err error) error { return interruptedError{err} }
-
-// unseenError is an end without an answer, because something could not be looked at.
-type unseenError struct{ error }
-
-// Unwrap returns what could not be looked at.
-func (e unseenError) Unwrap() error { return e.error }
-
-// Unseen marks an error as the end of a command that could not look at what it was to decide on. It ends with ExitUnseen.
-func Unseen(err error) error { return unseenError{err} }
-
-// errDiffers ends a command that has found what it was to look for.
-var errDiffers = errors.New("there is something to do")
-
-// Differs returns an error that ends a command with ExitDiffers. Nothing is written for it: the command has said what it found.
-func Differs() error { return errDiffers }
-
-// suggestionDistance is by how many letters a mistyped command may differ from the one that is suggested; it is cobra's own.
-const suggestionDistance = 2
-
-// NoArguments refuses arguments, and with them commands that do not exist.
-func NoArguments(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	message := fmt.Sprintf("unknown argument %q for %q", args[0], cmd.CommandPath())
-	if cmd.SuggestionsMinimumDistance <= 0 {
-		cmd.SuggestionsMinimumDistance = suggestionDistance // cobra sets it for its own messages only
-	}
-	for _, suggestion := range cmd.SuggestionsFor(args[0]) {
-		message += fmt.Sprintf("; did you mean %q?", suggestion)
-	}
-	return Usage(cmd, errors.New(message))
-}
-
-// Execute runs a command and turns its error into a line and an exit code.
-func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
-	err := root.ExecuteContext(ctx)
-	switch {
-	case err == nil:
-		return ExitOK
-	case errors.Is(err, errDiffers):
-		return ExitDiffers
-	}
-	_, _ = fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
-	var wrong usageError
-	var unseen unseenError
-	var interrupted interruptedError
-	switch {
-	case errors.As(err, &interrupted):
-		return ExitInterrupted
-	case errors.As(err, &wrong):
-		return ExitUsage
-	case errors.As(err, &unseen):
-		return ExitUnseen
-	default:
-		return ExitFailed
-	}
 }

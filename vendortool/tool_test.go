@@ -2,40 +2,11 @@ package vendortool
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
+	"github.com/mooring-ccm/mooring/internal/cli"
 )
-
-func TestExitCodes(t *testing.T) {
-	failure := errors.New("it failed")
-	for name, c := range map[string]struct {
-		run  func(cmd *cobra.Command) error
-		code int
-		want string
-	}{
-		"success": {func(*cobra.Command) error { return nil }, ExitOK, ""},
-		"failure": {func(*cobra.Command) error { return failure }, ExitFailed, "harbor: it failed\n"},
-		"usage": {
-			func(cmd *cobra.Command) error { return Usage(cmd, failure) }, ExitUsage, "harbor: it failed\nSee 'harbor try --help'\n",
-		},
-		"interrupted": {
-			func(*cobra.Command) error { return fmt.Errorf("trying: %w", Interrupted(failure)) }, ExitInterrupted,
-			"harbor: trying: it failed\n",
-		},
-	} {
-		root := NewRoot("harbor", "Short", "Long")
-		root.AddCommand(&cobra.Command{Use: "try", RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd) }})
-		root.SetArgs([]string{"try"})
-		var stderr bytes.Buffer
-		if code := Execute(t.Context(), root, &stderr); code != c.code || stderr.String() != c.want {
-			t.Errorf("%s: exit code %d, want %d; it says %q, want %q", name, code, c.code, stderr.String(), c.want)
-		}
-	}
-}
 
 // A vendor's tool has the commands that concern providers, and finds no provider that is not linked.
 func TestNew(t *testing.T) {
@@ -44,16 +15,16 @@ func TestNew(t *testing.T) {
 		code int
 		want string
 	}{
-		{nil, ExitOK, "conformance"},
-		{[]string{"conformance", "--help"}, ExitOK, "Exit codes:"},
-		{[]string{"demo"}, ExitUsage, `unknown argument "demo"`},
-		{[]string{"conformance", "--cloud-provider=fog"}, ExitUsage, `"fog": not in this program`},
+		{nil, cli.ExitOK, "conformance"},
+		{[]string{"conformance", "--help"}, cli.ExitOK, "Exit codes:"},
+		{[]string{"demo"}, cli.ExitUsage, `unknown argument "demo"`},
+		{[]string{"conformance", "--cloud-provider=fog"}, cli.ExitUsage, `"fog": not in this program`},
 	} {
 		root := New()
 		root.SetArgs(append([]string{}, c.args...))
 		var out bytes.Buffer
 		root.SetOut(&out)
-		if code := Execute(t.Context(), root, &out); code != c.code || !strings.Contains(out.String(), c.want) {
+		if code := cli.Execute(t.Context(), root, &out); code != c.code || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%v: exit code %d, want %d and %q:\n%s", c.args, code, c.code, c.want, out.String())
 		}
 	}

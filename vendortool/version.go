@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/version"
 )
 
@@ -19,12 +20,12 @@ func NewVersion() *cobra.Command {
 		Long: `version shows the version of Mooring, the commit that it was built from, the version of Kubernetes whose libraries are in it,
 and the release of Go. It asks nobody: for the version of a manager that runs, see the metric mooring_build_info.
 
-` + ExitCodes,
-		Args: NoArguments,
+` + cli.ExitCodes,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, err := shownVersion(version.Get(), output)
 			if err != nil {
-				return Usage(cmd, err)
+				return cli.Usage(cmd, err)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/version"
 )
 
@@ -20,7 +21,7 @@ func TestVersion(t *testing.T) {
 		root := New()
 		root.SetArgs(args)
 		root.SetOut(&stdout)
-		if code := Execute(t.Context(), root, &stderr); code != ExitOK {
+		if code := cli.Execute(t.Context(), root, &stderr); code != cli.ExitOK {
 			t.Fatalf("%v: exit code %d: %s", args, code, stderr.String())
 		}
 		return stdout.String()
@@ -41,7 +42,7 @@ func TestVersion(t *testing.T) {
 	var stderr bytes.Buffer
 	root := New()
 	root.SetArgs([]string{"version", "-o", "xml"})
-	if code := Execute(t.Context(), root, &stderr); code != ExitUsage || !strings.Contains(stderr.String(), `"xml": must be text, json or yaml`) {
-		t.Errorf("exit code %d, want %d: %s", code, ExitUsage, stderr.String())
+	if code := cli.Execute(t.Context(), root, &stderr); code != cli.ExitUsage || !strings.Contains(stderr.String(), `"xml": must be text, json or yaml`) {
+		t.Errorf("exit code %d, want %d: %s", code, cli.ExitUsage, stderr.String())
 	}
 }

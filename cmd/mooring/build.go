@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/ccmbuild"
-	"github.com/mooring-ccm/mooring/vendortool"
+	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
 // buildFlags are the flags of build.
@@ -52,12 +52,12 @@ passes on what it takes.
 Building runs the init functions of the packages on this machine, without the variables of your environment. Packages of Kubernetes are compiled once, which takes
 minutes; after that the go tool has them in its cache.
 
-` + vendortool.ExitCodes,
+` + cli.ExitCodes,
 		Example: `  mooring build --with k8s.io/cloud-provider-aws/pkg/providers/v1@v1.37.0
   mooring build --with ./mycloud -o mycloud-ccm
   mooring build --with example.com/mycloud@v1.2.0 --image mycloud-ccm.tar --platform linux/amd64,linux/arm64
   mooring build --with example.com/mycloud --replace k8s.io/api=k8s.io/api@v0.36.3 --tool -o mooring-mycloud`,
-		Args: vendortool.NoArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -87,7 +87,7 @@ minutes; after that the go tool has them in its cache.
 func (f *buildFlags) run(cmd *cobra.Command) error {
 	options, err := f.options()
 	if err != nil {
-		return vendortool.Usage(cmd, err)
+		return cli.Usage(cmd, err)
 	}
 	if options.Dir, err = os.Getwd(); err != nil {
 		return fmt.Errorf("working directory: %w", err)
@@ -95,7 +95,7 @@ func (f *buildFlags) run(cmd *cobra.Command) error {
 	options.Progress = cmd.ErrOrStderr()
 	result, err := ccmbuild.Build(cmd.Context(), options)
 	if err != nil && cmd.Context().Err() != nil {
-		return vendortool.Interrupted(fmt.Errorf("interrupted: %w", err))
+		return cli.Interrupted(fmt.Errorf("interrupted: %w", err))
 	}
 	if err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
-	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 // tiny is the provider that the guide for authors ends with: a module of its own, which is not linked into this test.
@@ -31,7 +31,7 @@ func TestBuild(t *testing.T) {
 	dir := t.TempDir()
 	program, tarball := filepath.Join(dir, "tiny-ccm"), filepath.Join(dir, "tiny-ccm.tar")
 	p := start(t, "build", "--with="+tiny, "-o", program, "--image="+tarball)
-	if code := p.exitWithin(compilePatience); code != vendortool.ExitOK {
+	if code := p.exitWithin(compilePatience); code != cli.ExitOK {
 		t.Fatalf("exit code %d", code)
 	}
 	p.leavesNoFile()
@@ -85,7 +85,7 @@ func TestBuild(t *testing.T) {
 // TestBuildTool builds the tool with a provider from outside: that provider can be held to the rules by it.
 func TestBuildTool(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "mooring-tiny")
-	if code, _, stderr := call(t, "build", "--with="+tiny, "--tool", "-o", program); code != vendortool.ExitOK {
+	if code, _, stderr := call(t, "build", "--with="+tiny, "--tool", "-o", program); code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	config := write(t, "")
@@ -94,9 +94,9 @@ func TestBuildTool(t *testing.T) {
 		want string
 		code int
 	}{
-		{[]string{"conformance", "--list"}, "routes-name-ignored", vendortool.ExitOK},
-		{[]string{"conformance", "--cloud-provider=sim"}, `"sim": not in this program`, vendortool.ExitUsage},
-		{[]string{"conformance", "--cloud-provider=tiny", "--cloud-config=" + config}, `cloud provider "tiny"`, vendortool.ExitFailed},
+		{[]string{"conformance", "--list"}, "routes-name-ignored", cli.ExitOK},
+		{[]string{"conformance", "--cloud-provider=sim"}, `"sim": not in this program`, cli.ExitUsage},
+		{[]string{"conformance", "--cloud-provider=tiny", "--cloud-config=" + config}, `cloud provider "tiny"`, cli.ExitFailed},
 	} {
 		command := exec.CommandContext(t.Context(), program, c.args...)
 		output, _ := command.CombinedOutput()
@@ -160,8 +160,8 @@ func TestBuildInterrupted(t *testing.T) {
 	p.launch()
 	poll.Within(t, patience, "a compiler runs", func(context.Context) error { _, err := os.Stat(begun); return err })
 	p.signal(syscall.SIGINT)
-	if code := p.exit(); code != vendortool.ExitInterrupted {
-		t.Errorf("exit code %d, want %d", code, vendortool.ExitInterrupted)
+	if code := p.exit(); code != cli.ExitInterrupted {
+		t.Errorf("exit code %d, want %d", code, cli.ExitInterrupted)
 	}
 	p.await("mooring: interrupted")
 	p.leavesNoProcess()
@@ -192,8 +192,8 @@ func TestBuildCommandLinesThatAreWrong(t *testing.T) {
 		"one file for both":     {[]string{"--with=./x", "--image=x.tar", "-o", "x.tar"}, []string{"both are x.tar"}},
 	} {
 		code, _, stderr := call(t, append([]string{"build"}, c.args...)...)
-		if code != vendortool.ExitUsage {
-			t.Errorf("%s: exit code %d, want %d", name, code, vendortool.ExitUsage)
+		if code != cli.ExitUsage {
+			t.Errorf("%s: exit code %d, want %d", name, code, cli.ExitUsage)
 		}
 		for _, want := range c.want {
 			if !strings.Contains(stderr, want) {
@@ -201,12 +201,12 @@ func TestBuildCommandLinesThatAreWrong(t *testing.T) {
 			}
 		}
 	}
-	if code, _, stderr := call(t, "build", "--with=./nowhere"); code == vendortool.ExitOK || !strings.Contains(stderr, "nowhere") {
+	if code, _, stderr := call(t, "build", "--with=./nowhere"); code == cli.ExitOK || !strings.Contains(stderr, "nowhere") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
 	code, _, stderr := call(t, "build", "--with=./x")
-	if code != vendortool.ExitUsage || !strings.Contains(stderr, `SOURCE_DATE_EPOCH: "yesterday"`) {
+	if code != cli.ExitUsage || !strings.Contains(stderr, `SOURCE_DATE_EPOCH: "yesterday"`) {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check/observe"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/vendortool"
+	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
 // checkFlags are the flags of check.
@@ -45,7 +45,7 @@ Exit codes:
   mooring check --output=wide
   mooring check --output=json | jq '.results[] | select(.state == "error") | .findings[].seen'
   mooring check --output=custom-columns=CHECK:.name,STATE:.state`,
-		Args: vendortool.NoArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.access.addClusterFlags(cmd.Flags())
@@ -58,14 +58,14 @@ Exit codes:
 func (f *checkFlags) run(cmd *cobra.Command) error {
 	namespace, name, err := f.lease.parts()
 	if err := errors.Join(f.access.validate(), f.output.validate(), err); err != nil {
-		return vendortool.Usage(cmd, err)
+		return cli.Usage(cmd, err)
 	}
 	report, err := f.report(cmd, namespace, name)
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
-		return vendortool.Interrupted(fmt.Errorf("interrupted: %w", err))
+		return cli.Interrupted(fmt.Errorf("interrupted: %w", err))
 	case err != nil:
-		return vendortool.Unseen(err)
+		return cli.Unseen(err)
 	}
 	out := cmd.OutOrStdout()
 	if text, wide := f.output.forPeople(); text {
@@ -79,7 +79,7 @@ func (f *checkFlags) run(cmd *cobra.Command) error {
 	case report.State == check.Error:
 		return errors.New(report.Summary())
 	case report.Count(check.Unknown) > 0:
-		return vendortool.Unseen(errors.New(report.Summary()))
+		return cli.Unseen(errors.New(report.Summary()))
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (f *checkFlags) report(cmd *cobra.Command, namespace, name string) (check.R
 	if err != nil {
 		return check.Report{}, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	defer vendortool.Progress(cmd.ErrOrStderr(), "Reading the cluster")()
+	defer cli.Progress(cmd.ErrOrStderr(), "Reading the cluster")()
 	observer := &observe.Observer{Client: client, Namespace: namespace, Lease: name, Schemes: f.schemes}
 	seen, err := observer.Observe(cmd.Context())
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check"
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
-	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 // TestCheck checks clusters on a real API server: an empty one, and one in which much is wrong, by callers with and without rights.
@@ -28,7 +28,7 @@ func TestCheck(t *testing.T) {
 	admin := kubernetes.NewForConfigOrDie(cluster.AdminConfig())
 	t.Run("an empty cluster", func(t *testing.T) {
 		report, code := checked(t, cluster.AdminKubeconfig())
-		if code != vendortool.ExitFailed || report["leader"].State != check.Error || report["kubelets"].State != check.Absent ||
+		if code != cli.ExitFailed || report["leader"].State != check.Error || report["kubelets"].State != check.Absent ||
 			report["api-server"].State != check.OK || report["pods"].State != check.Absent {
 			t.Errorf("exit code %d: %+v", code, report)
 		}
@@ -36,12 +36,12 @@ func TestCheck(t *testing.T) {
 	breakCluster(t, cluster, admin)
 	t.Run("by its administrator", func(t *testing.T) {
 		report, code := checked(t, cluster.AdminKubeconfig())
-		if code != vendortool.ExitFailed {
-			t.Errorf("exit code %d, want %d", code, vendortool.ExitFailed)
+		if code != cli.ExitFailed {
+			t.Errorf("exit code %d, want %d", code, cli.ExitFailed)
 		}
 		findsAll(t, report)
 		code, stdout, stderr := call(t, "check", "--kubeconfig="+cluster.AdminKubeconfig())
-		if code != vendortool.ExitFailed || !strings.Contains(stdout, "ERROR   Rights of the manager\n") || !strings.Contains(stderr, " with errors") {
+		if code != cli.ExitFailed || !strings.Contains(stdout, "ERROR   Rights of the manager\n") || !strings.Contains(stderr, " with errors") {
 			t.Errorf("exit code %d:\n%s%s", code, stdout, stderr)
 		}
 	})
@@ -61,8 +61,8 @@ func TestCheck(t *testing.T) {
 		kubeconfig, err := cluster.UserKubeconfig("nobody")
 		must(t, err)
 		report, code := checked(t, kubeconfig)
-		if code != vendortool.ExitUnseen {
-			t.Errorf("exit code %d, want %d", code, vendortool.ExitUnseen)
+		if code != cli.ExitUnseen {
+			t.Errorf("exit code %d, want %d", code, cli.ExitUnseen)
 		}
 		for name, result := range report {
 			if known := name == "api-server"; known != (result.State == check.OK) || !known && result.State != check.Unknown {
@@ -78,7 +78,7 @@ func TestCheckWithoutAPIServer(t *testing.T) {
 	must(t, err)
 	nobody := write(t, strings.ReplaceAll(string(kubeconfig), "192.0.2.1:6443", "127.0.0.1:1"))
 	code, _, stderr := call(t, "check", "--kubeconfig="+nobody)
-	if code != vendortool.ExitUnseen || !strings.Contains(stderr, "asking the API server for its version") {
+	if code != cli.ExitUnseen || !strings.Contains(stderr, "asking the API server for its version") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

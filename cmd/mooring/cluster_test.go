@@ -18,6 +18,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
@@ -25,7 +26,6 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
-	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 // fixture is a cluster with something to do, its cloud, and how a manager under --dry-run is reached.
@@ -147,7 +147,7 @@ func TestPlanOfWhatIsDone(t *testing.T) {
 	admin := w.cluster.AdminKubeconfig()
 	poll.Within(t, patience, "the plan has compared the load balancer, and has nothing to do", func(context.Context) error {
 		code, stdout, stderr := call(t, w.asking(admin, "plan", "--exit-code")...)
-		if code != vendortool.ExitOK || !strings.Contains(stdout, "There is nothing to do.") || !strings.Contains(stdout, "Of 1 load balancer nothing differs.") {
+		if code != cli.ExitOK || !strings.Contains(stdout, "There is nothing to do.") || !strings.Contains(stdout, "Of 1 load balancer nothing differs.") {
 			return fmt.Errorf("exit code %d:\n%s%s", code, stdout, stderr)
 		}
 		return nil
@@ -164,7 +164,7 @@ func (w *fixture) plan(t *testing.T) {
 			`Plan for cluster "test", provider "sim"`, "\nNode node-001\n", "+ /spec/providerID: \"sim://", "\nRoute 10.244.2.0/24\n",
 			"+ CreateRoute in the cloud", "\nService default/web\n", "+ EnsureLoadBalancer in the cloud",
 		} {
-			if code != vendortool.ExitDiffers || !strings.Contains(stdout, want) {
+			if code != cli.ExitDiffers || !strings.Contains(stdout, want) {
 				return fmt.Errorf("exit code %d, and it lacks %q:\n%s%s", code, want, stdout, stderr)
 			}
 		}
@@ -176,13 +176,13 @@ func (w *fixture) plan(t *testing.T) {
 	code, stdout, stderr := call(t, w.asking(admin, "plan", "-o", "json")...)
 	var plan view.Plan
 	err := json.Unmarshal([]byte(stdout), &plan)
-	if err != nil || code != vendortool.ExitOK || plan.Cluster != simtest.ClusterName || len(plan.Intents) < 4 {
+	if err != nil || code != cli.ExitOK || plan.Cluster != simtest.ClusterName || len(plan.Intents) < 4 {
 		t.Errorf("exit code %d, %v: %s\n%s", code, err, stderr, stdout)
 	}
 	nobody, err := w.cluster.UserKubeconfig("nobody")
 	must(t, err)
 	code, _, stderr = call(t, w.asking(nobody, "plan")...)
-	if code != vendortool.ExitFailed || !strings.Contains(stderr, `nonResourceURLs: ["/plan"]`) {
+	if code != cli.ExitFailed || !strings.Contains(stderr, `nonResourceURLs: ["/plan"]`) {
 		t.Errorf("somebody without rights: exit code %d: %s", code, stderr)
 	}
 }
@@ -194,21 +194,21 @@ func (w *fixture) status(t *testing.T) {
 		"Leader: none, there is no such lease", "Cloud: 3 instances by listing, ", "Calls: ", "Nodes: 1 initialized, 1 uninitialized",
 		"node-001  uninitialized", "node-002  initialized", "Load balancers: 1 untouched", "default/web  untouched",
 	} {
-		if code != vendortool.ExitOK || !strings.Contains(stdout, want) {
+		if code != cli.ExitOK || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, and it lacks %q:\n%s%s", code, want, stdout, stderr)
 		}
 	}
 	code, stdout, stderr = call(t, "status", "--kubeconfig="+admin, "-o", "json")
 	var status view.Status
 	err := json.Unmarshal([]byte(stdout), &status)
-	if err != nil || code != vendortool.ExitOK || len(status.Nodes) != 2 || status.Manager != nil {
+	if err != nil || code != cli.ExitOK || len(status.Nodes) != 2 || status.Manager != nil {
 		t.Errorf("exit code %d, %v: %s\n%s", code, err, stderr, stdout)
 	}
 	w.page(t)
 	nobody, err := w.cluster.UserKubeconfig("nobody")
 	must(t, err)
 	code, stdout, _ = call(t, "status", "--kubeconfig="+nobody)
-	if code != vendortool.ExitOK || !strings.Contains(stdout, "Not known: the nodes, which you may not read: ") ||
+	if code != cli.ExitOK || !strings.Contains(stdout, "Not known: the nodes, which you may not read: ") ||
 		!strings.Contains(stdout, "Leader: not known") || !strings.Contains(stdout, "Nodes: not known") {
 		t.Errorf("somebody without rights: exit code %d\n%s", code, stdout)
 	}
@@ -222,14 +222,14 @@ func (w *fixture) page(t *testing.T) {
 	page, err := os.ReadFile(file)
 	must(t, err)
 	for _, want := range []string{"node-001", "default/web", "ListInstances", "without a zone"} {
-		if code != vendortool.ExitOK || stdout != "Wrote "+file+"\n" || !strings.Contains(string(page), want) {
+		if code != cli.ExitOK || stdout != "Wrote "+file+"\n" || !strings.Contains(string(page), want) {
 			t.Errorf("exit code %d, and it lacks %q:\n%s%s%s", code, want, page, stdout, stderr)
 		}
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if code, stdout, _ := call(t, "status", "--kubeconfig="+w.cluster.AdminKubeconfig(), "--html=-"); code != vendortool.ExitOK ||
+	if code, stdout, _ := call(t, "status", "--kubeconfig="+w.cluster.AdminKubeconfig(), "--html=-"); code != cli.ExitOK ||
 		!strings.Contains(stdout, "No manager was asked.") || !strings.HasSuffix(stdout, "</html>\n") {
 		t.Errorf("exit code %d: %s", code, stdout)
 	}
@@ -285,11 +285,11 @@ func (w *fixture) orphans(t *testing.T) {
 	}
 	named := append(args, "--cluster-name="+simtest.ClusterName)
 	code, stdout, stderr := call(t, append(args, "--cluster-cidr=10.244.0.0/16")...)
-	if code != vendortool.ExitOK || !strings.Contains(stdout, "2 routes to no node; this cluster's beyond doubt: 1\n") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "2 routes to no node; this cluster's beyond doubt: 1\n") {
 		t.Errorf("without the cluster's name: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = call(t, append(named, "--remove", "--yes")...)
-	if code != vendortool.ExitOK || !strings.Contains(stdout, "2 load balancers of no Service and 2 routes to no node; this cluster's beyond doubt: 1\n") ||
+	if code != cli.ExitOK || !strings.Contains(stdout, "2 load balancers of no Service and 2 routes to no node; this cluster's beyond doubt: 1\n") ||
 		!strings.Contains(stdout, "unknown, not touched") || strings.Contains(stdout, `"shop/another"`) {
 		t.Errorf("without ranges: exit code %d\n%s%s", code, stdout, stderr)
 	}
@@ -298,7 +298,7 @@ func (w *fixture) orphans(t *testing.T) {
 	}
 	w.confirm(t, append(named, "--cluster-cidr=10.244.0.0/16", "--remove"))
 	code, stdout, stderr = call(t, append(named, "--cluster-cidr=10.244.0.0/16", "-o", "json")...)
-	if code != vendortool.ExitOK || !strings.Contains(stdout, `"destination": "192.0.2.0/24"`) ||
+	if code != cli.ExitOK || !strings.Contains(stdout, `"destination": "192.0.2.0/24"`) ||
 		strings.Contains(stdout, `"proven": true`) {
 		t.Errorf("afterwards: exit code %d\n%s%s", code, stdout, stderr)
 	}
@@ -306,8 +306,8 @@ func (w *fixture) orphans(t *testing.T) {
 
 // confirm has somebody at a terminal decline first, and then agree.
 func (w *fixture) confirm(t *testing.T, args []string) {
-	w.answer(t, args, "y\n", vendortool.ExitFailed, 3)
-	w.answer(t, args, "yes\n", vendortool.ExitOK, 2)
+	w.answer(t, args, "y\n", cli.ExitFailed, 3)
+	w.answer(t, args, "yes\n", cli.ExitOK, 2)
 }
 
 func (w *fixture) answer(t *testing.T, args []string, typed string, code, routes int) {

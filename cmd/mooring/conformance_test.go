@@ -11,10 +11,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
-	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 // holds checks that a simulated cloud has its instances and nothing else.
@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 	junit := filepath.Join(t.TempDir(), "report.xml")
 	code, stdout, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile, "--settle=5s",
 		"--other-cloud-config="+otherConfig(t, simulated), "--junit="+junit, "--skip=legacy-missing=nobody asks")
-	if code != vendortool.ExitOK {
+	if code != cli.ExitOK {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	for _, want := range []string{
@@ -80,7 +80,7 @@ func TestConformanceFails(t *testing.T) {
 	}
 	code, stdout, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile,
 		"--rule=routes-deleted", "--node=node-001", "--settle=5s")
-	if code != vendortool.ExitFailed || !strings.Contains(stderr, "provider sim does not conform: 0 rules passed, 1 failed") {
+	if code != cli.ExitFailed || !strings.Contains(stderr, "provider sim does not conform: 0 rules passed, 1 failed") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	if !strings.Contains(stdout, "source: cloudprovider.Routes.DeleteRoute") || !strings.Contains(stdout, "seen: DeleteRoute: ") {
@@ -101,7 +101,7 @@ func TestConformanceInterrupted(t *testing.T) {
 		return simulated.Service.Counts().Received(api.OpCreateLoadBalancer) > 0
 	})
 	p.signal(syscall.SIGTERM)
-	if code := p.exit(); code != vendortool.ExitInterrupted {
+	if code := p.exit(); code != cli.ExitInterrupted {
 		t.Errorf("exit code %d", code)
 	}
 	p.await("interrupted")
@@ -110,7 +110,7 @@ func TestConformanceInterrupted(t *testing.T) {
 
 func TestConformanceLists(t *testing.T) {
 	code, stdout, _ := call(t, "conformance", "--list")
-	if code != vendortool.ExitOK || !strings.Contains(stdout, "routes-name-ignored\n") ||
+	if code != cli.ExitOK || !strings.Contains(stdout, "routes-name-ignored\n") ||
 		!strings.Contains(stdout, `"route.Name will be ignored"`) {
 		t.Errorf("exit code %d:\n%s", code, stdout)
 	}
@@ -133,8 +133,8 @@ func TestConformanceCommandLinesThatAreWrong(t *testing.T) {
 		},
 	} {
 		code, _, stderr := call(t, append([]string{"conformance"}, c.args...)...)
-		if code != vendortool.ExitUsage {
-			t.Errorf("%s: exit code %d, want %d", name, code, vendortool.ExitUsage)
+		if code != cli.ExitUsage {
+			t.Errorf("%s: exit code %d, want %d", name, code, cli.ExitUsage)
 		}
 		for _, want := range c.want {
 			if !strings.Contains(stderr, want) {
@@ -142,7 +142,7 @@ func TestConformanceCommandLinesThatAreWrong(t *testing.T) {
 			}
 		}
 	}
-	if code, _, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+config); code != vendortool.ExitFailed ||
+	if code, _, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+config); code != cli.ExitFailed ||
 		!strings.Contains(stderr, `cloud provider "sim"`) {
 		t.Errorf("a config that is no config: exit code %d: %s", code, stderr)
 	}

@@ -15,9 +15,9 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/render"
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
-	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 func newDemo() *cobra.Command {
@@ -50,26 +50,26 @@ instead of 5m, --node-monitor-period=1s instead of 5s, --node-deletion-min-age=1
 takes a node for unready after 5s of silence instead of 50s. When a step fails, the logs of all processes are kept, and
 the last line says where.
 
-` + vendortool.ExitCodes,
+` + cli.ExitCodes,
 		Example: `  mooring demo                  show everything and clean up
   mooring demo --provider=metal show load balancers for machines without a cloud, as root
   mooring demo --keep           leave everything running, with a KUBECONFIG to look around
   mooring demo --cloud-fault operation=ListInstances,mode=status,status=503,count=5
                                 see what happens when the cloud fails five times`,
-		Args: vendortool.NoArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, text := range faults {
 				fault, err := cloudsim.ParseFault(text)
 				if err != nil {
-					return vendortool.Usage(cmd, fmt.Errorf("--cloud-fault: %w", err))
+					return cli.Usage(cmd, fmt.Errorf("--cloud-fault: %w", err))
 				}
 				options.Faults = append(options.Faults, fault)
 			}
 			if err := choose(&options, provider, router); err != nil {
-				return vendortool.Usage(cmd, err)
+				return cli.Usage(cmd, err)
 			}
 			if options.StepDeadline < 0 {
-				return vendortool.Usage(cmd, fmt.Errorf("--step-deadline: %s: must not be negative", options.StepDeadline))
+				return cli.Usage(cmd, fmt.Errorf("--step-deadline: %s: must not be negative", options.StepDeadline))
 			}
 			return runDemo(cmd, options, plain)
 		},
@@ -124,7 +124,7 @@ func runDemo(cmd *cobra.Command, options demo.Options, plain bool) error {
 	}
 	err := demo.Run(ctx, options)
 	if errors.Is(err, demo.ErrInterrupted) {
-		return vendortool.Interrupted(err)
+		return cli.Interrupted(err)
 	}
 	if err == nil && options.Keep {
 		_, _ = fmt.Fprintf(out, "Stopped at %s; nothing is left.\n", time.Now().Format(time.TimeOnly))
@@ -143,8 +143,8 @@ func enterNamespaces(cmd *cobra.Command, options demo.Options) error {
 	}
 	// What it said is this program's error as a line already.
 	err = errors.New(strings.TrimSpace(strings.TrimPrefix(ended.Said, cmd.Root().Name()+": ")))
-	if ended.ExitCode == vendortool.ExitInterrupted {
-		return vendortool.Interrupted(err)
+	if ended.ExitCode == cli.ExitInterrupted {
+		return cli.Interrupted(err)
 	}
 	return err
 }

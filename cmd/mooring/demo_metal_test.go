@@ -6,9 +6,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
-	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 // requireNamespaces skips the test where network namespaces cannot be made, or fails if nothing may be skipped.
@@ -37,7 +37,7 @@ func TestDemoMetal(t *testing.T) {
 				p.await("netlab ip netns exec client curl 'http://192.0.2.")
 				p.signal(syscall.SIGINT)
 			}
-			if code := p.exit(); code != vendortool.ExitOK {
+			if code := p.exit(); code != cli.ExitOK {
 				t.Fatalf("exit code %d", code)
 			}
 			_, summary, found := strings.Cut(p.text(), "\nSummary\n")
@@ -80,8 +80,8 @@ func TestDemoMetalInterrupted(t *testing.T) {
 		signal syscall.Signal
 		code   int
 	}{
-		"while nodes join":               {"metal-2  tainted", syscall.SIGTERM, vendortool.ExitInterrupted},
-		"while the control plane starts": {"a real router runs", syscall.SIGINT, vendortool.ExitInterrupted},
+		"while nodes join":               {"metal-2  tainted", syscall.SIGTERM, cli.ExitInterrupted},
+		"while the control plane starts": {"a real router runs", syscall.SIGINT, cli.ExitInterrupted},
 		"killed":                         {"metal-2  tainted", syscall.SIGKILL, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestDemoMetalFails(t *testing.T) {
 	requireNamespaces(t, "")
 	t.Parallel()
 	p := start(t, "demo", "--provider=metal", "--daemon", daemon(t), "--step-deadline=500ms")
-	if code := p.exit(); code != vendortool.ExitFailed {
-		t.Errorf("exit code %d, want %d", code, vendortool.ExitFailed)
+	if code := p.exit(); code != cli.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, cli.ExitFailed)
 	}
 	// The control plane does not start that fast, and on a busy machine the network is not there by then.
 	want := `(?s)\nmooring: [a-z-]+/[a-z-]+: .*it did not happen within 500ms.*\nlogs are in \S+\n$`
@@ -128,8 +128,8 @@ func TestDemoMetalOnATerminal(t *testing.T) {
 	if _, err := terminal.Write([]byte{3}); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.exit(); code != vendortool.ExitInterrupted {
-		t.Errorf("exit code %d, want %d", code, vendortool.ExitInterrupted)
+	if code := p.exit(); code != cli.ExitInterrupted {
+		t.Errorf("exit code %d, want %d", code, cli.ExitInterrupted)
 	}
 	if !strings.Contains(p.text(), "\x1b[?1049l") {
 		t.Error("the terminal was not given back")
@@ -141,8 +141,8 @@ func TestDemoMetalOnATerminal(t *testing.T) {
 func TestDemoMetalSaysWhatIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	code, _, stderr := call(t, "demo", "--provider=metal", "--router=bird")
-	if code != vendortool.ExitFailed {
-		t.Errorf("exit code %d, want %d", code, vendortool.ExitFailed)
+	if code != cli.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, cli.ExitFailed)
 	}
 	for _, want := range []string{"--provider=metal: missing: ", "package iproute2", "package util-linux", "BIRD (package bird2)"} {
 		if !strings.Contains(stderr, want) {
@@ -159,7 +159,7 @@ func TestDemoRefusesFlagsOfAnotherProvider(t *testing.T) {
 		`--cloud-fault: needs --provider=sim`: {"--provider=metal", "--cloud-fault=operation=ListInstances,mode=status,status=503"},
 	} {
 		code, _, stderr := call(t, append([]string{"demo"}, args...)...)
-		if code != vendortool.ExitUsage || !strings.Contains(stderr, want) {
+		if code != cli.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%v: exit code %d, %q", args, code, stderr)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/vendortool"
+	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
 // Each demo has a control plane, a cloud and files of its own, and waits most of the time: they run side by side.
@@ -18,7 +18,7 @@ import (
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	p := start(t, "demo", "--daemon", daemon(t))
-	if code := p.exit(); code != vendortool.ExitOK {
+	if code := p.exit(); code != cli.ExitOK {
 		t.Fatalf("exit code %d", code)
 	}
 	text := p.text()
@@ -88,8 +88,8 @@ func inOrder(lines []string, others ...string) bool {
 func TestDemoFails(t *testing.T) {
 	t.Parallel()
 	p := start(t, "demo", "--daemon", daemon(t), "--cloud-fault", "operation=UpdateInstance,mode=status,status=500")
-	if code := p.exit(); code != vendortool.ExitFailed {
-		t.Errorf("exit code %d, want %d", code, vendortool.ExitFailed)
+	if code := p.exit(); code != cli.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, cli.ExitFailed)
 	}
 	text := p.text()
 	for _, want := range []string{
@@ -125,8 +125,8 @@ func TestDemoWithADaemonThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, "demo", "--daemon", broken)
-	if code := p.exit(); code != vendortool.ExitFailed {
-		t.Errorf("exit code %d, want %d", code, vendortool.ExitFailed)
+	if code := p.exit(); code != cli.ExitFailed {
+		t.Errorf("exit code %d, want %d", code, cli.ExitFailed)
 	}
 	p.await("ended by itself (exit status 3): no such luck")
 	p.leavesNoProcess()
@@ -139,8 +139,8 @@ func TestDemoInterrupted(t *testing.T) {
 		signal syscall.Signal
 		code   int
 	}{
-		"while the control plane starts": {"run on loopback", syscall.SIGINT, vendortool.ExitInterrupted},
-		"while nodes join":               {"node-003  tainted", syscall.SIGTERM, vendortool.ExitInterrupted},
+		"while the control plane starts": {"run on loopback", syscall.SIGINT, cli.ExitInterrupted},
+		"while nodes join":               {"node-003  tainted", syscall.SIGTERM, cli.ExitInterrupted},
 		"killed":                         {"node-002  tainted", syscall.SIGKILL, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestDemoOnATerminal(t *testing.T) {
 	if _, err := terminal.Write([]byte{3}); err != nil { // Ctrl-C
 		t.Fatal(err)
 	}
-	if code := p.exit(); code != vendortool.ExitOK {
+	if code := p.exit(); code != cli.ExitOK {
 		t.Errorf("exit code %d after Ctrl-C of a demo that was kept", code)
 	}
 	p.leavesNoProcess()
@@ -200,8 +200,8 @@ func TestDemoCtrlCOnATerminal(t *testing.T) {
 	if _, err := terminal.Write([]byte{3}); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.exit(); code != vendortool.ExitInterrupted {
-		t.Errorf("exit code %d, want %d", code, vendortool.ExitInterrupted)
+	if code := p.exit(); code != cli.ExitInterrupted {
+		t.Errorf("exit code %d, want %d", code, cli.ExitInterrupted)
 	}
 	p.leavesNoProcess()
 	p.leavesNoFile()

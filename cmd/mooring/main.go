@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	_ "github.com/mooring-ccm/mooring/providers/sim" // Registers the provider "sim".
-	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 func main() { os.Exit(run()) }
@@ -19,5 +19,5 @@ func run() int {
 	if filepath.Base(os.Args[0]) == "kubectl-mooring" {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl mooring"}
 	}
-	return vendortool.Run(root)
+	return cli.Run(root)
 }

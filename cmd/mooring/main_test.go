@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/localcluster/gobuild"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
-	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 // selfEnv makes this test binary be the program that it tests.
@@ -203,6 +203,6 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(io.Discard)
-	code = vendortool.Execute(t.Context(), root, &errs)
+	code = cli.Execute(t.Context(), root, &errs)
 	return code, out.String(), errs.String()
 }

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
-	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 // kubeconfigWith is a kubeconfig with a token for a cluster that nobody asks.
@@ -85,7 +85,7 @@ func TestPlanIsRefused(t *testing.T) {
 				args = append(args, "--certificate-authority="+test.authority)
 			}
 			code, stdout, stderr := call(t, args...)
-			if code != vendortool.ExitFailed || stdout != "" {
+			if code != cli.ExitFailed || stdout != "" {
 				t.Errorf("exit code %d, output %q", code, stdout)
 			}
 			for _, want := range test.want {
@@ -116,15 +116,15 @@ func TestPlanExitCodes(t *testing.T) {
 		code    int
 		want    string
 	}{
-		"nothing, and asked": {"", []string{"--exit-code"}, vendortool.ExitOK, "There is nothing to do."},
-		"something":          {intent, nil, vendortool.ExitOK, "+ CreateRoute in the cloud"},
-		"something, asked":   {intent, []string{"--exit-code"}, vendortool.ExitDiffers, "1 to create, 0 to change"},
-		"as JSON":            {intent, []string{"--exit-code", "-o", "json"}, vendortool.ExitDiffers, `"effect": "create"`},
-		"as YAML":            {intent, []string{"--exit-code", "-o", "yaml"}, vendortool.ExitDiffers, "- controller: \"\"\n  effect: create\n"},
-		"all of it":          {intent, []string{"--exit-code", "-o", "wide"}, vendortool.ExitDiffers, "1 to create, 0 to change"},
-		"by a path":          {intent, []string{"--exit-code", "-o", "jsonpath={.intents[*].name}"}, vendortool.ExitDiffers, "10.0.0.0/24"},
+		"nothing, and asked": {"", []string{"--exit-code"}, cli.ExitOK, "There is nothing to do."},
+		"something":          {intent, nil, cli.ExitOK, "+ CreateRoute in the cloud"},
+		"something, asked":   {intent, []string{"--exit-code"}, cli.ExitDiffers, "1 to create, 0 to change"},
+		"as JSON":            {intent, []string{"--exit-code", "-o", "json"}, cli.ExitDiffers, `"effect": "create"`},
+		"as YAML":            {intent, []string{"--exit-code", "-o", "yaml"}, cli.ExitDiffers, "- controller: \"\"\n  effect: create\n"},
+		"all of it":          {intent, []string{"--exit-code", "-o", "wide"}, cli.ExitDiffers, "1 to create, 0 to change"},
+		"by a path":          {intent, []string{"--exit-code", "-o", "jsonpath={.intents[*].name}"}, cli.ExitDiffers, "10.0.0.0/24"},
 		"by columns": {
-			intent, []string{"--exit-code", "-o", "custom-columns=KIND:.kind,CIDR:{.name},WHY:why"}, vendortool.ExitDiffers,
+			intent, []string{"--exit-code", "-o", "custom-columns=KIND:.kind,CIDR:{.name},WHY:why"}, cli.ExitDiffers,
 			"KIND    CIDR          WHY\nRoute   10.0.0.0/24   <none>\n",
 		},
 	} {
@@ -166,8 +166,8 @@ func TestReportCommandLinesThatAreWrong(t *testing.T) {
 		"orphans, yes to nothing": {[]string{"orphans", "--yes"}, []string{"--yes: there is nothing to confirm without --remove"}},
 	} {
 		code, _, stderr := call(t, c.args...)
-		if code != vendortool.ExitUsage {
-			t.Errorf("%s: exit code %d, want %d", name, code, vendortool.ExitUsage)
+		if code != cli.ExitUsage {
+			t.Errorf("%s: exit code %d, want %d", name, code, cli.ExitUsage)
 		}
 		for _, want := range c.want {
 			if !strings.Contains(stderr, want) {
@@ -182,7 +182,7 @@ func TestReportCommandLinesThatAreWrong(t *testing.T) {
 
 func TestCompletions(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if code, stdout, _ := call(t, "completion", shell); code != vendortool.ExitOK || !strings.Contains(stdout, "mooring") {
+		if code, stdout, _ := call(t, "completion", shell); code != cli.ExitOK || !strings.Contains(stdout, "mooring") {
 			t.Errorf("%s: exit code %d", shell, code)
 		}
 	}
@@ -198,7 +198,7 @@ func TestCompletions(t *testing.T) {
 }
 
 func TestReferenceIsUpToDate(t *testing.T) {
-	if code, _, stderr := call(t, "reference", "--check", "--file=../../docs/reference/cli.md"); code != vendortool.ExitOK {
+	if code, _, stderr := call(t, "reference", "--check", "--file=../../docs/reference/cli.md"); code != cli.ExitOK {
 		t.Error(stderr)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/render"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/vendortool"
+	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
 // planFlags are the flags of plan.
@@ -41,13 +41,13 @@ be deleted, and ! for nodes whose deletion is held back. Values of Secrets are n
 The manager is reached at its secure port, with the credentials of the kubeconfig. They need "get" on the URL /plan. With --port-forward
 it is a pod under --dry-run in the namespace --namespace, reached through the API server.
 
-` + vendortool.ExitCodes + `
+` + cli.ExitCodes + `
   3    with --exit-code: there is something to do`,
 		Example: `  mooring plan --port-forward
   mooring plan --server=https://192.0.2.10:10258 --certificate-authority=ca.pem --all
   mooring plan --output=json | jq '.intents[] | select(.effect == "delete")'
   mooring plan --output=custom-columns=EFFECT:.effect,KIND:.kind,NAME:.name`,
-		Args: vendortool.NoArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -68,11 +68,11 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 		wrong = append(wrong, errors.New("--server: required"))
 	}
 	if err := errors.Join(wrong...); err != nil {
-		return vendortool.Usage(cmd, err)
+		return cli.Usage(cmd, err)
 	}
 	plan, err := f.ask(cmd.Context(), cmd.ErrOrStderr())
 	if err != nil && cmd.Context().Err() != nil {
-		return vendortool.Interrupted(fmt.Errorf("interrupted: %w", err))
+		return cli.Interrupted(fmt.Errorf("interrupted: %w", err))
 	}
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (f *planFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("writing the plan: %w", err)
 	}
 	if f.exitCode && len(plan.Intents) > 0 {
-		return vendortool.Differs()
+		return cli.Differs()
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (f *planFlags) ask(ctx context.Context, progress io.Writer) (planned view.P
 	if err != nil {
 		return planned, err
 	}
-	defer vendortool.Progress(progress, "Asking the manager for its plan")()
+	defer cli.Progress(progress, "Asking the manager for its plan")()
 	body, err := f.access.ask(ctx, client, plan.Path)
 	if errors.Is(err, errNoSuchPath) {
 		return planned, fmt.Errorf("the manager at %s has no plan: it does not run with --dry-run (404)", f.access.server)

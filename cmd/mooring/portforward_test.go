@@ -19,7 +19,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"k8s.io/utils/ptr"
 
-	"github.com/mooring-ccm/mooring/vendortool"
+	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
 // portForwarder is that part of a kubelet which has ports of pods reached: the API server upgrades a connection, and of each pair of streams
@@ -74,11 +74,11 @@ func (w *fixture) portForward(t *testing.T) {
 	w.podOf(t, server.URL)
 	admin := "--kubeconfig=" + w.cluster.AdminKubeconfig()
 	code, stdout, stderr := call(t, "status", "--port-forward", admin)
-	if code != vendortool.ExitOK || !strings.Contains(stdout, "Cloud: 3 instances by listing, ") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "Cloud: 3 instances by listing, ") {
 		t.Errorf("status: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = call(t, "plan", "--port-forward", admin)
-	if code != vendortool.ExitOK || !strings.Contains(stdout, `Plan for cluster "test", provider "sim"`) {
+	if code != cli.ExitOK || !strings.Contains(stdout, `Plan for cluster "test", provider "sim"`) {
 		t.Errorf("plan: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	kubelet.mu.Lock()
@@ -89,13 +89,13 @@ func (w *fixture) portForward(t *testing.T) {
 	}
 	nobody, err := w.cluster.UserKubeconfig("nobody")
 	must(t, err)
-	if code, _, stderr := call(t, "status", "--port-forward", "--kubeconfig="+nobody); code != vendortool.ExitFailed ||
+	if code, _, stderr := call(t, "status", "--port-forward", "--kubeconfig="+nobody); code != cli.ExitFailed ||
 		!strings.Contains(stderr, "--port-forward: looking for the leader: ") {
 		t.Errorf("without rights: exit code %d: %s", code, stderr)
 	}
 	w.watch(t)
 	server.Close()
-	if code, _, stderr := call(t, "status", "--port-forward", admin); code != vendortool.ExitFailed ||
+	if code, _, stderr := call(t, "status", "--port-forward", admin); code != cli.ExitFailed ||
 		!strings.Contains(stderr, "--port-forward to pod kube-system/mooring-x: ") {
 		t.Errorf("without a kubelet: exit code %d: %s", code, stderr)
 	}
@@ -146,7 +146,7 @@ func (w *fixture) watch(t *testing.T) {
 	must(t, err)
 	p.await("joins-later")
 	p.signal(syscall.SIGINT)
-	if code := p.exit(); code != vendortool.ExitOK {
+	if code := p.exit(); code != cli.ExitOK {
 		t.Errorf("exit code %d after Ctrl-C", code)
 	}
 }
@@ -158,11 +158,11 @@ func TestPortForwardFlags(t *testing.T) {
 		{"status", "--port-forward", "--insecure-skip-tls-verify"},
 	} {
 		code, _, stderr := call(t, args...)
-		if code != vendortool.ExitUsage || !strings.Contains(stderr, "--port-forward: not with --server") {
+		if code != cli.ExitUsage || !strings.Contains(stderr, "--port-forward: not with --server") {
 			t.Errorf("%q: exit code %d: %s", args, code, stderr)
 		}
 	}
-	if code, _, stderr := call(t, "status", "--watch", "--interval=1ms"); code != vendortool.ExitUsage || !strings.Contains(stderr, "--interval: 1ms: must be at least 1s") {
+	if code, _, stderr := call(t, "status", "--watch", "--interval=1ms"); code != cli.ExitUsage || !strings.Contains(stderr, "--interval: 1ms: must be at least 1s") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

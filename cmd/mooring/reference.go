@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/docgen"
-	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 //go:generate go run . reference --file ../../docs/reference/cli.md
@@ -27,8 +27,8 @@ func newReference() *cobra.Command {
 	var file string
 	var check bool
 	cmd := &cobra.Command{
-		Use: "reference", Short: "Write the reference of the commands", Hidden: true, Args: vendortool.NoArguments,
-		Long: "reference writes the reference of all commands as Markdown.\n\n" + vendortool.ExitCodes,
+		Use: "reference", Short: "Write the reference of the commands", Hidden: true, Args: cli.NoArguments,
+		Long: "reference writes the reference of all commands as Markdown.\n\n" + cli.ExitCodes,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text := referenceOf(cmd.Root())
 			return docgen.Put(file, text, check, "commands", "./cmd/mooring")

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/vendortool"
+	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
 func TestCommandLinesThatAreWrong(t *testing.T) {
@@ -42,8 +42,8 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr := call(t, c.args...)
-			if code != vendortool.ExitUsage {
-				t.Errorf("exit code %d, want %d", code, vendortool.ExitUsage)
+			if code != cli.ExitUsage {
+				t.Errorf("exit code %d, want %d", code, cli.ExitUsage)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(stderr, want) {
@@ -60,11 +60,11 @@ func TestHelp(t *testing.T) {
 		{"check", "--help"}, {"plan", "--help"}, {"status", "--help"}, {"orphans", "--help"},
 	} {
 		code, stdout, _ := call(t, args...)
-		if code != vendortool.ExitOK || !strings.Contains(stdout, "Usage:") || !strings.Contains(stdout, "Exit codes:") {
+		if code != cli.ExitOK || !strings.Contains(stdout, "Usage:") || !strings.Contains(stdout, "Exit codes:") {
 			t.Errorf("mooring %s: exit code %d, help:\n%s", strings.Join(args, " "), code, stdout)
 		}
 	}
-	if code, stdout, _ := call(t, "completion", "bash"); code != vendortool.ExitOK || !strings.Contains(stdout, "mooring") {
+	if code, stdout, _ := call(t, "completion", "bash"); code != cli.ExitOK || !strings.Contains(stdout, "mooring") {
 		t.Errorf("completion: exit code %d", code)
 	}
 }

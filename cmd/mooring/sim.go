@@ -13,17 +13,17 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
-	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 func newSim() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "The simulated cloud",
-		Long:  "sim is the simulated cloud that the provider \"sim\" of cloud-controller-manager uses.\n\n" + vendortool.ExitCodes,
-		Args:  vendortool.NoArguments,
+		Long:  "sim is the simulated cloud that the provider \"sim\" of cloud-controller-manager uses.\n\n" + cli.ExitCodes,
+		Args:  cli.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSimServe())
@@ -54,11 +54,11 @@ func newSimServe() *cobra.Command {
 docs/reference/sim-api.md describes it. What it holds is in the state file and survives any end of the process; the
 knobs are of the process, and can be changed while it runs by the admin API.
 
-` + vendortool.ExitCodes,
+` + cli.ExitCodes,
 		Example: `  head -c 16 /dev/urandom | base64 > token
   mooring sim serve --state-file cloud.db --token-file token --instances 12
   mooring sim serve --state-file cloud.db --token-file token --quota-rate 10 --quota-burst 20 --latency 50ms`,
-		Args: vendortool.NoArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
 	}
 	flags := cmd.Flags()
@@ -88,7 +88,7 @@ knobs are of the process, and can be changed while it runs by the admin API.
 func (f *simFlags) serve(cmd *cobra.Command) error {
 	options, certificate, faults, err := f.options(cmd)
 	if err != nil {
-		return vendortool.Usage(cmd, err)
+		return cli.Usage(cmd, err)
 	}
 	cloud, err := cloudsim.Open(options)
 	if err != nil {

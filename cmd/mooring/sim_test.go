@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
-	"github.com/mooring-ccm/mooring/vendortool"
 )
 
 func write(t *testing.T, content string) string {
@@ -57,7 +57,7 @@ func TestSimServe(t *testing.T) {
 		t.Errorf("above the quota: %v", err)
 	}
 	p.signal(syscall.SIGTERM)
-	if code := p.exit(); code != vendortool.ExitOK {
+	if code := p.exit(); code != cli.ExitOK {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
 
@@ -69,7 +69,7 @@ func TestSimServe(t *testing.T) {
 		t.Errorf("%d instances after a restart, %v; want 6", found, err)
 	}
 	second := start(t, args...)
-	if code := second.exit(); code != vendortool.ExitFailed {
+	if code := second.exit(); code != cli.ExitFailed {
 		t.Errorf("exit code %d for a state file in use", code)
 	}
 	second.await("another process has it open")

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/vendortool"
+	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
 // statusFlags are the flags of status.
@@ -49,7 +49,7 @@ to the cloud and the last events. The page is complete in itself and loads nothi
 What you may not read is left out, and said so. Nodes of other providers are recognized by the annotation
 mooring.dev/ignore, and by --provider-id-schemes.
 
-` + vendortool.ExitCodes,
+` + cli.ExitCodes,
 		Example: `  mooring status
   kubectl mooring status --context=blue
   mooring status --server=https://192.0.2.10:10258 --certificate-authority=ca.pem
@@ -58,7 +58,7 @@ mooring.dev/ignore, and by --provider-id-schemes.
   mooring status --output=json | jq '.nodes[] | select(.state == "held")'
   mooring status --output=jsonpath='{.nodes[?(@.state=="held")].name}'
   mooring status --output=custom-columns=KIND:.kind,NAME:.name,STATE:.state`,
-		Args: vendortool.NoArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
@@ -87,7 +87,7 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 		wrong = append(wrong, errors.New("--html, --output: only one of them"))
 	}
 	if err := errors.Join(wrong...); err != nil {
-		return vendortool.Usage(cmd, err)
+		return cli.Usage(cmd, err)
 	}
 	look, stop, err := f.look(cmd.Context(), namespace, name)
 	if err == nil {
@@ -97,7 +97,7 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	if err != nil && cmd.Context().Err() != nil {
-		return vendortool.Interrupted(fmt.Errorf("interrupted: %w", err))
+		return cli.Interrupted(fmt.Errorf("interrupted: %w", err))
 	}
 	return err
 }

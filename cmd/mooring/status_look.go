@@ -18,7 +18,7 @@ import (
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/vendortool"
+	"github.com/mooring-ccm/mooring/internal/cli"
 
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
@@ -86,7 +86,7 @@ func (l *look) all(ctx context.Context, progress io.Writer) (view.Seen, error) {
 		{"the Services", l.readServices},
 		{"the events of what waits", l.readEvents},
 	} {
-		done := vendortool.Progress(progress, "Reading "+step.what)
+		done := cli.Progress(progress, "Reading "+step.what)
 		err := step.read(ctx, &seen)
 		done()
 		if apierrors.IsForbidden(err) {
@@ -96,7 +96,7 @@ func (l *look) all(ctx context.Context, progress io.Writer) (view.Seen, error) {
 		}
 	}
 	if l.manager != nil {
-		defer vendortool.Progress(progress, "Asking the manager for its metrics")()
+		defer cli.Progress(progress, "Asking the manager for its metrics")()
 		if err := l.readMetrics(ctx, &seen); err != nil {
 			return seen, err
 		}

@@ -52,7 +52,8 @@ var arrows = map[string][]string{
 	"localcluster/poll":             {},
 	"localcluster/program":          {},
 	"test":                          {anything},
-	"vendortool":                    {"internal/orphans", "internal/version", "provider"},
+	"vendortool":                    {"internal/cli", "internal/orphans", "internal/version", "provider"},
+	"internal/cli":                  {"internal/version"},
 }
 
 // violations returns one line for each import of a package that the arrows forbid. Paths are relative to the module.

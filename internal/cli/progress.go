@@ -1,4 +1,4 @@
-package vendortool
+package cli
 
 import (
 	"fmt"
