@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,7 +32,12 @@ func bindAnyPort(addr netip.Addr) (*port, error) {
 	if addr.Is4() {
 		family, sockaddr = unix.AF_INET, &unix.SockaddrInet4{Addr: addr.As4()}
 	}
-	descriptor, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	syscall.ForkLock.RLock() // macOS cannot open a socket that children do not inherit
+	descriptor, err := unix.Socket(family, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(descriptor)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}

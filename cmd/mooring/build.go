@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/ccmbuild"
 	"github.com/mooring-ccm/mooring/internal/cli"
+	"github.com/mooring-ccm/mooring/internal/image"
 )
 
 // buildFlags are the flags of build.
@@ -22,7 +23,7 @@ type buildFlags struct {
 	output, platforms, mooring             string
 	lock, sources                          string
 	image, reference, certificates, create string
-	tool, cgo                              bool
+	push, tool, cgo                        bool
 }
 
 func newBuild() *cobra.Command {
@@ -40,6 +41,7 @@ Mooring itself is the release that this program is; inside a checkout of Mooring
 --image writes an OCI image as a tarball, without a container engine: the program, root certificates, the user 65532, and a
 list of all modules in SPDX JSON, which is also written beside it. Without --with, the image is that of the daemon that
 Mooring ships. The same inputs give the same bytes; the time in the image is SOURCE_DATE_EPOCH, or the beginning of 1970.
+--push sends the image to the registry that --image-name names, with the credentials of this user's container tools.
 
 A package that does not register its provider needs a --factory if a function of it takes the cloud config alone, as
 cloudprovider.Factory does. For one that takes more, --write-main writes the program for you to go on from: ccm.WithProvider
@@ -78,6 +80,7 @@ minutes; after that the go tool has them in its cache.
 	flags.BoolVar(&f.tool, "tool", false, "build the tool that tries the providers instead of the daemon (default file mooring-tool)")
 	flags.BoolVar(&f.cgo, "cgo", false, "link with C libraries, for a provider that needs them; not for an image")
 	flags.StringVar(&f.image, "image", "", "`file` to write an OCI image to, as a tarball")
+	flags.BoolVar(&f.push, "push", false, "send the image to the registry that --image-name names")
 	flags.StringVar(&f.reference, "image-name", "", "`name` and tag of the image, for engines that load it")
 	flags.StringArrayVar(&f.labels, "label", nil, "`KEY=VALUE` to label the image with; may be repeated")
 	flags.StringVar(&f.certificates, "ca-certificates", "", "PEM `file` of root certificates for the image (default this machine's)")
@@ -100,7 +103,28 @@ func (f *buildFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return report(cmd.OutOrStdout(), result)
+	if err := report(cmd.OutOrStdout(), result); err != nil || !f.push {
+		return err
+	}
+	return f.send(cmd, result)
+}
+
+// send pushes the image that was written, and says by which name it can be pulled.
+func (f *buildFlags) send(cmd *cobra.Command, result ccmbuild.Result) (err error) {
+	scratch, err := os.MkdirTemp("", "mooring-push-")
+	if err != nil {
+		return fmt.Errorf("directory for the push: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	digest, err := image.Push(cmd.Context(), result.Image, scratch, f.reference)
+	if err != nil && cmd.Context().Err() != nil {
+		return cli.Interrupted(fmt.Errorf("interrupted: %w", err))
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), "pushed      "+f.reference[:strings.LastIndex(f.reference, ":")]+"@"+digest.String())
+	return err
 }
 
 // options returns what the flags say, or everything that is wrong with them.
@@ -159,6 +183,11 @@ func (f *buildFlags) combinations() []error {
 	}
 	if f.image == "" && (f.reference != "" || f.certificates != "" || len(f.labels) > 0) {
 		wrong = append(wrong, errors.New("--image-name, --label, --ca-certificates: they go with --image"))
+	}
+	if f.push && f.image == "" {
+		wrong = append(wrong, errors.New("--push: it goes with --image and --image-name"))
+	} else if f.push {
+		wrong = append(wrong, flagError("--push: --image-name must be REGISTRY/NAME:TAG", image.CheckReference(f.reference)))
 	}
 	if f.cgo && f.image != "" {
 		wrong = append(wrong, errors.New("--cgo: an image has no C library; build a program (-o) and put it into one that has"))

@@ -190,6 +190,8 @@ func TestBuildCommandLinesThatAreWrong(t *testing.T) {
 		"no function":           {[]string{"--with=./x", "--factory=mycloud"}, []string{`--factory: "mycloud": must be PROVIDER=FUNCTION`}},
 		"sources and a program": {[]string{"--with=./x", "--write-main=x", "-o", "y"}, []string{"--write-main: it writes sources and builds nothing"}},
 		"one file for both":     {[]string{"--with=./x", "--image=x.tar", "-o", "x.tar"}, []string{"both are x.tar"}},
+		"push of nothing":       {[]string{"--with=./x", "--push"}, []string{"--push: it goes with --image and --image-name"}},
+		"push to nowhere":       {[]string{"--image=x.tar", "--image-name=ccm:v1", "--push"}, []string{"--image-name must be REGISTRY/NAME:TAG"}},
 	} {
 		code, _, stderr := call(t, append([]string{"build"}, c.args...)...)
 		if code != cli.ExitUsage {

@@ -25,14 +25,23 @@ var (
 	commit string
 )
 
-// LinkerFlags are the arguments of the linker that stamp a program with a version of Mooring and a commit. An empty commit is left
-// out.
-func LinkerFlags(version, revision string) string {
-	flags := "-X " + Module + "/internal/version.release=" + version
-	if revision != "" {
-		flags += " -X " + Module + "/internal/version.commit=" + revision
+// LinkerFlags are the arguments of the linker that stamp a program with a version of Mooring, a commit (with -dirty behind it if
+// files differed; empty if it is not known), and a version of Kubernetes. The libraries of Kubernetes get it with Mooring's behind a
+// plus: feature gates read the first part, so it has to be Kubernetes' own.
+func LinkerFlags(release, commit, kubernetes string) string {
+	state, clean := "archive", strings.TrimSuffix(commit, "-dirty")
+	if commit != "" {
+		state = map[bool]string{true: "clean", false: "dirty"}[commit == clean]
 	}
-	return flags
+	parts := strings.SplitN(strings.TrimPrefix(kubernetes, "v")+".0", ".", 3)
+	flags := []string{"-X " + Module + "/internal/version.release=" + release, "-X " + Module + "/internal/version.commit=" + commit}
+	for _, value := range []string{
+		"gitVersion=" + Info{Kubernetes: kubernetes, Version: release}.GitVersion(),
+		"gitMajor=" + parts[0], "gitMinor=" + parts[1], "gitCommit=" + cmp.Or(clean, Unknown), "gitTreeState=" + state,
+	} {
+		flags = append(flags, "-X k8s.io/component-base/version."+value, "-X k8s.io/client-go/pkg/version."+value)
+	}
+	return strings.Join(flags, " ")
 }
 
 // Info is what is known of this program.

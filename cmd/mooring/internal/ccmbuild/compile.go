@@ -1,7 +1,6 @@
 package ccmbuild
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/mooring-ccm/mooring/internal/version"
@@ -31,36 +30,11 @@ func planCompile(request Request, platform Platform, linker string) Compile {
 	return c
 }
 
-// linkerFlags leave out what only debuggers read, and stamp the version that --version, metrics and the user agent show: that
-// of the Kubernetes libraries, with Mooring's behind a plus, as distributions of Kubernetes do. Feature gates read the first
-// part, so it has to be Kubernetes' own.
+// linkerFlags leave out what only debuggers read, and stamp the version that --version, metrics and the user agent show.
 func linkerFlags(modules []ModuleVersion, found Found) string {
-	flags := "-s -w"
 	kubernetes := KubernetesVersion(modules)
 	if kubernetes == "" {
-		return flags
+		return "-s -w"
 	}
-	flags += " " + version.LinkerFlags(found.MooringVersion(), found.Revision.String())
-	state := "archive"
-	if found.Revision.Commit != "" {
-		state = map[bool]string{true: "dirty", false: "clean"}[found.Revision.Dirty]
-	}
-	parts := strings.Split(strings.TrimPrefix(kubernetes, "v"), ".")
-	values := []string{
-		"gitVersion=" + kubernetes + "+mooring-" + strings.Map(inBuildMetadata, found.MooringVersion()),
-		"gitMajor=" + parts[0], "gitMinor=" + parts[1],
-		"gitCommit=" + cmp.Or(found.Revision.Commit, "unknown"), "gitTreeState=" + state,
-	}
-	for _, value := range values {
-		flags += " -X k8s.io/component-base/version." + value + " -X k8s.io/client-go/pkg/version." + value
-	}
-	return flags
-}
-
-// inBuildMetadata keeps what may stand behind the plus of a semantic version (semver.org, rule 10).
-func inBuildMetadata(r rune) rune {
-	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' {
-		return r
-	}
-	return '-'
+	return "-s -w " + version.LinkerFlags(found.MooringVersion(), found.Revision.String(), kubernetes)
 }

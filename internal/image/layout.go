@@ -29,14 +29,23 @@ func Write(ctx context.Context, file, scratch string, options Options) (v1.Hash,
 	if err != nil {
 		return v1.Hash{}, fmt.Errorf("image: %w", err)
 	}
-	dir := filepath.Join(scratch, "layout")
-	if err := writeLayout(dir, content, options.referenceAnnotations()); err != nil {
-		return v1.Hash{}, fmt.Errorf("image layout: %w", err)
+	return digest, Archive(file, scratch, content, options.referenceAnnotations(), options.created())
+}
+
+// Archive writes an image, an index of images or another OCI artifact to a file, as a tar of an OCI image layout whose index points
+// to it with annotations. scratch is a directory for files that it leaves there, and modified the time of all files.
+func Archive(file, scratch string, content mutate.Appendable, annotations map[string]string, modified time.Time) error {
+	dir, err := os.MkdirTemp(scratch, "layout-")
+	if err != nil {
+		return fmt.Errorf("image layout: %w", err)
 	}
-	if err := archive(file, dir, options.created()); err != nil {
-		return v1.Hash{}, fmt.Errorf("image %s: %w", file, err)
+	if err := writeLayout(dir, content, annotations); err != nil {
+		return fmt.Errorf("image layout: %w", err)
 	}
-	return digest, nil
+	if err := archive(file, dir, modified); err != nil {
+		return fmt.Errorf("image %s: %w", file, err)
+	}
+	return nil
 }
 
 // writeLayout writes the directory that the tar is made of.
