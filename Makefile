@@ -8,7 +8,7 @@ RUN     := CGO_ENABLED=0 $(GO) run -trimpath
 # version of Kubernetes' libraries.
 PLUGINS := $(patsubst %/go.mod,%,$(wildcard test/plugins/*/go.mod))
 # Modules besides the root's own, each checked like it.
-MODULES := localcluster/binaries examples/provider examples/vendor test/bench test/chart $(PLUGINS) hack/lint hack/test hack/schema
+MODULES := localcluster/binaries examples/provider examples/vendor test/bench test/chart $(PLUGINS) hack/lint hack/test hack/schema hack/release
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -32,6 +32,10 @@ build: preflight ## Build the daemon and the tool into bin/
 image: build ## Write the daemon as an OCI image for amd64 and arm64 into out/
 	@mkdir -p $(CURDIR)/out
 	@$(BIN)/mooring build --image $(CURDIR)/out/cloud-controller-manager.tar --platform linux/amd64,linux/arm64 $(ARGS)
+
+.PHONY: release
+release: preflight ## Write a release into out/release/VERSION: make release VERSION=v0.1.0 [KEY=FILE]
+	@cd hack/release && $(RUN) . --root $(CURDIR) --version "$(VERSION)" --key "$(KEY)" $(ARGS)
 
 .PHONY: test
 test: preflight ## Run every test, with the race detector

@@ -29,6 +29,9 @@ func othersFlags() map[string]string {
 		"--reuse-values": "helm", "--set": "helm", "--set-json": "helm", "--values": "helm",
 		"--hostname-override": "kubelet", "--node-ip": "kubelet", "--node-labels": "kubelet", "--provider-id": "kubelet",
 		"--tags": "a vendor's main", "--config": "kubeadm", "--healthz-bind-address": "kube-proxy", "--kube-proxy-arg": "k3s", "--lb-class": "MetalLB",
+		"--config-patch": "talosctl", "--disable-cloud-controller": "k3s", "--disable": "k3s", "--kubelet-arg": "k3s",
+		"--role": "openstack", "--user-agent": "OpenStack's manager", "--decode": "base64", "--check": "sha256sum",
+		"--key": "cosign", "--insecure-ignore-tlog": "cosign", "--signature": "cosign",
 		"--pdu": "a command for power states", "--outlet": "a command for power states",
 	}
 }
