@@ -96,10 +96,20 @@ func (f facts) addMeta(at string, meta metav1.ObjectMeta) {
 	}
 }
 
+// apiServerComponents send events of kube-apiserver's own repairs. Whether there are any depends on how its start went, not on the manager.
+var apiServerComponents = []string{"ipallocator-repair-controller", "portallocator-repair-controller"}
+
 // addEvents adds the distinct messages of each reason. How often one was said is a matter of when.
 func (f facts) addEvents(events []corev1.Event) {
 	messages := map[string]map[string]bool{}
 	for _, event := range events {
+		component := event.Source.Component
+		if component == "" {
+			component = event.ReportingController
+		}
+		if slices.Contains(apiServerComponents, component) {
+			continue
+		}
 		about := event.InvolvedObject
 		at := "event/" + strings.ToLower(about.Kind) + "/"
 		if about.Namespace != "" {
@@ -108,10 +118,6 @@ func (f facts) addEvents(events []corev1.Event) {
 		at += about.Name + "/" + event.Type + "/" + event.Reason
 		if messages[at] == nil {
 			messages[at] = map[string]bool{}
-		}
-		component := event.Source.Component
-		if component == "" {
-			component = event.ReportingController
 		}
 		messages[at][component+": "+event.Message] = true
 	}

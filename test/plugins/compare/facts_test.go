@@ -38,7 +38,9 @@ func environment() (objects, Observation, []Call) {
 			Type:           corev1.EventTypeNormal, Reason: "Done", Message: message, Source: corev1.EventSource{Component: "c"},
 		}
 	}
-	return objects{[]corev1.Node{node}, []corev1.Service{service}, []corev1.Event{event("b"), event("a"), event("b")}},
+	repair := event("repairing")
+	repair.Source.Component = "ipallocator-repair-controller"
+	return objects{[]corev1.Node{node}, []corev1.Service{service}, []corev1.Event{event("b"), event("a"), repair, event("b")}},
 		Observation{State: map[string]string{"disk/1": "attached"}},
 		[]Call{{Action: "Read"}, {Action: "Write", Change: "one"}, {Action: "Write", Change: "two", Error: "Denied"}}
 }
