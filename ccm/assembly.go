@@ -306,6 +306,9 @@ func (a *assembly) probes() probes {
 	}
 	checks.ready = append(checks.ready, healthz.NamedCheck("informer-sync", a.synced), a.lifecycle,
 		healthz.NamedCheck("cloud-calls", func(*http.Request) error { return cloud.Overdue(a.client) }))
+	if a.config.dryRun == nil { // nothing runs on every replica
+		checks.ready = append(checks.ready, replicaChecks(a.plugin)...)
+	}
 	for _, controller := range a.controllers {
 		checks.live = append(checks.live, controller)
 		checks.ready = append(checks.ready, controller.readiness())

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -66,6 +68,17 @@ func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.In
 		}
 	}()
 	return part, nil
+}
+
+// replicaChecks makes the provider's own readiness a check of /readyz, see provider.Capabilities.ReplicaReady.
+func replicaChecks(plugin cloudprovider.Interface) []healthz.HealthChecker {
+	ready := provider.CapabilitiesOf(plugin).ReplicaReady
+	if ready == nil {
+		return nil
+	}
+	return []healthz.HealthChecker{healthz.NamedCheck("every-replica", func(*http.Request) error {
+		return cloud.Protect("ReplicaReady", ready, nil)
+	})}
 }
 
 // failed is closed when the part has ended by itself; without a part, never.

@@ -2,7 +2,9 @@ package ccm_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -44,7 +47,7 @@ type announcingCloud struct {
 func (c *announcingCloud) ProviderName() string { return c.name }
 
 func (c *announcingCloud) Capabilities() provider.Capabilities {
-	capabilities := provider.Capabilities{RunOnEveryReplica: c.announce}
+	capabilities := provider.Capabilities{RunOnEveryReplica: c.announce, ReplicaReady: c.ready}
 	if c.name == announcingNeedsProvider {
 		capabilities.Rules = []rbacv1.PolicyRule{
 			{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"list", "watch"}},
@@ -67,6 +70,16 @@ func (c *announcingCloud) announce(ctx context.Context, replica provider.Replica
 	c.callLog.write(announces)
 	<-ctx.Done()
 	c.callLog.write(withdraws)
+	return nil
+}
+
+// notReadyFile is a file that keeps replicas from being ready.
+func (j callLog) notReadyFile() string { return string(j) + ".not-ready" }
+
+func (c *announcingCloud) ready() error {
+	if _, err := os.Stat(c.callLog.notReadyFile()); err == nil {
+		return errors.New("no router knows of this replica")
+	}
 	return nil
 }
 
@@ -94,6 +107,36 @@ func TestEveryReplicaRunsItsPartToTheEnd(t *testing.T) {
 	r.callLog.awaitEntry(t, standby.PID(), beating+" started")
 	if slices.Contains(r.callLog.of(t, standby.PID()), withdraws) {
 		t.Error("the standby stopped announcing when it took over")
+	}
+}
+
+// TestReadyAsTheProviderSays starts replicas that are well in every other way.
+func TestReadyAsTheProviderSays(t *testing.T) {
+	cluster, kubeconfig := controlPlane(t)
+	r := newReplicas(t, cluster, kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig).announcing()
+	if err := os.WriteFile(r.callLog.notReadyFile(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	may, _ := tokens(t, r.client)
+	var ports []endpoint
+	for _, what := range []string{"leader", "standby"} {
+		port := localclustertest.FreePort(t)
+		p := start(t, append(r.args, "--secure-port="+port)...)
+		r.callLog.awaitEntry(t, p.PID(), announces)
+		at := newEndpoint(t, port)
+		at.await(t, "/readyz", http.StatusInternalServerError)
+		at.await(t, "/readyz?exclude=every-replica", http.StatusOK)
+		if _, body, _ := at.get(t, "/readyz/every-replica", may); !strings.Contains(body, "no router knows of this replica") {
+			t.Errorf("the check of the %s does not say why: %s", what, body)
+		}
+		at.await(t, "/livez", http.StatusOK)
+		ports = append(ports, at)
+	}
+	if err := os.Remove(r.callLog.notReadyFile()); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range ports {
+		at.await(t, "/readyz", http.StatusOK)
 	}
 }
 

@@ -76,6 +76,12 @@ type Capabilities struct {
 	// RunOnEveryReplica is the part of the provider that runs on standbys as on the leader. Nil: there is none.
 	RunOnEveryReplica RunOnEveryReplicaFunc
 
+	// ReplicaReady returns nil once what RunOnEveryReplica does on this replica can take the place of another replica's, and
+	// else says what is missing. It is part of /readyz, by which a rolling update decides to end the next replica: one that announces
+	// is ready when its routers have what it announces. It is called often, from any goroutine and also before
+	// RunOnEveryReplica, and returns at once. Nil: a replica is ready without.
+	ReplicaReady func() error
+
 	// Rules are the rights on the API server that the provider itself needs, beyond those of the manager and its controllers.
 	// The start-up ends with their names if some are missing. ResourceNames are not
 	// looked at.

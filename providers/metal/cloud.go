@@ -133,6 +133,7 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 	capabilities := provider.Capabilities{
 		ProviderIDSchemes: []string{config.ProviderIDScheme},
 		RunOnEveryReplica: c.runOnEveryReplica,
+		ReplicaReady:      c.replicaReady,
 		Rules:             c.rules(),
 	}
 	if c.began.Inventory.Enabled() {
@@ -165,6 +166,35 @@ func (c *Cloud) rules() []rbacv1.PolicyRule {
 			rule("discovery.k8s.io", "endpointslices", "list", "watch"))
 	}
 	return rules
+}
+
+// replicaReady returns nil once this replica announces what the one announced that it replaces. In mode GracefulRestart a replica
+// that does not lead announces nothing, and has nothing to wait for; nor has one on a segment, where the leader answers.
+//
+// See ADR 72.
+func (c *Cloud) replicaReady() error {
+	if !c.announces() {
+		return nil
+	}
+	running := c.running()
+	switch {
+	case running == nil:
+		return errNotAnnouncing
+	case running.speaker == nil || c.began.BGP.Mode == config.GracefulRestart && !c.leads():
+		return nil
+	default:
+		return running.speaker.Ready()
+	}
+}
+
+// leads reports whether this replica has begun to lead.
+func (c *Cloud) leads() bool {
+	select {
+	case <-c.led:
+		return true
+	default:
+		return false
+	}
 }
 
 // running returns what runs on this replica; nil before it does.

@@ -54,6 +54,7 @@ type request struct {
 	Announce routing.Table
 	Change   *config.BGP
 	Peers    bool
+	Ready    bool
 	Stop     bgp.Ending
 }
 
@@ -61,6 +62,8 @@ type request struct {
 type answer struct {
 	Error string
 	Peers []bgp.PeerStatus
+	// Missing is why the speaker is not ready.
+	Missing string
 	// Took is how long it was busy.
 	Took time.Duration
 	// Heap is how much memory it has in use, and Stack what goroutines it has when it ends.
@@ -98,6 +101,10 @@ func serve(in io.Reader, out io.Writer) error {
 			err = speaker.Reconfigure(ctx, *asked.Change)
 		case asked.Peers:
 			said.Peers = speaker.Peers()
+		case asked.Ready:
+			if missing := speaker.Ready(); missing != nil {
+				said.Missing = missing.Error()
+			}
 		case asked.Stop != 0:
 			err = errors.Join(speaker.Stop(ctx, asked.Stop), <-ran)
 			if leak := goleak.Find(goleak.IgnoreCurrent()); leak != nil {
@@ -235,6 +242,17 @@ func (p *process) peers(t *testing.T) map[string]bgp.PeerStatus {
 		peers[peer.Name] = peer
 	}
 	return peers
+}
+
+// ready waits until the speaker's process would be.
+func (p *process) ready(t *testing.T) {
+	t.Helper()
+	poll.Until(t, "the speaker is ready", func(context.Context) error {
+		if missing := p.ask(t, request{Ready: true}).Missing; missing != "" {
+			return errors.New(missing)
+		}
+		return nil
+	})
 }
 
 // stop takes leave and checks that nothing of the speaker is left.

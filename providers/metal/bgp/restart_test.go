@@ -130,3 +130,31 @@ func TestActiveActive(t *testing.T) {
 	other.stop(t, bgp.Graceful)
 	l.converges(t, "both have left", nil)
 }
+
+// TestReplacedWhenReady replaces the only speaker as a rolling update does: its successor starts, and when that is ready, it ends.
+// The routers never have fewer routes. It runs at another scale by MOORING_BGP_SCALE.
+func TestReplacedWhenReady(t *testing.T) {
+	l := enter(t, plainly)
+	if l == nil {
+		return
+	}
+	f := scale(t, fleet{services: 500, nodes: 100})
+	wanted := f.table()
+	first := startSpeaker(t, l.speaker, l.dir, section(frrPeer, birdPeer))
+	first.announce(t, wanted)
+	first.ready(t)
+	l.converges(t, "begin", wanted)
+	var watched []netip.Addr
+	for i := range f.services {
+		watched = append(watched, f.service(i).Addr())
+	}
+	unchanged := l.watchFor(t, "the speaker was replaced", watched...)
+	second := startSpeaker(t, l.otherSpeaker, l.dir, section(frrPeer, birdPeer))
+	second.announce(t, wanted)
+	second.ready(t)
+	first.stop(t, bgp.Withdraw)
+	l.neighborGone(t)
+	l.converges(t, "the second alone", wanted)
+	unchanged()
+	second.stop(t, bgp.Withdraw)
+}

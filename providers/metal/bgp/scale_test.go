@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/test/e2e/router"
 )
 
-// scaleVariable says how many load balancers TestScale has.
+// scaleVariable says how many load balancers the tests have that can be large.
 const scaleVariable = "MOORING_BGP_SCALE"
 
 // fleet is a large table.
@@ -51,6 +51,20 @@ func (f fleet) hops(i int) []int {
 	return hops
 }
 
+// scale returns the fleet that the variable asks for, or else the one of every run.
+func scale(t *testing.T, usual fleet) fleet {
+	t.Helper()
+	asked := os.Getenv(scaleVariable)
+	if asked == "" {
+		return usual
+	}
+	services, err := strconv.Atoi(asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fleet{services: services, nodes: services / 5}
+}
+
 // TestScale measures a large table, and asserts what does not depend on the machine: everything arrives, and a single change
 // is a few messages.
 func TestScale(t *testing.T) {
@@ -58,14 +72,7 @@ func TestScale(t *testing.T) {
 	if l == nil {
 		return
 	}
-	f := fleet{services: 500, nodes: 100}
-	if scale := os.Getenv(scaleVariable); scale != "" {
-		services, err := strconv.Atoi(scale)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f = fleet{services: services, nodes: services / 5}
-	}
+	f := scale(t, fleet{services: 500, nodes: 100})
 	wanted := f.table()
 	p := startSpeaker(t, l.speaker, l.dir, section(frrPeer, birdPeer))
 	p.announce(t, wanted)

@@ -95,6 +95,18 @@ func newNeighbor(peer *config.BGPPeer, addr netip.Addr) neighbor {
 	return n
 }
 
+// ports returns the TCP ports of the sessions: the routers', and the speaker's own if it listens.
+func (s *settings) ports() map[uint16]bool {
+	ports := map[uint16]bool{}
+	for _, n := range s.neighbors {
+		ports[uint16(n.session.port)] = true
+	}
+	if s.identity.listenPort > 0 {
+		ports[uint16(s.identity.listenPort)] = true
+	}
+	return ports
+}
+
 // attributes returns what goes with the addresses of a pool, as something to compare.
 func (s *settings) attributes(pool string) string {
 	attributes, found := s.pools[pool]

@@ -57,8 +57,11 @@ type Options struct {
 
 // Speaker is one BGP speaker. A process runs one at a time: GoBGP keeps part of its configuration in variables of a package.
 type Speaker struct {
-	options  Options
-	sessions *sessions
+	options   Options
+	sessions  *sessions
+	readiness readiness
+	// handover is for the goroutine of Run only.
+	handover handover
 	// running is nil unless there is a server. It is for reading without the lock.
 	running atomic.Pointer[library]
 	// first is closed when there is a table, stopping when the speaker is to end, and stopped when it has.
@@ -122,10 +125,16 @@ func (s *Speaker) Run(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(s.options.LookAgain)
 	defer ticker.Stop()
+	looks := time.NewTicker(handoverInterval)
+	defer looks.Stop()
 	for {
 		select {
 		case <-ticker.C:
 			s.refresh(ctx)
+		case now := <-looks.C:
+			if s.handOver(now) {
+				looks.Stop()
+			}
 		case <-s.stopping:
 			return s.end(s.ending)
 		case <-ctx.Done():

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +82,19 @@ func (l *fixture) awaitStarted(t *testing.T) {
 			if !strings.Contains(r.Log(), "Serving securely on") {
 				return fmt.Errorf("replica %d does not yet", r.index)
 			}
+		}
+		return nil
+	})
+}
+
+// awaitReady waits for what a kubelet waits for.
+func (l *fixture) awaitReady(t *testing.T, r *replica) {
+	t.Helper()
+	args := append(r.host.Args(), "curl", "-sk", "--max-time", "5", "https://127.0.0.1:10258/readyz")
+	poll.Until(t, r.Name+" is ready", func(ctx context.Context) error {
+		said, err := exec.CommandContext(ctx, args[0], args[1:]...).Output()
+		if string(said) != "ok" {
+			return fmt.Errorf("%s (%v, %v)", said, err, r.Runs())
 		}
 		return nil
 	})

@@ -44,6 +44,8 @@ const (
 	asn             = 64512
 	// nodes is how many nodes there are.
 	nodes = 3
+	// replicaCount is how many managers there are.
+	replicaCount = 2
 )
 
 var (
@@ -138,7 +140,7 @@ func (l *fixture) startRouter(t *testing.T, kind router.Kind) {
 	host := l.segment.NewHost(t, "rtr", router4, router6)
 	l.outside = attach(t, host, "client", []netip.Prefix{gateway4, gateway6}, []netip.Prefix{client4, client6})
 	var neighbors []router.Neighbor
-	for i := range 2 {
+	for i := range replicaCount + 1 { // a rolling update may have one more
 		neighbors = append(neighbors, router.Neighbor{Address: replicaAddr(i).Addr(), ASN: asn})
 	}
 	l.router = router.Start(t, kind, host, l.dir, router.Config{ASN: asn, RouterID: router4.Addr(), Neighbors: neighbors})

@@ -71,8 +71,9 @@ func (s *scene) initialized(t *testing.T) {
 		})
 	}
 	s.writeConfig(t, s.machines...)
-	s.startReplica(t, 0)
-	s.startReplica(t, 1)
+	for i := range replicaCount {
+		s.startReplica(t, i)
+	}
 	for _, m := range s.machines {
 		s.awaitNode(t, m, "is initialized", func(node *corev1.Node) error {
 			want := fmt.Sprintf("metal://serial-%d", m.index)
@@ -141,14 +142,21 @@ func (s *scene) leaderKilled(t *testing.T) {
 	s.requireNoEvent(t, monitor, before)
 }
 
-// upgraded replaces both replicas, one after the other.
+// upgraded replaces the replicas as a rolling update does, which goes by /readyz and nothing else: as one without a surge, where a
+// replica ends before its successor starts, and then as one with a surge, where it ends when its successor is ready.
 func (s *scene) upgraded(t *testing.T) {
 	before, monitor, begin := s.router.FIB(t), s.router.Monitor(t), time.Now()
-	for i := range s.replicas {
+	for i := range replicaCount {
 		s.replicas[i].Stop()
-		s.startReplica(t, i)
-		s.awaitSessions(t)
+		s.awaitReady(t, s.startReplica(t, i))
 	}
+	for i := range replicaCount {
+		s.awaitReady(t, s.startReplica(t, (i+replicaCount)%(replicaCount+1)))
+		s.replicas[i].Stop()
+	}
+	s.awaitReady(t, s.startReplica(t, replicaCount-1))
+	s.replicas[replicaCount].Stop()
+	s.replicas = s.replicas[:replicaCount]
 	s.unharmed(t, begin)
 	s.requireNoEvent(t, monitor, before)
 }
