@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,8 +49,16 @@ type BGP struct {
 	RestartTime metav1.Duration `json:"restartTime,omitzero"`
 	// BGPAttributes go with whatever is announced.
 	BGPAttributes `json:",inline"`
+	// CommunityAliases are names for communities: wherever a community is listed, a name stands for its value.
+	CommunityAliases map[string]string `json:"communityAliases,omitempty"`
 	// Pools say what goes with the addresses of single pools instead.
 	Pools []BGPPool `json:"pools,omitempty"`
+	// Advertisements say which addresses of load balancers go to which peers. Without any, all go to all.
+	Advertisements []BGPAdvertisement `json:"advertisements,omitempty"`
+	// NextHopSubnets say which InternalIP of a node is the next hop, for nodes with several: the first that is in one of these
+	// subnets. A node that has none there is no next hop. A family of which no subnet is listed is as without. Default: the first
+	// InternalIP of the family.
+	NextHopSubnets []string `json:"nextHopSubnets,omitempty"`
 	// Peers are the routers. Their addresses are distinct.
 	Peers []BGPPeer `json:"peers"`
 }
@@ -95,8 +104,16 @@ type BGPPeer struct {
 	// means that it is. Internal routers may be anywhere.
 	EBGPMultihop int32 `json:"ebgpMultihop,omitempty"`
 	// SourceAddress is the speaker's own address of the session, of the same family as Address. Empty leaves it to the kernel.
-	// With several replicas it has to be empty, as they read the same file.
+	// With several replicas it has to be empty, as they read the same file; SourceSubnet is for these.
 	SourceAddress string `json:"sourceAddress,omitempty"`
+	// SourceSubnet has each replica take the address that its machine has in this subnet as the speaker's own address of the
+	// session. A replica whose machine has none there has no session with the router, and its status says so.
+	SourceSubnet string `json:"sourceSubnet,omitempty"`
+	// NodeSelectors select the replicas that have a session with the router, by the labels of the node on which they run; one that
+	// matches is enough. It is for routers at the top of a rack. Default: all replicas.
+	NodeSelectors []metav1.LabelSelector `json:"nodeSelectors,omitempty"`
+	// NextHopSubnets stand in the place of those of the section, for this router.
+	NextHopSubnets []string `json:"nextHopSubnets,omitempty"`
 	// Families are what the session carries. Default: IPv4 and IPv6.
 	Families []AddressFamily `json:"families,omitempty"`
 	// BFD has the session given up when the router is silent for less than a second (RFC 5881, single hop). Nil means no BFD. It
@@ -139,6 +156,10 @@ func (b *BGP) setDefaults() {
 	for i := range b.Peers {
 		b.Peers[i].setDefaults()
 	}
+	for i := range b.Advertisements {
+		b.Advertisements[i].Name = cmp.Or(b.Advertisements[i].Name, strconv.Itoa(i))
+	}
+	b.resolveAliases()
 }
 
 func (p *BGPPeer) setDefaults() {
@@ -226,6 +247,8 @@ func (b *BGP) validate(path *field.Path) field.ErrorList {
 	}
 	errs = append(errs, b.validateMode(path)...)
 	errs = append(errs, b.BGPAttributes.validate(path)...)
+	errs = append(errs, b.validateAliases(path.Child("communityAliases"))...)
+	errs = append(errs, validateSubnets(path.Child("nextHopSubnets"), b.NextHopSubnets)...)
 	pools := map[string]bool{}
 	for i, pool := range b.Pools {
 		at := path.Child("pools").Index(i)
@@ -294,10 +317,9 @@ func (p *BGPPeer) validate(path *field.Path, ownASN uint32) field.ErrorList {
 	if p.Port < 1 || p.Port > 65535 {
 		errs = append(errs, field.Invalid(path.Child("port"), p.Port, "must be 1 to 65535"))
 	}
-	if source := p.SourceAddr(); p.SourceAddress != "" && (!source.IsValid() || source.Is4() != addr.Is4()) {
-		errs = append(errs, field.Invalid(path.Child("sourceAddress"), p.SourceAddress,
-			"must be an address of the same family as the router's"))
-	}
+	errs = append(errs, p.validateSource(path)...)
+	errs = append(errs, validateSelectors(path.Child("nodeSelectors"), p.NodeSelectors)...)
+	errs = append(errs, validateSubnets(path.Child("nextHopSubnets"), p.NextHopSubnets)...)
 	errs = append(errs, p.validateTimers(path)...)
 	errs = append(errs, p.validateMultihop(path, ownASN)...)
 	seen := map[AddressFamily]bool{}
@@ -311,6 +333,28 @@ func (p *BGPPeer) validate(path *field.Path, ownASN uint32) field.ErrorList {
 		seen[family] = true
 	}
 	return append(errs, p.BGPAttributes.validate(path)...)
+}
+
+func (p *BGPPeer) validateSource(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	addr := p.Addr()
+	if source := p.SourceAddr(); p.SourceAddress != "" && (!source.IsValid() || source.Is4() != addr.Is4()) {
+		errs = append(errs, field.Invalid(path.Child("sourceAddress"), p.SourceAddress,
+			"must be an address of the same family as the router's"))
+	}
+	if p.SourceSubnet == "" {
+		return errs
+	}
+	subnet, err := parseSubnet(p.SourceSubnet)
+	switch at := path.Child("sourceSubnet"); {
+	case err != nil:
+		errs = append(errs, field.Invalid(at, p.SourceSubnet, err.Error()))
+	case subnet.Addr().Is4() != addr.Is4():
+		errs = append(errs, field.Invalid(at, p.SourceSubnet, "must be of the same family as the router's address"))
+	case p.SourceAddress != "":
+		errs = append(errs, field.Invalid(at, p.SourceSubnet, "does not go with sourceAddress"))
+	}
+	return errs
 }
 
 func (p *BGPPeer) validateTimers(path *field.Path) field.ErrorList {

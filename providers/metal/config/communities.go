@@ -73,13 +73,20 @@ func (a BGPAttributes) validate(path *field.Path) field.ErrorList {
 	seen := map[string]bool{}
 	for i, text := range a.Communities {
 		at := path.Child("communities").Index(i)
-		if _, _, err := (BGPAttributes{Communities: []string{text}}).ParseCommunities(); err != nil {
-			errs = append(errs, field.Invalid(at, text,
-				`must be like "65000:100" with numbers up to 65535, like "65000:1:2", or a well-known name`))
+		if wrong := validateCommunity(at, text); len(wrong) > 0 {
+			errs = append(errs, wrong...)
 		} else if seen[text] {
 			errs = append(errs, field.Duplicate(at, text))
 		}
 		seen[text] = true
 	}
 	return errs
+}
+
+func validateCommunity(path *field.Path, text string) field.ErrorList {
+	if _, _, err := (BGPAttributes{Communities: []string{text}}).ParseCommunities(); err != nil {
+		return field.ErrorList{field.Invalid(path, text, `must be like "65000:100" with numbers up to 65535, `+
+			`like "65000:1:2", a well-known name, or one of bgp.communityAliases`)}
+	}
+	return nil
 }
