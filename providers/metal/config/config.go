@@ -57,8 +57,10 @@ func (c *CloudConfig) validate() field.ErrorList {
 	errs := validateType(c.TypeMeta, CloudConfigKind)
 	errs = append(errs, c.Inventory.Defaults.validate(field.NewPath("inventory", "defaults"))...)
 	errs = append(errs, validateUnique(c.Inventory.Machines)...)
+	errs = append(errs, validateBMCs(c.Inventory.Machines)...)
 	errs = append(errs, c.Power.validate(field.NewPath("power"))...)
 	errs = append(errs, validatePools(field.NewPath("pools"), c.Pools)...)
+	errs = append(errs, validateReserved(field.NewPath("pools"), c.Pools, c.reserved())...)
 	errs = append(errs, c.Announcement.validate(field.NewPath("announcement"))...)
 	if c.BGP != nil {
 		errs = append(errs, c.BGP.validate(field.NewPath("bgp"))...)

@@ -17,7 +17,8 @@ type Pool struct {
 	// Name is unique among the pools: a DNS label, by which Services ask for the pool and metrics name it.
 	Name string `json:"name"`
 	// Addresses are what the pool holds, of IPv4 and IPv6: prefixes such as 192.0.2.0/24, ranges such as
-	// 192.0.2.10-192.0.2.20 with both ends, and single addresses. No address is in two pools.
+	// 192.0.2.10-192.0.2.20 with both ends, and single addresses. No address is in two pools, and none is that of a machine, of a
+	// BMC or of a BGP peer in this file.
 	Addresses []string `json:"addresses"`
 	// AutoAssign says that Services get addresses of the pool without asking for it. Default true.
 	AutoAssign *bool `json:"autoAssign,omitempty"`

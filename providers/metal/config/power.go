@@ -90,7 +90,7 @@ type Redfish struct {
 	// insecureSkipVerify. Required.
 	Endpoint string `json:"endpoint"`
 	// SystemID is the ID of the system at /redfish/v1/Systems. Default: the one whose UUID is the machine's system UUID, or else
-	// the only one.
+	// the only one. Required, and distinct, where a service has the systems of several machines of the inventory.
 	SystemID string `json:"systemID,omitempty"`
 	// Auth is how to log in: Basic sends the password with every request, Session sends it once. Default: Session.
 	Auth RedfishAuth `json:"auth,omitempty"`

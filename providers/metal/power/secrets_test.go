@@ -46,10 +46,10 @@ func TestPasswordsAreNotLogged(t *testing.T) {
 		"redfish: {insecureSkipVerify: true, auth: Basic, endpoint: " + newTLSServer(t, http.HandlerFunc(echo)),
 		"redfish: {insecureSkipVerify: true, auth: Basic, endpoint: " + newTLSServer(t, http.HandlerFunc(garbled)),
 		"redfish: {insecureSkipVerify: true, auth: Session, endpoint: " + newTLSServer(t, http.HandlerFunc(echo)),
-		"redfish: {insecureSkipVerify: true, auth: Basic, endpoint: " + refused,
-		"redfish: {insecureSkipVerify: true, auth: Session, endpoint: " + refused,
-		"redfish: {insecureSkipVerify: true, auth: Session, endpoint: " + hangs,
-		"redfish: {auth: Basic, endpoint: " + hangs,
+		"redfish: {insecureSkipVerify: true, systemID: one, auth: Basic, endpoint: " + refused,
+		"redfish: {insecureSkipVerify: true, systemID: two, auth: Session, endpoint: " + refused,
+		"redfish: {insecureSkipVerify: true, systemID: one, auth: Session, endpoint: " + hangs,
+		"redfish: {systemID: two, auth: Basic, endpoint: " + hangs,
 		"ipmi: {address: " + `"` + bmc.Address + `"`,
 	} {
 		fmt.Fprintf(&text, "  - {name: n%d, addresses: [{address: 10.0.0.%d}], bmc: {%s}}}\n", i, i+1, address)
