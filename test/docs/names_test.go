@@ -25,7 +25,7 @@ func othersFlags() map[string]string {
 	return map[string]string{
 		"--field-selector": "kubectl", "--from-file": "kubectl", "--port": "kubectl", "--previous": "kubectl", "--replicas": "kubectl",
 		"--type": "kubectl", "--namespace": "kubectl", "--current": "kubectl", "--user": "kubectl",
-		"--minify": "kubectl", "--flatten": "kubectl", "--token": "kubectl",
+		"--minify": "kubectl", "--flatten": "kubectl", "--token": "kubectl", "--overwrite": "kubectl",
 		"--reuse-values": "helm", "--set": "helm", "--set-json": "helm", "--values": "helm",
 		"--hostname-override": "kubelet", "--node-ip": "kubelet", "--node-labels": "kubelet", "--provider-id": "kubelet",
 		"--tags": "a vendor's main", "--config": "kubeadm", "--healthz-bind-address": "kube-proxy", "--kube-proxy-arg": "k3s", "--lb-class": "MetalLB",

@@ -24,6 +24,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with .Values.provider.config }}{{ if or .inline .existingSecret .existingConfigMap }}yes{{ end }}{{ end }}
 {{- end }}
 
+{{/* Layer 2 takes raw sockets. Kubernetes gives a capability to no user but root: it sets no ambient ones. */}}
+{{- define "mooring.securityContext" -}}
+{{- $context := deepCopy .Values.securityContext }}
+{{- if .Values.provider.metal.l2 }}
+{{- $capabilities := $context.capabilities | default dict }}
+{{- $_ := set $capabilities "add" (append ($capabilities.add | default list) "NET_RAW" | uniq) }}
+{{- $_ := mergeOverwrite $context (dict "runAsUser" 0 "runAsNonRoot" false "capabilities" $capabilities) }}
+{{- end }}
+{{- toYaml $context }}
+{{- end }}
+
 {{- define "mooring.checks" -}}
 {{- $sources := 0 }}
 {{- range list .Values.provider.config.inline .Values.provider.config.existingSecret .Values.provider.config.existingConfigMap }}{{ if . }}{{ $sources = add1 $sources }}{{ end }}{{ end }}
@@ -31,6 +42,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and .Values.configureCloudRoutes (not .Values.clusterCIDR) }}{{ fail "clusterCIDR: required with configureCloudRoutes: only routes within it are removed" }}{{ end }}
 {{- if and .Values.allocateNodeCIDRs (not .Values.clusterCIDR) }}{{ fail "clusterCIDR: required with allocateNodeCIDRs" }}{{ end }}
 {{- if ne (empty .Values.apiServer.host) (empty .Values.apiServer.port) }}{{ fail "apiServer: host and port go together" }}{{ end }}
+{{- $metal := eq .Values.provider.name "metal" }}
+{{- if and .Values.provider.metal.l2 (not $metal) }}{{ fail "provider.metal.l2: is for provider.name=metal" }}{{ end }}
+{{- if and .Values.provider.metal.l2 (not .Values.hostNetwork) }}{{ fail "provider.metal.l2: needs hostNetwork=true, because the addresses are answered for on the networks of the node" }}{{ end }}
+{{- if and $metal (not .Values.provider.metal.l2) (hasKey (fromYaml .Values.provider.config.inline) "l2") }}{{ fail "provider.config.inline has a section l2: set provider.metal.l2=true, which gives the pod what that takes" }}{{ end }}
 {{- end }}
 
 {{- define "mooring.affinity" -}}
