@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/cloudconfig"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 )
 
@@ -95,6 +96,17 @@ func (d *checkDocument) rows() []rowsOf { return []rowsOf{{field: "results"}} }
 
 // DeepCopyObject returns a copy for printers, which change nothing.
 func (d *checkDocument) DeepCopyObject() runtime.Object { shallow := *d; return &shallow }
+
+// validationDocument is what is to be said of a cloud config as it is printed.
+type validationDocument struct {
+	metav1.TypeMeta `json:",inline"`
+	cloudconfig.Report
+}
+
+func (d *validationDocument) rows() []rowsOf { return []rowsOf{{field: "findings"}} }
+
+// DeepCopyObject returns a copy for printers, which change nothing.
+func (d *validationDocument) DeepCopyObject() runtime.Object { shallow := *d; return &shallow }
 
 // typeMeta is the type of a printed document.
 func typeMeta(kind string) metav1.TypeMeta {

@@ -70,9 +70,7 @@ func ReadConfig(from io.Reader) (Config, error) {
 	if err != nil {
 		return config, fmt.Errorf("reading the cloud config: %w", err)
 	}
-	decoded := strict.YAML(data, &config)
-	errs := strict.Merge(decoded, validateConfig(config))
-	if len(errs) > 0 {
+	if errs := decodeConfig(data, &config, true); len(errs) > 0 {
 		return config, fmt.Errorf("invalid cloud config: %w", errs.ToAggregate())
 	}
 	if config.RequestTimeout.Duration == 0 {
@@ -81,7 +79,27 @@ func ReadConfig(from io.Reader) (Config, error) {
 	return config, nil
 }
 
-func validateConfig(config Config) field.ErrorList {
+// ExamineConfig returns everything that is wrong with a cloud config but what its files hold, and those files by their fields: they may
+// be elsewhere.
+func ExamineConfig(data []byte) (field.ErrorList, map[string]string) {
+	var config Config
+	errs := decodeConfig(data, &config, false)
+	files := map[string]string{}
+	for name, path := range map[string]string{"tokenFile": config.TokenFile, "caFile": config.CAFile} {
+		if path != "" {
+			files[name] = path
+		}
+	}
+	return errs, files
+}
+
+// decodeConfig decodes a config and returns everything that is wrong with it, on request with what its files hold as well.
+func decodeConfig(data []byte, config *Config, withFiles bool) field.ErrorList {
+	decoded := strict.YAML(data, config)
+	return strict.Merge(decoded, validateConfig(*config, withFiles))
+}
+
+func validateConfig(config Config, withFiles bool) field.ErrorList {
 	var errs field.ErrorList
 	if config.APIVersion != ConfigAPIVersion {
 		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), config.APIVersion, []string{ConfigAPIVersion}))
@@ -90,8 +108,8 @@ func validateConfig(config Config) field.ErrorList {
 		errs = append(errs, field.NotSupported(field.NewPath("kind"), config.Kind, []string{ConfigKind}))
 	}
 	errs = append(errs, validateEndpoint(field.NewPath("endpoint"), config.Endpoint)...)
-	errs = append(errs, validateTokenFile(field.NewPath("tokenFile"), config.TokenFile)...)
-	if config.CAFile != "" {
+	errs = append(errs, validateTokenFile(field.NewPath("tokenFile"), config.TokenFile, withFiles)...)
+	if config.CAFile != "" && withFiles {
 		if _, err := readCertificates(config.CAFile); err != nil {
 			errs = append(errs, field.Invalid(field.NewPath("caFile"), config.CAFile, err.Error()))
 		}
@@ -137,9 +155,12 @@ func validateEndpoint(path *field.Path, endpoint string) field.ErrorList {
 	}
 }
 
-func validateTokenFile(path *field.Path, name string) field.ErrorList {
+func validateTokenFile(path *field.Path, name string, read bool) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "the file with the bearer token")}
+	}
+	if !read {
+		return nil
 	}
 	if _, err := api.TokenFile(name)(); err != nil {
 		return field.ErrorList{field.Invalid(path, name, err.Error())}

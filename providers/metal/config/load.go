@@ -87,6 +87,15 @@ func (o origin) read(files *files) (*CloudConfig, error) {
 			return nil, fmt.Errorf("reading the cloud config: %w", err)
 		}
 	}
+	config, errs := o.decode(files, data)
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("invalid cloud config: %w", errs.ToAggregate())
+	}
+	return config, nil
+}
+
+// decode returns the config in data with its defaults and the lists of machines that it names, and everything that is wrong with it.
+func (o origin) decode(files *files, data []byte) (*CloudConfig, field.ErrorList) {
 	config := &CloudConfig{}
 	decoded := withoutUnknownValues(strict.YAML(data, config))
 	resolveFiles(reflect.ValueOf(config), o.dir)
@@ -98,10 +107,7 @@ func (o origin) read(files *files) (*CloudConfig, error) {
 		wrong = append(wrong, errs...)
 	}
 	config.setDefaults()
-	if errs := strict.Merge(decoded, append(wrong, config.validate()...)); len(errs) > 0 {
-		return nil, fmt.Errorf("invalid cloud config: %w", errs.ToAggregate())
-	}
-	return config, nil
+	return config, strict.Merge(decoded, append(wrong, config.validate()...))
 }
 
 // readLists returns the machines of the list at path, or of all lists in the folder at path.

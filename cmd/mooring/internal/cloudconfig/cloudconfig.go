@@ -1,0 +1,176 @@
+// Package cloudconfig says what is wrong with the cloud config of a provider, without a cluster and without the provider's process.
+package cloudconfig
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/sim"
+)
+
+// Severity says whether a finding keeps a provider from taking the config.
+type Severity string
+
+// The severities.
+const (
+	Error   Severity = "error"
+	Warning Severity = "warning"
+)
+
+// Finding is one thing about a config.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	// Field is the path of the field, empty for what concerns the whole.
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"`
+}
+
+// Report is everything about a config.
+type Report struct {
+	// ConfigAPIVersion and ConfigKind are what the config says that it is, and Provider whose it is; empty if no provider has the kind.
+	ConfigAPIVersion string    `json:"configAPIVersion"`
+	ConfigKind       string    `json:"configKind"`
+	Provider         string    `json:"provider,omitempty"`
+	Valid            bool      `json:"valid"`
+	Findings         []Finding `json:"findings"`
+}
+
+// kind is a kind of file that a provider reads.
+type kind struct {
+	name, version, provider string
+	// examine finds everything but what the files hold that the config names, and those.
+	examine func(data []byte, dir string) ([]Finding, []config.NamedFile)
+}
+
+// kinds are all that there are.
+func kinds() []kind {
+	return []kind{
+		{config.CloudConfigKind, config.APIVersion, "metal", func(data []byte, dir string) ([]Finding, []config.NamedFile) {
+			return metal(config.Examine(data, dir))
+		}},
+		{config.MachineListKind, config.APIVersion, "metal", func(data []byte, dir string) ([]Finding, []config.NamedFile) {
+			return metal(config.ExamineMachineList(data, dir))
+		}},
+		{sim.ConfigKind, sim.ConfigAPIVersion, sim.ProviderName, simulated},
+	}
+}
+
+// Examine says everything about the config in data. Relative paths in it are relative to dir. A file that the config names and that
+// cannot be read here is an error with needFiles, and a warning without: it may be there where the manager runs.
+func Examine(data []byte, dir string, needFiles bool) Report {
+	var meta metav1.TypeMeta
+	if err := yaml.Unmarshal(data, &meta); err != nil {
+		return Report{Findings: []Finding{{Severity: Error, Message: "neither YAML nor JSON: " + err.Error()}}}
+	}
+	report := Report{ConfigAPIVersion: meta.APIVersion, ConfigKind: meta.Kind, Findings: []Finding{}}
+	of, findings := kindOf(meta)
+	if of == nil {
+		report.Findings = findings
+		return report
+	}
+	report.Provider = of.provider
+	found, files := of.examine(data, dir)
+	report.Findings = append(report.Findings, found...)
+	severity, advice := Warning, "; it has to be readable where the manager runs"
+	if needFiles {
+		severity, advice = Error, ""
+	}
+	for _, file := range files {
+		if err := file.Problem(); err != nil {
+			report.Findings = append(report.Findings, Finding{severity, file.Field, fmt.Sprintf("%s: %v%s", file.Path, err, advice)})
+		}
+	}
+	slices.SortStableFunc(report.Findings, func(a, b Finding) int { return strings.Compare(string(a.Severity), string(b.Severity)) })
+	report.Valid = report.Count(Error) == 0
+	return report
+}
+
+// kindOf returns the kind of a config. One whose version alone is wrong is examined as that kind, which says so.
+func kindOf(meta metav1.TypeMeta) (*kind, []Finding) {
+	var known []string
+	for _, candidate := range kinds() {
+		group, _, _ := strings.Cut(meta.APIVersion, "/")
+		if meta.Kind == candidate.name && (group == "" || strings.HasPrefix(candidate.version, group+"/")) {
+			return &candidate, nil
+		}
+		known = append(known, fmt.Sprintf("%s of %s (provider %s)", candidate.name, candidate.version, candidate.provider))
+	}
+	if meta.Kind == "" || meta.APIVersion == "" {
+		return nil, []Finding{{Error, "kind", "apiVersion and kind say what the file is; known here: " + strings.Join(known, ", ")}}
+	}
+	return nil, []Finding{{Error, "kind", fmt.Sprintf("%s of %s is of no provider of this tool; known here: %s", meta.Kind, meta.APIVersion,
+		strings.Join(known, ", "))}}
+}
+
+func metal(seen config.Examination) ([]Finding, []config.NamedFile) {
+	found := errorsOf(seen.Errors)
+	for _, warning := range seen.Warnings {
+		found = append(found, Finding{Warning, warning.Field, warning.Message})
+	}
+	return found, seen.Files
+}
+
+func simulated(data []byte, _ string) ([]Finding, []config.NamedFile) {
+	errs, named := sim.ExamineConfig(data)
+	var files []config.NamedFile
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		files = append(files, config.NamedFile{Field: name, Path: named[name]})
+	}
+	return errorsOf(errs), files
+}
+
+func errorsOf(errs field.ErrorList) []Finding {
+	var found []Finding
+	for _, err := range errs {
+		found = append(found, Finding{Error, err.Field, err.ErrorBody()})
+	}
+	return found
+}
+
+// Count returns how many findings are of a severity.
+func (r Report) Count(severity Severity) int {
+	count := 0
+	for _, finding := range r.Findings {
+		if finding.Severity == severity {
+			count++
+		}
+	}
+	return count
+}
+
+// Summary is the report in one line.
+func (r Report) Summary() string {
+	errors, warnings := words.Count(r.Count(Error), "error", "errors"), words.Count(r.Count(Warning), "warning", "warnings")
+	return errors + ", " + warnings
+}
+
+// Text is the report for people.
+func (r Report) Text(name string) string {
+	var text strings.Builder
+	if r.Provider == "" {
+		fmt.Fprintf(&text, "%s\n", name)
+	} else {
+		fmt.Fprintf(&text, "%s: %s of the provider %s\n", name, r.ConfigKind, r.Provider)
+	}
+	for _, finding := range r.Findings {
+		at := finding.Field
+		if at != "" {
+			at += ": "
+		}
+		fmt.Fprintf(&text, "%-8s %s%s\n", strings.ToUpper(string(finding.Severity)), at, finding.Message)
+	}
+	state := "invalid"
+	if r.Valid {
+		state = "valid"
+	}
+	fmt.Fprintf(&text, "%s: %s\n", state, r.Summary())
+	return text.String()
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/cloudconfig"
+	"github.com/mooring-ccm/mooring/internal/cli"
+)
+
+// maxConfig bounds what is read of a file or of standard input: the API server takes no larger ConfigMap, and no inventory is as large.
+const maxConfig = 64 << 20
+
+// validateFlags are the flags of validate.
+type validateFlags struct {
+	file string
+	// files says that the files have to be here which the config names.
+	files, strict bool
+	output        output
+}
+
+func newValidate() *cobra.Command {
+	f := &validateFlags{}
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "Say what is wrong with a cloud config, without a cluster",
+		Long: `validate reads a cloud config and says all that is wrong with it at once, each with the path of its field: what would keep a manager
+from starting with it, or a running one from taking it. Then it says what is valid and hardly meant, as warnings. It needs neither a
+cluster nor a cloud. The kind in the file says whose it is: the providers metal and sim are known.
+
+Lists of machines that inventory.paths names are read, and are a part of the config. Other files that it names, of passwords and
+certificates, are often only where the manager runs: one that cannot be read here is a warning, or with --need-files an error. Relative paths
+are relative to the folder of the file, or with - to the working directory.
+
+What a running manager does not take of a valid config, because it would cost nodes, depends on the one before and is not said here.
+
+Exit codes:
+  0    the config is valid; warnings do not count, except with --strict
+  1    the config is invalid
+  2    the command line is wrong, or the file cannot be read
+  130  interrupted by a signal before it was through`,
+		Example: `  mooring validate --cloud-config=cloud.yaml
+  kubectl -n kube-system get configmap mooring -o jsonpath='{.data.cloud\.yaml}' | mooring validate --cloud-config=- --strict
+  mooring validate --cloud-config=cloud.yaml --output=json | jq '.findings[] | select(.severity == "error") | .field'`,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	cmd.Flags().StringVar(&f.file, "cloud-config", "", "the `file` of the cloud config; - is standard input (required)")
+	_ = cmd.MarkFlagFilename("cloud-config", "yaml", "yml", "json")
+	cmd.Flags().BoolVar(&f.files, "need-files", false, "count it as an error if a file that the config names cannot be read here")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "exit with 1 for warnings too")
+	f.output.addFlag(cmd)
+	return cmd
+}
+
+func (f *validateFlags) run(cmd *cobra.Command) error {
+	wrong := []error{f.output.validate()}
+	if f.file == "" {
+		wrong = append(wrong, errors.New("--cloud-config: required"))
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return cli.Usage(cmd, err)
+	}
+	data, err := readInput(cmd, f.file)
+	if err != nil {
+		return cli.Usage(cmd, fmt.Errorf("--cloud-config: %w", err))
+	}
+	name, dir := f.file, filepath.Dir(f.file)
+	if f.file == standardInput {
+		name, dir = "standard input", "."
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return fmt.Errorf("finding the folder of %s: %w", f.file, err)
+	}
+	report, out := cloudconfig.Examine(data, dir, f.files), cmd.OutOrStdout()
+	if text, _ := f.output.forPeople(); text {
+		_, err = io.WriteString(out, report.Text(name))
+	} else {
+		err = f.output.print(out, &validationDocument{TypeMeta: typeMeta("ValidationReport"), Report: report})
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("writing what was found: %w", err)
+	case !report.Valid || f.strict && len(report.Findings) > 0:
+		return fmt.Errorf("%s: %s", name, report.Summary())
+	}
+	return nil
+}
+
+// standardInput is the name of a file that stands for standard input.
+const standardInput = "-"
+
+// readInput reads a file, or standard input.
+func readInput(cmd *cobra.Command, name string) ([]byte, error) {
+	from := cmd.InOrStdin()
+	if name != standardInput {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }()
+		from = file
+	}
+	data, err := io.ReadAll(io.LimitReader(from, maxConfig+1))
+	if err == nil && len(data) > maxConfig {
+		err = fmt.Errorf("%s: larger than %d MiB", name, maxConfig>>20)
+	}
+	return data, err
+}
