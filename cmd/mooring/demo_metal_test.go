@@ -52,14 +52,18 @@ func TestDemoMetal(t *testing.T) {
 				`6 routes, for example to 10\.244\.\d+\.0/24 by way of 10\.78\.1\.1`,
 				`192\.0\.2\.\d+ and 2001:db8:1::\w*, after \d+\.\d+ s`,
 				`3 next hops each, \d+\.\d+ s after the address`,
-				`60 requests were answered by 3 nodes, which saw the client's own addresses`,
+				`120 requests were answered by 3 nodes; with policy Local they saw the client's own addresses`,
+				`with all routes handed over: ccm-a \d+\.\d+ s, ccm-b \d+\.\d+ s the router's routes are as they were, and no request was lost ` +
+					`.*10 routes; all of \d{3,} requests were answered`,
 				`metal-3 is out of the router's table after \d+\.\d+ s`,
-				`\d+ of \d+ were lost, within \d+\.\d+ s`,
+				`policy Local: all requests are answered again \S+ s \d+ of \d+ were lost, within \d+\.\d+ s`,
+				`a node's kubelet has to be silent for`,
+				`none to the dead one's pods \S+ s \d+ of \d+ were lost, within \d+\.\d+ s`,
 				`ccm-b leads after \d+\.\d+ s`,
-				`8 routes; all of \d{2,} requests were answered`,
+				`10 routes; all of \d{2,} requests were answered`,
 				`metal-3 is deleted after \d+\.\d+ s`,
-				`it has 6 routes`,
-				`All 24 steps happened, in `,
+				`it has 8 routes`,
+				`All 29 steps happened, in `,
 			} {
 				if !regexp.MustCompile(want).MatchString(summary) {
 					t.Errorf("the summary does not say %q", want)

@@ -26,6 +26,7 @@ func metalSections(r *rack) []section {
 		r.join(),
 		r.routes(),
 		r.services(),
+		r.upgrade(),
 		r.death(),
 		r.failover(),
 		r.inventory(),
@@ -35,7 +36,8 @@ func metalSections(r *rack) []section {
 // newRack returns a rack to be built, with what of this machine's programs it is built of.
 func newRack(kind netlab.Kind) (*rack, error) {
 	found, proxyMode, err := netlab.Check(kind)
-	return &rack{kind: found, proxyMode: proxyMode, replicas: map[string]*netlab.Host{}}, err
+	local, cluster := exposedServices()
+	return &rack{kind: found, proxyMode: proxyMode, replicas: map[string]*netlab.Host{}, local: local, cluster: cluster}, err
 }
 
 func metalPrograms() section {

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -19,57 +18,85 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/localcluster/netlab"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 )
 
-// services has a Service reached from behind the router.
-func (r *rack) services() section {
-	return section{name: "services", title: "Services", steps: []step{
-		{
-			name: "address", title: "a Service of type LoadBalancer gets an address of each family", deadline: stepDeadline,
-			run: r.expose,
-		},
-		{name: "spread", title: "the router spreads both over every node", deadline: stepDeadline, run: r.awaitSpread},
-		{
-			name: "reached", title: "a client behind the router reaches it over both, and every node answers", deadline: stepDeadline,
-			run: r.reach,
-		},
-	}}
+// exposed is a Service that a client behind the router asks for.
+type exposed struct {
+	name   string
+	policy corev1.ServiceExternalTrafficPolicy
+	// service is as it was when it had its addresses, and sent what became of the client's requests.
+	service *corev1.Service
+	sent    *traffic
 }
 
-func (r *rack) expose(ctx context.Context, s *environment) (string, error) {
+// archive is the name of the Service with policy Cluster; that of the one with policy Local is shop.
+const archive = "archive"
+
+func exposedServices() (local, cluster *exposed) {
+	return &exposed{name: shop, policy: corev1.ServiceExternalTrafficPolicyLocal},
+		&exposed{name: archive, policy: corev1.ServiceExternalTrafficPolicyCluster}
+}
+
+// all are the Services that are exposed by now.
+func (r *rack) all() (all []*exposed) {
+	for _, e := range []*exposed{r.local, r.cluster} {
+		if e.service != nil {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// services has Services reached from behind the router.
+func (r *rack) services() section {
+	section := section{name: "services", title: "Services"}
+	for _, e := range []*exposed{r.local, r.cluster} {
+		section.steps = append(section.steps, step{
+			name: e.name, title: fmt.Sprintf("%s, with externalTrafficPolicy %s, gets an address of each family", e.name, e.policy),
+			deadline: stepDeadline,
+			run:      func(ctx context.Context, s *environment) (string, error) { return r.expose(ctx, s, e) },
+		})
+	}
+	section.steps = append(section.steps,
+		step{name: "spread", title: "the router spreads all of them over every node", deadline: stepDeadline, run: r.awaitSpread},
+		step{name: "reached", title: "a client behind the router reaches both Services, and every node answers", deadline: stepDeadline, run: r.reach},
+	)
+	return section
+}
+
+func (r *rack) expose(ctx context.Context, s *environment, e *exposed) (string, error) {
 	began := time.Now()
 	services := s.kubernetes.CoreV1().Services(metav1.NamespaceDefault)
 	_, err := services.Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: shop},
+		ObjectMeta: metav1.ObjectMeta{Name: e.name},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
-			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack),
+			ExternalTrafficPolicy: e.policy, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack),
 			AllocateLoadBalancerNodePorts: ptr.To(false),
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
-	if err := r.runPods(ctx, s); err != nil {
+	if err := r.runPods(ctx, s, e); err != nil {
 		return "", err
 	}
 	err = awaitCloud(ctx, func() (err error) {
-		r.service, err = services.Get(ctx, shop, metav1.GetOptions{})
-		if err == nil && len(r.addresses()) != 2 {
-			err = fmt.Errorf("it has the addresses %v", r.addresses())
+		e.service, err = services.Get(ctx, e.name, metav1.GetOptions{})
+		if err == nil && len(e.addresses()) != 2 {
+			err = fmt.Errorf("it has the addresses %v", e.addresses())
 		}
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s and %s, after %s", r.addresses()[0].Addr(), r.addresses()[1].Addr(), seconds(time.Since(began))), nil
+	return fmt.Sprintf("%s and %s, after %s", e.addresses()[0].Addr(), e.addresses()[1].Addr(), seconds(time.Since(began))), nil
 }
 
 // addresses are those of the Service, as destinations.
-func (r *rack) addresses() (all []netip.Prefix) {
-	for _, ingress := range r.service.Status.LoadBalancer.Ingress {
+func (e *exposed) addresses() (all []netip.Prefix) {
+	for _, ingress := range e.service.Status.LoadBalancer.Ingress {
 		if addr, err := netip.ParseAddr(ingress.IP); err == nil {
 			all = append(all, netip.PrefixFrom(addr, addr.BitLen()))
 		}
@@ -80,13 +107,14 @@ func (r *rack) addresses() (all []netip.Prefix) {
 // podPort is where the server of a pod listens.
 const podPort = 8080
 
-// runPods puts a server on every node, and says so in the Service's EndpointSlices, as kube-controller-manager would of pods.
-func (r *rack) runPods(ctx context.Context, s *environment) error {
+// runPods puts a server on every node, unless there is one, and says so in the Service's EndpointSlices, as kube-controller-manager
+// would of pods.
+func (r *rack) runPods(ctx context.Context, s *environment, e *exposed) error {
 	slicesOf := map[discoveryv1.AddressType]*discoveryv1.EndpointSlice{}
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 		slicesOf[family] = &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: shop + "-" + strings.ToLower(string(family)), Labels: map[string]string{discoveryv1.LabelServiceName: shop},
+				Name: e.name + "-" + strings.ToLower(string(family)), Labels: map[string]string{discoveryv1.LabelServiceName: e.name},
 			},
 			AddressType: family,
 			Ports: []discoveryv1.EndpointPort{{
@@ -95,11 +123,13 @@ func (r *rack) runPods(ctx context.Context, s *environment) error {
 		}
 	}
 	for _, m := range r.machines {
-		addrs, err := r.runPod(ctx, s, m)
-		if err != nil {
-			return fmt.Errorf("run a pod on %s: %w", m.name, err)
+		if m.pod == nil {
+			var err error
+			if m.pod, err = r.runPod(ctx, s, m); err != nil {
+				return fmt.Errorf("run a pod on %s: %w", m.name, err)
+			}
 		}
-		for _, addr := range addrs {
+		for _, addr := range m.pod {
 			family := discoveryv1.AddressTypeIPv6
 			if addr.Is4() {
 				family = discoveryv1.AddressTypeIPv4
@@ -163,15 +193,17 @@ func (r *rack) awaitSpread(ctx context.Context, _ *environment) (string, error) 
 	return fmt.Sprintf("%d next hops each, %s after the address", len(r.machines), seconds(time.Since(began))), nil
 }
 
-// spread returns an error unless the router sends what is for the Service to exactly these machines.
+// spread returns an error unless the router sends what is for the Services to exactly these machines.
 func (r *rack) spread(table netlab.Table, over []*machine) error {
-	for _, to := range r.addresses() {
-		var want []netip.Addr
-		for _, m := range over {
-			want = append(want, m.address(to))
-		}
-		if got := table[to]; !slices.Equal(got, want) {
-			return fmt.Errorf("the router sends %s to %v instead of %v", to, got, want)
+	for _, e := range r.all() {
+		for _, to := range e.addresses() {
+			var want []netip.Addr
+			for _, m := range over {
+				want = append(want, m.address(to))
+			}
+			if got := table[to]; !slices.Equal(got, want) {
+				return fmt.Errorf("the router sends %s to %v instead of %v", to, got, want)
+			}
 		}
 	}
 	return nil
@@ -181,72 +213,30 @@ func (r *rack) spread(table netlab.Table, over []*machine) error {
 const settled = 60
 
 func (r *rack) reach(ctx context.Context, s *environment) (string, error) {
-	var urls []string
-	for _, address := range r.addresses() {
-		urls = append(urls, "http://"+net.JoinHostPort(address.Addr().String(), "80")+"/")
+	for _, e := range r.all() {
+		var urls []string
+		for _, address := range e.addresses() {
+			urls = append(urls, "http://"+net.JoinHostPort(address.Addr().String(), "80")+"/")
+		}
+		e.sent = s.send(r.outside, urls...)
 	}
-	r.sent = s.send(r.outside, urls...)
-	last, err := r.sent.settle(ctx)
-	if err != nil {
-		return "", err
+	answered := 0
+	for _, e := range r.all() {
+		last, err := e.sent.settle(ctx)
+		if err != nil {
+			return "", err
+		}
+		servers, clients := map[string]int{}, map[string]int{}
+		for _, one := range last {
+			servers[one.server]++
+			clients[one.client]++
+		}
+		own := slices.Equal(slices.Sorted(maps.Keys(clients)), []string{client[0].Addr().String(), client[1].Addr().String()})
+		if len(servers) != len(r.machines) || e == r.local && !own {
+			return "", fmt.Errorf("the answers of %s came from %v, which saw the clients %v", e.name, servers, clients)
+		}
+		answered += len(last)
 	}
-	servers, clients := map[string]int{}, map[string]int{}
-	for _, one := range last {
-		servers[one.server]++
-		clients[one.client]++
-	}
-	want := []string{client[0].Addr().String(), client[1].Addr().String()}
-	if got := slices.Sorted(maps.Keys(clients)); len(servers) != len(r.machines) || !slices.Equal(got, want) {
-		return "", fmt.Errorf("the answers came from %v, which saw the clients %v", servers, clients)
-	}
-	return fmt.Sprintf("%s answered by %s, which saw the client's own addresses",
-		words.Count(len(last), "request was", "requests were"), words.Count(len(servers), "node", "nodes")), nil
-}
-
-// death ends a machine without a word.
-func (r *rack) death() section {
-	return section{name: "death", title: "A machine dies", steps: []step{
-		{
-			name: "out", title: "a machine loses its power, and the router sends nothing to it any more", deadline: stepDeadline,
-			run: r.die,
-		},
-		{name: "lost", title: "all requests are answered again", deadline: stepDeadline, run: r.countLosses},
-		{
-			name: "taint", title: "its management controller says that it is off: the node has the shutdown taint", deadline: stepDeadline,
-			run: r.awaitTaint,
-		},
-	}}
-}
-
-func (r *rack) die(ctx context.Context, s *environment) (string, error) {
-	dead := r.dead()
-	agent, err := s.agent(dead.name)
-	if err != nil {
-		return "", err
-	}
-	r.died = time.Now()
-	r.bmc.SetPower(dead.id, redfishsim.Off)
-	agent.Silence()
-	if err := errors.Join(r.segment.Cut(ctx, dead.host), dead.proxy.kill()); err != nil {
-		return "", err
-	}
-	if err := r.awaitTable(ctx, func(table netlab.Table) error { return r.spread(table, r.living()) }); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%s is out of the router's table after %s, by probes alone", dead.name, seconds(time.Since(r.died))), nil
-}
-
-func (r *rack) countLosses(ctx context.Context, _ *environment) (string, error) {
-	if _, err := r.sent.settle(ctx); err != nil {
-		return "", err
-	}
-	lost, all := r.sent.lost(r.died)
-	return fmt.Sprintf("%d of %d were lost, within %s", len(lost), all, seconds(window(lost))), nil
-}
-
-func (r *rack) awaitTaint(ctx context.Context, s *environment) (string, error) {
-	if err := s.awaitNode(ctx, r.dead().name, func(node *corev1.Node) error { return wantsShutDown(node, true) }); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("after %s", seconds(time.Since(r.died))), nil
+	return fmt.Sprintf("%s answered by %s; with policy Local they saw the client's own addresses",
+		words.Count(answered, "request was", "requests were"), words.Count(len(r.machines), "node", "nodes")), nil
 }

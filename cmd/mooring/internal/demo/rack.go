@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/cert"
 
 	"github.com/mooring-ccm/mooring/localcluster/netlab"
@@ -32,9 +31,8 @@ type rack struct {
 	bmc    *redfishsim.Service
 	bmcURL string
 
-	// service is what the client asks for, and sent what became of its requests.
-	service *corev1.Service
-	sent    *traffic
+	// local and cluster are what the client asks for.
+	local, cluster *exposed
 	// died is when the machine did, and killed when the leader was.
 	died, killed time.Time
 }
@@ -46,6 +44,8 @@ type machine struct {
 	v4, v6 netip.Addr
 	host   *netlab.Host
 	proxy  *process
+	// pod are the addresses of the server on it, once there is one.
+	pod []netip.Addr
 }
 
 const (
@@ -253,8 +253,8 @@ func (r *rack) invite(s *environment, line func(format string, args ...any)) {
 	} else {
 		line("  netlab birdc -s %s/bird.ctl show protocols", s.dir)
 	}
-	if r.service != nil {
-		for _, address := range r.addresses() {
+	for _, e := range r.all() {
+		for _, address := range e.addresses() {
 			line("  netlab ip netns exec client curl 'http://%s/'", netip.AddrPortFrom(address.Addr(), 80))
 		}
 	}
