@@ -131,7 +131,7 @@ func (i *Instances) InstanceShutdown(_ context.Context, node *v1.Node) (bool, er
 	if err != nil {
 		return false, err
 	}
-	return i.power.Observe(found.ID).State == power.Off, nil
+	return identified(i.power.Observe(found.ID), found, node).State == power.Off, nil
 }
 
 // InstanceMetadata returns what the inventory says of the node's machine.
@@ -144,13 +144,14 @@ func (i *Instances) InstanceMetadata(_ context.Context, node *v1.Node) (*cloudpr
 	return &metadata, nil
 }
 
-// Observe returns what is known of the power of a node's machine. Of a node without a machine, nothing is.
+// Observe returns what is known of the power of a node's machine. Of a node without a machine, or with the system UUID of another
+// one, nothing is.
 func (i *Instances) Observe(node *v1.Node) power.Observation {
 	found, err := i.index.Load().Find(node)
 	if err != nil {
 		return power.Observation{Err: err}
 	}
-	return i.power.Observe(found.ID)
+	return identified(i.power.Observe(found.ID), found, node)
 }
 
 // Subscribe has a function called after changes of power, until cancel is called.

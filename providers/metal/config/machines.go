@@ -241,19 +241,6 @@ func (m *Machine) validate(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateUUID refuses what is no UUID, and those that firmware reports when it has none: many machines share them.
-func validateUUID(path *field.Path, value string) field.ErrorList {
-	parsed, err := uuid.Parse(value)
-	switch {
-	case err != nil:
-		return field.ErrorList{field.Invalid(path, value, "must be a UUID such as 4c4c4544-0051-3510-8052-b4c04f4e3532")}
-	case parsed == uuid.Nil || parsed == uuid.Max:
-		return field.ErrorList{field.Invalid(path, value, "is what firmware says that has no UUID")}
-	default:
-		return nil
-	}
-}
-
 var addressTypes = []v1.NodeAddressType{
 	v1.NodeInternalIP, v1.NodeExternalIP, v1.NodeHostName, v1.NodeInternalDNS, v1.NodeExternalDNS,
 }
@@ -290,8 +277,10 @@ func validateAddresses(path *field.Path, addresses []Address) field.ErrorList {
 // claims are what only one machine can have, by the name of the field. The values are as package machine compares them.
 func (m *Machine) claims() map[string][]string {
 	claims := map[string][]string{"name": {m.Name}, "id": {m.ID}, "macAddresses": m.MACAddresses}
-	if canonical, ok := CanonicalUUID(m.SystemUUID); ok {
-		claims["systemUUID"] = []string{canonical}
+	for _, value := range []string{m.SystemUUID, m.BMCSystemUUID()} {
+		if canonical, ok := CanonicalUUID(value); ok && !slices.Contains(claims["systemUUID"], canonical) {
+			claims["systemUUID"] = append(claims["systemUUID"], canonical)
+		}
 	}
 	for _, address := range m.Addresses {
 		if address.Type == v1.NodeInternalIP {
@@ -328,17 +317,10 @@ func validateUnique(machines []Machine) field.ErrorList {
 	return errs
 }
 
-// CanonicalUUID returns a spelling of a system UUID that is the same for both orders of the bytes of its first three fields, and
-// whether it is a UUID. SMBIOS before 2.6 did not say which order is meant (SMBIOS 2.6, 7.2.1), and firmware, operating systems
-// and management controllers show one or the other.
-func CanonicalUUID(value string) (string, bool) {
-	parsed, err := uuid.Parse(value)
-	if err != nil {
-		return "", false
+// BMCSystemUUID returns the UUID that the machine's management controller has to give for its system; empty if that is not known.
+func (m *Machine) BMCSystemUUID() string {
+	if m.BMC != nil && m.BMC.SystemUUID != "" {
+		return m.BMC.SystemUUID
 	}
-	swapped := parsed
-	slices.Reverse(swapped[0:4])
-	slices.Reverse(swapped[4:6])
-	slices.Reverse(swapped[6:8])
-	return min(parsed.String(), swapped.String()), true
+	return m.SystemUUID
 }

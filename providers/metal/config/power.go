@@ -54,6 +54,13 @@ type BMC struct {
 	Command *Command `json:"command,omitempty"`
 	// Credentials are who asks, by Redfish or IPMI. Default: those of the defaults.
 	Credentials *Credentials `json:"credentials,omitempty"`
+	// SystemUUID is the UUID that the controller gives for its system, where firmware makes that another one than the machine's
+	// systemUUID. Default: the machine's.
+	SystemUUID string `json:"systemUUID,omitempty"`
+	// AllowUnverified says that pods and volumes may leave the machine by the taint out-of-service although the controller gives no
+	// system UUID, so that nobody can tell whether it is this machine's. The machine is never turned off by such a controller.
+	// Default: false.
+	AllowUnverified bool `json:"allowUnverified,omitempty"`
 }
 
 // BMCDefaults are what management controllers have in common.
@@ -110,8 +117,9 @@ type IPMI struct {
 }
 
 // Command is a program that says whether a machine is on. Its environment has MACHINE_NAME, MACHINE_ID, MACHINE_PROVIDER_ID,
-// MACHINE_SYSTEM_UUID, MACHINE_ADDRESS (the first internal address) and PATH. It prints on, off or unknown, and exits with 0;
-// whatever else it does means unknown.
+// MACHINE_SYSTEM_UUID, MACHINE_ADDRESS (the first internal address) and PATH. It prints on, off or unknown, and behind it the system
+// UUID as the controller gives it, if it does, and exits with 0; whatever else it does means unknown. A program that prints
+// MACHINE_SYSTEM_UUID verifies nothing.
 type Command struct {
 	// Argv is the absolute path of the program and its arguments. Required.
 	Argv []string `json:"argv"`
@@ -185,6 +193,9 @@ func (b *BMC) validate(path *field.Path) field.ErrorList {
 	}
 	if b.Credentials != nil {
 		errs = append(errs, b.Credentials.validate(path.Child("credentials"))...)
+	}
+	if b.SystemUUID != "" {
+		errs = append(errs, validateUUID(path.Child("systemUUID"), b.SystemUUID)...)
 	}
 	return errs
 }

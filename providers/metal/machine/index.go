@@ -156,11 +156,7 @@ func (i *Index) matches(node *v1.Node) []Match {
 // systemUUID returns the system UUID of a node as config.CanonicalUUID spells it, and whether the node says it. The UUIDs that
 // firmware shows which has none say nothing.
 func systemUUID(node *v1.Node) (string, bool) {
-	canonical, ok := config.CanonicalUUID(node.Status.NodeInfo.SystemUUID)
-	if canonical == "00000000-0000-0000-0000-000000000000" || canonical == "ffffffff-ffff-ffff-ffff-ffffffffffff" {
-		return "", false
-	}
-	return canonical, ok
+	return config.KnownUUID(node.Status.NodeInfo.SystemUUID)
 }
 
 // addresses returns the internal addresses of a node, each once: those that it has, and those that its kubelet was started with.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -50,6 +51,7 @@ type Options struct {
 type Controller struct {
 	options Options
 	writer  writer
+	reports reporter
 	metrics metrics
 	wake    chan struct{}
 }
@@ -80,7 +82,8 @@ func New(options Options) (*Controller, error) {
 	factory := promauto.With(options.Registerer)
 	return &Controller{
 		options: options, wake: make(chan struct{}, 1),
-		writer: writer{nodes: options.Client, recorder: options.Recorder},
+		writer:  writer{nodes: options.Client, recorder: options.Recorder},
+		reports: reporter{recorder: options.Recorder, last: map[types.UID]string{}},
 		metrics: metrics{
 			writes: factory.NewCounterVec(prometheus.CounterOpts{
 				Name: "mooring_metal_out_of_service_writes_total",
@@ -148,21 +151,25 @@ func (c *Controller) pass(ctx context.Context) {
 		log.Error(err, "Listing nodes")
 		return
 	}
+	settings, now := c.options.Settings(), time.Now()
 	var known []facts
 	marked := 0
 	for _, node := range nodes {
+		observed := c.options.Power.Observe(node)
+		power, since := powerOf(observed)
+		f := factsOf(node, power, since)
+		c.reports.report(node, observed, f, settings, now)
 		if !needsLook(node) {
 			continue
 		}
-		power, since := powerOf(c.options.Power.Observe(node))
-		f := factsOf(node, power, since)
 		known = append(known, f)
 		if f.marked && f.outOfService() {
 			marked++
 		}
 	}
+	c.reports.forget(nodes)
 	c.metrics.nodes.Set(float64(marked))
-	for _, action := range plan(known, c.options.Settings(), time.Now()) {
+	for _, action := range plan(known, settings, now) {
 		outcome, err := c.writer.apply(ctx, action)
 		switch {
 		case ctx.Err() != nil:
@@ -182,6 +189,9 @@ func powerOf(observed metalpower.Observation) (power, time.Time) {
 	case metalpower.On:
 		return on, observed.Since
 	case metalpower.Off:
+		if !observed.Trusted {
+			return unverified, observed.Since
+		}
 		return off, observed.Since
 	default:
 		return unknown, time.Time{}

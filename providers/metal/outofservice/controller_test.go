@@ -48,7 +48,7 @@ func (g *grid) Subscribe(changed func()) func() {
 
 func (g *grid) set(name string, state metalpower.State) {
 	g.mu.Lock()
-	g.states[name] = metalpower.Observation{State: state, Since: time.Now().Add(-time.Hour)}
+	g.states[name] = metalpower.Observation{State: state, Since: time.Now().Add(-time.Hour), Trusted: true}
 	changed := g.changed
 	g.mu.Unlock()
 	changed()
@@ -160,10 +160,10 @@ func TestOnARealAPIServer(t *testing.T) {
 	other := v1.Taint{Key: "a.example/other", Effect: v1.TaintEffectNoSchedule}
 	f.node("off", v1.ConditionUnknown, shutdown, other)
 	f.node("on", v1.ConditionUnknown, shutdown)
-	f.node("unknown", v1.ConditionFalse, shutdown)
+	f.node("unknown", v1.ConditionUnknown, shutdown)
 	f.node("alive", v1.ConditionTrue, shutdown)
 	for name, state := range map[string]metalpower.State{"off": metalpower.Off, "on": metalpower.On, "alive": metalpower.Off} {
-		f.grid.states[name] = metalpower.Observation{State: state, Since: time.Now().Add(-time.Hour)}
+		f.grid.states[name] = metalpower.Observation{State: state, Since: time.Now().Add(-time.Hour), Trusted: true}
 	}
 	registry := prometheus.NewRegistry()
 	recorder := f.run(registry)
@@ -242,6 +242,52 @@ func (f *fixture) isOutdated() {
 	expectOutdated("another node of its name", before)
 	if got := f.taints("alive"); got != shutdownKey {
 		f.Errorf("the taints are %q", got)
+	}
+}
+
+// A machine that is off by the word of a controller that is another machine's, or may be, keeps its pods and volumes, and an event
+// says why; meanwhile the one whose controller is verified loses them.
+func TestControllersAreVerified(t *testing.T) {
+	f := start(t)
+	hour := time.Now().Add(-time.Hour)
+	for name, observed := range map[string]metalpower.Observation{
+		"wrong": {Err: &metalpower.WrongSystemError{
+			Machine: "wrong", Source: metalpower.SourceBMC, UUID: "uuid-2", Reference: metalpower.SourceInventory, Want: "uuid-1",
+		}},
+		"unverified": {State: metalpower.Off, Since: hour},
+		"verified":   {State: metalpower.Off, Since: hour, Verified: true, Trusted: true},
+	} {
+		f.node(name, v1.ConditionUnknown, shutdown)
+		f.grid.states[name] = observed
+	}
+	f.node("talks", v1.ConditionFalse, shutdown)
+	f.grid.states["talks"] = f.grid.states["verified"]
+	recorder := f.run(prometheus.NewRegistry())
+	f.eventually("verified", bothKeys)
+	var events []string
+	for range 3 {
+		events = append(events, <-recorder.Events)
+	}
+	slices.Sort(events)
+	for i, want := range []string{"Warning MachineOff", "Warning UnverifiedBMC The BMC says", "Warning WrongBMC"} {
+		if !strings.HasPrefix(events[i], want) {
+			t.Errorf("event %q, want %s", events[i], want)
+		}
+	}
+	if !strings.Contains(events[2], "uuid-1") || !strings.Contains(events[2], "uuid-2") {
+		t.Errorf("event %q does not name both UUIDs", events[2])
+	}
+	f.grid.set("verified", metalpower.Off) // passes go on
+	f.node("later", v1.ConditionUnknown, shutdown)
+	f.grid.set("later", metalpower.Off)
+	f.eventually("later", bothKeys)
+	if event := <-recorder.Events; !strings.HasPrefix(event, "Warning MachineOff") {
+		t.Errorf("event %q: the others are recorded once", event)
+	}
+	for _, name := range []string{"wrong", "unverified", "talks"} {
+		if got := f.taints(name); got != shutdownKey {
+			t.Errorf("node %s has the taints %q", name, got)
+		}
 	}
 }
 

@@ -27,6 +27,8 @@ type power int
 const (
 	unknown power = iota
 	on
+	// unverified is off by the word of a controller that may be another machine's.
+	unverified
 	off
 )
 
@@ -36,9 +38,10 @@ type facts struct {
 	uid             types.UID
 	resourceVersion string
 	taints          []v1.Taint
-	// ready and notReady are what the condition Ready says; neither if there is no such condition.
-	ready, notReady bool
-	deleting        bool
+	// ready says that the condition Ready is true, and silent that it is Unknown: the kubelet has not said anything for a while. A
+	// kubelet that says that it is not ready runs, and so does its machine.
+	ready, silent bool
+	deleting      bool
 	// marked says that the node has our annotation.
 	marked bool
 	// power is that of its machine, and since when; zero if that is unknown.
@@ -56,7 +59,7 @@ func factsOf(node *v1.Node, power power, since time.Time) facts {
 	for i := range node.Status.Conditions {
 		if condition := &node.Status.Conditions[i]; condition.Type == v1.NodeReady {
 			f.ready = condition.Status == v1.ConditionTrue
-			f.notReady = !f.ready
+			f.silent = condition.Status == v1.ConditionUnknown
 		}
 	}
 	return f
@@ -65,7 +68,7 @@ func factsOf(node *v1.Node, power power, since time.Time) facts {
 // needsLook reports whether anything could be done about a node, whatever its machine's power is.
 func needsLook(node *v1.Node) bool {
 	f := factsOf(node, unknown, time.Time{})
-	return f.marked || f.notReady && f.shutDown()
+	return f.marked || f.silent && f.shutDown()
 }
 
 // taint is what the taint is (KEP-2268); kube-controller-manager looks at its key only.
@@ -101,9 +104,19 @@ func desire(node facts, settings Settings, now time.Time) wanted {
 		return asIs
 	case node.power == on && node.ready:
 		return back
-	case settings.Enabled && node.power == off && now.Sub(node.since) >= settings.After && node.notReady && node.shutDown():
+	case node.power == off && node.isOff(settings, now):
 		return away
 	default:
 		return asIs
 	}
+}
+
+// isOff reports whether a machine that its controller says is off is so by all else that is known.
+func (f facts) isOff(settings Settings, now time.Time) bool {
+	return settings.Enabled && now.Sub(f.since) >= settings.After && f.silent && f.shutDown()
+}
+
+// untrusted reports whether a node is left alone only because nobody knows whether the controller is that of its machine.
+func untrusted(node facts, settings Settings, now time.Time) bool {
+	return !node.deleting && !node.marked && !node.outOfService() && node.power == unverified && node.isOff(settings, now)
 }

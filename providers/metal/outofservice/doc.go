@@ -3,6 +3,7 @@
 // volumes at once, so that StatefulSets go on elsewhere.
 //
 // Volumes that are detached while the machine still writes are corrupted. So the taint needs three witnesses: the machine's
-// management controller has confirmed, for a while, that it is off; the node carries the shutdown taint, by the node lifecycle
-// controller; and the node is not ready. What is not known changes nothing.
+// management controller, which gives the machine's system UUID, has confirmed for a while that it is off; the node carries the
+// shutdown taint, by the node lifecycle controller; and its condition Ready is Unknown, because the kubelet is silent. What is not
+// known changes nothing.
 package outofservice

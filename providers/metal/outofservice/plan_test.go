@@ -58,20 +58,22 @@ func TestPlan(t *testing.T) {
 		settings Settings
 		want     string
 	}{
-		"off":                               {"notReady shutdown", off, long, settings, "taint"},
+		"off":                               {"unknownReady shutdown", off, long, settings, "taint"},
+		"off, but the kubelet lives":        {"notReady shutdown", off, long, settings, ""},
+		"off, says somebody":                {"unknownReady shutdown", unverified, long, settings, ""},
 		"off, and silent":                   {"unknownReady shutdown other", off, long, settings, "taint"},
-		"off at the moment that counts":     {"notReady shutdown", off, now.Add(-30 * time.Second), settings, "taint"},
-		"off, but not for long":             {"notReady shutdown", off, now.Add(-29 * time.Second), settings, ""},
-		"off, but not enabled":              {"notReady shutdown", off, long, Settings{After: time.Second}, ""},
-		"unknown":                           {"notReady shutdown", unknown, time.Time{}, settings, ""},
-		"on":                                {"notReady shutdown", on, long, settings, ""},
+		"off at the moment that counts":     {"unknownReady shutdown", off, now.Add(-30 * time.Second), settings, "taint"},
+		"off, but not for long":             {"unknownReady shutdown", off, now.Add(-29 * time.Second), settings, ""},
+		"off, but not enabled":              {"unknownReady shutdown", off, long, Settings{After: time.Second}, ""},
+		"unknown":                           {"unknownReady shutdown", unknown, time.Time{}, settings, ""},
+		"on":                                {"unknownReady shutdown", on, long, settings, ""},
 		"off, but ready":                    {"ready shutdown", off, long, settings, ""},
 		"off, but without a condition":      {"shutdown", off, long, settings, ""},
-		"off, without the shutdown taint":   {"notReady", off, long, settings, ""},
-		"off, being deleted":                {"notReady shutdown deleting", off, long, settings, ""},
-		"off, tainted already":              {"notReady shutdown ours marked", off, long, settings, ""},
-		"off, tainted by somebody":          {"notReady shutdown theirs", off, long, settings, ""},
-		"off, somebody took the taint off":  {"notReady shutdown marked", off, long, settings, ""},
+		"off, without the shutdown taint":   {"unknownReady", off, long, settings, ""},
+		"off, being deleted":                {"unknownReady shutdown deleting", off, long, settings, ""},
+		"off, tainted already":              {"unknownReady shutdown ours marked", off, long, settings, ""},
+		"off, tainted by somebody":          {"unknownReady shutdown theirs", off, long, settings, ""},
+		"off, somebody took the taint off":  {"unknownReady shutdown marked", off, long, settings, ""},
 		"on and ready":                      {"ready shutdown ours marked", on, long, settings, "untaint"},
 		"on and ready, not enabled":         {"ready ours marked", on, long, Settings{}, "untaint"},
 		"on and ready, taint was taken off": {"ready marked", on, long, settings, "untaint"},
@@ -143,7 +145,7 @@ func TestPlanProperties(t *testing.T) {
 		for node == nil || len(node.Status.Conditions) > 1 {
 			node = nodeOf(strings.Join(rapid.SliceOfDistinct(rapid.SampledFrom(words), rapid.ID[string]).Draw(t, "node"), " "))
 		}
-		machine := rapid.SampledFrom([]power{unknown, on, off}).Draw(t, "power")
+		machine := rapid.SampledFrom([]power{unknown, on, unverified, off}).Draw(t, "power")
 		since := now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second)
 		settings := Settings{Enabled: rapid.Bool().Draw(t, "enabled"), After: 30 * time.Second}
 		f := factsOf(node, machine, since)
@@ -165,7 +167,7 @@ func TestPlanProperties(t *testing.T) {
 		}
 		// The taint is only there afterwards, when it was not, by all three witnesses.
 		if factsOf(after, machine, since).outOfService() && !f.outOfService() {
-			if machine != off || !f.notReady || !f.shutDown() || !settings.Enabled || now.Sub(since) < settings.After {
+			if machine != off || !f.silent || !f.shutDown() || !settings.Enabled || now.Sub(since) < settings.After {
 				t.Fatalf("tainted without a reason: %+v", f)
 			}
 		}

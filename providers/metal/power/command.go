@@ -40,41 +40,58 @@ func newCommand(c config.Command, machine *config.Machine) *command {
 	return &command{config: c, env: env}
 }
 
-// Read runs the program. Whatever it started is killed when it ends or its time is over.
-func (c *command) Read(ctx context.Context) (State, error) {
+// Read runs the program.
+func (c *command) Read(ctx context.Context) (Reading, error) {
+	said, err := c.run(ctx, c.config.Argv)
+	if err != nil {
+		return Reading{}, err
+	}
+	words := strings.Fields(said)
+	states := map[string]State{"on": On, "off": Off, "unknown": Unknown}
+	switch state, known := states[strings.Join(words[:min(len(words), 1)], "")]; {
+	case known && len(words) == 1:
+		return Reading{State: state}, nil
+	case known && len(words) == 2 && isUUID(words[1]):
+		return Reading{State: state, System: newSystemUUID(words[1])}, nil
+	default:
+		return Reading{}, fmt.Errorf("running %s: it printed %.60q, want on, off or unknown, and behind it the system UUID if it is known",
+			c.config.Argv[0], said)
+	}
+}
+
+// isUUID reports whether a word is a UUID, be it one that says nothing.
+func isUUID(word string) bool {
+	_, ok := config.CanonicalUUID(word)
+	return ok
+}
+
+// run runs a program and returns what it prints, without the white space around it. Whatever it started is killed when it ends or
+// its time is over.
+func (c *command) run(ctx context.Context, argv []string) (string, error) {
 	if c.config.Timeout.Duration > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.config.Timeout.Duration)
 		defer cancel()
 	}
 	var output, complaint limited
-	run := exec.CommandContext(ctx, c.config.Argv[0], c.config.Argv[1:]...)
+	run := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	run.Env, run.Stdout, run.Stderr = c.env, &output, &complaint
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	run.Cancel = func() error { return killGroup(run.Process.Pid) }
 	run.WaitDelay = time.Second // whoever left the group may hold the pipes
 	if err := run.Start(); err != nil {
-		return Unknown, fmt.Errorf("running %s: %w", c.config.Argv[0], err)
+		return "", fmt.Errorf("running %s: %w", argv[0], err)
 	}
 	awaitExit(run.Process.Pid)
 	_ = killGroup(run.Process.Pid)
 	err := run.Wait()
 	switch {
 	case ctx.Err() != nil:
-		return Unknown, fmt.Errorf("running %s: killed: %w", c.config.Argv[0], context.Cause(ctx))
+		return "", fmt.Errorf("running %s: killed: %w", argv[0], context.Cause(ctx))
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
-		return Unknown, fmt.Errorf("running %s: %w%s", c.config.Argv[0], err, complaint.lastLine())
+		return "", fmt.Errorf("running %s: %w%s", argv[0], err, complaint.lastLine())
 	}
-	switch said := strings.TrimSpace(output.String()); said {
-	case "on":
-		return On, nil
-	case "off":
-		return Off, nil
-	case "unknown":
-		return Unknown, nil
-	default:
-		return Unknown, fmt.Errorf("running %s: it printed %.40q, want on, off or unknown", c.config.Argv[0], said)
-	}
+	return strings.TrimSpace(output.String()), nil
 }
 
 // Close does nothing: nothing is kept between runs.

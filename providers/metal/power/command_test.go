@@ -68,7 +68,8 @@ func TestCommandsLeaveNothingBehind(t *testing.T) {
 			pids := filepath.Join(t.TempDir(), "pid")
 			machine := script(t, body, pids)
 			machine.BMC.Command.Timeout = metav1.Duration{Duration: 500 * time.Millisecond}
-			state, err := open(t, machine).Read(t.Context())
+			reading, err := open(t, machine).Read(t.Context())
+			state := reading.State
 			if name == "ended" {
 				if state != Off || err != nil {
 					t.Errorf("%s, %v", state, err)

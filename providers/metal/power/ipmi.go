@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,11 +28,56 @@ type ipmi struct {
 
 func newIPMI(c config.IPMI, credentials *config.Credentials) *ipmi { return &ipmi{c, credentials} }
 
-// Read asks for the chassis status (IPMI 2.0, 28.2), which any user may.
-func (i *ipmi) Read(ctx context.Context) (State, error) {
-	login, err := readLogin(i.credentials)
+// Read asks for the system's GUID (IPMI 2.0, 22.14) and the chassis status (28.2), which any user may.
+func (i *ipmi) Read(ctx context.Context) (Reading, error) {
+	session, err := i.connect(ctx, i.credentials, types.PrivilegeLevelUser)
 	if err != nil {
-		return Unknown, err
+		return Reading{}, err
+	}
+	defer func() { _ = session.Close(ctx) }()
+	system, err := i.system(ctx, session)
+	if err != nil {
+		return Reading{}, err
+	}
+	status, err := session.GetChassisStatus(ctx)
+	switch {
+	case err != nil:
+		return Reading{}, i.failed(ctx, "asking for the chassis status", err)
+	case status.PowerIsOn:
+		return Reading{State: On, System: system}, nil
+	default:
+		return Reading{State: Off, System: system}, nil
+	}
+}
+
+// system asks which system the controller manages.
+func (i *ipmi) system(ctx context.Context, session *client.Client) (SystemUUID, error) {
+	answer, err := session.GetSystemGUID(ctx)
+	switch {
+	case err == nil:
+		return newSystemGUID(answer.GUID), nil
+	case ctx.Err() == nil && withoutGUID(err):
+		return SystemUUID{}, nil
+	default:
+		return SystemUUID{}, i.failed(ctx, "asking for the system GUID", err)
+	}
+}
+
+// busy are the completion codes of controllers that may answer otherwise a moment later (IPMI 2.0, table 5-2): node busy, timeout,
+// out of space, and initialization in progress.
+var busy = []types.CompletionCode{0xc0, 0xc3, 0xc4, 0xd2}
+
+// withoutGUID reports whether a controller has answered that it gives no GUID: by any completion code but those of one that is busy.
+func withoutGUID(err error) bool {
+	var refused *types.ResponseError
+	return errors.As(err, &refused) && !slices.Contains(busy, refused.CompletionCode())
+}
+
+// connect opens a session, which the caller closes.
+func (i *ipmi) connect(ctx context.Context, as *config.Credentials, privilege types.PrivilegeLevel) (*client.Client, error) {
+	login, err := readLogin(as)
+	if err != nil {
+		return nil, err
 	}
 	host, port := i.config.HostPort()
 	if strings.Contains(host, ":") {
@@ -39,29 +85,20 @@ func (i *ipmi) Read(ctx context.Context) (State, error) {
 	}
 	session, err := client.NewClient(host, port, login.username, login.password)
 	if err != nil {
-		return Unknown, fmt.Errorf("IPMI of %s: %w", i.config.Address, err)
+		return nil, fmt.Errorf("IPMI of %s: %w", i.config.Address, err)
 	}
 	suites := defaultCipherSuites
 	if i.config.CipherSuite != 0 {
 		suites = []types.CipherSuiteID{types.CipherSuiteID(i.config.CipherSuite)}
 	}
-	session.WithCipherSuiteID(suites...).WithMaxPrivilegeLevel(types.PrivilegeLevelUser).WithTimeout(time.Second)
+	session.WithCipherSuiteID(suites...).WithMaxPrivilegeLevel(privilege).WithTimeout(time.Second)
 	if err := session.Connect(ctx); err != nil {
 		ended, cancel := context.WithCancel(ctx)
 		cancel() // there is no session to end, only a socket
 		_ = session.Close(ended)
-		return Unknown, i.failed(ctx, "opening a session", err)
+		return nil, i.failed(ctx, "opening a session", err)
 	}
-	defer func() { _ = session.Close(ctx) }()
-	status, err := session.GetChassisStatus(ctx)
-	switch {
-	case err != nil:
-		return Unknown, i.failed(ctx, "asking for the chassis status", err)
-	case status.PowerIsOn:
-		return On, nil
-	default:
-		return Off, nil
-	}
+	return session, nil
 }
 
 // failed says in one line what was tried. The library's text has a line for each cipher suite, and none of it is secret.

@@ -34,8 +34,8 @@ func TestIPMI(t *testing.T) {
 	rewrite(t, machine.BMC.Credentials.PasswordFile, "wrong")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if state, err := reader.Read(ctx); state != Unknown || !errors.Is(err, errCredentials) {
-		t.Errorf("with a wrong password: %s, %v", state, err)
+	if reading, err := reader.Read(ctx); reading.State != Unknown || !errors.Is(err, errCredentials) {
+		t.Errorf("with a wrong password: %s, %v", reading.State, err)
 	}
 	rewrite(t, machine.BMC.Credentials.PasswordFile, ipmiSecret)
 	expect(t, reader, "on")
@@ -49,8 +49,8 @@ func TestIPMI(t *testing.T) {
 	begun := time.Now()
 	short, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer stop()
-	if state, err := reader.Read(short); state != Unknown || err == nil {
-		t.Errorf("of a BMC that is dead: %s, %v", state, err)
+	if reading, err := reader.Read(short); reading.State != Unknown || err == nil {
+		t.Errorf("of a BMC that is dead: %s, %v", reading.State, err)
 	} else if took := time.Since(begun); took > 3*time.Second {
 		t.Errorf("it took %s to give up after 300 ms", took)
 	}

@@ -1,6 +1,7 @@
 package power
 
 import (
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,9 @@ func newMetrics(registerer prometheus.Registerer, poller *Poller) *metrics {
 			poller: poller,
 			machines: prometheus.NewDesc("mooring_metal_machines_power",
 				"Machines that have a BMC, by power state as it counts: on, off (confirmed) or unknown.", []string{"state"}, nil),
+			systems: prometheus.NewDesc("mooring_metal_bmc_systems",
+				"Machines that have a BMC, by whether it is theirs: verified (it gives the systemUUID of the inventory), unverified "+
+					"(one of the two is not known), wrong (it gives another one) or unknown (it does not answer).", []string{"result"}, nil),
 			failing: prometheus.NewDesc("mooring_metal_bmc_failures",
 				"Attempts in a row to read the power state of a machine that failed, for machines of which the last attempt did.",
 				[]string{"machine"}, nil),
@@ -49,23 +53,27 @@ func (m *metrics) read(protocol string, state State, err error, took time.Durati
 
 // collector counts when it is asked, because states stop to count without anything happening.
 type collector struct {
-	poller            *Poller
-	machines, failing *prometheus.Desc
+	poller                     *Poller
+	machines, systems, failing *prometheus.Desc
 }
 
 // Describe is of prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.machines
+	descs <- c.systems
 	descs <- c.failing
 }
 
 // Collect is of prometheus.Collector.
 func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	states := map[State]int{On: 0, Off: 0, Unknown: 0}
+	systems := map[string]int{"verified": 0, "unverified": 0, "wrong": 0, "unknown": 0}
 	failing := map[string]int{}
 	c.poller.mu.Lock()
 	for _, w := range c.poller.watched {
-		states[w.history.observe(time.Now(), counts(c.poller.settings)).State]++
+		observed := w.history.observe(time.Now(), counts(c.poller.settings))
+		states[observed.State]++
+		systems[observed.system()]++
 		if w.history.failures > 0 {
 			failing[w.machine.Name] = w.history.failures
 		}
@@ -74,7 +82,25 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	for state, count := range states {
 		metrics <- prometheus.MustNewConstMetric(c.machines, prometheus.GaugeValue, float64(count), state.String())
 	}
+	for result, count := range systems {
+		metrics <- prometheus.MustNewConstMetric(c.systems, prometheus.GaugeValue, float64(count), result)
+	}
 	for machine, failures := range failing {
 		metrics <- prometheus.MustNewConstMetric(c.failing, prometheus.GaugeValue, float64(failures), machine)
+	}
+}
+
+// system says whether the controller is the machine's.
+func (o Observation) system() string {
+	var wrong *WrongSystemError
+	switch {
+	case errors.As(o.Err, &wrong):
+		return "wrong"
+	case o.Verified:
+		return "verified"
+	case o.State != Unknown:
+		return "unverified"
+	default:
+		return "unknown"
 	}
 }

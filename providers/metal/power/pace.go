@@ -19,7 +19,7 @@ const (
 func pause(h history, settings config.Power) time.Duration {
 	interval := settings.Interval.Duration
 	switch excess := h.failures - settings.StaleAfter; {
-	case h.failures == 0 && h.state == Off && !h.confirmed():
+	case h.failures == 0 && h.reading.State == Off && !h.confirmed():
 		return min(interval, ConfirmAfter)
 	case excess > 0:
 		return max(interval, min(interval<<min(excess, 10), maxBackoff))

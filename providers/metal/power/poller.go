@@ -96,7 +96,9 @@ func (p *Poller) Observe(id string) Observation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w, ok := p.watched[id]; ok {
-		return w.history.observe(time.Now(), counts(p.settings))
+		observation := w.history.observe(time.Now(), counts(p.settings))
+		observation.Trusted = observation.Verified || w.machine.BMC.AllowUnverified
+		return observation
 	}
 	return Observation{}
 }
@@ -133,7 +135,7 @@ func (p *Poller) follow(ctx context.Context, c *config.CloudConfig) {
 			continue
 		}
 		w := &watched{machine: machine, ended: make(chan struct{})}
-		if known && reflect.DeepEqual(was.machine.BMC, machine.BMC) {
+		if known && reflect.DeepEqual(was.machine.BMC, machine.BMC) && was.machine.SystemUUID == machine.SystemUUID {
 			w.history, w.notified = was.history, was.notified
 		}
 		p.watched[machine.ID] = w
@@ -188,7 +190,7 @@ func (p *Poller) ask(ctx context.Context, w *watched, settings config.Power, bou
 	reader, err := p.open(w.machine)
 	if err != nil {
 		log.Error(err, "The power state of this machine cannot be known")
-		p.note(w, Unknown, err, time.Now(), settings)
+		p.note(w, Reading{}, err, time.Now(), settings)
 		return
 	}
 	defer func() {
@@ -208,35 +210,35 @@ func (p *Poller) ask(ctx context.Context, w *watched, settings config.Power, bou
 			return
 		}
 		begun := time.Now()
-		state, err := p.read(ctx, reader, w.machine, settings)
+		reading, err := p.read(ctx, reader, w.machine, settings)
 		bound.Release(1)
 		if ctx.Err() != nil {
 			return
 		}
-		before, after := p.note(w, state, err, begun, settings)
+		before, after := p.note(w, reading, err, begun, settings)
 		logChange(log, before, after)
 		timer.Reset(jittered(pause(after, settings)))
 	}
 }
 
 // read asks once, within the time that a reading may take.
-func (p *Poller) read(ctx context.Context, reader Reader, machine *config.Machine, settings config.Power) (State, error) {
+func (p *Poller) read(ctx context.Context, reader Reader, machine *config.Machine, settings config.Power) (Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, settings.Timeout.Duration)
 	defer cancel()
 	begun := time.Now()
-	state, err := reader.Read(ctx)
-	p.metrics.read(protocol(machine.BMC), state, err, time.Since(begun))
-	return state, err
+	reading, err := reader.Read(ctx)
+	p.metrics.read(protocol(machine.BMC), reading.State, err, time.Since(begun))
+	return reading, err
 }
 
 // note remembers what became of an attempt and notifies subscribers of a change. It returns the history before and after.
-func (p *Poller) note(w *watched, state State, err error, begun time.Time, settings config.Power) (before, after history) {
+func (p *Poller) note(w *watched, reading Reading, err error, begun time.Time, settings config.Power) (before, after history) {
 	p.mu.Lock()
 	before = w.history
 	if err != nil {
 		w.history = before.failed(err)
 	} else {
-		w.history = before.read(state, begun, counts(settings))
+		w.history = before.read(reading, begun, counts(settings))
 	}
 	after = w.history
 	now := after.observe(time.Now(), counts(settings)).State
@@ -258,8 +260,8 @@ func logChange(log logr.Logger, before, after history) {
 	case after.failures == 1:
 		log.Info("The BMC does not report the power state; trying again", "reason", after.err.Error())
 	case after.failures == 0 && before.failures > 0:
-		log.Info("The BMC reports the power state again", "power", after.state.String(), "failures", before.failures)
-	case after.failures == 0 && before.readings > 0 && after.state != before.state:
-		log.Info("The power state has changed", "power", after.state.String(), "before", before.state.String())
+		log.Info("The BMC reports the power state again", "power", after.reading.State.String(), "failures", before.failures)
+	case after.failures == 0 && before.readings > 0 && after.reading.State != before.reading.State:
+		log.Info("The power state has changed", "power", after.reading.State.String(), "before", before.reading.State.String())
 	}
 }

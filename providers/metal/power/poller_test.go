@@ -35,18 +35,27 @@ type bench struct {
 
 // control is a management controller.
 type control struct {
-	mu     sync.Mutex
-	state  State
-	err    error
-	takes  time.Duration
-	asked  []time.Time
-	closed int
+	mu       sync.Mutex
+	state    State
+	system   SystemUUID
+	verified bool
+	err      error
+	takes    time.Duration
+	asked    []time.Time
+	closed   int
 }
 
 func (c *control) set(state State, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state, c.err = state, err
+}
+
+// give sets which system the controller says it manages.
+func (c *control) give(system SystemUUID, verified bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.system, c.verified = system, verified
 }
 
 func (c *control) times() int {
@@ -60,7 +69,7 @@ type controlReader struct {
 	bench *bench
 }
 
-func (r controlReader) Read(ctx context.Context) (State, error) {
+func (r controlReader) Read(ctx context.Context) (Reading, error) {
 	r.bench.asked.Add(1)
 	now := r.bench.asking.Add(1)
 	defer r.bench.asking.Add(-1)
@@ -68,13 +77,13 @@ func (r controlReader) Read(ctx context.Context) (State, error) {
 	}
 	r.mu.Lock()
 	r.asked = append(r.asked, time.Now())
-	state, err, takes := r.state, r.err, r.takes
+	reading, err, takes := Reading{State: r.state, System: r.system, Verified: r.verified}, r.err, r.takes
 	r.mu.Unlock()
 	select {
 	case <-time.After(takes):
-		return state, err
+		return reading, err
 	case <-ctx.Done():
-		return Unknown, ctx.Err()
+		return Reading{}, ctx.Err()
 	}
 }
 

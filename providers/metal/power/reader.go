@@ -10,19 +10,39 @@ import (
 
 // Reader asks one management controller. It is used by one goroutine at a time.
 type Reader interface {
-	// Read asks for the power state, by the deadline of ctx. Its error never holds a password.
-	Read(ctx context.Context) (State, error)
+	// Read asks for the power state, by the deadline of ctx. Its error never holds a password. It is a *WrongSystemError if the
+	// controller is that of another machine.
+	Read(ctx context.Context) (Reading, error)
 	// Close gives back what the controller keeps for the reader, such as a session. The reader is not used any more.
 	Close(ctx context.Context) error
 }
 
+// Reading is what a controller says.
+type Reading struct {
+	// State is the power state, by this reading alone.
+	State State
+	// System is the system whose state it is, if the controller says it.
+	System SystemUUID
+	// Verified says that this is the system that the inventory says the machine is.
+	Verified bool
+}
+
 // NewReader returns what asks the management controller of a machine of a config that was loaded.
 func NewReader(machine *config.Machine) (Reader, error) {
+	reader, err := newProtocol(machine)
+	if err != nil {
+		return nil, err
+	}
+	return verifying{reader, machine}, nil
+}
+
+// newProtocol returns what speaks to the management controller.
+func newProtocol(machine *config.Machine) (Reader, error) {
 	switch bmc := machine.BMC; {
 	case bmc == nil:
 		return nil, fmt.Errorf("machine %s has no BMC", machine.Name)
 	case bmc.Redfish != nil:
-		return newRedfish(*bmc.Redfish, bmc.Credentials, machine.SystemUUID), nil
+		return newRedfish(*bmc.Redfish, bmc.Credentials, machine.BMCSystemUUID()), nil
 	case bmc.IPMI != nil:
 		return newIPMI(*bmc.IPMI, bmc.Credentials), nil
 	case bmc.Command != nil:

@@ -64,45 +64,48 @@ func newRedfish(c config.Redfish, credentials *config.Credentials, systemUUID st
 }
 
 // Read asks for the PowerState of the machine's system (DSP0268, ComputerSystem).
-func (r *redfish) Read(ctx context.Context) (State, error) {
-	state, err := r.read(ctx)
+func (r *redfish) Read(ctx context.Context) (Reading, error) {
+	reading, err := r.read(ctx)
 	var answered *statusError
 	if errors.As(err, &answered) && answered.missing() {
 		r.system, r.root = "", nil // an update of the firmware may have moved them
 	}
 	if err != nil {
-		return Unknown, fmt.Errorf("redfish service %s: %w", r.config.Endpoint, err)
+		return Reading{}, fmt.Errorf("redfish service %s: %w", r.config.Endpoint, err)
 	}
-	return state, nil
+	if wanted := r.systemUUID; wanted != "" && reading.System.Known() && !reading.System.Is(wanted) {
+		r.system = "" // it may be at another path by now
+	}
+	return reading, nil
 }
 
-func (r *redfish) read(ctx context.Context) (State, error) {
+func (r *redfish) read(ctx context.Context) (Reading, error) {
 	if r.root == nil {
 		root := &serviceRoot{}
 		if _, err := r.do(ctx, http.MethodGet, rootPath, nil, root, func(*http.Request) {}); err != nil {
-			return Unknown, err
+			return Reading{}, err
 		}
 		r.root = root
 	}
 	if r.system == "" {
 		found, err := r.find(ctx)
 		if err != nil {
-			return Unknown, err
+			return Reading{}, err
 		}
 		r.system = found
 	}
 	system, err := r.getSystem(ctx, r.system)
 	if err != nil {
-		return Unknown, err
+		return Reading{}, err
 	}
+	reading := Reading{System: newSystemUUID(system.UUID)}
 	switch system.PowerState {
 	case "On", "PoweringOn", "PoweringOff", "Paused": // none of them is off yet
-		return On, nil
+		reading.State = On
 	case "Off":
-		return Off, nil
-	default:
-		return Unknown, nil
+		reading.State = Off
 	}
+	return reading, nil
 }
 
 // Close ends the session.

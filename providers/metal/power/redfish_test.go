@@ -61,7 +61,8 @@ func expect(t *testing.T, reader Reader, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	state, err := reader.Read(ctx)
+	reading, err := reader.Read(ctx)
+	state := reading.State
 	switch {
 	case err != nil && (!strings.Contains(err.Error(), want) || state != Unknown):
 		t.Errorf("%s, %v; want %s", state, err, want)
@@ -172,8 +173,8 @@ func TestRedfishSurvivesChanges(t *testing.T) {
 	end := service.Hang()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if state, err := reader.Read(ctx); state != Unknown || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a service that hangs: %s, %v", state, err)
+	if reading, err := reader.Read(ctx); reading.State != Unknown || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a service that hangs: %s, %v", reading.State, err)
 	}
 	end()
 	expect(t, reader, "on")

@@ -1,6 +1,7 @@
 package power
 
 import (
+	"errors"
 	"time"
 
 	"github.com/mooring-ccm/mooring/provider"
@@ -40,6 +41,13 @@ type Observation struct {
 	State State
 	// Since is when the controller first said so without having said anything else since; zero for Unknown.
 	Since time.Time
+	// System is the system that it is the state of, if the controller says it, and Verified that this is the machine, by its
+	// systemUUID in the inventory or, where that says none, by that of its node.
+	System   SystemUUID
+	Verified bool
+	// Trusted says that volumes may leave a machine on the word of this controller: it is verified, or the config allows that it
+	// is not.
+	Trusted bool
 	// Seen is when the controller last said anything; zero if it never has.
 	Seen time.Time
 	// Err says why the last attempt to ask failed; nil if it did not.
@@ -60,8 +68,8 @@ func (o Observation) InstanceState() provider.InstanceState {
 
 // history is what a controller said lately. It is a value, and what follows it a new one.
 type history struct {
-	// state is what the last row of equal readings said, first and last when it began and ended, and readings how many they are.
-	state       State
+	// reading is what the last row of equal readings said, first and last when it began and ended, and readings how many they are.
+	reading     Reading
 	first, last time.Time
 	readings    int
 	// failures counts the attempts since the last reading, and err is what became of the last.
@@ -69,16 +77,21 @@ type history struct {
 	err      error
 }
 
-// read returns the history after a reading. A row is broken by another state, and by a silence longer than a state counts.
-func (h history) read(state State, at time.Time, counts time.Duration) history {
-	if state != h.state || h.readings == 0 || at.Sub(h.last) > counts {
-		return history{state: state, first: at, last: at, readings: 1}
+// read returns the history after a reading. A row is broken by another state or system, and by a silence longer than a state counts.
+func (h history) read(reading Reading, at time.Time, counts time.Duration) history {
+	if reading != h.reading || h.readings == 0 || at.Sub(h.last) > counts {
+		return history{reading: reading, first: at, last: at, readings: 1}
 	}
-	return history{state: state, first: h.first, last: at, readings: h.readings + 1}
+	return history{reading: reading, first: h.first, last: at, readings: h.readings + 1}
 }
 
-// failed returns the history after an attempt that failed. It says nothing about the machine.
+// failed returns the history after an attempt that failed. It says nothing about the machine, unless it says that the controller is
+// that of another one: then what was said before may have been of that one, too.
 func (h history) failed(err error) history {
+	var wrong *WrongSystemError
+	if errors.As(err, &wrong) {
+		h = history{failures: h.failures}
+	}
 	h.failures++
 	h.err = err
 	return h
@@ -87,11 +100,12 @@ func (h history) failed(err error) history {
 // observe returns what is known, if what a controller said counts for so long.
 func (h history) observe(now time.Time, counts time.Duration) Observation {
 	observation := Observation{Seen: h.last, Err: h.err}
-	if h.readings == 0 || now.Sub(h.last) > counts || h.state == Off && !h.confirmed() {
+	if h.readings == 0 || now.Sub(h.last) > counts || h.reading.State == Off && !h.confirmed() {
 		return observation
 	}
-	observation.State, observation.Since = h.state, h.first
-	if h.state == Unknown {
+	observation.State, observation.Since = h.reading.State, h.first
+	observation.System, observation.Verified = h.reading.System, h.reading.Verified
+	if h.reading.State == Unknown {
 		observation.Since = time.Time{}
 	}
 	return observation

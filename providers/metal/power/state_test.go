@@ -48,11 +48,11 @@ func TestObservations(t *testing.T) {
 				case "error":
 					h = h.failed(errors.New("no answer"))
 				case "on":
-					h = h.read(On, at(a.at), valid)
+					h = h.read(Reading{State: On}, at(a.at), valid)
 				case "off":
-					h = h.read(Off, at(a.at), valid)
+					h = h.read(Reading{State: Off}, at(a.at), valid)
 				default:
-					h = h.read(Unknown, at(a.at), valid)
+					h = h.read(Reading{State: Unknown}, at(a.at), valid)
 				}
 			}
 			got := h.observe(at(test.at), valid)
@@ -74,13 +74,13 @@ func TestOffIsNeverGuessed(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "pause")) * time.Second)
 			switch said := rapid.IntRange(0, 5).Draw(t, "said"); said {
 			case 0, 1, 2:
-				h = h.read(Off, now, valid)
+				h = h.read(Reading{State: Off}, now, valid)
 				offs = append(offs, now)
 			case 3:
-				h = h.read(On, now, valid)
+				h = h.read(Reading{State: On}, now, valid)
 				offs = nil
 			case 4:
-				h = h.read(Unknown, now, valid)
+				h = h.read(Reading{State: Unknown}, now, valid)
 				offs = nil
 			default:
 				h = h.failed(errors.New("no answer"))

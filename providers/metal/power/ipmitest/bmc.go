@@ -54,19 +54,28 @@ set_working_mc 0x20
     priv_limit admin
     allowed_auths_user md5
     allowed_auths_admin md5
-    guid a123456789abcdefa123456789abcdef
+    guid %s
   endlan
   chassis_control "%s %s 0x20"
   user 1 true "" "" user 10 none md5
-  user 2 true "monitor" "%[5]s" user 10 md5
-  user 3 true "admin" "%[5]s" admin 10 md5
+  user 2 true "monitor" "%[6]s" user 10 md5
+  user 3 true "admin" "%[6]s" admin 10 md5
 `
 
 const commands = "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02\nmc_enable 0x20\n"
 
+// GUID is what a BMC of Start gives as its system's, as hexadecimal digits in the order of the bytes.
+const GUID = "a123456789abcdefa123456789abcdef"
+
 // Start runs a BMC of a machine that is on, on an IP address of this host. The test is skipped if the programs are missing,
 // and fails with MOORING_REQUIRE_ALL=1.
 func Start(t *testing.T, ip, password string) *BMC {
+	t.Helper()
+	return StartWithGUID(t, ip, password, GUID)
+}
+
+// StartWithGUID does as Start, with the GUID of its system as 32 hexadecimal digits in the order of the bytes.
+func StartWithGUID(t *testing.T, ip, password, guid string) *BMC {
 	t.Helper()
 	for _, program := range []string{simulator, tool} {
 		_, err := exec.LookPath(program)
@@ -86,7 +95,7 @@ func Start(t *testing.T, ip, password string) *BMC {
 	err = errors.Join(err,
 		os.WriteFile(bmc.power, []byte("1\n"), 0o600),
 		os.WriteFile(script, []byte(chassis), 0o700),
-		os.WriteFile(filepath.Join(dir, "lan.conf"), fmt.Appendf(nil, lan, host, port, script, bmc.power, password), 0o600),
+		os.WriteFile(filepath.Join(dir, "lan.conf"), fmt.Appendf(nil, lan, host, port, guid, script, bmc.power, password), 0o600),
 		os.WriteFile(filepath.Join(dir, "commands"), []byte(commands), 0o600),
 		os.Mkdir(filepath.Join(dir, "state"), 0o700),
 	)

@@ -84,6 +84,15 @@ func (s *Service) SetPower(id, state string) {
 	s.systems[id] = system
 }
 
+// SetUUID gives a system another UUID: it is another computer, as when a blade is moved.
+func (s *Service) SetUUID(id, uuid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	system := s.systems[id]
+	system.ID, system.UUID = id, uuid
+	s.systems[id] = system
+}
+
 // Rename gives a system another ID, as an update of firmware may.
 func (s *Service) Rename(id, to string) {
 	s.mu.Lock()
