@@ -187,16 +187,16 @@ func expressions(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var dashboard struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
-	}
+	var dashboard panel // its panels are where a row has them
 	if err := json.Unmarshal(text, &dashboard); err != nil {
 		t.Fatalf("dashboard: %v", err)
 	}
-	for _, panel := range dashboard.Panels {
+	ids := map[int]string{}
+	for _, panel := range dashboard.all() {
+		if other, taken := ids[panel.ID]; taken && panel.ID != 0 {
+			t.Errorf("panels %q and %q have the same ID", panel.Title, other)
+		}
+		ids[panel.ID] = panel.Title
 		for i, target := range panel.Targets {
 			found[fmt.Sprintf("panel %q, %d", panel.Title, i)] = target.Expr
 		}
@@ -204,30 +204,69 @@ func expressions(t *testing.T) map[string]string {
 	return found
 }
 
-// alert is one of the shipped rules.
-type alert struct {
-	Alert, Expr string
-	Annotations map[string]string
-	Labels      map[string]string
+// panel is a part of the dashboard. A row that is collapsed has its panels inside.
+type panel struct {
+	ID      int
+	Title   string
+	Targets []struct{ Expr string }
+	Panels  []panel
 }
 
+// all returns a panel and those in it.
+func (p panel) all() []panel {
+	found := []panel{p}
+	for _, inside := range p.Panels {
+		found = append(found, inside.all()...)
+	}
+	return found
+}
+
+// alert is one of the shipped rules.
+type alert struct {
+	Alert, Expr, For string
+	Annotations      map[string]string
+	Labels           map[string]string
+	// metal is set for those that are there with the provider metal only.
+	metal bool
+}
+
+// alerts returns all rules as the chart renders them for the provider metal.
 func alerts(t *testing.T) []alert {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(folder, "files", "alerts.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	objects, err := render.Objects(load(t), parse(t, "provider: {name: metal}\nprometheusRule: {enabled: true, runbookBase: 'https://docs.example/runbooks.md'}"))
+	must(t, err)
+	_, text, found := strings.Cut(objects["monitoring.yaml"], "kind: PrometheusRule\n")
+	if !found {
+		t.Fatal("there is no PrometheusRule")
 	}
-	var rules struct {
-		Groups []struct{ Rules []alert }
+	var rule struct {
+		Spec struct {
+			Groups []struct {
+				Name  string
+				Rules []alert
+			}
+		}
 	}
-	if err := yaml.Unmarshal(text, &rules); err != nil {
+	if err := yaml.Unmarshal([]byte(text), &rule); err != nil {
 		t.Fatalf("alerts: %v", err)
 	}
 	var all []alert
-	for _, group := range rules.Groups {
-		all = append(all, group.Rules...)
+	for _, group := range rule.Spec.Groups {
+		for _, alert := range group.Rules {
+			alert.metal = group.Name == "mooring-metal"
+			all = append(all, alert)
+		}
 	}
 	return all
+}
+
+// TestAlertsOfMetalAreItsOwn finds none of them with another provider.
+func TestAlertsOfMetalAreItsOwn(t *testing.T) {
+	objects, err := render.Objects(load(t), parse(t, "provider: {name: sim}\nprometheusRule: {enabled: true}"))
+	must(t, err)
+	if text := objects["monitoring.yaml"]; strings.Contains(text, "mooring_metal_") || !strings.Contains(text, "alert: MooringAbsent") {
+		t.Errorf("the alerts of another provider are\n%s", text)
+	}
 }
 
 // TestMetricsThatAreAskedForExist holds alerts and dashboard against the page of all metrics, which is itself checked against the
@@ -264,28 +303,38 @@ func TestMetricsThatAreAskedForExist(t *testing.T) {
 	}
 }
 
-func TestEveryAlertHasARunbook(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "runbooks.md"))
-	if err != nil {
-		t.Fatal(err)
+// runbooks returns the page of an alert's runbook.
+func (a alert) runbooks() string {
+	if a.metal {
+		return "runbooks-metal.md"
 	}
+	return "runbooks.md"
+}
+
+func TestEveryAlertHasARunbook(t *testing.T) {
 	headings := map[string]bool{}
-	for _, heading := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(string(text), -1) {
-		headings[heading[1]] = true
+	for _, page := range []string{"runbooks.md", "runbooks-metal.md"} {
+		text, err := os.ReadFile(filepath.Join(root, "docs", "how-to", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, heading := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(string(text), -1) {
+			headings[page+" "+heading[1]] = true
+		}
 	}
 	for _, alert := range alerts(t) {
-		if !headings[alert.Alert] {
-			t.Errorf("docs/how-to/runbooks.md has no section %s", alert.Alert)
+		if !headings[alert.runbooks()+" "+alert.Alert] {
+			t.Errorf("docs/how-to/%s has no section %s", alert.runbooks(), alert.Alert)
 		}
-		if want := "RUNBOOKS#" + strings.ToLower(alert.Alert); alert.Annotations["runbook_url"] != want {
+		if want := "https://docs.example/" + alert.runbooks() + "#" + strings.ToLower(alert.Alert); alert.Annotations["runbook_url"] != want {
 			t.Errorf("%s: runbook_url is %q, want %q", alert.Alert, alert.Annotations["runbook_url"], want)
 		}
 		if alert.Annotations["summary"] == "" || alert.Annotations["description"] == "" || alert.Labels["severity"] == "" {
 			t.Errorf("%s lacks a summary, a description or a severity", alert.Alert)
 		}
-		delete(headings, alert.Alert)
+		delete(headings, alert.runbooks()+" "+alert.Alert)
 	}
 	for left := range headings {
-		t.Errorf("docs/how-to/runbooks.md has a section %s, for which there is no alert", left)
+		t.Errorf("there is a section %s, for which there is no alert", left)
 	}
 }

@@ -42,7 +42,8 @@ cloud controller manager keep their names and meanings, so that dashboards and a
 
 Besides these there are the metrics of the libraries, under their usual names: ` + "`kubernetes_build_info`, `leader_election_master_status`," + `
 ` + "`rest_client_requests_total`, `workqueue_depth`, `workqueue_queue_duration_seconds`, `controller_runtime_reconcile_total`," + `
-` + "`running_managed_controllers`, `go_goroutines`, `process_resident_memory_bytes`" + ` and their kin.
+` + "`running_managed_controllers`, `go_goroutines`, `process_resident_memory_bytes`" + ` and their kin. At ` + "`/metrics/slis`" + ` there is
+` + "`kubernetes_healthcheck`" + `: 1 for each check of ` + "`/livez` and `/readyz`" + ` that passes, 0 for one that fails.
 `
 
 func render(groups []group) []byte {

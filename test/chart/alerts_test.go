@@ -1,0 +1,249 @@
+package chart_test
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+// Series are written as promtool takes them: a value for each step, over an hour.
+const (
+	step = 30 * time.Second
+	hour = "x120"
+)
+
+// healthyRack are the series of two replicas, of which a leads, with two routers and nothing to complain about.
+const healthyRack = `
+kubernetes_build_info{job="mooring-metrics",instance="a"} 1` + hour + `
+kubernetes_build_info{job="mooring-metrics",instance="b"} 1` + hour + `
+kubernetes_healthcheck{job="mooring-metrics",instance="a",type="readyz",name="ping"} 1` + hour + `
+kubernetes_healthcheck{job="mooring-metrics",instance="a",type="readyz",name="announcing"} 1` + hour + `
+kubernetes_healthcheck{job="mooring-metrics",instance="b",type="readyz",name="announcing"} 1` + hour + `
+mooring_metal_destinations{instance="a",kind="service-address"} 4` + hour + `
+mooring_metal_destinations{instance="b",kind="service-address"} 4` + hour + `
+mooring_metal_bgp_session_up{instance="a",peer="r1"} 1` + hour + `
+mooring_metal_bgp_session_up{instance="b",peer="r1"} 1` + hour + `
+mooring_metal_bgp_session_up{instance="a",peer="r2"} 1` + hour + `
+mooring_metal_bgp_session_up{instance="b",peer="r2"} 1` + hour + `
+mooring_metal_bgp_session_flaps_total{instance="a",peer="r1"} 2` + hour + `
+mooring_metal_bgp_prefixes{instance="a",peer="r1",family="IPv4"} 4` + hour + `
+mooring_metal_bgp_prefixes{instance="b",peer="r1",family="IPv4"} 4` + hour + `
+mooring_metal_services{instance="a",announced="true"} 4` + hour + `
+mooring_metal_services{instance="a",announced="false"} 0` + hour + `
+mooring_metal_next_hops{instance="a",state="in"} 3` + hour + `
+mooring_metal_next_hops{instance="b",state="in"} 3` + hour + `
+mooring_metal_probes_blind{instance="a"} 0` + hour + `
+mooring_metal_probes_blind{instance="b"} 0` + hour + `
+mooring_metal_config_reload_failed{instance="a"} 0` + hour + `
+mooring_metal_pool_addresses{instance="a",pool="public",family="IPv4",state="assigned"} 4` + hour + `
+mooring_metal_pool_addresses{instance="a",pool="public",family="IPv4",state="free"} 16` + hour + `
+mooring_metal_pool_addresses{instance="a",pool="one",family="IPv4",state="assigned"} 1` + hour + `
+mooring_metal_pool_addresses{instance="a",pool="one",family="IPv4",state="free"} 0` + hour + `
+mooring_metal_services_without_address{instance="a"} 0` + hour + `
+mooring_metal_announce_failures_total{instance="a",sink="BGP"} 0` + hour + `
+mooring_metal_l2_frames_total{instance="a",protocol="arp",result="error"} 3` + hour + `
+mooring_metal_bmc_failures{instance="a",machine="n1"} 2` + hour + `
+`
+
+// TestAlertsOfMetalFire evaluates every alert by Prometheus's own engine, over what the metrics are in a rack that works and in
+// racks with one fault each.
+func TestAlertsOfMetalFire(t *testing.T) {
+	faults := map[string]struct {
+		series string // take the place of those with the same labels
+		fire   []string
+	}{
+		"none": {"", nil},
+		"both replicas are gone": {withoutReplicas(t, "a", "b"),
+			[]string{"MooringAbsent", "MooringNobodyAnnounces"}},
+		"one replica is gone": {withoutReplicas(t, "b"), nil},
+		"no session is up": {sessions("0"+hour, "a r1", "b r1", "a r2", "b r2"),
+			[]string{"MooringNobodyAnnounces", "MooringPeerLost"}},
+		"no session with one router is up":    {sessions("0"+hour, "a r1", "b r1"), []string{"MooringPeerLost"}},
+		"one replica has no session":          {sessions("0"+hour, "b r1"), []string{"MooringSessionDown"}},
+		"a replica had none for a minute":     {sessions("1x117 0x2", "b r1"), nil},
+		"a session comes and goes":            {`mooring_metal_bgp_session_flaps_total{instance="a",peer="r1"} 0x80 1+1x8 9x30`, []string{"MooringSessionFlaps"}},
+		"both are not ready":                  {notReady("a", "b"), []string{"MooringNoReplicaReady"}},
+		"one is not ready":                    {notReady("b"), nil},
+		"a replica announces less":            {`mooring_metal_bgp_prefixes{instance="b",peer="r1",family="IPv4"} 3` + hour, []string{"MooringReplicasAnnounceDifferently"}},
+		"a replica without session has none":  {sessions("0"+hour, "b r1") + `mooring_metal_bgp_prefixes{instance="b",peer="r1",family="IPv4"} 0` + hour, []string{"MooringSessionDown"}},
+		"a Service is not announced":          {`mooring_metal_services{instance="a",announced="false"} 1` + hour, []string{"MooringServiceNotAnnounced"}},
+		"a Service waits for 4 min":           {`mooring_metal_services{instance="a",announced="false"} 0x112 1x8`, nil},
+		"no node is a next hop":               {nextHops("0" + hour), []string{"MooringNoNextHops"}},
+		"the probes of one replica are blind": {`mooring_metal_probes_blind{instance="b"} 1` + hour, []string{"MooringProberBlind"}},
+		"the cloud config is refused":         {`mooring_metal_config_reload_failed{instance="a"} 1` + hour, []string{"MooringConfigRefused"}},
+		"a pool has one address left":         {pool("19", "1"), []string{"MooringPoolNearlyFull"}},
+		"a pool has three addresses left":     {pool("17", "3"), nil},
+		"a Service is refused an address":     {`mooring_metal_services_without_address{instance="a"} 1` + hour, []string{"MooringServicesWithoutAddress"}},
+		"changes are not announced":           {`mooring_metal_announce_failures_total{instance="a",sink="BGP"} 0x110 1x10`, []string{"MooringAnnouncementFails"}},
+		"ARP cannot be sent":                  {`mooring_metal_l2_frames_total{instance="a",protocol="arp",result="error"} 0+1` + hour, []string{"MooringLayer2SendFails"}},
+		"a BMC does not answer":               {`mooring_metal_bmc_failures{instance="a",machine="n1"} 40` + hour, []string{"MooringBMCFails"}},
+	}
+	all, fired := alerts(t), map[string]bool{}
+	for name, fault := range faults {
+		series := parseSeries(t, healthyRack)
+		maps.Copy(series, parseSeries(t, fault.series))
+		var have []string
+		for _, alert := range all {
+			if fires(t, alert, series) {
+				have = append(have, alert.Alert)
+				fired[alert.Alert] = true
+			}
+		}
+		slices.Sort(have)
+		if !slices.Equal(have, fault.fire) {
+			t.Errorf("%s: the alerts %q fire, want %q", name, have, fault.fire)
+		}
+	}
+	for _, alert := range all {
+		if alert.metal && !fired[alert.Alert] {
+			t.Errorf("%s fires in no case of this test", alert.Alert)
+		}
+	}
+}
+
+// withoutReplicas ends all series of replicas, as Prometheus does when it finds a target no more.
+func withoutReplicas(t *testing.T, names ...string) string {
+	t.Helper()
+	var changed strings.Builder
+	for line := range strings.Lines(strings.TrimSpace(healthyRack)) {
+		description, _, _ := strings.Cut(line, " ")
+		for _, name := range names {
+			if strings.Contains(description, `instance="`+name+`"`) {
+				changed.WriteString(description + " stale\n")
+			}
+		}
+	}
+	if changed.Len() == 0 {
+		t.Fatalf("there is no replica of %q", names)
+	}
+	return changed.String()
+}
+
+// sessions are those of replicas with routers.
+func sessions(values string, pairs ...string) string {
+	var lines strings.Builder
+	for _, pair := range pairs {
+		instance, peer, _ := strings.Cut(pair, " ")
+		lines.WriteString(`mooring_metal_bgp_session_up{instance="` + instance + `",peer="` + peer + `"} ` + values + "\n")
+	}
+	return lines.String()
+}
+
+func notReady(instances ...string) string {
+	var lines strings.Builder
+	for _, instance := range instances {
+		lines.WriteString(`kubernetes_healthcheck{job="mooring-metrics",instance="` + instance + `",type="readyz",name="announcing"} 0` + hour + "\n")
+	}
+	return lines.String()
+}
+
+func nextHops(values string) string {
+	return `mooring_metal_next_hops{instance="a",state="in"} ` + values + "\n" + `mooring_metal_next_hops{instance="b",state="in"} ` + values
+}
+
+func pool(assigned, free string) string {
+	const prefix = `mooring_metal_pool_addresses{instance="a",pool="public",family="IPv4",state="`
+	return prefix + `assigned"} ` + assigned + hour + "\n" + prefix + `free"} ` + free + hour
+}
+
+// parseSeries reads series by their labels, one a line.
+func parseSeries(t *testing.T, text string) map[string]promql.Series {
+	t.Helper()
+	found := map[string]promql.Series{}
+	for line := range strings.Lines(text) {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		metric, values, err := parser.NewParser(parser.Options{}).ParseSeriesDesc(strings.TrimSpace(line))
+		must(t, err)
+		series := promql.Series{Metric: metric}
+		for i, value := range values {
+			if !value.Omitted {
+				series.Floats = append(series.Floats, promql.FPoint{T: int64(i) * step.Milliseconds(), F: value.Value})
+			}
+		}
+		found[metric.String()] = series
+	}
+	return found
+}
+
+// fires reports whether the expression of an alert has held for as long as it has to, at the end of the hour.
+func fires(t *testing.T, alert alert, series map[string]promql.Series) bool {
+	t.Helper()
+	wait := time.Duration(0)
+	if alert.For != "" {
+		parsed, err := model.ParseDuration(alert.For)
+		must(t, err)
+		wait = time.Duration(parsed)
+	}
+	const end = 120 * step
+	for at := end; at >= end-wait; at -= step {
+		if !holds(t, alert.Expr, series, time.UnixMilli(0).Add(at)) {
+			return false
+		}
+	}
+	return true
+}
+
+// holds evaluates an expression.
+func holds(t *testing.T, expression string, series map[string]promql.Series, at time.Time) bool {
+	t.Helper()
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: math.MaxInt32, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
+	defer func() { must(t, engine.Close()) }()
+	query, err := engine.NewInstantQuery(t.Context(), database(series), nil, expression, at)
+	must(t, err)
+	defer query.Close()
+	result := query.Exec(t.Context())
+	must(t, result.Err)
+	vector, err := result.Vector()
+	must(t, err)
+	return len(vector) > 0
+}
+
+// database serves series from memory.
+type database map[string]promql.Series
+
+// Querier returns what selects series.
+func (d database) Querier(int64, int64) (storage.Querier, error) {
+	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+		found := &selected{at: -1}
+		for _, series := range d {
+			if matches(series.Metric, matchers) {
+				found.series = append(found.series, promql.NewStorageSeries(series))
+			}
+		}
+		return found
+	}}, nil
+}
+
+func matches(metric labels.Labels, matchers []*labels.Matcher) bool {
+	return !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(metric.Get(m.Name)) })
+}
+
+// selected is a set of series.
+type selected struct {
+	series []storage.Series
+	at     int
+}
+
+// Next goes to the next series.
+func (s *selected) Next() bool { s.at++; return s.at < len(s.series) }
+
+// At returns the series that Next went to.
+func (s *selected) At() storage.Series { return s.series[s.at] }
+
+// Err returns nothing: nothing fails.
+func (*selected) Err() error { return nil }
+
+// Warnings returns none.
+func (*selected) Warnings() annotations.Annotations { return nil }
