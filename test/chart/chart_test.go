@@ -104,6 +104,8 @@ func TestBadValuesAreNamed(t *testing.T) {
 		"routes of no range": {"provider: {name: sim}\nconfigureCloudRoutes: true", []string{"clusterCIDR: required with configureCloudRoutes"}},
 		"half of an address": {"provider: {name: sim}\napiServer: {host: 192.0.2.1}", []string{"apiServer: host and port go together"}},
 		"CIDRs of no range":  {"provider: {name: sim}\nallocateNodeCIDRs: true", []string{"clusterCIDR: required with allocateNodeCIDRs"}},
+		"nothing to replace": {"provider: {name: sim}\nrollingUpdate: {maxUnavailable: 0}", []string{"cannot both be 0"}},
+		"ports of two Pods":  {"kind: DaemonSet\nprovider: {name: sim}\nrollingUpdate: {maxUnavailable: 0}", []string{"cannot be 0 with kind=DaemonSet"}},
 		"no image":           {"provider: {name: sim}\nimage: {tag: v1}", []string{"image.repository: required", "no image is published", "make image"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestHelmCommandsOfGuidesRender renders the chart with the values that each `helm install` and `helm upgrade` of the guides
-// sets, and looks for every file that the guides apply. With --reuse-values, those of the page's last command come first; so
+// sets, and looks for every file that the guides apply. With --reuse-values and --reset-then-reuse-values, those of the page's last command come first; so
 // they do with --values, whose file is the reader's.
 func TestHelmCommandsOfGuidesRender(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "how-to", "*.md"))
@@ -35,7 +35,7 @@ func TestHelmCommandsOfGuidesRender(t *testing.T) {
 			if words[3] != "deploy/charts/mooring" {
 				t.Errorf("%s: %q is not about the chart's folder", path, command)
 			}
-			if !strings.Contains(command, "--reuse-values") && !strings.Contains(command, "--values") {
+			if !strings.Contains(command, "reuse-values") && !strings.Contains(command, "--values") {
 				last = map[string]any{}
 			}
 			setValues(t, command, last)

@@ -13,15 +13,19 @@ import (
 // TestNotes reads what Helm prints after an installation: how many run, and of a dry run how to ask for its plan.
 func TestNotes(t *testing.T) {
 	for values, want := range map[string]string{
-		"{}":                                "with 2 replicas, for the cloud provider \"sim\"",
-		"replicas: 1":                       "with 1 replica, for",
-		"kind: DaemonSet":                   "rollout status daemonset/mooring",
-		"dryRun: true":                      "and changes nothing",
-		"{securePort: 10268}":               "rollout status deployment/mooring",
-		"{dryRun: true, securePort: 10268}": "mooring plan --server=https://127.0.0.1:10268 --insecure-skip-tls-verify",
+		"{}":                                   "with 2 replicas, for the cloud provider \"sim\"",
+		"replicas: 1":                          "with 1 replica, for",
+		"kind: DaemonSet":                      "rollout status daemonset/mooring",
+		"dryRun: true":                         "and changes nothing",
+		"provider: {name: metal}":              "A replica that stays pending",
+		"replicas: 1\nprovider: {name: metal}": "With one replica, so they do during each update",
+		"{securePort: 10268}":                  "rollout status deployment/mooring",
+		"{dryRun: true, securePort: 10268}":    "mooring plan --server=https://127.0.0.1:10268 --insecure-skip-tls-verify",
 	} {
 		chart, set := load(t), parse(t, values)
-		set["provider"] = map[string]any{"name": "sim"}
+		if set["provider"] == nil {
+			set["provider"] = map[string]any{"name": "sim"}
+		}
 		options := chartutil.ReleaseOptions{Name: "mooring", Namespace: render.Namespace, IsInstall: true}
 		all, err := chartutil.ToRenderValues(chart, set, options, chartutil.DefaultCapabilities.Copy())
 		must(t, err)

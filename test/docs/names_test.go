@@ -29,7 +29,7 @@ func othersFlags() map[string]string {
 		"--raw": "kubectl", "--ignore-daemonsets": "kubectl", "--prefix": "kubectl", "--include": "curl",
 		"--run-service-proxy": "kube-router", "--run-loadbalancer": "kube-router", "--advertise-loadbalancer-ip": "kube-router",
 		"--peer-router-ips": "kube-router",
-		"--reuse-values":    "helm", "--set": "helm", "--set-json": "helm", "--values": "helm",
+		"--reuse-values":    "helm", "--reset-then-reuse-values": "helm", "--set": "helm", "--set-json": "helm", "--values": "helm",
 		"--hostname-override": "kubelet", "--node-ip": "kubelet", "--node-labels": "kubelet", "--provider-id": "kubelet",
 		"--tags": "a vendor's main", "--config": "kubeadm", "--healthz-bind-address": "kube-proxy", "--kube-proxy-arg": "k3s", "--lb-class": "MetalLB",
 		"--config-patch": "talosctl", "--disable-cloud-controller": "k3s", "--disable": "k3s", "--kubelet-arg": "k3s",

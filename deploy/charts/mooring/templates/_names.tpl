@@ -35,6 +35,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- toYaml $context }}
 {{- end }}
 
+{{- define "mooring.minReadySeconds" -}}
+{{- if not (kindIs "invalid" .Values.minReadySeconds) }}{{ .Values.minReadySeconds }}{{ else if eq .Values.provider.name "metal" }}10{{ end }}
+{{- end }}
+
+{{- define "mooring.hasBudget" -}}
+{{- $given := .Values.podDisruptionBudget.enabled }}
+{{- if kindIs "invalid" $given }}{{ if and (eq .Values.provider.name "metal") (eq .Values.kind "Deployment") }}yes{{ end }}{{ else if $given }}yes{{ end }}
+{{- end }}
+
 {{- define "mooring.checks" -}}
 {{- $sources := 0 }}
 {{- range list .Values.provider.config.inline .Values.provider.config.existingSecret .Values.provider.config.existingConfigMap }}{{ if . }}{{ $sources = add1 $sources }}{{ end }}{{ end }}
@@ -42,6 +51,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and .Values.configureCloudRoutes (not .Values.clusterCIDR) }}{{ fail "clusterCIDR: required with configureCloudRoutes: only routes within it are removed" }}{{ end }}
 {{- if and .Values.allocateNodeCIDRs (not .Values.clusterCIDR) }}{{ fail "clusterCIDR: required with allocateNodeCIDRs" }}{{ end }}
 {{- if ne (empty .Values.apiServer.host) (empty .Values.apiServer.port) }}{{ fail "apiServer: host and port go together" }}{{ end }}
+{{- if eq (toString .Values.rollingUpdate.maxUnavailable) "0" }}
+{{- if eq .Values.kind "DaemonSet" }}{{ fail "rollingUpdate.maxUnavailable: cannot be 0 with kind=DaemonSet, because the new Pod of a node needs the port of the old one" }}{{ end }}
+{{- if eq (toString .Values.rollingUpdate.maxSurge) "0" }}{{ fail "rollingUpdate: maxSurge and maxUnavailable cannot both be 0" }}{{ end }}
+{{- end }}
 {{- $metal := eq .Values.provider.name "metal" }}
 {{- if and .Values.provider.metal.l2 (not $metal) }}{{ fail "provider.metal.l2: is for provider.name=metal" }}{{ end }}
 {{- if and .Values.provider.metal.l2 (not .Values.hostNetwork) }}{{ fail "provider.metal.l2: needs hostNetwork=true, because the addresses are answered for on the networks of the node" }}{{ end }}
