@@ -45,6 +45,7 @@ Exit codes:
   2    the command line is wrong, or the file cannot be read
   130  interrupted by a signal before it was through`,
 		Example: `  mooring validate --cloud-config=cloud.yaml
+  mooring convert metallb -f metallb.yaml | mooring validate --cloud-config=-
   kubectl -n kube-system get configmap mooring -o jsonpath='{.data.cloud\.yaml}' | mooring validate --cloud-config=- --strict
   mooring validate --cloud-config=cloud.yaml --output=json | jq '.findings[] | select(.severity == "error") | .field'`,
 		Args: cli.NoArguments,

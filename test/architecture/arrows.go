@@ -43,6 +43,7 @@ var arrows = map[string][]string{
 	"cmd/mooring/internal/ccmbuild":    {"internal/image", "internal/version", "localcluster"},
 	"cmd/mooring/internal/check":       {"cmd/mooring/internal/managers", "cmd/mooring/internal/view", "cmd/mooring/internal/words", "internal/instances/ownership", "localcluster", "deploy"},
 	"cmd/mooring/internal/cloudconfig": {"cmd/mooring/internal/words", "providers/metal/config", "providers/sim"},
+	"cmd/mooring/internal/convert":     {"providers/metal/config"},
 	"cmd/mooring/internal/demo":        {"cmd/mooring/internal/words", "localcluster", "deploy", "providers/sim", "providers/metal/power/redfishsim", "provider"},
 	"cmd/mooring/internal/managers":    {},
 	"cmd/mooring/internal/words":       {},
