@@ -71,6 +71,7 @@ type Announcer struct {
 	poolOf   func(netip.Addr) string
 	current  Snapshot
 	draining map[types.UID]time.Time
+	local    map[types.UID]time.Time
 	targets  map[model.Probe]netip.Addr
 	watchers map[chan struct{}]bool
 }
@@ -84,6 +85,8 @@ type Snapshot struct {
 	Nodes    map[string]model.NodeState
 	// Blind says that no probe is answered, and the last known health states are kept.
 	Blind bool
+	// Unproven says that no kube-proxy has ever answered where it is asked, so that nodes count as working while they live.
+	Unproven bool
 }
 
 // New returns an Announcer whose informers can be started.
@@ -191,7 +194,8 @@ func (a *Announcer) Run(ctx context.Context) error {
 // input gathers what decides.
 func (a *Announcer) input() Input {
 	a.mu.Lock()
-	in := Input{Now: time.Now(), PoolOf: a.poolOf, Draining: a.draining, Settings: settingsOf(a.config)}
+	in := Input{Now: time.Now(), PoolOf: a.poolOf, Draining: a.draining, Local: a.local, Announced: a.current.Table,
+		Settings: settingsOf(a.config)}
 	a.mu.Unlock()
 	a.cluster.fill(&in)
 	return in
@@ -204,6 +208,8 @@ func settingsOf(announcement config.Announcement) Settings {
 		LocalNextHops:   announcement.LocalNextHops,
 		DrainWait:       announcement.DrainWait.Duration,
 		PodRoutes:       *announcement.PodRoutes,
+		Unprobed:        announcement.Health.KubeProxyProbe == config.ProbeNone,
+		DrainOnCordon:   announcement.DrainOnCordon,
 	}
 }
 
@@ -227,13 +233,14 @@ func (a *Announcer) announce(log logr.Logger) time.Duration {
 		return 0 // the prober says when it is
 	}
 	in := a.input()
-	in.Health, in.Blind = seen.Health, seen.Blind
+	in.Health, in.Blind, in.Unproven = seen.Health, seen.Blind, seen.Unproven
 	out := Desired(in)
-	next := Snapshot{Complete: true, Table: out.Table, Services: out.Services, Nodes: out.Nodes, Blind: seen.Blind}
+	next := Snapshot{Complete: true, Table: out.Table, Services: out.Services, Nodes: out.Nodes, Blind: seen.Blind,
+		Unproven: seen.Unproven}
 
 	a.mu.Lock()
 	before := a.current
-	a.current, a.draining = next, out.Draining
+	a.current, a.draining, a.local = next, out.Draining, out.Local
 	watchers := maps.Clone(a.watchers)
 	a.mu.Unlock()
 
@@ -277,6 +284,13 @@ func logChanges(log logr.Logger, before, after Snapshot) {
 		log.Error(nil, "No probe of any node is answered; the last known health states are kept. Look at the network of this replica")
 	case before.Blind && !after.Blind:
 		log.Info("Probes are answered again")
+	}
+	switch {
+	case after.Unproven && !before.Unproven:
+		log.Info("No kube-proxy has answered at its health port yet; nodes count as working while they live." +
+			" Set announcement.health.kubeProxyProbe or kubeProxyPort")
+	case before.Unproven && !after.Unproven:
+		log.Info("A kube-proxy has answered at its health port; nodes are judged by theirs")
 	}
 	if !before.Complete || len(before.Table) != len(after.Table) {
 		log.Info("Announcing", "destinations", len(after.Table), "before", len(before.Table))

@@ -24,7 +24,15 @@ type Settings struct {
 	DrainWait time.Duration
 	// PodRoutes says whether routes to pods are announced.
 	PodRoutes bool
+	// Unprobed says that kube-proxies are not asked how they are: all count as healthy.
+	Unprobed bool
+	// DrainOnCordon says that a node that is cordoned counts as being removed.
+	DrainOnCordon bool
 }
+
+// policyWait is how long a Service whose externalTrafficPolicy has become Cluster keeps the next hops of before, which serve under
+// either policy: the kube-proxies of the other nodes drop its traffic until they have written their rules anew.
+const policyWait = 5 * time.Second
 
 // Input is everything that decides.
 type Input struct {
@@ -36,10 +44,16 @@ type Input struct {
 	Health    map[model.Probe]model.Health
 	// Blind says that no probe of any node is answered. Then probes say nothing: what has no decision yet is taken to be well.
 	Blind bool
+	// Unproven says that no kube-proxy has ever answered where it is asked: that a node refuses connections there says nothing.
+	Unproven bool
 	// PoolOf returns the name of the pool that an address is of; empty if it is of none any more.
 	PoolOf func(netip.Addr) string
 	// Draining is the Draining of the previous Output: since when nodes have been seen to be removed.
 	Draining map[types.UID]time.Time
+	// Announced is the Table of the previous Output: what of it is not known to be wrong stays.
+	Announced routing.Table
+	// Local is the Local of the previous Output.
+	Local map[types.UID]time.Time
 }
 
 // Output is what follows.
@@ -52,6 +66,8 @@ type Output struct {
 	Nodes map[string]model.NodeState
 	// Draining is since when nodes have been seen to be removed.
 	Draining map[types.UID]time.Time
+	// Local are the Services with policy Local, with no time, and those whose policy was Local, with the time since when it is not.
+	Local map[types.UID]time.Time
 	// Next is when time alone changes the outcome; zero if it does not.
 	Next time.Time
 }
@@ -63,6 +79,7 @@ func Desired(in Input) Output {
 		Services: make(map[types.NamespacedName]model.ServiceState, len(in.Services)),
 		Nodes:    make(map[string]model.NodeState, len(in.Nodes)),
 		Draining: map[types.UID]time.Time{},
+		Local:    map[types.UID]time.Time{},
 	}
 	for name, node := range in.Nodes {
 		out.Nodes[name] = in.nextHopState(node, &out)
@@ -71,7 +88,34 @@ func Desired(in Input) Output {
 		in.routePods(&out)
 	}
 	in.announceServices(&out)
+	for _, service := range in.Services {
+		if since, local := in.local(service); local {
+			out.Local[service.UID] = since
+			if !service.Local {
+				out.due(since.Add(policyWait))
+			}
+		}
+	}
 	return out
+}
+
+// due says that time alone changes the outcome at a moment.
+func (out *Output) due(at time.Time) {
+	if out.Next.IsZero() || at.Before(out.Next) {
+		out.Next = at
+	}
+}
+
+// local reports whether the next hops of a Service are those of policy Local, and since when its policy is another one.
+func (in Input) local(service model.Service) (since time.Time, local bool) {
+	if service.Local {
+		return time.Time{}, true
+	}
+	since, was := in.Local[service.UID]
+	if was && since.IsZero() {
+		since = in.Now
+	}
+	return since, was && in.Now.Before(since.Add(policyWait))
 }
 
 // nextHopState says whether a node may be a next hop of load balancers. Whether it is Ready does not matter: that is the word of its kubelet, 40 s old
@@ -79,8 +123,15 @@ func Desired(in Input) Output {
 func (in Input) nextHopState(node model.Node, out *Output) model.NodeState {
 	state := model.NodeState{NextHop: model.Out}
 	health := in.Health[model.Probe{Node: node.Name}]
+	if in.Settings.Unprobed {
+		health = model.Healthy
+	}
 	removal := node.Removal
-	if removal == "" && health == model.HealthLeaving {
+	switch {
+	case removal != "":
+	case node.Cordoned && in.Settings.DrainOnCordon:
+		removal = model.RemovalByCordon
+	case health == model.HealthLeaving:
 		removal = model.RemovalSaidByKubeProxy
 	}
 	if removal != "" {
@@ -91,6 +142,7 @@ func (in Input) nextHopState(node model.Node, out *Output) model.NodeState {
 		out.Draining[node.UID] = since
 		state.Since, state.Removal = since, removal
 	}
+	end := state.Since.Add(in.Settings.DrainWait)
 	switch {
 	case node.Uninitialized:
 		state.Reason = model.NodeUninitialized
@@ -102,19 +154,31 @@ func (in Input) nextHopState(node model.Node, out *Output) model.NodeState {
 		state.Reason = model.NodeWithoutAddress
 	case health == model.Unhealthy:
 		state.Reason = model.NodeNotAnswering
-	case health == model.HealthUnknown && !in.Blind:
-		state.Reason = model.NodeNotProbed
-	case removal != "" && !in.Now.Before(state.Since.Add(in.Settings.DrainWait)):
+	case removal != "" && !in.Now.Before(end):
 		state.Reason = model.NodeDrained
-	case removal != "":
-		state.NextHop, state.Reason = model.Draining, model.NodeDraining
-		if end := state.Since.Add(in.Settings.DrainWait); out.Next.IsZero() || end.Before(out.Next) {
-			out.Next = end
-		}
 	default:
-		state.NextHop = model.In
+		state.NextHop, state.Reason = in.confirmed(health, removal != "")
+		if removal != "" {
+			out.due(end)
+		}
 	}
 	return state
+}
+
+// confirmed says what a node is that nothing speaks against, by whether something speaks for it.
+func (in Input) confirmed(health model.Health, removed bool) (model.NextHopState, model.Reason) {
+	switch {
+	case health == model.HealthUnknown && !in.Blind:
+		return model.Fallback, model.NodeNotProbed
+	case health == model.HealthRefused && !in.Unproven:
+		return model.Fallback, model.NodeRefusing
+	case health == model.HealthDamped:
+		return model.Fallback, model.NodeFlapping
+	case removed:
+		return model.Draining, model.NodeDraining
+	default:
+		return model.In, ""
+	}
 }
 
 // routePods adds the routes to the pods of each node. They follow the Node object alone: a node that does not answer may have
@@ -158,7 +222,7 @@ func (in Input) announceServices(out *Output) {
 		if in.PoolOf != nil {
 			state.Pool = in.PoolOf(addr)
 		}
-		state.Blind = in.Blind
+		state.Blind, state.Unproven = in.Blind, in.Unproven
 		states[addr] = state
 		if len(state.NextHops) > 0 {
 			prefix := netip.PrefixFrom(addr, addr.BitLen())
@@ -176,9 +240,9 @@ func (in Input) announceServices(out *Output) {
 
 // hop is a node that may be a next hop of addresses of one family.
 type hop struct {
-	node     string
-	addr     netip.Addr
-	draining bool
+	node  string
+	addr  netip.Addr
+	state model.NextHopState
 }
 
 // candidates are hops of which some are to be chosen, with the hashes by which that is done.
@@ -193,8 +257,8 @@ func (c *candidates) add(hop hop) {
 
 // hops are the nodes that may be next hops of one family.
 type hops struct {
-	in, draining candidates
-	byName       map[string]hop
+	in, draining, fallback candidates
+	byName                 map[string]hop
 	// why says why another node is none, and out counts these reasons.
 	why map[string]model.Reason
 	out map[model.Reason]int
@@ -206,7 +270,7 @@ func (in Input) hops(states map[string]model.NodeState) [model.Families]hops {
 		of := hops{byName: map[string]hop{}, why: map[string]model.Reason{}, out: map[model.Reason]int{}}
 		for name, node := range in.Nodes {
 			state := states[name]
-			candidate := hop{node: name, addr: node.Address(family), draining: state.NextHop == model.Draining}
+			candidate := hop{node: name, addr: node.Address(family), state: state.NextHop}
 			reason := state.Reason
 			if state.NextHop != model.Out && !candidate.addr.IsValid() {
 				reason = model.NodeWithoutFamily
@@ -216,8 +280,10 @@ func (in Input) hops(states map[string]model.NodeState) [model.Families]hops {
 				of.why[name] = reason
 				of.out[reason]++
 				continue
-			case candidate.draining:
+			case candidate.state == model.Draining:
 				of.draining.add(candidate)
+			case candidate.state == model.Fallback:
+				of.fallback.add(candidate)
 			default:
 				of.in.add(candidate)
 			}
@@ -240,10 +306,11 @@ func (in Input) announce(addr netip.Addr, services []model.Service, hops *hops) 
 		endpoints := in.Endpoints[service.Key][family]
 		var set candidates
 		var one model.AddressState
-		if service.Local {
+		if _, local := in.local(service); local {
 			limit = in.Settings.LocalNextHops
-			set, one = in.localHops(service, endpoints, hops)
-		} else {
+			set, one = in.localHops(addr, service, endpoints, hops)
+		}
+		if !service.Local && len(set.hops) == 0 {
 			set, one = clusterHops(endpoints, hops)
 		}
 		if len(set.hops) > 0 {
@@ -272,6 +339,8 @@ func clusterHops(endpoints model.Endpoints, hops *hops) (candidates, model.Addre
 		return hops.in, model.AddressState{Reason: model.Announced}
 	case len(hops.draining.hops) > 0:
 		return hops.draining, model.AddressState{Reason: model.AnnouncedDraining}
+	case len(hops.fallback.hops) > 0:
+		return hops.fallback, model.AddressState{Reason: model.AnnouncedUnconfirmed}
 	default:
 		return candidates{}, model.AddressState{Reason: model.NoNextHop, Out: hops.out}
 	}
@@ -279,20 +348,26 @@ func clusterHops(endpoints model.Endpoints, hops *hops) (candidates, model.Addre
 
 // localHops returns the nodes that take traffic of a Service with policy Local: those with ready endpoints that kube-proxy knows
 // of. If there are none, those with endpoints that end but serve, to which kube-proxy sends traffic while its health check
-// already says no (KEP-1669), or as long as it does not know of a ready one.
-func (in Input) localHops(service model.Service, endpoints model.Endpoints, hops *hops) (candidates, model.AddressState) {
+// already says no (KEP-1669), or as long as it does not know of a ready one; and if there are none of these either, those with ready
+// endpoints about which kube-proxy could not be asked.
+func (in Input) localHops(addr netip.Addr, service model.Service, endpoints model.Endpoints, hops *hops) (candidates, model.AddressState) {
 	if !endpoints.Any {
 		return candidates{}, model.AddressState{Reason: model.NoEndpoints}
 	}
-	var ready, draining, ending candidates
+	var ready, draining, ending, fallback candidates
 	why := map[model.Reason]int{}
 	for node := range endpoints.Ready {
-		switch hop, may := hops.byName[node]; {
-		case !may:
+		hop, may := hops.byName[node]
+		if !may {
 			why[cmp.Or(hops.why[node], model.NodeUnknown)]++
-		case !in.portOpen(node, service.HealthCheckNodePort):
+			continue
+		}
+		switch open, known := in.portOpen(addr, hop, service.HealthCheckNodePort); {
+		case !known || open && hop.state == model.Fallback:
+			fallback.add(hop)
+		case !open:
 			why[model.NodePortClosed]++
-		case hop.draining:
+		case hop.state == model.Draining:
 			draining.add(hop)
 		default:
 			ready.add(hop)
@@ -312,23 +387,31 @@ func (in Input) localHops(service model.Service, endpoints model.Endpoints, hops
 		return draining, model.AddressState{Reason: model.AnnouncedDraining}
 	case len(ending.hops) > 0:
 		return ending, model.AddressState{Reason: model.AnnouncedTerminating}
+	case len(fallback.hops) > 0:
+		return fallback, model.AddressState{Reason: model.AnnouncedUnconfirmed}
 	default:
 		return candidates{}, model.AddressState{Reason: model.NoNextHop, Out: why}
 	}
 }
 
-// portOpen reports whether the health-check node port lets traffic in.
-func (in Input) portOpen(node string, port int32) bool {
+// portOpen reports whether the health-check node port of a node lets traffic in, and whether that is known. What is announced stays
+// open until its port says something: a port that is new, because the policy of its Service is, must not take a node out that has
+// served before, and back in a second later.
+func (in Input) portOpen(addr netip.Addr, hop hop, port int32) (open, known bool) {
 	if port == 0 {
-		return true
+		return true, true
 	}
-	switch in.Health[model.Probe{Node: node, Port: port}] {
+	switch in.Health[model.Probe{Node: hop.node, Port: port}] {
 	case model.Healthy:
-		return true
+		return true, true
 	case model.HealthUnknown:
-		return in.Blind
+		announced := in.Announced[netip.PrefixFrom(addr, addr.BitLen())].NextHops
+		stays := in.Blind || slices.Contains(announced, hop.addr)
+		return stays, stays
+	case model.HealthRefused:
+		return false, false
 	default:
-		return false
+		return false, true
 	}
 }
 

@@ -81,6 +81,18 @@ func (c *cluster) health(node string, port int32, health model.Health) *cluster 
 	return c
 }
 
+// announced sets by which nodes an address is announced already.
+func (c *cluster) announced(addr string, nodes ...int) *cluster {
+	prefix := netip.PrefixFrom(netip.MustParseAddr(addr), 32)
+	route := routing.Route{Prefix: prefix, Kind: routing.ServiceAddress}
+	for _, i := range nodes {
+		route.NextHops = append(route.NextHops, netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
+	}
+	c.Announced = routing.Table{prefix: route}
+	return c
+}
+
+func cordoned(node *model.Node)      { node.Cordoned = true }
 func removal(node *model.Node)       { node.Removal = "the annotation" }
 func excluded(node *model.Node)      { node.Excluded = true }
 func uninitialized(node *model.Node) { node.Uninitialized = true }
@@ -151,7 +163,63 @@ func TestNextHops(t *testing.T) {
 			vip, "10.0.0.2", model.Announced, ""},
 		"nothing is known of the port": {
 			newCluster().node(1).service("s", true, vip, "n1").health("n1", checkPort, model.HealthUnknown),
-			vip, "", model.NoNextHop, "1 node with endpoints"},
+			vip, "10.0.0.1", model.AnnouncedUnconfirmed, "not been asked yet"},
+		"nothing is known of one of two ports": {
+			newCluster().node(1).node(2).service("s", true, vip, "n1", "n2").health("n1", checkPort, model.HealthUnknown),
+			vip, "10.0.0.2", model.Announced, ""},
+		"endpoints that end are better than a port of which nothing is known": {
+			newCluster().node(1).node(2).service("s", true, vip, "n1", "~n2").health("n1", checkPort, model.HealthUnknown),
+			vip, "10.0.0.2", model.AnnouncedTerminating, ""},
+		"what is announced stays while its port is unknown": {func() *cluster {
+			c := newCluster().node(1).node(2).node(3).service("s", true, vip, "n1", "n2", "n3")
+			c.health("n1", checkPort, model.HealthUnknown).health("n3", checkPort, model.HealthUnknown)
+			c.announced(vip, 1)
+			return c
+		}(), vip, "10.0.0.1 10.0.0.2", model.Announced, ""},
+		"what is announced goes when its port says no": {func() *cluster {
+			c := newCluster().node(1).node(2).service("s", true, vip, "n1", "n2").health("n1", checkPort, model.Unhealthy)
+			c.announced(vip, 1, 2)
+			return c
+		}(), vip, "10.0.0.2", model.Announced, ""},
+		"kube-proxy has been away for long": {
+			newCluster().node(1).node(2).health("n1", 0, model.HealthRefused).service("s", false, vip, "n1"),
+			vip, "10.0.0.2", model.Announced, ""},
+		"all kube-proxies have been away for long": {
+			newCluster().node(1).node(2).health("n1", 0, model.HealthRefused).health("n2", 0, model.HealthRefused).
+				service("s", false, vip, "n1"),
+			vip, "10.0.0.1 10.0.0.2", model.AnnouncedUnconfirmed, "refuse connections"},
+		"the only node with endpoints has no kube-proxy for long": {
+			newCluster().node(1).node(2).health("n1", 0, model.HealthRefused).service("s", true, vip, "n1").
+				health("n1", checkPort, model.HealthRefused),
+			vip, "10.0.0.1", model.AnnouncedUnconfirmed, ""},
+		"a node that is being removed before one that refuses": {
+			newCluster().node(1, removal).node(2).health("n2", 0, model.HealthRefused).service("s", false, vip, "n1"),
+			vip, "10.0.0.1", model.AnnouncedDraining, ""},
+		"a node that flaps has to wait": {
+			newCluster().node(1).node(2).health("n1", 0, model.HealthDamped).service("s", false, vip, "n1"),
+			vip, "10.0.0.2", model.Announced, ""},
+		"unless it is the only one": {
+			newCluster().node(1).node(2).health("n1", 0, model.HealthDamped).health("n2", 0, model.Unhealthy).
+				service("s", false, vip, "n1"),
+			vip, "10.0.0.1", model.AnnouncedUnconfirmed, ""},
+		"no kube-proxy has ever answered": {func() *cluster {
+			c := newCluster().node(1).node(2).node(3).service("s", false, vip, "n1")
+			c.health("n1", 0, model.HealthRefused).health("n2", 0, model.HealthUnreached).health("n3", 0, model.Unhealthy)
+			c.Unproven = true
+			return c
+		}(), vip, "10.0.0.1 10.0.0.2", model.Announced, "set announcement.health.kubeProxyProbe"},
+		"kube-proxy is not asked": {func() *cluster {
+			c := newCluster().node(1).node(2).service("s", false, vip, "n1")
+			c.Settings.Unprobed, c.Health = true, nil
+			return c
+		}(), vip, "10.0.0.1 10.0.0.2", model.Announced, ""},
+		"a cordoned node serves": {newCluster().node(1, cordoned).service("s", false, vip, "n1"),
+			vip, "10.0.0.1", model.Announced, ""},
+		"unless the config says that it drains": {func() *cluster {
+			c := newCluster().node(1, cordoned).node(2).service("s", false, vip, "n1")
+			c.Settings.DrainOnCordon = true
+			return c
+		}(), vip, "10.0.0.2", model.Announced, ""},
 		"kube-proxy goes on with the endpoint that ends": {
 			newCluster().node(1).service("s", true, vip, "~n1", "n1").health("n1", checkPort, model.Unhealthy),
 			vip, "10.0.0.1", model.AnnouncedTerminating, "terminating"},

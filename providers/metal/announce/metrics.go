@@ -20,7 +20,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	return &metrics{
 		nextHops: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mooring_metal_next_hops",
-			Help: "Nodes by what they are to load balancers: in, draining, or out.",
+			Help: "Nodes by what they are to load balancers: in, draining, fallback, or out.",
 		}, []string{"state"}),
 		services: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mooring_metal_services",
@@ -43,7 +43,7 @@ func (m *metrics) record(snapshot Snapshot) {
 	for _, state := range snapshot.Nodes {
 		states[state.NextHop]++
 	}
-	for _, state := range []model.NextHopState{model.In, model.Draining, model.Out} {
+	for _, state := range []model.NextHopState{model.In, model.Draining, model.Fallback, model.Out} {
 		m.nextHops.WithLabelValues(state.String()).Set(float64(states[state]))
 	}
 	announced := map[bool]int{}

@@ -38,6 +38,7 @@ func TakenOn(service *corev1.Service) bool {
 func nodeOf(node *corev1.Node) model.Node {
 	result := model.Node{
 		Name: node.Name, UID: node.UID, Created: node.CreationTimestamp.Time, Labels: node.Labels, Removal: removalOf(node),
+		Cordoned: node.Spec.Unschedulable,
 	}
 	for _, address := range node.Status.Addresses {
 		if parsed, err := netip.ParseAddr(address.Address); err == nil && address.Type == corev1.NodeInternalIP {
@@ -172,9 +173,13 @@ func merged(slices map[string]endpointSlice) model.ByFamily {
 // with policy Local on the nodes that have endpoints of them. A node is probed at its first InternalIP, at which kube-proxy
 // listens whatever its families are.
 func targetsOf(in Input) map[model.Probe]netip.Addr {
-	targets := map[model.Probe]netip.Addr{}
+	targets, at := map[model.Probe]netip.Addr{}, map[string]netip.Addr{}
 	for name, node := range in.Nodes {
-		if !node.Uninitialized && !node.Excluded && len(node.Addresses) > 0 && in.Settings.Selector.Matches(labels.Set(node.Labels)) {
+		if node.Uninitialized || node.Excluded || len(node.Addresses) == 0 || !in.Settings.Selector.Matches(labels.Set(node.Labels)) {
+			continue
+		}
+		at[name] = node.Addresses[0]
+		if !in.Settings.Unprobed {
 			targets[model.Probe{Node: name}] = node.Addresses[0]
 		}
 	}
@@ -184,7 +189,7 @@ func targetsOf(in Input) map[model.Probe]netip.Addr {
 		}
 		for _, endpoints := range in.Endpoints[key] {
 			for node := range endpoints.Ready {
-				if addr, probed := targets[model.Probe{Node: node}]; probed {
+				if addr, may := at[node]; may {
 					targets[model.Probe{Node: node, Port: service.HealthCheckNodePort}] = addr
 				}
 			}

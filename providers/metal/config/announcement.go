@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,8 @@ type Announcement struct {
 	// DrainWait is how long a node that is being removed goes on as a next hop of addresses that have no other. It leaves all others
 	// at once. After this time it gets no traffic any more. At most 1h. Default: 30s.
 	DrainWait *metav1.Duration `json:"drainWait,omitempty"`
+	// DrainOnCordon says that a node drains while it is cordoned (kubectl cordon, kubectl drain). Default: false.
+	DrainOnCordon bool `json:"drainOnCordon,omitempty"`
 	// PodRoutes says whether the ranges of pod addresses of the nodes are announced. Default: true.
 	PodRoutes *bool `json:"podRoutes,omitempty"`
 	// Health says how a node that does not work is noticed.
@@ -45,9 +48,27 @@ type Health struct {
 	// Successes is how many probes in a row have to succeed before a next hop is taken in, 1 to 100. More than one, because
 	// kube-proxy says that it is well a little before it has written its first rules. Default: 3.
 	Successes int `json:"successes,omitempty"`
+	// KubeProxyProbe says how kube-proxy, or what is there in its place, is asked whether a node works: HTTP asks for /healthz and
+	// /livez; TCP opens a connection and closes it; None does not ask, so that a node that dies stays a next hop of Services with
+	// externalTrafficPolicy Cluster. While no node has ever answered, a node counts as working unless it is silent where others
+	// refuse connections. Default: HTTP.
+	KubeProxyProbe KubeProxyProbe `json:"kubeProxyProbe,omitempty"`
 	// KubeProxyPort is where kube-proxy serves /healthz and /livez; its --healthz-bind-address. Default: 10256.
 	KubeProxyPort int32 `json:"kubeProxyPort,omitempty"`
+	// RefusedWait is how long a next hop stays whose port refuses connections, 0s to 5m. The machine lives, and the rules of its
+	// kube-proxy go on forwarding while that is restarted. Default: 15s.
+	RefusedWait *metav1.Duration `json:"refusedWait,omitempty"`
 }
+
+// KubeProxyProbe is how kube-proxy is asked whether a node works.
+type KubeProxyProbe string
+
+// The ways to ask.
+const (
+	ProbeHTTP KubeProxyProbe = "HTTP"
+	ProbeTCP  KubeProxyProbe = "TCP"
+	ProbeNone KubeProxyProbe = "None"
+)
 
 // L2 answers ARP and neighbor solicitations for addresses of load balancers: for clusters without a router that speaks BGP.
 type L2 struct {
@@ -67,7 +88,9 @@ const (
 	defaultFailures        = 2
 	defaultSuccesses       = 3
 	kubeProxyPort          = 10256
+	defaultRefusedWait     = 15 * time.Second
 	maxDrainWait           = time.Hour
+	maxRefusedWait         = 5 * time.Minute
 	maxInterfaceName       = 15 // IFNAMSIZ without the zero at the end
 )
 
@@ -88,7 +111,11 @@ func (h *Health) setDefaults() {
 	h.Timeout.Duration = cmp.Or(h.Timeout.Duration, defaultProbeTimeout)
 	h.Failures = cmp.Or(h.Failures, defaultFailures)
 	h.Successes = cmp.Or(h.Successes, defaultSuccesses)
+	h.KubeProxyProbe = cmp.Or(h.KubeProxyProbe, ProbeHTTP)
 	h.KubeProxyPort = cmp.Or(h.KubeProxyPort, kubeProxyPort)
+	if h.RefusedWait == nil {
+		h.RefusedWait = &metav1.Duration{Duration: defaultRefusedWait}
+	}
 }
 
 func (l *L2) setDefaults() {}
@@ -132,6 +159,13 @@ func (h *Health) validate(path *field.Path) field.ErrorList {
 	errs = append(errs, validateDuration(path.Child("timeout"), h.Timeout.Duration, 50*time.Millisecond, time.Minute)...)
 	errs = append(errs, validateRange(path.Child("failures"), h.Failures, 1, 100)...)
 	errs = append(errs, validateRange(path.Child("successes"), h.Successes, 1, 100)...)
+	probes := []KubeProxyProbe{ProbeHTTP, ProbeTCP, ProbeNone}
+	if !slices.Contains(probes, h.KubeProxyProbe) {
+		errs = append(errs, field.NotSupported(path.Child("kubeProxyProbe"), h.KubeProxyProbe, probes))
+	}
+	if h.RefusedWait != nil {
+		errs = append(errs, validateDuration(path.Child("refusedWait"), h.RefusedWait.Duration, 0, maxRefusedWait)...)
+	}
 	return append(errs, validateRange(path.Child("kubeProxyPort"), int(h.KubeProxyPort), 1, 65535)...)
 }
 

@@ -38,13 +38,15 @@ func TestAnnouncementErrorsNameTheirFields(t *testing.T) {
 		NodeSelector:    &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "rack", Operator: "Near"}}},
 		ClusterNextHops: 256, LocalNextHops: -1, DrainWait: &metav1.Duration{Duration: -time.Second},
 		Health: Health{Interval: metav1.Duration{Duration: time.Millisecond}, Timeout: metav1.Duration{Duration: time.Hour},
-			Failures: 101, Successes: -1, KubeProxyPort: 70000},
+			Failures: 101, Successes: -1, KubeProxyPort: 70000, KubeProxyProbe: "ICMP",
+			RefusedWait: &metav1.Duration{Duration: time.Hour}},
 	}
 	said := announcement.validate(field.NewPath("announcement")).ToAggregate().Error()
 	for _, want := range []string{"announcement.nodeSelector", "Near", "announcement.clusterNextHops", "256",
 		"announcement.localNextHops", "announcement.drainWait", "-1s", "announcement.health.interval", "1ms",
 		"announcement.health.timeout", "announcement.health.failures",
-		"announcement.health.successes", "announcement.health.kubeProxyPort", "70000"} {
+		"announcement.health.successes", "announcement.health.kubeProxyPort", "70000",
+		"announcement.health.kubeProxyProbe", `"ICMP"`, `"HTTP", "TCP", "None"`, "announcement.health.refusedWait", "1h0m0s"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is not in: %s", want, said)
 		}

@@ -22,13 +22,35 @@ type board struct {
 	healthy map[string]int
 	// remote and local are when the latest probe began that a port elsewhere, and one on this machine, answered.
 	remote, local time.Time
+	// reached says that the kube-proxy of some node, or at least the kernel of its machine, has answered at its port, and proven
+	// that it was kube-proxy. Both are about the port and the kind of probe that the settings name.
+	reached, proven bool
 }
 
 func newBoard(limits limits) *board {
 	return &board{limits: limits, ports: map[model.Probe]*port{}, healthy: map[string]int{}}
 }
 
-func (b *board) add(probe model.Probe, local bool) { b.ports[probe] = &port{local: local} }
+func (b *board) add(probe model.Probe, local bool) {
+	b.ports[probe] = &port{local: local, state: state{node: probe.Port == 0}}
+}
+
+// unproven reports whether kube-proxies are probed, and none has ever answered. Then it does not run where it is asked, and a node that
+// refuses connections is as good as it can be known to be.
+func (b *board) unproven() bool {
+	if b.proven {
+		return false
+	}
+	for probe := range b.ports {
+		if probe.Port == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// askElsewhere forgets whether kube-proxy answers where it is asked: it is asked otherwise from now on. Health states stay.
+func (b *board) askElsewhere() { b.reached, b.proven = false, false }
 
 func (b *board) remove(probe model.Probe) {
 	if port := b.ports[probe]; port != nil {
@@ -67,8 +89,14 @@ func (b *board) observe(probe model.Probe, seen outcome) (changed bool) {
 	if !found {
 		return false // taken off while it was probed
 	}
+	if probe.Port == 0 {
+		proves := seen.answer == welcoming || seen.answer == leaving
+		changed = proves && !b.proven
+		b.reached, b.proven = b.reached || seen.answer != silent, b.proven || proves
+	}
+	seen.reached = b.reached || probe.Port != 0
 	b.count(probe, port, -1)
-	changed = port.observe(seen, b.limits)
+	changed = port.observe(seen, b.limits) || changed
 	b.count(probe, port, +1)
 	if seen.answer == silent {
 		return changed

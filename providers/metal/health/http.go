@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -38,7 +39,7 @@ func (a *httpAsker) ask(ctx context.Context, at netip.AddrPort, kubeProxy bool, 
 	status, err := a.get(ctx, at, "/healthz", deadline)
 	switch {
 	case err != nil:
-		return silent
+		return unanswered(err)
 	case status == http.StatusOK:
 		return welcoming
 	case !kubeProxy:
@@ -48,6 +49,26 @@ func (a *httpAsker) ask(ctx context.Context, at netip.AddrPort, kubeProxy bool, 
 		return leaving
 	}
 	return refusing
+}
+
+// connect asks whether the port takes connections, and says nothing.
+func (a *httpAsker) connect(ctx context.Context, at netip.AddrPort, timeout time.Duration) answer {
+	if err := a.dial(ctx, at, time.Now().Add(timeout)); err != nil {
+		return unanswered(err)
+	}
+	a.close()
+	return welcoming
+}
+
+// unanswered says what an error means: the kernel of a machine that lives refuses connections to a port at which nobody listens, and
+// resets or ends those of a process that ends. All else may be the network.
+func unanswered(err error) answer {
+	for _, lives := range []error{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF} {
+		if errors.Is(err, lives) {
+			return closed
+		}
+	}
+	return silent
 }
 
 // get returns the status. A connection that was kept, and closed by the other side meanwhile, is replaced by a new one.

@@ -129,9 +129,9 @@ func TestSilence(t *testing.T) {
 	if took := time.Since(began); took < 100*time.Millisecond {
 		t.Errorf("it was waited for for %s", took)
 	}
-	closed := httptest.NewServer(nil)
-	closed.Close()
-	if got := asker.ask(t.Context(), netip.MustParseAddrPort(closed.Listener.Addr().String()), true, 5*time.Second); got != silent {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	if got := asker.ask(t.Context(), netip.MustParseAddrPort(gone.Listener.Addr().String()), true, 5*time.Second); got != closed {
 		t.Errorf("a closed port: %s", got)
 	}
 }

@@ -13,21 +13,28 @@ func newMetrics(registerer prometheus.Registerer, prober *Prober) *metrics {
 	factory := promauto.With(registerer)
 	probes := factory.NewCounterVec(prometheus.CounterOpts{
 		Name: "mooring_metal_probes_total",
-		Help: "Probes of ports of nodes, by what they said (welcoming, refusing, leaving, silent).",
+		Help: "Probes of ports of nodes, by what they said (welcoming, refusing, leaving, closed, silent).",
 	}, []string{"answer"})
 	result := &metrics{probes: map[answer]prometheus.Counter{}}
-	for _, said := range []answer{silent, refusing, leaving, welcoming} {
+	for _, said := range answers {
 		result.probes[said] = probes.WithLabelValues(said.String())
 	}
-	for health, name := range map[model.Health]string{
-		model.Healthy: "healthy", model.Unhealthy: "unhealthy", model.HealthLeaving: "leaving", model.HealthUnknown: "unknown",
-	} {
+	for _, health := range model.Healths {
 		factory.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "mooring_metal_probed_ports",
-			Help:        "Ports of nodes that are probed, by health state (healthy, unhealthy, leaving, unknown).",
-			ConstLabels: prometheus.Labels{"state": name},
+			Help:        "Ports of nodes that are probed, by health state (healthy, damped, leaving, refused, unhealthy, unreached, unknown).",
+			ConstLabels: prometheus.Labels{"state": health.String()},
 		}, func() float64 { return float64(prober.counts()[health]) })
 	}
+	factory.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mooring_metal_kube_proxy_unproven",
+		Help: "1 while no kube-proxy has ever answered at its health port, so that nodes count as working while they live, 0 otherwise.",
+	}, func() float64 {
+		if prober.Snapshot().Unproven {
+			return 1
+		}
+		return 0
+	})
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mooring_metal_probes_blind",
 		Help: "1 while no probe of another machine is answered and the last known health states are kept, 0 otherwise.",

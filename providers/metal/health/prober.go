@@ -4,7 +4,7 @@
 // state.go derives the health state of one port from the outcomes of its probes, and board.go what needs all ports; both are
 // functions of what was seen. prober.go schedules the probes, and http.go sends them.
 //
-// See ADR 77.
+// See ADR 77 and ADR 79.
 package health
 
 import (
@@ -28,6 +28,7 @@ type locality func(netip.Addr) bool
 // asker asks one port, again and again. It returns within the timeout.
 type asker interface {
 	ask(ctx context.Context, at netip.AddrPort, kubeProxy bool, timeout time.Duration) answer
+	connect(ctx context.Context, at netip.AddrPort, timeout time.Duration) answer
 	close()
 }
 
@@ -37,6 +38,8 @@ type Snapshot struct {
 	Health map[model.Probe]model.Health
 	// Blind says that no port elsewhere is answering: the health states are those from before.
 	Blind bool
+	// Unproven says that no kube-proxy has ever answered where it is asked.
+	Unproven bool
 	// Ready says that the first round over the first targets is over, or has taken as long as it may.
 	Ready bool
 }
@@ -84,7 +87,10 @@ func newProber(settings config.Health, registerer prometheus.Registerer, asker f
 }
 
 func limitsOf(settings config.Health) limits {
-	return limits{settings.Failures, settings.Successes, settings.Interval.Duration / 5}
+	return limits{
+		failures: settings.Failures, successes: settings.Successes, margin: settings.Interval.Duration / 5,
+		refusedWait: settings.RefusedWait.Duration,
+	}
 }
 
 // Run probes until ctx ends, and returns when nothing runs any more. It is called once.
@@ -122,6 +128,9 @@ func (p *Prober) Settings() config.Health {
 func (p *Prober) Configure(settings config.Health) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.settings.KubeProxyProbe != settings.KubeProxyProbe || p.settings.KubeProxyPort != settings.KubeProxyPort {
+		p.board.askElsewhere()
+	}
 	p.settings, p.board.limits = settings, limitsOf(settings)
 }
 
@@ -173,6 +182,7 @@ func (p *Prober) Snapshot() Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	result := Snapshot{Health: make(map[model.Probe]model.Health, len(p.board.ports)), Blind: p.blind, Ready: p.ready}
+	result.Unproven = p.board.unproven()
 	for probe, port := range p.board.ports {
 		result.Health[probe] = port.health
 	}
@@ -203,18 +213,27 @@ func (p *Prober) follow(ctx context.Context, probe model.Probe, target *target) 
 		}
 		settings, witness := p.begin(probe)
 		began := time.Now()
-		at := netip.AddrPortFrom(target.addr, uint16(probe.Port))
-		if probe.Port == 0 {
-			at = netip.AddrPortFrom(target.addr, uint16(settings.KubeProxyPort))
-		}
-		said := asker.ask(ctx, at, probe.Port == 0, settings.Timeout.Duration)
+		said := probeOnce(ctx, asker, target.addr, probe, settings)
 		if ctx.Err() != nil {
 			return
 		}
 		p.metrics.asked(said)
-		p.note(probe, target, outcome{said, began, witness})
+		p.note(probe, target, outcome{answer: said, began: began, witness: witness})
 		timer.Reset(max(0, settings.Interval.Duration-time.Since(began)))
 	}
+}
+
+// probeOnce asks a port once, as the settings say.
+func probeOnce(ctx context.Context, asker asker, addr netip.Addr, probe model.Probe, settings config.Health) answer {
+	timeout := settings.Timeout.Duration
+	if probe.Port != 0 {
+		return asker.ask(ctx, netip.AddrPortFrom(addr, uint16(probe.Port)), false, timeout)
+	}
+	at := netip.AddrPortFrom(addr, uint16(settings.KubeProxyPort))
+	if settings.KubeProxyProbe == config.ProbeTCP {
+		return asker.connect(ctx, at, timeout)
+	}
+	return asker.ask(ctx, at, true, timeout)
 }
 
 // begin returns with what a probe begins: the settings, and what witness there is that the prober works.

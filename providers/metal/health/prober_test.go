@@ -47,6 +47,10 @@ func (n *network) ask(ctx context.Context, at netip.AddrPort, _ bool, timeout ti
 	return said
 }
 
+func (n *network) connect(ctx context.Context, at netip.AddrPort, timeout time.Duration) answer {
+	return n.ask(ctx, at, true, timeout)
+}
+
 func (n *network) close() {}
 
 func (n *network) asker() asker { return n }
@@ -300,7 +304,7 @@ type event struct {
 func TestCutsTakeNothingOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const interval, timeout, trip, horizon = 500, 500, 90, 20_000
-		limits := limits{rapid.IntRange(1, 3).Draw(t, "failures"), 1, 100 * time.Millisecond}
+		limits := limits{failures: rapid.IntRange(1, 3).Draw(t, "failures"), successes: 1, margin: 100 * time.Millisecond}
 		nodes := rapid.IntRange(2, 6).Draw(t, "nodes")
 		dead := rapid.IntRange(0, 1).Draw(t, "dead")
 		var cuts [][2]int // with time between them: two within one row of probes look like a death
@@ -334,7 +338,7 @@ func TestCutsTakeNothingOut(t *testing.T) {
 				if now.lost {
 					said = silent
 				}
-				board.observe(nodeOf(now.node), outcome{said, moment(now.began), witnesses[now.node]})
+				board.observe(nodeOf(now.node), outcome{answer: said, began: moment(now.began), witness: witnesses[now.node]})
 				if now.node >= dead && now.at > 2000 && board.ports[nodeOf(now.node)].health != model.Healthy {
 					t.Fatalf("node %d is well and was taken out at %d", now.node, now.at)
 				}
@@ -355,12 +359,15 @@ func TestMetrics(t *testing.T) {
 	prober.SetTargets(targetsOf(2))
 	prober.board.ports[nodeOf(1)].health = model.Healthy
 	want := `
-		# HELP mooring_metal_probed_ports Ports of nodes that are probed, by health state (healthy, unhealthy, leaving, unknown).
+		# HELP mooring_metal_probed_ports Ports of nodes that are probed, by health state (healthy, damped, leaving, refused, unhealthy, unreached, unknown).
 		# TYPE mooring_metal_probed_ports gauge
+		mooring_metal_probed_ports{state="damped"} 0
 		mooring_metal_probed_ports{state="healthy"} 1
 		mooring_metal_probed_ports{state="leaving"} 0
+		mooring_metal_probed_ports{state="refused"} 0
 		mooring_metal_probed_ports{state="unhealthy"} 0
 		mooring_metal_probed_ports{state="unknown"} 1
+		mooring_metal_probed_ports{state="unreached"} 0
 	`
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "mooring_metal_probed_ports"); err != nil {
 		t.Error(err)

@@ -76,6 +76,12 @@ func (a AddressState) message() string {
 		result += ", all on nodes that are being removed"
 	case AnnouncedTerminating:
 		result += ", all with endpoints that are terminating"
+	case AnnouncedUnconfirmed:
+		result += ", as no node is known to serve it: their kube-proxies refuse connections, are flapping, or have not been asked yet"
+	}
+	if a.Unproven && !a.Blind {
+		result += "; kube-proxy's health port answers on no node, so nodes count as working while they live:" +
+			" set announcement.health.kubeProxyProbe or kubeProxyPort"
 	}
 	if a.Blind {
 		result += "; no probe of any node is answered, so the last known states are kept: look at the network of this replica"
@@ -116,6 +122,10 @@ func (r Reason) explanation(is6 bool) string {
 		return "whose kube-proxy does not answer its health check"
 	case NodeNotProbed:
 		return "whose kube-proxy has not answered often enough yet"
+	case NodeRefusing:
+		return "whose kube-proxy refuses connections"
+	case NodeFlapping:
+		return "that failed again and again, and has not answered for long enough yet"
 	case NodeDraining, NodeDrained:
 		return "being removed"
 	case NodePortClosed:
@@ -141,6 +151,8 @@ func (s NextHopState) String() string {
 		return "in"
 	case Draining:
 		return "draining"
+	case Fallback:
+		return "fallback"
 	default:
 		return "out"
 	}

@@ -39,6 +39,8 @@ type Node struct {
 	Uninitialized bool
 	// Excluded says that the node is labeled node.kubernetes.io/exclude-from-external-load-balancers.
 	Excluded bool
+	// Cordoned says that no pods are to be scheduled to the node.
+	Cordoned bool
 	// Removal says by what the node is known to be about to go; empty if it is not.
 	Removal string
 }
@@ -93,9 +95,24 @@ const (
 	Healthy
 	// HealthLeaving is said by a kube-proxy that works and knows that its node is being removed (KEP-3836).
 	HealthLeaving
+	// HealthDamped ports answer as they should, but have failed again and again: they have to answer for longer.
+	HealthDamped
+	// HealthRefused ports refuse connections: their machine lives, and what would answer there does not run.
+	HealthRefused
+	// HealthUnreached is a kube-proxy that has been silent since the first probe, as has that of every other node: nothing says
+	// that kube-proxy answers where it is asked.
+	HealthUnreached
 	// Unhealthy ports do not answer, or answer that traffic is not welcome.
 	Unhealthy
 )
+
+// String returns the health as in metrics.
+func (h Health) String() string {
+	return [...]string{"unknown", "healthy", "leaving", "damped", "refused", "unreached", "unhealthy"}[h]
+}
+
+// Healths are all of them.
+var Healths = [...]Health{HealthUnknown, Healthy, HealthLeaving, HealthDamped, HealthRefused, HealthUnreached, Unhealthy}
 
 // ByFamily are the endpoints of a Service by family.
 type ByFamily [Families]Endpoints

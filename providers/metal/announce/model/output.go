@@ -10,11 +10,12 @@ import (
 // Reason says in one word why something is as it is; see the constants.
 type Reason string
 
-// The reasons of addresses. Those with the first three are announced.
+// The reasons of addresses. Those with the first four are announced.
 const (
 	Announced            Reason = "Announced"
 	AnnouncedDraining    Reason = "OnlyDrainingNodes"
 	AnnouncedTerminating Reason = "OnlyTerminatingEndpoints"
+	AnnouncedUnconfirmed Reason = "OnlyUnconfirmedNodes"
 	NoEndpoints          Reason = "NoEndpoints"
 	NoNextHop            Reason = "NoNextHop"
 )
@@ -28,6 +29,8 @@ const (
 	NodeWithoutFamily  Reason = "NoInternalIPOfFamily"
 	NodeNotAnswering   Reason = "NotAnswering"
 	NodeNotProbed      Reason = "NotProbedYet"
+	NodeRefusing       Reason = "RefusesConnections"
+	NodeFlapping       Reason = "Flapping"
 	NodeDraining       Reason = "Draining"
 	NodeDrained        Reason = "Drained"
 	NodePortClosed     Reason = "HealthCheckNodePortClosed"
@@ -37,13 +40,18 @@ const (
 // RemovalSaidByKubeProxy is the removal of which only the node's kube-proxy knows.
 const RemovalSaidByKubeProxy = "kube-proxy says so"
 
+// RemovalByCordon is the removal of a node that is cordoned, where the config says that this drains.
+const RemovalByCordon = "it is cordoned, and announcement.drainOnCordon is set"
+
 // NextHopState says whether a node may be a next hop of load balancers.
 type NextHopState int
 
 const (
 	// Out nodes get no traffic.
 	Out NextHopState = iota
-	// Draining nodes get traffic of addresses that have no other next hop.
+	// Fallback nodes are not known to work, and not known to be dead. They get traffic of addresses that have no other next hop.
+	Fallback
+	// Draining nodes get traffic of addresses that have no next hop that is in.
 	Draining
 	// In nodes may be chosen.
 	In
@@ -80,6 +88,8 @@ type AddressState struct {
 	Out map[Reason]int
 	// Blind says that no probe is answered, and the health states are those from before.
 	Blind bool
+	// Unproven says that no kube-proxy has ever answered where it is asked, so that nodes count as working while they live.
+	Unproven bool
 }
 
 // ServiceState is what became of a Service.
