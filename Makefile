@@ -54,6 +54,12 @@ bench: preflight ## Measure Mooring beside the reference cloud controller manage
 	@cd test/bench && $(RUN) github.com/mooring-ccm/mooring/localcluster/cmd/gobuild -o $(BIN) ./cmd/bench && $(BIN)/bench $(ARGS)
 	@$(if $(ARGS),,cd test/bench && $(RUN) ./cmd/report)
 
+# One after the other: each has both processors to itself.
+.PHONY: bench-metal
+bench-metal: preflight ## Measure BGP announcements with 10,000 load balancers, and their rolling upgrade
+	@for test in TestScale TestReplacedWhenReady; do \
+		MOORING_BGP_SCALE=10000 CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -v -timeout 20m -run "^$$test\$$" ./providers/metal/bgp $(ARGS) || exit 1; done
+
 .PHONY: generate
 generate: ## Write the generated files anew
 	$(GO) generate ./...

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
@@ -149,12 +150,17 @@ func TestReplacedWhenReady(t *testing.T) {
 		watched = append(watched, f.service(i).Addr())
 	}
 	unchanged := l.watchFor(t, "the speaker was replaced", watched...)
+	begun := time.Now()
 	second := startSpeaker(t, l.otherSpeaker, l.dir, section(frrPeer, birdPeer))
 	second.announce(t, wanted)
 	second.ready(t)
+	t.Logf("%d load balancers with %d next hops each: the successor is ready after %s", f.services, nextHops, since(begun))
+	ended := time.Now()
 	first.stop(t, bgp.Withdraw)
 	l.neighborGone(t)
+	t.Logf("the first speaker has ended, and both routers know it after %s", since(ended))
 	l.converges(t, "the second alone", wanted)
 	unchanged()
+	t.Logf("processor time of the successor in all: %s", cpu(t, second.cmd.Process.Pid))
 	second.stop(t, bgp.Withdraw)
 }
