@@ -90,14 +90,18 @@ func (l *fixture) awaitStarted(t *testing.T) {
 // awaitReady waits for what a kubelet waits for.
 func (l *fixture) awaitReady(t *testing.T, r *replica) {
 	t.Helper()
-	args := append(r.host.Args(), "curl", "-sk", "--max-time", "5", "https://127.0.0.1:10258/readyz")
 	poll.Until(t, r.Name+" is ready", func(ctx context.Context) error {
-		said, err := exec.CommandContext(ctx, args[0], args[1:]...).Output()
-		if string(said) != "ok" {
-			return fmt.Errorf("%s (%v, %v)", said, err, r.Runs())
-		}
-		return nil
+		return errors.Join(r.Runs(), l.curl(ctx, r.host, "https://127.0.0.1:10258/readyz"))
 	})
+}
+
+// curl asks a program on a host for something, and returns an error unless its answer is in the 200s.
+func (l *fixture) curl(ctx context.Context, host *sandbox.Host, url string) error {
+	args := append(host.Args(), "curl", "-sk", "--fail-with-body", "--max-time", "5", url)
+	if said, err := exec.CommandContext(ctx, args[0], args[1:]...).Output(); err != nil {
+		return fmt.Errorf("%s: %w: %s", url, err, said)
+	}
+	return nil
 }
 
 // awaitSessions waits until both replicas have announced everything to the router.
@@ -149,16 +153,7 @@ func (s *scene) settled(t *testing.T, sent *traffic) {
 // retire takes the endpoint on a machine out of a Service's EndpointSlices.
 func (l *fixture) retire(t *testing.T, service *corev1.Service, m *machine) {
 	t.Helper()
-	list, err := l.client.DiscoveryV1().EndpointSlices("default").List(t.Context(), metav1.ListOptions{
-		LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name,
-	})
-	must(t, err)
-	for i := range list.Items {
-		slice := &list.Items[i]
-		slice.Endpoints = gone(slice.Endpoints, m.name)
-		_, err := l.client.DiscoveryV1().EndpointSlices("default").Update(t.Context(), slice, metav1.UpdateOptions{})
-		must(t, err)
-	}
+	l.changeEndpoints(t, service, func(slice *discoveryv1.EndpointSlice) { slice.Endpoints = gone(slice.Endpoints, m.name) })
 }
 
 // gone returns the endpoints that are not on a node.

@@ -95,6 +95,11 @@ type fixture struct {
 	machines []*machine
 	replicas []*replica
 	programs []*worker.Program
+	// proxyMode is kube-proxy's.
+	proxyMode string
+	// quick says that nodes are probed as by default. Before, it takes longer until one counts as dead: on a busy machine one that
+	// works answers late, and that is not what the stages are about in which nothing may change.
+	quick bool
 }
 
 // enter runs the calling test in a sandbox, and returns the fixture inside, nil outside.
@@ -114,7 +119,7 @@ func enter(t *testing.T, kind router.Kind, proxyMode string) *fixture {
 		})
 		return nil
 	}
-	l := &fixture{lifetime: t, dir: sandbox.Furnish(t)}
+	l := &fixture{lifetime: t, dir: sandbox.Furnish(t), proxyMode: proxyMode}
 	l.segment = sandbox.NewSegment(t, controlPlane4, controlPlane6)
 	l.cluster = localclustertest.Start(t, localclustertest.WithControllerManager, func(options *localcluster.Options) {
 		options.Dir = filepath.Join(l.dir, "controlplane")
@@ -125,7 +130,7 @@ func enter(t *testing.T, kind router.Kind, proxyMode string) *fixture {
 	})
 	l.client = kubernetes.NewForConfigOrDie(l.cluster.AdminConfig())
 	l.startRouter(t, kind)
-	l.startNodes(t, proxyMode)
+	l.startNodes(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			l.quote(t)
@@ -157,7 +162,7 @@ func attach(t *testing.T, to *sandbox.Host, name string, there, here []netip.Pre
 }
 
 // startNodes makes the nodes: a kubelet, kube-proxy and a pod with a server each.
-func (l *fixture) startNodes(t *testing.T, proxyMode string) {
+func (l *fixture) startNodes(t *testing.T) {
 	t.Helper()
 	containerd, socket := worker.StartContainerd(t, l.dir)
 	l.programs = append(l.programs, containerd)
@@ -171,16 +176,12 @@ func (l *fixture) startNodes(t *testing.T, proxyMode string) {
 		} {
 			sandbox.Command(t, append(m.host.Args(), args...)...)
 		}
-		m.proxy = worker.StartKubeProxy(t, l.cluster, m.host, m.name, proxyMode, clusterCIDR, filepath.Join(l.dir, m.name))
+		m.proxy = worker.StartKubeProxy(t, l.cluster, m.host, m.name, l.proxyMode, clusterCIDR, filepath.Join(l.dir, m.name))
 		l.startPod(t, m)
 		l.machines = append(l.machines, m)
 	}
 	for _, m := range l.machines {
-		// What kube-proxy begins with, rules for connection tracking, may cut a connection that is being opened.
-		poll.Until(t, "kube-proxy of "+m.name+" has written its rules", func(ctx context.Context) error {
-			args := append(m.host.Args(), "curl", "-sf", "--max-time", "1", "http://127.0.0.1:10256/livez")
-			return exec.CommandContext(ctx, args[0], args[1:]...).Run()
-		})
+		l.awaitProxy(t, m)
 		l.programs = append(l.programs, worker.StartKubelet(t, l.cluster, m.host, worker.Kubelet{
 			Name: m.name, NodeIPs: []netip.Addr{m.addr4().Addr(), m.addr6().Addr()},
 		}, filepath.Join(l.dir, m.name), socket))
@@ -261,6 +262,10 @@ func (l *fixture) writeConfig(t *testing.T, machines ...*machine) {
     bmc: {command: {argv: [/bin/cat, %s]}}
 `, m.name, m.index, m.index, m.addr4().Addr(), m.addr6().Addr(), l.power(m))
 	}
+	health := "health: {timeout: 2s, failures: 3}, "
+	if l.quick {
+		health = ""
+	}
 	text := fmt.Sprintf(`apiVersion: metal.mooring.dev/v1alpha1
 kind: MetalCloudConfig
 inventory:
@@ -270,11 +275,11 @@ inventory:
 pools:
 - name: public
   addresses: [192.0.2.0/28, "2001:db8:1::/120"]
-announcement: {drainWait: 2s}
+announcement: {%sdrainWait: 2s}
 bgp:
   asn: %d
   peers: [{name: rtr, address: %s, asn: %d, connectRetry: 2s}]
-`, inventory.String(), asn, router4.Addr(), asn)
+`, inventory.String(), health, asn, router4.Addr(), asn)
 	must(t, os.WriteFile(l.config()+".new", []byte(text), 0o600))
 	must(t, os.Rename(l.config()+".new", l.config()))
 }

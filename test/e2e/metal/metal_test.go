@@ -39,6 +39,10 @@ func scenario(t *testing.T, kind router.Kind, proxyMode string) {
 		{"a Service with policy Local sees its clients", s.local},
 		{"the replica that leads is killed", s.leaderKilled},
 		{"both replicas are replaced", s.upgraded},
+		{"the policy of a Service is edited", s.edited},
+		{"the only endpoint of a Service moves", s.moved},
+		{"kube-proxy is replaced on every node", s.proxiesRestart},
+		{"kube-proxy answers nowhere", s.proxiesRefuse},
 		{"the API server is away", s.cutOff},
 		{"the router restarts", s.routerRestarts},
 		{"a node drains", s.drained},
@@ -231,6 +235,7 @@ const silence = 3 * time.Second
 // takes them out of the EndpointSlices; the test, which has made those, does that in its place.
 func (s *scene) switchedOff(t *testing.T) {
 	dead := s.machines[0]
+	s.probeQuickly(t)
 	begin := time.Now()
 	must(t, os.WriteFile(s.power(dead), []byte("off\n"), 0o600))
 	s.cut(t, dead)
@@ -254,6 +259,20 @@ func (s *scene) switchedOff(t *testing.T) {
 	s.awaitNode(t, dead, "has the shutdown taint", func(node *corev1.Node) error {
 		if !tainted(node, cloudproviderapi.TaintNodeShutdown) {
 			return fmt.Errorf("taints %v", node.Spec.Taints)
+		}
+		return nil
+	})
+}
+
+// probeQuickly has nodes probed as by default from now on, by another config that the replicas take over while they run.
+func (s *scene) probeQuickly(t *testing.T) {
+	s.quick = true
+	s.writeConfig(t, s.machines...)
+	poll.Until(t, "both replicas have the other config", func(context.Context) error {
+		for _, r := range s.replicas {
+			if !strings.Contains(r.Log(), "The new cloud config is in force") {
+				return fmt.Errorf("%s has not", r.Name)
+			}
 		}
 		return nil
 	})
@@ -328,7 +347,7 @@ func (s *scene) answered(t *testing.T, service *corev1.Service, sent *traffic, b
 		addresses = append(addresses, prefix.Addr().String()+" ")
 	}
 	sent.flows(t, 50)
-	failures, total := sent.lost(begin)
+	failures, total := sent.failed(begin)
 	missed := len(failures)
 	failures = slices.DeleteFunc(failures, func(one answer) bool {
 		return s.router.Kind == router.FRR && strings.Contains(one.Err, "]:80: connect: no route to host")

@@ -56,10 +56,13 @@ type answer struct {
 	Err            string
 }
 
-// pace is the time between two requests to one address, and patience how long an answer is waited for.
 const (
-	pace     = 20 * time.Millisecond
+	// pace is the time between two requests to one address.
+	pace = 20 * time.Millisecond
+	// patience is after what time a request counts as lost when a machine dies, and longest after what time the client gives it
+	// up. On a busy machine, an answer may take longer than the one and not than the other.
 	patience = time.Second
+	longest  = 10 * time.Second
 )
 
 // request sends a short request to each URL again and again, each over a connection of its own, and prints what became of them.
@@ -68,7 +71,7 @@ func request(urls []string) error {
 	var mu sync.Mutex
 	for _, url := range urls {
 		go func() {
-			client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+			client := &http.Client{Timeout: longest, Transport: &http.Transport{DisableKeepAlives: true}}
 			for range time.Tick(pace) {
 				go func() {
 					one := answer{At: time.Now()}
@@ -160,15 +163,21 @@ func (tr *traffic) since(begin time.Time) (answers []answer) {
 	return answers
 }
 
-// lost returns the failures among the requests that were sent from begin to now, and how many there were.
-func (tr *traffic) lost(begin time.Time) (failures []answer, sent int) {
+// lost returns the requests that were sent from begin to now and not answered in time, and how many were sent.
+func (tr *traffic) lost(begin time.Time) (late []answer, sent int) {
 	answers := tr.since(begin)
 	for _, one := range answers {
-		if one.Err != "" {
-			failures = append(failures, one)
+		if one.Err != "" || one.Took > patience {
+			late = append(late, one)
 		}
 	}
-	return failures, len(answers)
+	return late, len(answers)
+}
+
+// failed returns the requests that were sent from begin to now and not answered at all, and how many were sent.
+func (tr *traffic) failed(begin time.Time) (failures []answer, sent int) {
+	late, sent := tr.lost(begin)
+	return slices.DeleteFunc(late, func(one answer) bool { return one.Err == "" }), sent
 }
 
 // underWay counts the requests that had been sent and not yet answered at one of the times.
