@@ -136,12 +136,9 @@ func checkFile(path string) error {
 func (c *config) providerEnvironment(ctx context.Context, identity identities, factory informers.SharedInformerFactory,
 	registerer prometheus.Registerer) (ProviderEnvironment, error) {
 	shared := c.component.KubeCloudShared
-	var ranges []netip.Prefix
-	if strings.TrimSpace(shared.ClusterCIDR) != "" {
-		var err error
-		if ranges, err = clusterCIDRs(shared.ClusterCIDR); err != nil {
-			return ProviderEnvironment{}, err
-		}
+	ranges, err := c.clusterCIDRs()
+	if err != nil {
+		return ProviderEnvironment{}, err
 	}
 	return ProviderEnvironment{
 		Name:         shared.CloudProvider.Name,
@@ -155,6 +152,15 @@ func (c *config) providerEnvironment(ctx context.Context, identity identities, f
 		DryRun:       c.dryRun != nil,
 		Logger:       log.FromContext(ctx).WithName(shared.CloudProvider.Name),
 	}, nil
+}
+
+// clusterCIDRs returns --cluster-cidr, none without it.
+func (c *config) clusterCIDRs() ([]netip.Prefix, error) {
+	text := c.component.KubeCloudShared.ClusterCIDR
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	return clusterCIDRs(text)
 }
 
 // providers is the map in which k8s.io/cloud-provider keeps what plugins register. That package can be asked for one name,

@@ -50,6 +50,10 @@ func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.In
 	if err != nil {
 		return nil, err
 	}
+	ranges, err := a.config.clusterCIDRs()
+	if err != nil {
+		return nil, err
+	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	running = log.IntoContext(running, log.FromContext(ctx).WithName(plugin.ProviderName()))
 	part := &replicaPart{cancel: cancel, over: make(chan struct{}), patience: a.config.gracefulShutdownTimeout}
@@ -57,7 +61,8 @@ func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.In
 		Client: client,
 		Informers: informers.NewSharedInformerFactoryWithOptions(watching, 0,
 			informers.WithTransform(cache.TransformStripManagedFields())),
-		Registerer: a.registry,
+		Registerer:   a.registry,
+		ClusterCIDRs: ranges,
 	}
 	go func() {
 		defer close(part.over)

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/informers"
@@ -16,6 +17,8 @@ type Replica struct {
 	Informers informers.SharedInformerFactory
 	// Registerer takes metrics that the secure port serves.
 	Registerer prometheus.Registerer
+	// ClusterCIDRs are --cluster-cidr, at most one of each IP family; none without that flag.
+	ClusterCIDRs []netip.Prefix
 }
 
 // RunOnEveryReplicaFunc does what a provider does whether or not its replica leads, until ctx ends: announcing addresses to

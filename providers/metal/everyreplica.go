@@ -120,7 +120,7 @@ func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
 	announcement := settings.Announcement.WithDefaults()
 	made.announcer, err = announce.New(announce.Options{
 		Informers: replica.Informers, Prober: health.New(announcement.Health, replica.Registerer), Sinks: sinks,
-		Config: announcement, PoolOf: c.poolOf, OwnsNode: c.ownsNode(), Registerer: replica.Registerer,
+		Config: announcement, PoolOf: c.poolOf, PoolOverlap: c.poolOverlap, ClusterCIDRs: replica.ClusterCIDRs, OwnsNode: c.ownsNode(), Registerer: replica.Registerer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("announcement: %w", err)
@@ -133,6 +133,9 @@ func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
 
 // poolOf returns the name of the pool of an address, by the config in force.
 func (c *Cloud) poolOf(addr netip.Addr) string { return c.pools.Load().Of(addr) }
+
+// poolOverlap returns the name of a pool with addresses in a range, by the config in force.
+func (c *Cloud) poolOverlap(cidr netip.Prefix) string { return c.pools.Load().Overlap(cidr) }
 
 // ownsNode says which nodes are announced: those of machines of the inventory, or all where there is none.
 func (c *Cloud) ownsNode() func(*corev1.Node) bool {

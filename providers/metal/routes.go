@@ -68,12 +68,8 @@ func (r *routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 			return r.sessionProblem()
 		}
 		for _, problem := range state.PodProblems {
-			switch {
-			case problem.CIDR != cidr:
-			case problem.Owner != "":
-				return fmt.Errorf("%s is not announced for node %s: node %s has the same range", cidr, route.TargetNode, problem.Owner)
-			default:
-				return fmt.Errorf("%s is not announced for node %s: the node has no InternalIP of the same family", cidr, route.TargetNode)
+			if problem.CIDR == cidr {
+				return fmt.Errorf("%s is not announced for node %s: %s", cidr, route.TargetNode, problem.Message())
 			}
 		}
 		return fmt.Errorf("%s is not announced for node %s yet", cidr, route.TargetNode)

@@ -22,7 +22,7 @@ var pureImports = []string{
 	"k8s.io/cloud-provider/node/helpers", // of which GetNodeAddressesFromNodeIP is a function over values
 	"k8s.io/component-helpers/node/util", // of which GetNodeCondition is a function over values
 	Module + "/provider",
-	Module + "/providers/metal/announce/model", Module + "/providers/metal/routing",
+	Module + "/providers/metal/announce/model", Module + "/providers/metal/announce/pods", Module + "/providers/metal/routing",
 }
 
 // impureCalls are functions of pure packages that read the clock or wait.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +51,10 @@ type Options struct {
 	Config config.Announcement
 	// PoolOf returns the name of the pool of an address, empty if it is of none.
 	PoolOf func(netip.Addr) string
+	// PoolOverlap returns the name of a pool with addresses in a range, empty if there is none. Nil: there are no pools.
+	PoolOverlap func(netip.Prefix) string
+	// ClusterCIDRs are the ranges in which those of pods have to be where the config does not say it; none: anywhere.
+	ClusterCIDRs []netip.Prefix
 	// OwnsService reports whether the addresses in the status of a Service are of ours. Nil means TakenOn.
 	OwnsService func(*corev1.Service) bool
 	// OwnsNode reports whether a node is a machine of ours. Nil means that all are.
@@ -65,6 +70,8 @@ type Announcer struct {
 	metrics *metrics
 	// reconfigured has room for one.
 	reconfigured chan struct{}
+	poolOverlap  func(netip.Prefix) string
+	clusterCIDRs []netip.Prefix
 
 	mu       sync.Mutex
 	config   config.Announcement
@@ -110,6 +117,7 @@ func New(options Options) (*Announcer, error) {
 	return &Announcer{
 		cluster: cluster, prober: options.Prober, sinks: sinks, metrics: metrics, reconfigured: make(chan struct{}, 1),
 		config: options.Config, poolOf: options.PoolOf, watchers: map[chan struct{}]bool{},
+		poolOverlap: options.PoolOverlap, clusterCIDRs: options.ClusterCIDRs,
 	}, nil
 }
 
@@ -195,7 +203,10 @@ func (a *Announcer) Run(ctx context.Context) error {
 func (a *Announcer) input() Input {
 	a.mu.Lock()
 	in := Input{Now: time.Now(), PoolOf: a.poolOf, Draining: a.draining, Local: a.local, Announced: a.current.Table,
-		Settings: settingsOf(a.config)}
+		PoolOverlap: a.poolOverlap, Settings: settingsOf(a.config)}
+	if len(in.Settings.PodCIDRs) == 0 {
+		in.Settings.PodCIDRs = a.clusterCIDRs
+	}
 	a.mu.Unlock()
 	a.cluster.fill(&in)
 	return in
@@ -208,6 +219,7 @@ func settingsOf(announcement config.Announcement) Settings {
 		LocalNextHops:   announcement.LocalNextHops,
 		DrainWait:       announcement.DrainWait.Duration,
 		PodRoutes:       *announcement.PodRoutes,
+		PodCIDRs:        announcement.PodPrefixes(),
 		Unprobed:        announcement.Health.KubeProxyProbe == config.ProbeNone,
 		DrainOnCordon:   announcement.DrainOnCordon,
 	}
@@ -279,6 +291,7 @@ func logChanges(log logr.Logger, before, after Snapshot) {
 	if said > most {
 		log.Info("Further nodes have changed", "count", said-most)
 	}
+	logPodProblems(log, before, after)
 	switch {
 	case after.Blind && !before.Blind:
 		log.Error(nil, "No probe of any node is answered; the last known health states are kept. Look at the network of this replica")
@@ -294,5 +307,16 @@ func logChanges(log logr.Logger, before, after Snapshot) {
 	}
 	if !before.Complete || len(before.Table) != len(after.Table) {
 		log.Info("Announcing", "destinations", len(after.Table), "before", len(before.Table))
+	}
+}
+
+// logPodProblems names nodes with other ranges that are not announced than before.
+func logPodProblems(log logr.Logger, before, after Snapshot) {
+	for name, state := range after.Nodes {
+		for _, problem := range state.PodProblems {
+			if !slices.Contains(before.Nodes[name].PodProblems, problem) {
+				log.Error(nil, "A pod CIDR is not announced", "node", name, "destination", problem.CIDR.String(), "reason", problem.Message())
+			}
+		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -180,6 +182,13 @@ func (r *rig) awaitHops(t *testing.T, addr string, want ...string) {
 	})
 }
 
+func (r *rig) update(t *testing.T, node *corev1.Node) {
+	t.Helper()
+	if _, err := r.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func nodeObject(name, addr string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
@@ -346,6 +355,79 @@ func TestInventoryChanges(t *testing.T) {
 	gone.Store(true)
 	r.Reconfigure(config.Announcement{}.WithDefaults(), func(netip.Addr) string { return "public" })
 	r.awaitHops(t, vip, "10.0.0.1")
+}
+
+// TestExcludeLabelComesAndGoes labels a node that is a next hop while all runs, and takes the label off again.
+func TestExcludeLabelComesAndGoes(t *testing.T) {
+	r := newRig(t, nodeObject("a", "10.0.0.1"), nodeObject("b", "10.0.0.2"), serviceObject("web", vip), sliceObject("web", "a", "b"))
+	r.run(t)
+	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
+	for range 2 {
+		labeled := nodeObject("b", "10.0.0.2")
+		labeled.Labels = map[string]string{corev1.LabelNodeExcludeBalancers: ""}
+		r.update(t, labeled)
+		r.awaitHops(t, vip, "10.0.0.1")
+		if state := r.Snapshot().Nodes["b"]; state.Reason != model.NodeExcluded {
+			t.Errorf("the labeled node is %+v", state)
+		}
+		r.update(t, nodeObject("b", "10.0.0.2"))
+		r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
+	}
+	for _, name := range []string{"a", "b"} { // the last one, too, and then the condition says why
+		labeled := nodeObject(name, map[string]string{"a": "10.0.0.1", "b": "10.0.0.2"}[name])
+		labeled.Labels = map[string]string{corev1.LabelNodeExcludeBalancers: ""}
+		r.update(t, labeled)
+	}
+	r.awaitHops(t, vip)
+	if got := r.Snapshot().Services[key("web")].Message(); !strings.Contains(got, "2 nodes labeled "+corev1.LabelNodeExcludeBalancers) {
+		t.Error(got)
+	}
+}
+
+// TestCordonDrains cordons a node under either setting, which changes while all runs.
+func TestCordonDrains(t *testing.T) {
+	r := newRig(t, nodeObject("a", "10.0.0.1"), nodeObject("b", "10.0.0.2"), serviceObject("web", vip), sliceObject("web", "a", "b"))
+	r.run(t)
+	cordoned := nodeObject("b", "10.0.0.2")
+	cordoned.Spec.Unschedulable = true
+	r.update(t, cordoned)
+	eventually(t, "the cordon is seen", func() bool {
+		r.cluster.mu.Lock()
+		defer r.cluster.mu.Unlock()
+		return r.cluster.nodes["b"].Cordoned
+	})
+	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
+	r.Reconfigure(config.Announcement{DrainOnCordon: true}.WithDefaults(), func(netip.Addr) string { return "public" })
+	r.awaitHops(t, vip, "10.0.0.1")
+	if state := r.Snapshot().Nodes["b"]; state.NextHop != model.Draining || state.Removal != model.RemovalByCordon {
+		t.Errorf("the cordoned node is %+v", state)
+	}
+	r.update(t, nodeObject("b", "10.0.0.2"))
+	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
+}
+
+// TestKubeletClaimsForeignRanges has a node come with ranges that are not its own to name; the config overrules --cluster-cidr.
+func TestKubeletClaimsForeignRanges(t *testing.T) {
+	good, bad := nodeObject("a", "10.0.0.1"), nodeObject("b", "10.0.0.2")
+	good.Spec.PodCIDRs, bad.Spec.PodCIDRs = []string{"10.244.1.0/24"}, []string{"10.244.2.0/24", "0.0.0.0/0", "192.0.2.1/32"}
+	r := newRig(t, good, bad)
+	r.clusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}
+	r.run(t)
+	ranges := func(want ...string) func() bool {
+		return func() bool {
+			var got []string
+			for _, route := range r.Snapshot().Table.Sorted() {
+				got = append(got, route.Prefix.String())
+			}
+			return slices.Equal(got, want)
+		}
+	}
+	eventually(t, "the ranges within --cluster-cidr are announced", ranges("10.244.1.0/24", "10.244.2.0/24"))
+	if problems := r.Snapshot().Nodes["b"].PodProblems; len(problems) != 2 || problems[0].Reason != model.PodsOutside {
+		t.Errorf("of the others is said %+v", problems)
+	}
+	r.Reconfigure(config.Announcement{PodCIDRs: []string{"10.244.2.0/23"}}.WithDefaults(), func(netip.Addr) string { return "public" })
+	eventually(t, "the ranges within podCIDRs are announced", ranges("10.244.2.0/24"))
 }
 
 func TestReconfigure(t *testing.T) {

@@ -2,7 +2,6 @@ package announce
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
+	"github.com/mooring-ccm/mooring/providers/metal/announce/pods"
 	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
@@ -24,6 +24,8 @@ type Settings struct {
 	DrainWait time.Duration
 	// PodRoutes says whether routes to pods are announced.
 	PodRoutes bool
+	// PodCIDRs are the ranges in which those of nodes have to be; none: anywhere.
+	PodCIDRs []netip.Prefix
 	// Unprobed says that kube-proxies are not asked how they are: all count as healthy.
 	Unprobed bool
 	// DrainOnCordon says that a node that is cordoned counts as being removed.
@@ -48,6 +50,8 @@ type Input struct {
 	Unproven bool
 	// PoolOf returns the name of the pool that an address is of; empty if it is of none any more.
 	PoolOf func(netip.Addr) string
+	// PoolOverlap returns the name of a pool with addresses in a range; empty if there is none.
+	PoolOverlap func(netip.Prefix) string
 	// Draining is the Draining of the previous Output: since when nodes have been seen to be removed.
 	Draining map[types.UID]time.Time
 	// Announced is the Table of the previous Output: what of it is not known to be wrong stays.
@@ -181,29 +185,17 @@ func (in Input) confirmed(health model.Health, removed bool) (model.NextHopState
 	}
 }
 
-// routePods adds the routes to the pods of each node. They follow the Node object alone: a node that does not answer may have
-// pods that do, and no other node has them. Of nodes that claim the same range the one that was there first has it.
+// routePods adds the routes to the pods of each node.
 func (in Input) routePods(out *Output) {
-	owners := map[netip.Prefix]string{}
-	seniority := func(a, b model.Node) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name)) }
-	for _, node := range slices.SortedFunc(maps.Values(in.Nodes), seniority) {
-		state := out.Nodes[node.Name]
-		for _, cidr := range node.PodCIDRs {
-			cidr = cidr.Masked()
-			hop := node.Address(model.FamilyOf(cidr.Addr()))
-			owner, taken := owners[cidr]
-			switch {
-			case taken && owner != node.Name:
-				state.PodProblems = append(state.PodProblems, model.PodProblem{CIDR: cidr, Owner: owner})
-			case !hop.IsValid():
-				state.PodProblems = append(state.PodProblems, model.PodProblem{CIDR: cidr})
-			default:
-				owners[cidr] = node.Name
-				out.Table[cidr] = routing.Route{Prefix: cidr, NextHops: []netip.Addr{hop}, Kind: routing.PodCIDR}
-				state.PodCIDRs = append(state.PodCIDRs, cidr)
-			}
+	ranges := pods.Desired(pods.Input{Nodes: in.Nodes, Within: in.Settings.PodCIDRs, PoolOverlap: in.PoolOverlap})
+	for name, of := range ranges {
+		state := out.Nodes[name]
+		state.PodCIDRs, state.PodProblems = of.Announced, of.Problems
+		out.Nodes[name] = state
+		for _, cidr := range of.Announced {
+			hop := in.Nodes[name].Address(model.FamilyOf(cidr.Addr()))
+			out.Table[cidr] = routing.Route{Prefix: cidr, NextHops: []netip.Addr{hop}, Kind: routing.PodCIDR}
 		}
-		out.Nodes[node.Name] = state
 	}
 }
 

@@ -9,9 +9,8 @@ import (
 )
 
 const (
-	// maxNextHops is how many paths of one destination are announced. ADD-PATH lets the library send 255 (it counts in eight
-	// bits), and while all next hops move, the old and the new ones are announced together.
-	maxNextHops = 127
+	// maxNextHops is how many paths of one destination are announced.
+	maxNextHops = routing.MaxNextHops
 	// stepDestinations bounds how many destinations change between two looks at whether the speaker is to end, and how long the
 	// library is busy with it.
 	stepDestinations = 256

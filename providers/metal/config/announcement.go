@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 // Announcement says which nodes are the next hops of an address.
@@ -17,11 +20,11 @@ type Announcement struct {
 	// NodeSelector selects the nodes that may be next hops of load balancers. Default: all. Whatever it says, a node labeled
 	// node.kubernetes.io/exclude-from-external-load-balancers is none. Routes to pods are not subject to either.
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
-	// ClusterNextHops is how many nodes take the traffic of an address of a Service with externalTrafficPolicy Cluster, 1 to 255.
+	// ClusterNextHops is how many nodes take the traffic of an address of a Service with externalTrafficPolicy Cluster, 1 to 127.
 	// More spread the load wider; fewer spare the routers. Default: 8.
 	ClusterNextHops int `json:"clusterNextHops,omitempty"`
 	// LocalNextHops is how many nodes at most take the traffic of an address of a Service with externalTrafficPolicy Local, 1 to
-	// 255. Of more nodes with ready endpoints as many are chosen. Few routers use more than the default: 64.
+	// 127. Of more nodes with ready endpoints as many are chosen. Few routers use more than the default: 64.
 	LocalNextHops int `json:"localNextHops,omitempty"`
 	// DrainWait is how long a node that is being removed goes on as a next hop of addresses that have no other. It leaves all others
 	// at once. After this time it gets no traffic any more. At most 1h. Default: 30s.
@@ -30,6 +33,10 @@ type Announcement struct {
 	DrainOnCordon bool `json:"drainOnCordon,omitempty"`
 	// PodRoutes says whether the ranges of pod addresses of the nodes are announced. Default: true.
 	PodRoutes *bool `json:"podRoutes,omitempty"`
+	// PodCIDRs are the prefixes in which the ranges of pod addresses of the nodes have to be. A range outside of them is not
+	// announced: a kubelet may claim any when it registers its node. Default: those of --cluster-cidr. Without either, a range is
+	// announced unless it has an address of a node. One with addresses of a pool never is.
+	PodCIDRs []string `json:"podCIDRs,omitempty"`
 	// Health says how a node that does not work is noticed.
 	Health Health `json:"health,omitzero"`
 }
@@ -146,12 +153,32 @@ func (a *Announcement) validate(path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("nodeSelector"), a.NodeSelector, err.Error()))
 		}
 	}
-	errs = append(errs, validateRange(path.Child("clusterNextHops"), a.ClusterNextHops, 1, 255)...)
-	errs = append(errs, validateRange(path.Child("localNextHops"), a.LocalNextHops, 1, 255)...)
+	errs = append(errs, validateRange(path.Child("clusterNextHops"), a.ClusterNextHops, 1, routing.MaxNextHops)...)
+	errs = append(errs, validateRange(path.Child("localNextHops"), a.LocalNextHops, 1, routing.MaxNextHops)...)
 	if a.DrainWait != nil {
 		errs = append(errs, validateDuration(path.Child("drainWait"), a.DrainWait.Duration, 0, maxDrainWait)...)
 	}
+	for i, text := range a.PodCIDRs {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			errs = append(errs, field.Invalid(path.Child("podCIDRs").Index(i), text, "must be a prefix such as 10.244.0.0/16"))
+		} else if prefix != prefix.Masked() {
+			errs = append(errs, field.Invalid(path.Child("podCIDRs").Index(i), text, fmt.Sprintf(
+				"the address has bits beyond the prefix length; the prefix is %s", prefix.Masked())))
+		}
+	}
 	return append(errs, a.Health.validate(path.Child("health"))...)
+}
+
+// PodPrefixes returns PodCIDRs. What is no prefix is left out, which is nothing in a config that was loaded.
+func (a *Announcement) PodPrefixes() []netip.Prefix {
+	var prefixes []netip.Prefix
+	for _, text := range a.PodCIDRs {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	return prefixes
 }
 
 func (h *Health) validate(path *field.Path) field.ErrorList {

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 func TestAnnouncementDefaultsAreValid(t *testing.T) {
@@ -26,6 +28,16 @@ func TestAnnouncementDefaultsAreValid(t *testing.T) {
 	}
 }
 
+// TestNextHopsThatTheSpeakerCannotAnnounce is the bound that the speaker has: more would be left out.
+func TestNextHopsThatTheSpeakerCannotAnnounce(t *testing.T) {
+	for count, valid := range map[int]bool{routing.MaxNextHops: true, routing.MaxNextHops + 1: false} {
+		announcement := Announcement{ClusterNextHops: count, LocalNextHops: count}.WithDefaults()
+		if errs := announcement.validate(field.NewPath("announcement")); (len(errs) == 0) != valid || !valid && len(errs) != 2 {
+			t.Errorf("%d next hops: %v", count, errs)
+		}
+	}
+}
+
 func TestAnnouncementZeroDrainWaitIsKept(t *testing.T) {
 	announcement := Announcement{DrainWait: &metav1.Duration{}}.WithDefaults()
 	if announcement.DrainWait.Duration != 0 {
@@ -36,14 +48,14 @@ func TestAnnouncementZeroDrainWaitIsKept(t *testing.T) {
 func TestAnnouncementErrorsNameTheirFields(t *testing.T) {
 	announcement := Announcement{
 		NodeSelector:    &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "rack", Operator: "Near"}}},
-		ClusterNextHops: 256, LocalNextHops: -1, DrainWait: &metav1.Duration{Duration: -time.Second},
+		ClusterNextHops: 256, LocalNextHops: -1, PodCIDRs: []string{"10.244.0.0/16", "10.244.1.0/16", "pods"}, DrainWait: &metav1.Duration{Duration: -time.Second},
 		Health: Health{Interval: metav1.Duration{Duration: time.Millisecond}, Timeout: metav1.Duration{Duration: time.Hour},
 			Failures: 101, Successes: -1, KubeProxyPort: 70000, KubeProxyProbe: "ICMP",
 			RefusedWait: &metav1.Duration{Duration: time.Hour}},
 	}
 	said := announcement.validate(field.NewPath("announcement")).ToAggregate().Error()
 	for _, want := range []string{"announcement.nodeSelector", "Near", "announcement.clusterNextHops", "256",
-		"announcement.localNextHops", "announcement.drainWait", "-1s", "announcement.health.interval", "1ms",
+		"announcement.localNextHops", "announcement.podCIDRs[1]", "announcement.podCIDRs[2]", "announcement.drainWait", "-1s", "announcement.health.interval", "1ms",
 		"announcement.health.timeout", "announcement.health.failures",
 		"announcement.health.successes", "announcement.health.kubeProxyPort", "70000",
 		"announcement.health.kubeProxyProbe", `"ICMP"`, `"HTTP", "TCP", "None"`, "announcement.health.refusedWait", "1h0m0s"} {

@@ -34,6 +34,10 @@ func (k Kind) String() string {
 	}
 }
 
+// MaxNextHops is how many next hops of one destination can be announced. ADD-PATH lets the BGP library send 255 paths, as it counts
+// in eight bits, and while all next hops move, the old and the new ones are announced together.
+const MaxNextHops = 127
+
 // Route is one destination with its next hops, all of one address family.
 type Route struct {
 	// Prefix is the destination, masked. A load balancer's address is a /32 or /128.

@@ -70,11 +70,47 @@ type NodeState struct {
 	PodProblems []PodProblem
 }
 
+// PodReason says why a range of pod addresses is not announced.
+type PodReason string
+
+// The reasons of ranges.
+const (
+	// PodsOfOtherNode: the owner has the same range and came first.
+	PodsOfOtherNode PodReason = "OtherNode"
+	// PodsWithoutAddress: the node has no InternalIP of the family.
+	PodsWithoutAddress PodReason = "NoInternalIPOfFamily"
+	// PodsOutside: the range is not within those of the cluster's pods.
+	PodsOutside PodReason = "OutsidePodCIDRs"
+	// PodsOverNode: the range holds an address of the node that is the owner.
+	PodsOverNode PodReason = "OverlapsNode"
+	// PodsOverPool: the range has addresses of the pool that is the owner.
+	PodsOverPool PodReason = "OverlapsPool"
+)
+
 // PodProblem is a range of pod addresses that is not announced.
 type PodProblem struct {
-	CIDR netip.Prefix
-	// Owner is the node that has the same range and came first. Empty: the node has no InternalIP of the family.
+	CIDR   netip.Prefix
+	Reason PodReason
+	// Owner is the node or the pool that the reason is about; empty if it is about none.
 	Owner string
+}
+
+// Message says why the range is not announced.
+func (p PodProblem) Message() string {
+	switch p.Reason {
+	case PodsOfOtherNode:
+		return "node " + p.Owner + " has the same range"
+	case PodsWithoutAddress:
+		return "the node has no InternalIP of the same family"
+	case PodsOutside:
+		return "it is not within announcement.podCIDRs, or else --cluster-cidr"
+	case PodsOverNode:
+		return "it holds an InternalIP of node " + p.Owner
+	case PodsOverPool:
+		return "it overlaps pool " + p.Owner
+	default:
+		return string(p.Reason)
+	}
 }
 
 // AddressState is what became of an address.

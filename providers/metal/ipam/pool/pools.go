@@ -142,6 +142,18 @@ func (p *Pools) of(addr netip.Addr) *compiled {
 	return p.spans[at-1].pool
 }
 
+// Overlap returns the name of a pool that has addresses in a masked prefix, empty if none has.
+func (p *Pools) Overlap(prefix netip.Prefix) string {
+	at, _ := slices.BinarySearchFunc(p.spans, prefix.Addr(), func(s span, addr netip.Addr) int { return s.Last.Compare(addr) })
+	if at == len(p.spans) { // the first one that ends at the beginning of the prefix or after it
+		return ""
+	}
+	if first := p.spans[at].First; prefix.Contains(first) || first.Is4() == prefix.Addr().Is4() && first.Compare(prefix.Addr()) <= 0 {
+		return p.spans[at].pool.Name
+	}
+	return ""
+}
+
 // SelectsNamespaces reports whether any pool selects namespaces by their labels, which a Request then has to have.
 func (p *Pools) SelectsNamespaces() bool {
 	return slices.ContainsFunc(p.ordered, func(pool *compiled) bool { return pool.namespaceLabels != nil })
