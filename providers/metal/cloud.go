@@ -1,6 +1,7 @@
 package metal
 
 import (
+	"context"
 	"errors"
 	"io"
 	"sync"
@@ -53,6 +54,8 @@ type Cloud struct {
 	// led is closed when this replica leads for the first time.
 	led     chan struct{}
 	leading sync.Once
+	// leadership is canceled when this replica leads no more. It is set before led is closed.
+	leadership context.Context
 
 	mu sync.Mutex
 	// client has the rights of the manager; nil before the manager has given it.

@@ -79,9 +79,10 @@ func (c *Cloud) runParts(running *parts, run func(string, func(context.Context) 
 		return
 	}
 	// Whoever has led goes on answering for as long as its process lives: every replica answers with the same nodes' addresses, and
-	// one that is cut off from the API server may be the only one left.
+	// one that is cut off from the API server may be the only one left. Without being asked it says nothing any more but after changes.
 	run("answering on the segment", func(ctx context.Context) error {
 		if c.awaitLead(ctx) {
+			defer context.AfterFunc(c.leadership, running.responder.StopRepeating)()
 			running.responder.Run(ctx)
 		}
 		return nil

@@ -67,7 +67,10 @@ func (c *Cloud) lead(ctx context.Context, clients cloudprovider.ControllerClient
 	}
 	c.leadConditions(l)
 	l.informers.Start(ctx.Done())
-	c.leading.Do(func() { close(c.led) })
+	c.leading.Do(func() {
+		c.leadership = ctx
+		close(c.led)
+	})
 	return nil
 }
 

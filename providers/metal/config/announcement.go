@@ -83,6 +83,10 @@ type L2 struct {
 	Interfaces []string `json:"interfaces,omitempty"`
 	// Pools are the names of the pools whose addresses are answered for. Default: all.
 	Pools []string `json:"pools,omitempty"`
+	// GratuitousInterval is how often all hosts of a segment get the answer for each address without asking, besides after each
+	// change: for routers that keep an answer for hours and missed the announcement of a change. 10s to 1h, or 0s for never. It is two
+	// broadcast frames for each IPv4 address and one multicast frame for each IPv6 address. Default: 1m.
+	GratuitousInterval *metav1.Duration `json:"gratuitousInterval,omitempty"`
 }
 
 // The defaults of the section announcement, and its bounds.
@@ -98,6 +102,9 @@ const (
 	defaultRefusedWait     = 15 * time.Second
 	maxDrainWait           = time.Hour
 	maxRefusedWait         = 5 * time.Minute
+	defaultGratuitous      = time.Minute
+	minGratuitous          = 10 * time.Second
+	maxGratuitous          = time.Hour
 	maxInterfaceName       = 15 // IFNAMSIZ without the zero at the end
 )
 
@@ -125,7 +132,11 @@ func (h *Health) setDefaults() {
 	}
 }
 
-func (l *L2) setDefaults() {}
+func (l *L2) setDefaults() {
+	if l.GratuitousInterval == nil {
+		l.GratuitousInterval = &metav1.Duration{Duration: defaultGratuitous}
+	}
+}
 
 // WithDefaults returns the section with what it leaves out filled in.
 func (a Announcement) WithDefaults() Announcement {
@@ -198,6 +209,9 @@ func (h *Health) validate(path *field.Path) field.ErrorList {
 
 func (l *L2) validate(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	if every := l.GratuitousInterval; every != nil && every.Duration != 0 {
+		errs = append(errs, validateDuration(path.Child("gratuitousInterval"), every.Duration, minGratuitous, maxGratuitous)...)
+	}
 	seen := map[string]bool{}
 	for i, name := range l.Interfaces {
 		at := path.Child("interfaces").Index(i)

@@ -73,6 +73,16 @@ func TestL2ErrorsNameTheirFields(t *testing.T) {
 			t.Errorf("%q is not in: %s", want, said)
 		}
 	}
+	for every, right := range map[time.Duration]bool{0: true, 10 * time.Second: true, time.Hour: true, time.Second: false, -time.Second: false, 2 * time.Hour: false} {
+		l2 := L2{GratuitousInterval: &metav1.Duration{Duration: every}}
+		if errs := l2.validate(field.NewPath("l2")); (errs == nil) != right {
+			t.Errorf("gratuitousInterval %s: %v", every, errs)
+		}
+	}
+	defaulted := L2{}
+	if defaulted.setDefaults(); defaulted.GratuitousInterval.Duration != time.Minute {
+		t.Errorf("by default it is %s", defaulted.GratuitousInterval.Duration)
+	}
 	if errs := (&L2{}).validate(field.NewPath("l2")); errs != nil {
 		t.Error(errs.ToAggregate())
 	}

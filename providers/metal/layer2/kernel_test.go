@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/layer2"
@@ -122,6 +123,37 @@ func TestKernelClients(t *testing.T) {
 		kill(t, leader)
 	})
 	t.Run("clients follow a change of the next hop", func(t *testing.T) { followChange(t, c) })
+	t.Run("a host that missed a change learns of it", func(t *testing.T) { learnLate(t, &clientHost{host("late", 101), macs}) })
+}
+
+// learnLate has a host remember the wrong node, and never ask: as one that was not connected when a change was announced, and keeps
+// what it knows for hours.
+func learnLate(t *testing.T, c *clientHost) {
+	ctx, cancel := context.WithCancel(t.Context())
+	every := &metav1.Duration{Duration: 500 * time.Millisecond}
+	responder := layer2.New(config.L2{Interfaces: []string{"segment"}, GratuitousInterval: every}, prometheus.NewRegistry())
+	if err := responder.Announce(ctx, announced(11)); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		responder.Run(ctx)
+	}()
+	defer func() { cancel(); <-done }()
+	announcedAll := time.Now().Add(4 * time.Second) // the last of the answers that follow a change
+	poll.Until(t, "the announcement of the change is over", func(context.Context) error { return poll.Holds(time.Now().After(announcedAll)) })
+	know := func(node string) {
+		for _, vip := range []string{vip4, vip6} {
+			sandbox.Command(t, append(c.Args(), "ip", "neigh", "replace", vip, "lladdr", c.macs[node], "dev", "eth0", "nud", "stale")...)
+		}
+	}
+	know("node2")
+	for _, vip := range []string{vip4, vip6} {
+		poll.Until(t, vip+" is known to be at node1", func(context.Context) error {
+			return poll.Holds(c.neighbor(t, vip) == c.macs["node1"])
+		})
+	}
 }
 
 // followChange runs a replica in this process, takes away the node that has the traffic, and sees clients follow.

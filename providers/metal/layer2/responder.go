@@ -48,6 +48,8 @@ type Responder struct {
 	problems map[netip.Addr]string
 	assigned map[netip.Addr]assignment
 	stations map[string]*station // nil while it does not run
+	// answersOnly is set when this replica leads no more.
+	answersOnly bool
 }
 
 // New returns a Responder that answers nothing yet.
@@ -70,6 +72,25 @@ func (r *Responder) Reconfigure(settings config.L2) {
 	r.settings = settings
 	r.mu.Unlock()
 	r.signal()
+}
+
+// StopRepeating has the Responder send no more gratuitous answers but after changes, while it goes on answering. It is for a replica that
+// has lost the lease: another one leads and may know better, and two that repeat what they know would have hosts change between them.
+func (r *Responder) StopRepeating() {
+	r.mu.Lock()
+	r.answersOnly = true
+	r.mu.Unlock()
+	r.signal()
+}
+
+// every returns how often gratuitous answers are repeated; zero for never.
+func (r *Responder) every() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.answersOnly || r.settings.GratuitousInterval == nil {
+		return 0
+	}
+	return r.settings.GratuitousInterval.Duration
 }
 
 // Problem returns why an address is not answered for, as a part of a sentence; empty if it is, or is not to be, or while the
@@ -162,6 +183,7 @@ func (r *Responder) look(ctx context.Context) {
 			}
 			continue
 		}
+		station.repeat(r.every())
 		station.assign(part)
 	}
 	r.metrics.record(parts)

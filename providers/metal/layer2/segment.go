@@ -1,6 +1,7 @@
 package layer2
 
 import (
+	"hash/fnv"
 	"net/netip"
 	"time"
 )
@@ -35,8 +36,10 @@ type held struct {
 	nextHop netip.Addr
 	// link is the Ethernet address that was last answered for it; zero for none.
 	link mac
-	// due are the times at which gratuitous answers are to be sent.
+	// due are the times at which gratuitous answers are to be sent after a change.
 	due []time.Time
+	// repeated is when they were last sent without a change, or when they would have been.
+	repeated time.Time
 }
 
 // neighbor is a next hop.
@@ -64,6 +67,8 @@ type askerTimes struct{ asked, answered time.Time }
 type segment struct {
 	network network
 	link    mac
+	// every is how often gratuitous answers are repeated; zero for never.
+	every time.Duration
 	// source6 is the own address that IPv6 packets come from.
 	source6 netip.Addr
 
@@ -75,6 +80,17 @@ type segment struct {
 func newSegment(network network, link mac) *segment {
 	return &segment{network: network, link: link, source6: network.source6(), askers: map[asker]askerTimes{},
 		held: map[netip.Addr]*held{}, neighbors: map[netip.Addr]*neighbor{}}
+}
+
+// repeat says how often gratuitous answers are sent without a change; zero for never.
+func (s *segment) repeat(every time.Duration, now time.Time) {
+	if every == s.every {
+		return
+	}
+	s.every = every
+	for addr, held := range s.held {
+		held.repeated = now.Add(-s.offset(addr))
+	}
 }
 
 // assign says which addresses are answered for, and by which next hops.
@@ -127,13 +143,44 @@ func (s *segment) tick(now time.Time) []frame {
 			for _, after := range gratuitous {
 				held.due = append(held.due, now.Add(after))
 			}
+			held.repeated = now.Add(-s.offset(addr))
 		}
-		if len(held.due) > 0 && !now.Before(held.due[0]) {
-			held.due, unasked[addr] = held.due[1:], true
+		if held.takeDue(now, s.every) {
+			unasked[addr] = true
 			frames = append(frames, s.announceAll(addr, held.link)...)
 		}
 	}
 	return append(frames, s.refresh(now, unasked)...)
+}
+
+// takeDue reports whether gratuitous answers are to be sent now, and counts them as sent. They are not before the next hop is known.
+func (h *held) takeDue(now time.Time, every time.Duration) bool {
+	switch {
+	case h.link == (mac{}):
+		return false
+	case len(h.due) > 0:
+		if now.Before(h.due[0]) {
+			return false
+		}
+		h.due = h.due[1:]
+		return true
+	case every <= 0 || now.Sub(h.repeated) < every:
+		return false
+	}
+	h.repeated = now
+	return true
+}
+
+// offset spreads the repeated answers of many addresses over the interval, so that they are no burst: the first ones come up to half
+// an interval sooner.
+func (s *segment) offset(addr netip.Addr) time.Duration {
+	if s.every < 2 {
+		return 0
+	}
+	hash := fnv.New64a()
+	raw := addr.As16()
+	_, _ = hash.Write(raw[:]) // never fails
+	return time.Duration(hash.Sum64() % uint64(s.every/2))
 }
 
 // refresh answers those that asked before once more, and forgets those that asked long ago. Of addresses that have just been announced to all unasked

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -173,5 +177,100 @@ func TestAskersAreBounded(t *testing.T) {
 	}
 	if len(s.askers) != mostAskers {
 		t.Errorf("%d are remembered", len(s.askers))
+	}
+}
+
+// gratuitousTimes returns when all hosts were sent ARP replies for an address, over a time that begins after the burst of its change.
+func gratuitousTimes(t *testing.T, s *segment, address string, from, until time.Duration) []time.Duration {
+	t.Helper()
+	var times []time.Duration
+	for at := from; at < until; at += tick {
+		for _, frame := range s.tick(start.Add(at)) {
+			if frame.to != broadcast || frame.is6 {
+				continue
+			}
+			packet, err := parseARP(frame.payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if packet.operation == arpReply && packet.sender == addr(address) {
+				times = append(times, at)
+			}
+		}
+	}
+	return times
+}
+
+const burst = 4 * time.Second
+
+func TestGratuitousAnswersAreRepeated(t *testing.T) {
+	s := testSegment()
+	s.repeat(time.Minute, start)
+	s.give(start, vip4, own4, vip6, "fd00::2")
+	gratuitousTimes(t, s, vip4, 0, burst)
+	times := gratuitousTimes(t, s, vip4, burst, 10*time.Minute)
+	if len(times) < 9 || len(times) > 10 || times[0] < 30*time.Second || times[0] > time.Minute {
+		t.Errorf("repeated at %s, want every minute", times)
+	}
+	for i := 1; i < len(times); i++ {
+		if apart := times[i] - times[i-1]; apart < time.Minute || apart > time.Minute+tick {
+			t.Errorf("%s and %s are %s apart", times[i-1], times[i], apart)
+		}
+	}
+	advertised := 0
+	for at := 10 * time.Minute; at < 12*time.Minute; at += tick {
+		for _, frame := range s.tick(start.Add(at)) {
+			if frame.is6 && frame.to == multicastMAC(allNodes) {
+				advertised++
+			}
+		}
+	}
+	if advertised != 2 {
+		t.Errorf("IPv6 was advertised %d times within two minutes", advertised)
+	}
+	s.repeat(0, start.Add(12*time.Minute))
+	if times := gratuitousTimes(t, s, vip4, 12*time.Minute, 20*time.Minute); len(times) > 0 {
+		t.Errorf("turned off, they are repeated at %s", times)
+	}
+}
+
+func TestGratuitousAnswersAreSpread(t *testing.T) {
+	s := testSegment()
+	s.repeat(time.Minute, start)
+	var pairs []string
+	for i := range 200 {
+		pairs = append(pairs, netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}).String(), own4)
+	}
+	s.give(start, pairs...)
+	most := 0
+	for at := time.Duration(0); at < 3*time.Minute; at += tick {
+		frames := len(s.tick(start.Add(at)))
+		if at > burst {
+			most = max(most, frames)
+		}
+	}
+	if most > 20 { // 200 addresses in 600 ticks of half a minute, two frames each
+		t.Errorf("%d frames are sent at once", most)
+	}
+}
+
+func TestNothingIsRepeatedOfAnUnknownNextHop(t *testing.T) {
+	s := testSegment()
+	s.repeat(time.Minute, start)
+	s.give(start, vip4, node4)
+	if times := gratuitousTimes(t, s, vip4, 0, 5*time.Minute); len(times) > 0 {
+		t.Errorf("it was announced at %s", times)
+	}
+}
+
+func TestWhoLeadsNoMoreRepeatsNothing(t *testing.T) {
+	responder := New(config.L2{GratuitousInterval: &metav1.Duration{Duration: time.Minute}}, nil)
+	if every := responder.every(); every != time.Minute {
+		t.Errorf("it repeats every %s", every)
+	}
+	responder.StopRepeating()
+	responder.Reconfigure(config.L2{GratuitousInterval: &metav1.Duration{Duration: time.Hour}})
+	if every := responder.every(); every != 0 {
+		t.Errorf("it goes on every %s", every)
 	}
 }

@@ -57,6 +57,13 @@ func (s *station) assign(next map[netip.Addr]netip.Addr) {
 	s.assigned <- next
 }
 
+// repeat says how often gratuitous answers are sent without a change; zero for never.
+func (s *station) repeat(every time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.segment.repeat(every, time.Now())
+}
+
 // alive reports whether the station runs, on what the interface is now.
 func (s *station) alive(network network, device *net.Interface) bool {
 	select {
