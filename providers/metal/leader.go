@@ -3,8 +3,6 @@ package metal
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"strings"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +15,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
+	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 	"github.com/mooring-ccm/mooring/providers/metal/outofservice"
 )
@@ -147,35 +147,33 @@ func (c *Cloud) leadConditions(l *leader) {
 	}
 	writer := &announce.ConditionWriter{
 		Announcer: running.announcer, Client: l.client, Services: l.informers.Core().V1().Services().Lister(), Recorder: l.recorder,
-		Notes: []func(netip.Addr) string{running.sessions},
+		Registerer: c.registry,
 	}
 	if running.responder != nil {
-		writer.Notes = append(writer.Notes, running.responder.Problem)
+		writer.Notes, writer.OnSegment = append(writer.Notes, running.responder.Problem), running.responder.Answering
+	}
+	cancel := func() {}
+	if running.speaker != nil {
+		writer.Routers = running.routers
+		writer.RoutersChanged, cancel = running.speaker.Subscribe()
 	}
 	l.run("conditions of services", func(ctx context.Context) error {
+		defer cancel()
 		writer.Run(ctx)
 		return nil
 	})
 }
 
-// sessions says that no router has a session, and why; empty if one has, or if none is to have.
-func (p *parts) sessions(netip.Addr) string {
-	if p.speaker == nil || p.responder != nil {
-		return ""
-	}
-	var down []string
-	for _, peer := range p.speaker.Peers() {
-		if peer.Up() {
-			return ""
+// routers returns how far announcements of this replica get with each router.
+func (p *parts) routers() []announce.Router {
+	statuses := p.speaker.Sessions()
+	routers := make([]announce.Router, len(statuses))
+	for i, status := range statuses {
+		routers[i].Name = status.Name
+		for family, name := range map[model.Family]config.AddressFamily{model.IPv4: config.IPv4, model.IPv6: config.IPv6} {
+			why, wanted := status.Delivery(name)
+			routers[i].Families[family] = announce.RouterFamily{Wanted: wanted, Why: why.Words()}
 		}
-		reason := peer.LastError
-		if reason == "" {
-			reason = peer.State
-		}
-		down = append(down, fmt.Sprintf("%s: %s", peer.Name, reason))
 	}
-	if len(down) == 0 {
-		return "no router is configured"
-	}
-	return "no router has a session with the replica that leads (" + strings.Join(down, "; ") + ")"
+	return routers
 }

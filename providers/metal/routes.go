@@ -1,17 +1,20 @@
 package metal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
 // routes are the ranges of pod addresses that are announced to routers. They follow from the nodes, on every replica alike: what the route
@@ -65,7 +68,7 @@ func (r *routes) CreateRoute(ctx context.Context, _, _ string, route *cloudprovi
 	return r.await(ctx, route, func(snapshot announce.Snapshot, cidr netip.Prefix) error {
 		state := snapshot.Nodes[string(route.TargetNode)]
 		if slices.Contains(state.PodCIDRs, cidr) {
-			return r.sessionProblem()
+			return r.sessionProblem(cidr)
 		}
 		for _, problem := range state.PodProblems {
 			if problem.CIDR == cidr {
@@ -86,12 +89,28 @@ func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 	})
 }
 
-// sessionProblem returns an error while no router has a session.
-func (r *routes) sessionProblem() error {
-	if problem := r.cloud.running().sessions(netip.Addr{}); problem != "" {
-		return fmt.Errorf("%w: %s", errNoSession, problem)
+// sessionProblem returns an error while no session of this replica carries the family of a range of pod addresses.
+func (r *routes) sessionProblem(cidr netip.Prefix) error {
+	family := config.IPv6
+	if cidr.Addr().Is4() {
+		family = config.IPv4
 	}
-	return nil
+	var down []string
+	for _, peer := range r.cloud.running().speaker.Sessions() {
+		why, wanted := peer.Delivery(family)
+		switch {
+		case wanted && why == "":
+			return nil
+		case wanted && !peer.Up():
+			down = append(down, fmt.Sprintf("%s: %s", peer.Name, cmp.Or(peer.LastError, peer.State)))
+		case wanted:
+			down = append(down, peer.Name+" "+why.Words())
+		}
+	}
+	if len(down) == 0 {
+		return fmt.Errorf("%w: none is configured for %s", errNoSession, family)
+	}
+	return fmt.Errorf("%w: %s", errNoSession, strings.Join(down, "; "))
 }
 
 // await looks again with each change of what is announced, and returns the last problem when that takes too long.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,9 @@ const (
 	retryWrite = 5 * time.Second
 	// cacheLag is how long a condition that was written may not be in the cache yet.
 	cacheLag = 10 * time.Second
+	// passTime is after how long a look at all Services starts no further writes: with many to write, routers and nodes have changed by
+	// then, and the rest is decided anew.
+	passTime = 2 * time.Second
 	// writeTimeout bounds one write.
 	writeTimeout = 10 * time.Second
 	// parallelWrites is how many writes are in flight at once.
@@ -51,22 +55,35 @@ type ConditionWriter struct {
 	Services corelisters.ServiceLister
 	// Recorder takes the events.
 	Recorder Recorder
+	// Routers returns how far announcements get with each router, and RoutersChanged has something to receive after that is different.
+	// Nil where nothing is announced to routers.
+	Routers        func() []Router
+	RoutersChanged <-chan struct{}
+	// OnSegment reports whether an address is answered for by ARP or NDP. Nil where none is.
+	OnSegment func(netip.Addr) bool
+	// Registerer gets the metrics; nil for none.
+	Registerer prometheus.Registerer
 	// Notes say of an address what else keeps it from being reached, in a sentence without a full stop; empty if nothing does.
 	Notes []func(netip.Addr) string
 
-	states map[types.UID]conditionState
+	states  map[types.UID]conditionState
+	routers routerStates
+	metric  *prometheus.GaugeVec
 }
 
 // Run writes conditions until ctx ends.
 func (w *ConditionWriter) Run(ctx context.Context) {
 	changed, cancel := w.Announcer.Subscribe()
 	defer cancel()
-	w.states = map[types.UID]conditionState{}
+	w.states, w.routers = map[types.UID]conditionState{}, routerStates{}
+	w.metric = newConditionMetric(w.Registerer)
 	for wait := writePause; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
+			wait = writePause
+		case <-w.RoutersChanged:
 			wait = writePause
 		case <-time.After(wait):
 			wait = w.writeAll(ctx)
@@ -92,7 +109,10 @@ func (w *ConditionWriter) writeAll(ctx context.Context) time.Duration {
 	if err != nil {
 		return retryWrite // an informer's cache has no errors
 	}
-	next := time.Minute // notes change without notice
+	began := time.Now()
+	routers, next := w.deliveries(began)
+	next = min(next, time.Minute) // notes change without notice
+	counts := conditionCounts{}
 	seen, failed := map[types.UID]conditionState{}, make(chan *corev1.Service, len(services))
 	var writes errgroup.Group
 	writes.SetLimit(parallelWrites)
@@ -106,7 +126,17 @@ func (w *ConditionWriter) writeAll(ctx context.Context) time.Duration {
 		if known.last != nil && now.Sub(known.written) < cacheLag {
 			current = known.last
 		}
-		decision := decide(current, w.want(state, ours), known, now)
+		want, undecided := w.want(state, ours, routers)
+		if undecided {
+			seen[service.UID] = known
+			continue
+		}
+		counts.add(want)
+		decision := decide(current, want, known, now)
+		if (decision.write || decision.remove) && now.Sub(began) > passTime {
+			seen[service.UID], next = known, 0
+			continue
+		}
 		seen[service.UID] = decision.remember
 		if decision.after > 0 {
 			next = min(next, decision.after)
@@ -127,13 +157,20 @@ func (w *ConditionWriter) writeAll(ctx context.Context) time.Duration {
 		next = min(next, retryWrite)
 	}
 	w.states = seen
+	counts.show(w.metric)
 	return max(next, writePause)
 }
 
-// want returns the condition that a Service shall have; nil for none.
-func (w *ConditionWriter) want(state model.ServiceState, ours bool) *metav1.Condition {
+// want returns the condition that a Service shall have; nil for none. It is undecided while it is not known yet whether there are routers
+// that take its addresses.
+func (w *ConditionWriter) want(state model.ServiceState, ours bool, routers *deliveries) (want *metav1.Condition, undecided bool) {
 	if !ours {
-		return nil
+		return nil, false
+	}
+	if routers != nil {
+		if state, undecided = routers.of(state, w.OnSegment); undecided {
+			return nil, true
+		}
 	}
 	condition := conditionFor(state)
 	for _, address := range state.Addresses {
@@ -143,7 +180,7 @@ func (w *ConditionWriter) want(state model.ServiceState, ours bool) *metav1.Cond
 			}
 		}
 	}
-	return condition
+	return condition, false
 }
 
 // write writes a condition and says so in an event. It reports whether there is nothing to be tried again.

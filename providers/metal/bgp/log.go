@@ -21,7 +21,7 @@ const (
 // bridge passes on what the library logs. Why a session does not come up the library says nowhere else, so explain reads it.
 type bridge struct {
 	to      logr.Logger
-	explain func(peer netip.Addr, words string)
+	explain func(peer netip.Addr, why failure)
 	muted   atomic.Bool
 }
 
@@ -59,8 +59,8 @@ func (h handler) Handle(_ context.Context, record slog.Record) error {
 	if h.bridge.muted.Load() {
 		return nil
 	}
-	if peer, words := h.explanation(record); words != "" {
-		h.bridge.explain(peer, words)
+	if peer, why := h.explanation(record); why != (failure{}) {
+		h.bridge.explain(peer, why)
 	}
 	logger := h.bridge.to
 	switch {
@@ -90,7 +90,7 @@ func (h handler) Handle(_ context.Context, record slog.Record) error {
 }
 
 // explanation returns why a session does not come up or has ended, when a record says so.
-func (h handler) explanation(record slog.Record) (peer netip.Addr, words string) {
+func (h handler) explanation(record slog.Record) (peer netip.Addr, why failure) {
 	value := func(key string) (found slog.Value) {
 		record.Attrs(func(attr slog.Attr) bool {
 			if attr.Key == key {
@@ -102,22 +102,22 @@ func (h handler) explanation(record slog.Record) (peer netip.Addr, words string)
 	}
 	switch record.Message {
 	case "failed to connect":
-		return h.peer, dialWords(value("Error").String())
+		return h.peer, dialFailure(value("Error").String())
 	case "outgoing connection IO error":
-		return h.peer, fmt.Sprintf("the router closed the connection before the session began (%s): "+
-			"does it expect this speaker's address and AS?", value("reason"))
+		return h.peer, failure{ConnectionClosed, fmt.Sprintf("the router closed the connection before the session began (%s): "+
+			"does it expect this speaker's address and AS?", value("reason"))}
 	case "sent notification":
-		return h.peer, "the speaker ended the session: " + notificationWords(value)
+		return h.peer, notificationFailure("the speaker ended the session: ", value)
 	case "received notification":
-		return h.peer, "the router ended the session: " + notificationWords(value)
+		return h.peer, notificationFailure("the router ended the session: ", value)
 	case "hold timer expired":
-		return h.peer, "the router was silent for the hold time"
+		return h.peer, failure{HoldTimeOver, "the router was silent for the hold time"}
 	case "Expired":
-		return bfdPeer(value), "BFD: the router is silent"
+		return bfdPeer(value), failure{BFDDown, "BFD: the router is silent"}
 	case "Remote peer signaled BFD down":
-		return bfdPeer(value), "BFD: the router says that it receives nothing from the speaker"
+		return bfdPeer(value), failure{BFDDown, "BFD: the router says that it receives nothing from the speaker"}
 	}
-	return netip.Addr{}, ""
+	return netip.Addr{}, failure{}
 }
 
 func bfdPeer(value func(string) slog.Value) netip.Addr {
@@ -125,34 +125,37 @@ func bfdPeer(value func(string) slog.Value) netip.Addr {
 	return peer
 }
 
-// dialWords says what may be behind a failed connection. The kernel drops what has no signature or a wrong one, on both sides,
+// dialFailure says what may be behind a failed connection. The kernel drops what has no signature or a wrong one, on both sides,
 // so a password that differs looks like a router that is not there.
-func dialWords(err string) string {
+func dialFailure(err string) failure {
 	switch {
 	case strings.Contains(err, "i/o timeout"):
-		return fmt.Sprintf("no answer (%s): the router is not there, a firewall is between, or only one of both has a password, "+
-			"or another one", err)
+		return failure{NoAnswer, fmt.Sprintf("no answer (%s): the router is not there, a firewall is between, or only one of both has "+
+			"a password, or another one", err)}
 	case strings.Contains(err, "connection refused"):
-		return fmt.Sprintf("refused (%s): nothing listens there; is BGP running on the router, and does it know this speaker?", err)
+		return failure{ConnectionRefused,
+			fmt.Sprintf("refused (%s): nothing listens there; is BGP running on the router, and does it know this speaker?", err)}
 	}
-	return "cannot connect: " + err
+	return failure{CannotConnect, "cannot connect: " + err}
 }
 
-func notificationWords(value func(string) slog.Value) string {
+// notificationFailure says what a notification means (RFC 4271 section 4.5).
+func notificationFailure(who string, value func(string) slog.Value) failure {
 	code, subcode := value("Code"), value("Subcode")
 	if code.Kind() != slog.KindInt64 || subcode.Kind() != slog.KindInt64 {
-		return "for a reason that is not known"
+		return failure{Ended, who + "for a reason that is not known"}
 	}
 	if code.Int64() == bgp.BGP_ERROR_OPEN_MESSAGE_ERROR && subcode.Int64() == bgp.BGP_ERROR_SUB_BAD_PEER_AS {
-		return "the AS of the router is not what the speaker has for it, or the other way round (OPEN message error, bad peer AS)"
+		return failure{WrongASN,
+			who + "the AS of the router is not what the speaker has for it, or the other way round (OPEN message error, bad peer AS)"}
 	}
 	if code.Int64() == bgp.BGP_ERROR_HOLD_TIMER_EXPIRED {
-		return "nothing was received for the hold time: the network lost it, or there is too little processor time for so many routes " +
-			"(hold timer expired); a longer holdTime helps"
+		return failure{HoldTimeOver, who + "nothing was received for the hold time: the network lost it, or there is too little " +
+			"processor time for so many routes (hold timer expired); a longer holdTime helps"}
 	}
 	words := bgp.NewNotificationErrorCode(uint8(code.Int64()), uint8(subcode.Int64())).String()
 	if said := value("Communicated-Reason"); said.Kind() == slog.KindString && said.String() != "" {
 		words += fmt.Sprintf(" (%q)", said.String())
 	}
-	return words
+	return failure{Ended, who + words}
 }

@@ -7,6 +7,13 @@ import (
 var (
 	upDesc = prometheus.NewDesc("mooring_metal_bgp_session_up",
 		"Whether the session with a router is established.", []string{"peer"}, nil)
+	stateDesc = prometheus.NewDesc("mooring_metal_bgp_session_state",
+		"1 for the state that the session with a router is in, by the names of RFC 4271, 0 for the others.", []string{"peer", "state"}, nil)
+	problemDesc = prometheus.NewDesc("mooring_metal_bgp_session_problem",
+		"1 for each problem that keeps a router from having everything that is announced. The family is empty for a problem of the whole session.",
+		[]string{"peer", "family", "problem"}, nil)
+	failuresDesc = prometheus.NewDesc("mooring_metal_bgp_session_failures_total",
+		"How often the session with a router ended or could not begin, by problem.", []string{"peer", "problem"}, nil)
 	sinceDesc = prometheus.NewDesc("mooring_metal_bgp_session_last_transition_timestamp_seconds",
 		"When the session with a router came up or went down.", []string{"peer"}, nil)
 	flapsDesc = prometheus.NewDesc("mooring_metal_bgp_session_flaps_total",
@@ -26,7 +33,9 @@ type collector struct{ speaker *Speaker }
 
 // Describe sends the descriptions of all metrics.
 func (c collector) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, description := range []*prometheus.Desc{upDesc, sinceDesc, flapsDesc, updatesDesc, prefixesDesc, pathsDesc, leftOutDesc} {
+	for _, description := range []*prometheus.Desc{
+		upDesc, stateDesc, problemDesc, failuresDesc, sinceDesc, flapsDesc, updatesDesc, prefixesDesc, pathsDesc, leftOutDesc,
+	} {
 		descriptions <- description
 	}
 }
@@ -36,19 +45,34 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(description *prometheus.Desc, value float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, value, labels...)
 	}
+	counter := func(description *prometheus.Desc, value uint64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(description, prometheus.CounterValue, float64(value), labels...)
+	}
 	for _, peer := range c.speaker.Peers() {
-		up := 0.0
-		if peer.Up() {
-			up = 1
+		gauge(upDesc, flag(peer.Up()), peer.Name)
+		for _, state := range states {
+			gauge(stateDesc, flag(peer.State == state), peer.Name, state)
 		}
-		gauge(upDesc, up, peer.Name)
+		for _, problem := range peer.FamilyProblems() {
+			gauge(problemDesc, 1, peer.Name, string(problem.Family), string(problem.Problem))
+		}
+		for problem, count := range peer.Failures {
+			counter(failuresDesc, count, peer.Name, string(problem))
+		}
 		gauge(sinceDesc, float64(peer.Since.UnixMilli())/1000, peer.Name)
-		metrics <- prometheus.MustNewConstMetric(flapsDesc, prometheus.CounterValue, float64(peer.Flaps), peer.Name)
-		metrics <- prometheus.MustNewConstMetric(updatesDesc, prometheus.CounterValue, float64(peer.UpdatesSent), peer.Name)
+		counter(flapsDesc, peer.Flaps, peer.Name)
+		counter(updatesDesc, peer.UpdatesSent, peer.Name)
 		for _, family := range peer.Families {
 			gauge(prefixesDesc, float64(family.Prefixes), peer.Name, string(family.Family))
 			gauge(pathsDesc, float64(family.Paths), peer.Name, string(family.Family))
 		}
 	}
 	gauge(leftOutDesc, float64(c.speaker.sessions.leftOut()))
+}
+
+func flag(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
@@ -21,9 +22,10 @@ type sessions struct {
 	mu    sync.Mutex
 	peers map[netip.Addr]*peerState
 	tally tally
-	// changed has room for one notice.
-	changed chan struct{}
-	now     func() time.Time
+	// watchers have room for one notice each.
+	watchers map[chan struct{}]bool
+	now      func() time.Time
+	log      logr.Logger
 }
 
 // peerState is what is remembered of one router.
@@ -32,8 +34,11 @@ type peerState struct {
 	state    bgp.FSMState
 	since    time.Time
 	flaps    uint64
-	lastErr  string
+	last     failure
 	errAt    time.Time
+	failures map[Problem]uint64
+	// logged is the problem that was logged last, empty after the session was up.
+	logged Problem
 	// missing says why there is no session.
 	missing string
 	// negotiated holds the families that both sides take, and whether with several paths.
@@ -43,16 +48,51 @@ type peerState struct {
 func newSessions(now func() time.Time) *sessions {
 	return &sessions{
 		peers: map[netip.Addr]*peerState{}, tally: tally{families: map[config.AddressFamily]count{}},
-		changed: make(chan struct{}, 1), now: now,
+		watchers: map[chan struct{}]bool{}, now: now, log: logr.Discard(),
+	}
+}
+
+// subscribe returns a channel that has something to receive after something is different, until cancel is called.
+func (s *sessions) subscribe() (changed <-chan struct{}, cancel func()) {
+	watcher := make(chan struct{}, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watchers[watcher] = true
+	return watcher, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers, watcher)
 	}
 }
 
 // notify says that something is different. Callers hold the lock.
 func (s *sessions) notify() {
-	select {
-	case s.changed <- struct{}{}:
-	default: // somebody is going to look anyway
+	for watcher := range s.watchers {
+		select {
+		case watcher <- struct{}{}:
+		default: // it is going to look anyway
+		}
 	}
+}
+
+// logTo sets where the sessions' ends and beginnings are logged.
+func (s *sessions) logTo(log logr.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = log
+}
+
+// fail remembers why a session is not up, and logs it if that is another problem than the last one. Callers hold the lock.
+func (s *sessions) fail(peer *peerState, why failure) {
+	if peer.logged != why.problem {
+		peer.logged = why.problem
+		s.log.Info("BGP session is not up", "peer", peer.neighbor.name, "problem", string(why.problem), "reason", why.words)
+	}
+	peer.last, peer.errAt = why, s.now()
+	if peer.failures == nil {
+		peer.failures = map[Problem]uint64{}
+	}
+	peer.failures[why.problem]++
 }
 
 // expect sets which routers there are.
@@ -72,7 +112,7 @@ func (s *sessions) expect(settings settings) {
 		different = different || !known || peer.neighbor != is || peer.missing != settings.missing[addr]
 		peer.neighbor = is
 		if missing := settings.missing[addr]; missing != "" && missing != peer.missing {
-			peer.lastErr, peer.errAt = missing, s.now()
+			s.fail(peer, failure{NoPassword, missing})
 		}
 		peer.missing = settings.missing[addr]
 		peers[addr] = peer
@@ -107,12 +147,12 @@ func (s *sessions) counted(change func(*tally)) {
 }
 
 // explain remembers why a session is not up.
-func (s *sessions) explain(addr netip.Addr, words string) {
+func (s *sessions) explain(addr netip.Addr, why failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if peer, known := s.peers[addr]; known {
-		changed := peer.lastErr != words
-		peer.lastErr, peer.errAt = words, s.now()
+		changed := peer.last != why
+		s.fail(peer, why)
 		if changed {
 			s.notify()
 		}
@@ -134,31 +174,33 @@ func (s *sessions) observe(event *apiutil.WatchEventMessage_PeerEvent, _ time.Ti
 	switch {
 	case is:
 		peer.since, peer.negotiated = s.now(), negotiated(state.RemoteCap)
+		peer.logged = ""
+		s.log.Info("BGP session is up", "peer", peer.neighbor.name)
 	case was:
 		peer.since, peer.negotiated = s.now(), nil
 		peer.flaps++
-		if words := endWords(state); words != "" {
-			peer.lastErr, peer.errAt = words, s.now()
+		if why := endOf(state); why != (failure{}) {
+			s.fail(peer, why)
 		}
 	case refused:
 		// What the router said against it the library keeps for itself.
-		peer.lastErr, peer.errAt = fmt.Sprintf("the router refused the speaker's OPEN message (%s): "+
-			"does it expect another AS of this speaker?", state.DisconnectMessage), s.now()
+		s.fail(peer, failure{OpenRefused, fmt.Sprintf("the router refused the speaker's OPEN message (%s): "+
+			"does it expect another AS of this speaker?", state.DisconnectMessage)})
 	}
 	s.notify()
 }
 
-// endWords says why a session ended, where the library's log has not said it better.
-func endWords(state apiutil.PeerState) string {
+// endOf says why a session ended, where the library's log has not said it better.
+func endOf(state apiutil.PeerState) failure {
 	switch state.DisconnectReason {
 	case api.PeerState_DISCONNECT_REASON_NOTIFICATION_SENT, api.PeerState_DISCONNECT_REASON_NOTIFICATION_RECEIVED,
 		api.PeerState_DISCONNECT_REASON_HOLD_TIMER_EXPIRED, api.PeerState_DISCONNECT_REASON_DECONFIGURED:
-		return ""
+		return failure{}
 	case api.PeerState_DISCONNECT_REASON_READ_FAILED, api.PeerState_DISCONNECT_REASON_WRITE_FAILED,
 		api.PeerState_DISCONNECT_REASON_GRACEFUL_RESTART:
-		return "the connection broke: the router, or what is between, went away (" + state.DisconnectMessage + ")"
+		return failure{ConnectionLost, "the connection broke: the router, or what is between, went away (" + state.DisconnectMessage + ")"}
 	}
-	return "the session ended (" + state.DisconnectMessage + ")"
+	return failure{Ended, "the session ended (" + state.DisconnectMessage + ")"}
 }
 
 // negotiated returns the families that a router takes, and whether with several paths. One that names none takes IPv4.
@@ -207,7 +249,8 @@ func (s *sessions) status(updates map[netip.Addr]uint64) []PeerStatus {
 		peer := s.peers[addr]
 		status := PeerStatus{
 			Name: peer.neighbor.name, Address: addr, ASN: peer.neighbor.session.asn, State: stateName(peer.state), Since: peer.since,
-			Flaps: peer.flaps, UpdatesSent: updates[addr], LastError: peer.lastErr, LastErrorAt: peer.errAt,
+			Flaps: peer.flaps, UpdatesSent: updates[addr], LastError: peer.last.words, LastErrorAt: peer.errAt,
+			LastProblem: peer.last.problem, Failures: maps.Clone(peer.failures), PasswordMissing: peer.missing != "",
 		}
 		if peer.missing != "" {
 			status.Problems = append(status.Problems, peer.missing)
@@ -215,8 +258,10 @@ func (s *sessions) status(updates map[netip.Addr]uint64) []PeerStatus {
 		for _, family := range peer.families() {
 			status.Families = append(status.Families, s.family(peer, family))
 		}
-		if status.Up() {
-			status.Problems = append(status.Problems, familyProblems(status.Families)...)
+		for _, problem := range status.FamilyProblems() {
+			if problem.Family != "" {
+				status.Problems = append(status.Problems, problem.sentence())
+			}
 		}
 		statuses = append(statuses, status)
 	}
@@ -247,27 +292,15 @@ func (s *sessions) family(peer *peerState, family config.AddressFamily) FamilySt
 	return status
 }
 
-// familyProblems says what is not announced to a router for want of a capability.
-func familyProblems(families []FamilyStatus) (problems []string) {
-	for _, family := range families {
-		switch {
-		case !family.Negotiated:
-			problems = append(problems,
-				fmt.Sprintf("the router does not take %s over this session: nothing of that family is announced to it", family.Family))
-		case !family.AddPath:
-			problems = append(problems, fmt.Sprintf("the router does not take several paths to one %s destination "+
-				"(ADD-PATH receive, RFC 7911): it gets one next hop of each", family.Family))
-		}
-	}
-	return problems
-}
-
 // leftOut returns how many next hops are not announced because one destination has too many.
 func (s *sessions) leftOut() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tally.leftOut
 }
+
+// states are the names of all states, as stateName returns them.
+var states = []string{"Idle", "Connect", "Active", "OpenSent", "OpenConfirm", Established}
 
 func stateName(state bgp.FSMState) string {
 	switch state {

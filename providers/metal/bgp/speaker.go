@@ -118,6 +118,7 @@ func (s *Speaker) Run(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	s.log = logr.FromContextOrDiscard(ctx).WithName("bgp")
+	s.sessions.logTo(s.log)
 	err := s.begin(ctx, true)
 	s.mu.Unlock()
 	if err != nil {
@@ -348,6 +349,10 @@ func (s *Speaker) adjust(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// Sessions returns how it stands with the routers, in the order of their addresses, without what only the library counts: it does
+// not wait for the library, however busy that is.
+func (s *Speaker) Sessions() []PeerStatus { return s.sessions.status(nil) }
+
 // Peers returns how it stands with the routers, in the order of their addresses.
 func (s *Speaker) Peers() []PeerStatus {
 	var updates map[netip.Addr]uint64
@@ -357,5 +362,5 @@ func (s *Speaker) Peers() []PeerStatus {
 	return s.sessions.status(updates)
 }
 
-// Changed returns a channel that has something to receive after Peers has changed. It is for one receiver.
-func (s *Speaker) Changed() <-chan struct{} { return s.sessions.changed }
+// Subscribe returns a channel that has something to receive after Peers has changed, until cancel is called. It is for one receiver.
+func (s *Speaker) Subscribe() (changed <-chan struct{}, cancel func()) { return s.sessions.subscribe() }

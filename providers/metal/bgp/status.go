@@ -29,6 +29,11 @@ type PeerStatus struct {
 	Flaps uint64
 	// UpdatesSent is how many messages with routes were sent to the router.
 	UpdatesSent uint64
+	// LastProblem is the kind of LastError, and Failures counts how often each kind came.
+	LastProblem Problem
+	Failures    map[Problem]uint64
+	// PasswordMissing says that the password of the session cannot be read. One that is up goes on with the password that it has.
+	PasswordMissing bool
 	// LastError says in words why the session is not up, or why it was not the last time. Empty if it always was.
 	LastError string
 	// LastErrorAt is when that was.

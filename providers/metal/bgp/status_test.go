@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,12 +66,26 @@ mooring_metal_bgp_paths{family="IPv6",peer="rack-1"} 0
 # TYPE mooring_metal_bgp_prefixes gauge
 mooring_metal_bgp_prefixes{family="IPv4",peer="rack-1"} 1
 mooring_metal_bgp_prefixes{family="IPv6",peer="rack-1"} 0
+# HELP mooring_metal_bgp_session_failures_total How often the session with a router ended or could not begin, by problem.
+# TYPE mooring_metal_bgp_session_failures_total counter
+mooring_metal_bgp_session_failures_total{peer="rack-1",problem="SessionEnded"} 1
 # HELP mooring_metal_bgp_session_flaps_total How often the session with a router went down.
 # TYPE mooring_metal_bgp_session_flaps_total counter
 mooring_metal_bgp_session_flaps_total{peer="rack-1"} 1
 # HELP mooring_metal_bgp_session_last_transition_timestamp_seconds When the session with a router came up or went down.
 # TYPE mooring_metal_bgp_session_last_transition_timestamp_seconds gauge
 mooring_metal_bgp_session_last_transition_timestamp_seconds{peer="rack-1"} 1.7e+09
+# HELP mooring_metal_bgp_session_problem 1 for each problem that keeps a router from having everything that is announced. The family is empty for a problem of the whole session.
+# TYPE mooring_metal_bgp_session_problem gauge
+mooring_metal_bgp_session_problem{family="IPv6",peer="rack-1",problem="FamilyNotNegotiated"} 1
+# HELP mooring_metal_bgp_session_state 1 for the state that the session with a router is in, by the names of RFC 4271, 0 for the others.
+# TYPE mooring_metal_bgp_session_state gauge
+mooring_metal_bgp_session_state{peer="rack-1",state="Active"} 0
+mooring_metal_bgp_session_state{peer="rack-1",state="Connect"} 0
+mooring_metal_bgp_session_state{peer="rack-1",state="Established"} 1
+mooring_metal_bgp_session_state{peer="rack-1",state="Idle"} 0
+mooring_metal_bgp_session_state{peer="rack-1",state="OpenConfirm"} 0
+mooring_metal_bgp_session_state{peer="rack-1",state="OpenSent"} 0
 # HELP mooring_metal_bgp_session_up Whether the session with a router is established.
 # TYPE mooring_metal_bgp_session_up gauge
 mooring_metal_bgp_session_up{peer="rack-1"} 1
@@ -109,6 +124,8 @@ func TestStatusOfFamilies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			changed, cancel := speaker.Subscribe()
+			defer cancel()
 			speaker.sessions.observe(observed(bgp.BGP_FSM_ESTABLISHED, test.capabilities...), time.Now())
 			status := speaker.Peers()[0]
 			if !status.Up() || len(status.Problems) != len(test.problems) {
@@ -120,11 +137,52 @@ func TestStatusOfFamilies(t *testing.T) {
 				}
 			}
 			select {
-			case <-speaker.Changed():
+			case <-changed:
 			default:
 				t.Error("a session came up, and nobody is told")
 			}
 		})
+	}
+}
+
+// TestDelivery follows one router through all that keeps addresses from it.
+func TestDelivery(t *testing.T) {
+	speaker, err := New(Options{Config: configured(router)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(what string, v4, v6 Problem, all ...FamilyProblem) {
+		t.Helper()
+		status := speaker.Sessions()[0]
+		for family, want := range map[config.AddressFamily]Problem{config.IPv4: v4, config.IPv6: v6} {
+			if why, wanted := status.Delivery(family); why != want || !wanted {
+				t.Errorf("%s: %s is not announced for %q (is wanted: %t), want %q", what, family, why, wanted, want)
+			}
+		}
+		if got := status.FamilyProblems(); !slices.Equal(got, all) {
+			t.Errorf("%s: problems %v, want %v", what, got, all)
+		}
+	}
+	addr := netip.MustParseAddr(router.Address)
+	v4, v6 := bgp.NewCapMultiProtocol(bgp.RF_IPv4_UC), bgp.NewCapMultiProtocol(bgp.RF_IPv6_UC)
+	expect("at first", NotUp, NotUp, FamilyProblem{Problem: NotUp})
+	speaker.sessions.explain(addr, dialFailure("i/o timeout"))
+	expect("nobody answers", NoAnswer, NoAnswer, FamilyProblem{Problem: NoAnswer})
+	speaker.sessions.observe(observed(bgp.BGP_FSM_ESTABLISHED, v4), time.Now())
+	expect("one family", "", NoFamily, FamilyProblem{config.IPv4, NoAddPath}, FamilyProblem{config.IPv6, NoFamily})
+	speaker.sessions.observe(observed(bgp.BGP_FSM_IDLE), time.Now())
+	expect("it ended", Ended, Ended, FamilyProblem{Problem: Ended})
+	speaker.sessions.observe(observed(bgp.BGP_FSM_ESTABLISHED, v4, v6, bgp.NewCapAddPath([]*bgp.CapAddPathTuple{
+		bgp.NewCapAddPathTuple(bgp.RF_IPv4_UC, bgp.BGP_ADD_PATH_RECEIVE), bgp.NewCapAddPathTuple(bgp.RF_IPv6_UC, bgp.BGP_ADD_PATH_RECEIVE),
+	})), time.Now())
+	expect("everything", "", "")
+	only := router
+	only.Families = []config.AddressFamily{config.IPv4}
+	if err := speaker.Reconfigure(t.Context(), configured(only)); err != nil {
+		t.Fatal(err)
+	}
+	if _, wanted := speaker.Sessions()[0].Delivery(config.IPv6); wanted {
+		t.Error("a session of IPv4 only is to carry IPv6")
 	}
 }
 
@@ -184,9 +242,9 @@ func TestExplanations(t *testing.T) {
 		"hold time":                 func(l *slog.Logger) { l.Warn("hold timer expired") },
 	} {
 		var heard string
-		b := &bridge{to: logr.Discard(), explain: func(peer netip.Addr, said string) {
+		b := &bridge{to: logr.Discard(), explain: func(peer netip.Addr, why failure) {
 			if peer == one {
-				heard = said
+				heard = why.words
 			}
 		}}
 		record(b.logger().With("Topic", "Peer", "Key", one.String()))
@@ -199,7 +257,7 @@ func TestExplanations(t *testing.T) {
 func TestBridgeKeepsLevels(t *testing.T) {
 	var lines []string
 	logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{Verbosity: infoVerbosity})
-	b := &bridge{to: logger, explain: func(netip.Addr, string) {}}
+	b := &bridge{to: logger, explain: func(netip.Addr, failure) {}}
 	from := b.logger()
 	from.Debug("debug")
 	from.Info("info", "Key", "value")

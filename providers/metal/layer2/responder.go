@@ -101,6 +101,14 @@ func (r *Responder) Problem(addr netip.Addr) string {
 	return r.problems[addr]
 }
 
+// Answering reports whether this replica answers for an address.
+func (r *Responder) Answering(addr netip.Addr) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, answering := r.assigned[addr]
+	return answering
+}
+
 // Answers returns what is answered now.
 func (r *Responder) Answers() map[netip.Addr]Answer {
 	r.mu.Lock()

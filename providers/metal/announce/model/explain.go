@@ -14,7 +14,7 @@ func (s ServiceState) Announced() bool { return s.failing() == nil && len(s.Addr
 // failing returns the first address that is not announced, nil if there is none.
 func (s ServiceState) failing() *AddressState {
 	for i := range s.Addresses {
-		if len(s.Addresses[i].NextHops) == 0 {
+		if !s.Addresses[i].announced() {
 			return &s.Addresses[i]
 		}
 	}
@@ -34,7 +34,7 @@ func (s ServiceState) Reason() Reason {
 		return NoAddress
 	}
 	if failing := s.failing(); failing != nil {
-		return failing.Reason
+		return failing.reason()
 	}
 	if s.Addresses[0].Blind {
 		return ProbesFail
@@ -64,7 +64,9 @@ func (a AddressState) message() string {
 	if a.Pool == "" {
 		name += " (of no pool any more)"
 	}
-	switch a.Reason {
+	switch a.reason() {
+	case NoSession:
+		return a.noSession(name)
 	case NoEndpoints:
 		return name + " is not announced: the Service has no endpoint of this family that is ready"
 	case NoNextHop:
@@ -83,6 +85,7 @@ func (a AddressState) message() string {
 		result += "; kube-proxy's health port answers on no node, so nodes count as working while they live:" +
 			" set announcement.health.kubeProxyProbe or kubeProxyPort"
 	}
+	result += a.Delivery.to()
 	if a.Blind {
 		result += "; no probe of any node is answered, so the last known states are kept: look at the network of this replica"
 	}

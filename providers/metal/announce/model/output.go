@@ -126,6 +126,8 @@ type AddressState struct {
 	Blind bool
 	// Unproven says that no kube-proxy has ever answered where it is asked, so that nodes count as working while they live.
 	Unproven bool
+	// Delivery says who was given the address; nil where that is not known. Only what writes conditions sets it.
+	Delivery *Delivery
 }
 
 // ServiceState is what became of a Service.
