@@ -2,24 +2,24 @@ package bgp
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
-	"time"
 
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 // encoder makes the library's paths. Those of one pool share their attributes.
 type encoder struct {
 	settings *settings
 	shared   map[string][]bgp.PathAttributeInterface
-	now      time.Time
 }
 
 func newEncoder(s *settings) *encoder {
-	return &encoder{settings: s, shared: map[string][]bgp.PathAttributeInterface{}, now: time.Now()}
+	return &encoder{settings: s, shared: map[string][]bgp.PathAttributeInterface{}}
 }
 
 // encode returns paths to announce, or to withdraw.
@@ -52,10 +52,19 @@ func (e *encoder) path(p path, withdrawal bool) (*apiutil.Path, error) {
 		Family:     familyOf(p.prefix.Addr()),
 		Nlri:       nlri,
 		RemoteID:   p.hop.id,
-		Age:        e.now.Unix(),
+		Age:        age(p),
 		Withdrawal: withdrawal,
 		Attrs:      append(shared[:len(shared):len(shared)], nextHop),
 	}, nil
+}
+
+// age returns when the library is to take a path for received, in seconds since 1970. Of paths that are equal otherwise it prefers the oldest,
+// and sends that one to a router without ADD-PATH. So that such routers do not send everything to one node, each destination prefers another
+// next hop, by rendezvous hashing: every replica prefers the same one, and a next hop that goes or comes moves no other destination. The age
+// is compared within this process only, and no router sees it. See ADR 91.
+func age(p path) int64 {
+	prefix, hop := p.prefix.Addr().As16(), p.hop.addr.As16()
+	return math.MaxUint32 - int64(routing.Hash(string(prefix[:])+string(byte(p.prefix.Bits()))+string(hop[:]))>>32)
 }
 
 // nextHopAttribute says where traffic goes: for IPv4 the attribute of its own (RFC 4271), for IPv6 within MP_REACH_NLRI

@@ -232,8 +232,11 @@ func TestBFD(t *testing.T) {
 
 // frrPath is what FRR says of one path.
 type frrPath struct {
-	LocPrf    uint32
-	NextHops  []struct{ IP string }
+	LocPrf   uint32
+	NextHops []struct{ IP string }
+	Peer     struct {
+		PeerID string `json:"peerId"`
+	}
 	Community struct{ String string }
 	Large     struct{ String string } `json:"largeCommunity"`
 }
