@@ -34,6 +34,7 @@ const (
 )
 
 // BGP is the speaker: it announces to routers which nodes lead to pods and to load balancers. It learns nothing from them.
+// A running process does not take over another asn, routerID, listenPort, mode or restartTime: that would end all sessions at once.
 type BGP struct {
 	// ASN is the autonomous system of the speaker, 1 to 4294967295. A peer with the same one is internal (iBGP).
 	ASN uint32 `json:"asn"`

@@ -234,7 +234,12 @@ func TestFilesAreReadWithoutAWatch(t *testing.T) {
 	})
 }
 
-// What would cost nodes by mistake is not taken, and what is meant is.
+// speaks returns a config with a BGP section with these fields and one peer.
+func speaks(fields string) string {
+	return head + "bgp: {" + fields + ", peers: [{address: 10.0.0.1, asn: 64513}]}\n"
+}
+
+// What would cost nodes or sessions by mistake is not taken, and what is meant is.
 func TestChangesThatAreNotTaken(t *testing.T) {
 	const first, second = "systemUUID: 00112233-4455-6677-8899-aabbccddeeff", "systemUUID: 10112233-4455-6677-8899-aabbccddeeff"
 	for name, test := range map[string]struct{ before, after, want string }{
@@ -245,6 +250,18 @@ func TestChangesThatAreNotTaken(t *testing.T) {
 		"another name":        {fleet("n1 " + first), fleet("n2 " + first), ""},
 		"the id is left out":  {fleet("n1 id: one"), fleet("n1"), "would change from metal://one to metal://n1"},
 		"all machines change": {fleet("n1"), fleet("n2"), ""},
+		"another mode": {
+			speaks("asn: 64512"), speaks("asn: 64512, mode: GracefulRestart"),
+			`bgp.mode: Invalid value: "GracefulRestart": it is ActiveActive in the process that runs`,
+		},
+		"another AS":             {speaks("asn: 64512"), speaks("asn: 64513"), "bgp.asn: Invalid value: 64513: it is 64512"},
+		"another router ID":      {speaks("asn: 64512"), speaks("asn: 64512, routerID: 10.0.0.9"), "bgp.routerID: Invalid value"},
+		"another port":           {speaks("asn: 64512"), speaks("asn: 64512, listenPort: 1790"), "bgp.listenPort: Invalid value: 1790: it is -1"},
+		"everything of a peer":   {speaks("asn: 64512"), strings.Replace(speaks("asn: 64512"), "asn: 64513", "asn: 64514, holdTime: 90s", 1), ""},
+		"what goes with a route": {speaks("asn: 64512"), speaks("asn: 64512, localPreference: 7"), ""},
+		"another restart time": {
+			speaks("asn: 64512, mode: GracefulRestart"), speaks("asn: 64512, mode: GracefulRestart, restartTime: 60s"), "bgp.restartTime: Invalid value",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(write(t, map[string]string{"config.yaml": test.before}), "config.yaml")
