@@ -90,6 +90,16 @@ func kcm(args ...string) corev1.Pod {
 	})
 }
 
+// announcedAs returns a Service with a load balancer whose addresses are not announced.
+func announcedAs(name, reason string) corev1.Service {
+	service := balanced(name, time.Hour)
+	service.Status.Conditions = []metav1.Condition{
+		{Type: "LoadBalancerReady", Status: metav1.ConditionTrue, Reason: "Provided"},
+		{Type: view.ConditionAnnounced, Status: metav1.ConditionFalse, Reason: reason, Message: "Why"},
+	}
+	return service
+}
+
 func balanced(name string, since time.Duration) corev1.Service {
 	return corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: ago(since)},
@@ -279,6 +289,18 @@ var breaks = map[string]struct {
 		},
 		"taints", check.Warning, "NetworkUnavailable has been true for 5m0s: Why", "MooringRoutesMissing", []string{"a"},
 	},
+	"an address that no router has": {
+		func(o *check.Observation) {
+			o.Services.Value = append(o.Services.Value, announcedAs("web", "NoSession"))
+		},
+		"announcement", check.Error, "no session for them: NoSession: Why", "docs/how-to/metal-routers.md", []string{"shop/web"},
+	},
+	"an address without endpoints": {
+		func(o *check.Observation) {
+			o.Services.Value = append(o.Services.Value, announcedAs("web", "NoEndpoints"))
+		},
+		"announcement", check.Warning, "not announced: NoEndpoints: Why", "events-and-conditions-services.md", []string{"shop/web"},
+	},
 	"a Service that nobody sees": {
 		func(o *check.Observation) { o.Services.Value = append(o.Services.Value, balanced("old", time.Hour)) },
 		"load-balancers", check.Warning, "no manager has said anything", "loadBalancerClass", []string{"shop/old"},
@@ -406,7 +428,7 @@ func TestText(t *testing.T) {
 		"        on:   late-0, late-1, late-2, late-3, late-4 and 2 more (--output=wide shows all)\n",
 		"        docs: " + check.Documentation + "#kubelets\n",
 		"unknown Load balancers that nobody provides\n        not read: Services, which you may not read\n",
-		"\n11 checks, 8 fine, 1 with errors, 1 with warnings, 1 not possible\n",
+		"\n12 checks, 8 fine, 1 with errors, 1 with warnings, 2 not possible\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it lacks %q:\n%s", want, text)

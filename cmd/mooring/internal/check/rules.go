@@ -14,6 +14,7 @@ var rules = []rule{
 	{"other-managers", "Other managers of the same nodes", otherManagers},
 	{"provider-ids", "Provider IDs of nodes", providerIDs},
 	{"taints", "Taints and conditions that a manager removes", taints},
+	{"announcement", "Addresses that routers have, with the provider metal", announcement},
 	{"load-balancers", "Load balancers that nobody provides", loadBalancers},
 }
 

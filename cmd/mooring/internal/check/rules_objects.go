@@ -143,6 +143,48 @@ func conditionFor(node *corev1.Node, kind corev1.NodeConditionType, seen *Observ
 	})
 }
 
+// announcement looks for addresses that nobody outside of the cluster knows, by the word of the provider metal.
+func announcement(seen *Observation) answer {
+	if seen.Services.Unread != "" {
+		return answer{unknown: []string{seen.Services.Unread}}
+	}
+	noSession := Finding{
+		Severity: Error, Seen: "no router has the addresses of Services, since the leader has no session for them",
+		Do: "ask mooring status --port-forward for the sessions; docs/how-to/metal-routers.md says what each problem means",
+	}
+	other := Finding{
+		Severity: Warning, Do: "see the reason in docs/reference/events-and-conditions-services.md; mooring status shows that of each Service",
+	}
+	asked := 0
+	for _, service := range seen.status().Services {
+		if service.Announced == nil {
+			continue
+		}
+		asked++
+		switch name := service.Namespace + "/" + service.Name; {
+		case *service.Announced:
+		case service.NoSession:
+			if len(noSession.Objects) == 0 {
+				noSession.Seen += ": " + service.Why
+			}
+			noSession.Objects = append(noSession.Objects, name)
+		default:
+			other.Seen = "addresses of Services are not announced: " + service.Why
+			other.Objects = append(other.Objects, name)
+		}
+	}
+	if asked == 0 {
+		return answer{note: "no Service carries the condition " + view.ConditionAnnounced}
+	}
+	said := answer{note: words.Count(asked, "Service", "Services")}
+	for _, finding := range []Finding{noSession, other} {
+		if len(finding.Objects) > 0 {
+			said.findings = append(said.findings, finding)
+		}
+	}
+	return said
+}
+
 // loadBalancers looks for Services that nobody gives what they ask for.
 func loadBalancers(seen *Observation) answer {
 	if seen.Services.Unread != "" {

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
@@ -44,13 +43,13 @@ type page struct {
 	States  []NodeState
 	// Unrouted says that there are nodes without a route.
 	Unrouted bool
-	Problems []pageNode
-	// More is how many nodes with problems are not among Problems.
+	Waiting  []pageNode
+	// More is how many nodes with problems are not among Waiting.
 	More     int
 	Nodes    []pageNode
 	Services []pageService
 	Routes   *routesPicture
-	Sessions []session
+	Sessions []pageSession
 	Groups   []callGroup
 	Calls    []operation
 	Events   []pageEvent
@@ -116,13 +115,11 @@ type routesPicture struct {
 	Full                            bool
 }
 
-// session is a BGP session of the provider metal.
-type session struct {
-	Peer     string
-	Up       bool
-	For      string
-	Prefixes int
-	Flaps    int
+// pageSession is a BGP session with its age, and with its state as a word for people.
+type pageSession struct {
+	Session
+	Good bool
+	For  string
 }
 
 // callGroup is how the calls of a group are let in to the cloud.
@@ -146,13 +143,13 @@ func (s Status) HTML(out io.Writer, seen Seen, cluster string) error {
 	leader := strings.TrimSpace(strings.TrimPrefix(s.Leader.text(s.Time, Style{}), "Leader: "))
 	p := page{
 		Status: s, Cluster: cluster, Leader: leader, Leads: s.Leader != nil && s.Leader.Holder != "" && !s.Leader.Expired,
-		Zones: zonePictures(s), States: states(s.Zones()), Sessions: sessionsOf(seen), Groups: groupsOf(seen), Calls: operationsOf(seen),
+		Zones: zonePictures(s), States: states(s.Zones()), Sessions: pageSessions(s), Groups: groupsOf(seen), Calls: operationsOf(seen),
 		Events: eventsOf(seen),
 	}
 	problems := s.NodeProblems()
 	p.More = max(0, len(problems)-problemRows)
 	for _, node := range problems[:len(problems)-p.More] {
-		p.Problems = append(p.Problems, pageNode{node, age(s.Time, node.Since)})
+		p.Waiting = append(p.Waiting, pageNode{node, age(s.Time, node.Since)})
 	}
 	p.Unrouted = slices.ContainsFunc(problems, func(node Node) bool { return node.Routed != nil && !*node.Routed })
 	for _, node := range s.Nodes {
@@ -306,20 +303,13 @@ func (m metrics) each(name, by string) map[string]float64 {
 	return found
 }
 
-func sessionsOf(seen Seen) []session {
-	of := metrics(seen.Metrics)
-	up := of.each("mooring_metal_bgp_session_up", "peer")
-	changed, prefixes := of.each("mooring_metal_bgp_session_last_transition_timestamp_seconds", "peer"), of.each("mooring_metal_bgp_prefixes", "peer")
-	flaps := of.each("mooring_metal_bgp_session_flaps_total", "peer")
-	var sessions []session
-	for _, peer := range slices.Sorted(maps.Keys(up)) {
-		one := session{Peer: peer, Up: up[peer] > 0, Prefixes: int(prefixes[peer]), Flaps: int(flaps[peer])}
-		if since := changed[peer]; since > 0 {
-			one.For = age(seen.Now, time.Unix(int64(since), 0))
-		}
-		sessions = append(sessions, one)
+// pageSessions are the sessions with their ages.
+func pageSessions(s Status) (rows []pageSession) {
+	for _, one := range s.Sessions {
+		one.State = cmp.Or(strings.ToLower(one.State), "down")
+		rows = append(rows, pageSession{Session: one, Good: one.State == strings.ToLower(established), For: age(s.Time, one.Since)})
 	}
-	return sessions
+	return rows
 }
 
 func groupsOf(seen Seen) []callGroup {

@@ -63,7 +63,13 @@ func (s Status) NodeProblems() []Node {
 
 // ServiceProblems are the Services that wait for something, the gravest first.
 func (s Status) ServiceProblems() []Service {
-	return problemsOf(s.Services, func(v Service) int { return rank(serviceGravity, v.State) }, func(v Service) time.Time { return v.Since })
+	gravity := func(v Service) int {
+		if v.NoSession {
+			return -1
+		}
+		return rank(serviceGravity, v.State)
+	}
+	return problemsOf(s.Services, gravity, func(v Service) time.Time { return v.Since })
 }
 
 // shown returns the rows to show, and what to say of those that are left out.

@@ -48,6 +48,8 @@ type Service struct {
 	Addresses []string `json:"addresses,omitempty"`
 	// Announced says whether its addresses are announced to routers; nil where that is not the provider's business.
 	Announced *bool `json:"announced,omitempty"`
+	// NoSession says that they are not because no router was given them.
+	NoSession bool `json:"noSession,omitempty"`
 	// Why is the reason of all that is not as it should be.
 	Why string `json:"why,omitempty"`
 }
@@ -80,6 +82,7 @@ func serviceOf(of *corev1.Service, events []corev1.Event) Service {
 	if announced != nil && announced.Status != metav1.ConditionUnknown {
 		row.Announced = ptr.To(announced.Status == metav1.ConditionTrue)
 		if !*row.Announced {
+			row.NoSession = announced.Reason == ReasonNoSession
 			row.Why = strings.TrimPrefix(row.Why+"; "+because(announced.Reason, announced.Message), "; ")
 		}
 	}

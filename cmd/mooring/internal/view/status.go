@@ -45,6 +45,10 @@ type Status struct {
 	// Nodes and Services are nil if they are not known.
 	Nodes    []Node    `json:"nodes"`
 	Services []Service `json:"services"`
+	// Sessions are the BGP sessions of the replica that was asked, of the provider metal, those that are down first.
+	Sessions []Session `json:"sessions,omitempty"`
+	// Problems are those of the whole cluster, the gravest first: addresses that are announced to nobody.
+	Problems []string `json:"problems,omitempty"`
 	// Unknown says what could not be read, and why.
 	Unknown []string `json:"unknown,omitempty"`
 }
@@ -68,8 +72,9 @@ func Of(seen Seen) Status {
 		Time: seen.Now, Leader: leaderOf(seen), Nodes: nodesOf(seen), Services: servicesOf(seen), Unknown: seen.Unknown,
 	}
 	if seen.Metrics != nil {
-		status.Manager = managerOf(seen)
+		status.Manager, status.Sessions = managerOf(seen), sessionsOf(seen)
 	}
+	status.Problems = announcementProblems(status.Sessions, status.Services)
 	return status
 }
 
@@ -130,10 +135,14 @@ func because(reason, message string) string {
 // Text is the status for people.
 func (s Status) Text(style Style) string {
 	var out strings.Builder
+	for _, problem := range s.Problems {
+		fmt.Fprintf(&out, "%s\n", style.paint("Problem: "+problem, red))
+	}
 	out.WriteString(s.Leader.text(s.Time, style))
 	if s.Manager != nil {
 		s.Manager.write(&out, style, s.Time)
 	}
+	writeSessions(&out, style, s.Time, s.Sessions)
 	nodes := tally(s.Nodes, func(n Node) string { return string(n.State) })
 	fmt.Fprintf(&out, "\n%s\n", style.paint("Nodes: "+nodes, bold))
 	rows, left := shown(style, s.Nodes, s.NodeProblems(), "nodes")

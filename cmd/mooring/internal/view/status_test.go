@@ -125,15 +125,6 @@ func TestNodes(t *testing.T) {
 }
 
 func TestServices(t *testing.T) {
-	said := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: before(time.Minute)}
-	}
-	service := func(name string, conditions ...metav1.Condition) corev1.Service {
-		return corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid", CreationTimestamp: before(time.Hour)},
-			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}, Status: corev1.ServiceStatus{Conditions: conditions},
-		}
-	}
 	ready := service("ready", said("LoadBalancerReady", "True", "Provided", ""), said("metal.mooring.dev/Announced", "False", "NoSession", "no router"))
 	ready.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}, {Hostname: "lb.example.com"}}
 	classed := service("classed")
@@ -159,7 +150,7 @@ func TestServices(t *testing.T) {
 		{Name: "leaving", State: view.ServiceWithdrawing, Since: noon.Add(-3 * time.Minute), Why: "DeleteLoadBalancerFailed: no rights"},
 		{
 			Name: "ready", State: view.ServiceReady, Since: noon.Add(-time.Minute), Addresses: []string{"192.0.2.1", "lb.example.com"},
-			Announced: ptr.To(false), Why: "NoSession: no router",
+			Announced: ptr.To(false), NoSession: true, Why: "NoSession: no router",
 		},
 		{Name: "waits", State: view.ServiceNotReady, Since: noon.Add(-time.Minute), Why: "Throttled: quota"},
 		{Name: "was-one", State: view.ServiceWithdrawing},
@@ -169,6 +160,19 @@ func TestServices(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// said is a condition that a manager wrote a minute ago.
+func said(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(noon.Add(-time.Minute))}
+}
+
+// service is a Service with a load balancer that is an hour old.
+func service(name string, conditions ...metav1.Condition) corev1.Service {
+	return corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid", CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}, Status: corev1.ServiceStatus{Conditions: conditions},
 	}
 }
 
