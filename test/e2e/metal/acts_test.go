@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -137,14 +138,19 @@ func (l *fixture) sessions(t *testing.T, want int) error {
 	return nil
 }
 
-// settled waits until a client's requests are all answered.
+// settled waits until a client's requests are all answered, and none that was sent before them waits for its answer.
 func (s *scene) settled(t *testing.T, sent *traffic) {
 	t.Helper()
 	poll.Until(t, "all of 50 requests in a row are answered", func(ctx context.Context) error {
+		var last time.Time
 		for _, one := range sent.flows(t, 50) {
 			if one.Err != "" {
 				return errors.New(one.Err)
 			}
+			last = one.At
+		}
+		if waiting := sent.waiting(last); waiting > 0 {
+			return fmt.Errorf("%d requests wait for an answer", waiting)
 		}
 		return nil
 	})

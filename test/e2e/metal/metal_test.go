@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/test/e2e/router"
+	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
 func TestFRR(t *testing.T)  { scenario(t, router.FRR, "iptables") }
@@ -44,6 +45,7 @@ func scenario(t *testing.T, kind router.Kind, proxyMode string) {
 		{"kube-proxy is replaced on every node", s.proxiesRestart},
 		{"kube-proxy answers nowhere", s.proxiesRefuse},
 		{"the API server is away", s.cutOff},
+		{"no replica has a session", s.sessionsEnd},
 		{"the router restarts", s.routerRestarts},
 		{"a node drains", s.drained},
 		{"a machine is switched off", s.switchedOff},
@@ -199,6 +201,36 @@ func (s *scene) cutOff(t *testing.T) {
 	s.unharmed(t, begin)
 }
 
+// announcedReason returns the reason of the condition of a Service that says whether it is announced.
+const announcedReason = `kubectl get service web --output jsonpath='{.status.conditions[?(@.type=="metal.mooring.dev/Announced")].reason}'`
+
+// sessionsEnd keeps both replicas from the router. Services do not go on saying that they are announced.
+func (s *scene) sessionsEnd(t *testing.T) {
+	reject := func(change string) {
+		for _, r := range s.replicas {
+			sandbox.Command(t, append(r.host.Args(), "iptables", change, "OUTPUT", "-p", "tcp", "--dport", "179", "-j", "REJECT", "--reject-with", "tcp-reset")...)
+		}
+	}
+	reject("-I")
+	s.routed(t, s.web)
+	s.awaitReason(t, "NoSession")
+	reject("-D")
+	s.awaitSessions(t)
+	s.routed(t, s.web, s.machines...)
+	s.settled(t, s.webTraffic)
+	s.awaitReason(t, "Announced")
+}
+
+func (s *scene) awaitReason(t *testing.T, reason string) {
+	t.Helper()
+	poll.Until(t, "the Service's condition has the reason "+reason, func(context.Context) error {
+		if said := s.kubectl(t, announcedReason); said != reason {
+			return fmt.Errorf("it is %q", said)
+		}
+		return nil
+	})
+}
+
 func (s *scene) routerRestarts(t *testing.T) {
 	s.router.Restart(t)
 	s.awaitSessions(t)
@@ -283,7 +315,7 @@ func (s *scene) proxyDies(t *testing.T) {
 	begin := time.Now()
 	s.machines[1].proxy.Kill()
 	t.Logf("taken out after %s", s.routed(t, s.web, s.machines[2]).Round(time.Millisecond))
-	s.webTraffic.flows(t, 50)
+	s.settled(t, s.webTraffic)
 	failures, sent := s.webTraffic.lost(begin)
 	t.Logf("of %d requests %d were lost, within %s", sent, len(failures), window(failures).Round(time.Millisecond))
 	if lost := window(failures); lost > silence {
@@ -347,6 +379,13 @@ func (s *scene) answered(t *testing.T, service *corev1.Service, sent *traffic, b
 		addresses = append(addresses, prefix.Addr().String()+" ")
 	}
 	sent.flows(t, 50)
+	until := time.Now()
+	poll.Until(t, "no request waits for its answer", func(context.Context) error {
+		if waiting := sent.waiting(until); waiting > 0 {
+			return fmt.Errorf("%d do", waiting)
+		}
+		return nil
+	})
 	failures, total := sent.failed(begin)
 	missed := len(failures)
 	failures = slices.DeleteFunc(failures, func(one answer) bool {

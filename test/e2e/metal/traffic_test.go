@@ -54,6 +54,9 @@ type answer struct {
 	// Server is who answered, and Client whom it saw; empty if the request failed.
 	Server, Client string
 	Err            string
+	// ID is the request's own. Open says that it has only been sent.
+	ID   int64
+	Open bool
 }
 
 const (
@@ -69,19 +72,32 @@ const (
 func request(urls []string) error {
 	output := json.NewEncoder(os.Stdout)
 	var mu sync.Mutex
+	var requests int64
+	write := func(one answer) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = output.Encode(one)
+	}
+	open := func() answer {
+		mu.Lock()
+		defer mu.Unlock()
+		requests++
+		return answer{ID: requests, At: time.Now()}
+	}
 	for _, url := range urls {
 		go func() {
 			client := &http.Client{Timeout: longest, Transport: &http.Transport{DisableKeepAlives: true}}
 			for range time.Tick(pace) {
 				go func() {
-					one := answer{At: time.Now()}
+					one := open()
+					sent := one
+					sent.Open = true
+					write(sent)
 					if err := get(client, url, &one); err != nil {
 						one.Err = err.Error()
 					}
 					one.Took = time.Since(one.At)
-					mu.Lock()
-					defer mu.Unlock()
-					_ = output.Encode(one)
+					write(one)
 				}()
 			}
 		}()
@@ -108,6 +124,8 @@ func get(client *http.Client, url string, one *answer) error {
 type traffic struct {
 	mu      sync.Mutex
 	answers []answer
+	// open are the requests that have been sent and neither answered nor given up, by ID.
+	open map[int64]time.Time
 }
 
 // self is the path of the program of the test.
@@ -130,16 +148,14 @@ func send(t, lifetime *testing.T, host *sandbox.Host, urls ...string) *traffic {
 	stdout, err := command.StdoutPipe()
 	must(t, err)
 	must(t, command.Start())
-	sent := &traffic{}
+	sent := &traffic{open: map[int64]time.Time{}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for lines := bufio.NewScanner(stdout); lines.Scan(); {
 			var one answer
 			if json.Unmarshal(lines.Bytes(), &one) == nil {
-				sent.mu.Lock()
-				sent.answers = append(sent.answers, one)
-				sent.mu.Unlock()
+				sent.record(one)
 			}
 		}
 	}()
@@ -149,6 +165,29 @@ func send(t, lifetime *testing.T, host *sandbox.Host, urls ...string) *traffic {
 		_ = command.Wait()
 	})
 	return sent
+}
+
+func (tr *traffic) record(one answer) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if one.Open {
+		tr.open[one.ID] = one.At
+		return
+	}
+	delete(tr.open, one.ID)
+	tr.answers = append(tr.answers, one)
+}
+
+// waiting counts the requests that were sent before a time and have no answer yet.
+func (tr *traffic) waiting(before time.Time) (count int) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	for _, at := range tr.open {
+		if at.Before(before) {
+			count++
+		}
+	}
+	return count
 }
 
 // since returns what became of the requests that were sent after a time.
