@@ -218,7 +218,8 @@ func (in Input) announceServices(out *Output) {
 		states[addr] = state
 		if len(state.NextHops) > 0 {
 			prefix := netip.PrefixFrom(addr, addr.BitLen())
-			out.Table[prefix] = routing.Route{Prefix: prefix, NextHops: state.NextHops, Kind: routing.ServiceAddress, Pool: state.Pool}
+			out.Table[prefix] = routing.Route{Prefix: prefix, NextHops: state.NextHops, Kind: routing.ServiceAddress, Pool: state.Pool,
+				Uncertain: in.Blind}
 		}
 	}
 	for key, service := range in.Services {

@@ -281,6 +281,23 @@ func TestNextHops(t *testing.T) {
 	}
 }
 
+// TestBlindReplicaIsUncertain marks what probes say, and not the routes to pods, about which they say nothing.
+func TestBlindReplicaIsUncertain(t *testing.T) {
+	c := newCluster().node(1).service("s", false, "192.0.2.1", "n1")
+	c.Nodes["n1"] = withPods(c.Nodes["n1"], 1)
+	for _, blind := range []bool{false, true} {
+		c.Blind = blind
+		for _, route := range Desired(c.Input).Table.Sorted() {
+			if want := blind && route.Kind == routing.ServiceAddress; route.Uncertain != want {
+				t.Errorf("blind %t: %+v", blind, route)
+			}
+		}
+	}
+	if (routing.Table{}).Equal(Desired(c.Input).Table) {
+		t.Error("nothing is announced")
+	}
+}
+
 func TestNextHopsAreLimitedByPolicy(t *testing.T) {
 	for _, local := range []bool{false, true} {
 		c := newCluster().node(1).node(2).node(3).node(4).service("s", local, "192.0.2.1", "n1", "n2", "n3", "n4")

@@ -54,7 +54,7 @@ func (e *encoder) path(p path, withdrawal bool) (*apiutil.Path, error) {
 		RemoteID:   p.hop.id,
 		Age:        age(p),
 		Withdrawal: withdrawal,
-		Attrs:      append(shared[:len(shared):len(shared)], nextHop),
+		Attrs:      append(append([]bgp.PathAttributeInterface{origin(p.uncertain)}, shared...), nextHop),
 	}, nil
 }
 
@@ -65,6 +65,16 @@ func (e *encoder) path(p path, withdrawal bool) (*apiutil.Path, error) {
 func age(p path) int64 {
 	prefix, hop := p.prefix.Addr().As16(), p.hop.addr.As16()
 	return math.MaxUint32 - int64(routing.Hash(string(prefix[:])+string(byte(p.prefix.Bits()))+string(hop[:]))>>32)
+}
+
+// origin returns the attribute by which routers prefer the paths of a replica that sees to those of one that does not (RFC 4271
+// section 9.1.2.2). It is compared after local preference and the length of the AS path, so that it decides among replicas of one
+// cluster only, not between clusters that announce the same address with other preferences. See ADR 90.
+func origin(uncertain bool) bgp.PathAttributeInterface {
+	if uncertain {
+		return bgp.NewPathAttributeOrigin(bgp.BGP_ORIGIN_ATTR_TYPE_INCOMPLETE)
+	}
+	return bgp.NewPathAttributeOrigin(bgp.BGP_ORIGIN_ATTR_TYPE_IGP)
 }
 
 // nextHopAttribute says where traffic goes: for IPv4 the attribute of its own (RFC 4271), for IPv6 within MP_REACH_NLRI
@@ -87,7 +97,6 @@ func (e *encoder) attributes(pool string) ([]bgp.PathAttributeInterface, error) 
 		return nil, err
 	}
 	shared := []bgp.PathAttributeInterface{
-		bgp.NewPathAttributeOrigin(bgp.BGP_ORIGIN_ATTR_TYPE_IGP),
 		bgp.NewPathAttributeLocalPref(*attributes.LocalPreference),
 	}
 	if len(standard) > 0 {

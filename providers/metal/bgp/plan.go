@@ -29,6 +29,8 @@ type destination struct {
 	hops []hop
 	// pool decides which attributes go with the paths, and attributes is what these are, as something to compare.
 	pool, attributes string
+	// uncertain makes the paths worse than those of another speaker with the same attributes.
+	uncertain bool
 	// leftOut is how many next hops are not announced because there are too many.
 	leftOut int
 }
@@ -39,6 +41,8 @@ type path struct {
 	hop    hop
 	// pool decides on the attributes.
 	pool string
+	// uncertain makes the path worse than others with the same attributes.
+	uncertain bool
 }
 
 // step is a part of a change. Its additions come before its withdrawals, so that no destination is without a path between.
@@ -92,13 +96,14 @@ func planStep(prefixes []netip.Prefix, announced, changed map[netip.Prefix]desti
 		s.after[prefix] = after
 		s.moves = s.moves || moves(before, after)
 		for _, hop := range after.hops {
-			if !slices.Contains(before.hops, hop) || before.attributes != after.attributes {
-				s.add = append(s.add, path{prefix: prefix, hop: hop, pool: after.pool})
+			if !slices.Contains(before.hops, hop) || before.attributes != after.attributes ||
+				before.uncertain != after.uncertain {
+				s.add = append(s.add, path{prefix: prefix, hop: hop, pool: after.pool, uncertain: after.uncertain})
 			}
 		}
 		for _, hop := range before.hops {
 			if !slices.Contains(after.hops, hop) {
-				s.withdraw = append(s.withdraw, path{prefix: prefix, hop: hop, pool: before.pool})
+				s.withdraw = append(s.withdraw, path{prefix: prefix, hop: hop, pool: before.pool, uncertain: before.uncertain})
 			}
 		}
 	}
@@ -111,6 +116,7 @@ func successor(before destination, route routing.Route, attributes string) desti
 	kept := route.NextHops[:min(len(route.NextHops), maxNextHops)]
 	after := destination{
 		hops: make([]hop, 0, len(kept)), pool: route.Pool, attributes: attributes, leftOut: len(route.NextHops) - len(kept),
+		uncertain: route.Uncertain,
 	}
 	taken := make(map[uint32]bool, len(before.hops))
 	for _, hop := range before.hops {
@@ -134,7 +140,7 @@ func successor(before destination, route routing.Route, attributes string) desti
 // asWanted reports whether nothing is to be done for a route.
 func asWanted(d destination, route routing.Route, attributes string) bool {
 	kept := route.NextHops[:min(len(route.NextHops), maxNextHops)]
-	return d.pool == route.Pool && d.attributes == attributes && d.leftOut == len(route.NextHops)-len(kept) &&
+	return d.pool == route.Pool && d.attributes == attributes && d.uncertain == route.Uncertain && d.leftOut == len(route.NextHops)-len(kept) &&
 		slices.EqualFunc(d.hops, kept, func(h hop, addr netip.Addr) bool { return h.addr == addr })
 }
 

@@ -77,6 +77,7 @@ func drawTable(t *rapid.T, label string) routing.Table {
 		for _, hop := range hops {
 			r.NextHops = append(r.NextHops, netip.AddrFrom4([4]byte{10, 0, 0, byte(hop)}))
 		}
+		r.Uncertain = rapid.Bool().Draw(t, label+" uncertain")
 		drawn[prefix] = r
 	}
 	return drawn
@@ -145,6 +146,18 @@ func TestPlanRoutes(t *testing.T) {
 				withdraw: []path{{prefix: service, hop: hop{one, 1}}, {prefix: service, hop: hop{two, 2}}},
 				moves:    true,
 				after:    map[netip.Prefix]destination{service: {hops: []hop{{three, 3}}}},
+			}},
+		},
+		"nobody sees whether the next hops work": {
+			want: func() routing.Table {
+				r := route(service, "", one, three)
+				r.Uncertain = true
+				return routing.Table{service: r}
+			}(), attributes: plain,
+			steps: []step{{
+				add:      []path{{prefix: service, hop: hop{one, 1}, uncertain: true}, {prefix: service, hop: hop{three, 3}, uncertain: true}},
+				withdraw: []path{{prefix: service, hop: hop{two, 2}}},
+				after:    map[netip.Prefix]destination{service: {hops: []hop{{one, 1}, {three, 3}}, uncertain: true}},
 			}},
 		},
 		"other attributes": {

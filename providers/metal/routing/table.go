@@ -48,11 +48,14 @@ type Route struct {
 	Kind Kind
 	// Pool is the name of the pool of a load balancer's address; empty for a pod CIDR.
 	Pool string
+	// Uncertain says that nobody sees whether the next hops work: whoever says otherwise of the destination is to be preferred.
+	Uncertain bool
 }
 
 // Equal reports whether both announce the same destination by the same next hops.
 func (r Route) Equal(other Route) bool {
-	return r.Prefix == other.Prefix && r.Kind == other.Kind && r.Pool == other.Pool && slices.Equal(r.NextHops, other.NextHops)
+	return r.Prefix == other.Prefix && r.Kind == other.Kind && r.Pool == other.Pool && r.Uncertain == other.Uncertain &&
+		slices.Equal(r.NextHops, other.NextHops)
 }
 
 // Table is everything that is to be announced, by destination. A Table that was handed on is not changed any more.
