@@ -44,6 +44,7 @@ mooring_metal_next_hops{instance="a",state="in"} 3` + hour + `
 mooring_metal_next_hops{instance="b",state="in"} 3` + hour + `
 mooring_metal_probes_blind{instance="a"} 0` + hour + `
 mooring_metal_probes_blind{instance="b"} 0` + hour + `
+mooring_metal_kube_proxy_unproven{instance="a"} 0` + hour + `
 mooring_metal_config_reload_failed{instance="a"} 0` + hour + `
 mooring_metal_pool_addresses{instance="a",pool="public",family="IPv4",state="assigned"} 4` + hour + `
 mooring_metal_pool_addresses{instance="a",pool="public",family="IPv4",state="free"} 16` + hour + `
@@ -80,6 +81,7 @@ func TestAlertsOfMetalFire(t *testing.T) {
 		"a Service waits for 4 min":           {`mooring_metal_services{instance="a",announced="false"} 0x112 1x8`, nil},
 		"no node is a next hop":               {nextHops("0" + hour), []string{"MooringNoNextHops"}},
 		"the probes of one replica are blind": {`mooring_metal_probes_blind{instance="b"} 1` + hour, []string{"MooringProberBlind"}},
+		"no kube-proxy has ever answered":     {`mooring_metal_kube_proxy_unproven{instance="a"} 1` + hour, []string{"MooringKubeProxyUnproven"}},
 		"the cloud config is refused":         {`mooring_metal_config_reload_failed{instance="a"} 1` + hour, []string{"MooringConfigRefused"}},
 		"a pool has one address left":         {pool("19", "1"), []string{"MooringPoolNearlyFull"}},
 		"a pool has three addresses left":     {pool("17", "3"), nil},

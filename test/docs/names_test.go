@@ -31,7 +31,7 @@ func othersFlags() map[string]string {
 		"--peer-router-ips": "kube-router",
 		"--reuse-values":    "helm", "--reset-then-reuse-values": "helm", "--set": "helm", "--set-json": "helm", "--values": "helm",
 		"--hostname-override": "kubelet", "--node-ip": "kubelet", "--node-labels": "kubelet", "--provider-id": "kubelet",
-		"--tags": "a vendor's main", "--config": "kubeadm", "--healthz-bind-address": "kube-proxy", "--kube-proxy-arg": "k3s", "--lb-class": "MetalLB",
+		"--tags": "a vendor's main", "--config": "kubeadm", "--node-monitor-grace-period": "kube-controller-manager", "--healthz-bind-address": "kube-proxy", "--kube-proxy-arg": "k3s", "--lb-class": "MetalLB",
 		"--config-patch": "talosctl", "--disable-cloud-controller": "k3s", "--disable": "k3s", "--kubelet-arg": "k3s",
 		"--role": "openstack", "--user-agent": "OpenStack's manager", "--decode": "base64", "--check": "sha256sum",
 		"--key": "cosign", "--insecure-ignore-tlog": "cosign", "--signature": "cosign",
