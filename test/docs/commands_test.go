@@ -42,7 +42,9 @@ func elsewhere() map[string]proof {
 	)
 	program := test("test/integration/route/program_test.go", "TestTheProgramMakesRoutesForNodesThatJoin")
 	cloud := test("cmd/mooring/sim_test.go", "TestSimServe")
+	count, lines := test("test/docs/measure_test.go", "TestTutorialMeasures"), "wc -l < lost"
 	return map[string]proof{
+		measure: count, lines: count,
 		// The suite is what runs this test; it must not run itself.
 		"make test":  test("test/docs/commands_test.go", "TestEveryCommandIsRun"),
 		"make bench": test("test/bench/runner/smoke_test.go", "TestBothManagersGoThroughTheScenarios"),
@@ -86,6 +88,7 @@ var tried = []string{
 	"kubectl -n kube-system create secret generic cloud-config --from-file=cloud.yaml",
 	"kubectl -n kube-system create secret generic bmc --from-file=password --from-file=ca.pem",
 	"kubectl expose deployment web --type=LoadBalancer --port=80",
+	`kubectl patch service web --patch '{"spec":{"externalTrafficPolicy":"Local"}}'`,
 }
 
 // firstKept leaves a demo running that the questions are put to which a page shows before any demo.
