@@ -20,7 +20,7 @@ var eventSenders = map[string][]string{
 	"Service controller":        {"internal/controller/service"},
 	"Bare metal: addresses":     {"providers/metal/ipam", "providers/metal/ipam/pool"},
 	"Bare metal: announcement":  {"providers/metal/announce"},
-	"Bare metal: machines":      {"providers/metal/outofservice"},
+	"Bare metal: machines":      {"providers/metal/outofservice", "providers/metal/fencing"},
 }
 
 // TestEveryReasonIsExplained holds the reasons and conditions in the source against the pages that say what to do about each.

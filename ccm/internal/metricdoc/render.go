@@ -26,6 +26,7 @@ var rooms = []room{
 	{"providers/metal/layer2", "Bare metal: ARP and NDP"},
 	{"providers/metal/power", "Bare metal: power"},
 	{"providers/metal/outofservice", "Bare metal: machines that are off"},
+	{"providers/metal/fencing", "Bare metal: machines that are turned off"},
 }
 
 // group is a section.

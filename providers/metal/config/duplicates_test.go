@@ -101,3 +101,33 @@ func TestPoolsHoldNobodysAddress(t *testing.T) {
 		})
 	}
 }
+
+// Fencing is validated only where it is enabled, all at once, and is filled in then.
+func TestFence(t *testing.T) {
+	for name, test := range map[string]struct {
+		power string
+		want  []string
+	}{
+		"defaults":        {"outOfService: {enabled: true, fence: {enabled: true}}", nil},
+		"disabled":        {"outOfService: {fence: {maxUnknownPercent: 300}}", nil},
+		"without a taint": {"outOfService: {fence: {enabled: true}}", []string{"power.outOfService.fence.enabled: Invalid value: true: needs outOfService.enabled"}},
+		"all at once": {"outOfService: {enabled: true, fence: {enabled: true, after: 1s, interval: 1s, timeout: 1h, maxUnknownPercent: 100}}", []string{
+			"power.outOfService.fence.after: ", "power.outOfService.fence.interval: ", "power.outOfService.fence.timeout: ",
+			"power.outOfService.fence.maxUnknownPercent: Invalid value: 100: must be between 1 and 99",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loaded, err := Read(strings.NewReader(head+"power: {"+test.power+"}\n"), "")
+			refused(t, err, test.want)
+			if fence := (Fence{}); name == "defaults" && err == nil {
+				fence.Enabled = true
+				fence.setDefaults()
+				if loaded.Power.OutOfService.Fence != fence || fence.After.Duration != DefaultFenceAfter || fence.MaxUnknownPercent != 49 {
+					t.Errorf("%+v", loaded.Power.OutOfService.Fence)
+				}
+			}
+		})
+	}
+	_, err := Read(strings.NewReader(inventoryOf(`bmc: {powerOffCredentials: {username: u}, command: {argv: [/a], powerOff: [b]}, systemUUID: x}`)), "")
+	refused(t, err, []string{"bmc.powerOffCredentials.passwordFile: Required", `bmc.command.powerOff[0]: Invalid value: "b": must be an absolute path`, "bmc.systemUUID: "})
+}

@@ -194,6 +194,9 @@ func (d *MachineDefaults) validate(path *field.Path) field.ErrorList {
 	if d.BMC.Credentials != nil {
 		errs = append(errs, d.BMC.Credentials.validate(path.Child("bmc", "credentials"))...)
 	}
+	if d.BMC.PowerOffCredentials != nil {
+		errs = append(errs, d.BMC.PowerOffCredentials.validate(path.Child("bmc", "powerOffCredentials"))...)
+	}
 	return errs
 }
 

@@ -42,6 +42,8 @@ type OutOfService struct {
 	Enabled bool `json:"enabled,omitempty"`
 	// After is how long a machine has to have been seen to be off, longer than a restart takes. Default: 30s.
 	After metav1.Duration `json:"after,omitzero"`
+	// Fence turns off machines whose nodes are silent, so that the taint can follow.
+	Fence Fence `json:"fence,omitzero"`
 }
 
 // BMC is the management controller of a machine. Exactly one of redfish, ipmi and command says how it is asked.
@@ -54,6 +56,9 @@ type BMC struct {
 	Command *Command `json:"command,omitempty"`
 	// Credentials are who asks, by Redfish or IPMI. Default: those of the defaults.
 	Credentials *Credentials `json:"credentials,omitempty"`
+	// PowerOffCredentials are who turns the machine off, where power.outOfService.fence is enabled: a user with more rights than one
+	// that only looks. Default: those of the defaults, or else Credentials.
+	PowerOffCredentials *Credentials `json:"powerOffCredentials,omitempty"`
 	// SystemUUID is the UUID that the controller gives for its system, where firmware makes that another one than the machine's
 	// systemUUID. Default: the machine's.
 	SystemUUID string `json:"systemUUID,omitempty"`
@@ -67,6 +72,8 @@ type BMC struct {
 type BMCDefaults struct {
 	// Credentials are those of a BMC that names none.
 	Credentials *Credentials `json:"credentials,omitempty"`
+	// PowerOffCredentials are those of a BMC that names none.
+	PowerOffCredentials *Credentials `json:"powerOffCredentials,omitempty"`
 	// CAFile is that of a Redfish service that names none.
 	CAFile string `json:"caFile,omitempty"`
 }
@@ -123,6 +130,9 @@ type IPMI struct {
 type Command struct {
 	// Argv is the absolute path of the program and its arguments. Required.
 	Argv []string `json:"argv"`
+	// PowerOff is the absolute path of the program that turns the machine off by force, and its arguments, where
+	// power.outOfService.fence is enabled. It has the same environment, and exits with 0 once the controller has taken the command.
+	PowerOff []string `json:"powerOff,omitempty"`
 	// Timeout is how long it may take before it is killed with all that it started. Default: that of power.
 	Timeout metav1.Duration `json:"timeout,omitzero"`
 }
@@ -133,12 +143,13 @@ func (p *Power) setDefaults() {
 	p.Concurrency = cmp.Or(p.Concurrency, DefaultPowerConcurrency)
 	p.StaleAfter = cmp.Or(p.StaleAfter, DefaultPowerStaleAfter)
 	p.OutOfService.After.Duration = cmp.Or(p.OutOfService.After.Duration, DefaultOutOfServiceAfter)
+	p.OutOfService.Fence.setDefaults()
 }
 
 func (p *Power) validate(path *field.Path) field.ErrorList {
 	errs := between(path.Child("interval"), p.Interval.Duration, time.Second, time.Hour)
 	errs = append(errs, between(path.Child("timeout"), p.Timeout.Duration, 100*time.Millisecond, time.Minute)...)
-	errs = append(errs, between(path.Child("outOfService", "after"), p.OutOfService.After.Duration, time.Second, 24*time.Hour)...)
+	errs = append(errs, p.OutOfService.validate(path.Child("outOfService"))...)
 	if p.Concurrency < 1 || p.Concurrency > 1000 {
 		errs = append(errs, field.Invalid(path.Child("concurrency"), p.Concurrency, "must be between 1 and 1000"))
 	}
@@ -159,6 +170,9 @@ func between(path *field.Path, d, least, most time.Duration) field.ErrorList {
 func (b *BMC) inherit(defaults BMCDefaults) {
 	if b.Credentials == nil && b.Command == nil {
 		b.Credentials = defaults.Credentials
+	}
+	if b.PowerOffCredentials == nil && b.Command == nil {
+		b.PowerOffCredentials = defaults.PowerOffCredentials
 	}
 	if b.Redfish != nil {
 		b.Redfish.CAFile = cmp.Or(b.Redfish.CAFile, defaults.CAFile)
@@ -193,6 +207,9 @@ func (b *BMC) validate(path *field.Path) field.ErrorList {
 	}
 	if b.Credentials != nil {
 		errs = append(errs, b.Credentials.validate(path.Child("credentials"))...)
+	}
+	if b.PowerOffCredentials != nil {
+		errs = append(errs, b.PowerOffCredentials.validate(path.Child("powerOffCredentials"))...)
 	}
 	if b.SystemUUID != "" {
 		errs = append(errs, validateUUID(path.Child("systemUUID"), b.SystemUUID)...)
@@ -278,6 +295,9 @@ func (c *Command) validate(path *field.Path) field.ErrorList {
 		errs = append(errs, field.Required(path.Child("argv"), "the absolute path of a program, and its arguments"))
 	} else if !filepath.IsAbs(c.Argv[0]) {
 		errs = append(errs, field.Invalid(path.Child("argv").Index(0), c.Argv[0], "must be an absolute path"))
+	}
+	if len(c.PowerOff) > 0 && !filepath.IsAbs(c.PowerOff[0]) {
+		errs = append(errs, field.Invalid(path.Child("powerOff").Index(0), c.PowerOff[0], "must be an absolute path"))
 	}
 	if c.Timeout.Duration != 0 {
 		errs = append(errs, between(path.Child("timeout"), c.Timeout.Duration, 100*time.Millisecond, time.Minute)...)

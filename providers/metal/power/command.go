@@ -94,6 +94,22 @@ func (c *command) run(ctx context.Context, argv []string) (string, error) {
 	return strings.TrimSpace(output.String()), nil
 }
 
+// powerOff runs the program that turns the machine off, unless the one that reads the state says another UUID by now.
+func (c *command) powerOff(ctx context.Context, systemUUID string) error {
+	if len(c.config.PowerOff) == 0 {
+		return fmt.Errorf("bmc.command.powerOff is not set: %w", ErrCannotTurnOff)
+	}
+	reading, err := c.Read(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !reading.System.Is(systemUUID):
+		return ErrUnverified
+	}
+	_, err = c.run(ctx, c.config.PowerOff)
+	return err
+}
+
 // Close does nothing: nothing is kept between runs.
 func (c *command) Close(context.Context) error { return nil }
 

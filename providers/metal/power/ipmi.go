@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bougou/go-ipmi/pkg/client"
+	"github.com/bougou/go-ipmi/pkg/command/chassis"
 	"github.com/bougou/go-ipmi/pkg/types"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
@@ -99,6 +100,26 @@ func (i *ipmi) connect(ctx context.Context, as *config.Credentials, privilege ty
 		return nil, i.failed(ctx, "opening a session", err)
 	}
 	return session, nil
+}
+
+// powerOff asks for the GUID and takes the power away in one session (IPMI 2.0, 28.3), as an operator.
+func (i *ipmi) powerOff(ctx context.Context, systemUUID string) error {
+	session, err := i.connect(ctx, i.credentials, types.PrivilegeLevelOperator)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = session.Close(ctx) }()
+	system, err := i.system(ctx, session)
+	switch {
+	case err != nil:
+		return err
+	case !system.Is(systemUUID):
+		return ErrUnverified
+	}
+	if _, err := session.ChassisControl(ctx, chassis.ChassisControlPowerDown); err != nil {
+		return i.failed(ctx, "turning the machine off", err)
+	}
+	return nil
 }
 
 // failed says in one line what was tried. The library's text has a line for each cipher suite, and none of it is secret.

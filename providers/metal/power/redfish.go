@@ -2,6 +2,7 @@ package power
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -122,13 +123,23 @@ type system struct {
 	ID         string `json:"Id"`
 	UUID       string `json:"UUID"`
 	PowerState string `json:"PowerState"`
+	ETag       string `json:"@odata.etag"`
+	Actions    struct {
+		Reset struct {
+			Target string `json:"target"`
+			// Types are the resets that there are; none if the service does not list them here.
+			Types []string `json:"ResetType@Redfish.AllowableValues"`
+		} `json:"#ComputerSystem.Reset"`
+	} `json:"Actions"`
 }
 
 func (r *redfish) getSystem(ctx context.Context, at string) (system, error) {
 	var found system
-	if err := r.get(ctx, at, &found); err != nil {
+	header, err := r.call(ctx, http.MethodGet, at, nil, &found, "")
+	if err != nil {
 		return system{}, fmt.Errorf("reading the system: %w", err)
 	}
+	found.ETag = cmp.Or(header.Get("ETag"), found.ETag)
 	return found, nil
 }
 
@@ -173,7 +184,7 @@ func (r *redfish) members(ctx context.Context) ([]string, error) {
 			Members []reference `json:"Members"`
 			Next    string      `json:"Members@odata.nextLink"`
 		}
-		if err := r.get(ctx, next, &page); err != nil {
+		if _, err := r.call(ctx, http.MethodGet, next, nil, &page, ""); err != nil {
 			return nil, fmt.Errorf("listing the systems: %w", err)
 		}
 		for _, member := range page.Members {
@@ -187,17 +198,23 @@ func (r *redfish) members(ctx context.Context) ([]string, error) {
 	return nil, fmt.Errorf("listing the systems: there are more than %d pages", maxPages)
 }
 
-// get reads a resource. A session that the service has forgotten is replaced once.
-func (r *redfish) get(ctx context.Context, at string, into any) error {
+// call makes one request as the user. A session that the service has forgotten is replaced once. With an ETag the request has an
+// effect only if the resource is still as it was read.
+func (r *redfish) call(ctx context.Context, method, at string, body, into any, etag string) (http.Header, error) {
+	condition := func(request *http.Request) {
+		if etag != "" {
+			request.Header.Set("If-Match", etag)
+		}
+	}
 	login, err := readLogin(r.credentials)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if r.config.Auth == config.RedfishBasic {
-		_, err := r.do(ctx, http.MethodGet, at, nil, into, func(request *http.Request) {
+		return r.do(ctx, method, at, body, into, func(request *http.Request) {
 			request.SetBasicAuth(login.username, login.password)
+			condition(request)
 		})
-		return err
 	}
 	for fresh := false; ; fresh = true {
 		if r.session.token != "" && r.session.login != login {
@@ -206,17 +223,20 @@ func (r *redfish) get(ctx context.Context, at string, into any) error {
 		if r.session.token == "" {
 			fresh = true
 			if err := r.loginAs(ctx, login); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		_, err := r.do(ctx, http.MethodGet, at, nil, into, r.session.show)
+		header, err := r.do(ctx, method, at, body, into, func(request *http.Request) {
+			r.session.show(request)
+			condition(request)
+		})
 		if errors.Is(err, errCredentials) {
 			r.session = session{}
 			if !fresh {
 				continue
 			}
 		}
-		return err
+		return header, err
 	}
 }
 

@@ -47,6 +47,11 @@ type Service struct {
 	begun    int
 	// requests counts by method and path.
 	requests map[string]int
+	// resetTypes are the resets that systems take, ignoresResets says that they have no effect, and changes counts what changes of
+	// systems: their ETags are made of it.
+	resetTypes    []string
+	ignoresResets bool
+	changes       int
 	// withoutSessions, fault and hang are what the methods of these names set.
 	withoutSessions bool
 	fault           int
@@ -58,6 +63,7 @@ type Service struct {
 func New(username, password string, all ...System) *Service {
 	s := &Service{
 		username: username, password: password, systems: map[string]System{}, sessions: map[string]string{}, requests: map[string]int{},
+		resetTypes: slices.Sorted(maps.Keys(resets)),
 	}
 	for _, system := range all {
 		if system.Power == "" {
@@ -82,6 +88,7 @@ func (s *Service) SetPower(id, state string) {
 	system := s.systems[id]
 	system.ID, system.Power = id, state
 	s.systems[id] = system
+	s.changes++
 }
 
 // SetUUID gives a system another UUID: it is another computer, as when a blade is moved.
@@ -91,6 +98,7 @@ func (s *Service) SetUUID(id, uuid string) {
 	system := s.systems[id]
 	system.ID, system.UUID = id, uuid
 	s.systems[id] = system
+	s.changes++
 }
 
 // Rename gives a system another ID, as an update of firmware may.
@@ -139,6 +147,20 @@ func (s *Service) WithPages(size int) *Service {
 	defer s.mu.Unlock()
 	s.pageSize = size
 	return s
+}
+
+// TakeResets says which resets systems take (DSP0268, ResetType). At first they take all.
+func (s *Service) TakeResets(types ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resetTypes = types
+}
+
+// IgnoreResets has resets answered as if they worked, and leaves the systems as they are, as firmware does that hangs.
+func (s *Service) IgnoreResets(ignore bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ignoresResets = ignore
 }
 
 // Fail makes every request end with an HTTP status until it is called with 0.
@@ -298,7 +320,8 @@ func (s *Service) routeSystem(w http.ResponseWriter, r *http.Request, at string)
 	case !known || !strings.HasPrefix(at, systems+"/"):
 		refuse(w, http.StatusNotFound, "Base.1.0.ResourceMissingAtURI")
 	case action == "" && r.Method == http.MethodGet:
-		answer(w, http.StatusOK, show(system))
+		w.Header().Set("ETag", s.etag(id))
+		answer(w, http.StatusOK, s.show(system))
 	case action == "Actions/ComputerSystem.Reset" && r.Method == http.MethodPost:
 		s.reset(w, r, system)
 	default:
@@ -315,16 +338,26 @@ func (s *Service) reset(w http.ResponseWriter, r *http.Request, system System) {
 	var asked struct{ ResetType string }
 	err := json.NewDecoder(r.Body).Decode(&asked)
 	state, known := resets[asked.ResetType]
-	if err != nil || !known {
+	if err != nil || !known || !slices.Contains(s.resetTypes, asked.ResetType) {
 		refuse(w, http.StatusBadRequest, "Base.1.0.ActionParameterNotSupported")
 		return
 	}
-	system.Power = state
-	s.systems[system.ID] = system
+	if condition := r.Header.Get("If-Match"); condition != "" && condition != s.etag(system.ID) {
+		refuse(w, http.StatusPreconditionFailed, "Base.1.0.PreconditionFailed")
+		return
+	}
+	if !s.ignoresResets {
+		system.Power = state
+		s.systems[system.ID] = system
+		s.changes++
+	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func show(system System) map[string]any {
+// etag is the version of a system (RFC 9110, 8.8.3).
+func (s *Service) etag(id string) string { return fmt.Sprintf(`W/"%s-%d"`, id, s.changes) }
+
+func (s *Service) show(system System) map[string]any {
 	at := systems + "/" + system.ID
 	return resource(at, "#ComputerSystem.v1_10_0.ComputerSystem", system.ID, map[string]any{
 		"UUID": system.UUID, "PowerState": system.Power, "SystemType": "Physical",
@@ -332,7 +365,7 @@ func show(system System) map[string]any {
 		"Status": map[string]any{"State": "Enabled", "Health": "OK"},
 		"Actions": map[string]any{"#ComputerSystem.Reset": map[string]any{
 			"target":                            at + "/Actions/ComputerSystem.Reset",
-			"ResetType@Redfish.AllowableValues": slices.Sorted(maps.Keys(resets)),
+			"ResetType@Redfish.AllowableValues": s.resetTypes,
 		}},
 	})
 }

@@ -1,0 +1,37 @@
+package fencing
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics show what is turned off, and what is not.
+type metrics struct {
+	attempts *prometheus.CounterVec
+	held     *prometheus.GaugeVec
+}
+
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	factory := promauto.With(registerer)
+	return &metrics{
+		attempts: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_metal_fencing_attempts_total",
+			Help: "Attempts to turn off the machine of a silent node, by result: succeeded, failed, or outdated if the node has changed before.",
+		}, []string{"result"}),
+		held: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mooring_metal_fencing_held_nodes",
+			Help: "Silent nodes whose machines have power, or may have, and are not turned off, by reason.",
+		}, []string{"reason"}),
+	}
+}
+
+// holds shows why machines are not turned off.
+func (m *metrics) holds(held map[string]hold) {
+	counts := map[hold]int{}
+	for _, why := range held {
+		counts[why]++
+	}
+	for _, why := range holds {
+		m.held.WithLabelValues(string(why)).Set(float64(counts[why]))
+	}
+}

@@ -1,0 +1,221 @@
+package fencing
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+)
+
+var (
+	now  = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	long = now.Add(-time.Hour)
+)
+
+var settings = Settings{Enabled: true, After: 5 * time.Minute, MaxUnknownPercent: 49, Interval: time.Minute, Timeout: 30 * time.Second}
+
+// calm is a situation in which nothing but a node itself holds its machine's power-off.
+var calm = situation{nodes: 10, silent: 1, answering: long, ownKnown: true}
+
+// nodeOf builds a node of words: ready, notReady or unknownReady; excluded, control, deleting; attempted or odd, fenced.
+func nodeOf(name, words string) *v1.Node {
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: "uid", ResourceVersion: "7", Annotations: map[string]string{"a": "b"}, Labels: map[string]string{},
+	}}
+	ready := map[string]v1.ConditionStatus{"ready": v1.ConditionTrue, "notReady": v1.ConditionFalse, "unknownReady": v1.ConditionUnknown}
+	for word := range strings.FieldsSeq(words) {
+		if status, ok := ready[word]; ok {
+			node.Status.Conditions = append(node.Status.Conditions, v1.NodeCondition{Type: v1.NodeReady, Status: status})
+		}
+		switch word {
+		case "excluded":
+			node.Annotations[ExcludeAnnotation] = ""
+		case "control":
+			node.Labels[controlPlaneLabel] = ""
+		case "deleting":
+			node.DeletionTimestamp = &metav1.Time{Time: now}
+		case "attempted":
+			node.Annotations[AttemptAnnotation] = "2030-01-01T11:00:00Z"
+		case "odd":
+			node.Annotations[AttemptAnnotation] = "yes"
+		case "fenced":
+			node.Annotations[FencedAnnotation] = "2030-01-01T11:00:30Z"
+		}
+	}
+	return node
+}
+
+func TestPlan(t *testing.T) {
+	for name, test := range map[string]struct {
+		node   string
+		power  power
+		change func(*facts, *situation, *Settings)
+		want   string
+	}{
+		"silent, with power":              {"unknownReady", on, nil, "off"},
+		"silent for exactly long enough":  {"unknownReady", on, func(f *facts, _ *situation, _ *Settings) { f.silentSince = now.Add(-5 * time.Minute) }, "off"},
+		"silent, but not for long":        {"unknownReady", on, func(f *facts, _ *situation, _ *Settings) { f.silentSince = now.Add(-299 * time.Second) }, "not-silent-for-long"},
+		"not enabled":                     {"unknownReady", on, func(_ *facts, _ *situation, s *Settings) { s.Enabled = false }, ""},
+		"ready":                           {"ready", on, nil, ""},
+		"a kubelet that is not ready":     {"notReady", on, nil, ""},
+		"no condition":                    {"", on, nil, ""},
+		"being deleted":                   {"unknownReady deleting", on, nil, ""},
+		"off":                             {"unknownReady", off, nil, ""},
+		"power unknown":                   {"unknownReady", unknown, nil, "power-unknown"},
+		"somebody's controller":           {"unknownReady", unverified, nil, "unverified-bmc"},
+		"excluded":                        {"unknownReady excluded", on, nil, "excluded"},
+		"of the control plane":            {"unknownReady control", on, nil, "control-plane"},
+		"this replica's":                  {"unknownReady", on, func(f *facts, _ *situation, _ *Settings) { f.own = true }, "own-machine"},
+		"whose replica, nobody knows":     {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.ownKnown = false }, "own-machine-unknown"},
+		"as many as may be":               {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.nodes, s.silent = 100, 49 }, "off"},
+		"too many":                        {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.nodes, s.silent = 100, 50 }, "too-many-unknown"},
+		"one of three":                    {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.nodes = 3 }, "off"},
+		"one of two":                      {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.nodes = 2 }, "too-many-unknown"},
+		"the API server is silent":        {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.answering = time.Time{} }, "api-server"},
+		"the API server was silent":       {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.answering = now.Add(-299 * time.Second) }, "api-server"},
+		"it failed a moment ago":          {"unknownReady attempted", on, func(f *facts, _ *situation, _ *Settings) { f.notBefore = now.Add(time.Second) }, "failed-before"},
+		"it failed a while ago":           {"unknownReady attempted", on, func(f *facts, _ *situation, _ *Settings) { f.notBefore = now }, "off"},
+		"another one is being turned off": {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.attempting = true }, "one-at-a-time"},
+		"another one was turned off":      {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.lastAttempt = now.Add(-59 * time.Second) }, "rate-limit"},
+		"another leader may be at it": {"unknownReady", on, func(_ *facts, s *situation, c *Settings) {
+			s.lastAttempt = now.Add(-20 * time.Second)
+			c.Interval = time.Second
+		}, "rate-limit"},
+		"another one was, some time ago":   {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.lastAttempt = now.Add(-time.Minute) }, "off"},
+		"turned on by somebody":            {"unknownReady attempted fenced", on, nil, "fenced-before"},
+		"off after an attempt":             {"unknownReady attempted", off, nil, "fenced"},
+		"off, while an attempt goes on":    {"unknownReady attempted", off, func(_ *facts, s *situation, _ *Settings) { s.attempting = true }, ""},
+		"off, and known to be":             {"unknownReady attempted fenced", off, nil, ""},
+		"on and ready again":               {"ready attempted fenced", on, nil, "clear"},
+		"on and ready, it had failed":      {"ready odd", on, nil, "clear"},
+		"on and ready, not enabled by now": {"ready attempted fenced", on, func(_ *facts, _ *situation, s *Settings) { s.Enabled = false }, "clear"},
+		"ready, but power unknown":         {"ready attempted fenced", unknown, nil, ""},
+		"booting":                          {"notReady attempted fenced", on, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, s, c := factsOf(nodeOf("n1", test.node), test.power, false), calm, settings
+			f.silentSince = long
+			if test.change != nil {
+				test.change(&f, &s, &c)
+			}
+			actions, held := plan([]facts{f}, s, c, now)
+			got := string(held["n1"])
+			for _, action := range actions {
+				got += map[kind]string{turnOff: "off", markFenced: "fenced", clear: "clear"}[action.kind]
+			}
+			if got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// One machine at a time, and the one whose last attempt is the longest ago first: one that fails for ever holds up no other.
+func TestOrder(t *testing.T) {
+	node := func(name string, attempted, silentSince time.Time) facts {
+		f := factsOf(nodeOf(name, "unknownReady"), on, false)
+		f.attempted, f.silentSince = attempted, silentSince
+		return f
+	}
+	nodes := []facts{
+		node("a-failed-lately", now.Add(-2*time.Minute), long), node("b-failed", now.Add(-3*time.Minute), long),
+		node("d", time.Time{}, now.Add(-10*time.Minute)), node("c", time.Time{}, now.Add(-10*time.Minute)), node("e", time.Time{}, long),
+	}
+	s := calm
+	s.nodes, s.silent = 20, 5
+	var order []string
+	for len(nodes) > 0 {
+		actions, held := plan(nodes, s, settings, now)
+		if len(actions) != 1 || actions[0].kind != turnOff || len(held) != len(nodes)-1 {
+			t.Fatalf("%d actions, held %v", len(actions), held)
+		}
+		chosen := actions[0].node.name
+		order = append(order, chosen)
+		nodes = slices.DeleteFunc(nodes, func(f facts) bool { return f.name == chosen })
+	}
+	if got := strings.Join(order, " "); got != "e c d b-failed a-failed-lately" {
+		t.Errorf("order %s", got)
+	}
+}
+
+// A patch depends on the node as it was seen, and touches our annotations alone.
+func TestPatches(t *testing.T) {
+	node := nodeOf("n1", "unknownReady")
+	for _, step := range []struct {
+		kind kind
+		want map[string]string
+	}{
+		{turnOff, map[string]string{"a": "b", AttemptAnnotation: "2030-01-01T12:00:00Z"}},
+		{markFenced, map[string]string{"a": "b", AttemptAnnotation: "2030-01-01T12:00:00Z", FencedAnnotation: "2030-01-01T12:00:00Z"}},
+		{clear, map[string]string{"a": "b"}},
+	} {
+		patch, err := action{step.kind, factsOf(node, on, false)}.patch(now)
+		if err != nil || !strings.Contains(string(patch), `"uid":"uid","resourceVersion":"7"`) {
+			t.Fatalf("%s, %v", patch, err)
+		}
+		before, err := json.Marshal(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := jsonpatch.MergePatch(before, patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node = &v1.Node{}
+		if err := json.Unmarshal(after, node); err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(node.Annotations) != fmt.Sprint(step.want) {
+			t.Errorf("annotations %v, want %v", node.Annotations, step.want)
+		}
+	}
+}
+
+// Whatever there is, at most one machine is turned off, and only one that everything speaks for.
+func TestNothingIsTurnedOffWithoutAReason(t *testing.T) {
+	words := []string{"ready", "notReady", "unknownReady", "excluded", "control", "deleting", "attempted", "odd", "fenced"}
+	rapid.Check(t, func(t *rapid.T) {
+		ago := func(name string) time.Time {
+			return now.Add(-time.Duration(rapid.IntRange(0, 700).Draw(t, name)) * time.Second)
+		}
+		s := situation{
+			nodes: rapid.IntRange(1, 20).Draw(t, "nodes"), attempting: rapid.Bool().Draw(t, "attempting"),
+			ownKnown: rapid.Bool().Draw(t, "ownKnown"), answering: ago("answering"), lastAttempt: ago("last"),
+		}
+		var nodes []facts
+		for i := range s.nodes {
+			drawn := rapid.SliceOfNDistinct(rapid.SampledFrom(words), 0, 3, rapid.ID[string]).Draw(t, "node")
+			f := factsOf(nodeOf(fmt.Sprint("n", i), strings.Join(drawn, " ")), rapid.SampledFrom([]power{unknown, on, off, unverified}).Draw(t, "power"),
+				rapid.IntRange(0, 9).Draw(t, "own") == 0)
+			f.silentSince, f.notBefore = ago("silentSince"), now.Add(time.Duration(rapid.IntRange(-9, 1).Draw(t, "notBefore"))*time.Second)
+			if f.silent {
+				s.silent++
+			}
+			nodes = append(nodes, f)
+		}
+		actions, held := plan(nodes, s, settings, now)
+		turned := 0
+		for _, action := range actions {
+			if action.kind != turnOff {
+				continue
+			}
+			turned++
+			f := action.node
+			if !f.silent || f.ready || f.deleting || f.excluded || f.controlPlane || f.own || f.fenced || f.power != on || held[f.name] != "" ||
+				now.Sub(f.silentSince) < settings.After || now.Before(f.notBefore) {
+				t.Fatalf("turned off: %+v", f)
+			}
+		}
+		if turned > 1 || turned == 1 && (s.attempting || !s.ownKnown || s.silent*100 > s.nodes*49 ||
+			now.Sub(s.answering) < settings.After || now.Sub(s.lastAttempt) < settings.Interval) {
+			t.Fatalf("%d are turned off: %+v", turned, s)
+		}
+	})
+}
