@@ -47,6 +47,8 @@ type config struct {
 	gracefulShutdownTimeout time.Duration
 	// dryRun holds what would be done under --dry-run, otherwise nil.
 	dryRun *dryrun.Recorder
+	// configObject holds the cloud config, nil if a file does or nothing.
+	configObject *configRef
 	// tracing is nil if nothing is traced.
 	tracing *tracingapi.TracingConfiguration
 
@@ -76,6 +78,9 @@ func (o *options) config() (*config, error) {
 	}
 	var err error
 	if c.tracing, err = readTracing(o.tracingConfigFile); err != nil {
+		return nil, err
+	}
+	if c.configObject, err = parseConfigRef(o.cloudConfigObject); err != nil {
 		return nil, err
 	}
 	if c.nodeSelector, err = labels.Parse(o.nodeSelector); err != nil {

@@ -40,6 +40,7 @@ func additions() map[string]string {
 		"cloud-api-qps": "A quota that is shared with others may have to be left to them in part. Without it the cloud's own refusals say how " +
 			"many calls are too many",
 		"cloud-api-burst":     "Belongs to --cloud-api-qps",
+		"cloud-config-object": "A file that is mounted from a ConfigMap changes a minute after the object, and nobody sees whether it was taken",
 		"tracing-config-file": "Calls to the cloud take most of the time that anything here takes",
 		"concurrent-route-syncs": "How many changes of routes a cloud bears at once is a property of the cloud; the reference makes 200. Three quarters " +
 			"of --cloud-api-max-in-flight by default, so that the rest of the calls are not held up",

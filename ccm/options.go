@@ -59,6 +59,7 @@ type options struct {
 	cloudAPIBurst           int
 	gracefulShutdownTimeout time.Duration
 	tracingConfigFile       string
+	cloudConfigObject       string
 	dryRun                  bool
 
 	// nodeMonitorPeriod is the reference's flag, once flags was called. Its value has no place that all versions of the
@@ -156,6 +157,8 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 		"How many calls to the cloud are made in a second at the most, over all controllers. 0: what the provider declares, or else as many as the cloud's own quota allows, which is found from its refusals.")
 	fs.IntVar(&o.cloudAPIBurst, "cloud-api-burst", o.cloudAPIBurst,
 		"How many calls to the cloud may be made at once after a pause, under --cloud-api-qps. 0: those of one second.")
+	fs.StringVar(&o.cloudConfigObject, cloudConfigObjectFlag, o.cloudConfigObject,
+		"ConfigMap or Secret that holds the cloud config, as configmap/NAMESPACE/NAME or secret/NAMESPACE/NAME, with /KEY at the end if the key is not "+defaultConfigKey+". It is read from the API server and watched; a provider that follows its config has a change within a second. Not together with --cloud-config.")
 	fs.StringVar(&o.tracingConfigFile, "tracing-config-file", o.tracingConfigFile,
 		"File with a TracingConfiguration, as that of kube-apiserver, by which calls to the cloud are traced. Without samplingRatePerMillion none are.")
 	fs.BoolVar(&o.dryRun, dryRunFlag, o.dryRun,

@@ -138,6 +138,7 @@ func grantsOf(rules []rbacv1.PolicyRule) []Grant {
 // managerGrants are the rights that the manager itself needs, whatever controllers run.
 func managerGrants(c *config) []Grant {
 	grants := []Grant{{Resource: "events", Verbs: []string{"create", "patch"}, Without: "no events are written"}}
+	grants = append(grants, c.configObject.grants()...)
 	if election := c.component.Generic.LeaderElection; election.LeaderElect {
 		grants = append(grants, leaseGrants(election.ResourceNamespace, election.ResourceName)...)
 		if len(c.migrated) > 0 {

@@ -17,6 +17,8 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	ccmconfig "k8s.io/cloud-provider/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 // ProviderFunc builds a cloud provider, see WithProvider. It is called once on every replica, before the API server is asked for
@@ -30,6 +32,8 @@ type ProviderEnvironment struct {
 	Name string
 	// ConfigFile is --cloud-config, empty if it is not given. Config opens it.
 	ConfigFile string
+	// ConfigObject is what --cloud-config-object names, nil if it is not given. Config returns it then.
+	ConfigObject provider.ConfigObject
 	// ClusterName is --cluster-name.
 	ClusterName string
 	// ClusterCIDRs are --cluster-cidr, at most one of each IP family.
@@ -52,8 +56,12 @@ type ProviderEnvironment struct {
 }
 
 // Config opens --cloud-config, or returns nil if it is not given. The caller closes it. It is an *os.File, as what the reference gives to a
-// registered factory: a provider that follows its configuration takes the path from its Name.
+// registered factory: a provider that follows its configuration takes the path from its Name. With --cloud-config-object it is a
+// provider.ConfigObject.
 func (e ProviderEnvironment) Config() (io.ReadCloser, error) {
+	if e.ConfigObject != nil {
+		return closing{e.ConfigObject}, nil
+	}
 	if e.ConfigFile == "" {
 		return nil, nil
 	}
@@ -108,7 +116,10 @@ func newPlugin(ctx context.Context, build ProviderFunc, environment ProviderEnvi
 	plugin, err := build(ctx, environment)
 	if err != nil {
 		heading := fmt.Sprintf("cloud provider %q, --cloud-config %s", environment.Name, environment.ConfigFile)
-		if environment.ConfigFile == "" {
+		switch {
+		case environment.ConfigObject != nil:
+			heading = fmt.Sprintf("cloud provider %q, %s", environment.Name, environment.ConfigObject)
+		case environment.ConfigFile == "":
 			heading = fmt.Sprintf("cloud provider %q without --cloud-config", environment.Name)
 		}
 		return nil, joined(heading, err)

@@ -57,8 +57,10 @@ func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.In
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	running = log.IntoContext(running, log.FromContext(ctx).WithName(plugin.ProviderName()))
 	part := &replicaPart{cancel: cancel, over: make(chan struct{}), patience: a.config.gracefulShutdownTimeout}
+	sink := newEvents(running, eventSink(client.CoreV1()))
+	reporter := a.config.newConfigReporter(client, sink)
 	replica := provider.Replica{
-		Client: client,
+		Client: client, ReportConfig: reporter.report,
 		Informers: informers.NewSharedInformerFactoryWithOptions(watching, 0,
 			informers.WithTransform(cache.TransformStripManagedFields())),
 		Registerer:   a.registry,
@@ -66,6 +68,8 @@ func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.In
 	}
 	go func() {
 		defer close(part.over)
+		defer sink.shutdown()
+		go reporter.run(running)
 		err := cloud.Protect("RunOnEveryReplica", func() error { return run(running, replica) }, nil)
 		logPanic(running, err)
 		if err != nil && running.Err() == nil {

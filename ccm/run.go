@@ -39,8 +39,12 @@ func run(ctx context.Context, c *config) error {
 	if err != nil {
 		return err
 	}
+	if environment.ConfigObject, err = c.readConfigObject(ctx, identity, watches); err != nil {
+		return orderly(ctx, err)
+	}
 	plugin, err := newPlugin(ctx, c.provider, environment)
 	if err != nil {
+		c.sayRefused(ctx, identity.client, err)
 		return orderly(ctx, err)
 	}
 	if err := waitForAPIServer(ctx, identity); err != nil {

@@ -27,6 +27,7 @@ func (o *options) validate() error {
 	errs = append(errs, o.validateWebhooks()...)
 	errs = append(errs, o.NodeController.Validate()...)
 	errs = append(errs, o.program.validateProvider(o.KubeCloudShared.CloudProvider.Name))
+	errs = append(errs, o.validateCloudConfig()...)
 	errs = append(errs, o.validateClusterCIDR()...)
 	errs = append(errs, o.validateLeaderElection()...)
 	errs = append(errs, o.validateOwn()...)

@@ -19,6 +19,9 @@ type Replica struct {
 	Registerer prometheus.Registerer
 	// ClusterCIDRs are --cluster-cidr, at most one of each IP family; none without that flag.
 	ClusterCIDRs []netip.Prefix
+	// ReportConfig says whether the cloud config as it is now is in force: nil if it is, or else why the one before still is. A provider
+	// that follows its config calls it after every change; the manager makes events of it that kubectl shows. It returns at once.
+	ReportConfig func(error)
 }
 
 // RunOnEveryReplicaFunc does what a provider does whether or not its replica leads, until ctx ends: announcing addresses to

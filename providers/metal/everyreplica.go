@@ -43,6 +43,11 @@ func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica)
 			}
 		})
 	}
+	report := replica.ReportConfig
+	if report == nil {
+		report = func(error) {}
+	}
+	c.source.OnRefusal(report)
 	changed := make(chan struct{}, 1)
 	defer c.source.Subscribe(func(*config.CloudConfig) {
 		select {
@@ -51,7 +56,7 @@ func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica)
 		}
 	})()
 	run("following the cloud config", c.source.Run)
-	run("taking over changes of the cloud config", func(ctx context.Context) error { return c.follow(ctx, running, changed) })
+	run("taking over changes of the cloud config", func(ctx context.Context) error { return c.follow(ctx, running, changed, report) })
 	if running != nil {
 		replica.Informers.Start(ctx.Done())
 		defer replica.Informers.Shutdown()
@@ -152,8 +157,8 @@ func (c *Cloud) ownsNode() func(*corev1.Node) bool {
 // reconfigureTimeout bounds how long sessions may take to change.
 const reconfigureTimeout = 30 * time.Second
 
-// follow puts each change of the config in force.
-func (c *Cloud) follow(ctx context.Context, running *parts, changed <-chan struct{}) error {
+// follow puts each change of the config in force, and reports what came of it.
+func (c *Cloud) follow(ctx context.Context, running *parts, changed <-chan struct{}, report func(error)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -161,7 +166,9 @@ func (c *Cloud) follow(ctx context.Context, running *parts, changed <-chan struc
 		case <-changed:
 		}
 		settings := c.source.Current()
-		if err := c.take(ctx, running, settings); err != nil {
+		err := c.take(ctx, running, settings)
+		report(err)
+		if err != nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "A part of the new cloud config is not in force")
 			continue
 		}

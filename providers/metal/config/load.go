@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -43,9 +44,14 @@ type origin struct {
 	// path is the file; empty if there is none, and then data is what it would hold.
 	path string
 	data []byte
+	// name is what holds the data, for messages.
+	name string
 	// dir is what relative paths in it are relative to.
 	dir string
 }
+
+// where is the origin for messages.
+func (o origin) where() string { return cmp.Or(o.path, o.name) }
 
 // fileOrigin names a file so that a change of the working directory does not matter.
 func fileOrigin(path string) (origin, error) {

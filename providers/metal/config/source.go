@@ -11,6 +11,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"github.com/go-logr/logr"
+
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 const (
@@ -38,12 +40,16 @@ type Source struct {
 	folders     []string
 	subscribers []*subscriber
 	metrics     sourceMetrics
+	// object is the object of the API server that holds the config, nil if a file does.
+	object provider.ConfigObject
+	// refused is called with each reason why what is there now is not taken; nil is nobody.
+	refused func(error)
 }
 
 type subscriber struct{ changed func(*CloudConfig) }
 
 // Open loads the cloud config that a provider's factory is given. A reader with a name, as an *os.File has, is a file, and
-// followed by Run; of another one only the lists that it names are. The error is that of Load.
+// followed by Run, and so is an object of the API server; of another one only the lists that it names are. The error is that of Load.
 func Open(from io.Reader) (*Source, error) {
 	if from == nil {
 		return nil, errors.New("provider metal: a cloud config is required: set --cloud-config")
@@ -55,7 +61,11 @@ func Open(from io.Reader) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the cloud config: %w", err)
 	}
-	return open(origin{data: data, dir: "."})
+	source, err := open(origin{data: data, dir: "."})
+	if object, ok := from.(provider.ConfigObject); ok && err == nil {
+		source.object, source.origin.name = object, object.String()
+	}
+	return source, err
 }
 
 // OpenFile loads the cloud config at path, as Open does with a file.
@@ -94,6 +104,9 @@ func (s *Source) Failure() error {
 	return s.failure
 }
 
+// OnRefusal has a function called with each reason why what is there now is not taken. It is called before Run, and once at most.
+func (s *Source) OnRefusal(refused func(error)) { s.refused = refused }
+
 // Subscribe has a function called after each change of what Current returns, with the new config, one change at a time, until
 // cancel is called. It holds up what follows, so it has to be quick. A change that was on its way when cancel was called may
 // still be notified of.
@@ -121,6 +134,9 @@ func (s *Source) Run(ctx context.Context) error {
 	} else {
 		defer func() { _ = watcher.Close() }()
 	}
+	replaced, watching := make(chan struct{}, 1), sync.WaitGroup{}
+	defer watching.Wait()
+	watching.Go(func() { s.watchObject(ctx, replaced) })
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	settle := time.NewTimer(settleTime)
@@ -141,11 +157,53 @@ func (s *Source) Run(ctx context.Context) error {
 		case problem := <-watcher.Errors:
 			log.Error(problem, "Watching the folders of the cloud config; they are read again in any case", "interval", pollInterval)
 			settle.Reset(settleTime)
+		case <-replaced:
+			look()
 		case <-poll.C:
 			look()
 		case <-settle.C: // also a while after the start: what changed before the folders were watched
 			look()
 		}
+	}
+}
+
+// watchObject follows the object that holds the config, if one does, and has it read when it changes. One that is gone changes nothing
+// but Failure.
+func (s *Source) watchObject(ctx context.Context, replaced chan<- struct{}) {
+	if s.object == nil {
+		return
+	}
+	err := s.object.Watch(ctx, func(content []byte, gone error) {
+		s.reloading.Lock()
+		defer s.reloading.Unlock()
+		if gone != nil {
+			s.refuse(ctx, gone)
+			return
+		}
+		s.mu.Lock()
+		s.origin.data, s.digest = content, "" // whatever it was, it is read again
+		s.mu.Unlock()
+		select {
+		case replaced <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil && ctx.Err() == nil {
+		s.reloading.Lock()
+		defer s.reloading.Unlock()
+		s.refuse(ctx, fmt.Errorf("watching %s: %w; changes are not seen until this process is started anew", s.object, err))
+	}
+}
+
+// refuse notes why what is there now is not taken. The caller holds reloading.
+func (s *Source) refuse(ctx context.Context, failure error) {
+	s.mu.Lock()
+	s.failure = failure
+	s.mu.Unlock()
+	s.metrics.failed()
+	logr.FromContextOrDiscard(ctx).Error(failure, "The cloud config has changed and is not taken; the one before stays in force", "file", s.origin.where())
+	if s.refused != nil {
+		s.refused(failure)
 	}
 }
 
@@ -172,32 +230,32 @@ func (s *Source) Reload(ctx context.Context) error {
 	defer s.reloading.Unlock()
 	log := logr.FromContextOrDiscard(ctx)
 	s.mu.Lock()
-	read, looks := s.digest, s.looks
+	read, looks, from := s.digest, s.looks, s.origin
 	s.mu.Unlock()
 	if digest(looks) == read {
 		return s.Failure()
 	}
-	loaded := s.origin.load()
+	loaded := from.load()
+	failure := loaded.err
 	s.mu.Lock()
 	s.digest, s.looks, s.folders = loaded.digest, loaded.looks, loaded.folders
-	s.failure = loaded.err
-	if s.failure == nil {
+	if failure == nil {
 		if errs := validateChange(s.current, loaded.config); len(errs) > 0 {
-			s.failure = fmt.Errorf("change of the cloud config that a running process does not take: %w", errs.ToAggregate())
+			failure = fmt.Errorf("change of the cloud config that a running process does not take: %w", errs.ToAggregate())
 		}
 	}
-	failure, subscribers := s.failure, s.subscribers
+	s.failure = failure
+	subscribers := s.subscribers
 	if failure == nil {
 		s.current = loaded.config
 	}
 	s.mu.Unlock()
 	if failure != nil {
-		s.metrics.failed()
-		log.Error(failure, "The cloud config has changed and is not taken; the one before stays in force", "file", s.origin.path)
+		s.refuse(ctx, failure)
 		return failure
 	}
 	s.metrics.applied(time.Now())
-	log.Info("The cloud config has changed", "file", s.origin.path, "machines", len(loaded.config.Inventory.Machines))
+	log.Info("The cloud config has changed", "file", from.where(), "machines", len(loaded.config.Inventory.Machines))
 	for _, subscriber := range subscribers {
 		subscriber.changed(loaded.config)
 	}

@@ -310,3 +310,66 @@ func TestSourceIsSafeForConcurrentUse(t *testing.T) {
 		t.Errorf("at last: machines %s, %v", names(source.Current()), err)
 	}
 }
+
+// object is a cloud config of the API server. What is sent to it is what it holds next; an error is that it is gone.
+type object struct {
+	strings.Reader
+	next chan any
+}
+
+func (o *object) String() string { return "ConfigMap default/config" }
+
+func (o *object) Watch(ctx context.Context, changed func([]byte, error)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case next := <-o.next:
+			switch next := next.(type) {
+			case string:
+				changed([]byte(next), nil)
+			case error:
+				changed(nil, next)
+			}
+		}
+	}
+}
+
+// A config that is an object is followed, with the lists that it names; one that is wrong or gone leaves the one before in force.
+func TestAnObjectIsFollowed(t *testing.T) {
+	dir := write(t, map[string]string{"one.yaml": listHead})
+	list := filepath.Join(dir, "one.yaml")
+	from := &object{Reader: *strings.NewReader(fleet("n1") + "  paths: [" + list + "]\n"), next: make(chan any)}
+	source, err := Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusals := make(chan string, 10)
+	source.OnRefusal(func(err error) { refusals <- err.Error() })
+	f := follow(t, source)
+	is := func(want string) func() bool {
+		return func() bool { return names(f.Current()) == want && f.Failure() == nil }
+	}
+	refused := func(next any, want string) {
+		t.Helper()
+		before := names(f.Current())
+		from.next <- next
+		if got := <-refusals; !strings.Contains(got, want) {
+			t.Errorf("refused because of %q, want %q", got, want)
+		}
+		if names(f.Current()) != before || f.Failure() == nil {
+			t.Errorf("the config is %q with failure %v, want %q and one", names(f.Current()), f.Failure(), before)
+		}
+	}
+	from.next <- fleet("n1", "n4") + "  paths: [" + list + "]\n"
+	f.eventually("another content", is("n1 n4"))
+	replace(t, list, listHead+"machines: [{name: n6, addresses: [{address: 10.0.0.6}]}]")
+	f.eventually("a list that it names", is("n1 n4 n6"))
+	refused(fleet("n1", "n1"), "Duplicate value")
+	from.next <- fleet("n1") // what is right is taken again
+	f.eventually("a content that is right again", is("n1"))
+	refused(errors.New("the ConfigMap is deleted"), "is deleted")
+	refused(head, "every node would be without a machine")
+	from.next <- fleet("n1")
+	f.eventually("the content from before the deletion", is("n1"))
+}

@@ -21,7 +21,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{- define "mooring.hasConfig" -}}
-{{- with .Values.provider.config }}{{ if or .inline .existingSecret .existingConfigMap }}yes{{ end }}{{ end }}
+{{- with .Values.provider.config }}{{ if and (not .watch) (or .inline .existingSecret .existingConfigMap) }}yes{{ end }}{{ end }}
+{{- end }}
+
+{{/* The object that the daemon reads and watches itself, as --cloud-config-object names it, and the resource of it and its name. */}}
+{{- define "mooring.configObject" -}}
+{{- with .Values.provider.config }}
+{{- if .watch }}
+{{- $kind := "secret" }}{{ if or .existingConfigMap (and .inline (eq .kind "ConfigMap")) }}{{ $kind = "configmap" }}{{ end }}
+{{- $name := .existingConfigMap | default .existingSecret | default (printf "%s-cloud-config" (include "mooring.name" $)) }}
+{{- dict "resource" (printf "%ss" $kind) "name" $name "flag" (printf "%s/%s/%s/%s" $kind $.Release.Namespace $name .key) | toYaml }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Layer 2 takes raw sockets. Kubernetes gives a capability to no user but root: it sets no ambient ones. */}}
@@ -48,6 +59,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $sources := 0 }}
 {{- range list .Values.provider.config.inline .Values.provider.config.existingSecret .Values.provider.config.existingConfigMap }}{{ if . }}{{ $sources = add1 $sources }}{{ end }}{{ end }}
 {{- if gt (int $sources) 1 }}{{ fail "provider.config: give one of inline, existingSecret and existingConfigMap, not several" }}{{ end }}
+{{- if and .Values.provider.config.watch (eq (int $sources) 0) }}{{ fail "provider.config.watch: give one of inline, existingSecret and existingConfigMap, which is watched" }}{{ end }}
 {{- if and .Values.configureCloudRoutes (not .Values.clusterCIDR) }}{{ fail "clusterCIDR: required with configureCloudRoutes: only routes within it are removed" }}{{ end }}
 {{- if and .Values.allocateNodeCIDRs (not .Values.clusterCIDR) }}{{ fail "clusterCIDR: required with allocateNodeCIDRs" }}{{ end }}
 {{- if ne (empty .Values.apiServer.host) (empty .Values.apiServer.port) }}{{ fail "apiServer: host and port go together" }}{{ end }}
