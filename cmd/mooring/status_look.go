@@ -19,7 +19,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/internal/cli"
-
+	"github.com/mooring-ccm/mooring/internal/configevents"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
@@ -85,6 +85,7 @@ func (l *look) all(ctx context.Context, progress io.Writer) (view.Seen, error) {
 		{"the nodes", l.readNodes},
 		{"the Services", l.readServices},
 		{"the events of what waits", l.readEvents},
+		{"the events about the cloud config", l.readConfigEvents},
 	} {
 		done := cli.Progress(progress, "Reading "+step.what)
 		err := step.read(ctx, &seen)
@@ -172,11 +173,25 @@ func (l *look) readEvents(ctx context.Context, seen *view.Seen) error {
 	return l.listEvents(ctx, seen, kinds...)
 }
 
+// readConfigEvents reads whether replicas have taken the cloud config.
+func (l *look) readConfigEvents(ctx context.Context, seen *view.Seen) error {
+	return l.selectEvents(ctx, seen, "reason="+configevents.ReasonRefused, "reason="+configevents.ReasonTaken)
+}
+
 // listEvents reads the events about objects of some kinds.
 func (l *look) listEvents(ctx context.Context, seen *view.Seen, kinds ...string) error {
+	var selectors []string
 	for _, kind := range kinds {
+		selectors = append(selectors, "involvedObject.kind="+kind)
+	}
+	return l.selectEvents(ctx, seen, selectors...)
+}
+
+// selectEvents reads the events that one of the field selectors selects.
+func (l *look) selectEvents(ctx context.Context, seen *view.Seen, selectors ...string) error {
+	for _, selector := range selectors {
 		err := pages(func(options metav1.ListOptions) (string, error) {
-			options.FieldSelector = "involvedObject.kind=" + kind
+			options.FieldSelector = selector
 			page, err := l.client.CoreV1().Events(metav1.NamespaceAll).List(ctx, options)
 			if err != nil {
 				return "", err

@@ -24,7 +24,7 @@ type Seen struct {
 	// Nodes and Services are all of the cluster; nil if they are not known.
 	Nodes    []corev1.Node
 	Services []corev1.Service
-	// Events are those about nodes and Services.
+	// Events are those about nodes, Services and the cloud config.
 	Events []corev1.Event
 	// Schemes are those of the provider IDs that are the manager's own; empty if they are not known.
 	Schemes []string
@@ -42,6 +42,8 @@ type Status struct {
 	// Leader is nil if it is not known, and Manager if none was asked.
 	Leader  *Leader  `json:"leader,omitempty"`
 	Manager *Manager `json:"manager,omitempty"`
+	// Refusals are cloud configs that replicas have not taken.
+	Refusals []Refusal `json:"refusals,omitempty"`
 	// Nodes and Services are nil if they are not known.
 	Nodes    []Node    `json:"nodes"`
 	Services []Service `json:"services"`
@@ -69,7 +71,7 @@ type Leader struct {
 // Of returns the status that was seen.
 func Of(seen Seen) Status {
 	status := Status{
-		Time: seen.Now, Leader: leaderOf(seen), Nodes: nodesOf(seen), Services: servicesOf(seen), Unknown: seen.Unknown,
+		Time: seen.Now, Leader: leaderOf(seen), Refusals: refusalsOf(seen), Nodes: nodesOf(seen), Services: servicesOf(seen), Unknown: seen.Unknown,
 	}
 	if seen.Metrics != nil {
 		status.Manager, status.Sessions = managerOf(seen), sessionsOf(seen)
@@ -139,6 +141,7 @@ func (s Status) Text(style Style) string {
 		fmt.Fprintf(&out, "%s\n", style.paint("Problem: "+problem, red))
 	}
 	out.WriteString(s.Leader.text(s.Time, style))
+	writeRefusals(&out, style, s.Time, s.Refusals)
 	if s.Manager != nil {
 		s.Manager.write(&out, style, s.Time)
 	}
