@@ -49,6 +49,16 @@ func (b *board) unproven() bool {
 	return false
 }
 
+// serves reports whether the kube-proxy of some node answers.
+func (b *board) serves() bool {
+	for probe, port := range b.ports {
+		if probe.Port == 0 && (port.health == model.Healthy || port.health == model.HealthLeaving) {
+			return true
+		}
+	}
+	return false
+}
+
 // askElsewhere forgets whether kube-proxy answers where it is asked: it is asked otherwise from now on. Health states stay.
 func (b *board) askElsewhere() { b.reached, b.proven = false, false }
 

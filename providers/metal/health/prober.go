@@ -38,7 +38,7 @@ type Snapshot struct {
 	Health map[model.Probe]model.Health
 	// Blind says that no port elsewhere is answering: the health states are those from before.
 	Blind bool
-	// Unproven says that no kube-proxy has ever answered where it is asked.
+	// Unproven says that no kube-proxy has ever answered where it is asked, or that none did a moment ago.
 	Unproven bool
 	// Ready says that the first round over the first targets is over, or has taken as long as it may.
 	Ready bool
@@ -58,6 +58,10 @@ type Prober struct {
 	// assigned is when targets were first given; zero before.
 	assigned time.Time
 	ready    bool
+	// noneAt is when no kube-proxy was healthy the last time that was looked at, once ready; zero if one always was.
+	noneAt time.Time
+	// tolerant is what unproven was the last time that was looked at.
+	tolerant bool
 	blind    bool
 	// blindAt is when nothing was answered the last time that was looked at.
 	blindAt time.Time
@@ -182,7 +186,7 @@ func (p *Prober) Snapshot() Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	result := Snapshot{Health: make(map[model.Probe]model.Health, len(p.board.ports)), Blind: p.blind, Ready: p.ready}
-	result.Unproven = p.board.unproven()
+	result.Unproven = p.unproven(time.Now())
 	for probe, port := range p.board.ports {
 		result.Health[probe] = port.health
 	}
@@ -253,6 +257,14 @@ func (p *Prober) note(probe model.Probe, target *target, seen outcome) {
 	}
 }
 
+// unproven reports whether nodes that refuse connections count as working: no kube-proxy has ever answered, or none did a moment ago. When
+// kube-proxies return everywhere, one of them is the first. The others have refusedWait to follow before they become fallbacks, or all
+// traffic would go to that one for a moment. The lock is held.
+func (p *Prober) unproven(now time.Time) bool {
+	returning := !p.noneAt.IsZero() && now.Sub(p.noneAt) < p.settings.RefusedWait.Duration
+	return p.board.unproven() || returning
+}
+
 // look sees to what follows from the passing of time.
 func (p *Prober) look() {
 	p.mu.Lock()
@@ -263,8 +275,12 @@ func (p *Prober) look() {
 	}
 	// It ends when all that answers again has had the time for a health.
 	blind := ready && !p.blindAt.IsZero() && now.Sub(p.blindAt) < patience && (p.blind || p.blindAt.Equal(now))
-	changed := ready != p.ready || blind != p.blind
-	p.ready, p.blind = ready, blind
+	if ready && !p.board.serves() {
+		p.noneAt = now
+	}
+	unproven := p.unproven(now)
+	changed := ready != p.ready || blind != p.blind || unproven != p.tolerant
+	p.ready, p.blind, p.tolerant = ready, blind, unproven
 	p.mu.Unlock()
 	if changed {
 		p.signal()

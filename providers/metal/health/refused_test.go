@@ -116,6 +116,35 @@ func TestProofIsAboutThePortThatIsAsked(t *testing.T) {
 	})
 }
 
+// TestKubeProxiesReturnTogether has the kube-proxies of all nodes end, and come back one after the other. The first one to answer does not
+// make fallbacks of the others.
+func TestKubeProxiesReturnTogether(t *testing.T) {
+	inNetwork(t, 3, func(t *testing.T, network *network, prober *Prober) {
+		until(t, func() bool { return prober.Snapshot().Ready })
+		network.set(closed, 1, 2, 3)
+		until(t, func() bool {
+			return prober.healthOf(1) == model.HealthRefused && prober.healthOf(2) == model.HealthRefused && prober.healthOf(3) == model.HealthRefused
+		})
+		time.Sleep(time.Minute)
+		network.set(welcoming, 1)
+		until(t, func() bool { return prober.healthOf(1) == model.Healthy })
+		if !prober.Snapshot().Unproven {
+			t.Error("the first kube-proxy that answers makes fallbacks of the others at once")
+		}
+		for len(prober.Changed()) > 0 {
+			<-prober.Changed()
+		}
+		took := until(t, func() bool { return !prober.Snapshot().Unproven })
+		if took < 14*time.Second || took > 16*time.Second {
+			t.Errorf("the others have %s to follow", took)
+		}
+		time.Sleep(time.Second)
+		if len(prober.Changed()) == 0 {
+			t.Error("the end of that time is no change")
+		}
+	})
+}
+
 func TestKubeProxyIsRestarted(t *testing.T) {
 	inNetwork(t, 5, func(t *testing.T, network *network, prober *Prober) {
 		until(t, func() bool { return prober.Snapshot().Ready })
