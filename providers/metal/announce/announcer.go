@@ -300,10 +300,10 @@ func logChanges(log logr.Logger, before, after Snapshot) {
 	}
 	switch {
 	case after.Unproven && !before.Unproven:
-		log.Info("No kube-proxy has answered at its health port yet; nodes count as working while they live." +
+		log.Info("No kube-proxy answers at its health port; nodes count as working while they live." +
 			" Set announcement.health.kubeProxyProbe or kubeProxyPort")
 	case before.Unproven && !after.Unproven:
-		log.Info("A kube-proxy has answered at its health port; nodes are judged by theirs")
+		log.Info("Kube-proxies answer at their health ports; nodes are judged by theirs")
 	}
 	if !before.Complete || len(before.Table) != len(after.Table) {
 		log.Info("Announcing", "destinations", len(after.Table), "before", len(before.Table))
