@@ -44,6 +44,8 @@ type Neighbor struct {
 	Multihop int
 	// NoAddPath refuses several paths to one destination.
 	NoAddPath bool
+	// TTLSecurity drops what does not come from the same network (RFC 5082).
+	TTLSecurity bool
 	// BFD watches the neighbor, every 100 ms.
 	BFD bool
 	// Announce says that the router announces its own networks to the neighbor. Otherwise it announces nothing.
@@ -74,6 +76,9 @@ router bgp {{.ASN}}
 {{- end}}
 {{- if .Multihop}}
  neighbor {{.Address}} ebgp-multihop {{.Multihop}}
+{{- end}}
+{{- if .TTLSecurity}}
+ neighbor {{.Address}} ttl-security hops 1
 {{- end}}
 {{- if .BFD}}
  neighbor {{.Address}} bfd 3 100 100
@@ -121,6 +126,10 @@ protocol bgp neighbor{{$i}} {
 {{- end}}
 {{- if .Multihop}}
 	multihop {{.Multihop}};
+{{- end}}
+{{- if .TTLSecurity}}
+	ttl security on;
+	direct;
 {{- end}}
 {{- if .BFD}}
 	bfd on;

@@ -250,6 +250,9 @@ func (l *library) peer(n neighbor, restarting bool) *api.Peer {
 	if n.session.multihop > 0 {
 		peer.EbgpMultihop = &api.EbgpMultihop{Enabled: true, MultihopTtl: uint32(n.session.multihop)}
 	}
+	if n.session.minTTL > 0 {
+		peer.TtlSecurity = &api.TtlSecurity{Enabled: true, TtlMin: uint32(n.session.minTTL)}
+	}
 	if n.session.ipv4 {
 		peer.AfiSafis = append(peer.AfiSafis, afiSafi(api.Family_AFI_IP, graceful))
 	}

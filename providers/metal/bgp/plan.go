@@ -168,8 +168,12 @@ type neighbor struct {
 }
 
 type session struct {
-	asn        uint32
-	port       int32
+	// asn is 0 for a router that names it itself; external says that it must not be the speaker's own.
+	asn      uint32
+	external bool
+	port     int32
+	// minTTL is the least TTL of packets from the router; 0 for any.
+	minTTL     int32
 	password   string
 	multihop   int32
 	source     netip.Addr

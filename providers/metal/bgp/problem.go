@@ -108,6 +108,9 @@ func (s PeerStatus) FamilyProblems() []FamilyProblem {
 		}
 		return found
 	}
+	if s.OwnASN {
+		found = append(found, FamilyProblem{Problem: WrongASN})
+	}
 	for _, family := range s.Families {
 		switch {
 		case !family.Negotiated:

@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -39,6 +40,8 @@ type peerState struct {
 	failures map[Problem]uint64
 	// logged is the problem that was logged last, empty after the session was up.
 	logged Problem
+	// asn is the one that the router named last, and own the speaker's.
+	asn, own uint32
 	// missing says why there is no session.
 	missing string
 	// negotiated holds the families that both sides take, and whether with several paths.
@@ -110,7 +113,7 @@ func (s *sessions) expect(settings settings) {
 		}
 		is := newNeighbor(configured, addr)
 		different = different || !known || peer.neighbor != is || peer.missing != settings.missing[addr]
-		peer.neighbor = is
+		peer.neighbor, peer.own = is, settings.config.ASN
 		if missing := settings.missing[addr]; missing != "" && missing != peer.missing {
 			s.fail(peer, failure{NoPassword, missing})
 		}
@@ -173,7 +176,7 @@ func (s *sessions) observe(event *apiutil.WatchEventMessage_PeerEvent, _ time.Ti
 	peer.state = state.SessionState
 	switch {
 	case is:
-		peer.since, peer.negotiated = s.now(), negotiated(state.RemoteCap)
+		peer.since, peer.negotiated, peer.asn = s.now(), negotiated(state.RemoteCap), state.PeerASN
 		peer.logged = ""
 		s.log.Info("BGP session is up", "peer", peer.neighbor.name)
 	case was:
@@ -248,9 +251,10 @@ func (s *sessions) status(updates map[netip.Addr]uint64) []PeerStatus {
 	for _, addr := range slices.SortedFunc(maps.Keys(s.peers), netip.Addr.Compare) {
 		peer := s.peers[addr]
 		status := PeerStatus{
-			Name: peer.neighbor.name, Address: addr, ASN: peer.neighbor.session.asn, State: stateName(peer.state), Since: peer.since,
+			Name: peer.neighbor.name, Address: addr, ASN: cmp.Or(peer.neighbor.session.asn, peer.asn), State: stateName(peer.state), Since: peer.since,
 			Flaps: peer.flaps, UpdatesSent: updates[addr], LastError: peer.last.words, LastErrorAt: peer.errAt,
 			LastProblem: peer.last.problem, Failures: maps.Clone(peer.failures), PasswordMissing: peer.missing != "",
+			OwnASN: peer.neighbor.session.external && peer.asn == peer.own,
 		}
 		if peer.missing != "" {
 			status.Problems = append(status.Problems, peer.missing)

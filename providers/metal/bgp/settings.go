@@ -76,7 +76,7 @@ func newNeighbor(peer *config.BGPPeer, addr netip.Addr) neighbor {
 		name: peer.Name,
 		addr: addr,
 		session: session{
-			asn: peer.ASN, port: peer.Port, multihop: peer.EBGPMultihop, source: peer.SourceAddr(),
+			asn: peer.ASN, external: peer.DynamicASN == config.ExternalASN, minTTL: minTTL(peer.TTLSecurityHops), port: peer.Port, multihop: peer.EBGPMultihop, source: peer.SourceAddr(),
 			ipv4: slices.Contains(peer.Families, config.IPv4), ipv6: slices.Contains(peer.Families, config.IPv6),
 		},
 		timers: timers{
@@ -105,6 +105,14 @@ func (s *settings) ports() map[uint16]bool {
 		ports[uint16(s.identity.listenPort)] = true
 	}
 	return ports
+}
+
+// minTTL returns the least TTL of packets from a router that is at most so many hops away and sends with 255 (RFC 5082); 0 for any.
+func minTTL(hops int32) int32 {
+	if hops == 0 {
+		return 0
+	}
+	return 256 - hops
 }
 
 // attributes returns what goes with the addresses of a pool, as something to compare.

@@ -16,7 +16,7 @@ type PeerStatus struct {
 	Name string
 	// Address is the router's address.
 	Address netip.Addr
-	// ASN is the router's autonomous system.
+	// ASN is the router's autonomous system, zero as long as only the router knows it.
 	ASN uint32
 	// State is the session's state by the names of RFC 4271 section 8.2.2: Idle, Connect, Active, OpenSent, OpenConfirm or
 	// Established.
@@ -34,6 +34,8 @@ type PeerStatus struct {
 	Failures    map[Problem]uint64
 	// PasswordMissing says that the password of the session cannot be read. One that is up goes on with the password that it has.
 	PasswordMissing bool
+	// OwnASN says that the router is in the speaker's autonomous system although it is to be in another one.
+	OwnASN bool
 	// LastError says in words why the session is not up, or why it was not the last time. Empty if it always was.
 	LastError string
 	// LastErrorAt is when that was.

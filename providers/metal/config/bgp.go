@@ -87,8 +87,11 @@ type BGPPeer struct {
 	Name string `json:"name,omitempty"`
 	// Address is where the router listens, IPv4 or IPv6, without a zone.
 	Address string `json:"address"`
-	// ASN is the autonomous system of the router.
-	ASN uint32 `json:"asn"`
+	// ASN is the autonomous system of the router. It is required unless DynamicASN is there.
+	ASN uint32 `json:"asn,omitempty"`
+	// DynamicASN stands in the place of ASN: Internal for a router in the speaker's own autonomous system, External for one in any other,
+	// which it names itself. A router that says External and names the speaker's own is served, and its status has the problem WrongASN.
+	DynamicASN DynamicASN `json:"dynamicASN,omitempty"`
 	// Port is its TCP port. Default: 179.
 	Port int32 `json:"port,omitempty"`
 	// PasswordFile is a file with the password of TCP MD5 signatures (RFC 2385), at most 80 bytes; a newline at its end does not
@@ -104,6 +107,9 @@ type BGPPeer struct {
 	// EBGPMultihop is the TTL of packets to an external router, 2 to 255, for one that is not on a network of the speaker. Zero
 	// means that it is. Internal routers may be anywhere.
 	EBGPMultihop int32 `json:"ebgpMultihop,omitempty"`
+	// TTLSecurityHops has both sides drop packets of the session that come from further away than so many hops, 1 to 254; a router on the same
+	// network is 1 away (RFC 5082). The router has to be configured for it as well. It does not go with EBGPMultihop. Zero means none.
+	TTLSecurityHops int32 `json:"ttlSecurityHops,omitempty"`
 	// SourceAddress is the speaker's own address of the session, of the same family as Address. Empty leaves it to the kernel.
 	// With several replicas it has to be empty, as they read the same file; SourceSubnet is for these.
 	SourceAddress string `json:"sourceAddress,omitempty"`
@@ -156,6 +162,9 @@ func (b *BGP) setDefaults() {
 	}
 	for i := range b.Peers {
 		b.Peers[i].setDefaults()
+		if b.Peers[i].DynamicASN == InternalASN {
+			b.Peers[i].ASN = cmp.Or(b.Peers[i].ASN, b.ASN)
+		}
 	}
 	for i := range b.Advertisements {
 		b.Advertisements[i].Name = cmp.Or(b.Advertisements[i].Name, strconv.Itoa(i))
@@ -312,9 +321,8 @@ func (p *BGPPeer) validate(path *field.Path, ownASN uint32) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("address"), p.Address,
 			"must be an IPv4 or IPv6 address of a router, without a zone"))
 	}
-	if p.ASN == 0 {
-		errs = append(errs, field.Required(path.Child("asn"), "the autonomous system of the router"))
-	}
+	errs = append(errs, p.validateASN(path, ownASN)...)
+	errs = append(errs, p.validateTTL(path)...)
 	if p.Port < 1 || p.Port > 65535 {
 		errs = append(errs, field.Invalid(path.Child("port"), p.Port, "must be 1 to 65535"))
 	}

@@ -88,6 +88,13 @@ peers:
 	}
 }
 
+func TestDynamicASN(t *testing.T) {
+	section, wrong := readBGP(t, "{asn: 7, peers: [{address: 10.0.0.1, dynamicASN: Internal}, {address: 10.0.0.2, dynamicASN: External}]}")
+	if len(wrong) > 0 || section.Peers[0].ASN != 7 || section.Peers[1].ASN != 0 {
+		t.Errorf("%+v, wrong: %q", section.Peers, wrong)
+	}
+}
+
 func TestBGPErrors(t *testing.T) {
 	for text, want := range map[string][]string{
 		"{}": {`bgp.asn: Required`, `bgp.peers: Required`},
@@ -123,6 +130,16 @@ func TestBGPErrors(t *testing.T) {
 			`bgp.peers[0].ebgpMultihop: Invalid value: 2: is for external`, `bgp.peers[1].ebgpMultihop: Invalid value: 1`,
 			`bgp.peers[2].bfd: Invalid value: "set": is of a single hop`, `bgp.peers[2].bfd.multiplier: Invalid value: 1`,
 			`bgp.peers[2].bfd.transmitInterval: Invalid value: "1ms"`,
+		},
+		"{asn: 1, peers: [{address: 10.0.0.1, asn: 2, ttlSecurityHops: 255}, {address: 10.0.0.2, asn: 2, ttlSecurityHops: 1, ebgpMultihop: 2}, " +
+			"{address: 10.0.0.3, asn: 2, ttlSecurityHops: 2, bfd: {}}]}": {
+			`bgp.peers[0].ttlSecurityHops: Invalid value: 255`, `bgp.peers[1].ttlSecurityHops: Invalid value: 1: does not go with ebgpMultihop`,
+			`bgp.peers[2].bfd: Invalid value: "set": is of a single hop`,
+		},
+		"{asn: 1, peers: [{address: 10.0.0.1, asn: 2, dynamicASN: External}, {address: 10.0.0.2, asn: 2, dynamicASN: Internal}, " +
+			"{address: 10.0.0.3, dynamicASN: Any}]}": {
+			`bgp.peers[0].asn: Invalid value: 2: does not go with dynamicASN: External`, `bgp.peers[1].asn: Invalid value: 2: does not go with`,
+			`bgp.peers[2].dynamicASN: Unsupported value: "Any"`,
 		},
 		"{asn: 1, peers: [{address: 10.0.0.1, asn: 1, families: [IPv4, IPv5, IPv4]}]}": {
 			`bgp.peers[0].families[1]: Unsupported value: "IPv5"`, `bgp.peers[0].families[2]: Duplicate value`,
