@@ -133,11 +133,13 @@ type BGPPeer struct {
 
 // BFD is how a router's silence is noticed (RFC 5880).
 type BFD struct {
-	// TransmitInterval is how often the speaker sends at most, in whole microseconds, at least 50ms. Default: 300ms.
+	// TransmitInterval is how often the speaker sends, in whole microseconds, at least 50ms. Make it no shorter than the receive interval that
+	// the router is configured with: the speaker does not slow down for the router. Default: 300ms.
 	TransmitInterval metav1.Duration `json:"transmitInterval,omitzero"`
-	// ReceiveInterval is how often the speaker can be sent to, in whole microseconds, at least 50ms. Default: 300ms.
+	// ReceiveInterval is how often the speaker can be sent to, in whole microseconds, at least 50ms. A router that sends less often, or has
+	// another multiplier, is waited for by its own. Default: 300ms.
 	ReceiveInterval metav1.Duration `json:"receiveInterval,omitzero"`
-	// Multiplier is how many packets have to be lost, 2 to 255. Default: 3.
+	// Multiplier is how many packets of the speaker have to be lost until the router gives the session up, 2 to 255. Default: 3.
 	Multiplier int32 `json:"multiplier,omitempty"`
 }
 
