@@ -133,7 +133,8 @@ func (c *Cloud) leadAddresses(l *leader) error {
 		return nil
 	}
 	assigning, err := ipam.New(ipam.Options{
-		Client: l.client, Services: l.informers.Core().V1().Services().Informer(), Recorder: l.recorder, Pools: c.source.Current().Pools,
+		Client: l.client, Services: l.informers.Core().V1().Services().Informer(),
+		Nodes: l.informers.Core().V1().Nodes().Informer(), Recorder: l.recorder, Pools: c.source.Current().Pools,
 		Registerer: c.registry,
 	})
 	if err != nil {

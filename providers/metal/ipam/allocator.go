@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -38,7 +39,9 @@ type Options struct {
 	Client kubernetes.Interface
 	// Services watches the Services of all namespaces. It is started by whoever made it.
 	Services cache.SharedIndexInformer
-	// Recorder records events on Services.
+	// Nodes watches all nodes, whose addresses no Service gets. It is started by whoever made it. Nil: there are none to look at.
+	Nodes cache.SharedIndexInformer
+	// Recorder records events on Services, and on nodes whose addresses are in a pool.
 	Recorder record.EventRecorder
 	// Pools are those of a config that is valid.
 	Pools []config.Pool
@@ -51,6 +54,8 @@ type Allocator struct {
 	options Options
 	// changed has room for one: something has changed by which a Service may get an address that was refused.
 	changed chan struct{}
+	// nodesChanged has room for one: the addresses of nodes may have changed.
+	nodesChanged chan struct{}
 
 	mu    sync.Mutex
 	pools *pool.Pools
@@ -61,6 +66,8 @@ type Allocator struct {
 	// waiting are the requests that were refused last. Retry is called for those that would be granted now; it may be nil.
 	waiting map[types.UID]pool.Request
 	retry   func(types.NamespacedName)
+	// warned are the addresses of nodes that are in a pool, and of which an event has said so.
+	warned map[netip.Addr]string
 	// namespaces are the labels of namespaces that were read a short while ago.
 	namespaces map[string]labeled
 }
@@ -91,7 +98,7 @@ func New(options Options) (*Allocator, error) {
 		return nil, err
 	}
 	a := &Allocator{
-		options: options, pools: pools, changed: make(chan struct{}, 1), ready: make(chan struct{}),
+		options: options, pools: pools, changed: make(chan struct{}, 1), nodesChanged: make(chan struct{}, 1), ready: make(chan struct{}),
 		waiting: map[types.UID]pool.Request{}, namespaces: map[string]labeled{},
 	}
 	if options.Registerer != nil {
@@ -116,6 +123,19 @@ func (a *Allocator) Run(ctx context.Context) error {
 			logr.FromContextOrDiscard(ctx).Error(err, "Could not end following the watch of services")
 		}
 	}()
+	endNodes, err := a.followNodes()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := endNodes(); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "Could not end following the watch of nodes")
+		}
+	}()
+	if !a.awaitNodes(ctx) {
+		return nil
+	}
+	a.handleNodes()
 	if !a.load(ctx, known) {
 		return nil
 	}
@@ -127,6 +147,8 @@ func (a *Allocator) Run(ctx context.Context) error {
 			return nil
 		case <-a.changed:
 			a.handleChanges()
+		case <-a.nodesChanged:
+			a.handleNodes()
 		case <-ticker.C:
 			a.checkUnwatched(ctx, known)
 		}
@@ -138,6 +160,7 @@ func (a *Allocator) open() *allocations {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.allocations, a.waiting, a.namespaces = newAllocations(a.pools), map[types.UID]pool.Request{}, map[string]labeled{}
+	a.warned = nil
 	return a.allocations
 }
 
@@ -237,6 +260,7 @@ func (a *Allocator) SetPools(pools []config.Pool) error {
 	}
 	a.mu.Unlock()
 	a.markChanged()
+	a.markNodes() // others may be in a pool now
 	return nil
 }
 

@@ -12,6 +12,8 @@ var (
 		[]string{"pool", "family", "state"}, nil)
 	outsideDesc = prometheus.NewDesc("mooring_metal_addresses_outside_pools",
 		"Addresses that Services have and that are in no pool: the pools have changed, or somebody else assigns them.", nil, nil)
+	nodesDesc = prometheus.NewDesc("mooring_metal_pool_addresses_of_nodes",
+		"Addresses of nodes that are in a pool. No Service gets one, and the pool should not have it.", nil, nil)
 	refusedDesc = prometheus.NewDesc("mooring_metal_services_without_address",
 		"Services that were refused an address and wait for a change.", nil, nil)
 )
@@ -23,12 +25,13 @@ type collector struct{ a *Allocator }
 func (c collector) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- addressesDesc
 	descriptions <- outsideDesc
+	descriptions <- nodesDesc
 	descriptions <- refusedDesc
 }
 
 // Collect sends the metrics.
 func (c collector) Collect(metrics chan<- prometheus.Metric) {
-	usage, outside, refused, leads := c.read()
+	usage, outside, ofNodes, refused, leads := c.read()
 	if !leads {
 		return
 	}
@@ -38,14 +41,16 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 		}
 	}
 	metrics <- prometheus.MustNewConstMetric(outsideDesc, prometheus.GaugeValue, float64(outside))
+	metrics <- prometheus.MustNewConstMetric(nodesDesc, prometheus.GaugeValue, float64(ofNodes))
 	metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.GaugeValue, float64(refused))
 }
 
-func (c collector) read() (usage []pool.Usage, outside, refused int, leads bool) {
+func (c collector) read() (usage []pool.Usage, outside, ofNodes, refused int, leads bool) {
 	c.a.mu.Lock()
 	defer c.a.mu.Unlock()
 	if c.a.allocations == nil {
-		return nil, 0, 0, false
+		return nil, 0, 0, 0, false
 	}
-	return c.a.allocations.state.Usage(), c.a.allocations.state.Outside(), len(c.a.waiting), true
+	state := c.a.allocations.state
+	return state.Usage(), state.Outside(), len(state.Reserved()), len(c.a.waiting), true
 }

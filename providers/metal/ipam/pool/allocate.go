@@ -42,6 +42,8 @@ const (
 	Degraded NoteReason = "DualStackDegraded"
 	// Stranded says that a Service keeps an address that it would not get any more: the pools have changed.
 	Stranded NoteReason = "AddressOutsidePools"
+	// OfNode says that a Service keeps an address that is also that of a node.
+	OfNode NoteReason = "AddressOfNode"
 )
 
 // Note is something that somebody should know although the request is met.
@@ -164,15 +166,15 @@ func (s *State) keep(r Request, addr netip.Addr) (netip.Addr, []Note, *RefusedEr
 		return addr, nil, refuse(Conflict, FamilyOf(addr), "%s is also the address of the Service %s, which is older and keeps it: %s",
 			addr, lost.Winner.Service, lost.Obstacle)
 	}
-	pool := s.pools.of(addr)
+	pool, notes := s.pools.of(addr), s.reservedNotes(addr)
 	switch {
 	case pool == nil:
-		return addr, []Note{StrandedNote(addr)}, nil
+		return addr, append(notes, StrandedNote(addr)), nil
 	case !pool.allows(r):
 		note := fmt.Sprintf("The Service keeps %s, although pool %s is not for it any more", addr, pool.Name)
-		return addr, []Note{{Stranded, note}}, nil
+		return addr, append(notes, Note{Stranded, note}), nil
 	default:
-		return addr, nil, nil
+		return addr, notes, nil
 	}
 }
 
@@ -186,6 +188,9 @@ func (s *State) refusesAsked(r Request, addr netip.Addr) *RefusedError {
 		return refuse(OutsidePools, family, "%s is in pool %s, and the Service asks for pool %s", addr, pool.Name, r.Pool)
 	case !pool.allows(r):
 		return forbidden(r, pool, family)
+	}
+	if refusal := s.refusesReserved(addr); refusal != nil {
+		return refusal
 	}
 	if other, obstacle := s.bars(addr, &r.Holder); other != nil {
 		return refuse(Conflict, family, "%s is held by the Service %s: %s", addr, other.Service, obstacle)
@@ -260,7 +265,7 @@ func (s *State) shared(r Request, family corev1.IPFamily, pools []*compiled) net
 	inPool := map[*compiled]netip.Addr{}
 	for addr := range s.byKey[r.SharingKey] {
 		pool := s.pools.of(addr)
-		if pool == nil || FamilyOf(addr) != family || !slices.Contains(pools, pool) {
+		if pool == nil || FamilyOf(addr) != family || !slices.Contains(pools, pool) || s.refusesReserved(addr) != nil {
 			continue
 		}
 		if best, found := inPool[pool]; found && best.Less(addr) {

@@ -84,6 +84,8 @@ type State struct {
 	byKey map[string]map[netip.Addr]int
 	// free are the free addresses of each pool, by name and family.
 	free map[string]map[corev1.IPFamily]*free
+	// reserved are the addresses of other hosts, and whose they are.
+	reserved map[netip.Addr]string
 }
 
 // NewState returns the state in which nobody holds an address.
@@ -107,6 +109,7 @@ func NewState(pools *Pools) *State {
 // WithPools returns the same Services holding the same addresses, with other pools.
 func (s *State) WithPools(pools *Pools) *State {
 	next := NewState(pools)
+	next.Reserve(s.reserved)
 	for _, one := range s.services {
 		next.Set(one.Holder, one.claimed, one.shown)
 	}
@@ -129,6 +132,8 @@ func (s *State) Set(holder Holder, claimed, shown []netip.Addr) {
 	for _, addr := range one.holds() {
 		if s.byAddr[addr] == nil {
 			s.byAddr[addr] = map[types.UID]*holding{}
+		}
+		if _, reserved := s.reserved[addr]; !reserved && len(s.byAddr[addr]) == 0 {
 			s.freeOf(addr, (*free).take)
 		}
 		s.byAddr[addr][holder.UID] = one
@@ -153,7 +158,9 @@ func (s *State) Remove(uid types.UID) {
 		delete(s.byAddr[addr], uid)
 		if len(s.byAddr[addr]) == 0 {
 			delete(s.byAddr, addr)
-			s.freeOf(addr, (*free).give)
+			if _, reserved := s.reserved[addr]; !reserved {
+				s.freeOf(addr, (*free).give)
+			}
 		}
 		if keyed := s.byKey[one.SharingKey]; keyed != nil {
 			if keyed[addr]--; keyed[addr] == 0 {
@@ -177,17 +184,19 @@ func (s *State) freeOf(addr netip.Addr, do func(*free, netip.Addr)) {
 type Usage struct {
 	Pool   string
 	Family corev1.IPFamily
-	// Size is how many there are, and Taken how many of them are held.
+	// Size is how many there are for Services, and Taken how many of them are held.
 	Size, Taken float64
 }
 
 // Usage returns how much of each pool is held, in the order of preference, IPv4 first.
 func (s *State) Usage() []Usage {
 	var usage []Usage
+	unusable := s.unusable()
 	for _, pool := range s.pools.ordered {
 		for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 			if f := s.free[pool.Name][family]; f != nil {
-				usage = append(usage, Usage{pool.Name, family, f.size, float64(f.taken)})
+				less := float64(unusable[f])
+				usage = append(usage, Usage{pool.Name, family, f.size - less, float64(f.taken) - less})
 			}
 		}
 	}

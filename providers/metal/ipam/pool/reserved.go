@@ -1,0 +1,63 @@
+package pool
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+)
+
+// Reserve says which addresses are those of other hosts, such as nodes, and of which: no Service gets one of them. It takes the place
+// of what was said before. A Service that has such an address keeps it.
+func (s *State) Reserve(owners map[netip.Addr]string) {
+	before := s.reserved
+	s.reserved = maps.Clone(owners)
+	for addr := range s.reserved {
+		if _, was := before[addr]; !was && len(s.byAddr[addr]) == 0 {
+			s.freeOf(addr, (*free).take)
+		}
+	}
+	for addr := range before {
+		if _, still := s.reserved[addr]; !still && len(s.byAddr[addr]) == 0 {
+			s.freeOf(addr, (*free).give)
+		}
+	}
+}
+
+// Reserved returns, for each address of a pool that is another host's, whose it is.
+func (s *State) Reserved() map[netip.Addr]string {
+	inPools := map[netip.Addr]string{}
+	for addr, owner := range s.reserved {
+		if s.pools.of(addr) != nil {
+			inPools[addr] = owner
+		}
+	}
+	return inPools
+}
+
+// unusable returns how many addresses of each pool and family are another host's, and no Service's.
+func (s *State) unusable() map[*free]int {
+	counts := map[*free]int{}
+	for addr := range s.reserved {
+		if pool := s.pools.of(addr); pool != nil && len(s.byAddr[addr]) == 0 {
+			counts[s.free[pool.Name][FamilyOf(addr)]]++
+		}
+	}
+	return counts
+}
+
+// refusesReserved returns why a Service does not get the address of another host; nil if it is none.
+func (s *State) refusesReserved(addr netip.Addr) *RefusedError {
+	if owner, is := s.reserved[addr]; is {
+		return refuse(Conflict, FamilyOf(addr), "%s is the address of %s", addr, owner)
+	}
+	return nil
+}
+
+// reservedNotes say that a Service keeps the address of another host.
+func (s *State) reservedNotes(addr netip.Addr) []Note {
+	owner, is := s.reserved[addr]
+	if !is {
+		return nil
+	}
+	return []Note{{OfNode, fmt.Sprintf("The Service keeps %s, which is also the address of %s", addr, owner)}}
+}

@@ -1,0 +1,108 @@
+package ipam
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
+)
+
+const (
+	// EventInPool says, on a Node, that a pool has its address, which is left out of the pool. It is a warning.
+	EventInPool = "NodeAddressInPool"
+	// EventOfNode says that a Service keeps an address that a node has as well.
+	EventOfNode = string(pool.OfNode)
+)
+
+// awaitNodes returns once the nodes are known, so that no Service gets the address of one; false when ctx ends before.
+func (a *Allocator) awaitNodes(ctx context.Context) bool {
+	return a.options.Nodes == nil || cache.WaitForCacheSync(ctx.Done(), a.options.Nodes.HasSynced)
+}
+
+// followNodes keeps the addresses of nodes away from Services, until end is called.
+func (a *Allocator) followNodes() (end func() error, err error) {
+	nodes := a.options.Nodes
+	if nodes == nil {
+		return func() error { return nil }, nil
+	}
+	handler, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { a.markNodes() },
+		UpdateFunc: func(before, after any) {
+			was, _ := before.(*corev1.Node)
+			if is, ok := after.(*corev1.Node); !ok || was == nil || !slices.Equal(addressesOf(was), addressesOf(is)) {
+				a.markNodes()
+			}
+		},
+		DeleteFunc: func(any) { a.markNodes() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("following the watch of nodes: %w", err)
+	}
+	return func() error { return nodes.RemoveEventHandler(handler) }, nil
+}
+
+// markNodes has Run look at the addresses of nodes.
+func (a *Allocator) markNodes() {
+	select {
+	case a.nodesChanged <- struct{}{}:
+	default:
+	}
+}
+
+// handleNodes reserves the addresses of all nodes, and records an event on those that have one of a pool, once for each address.
+func (a *Allocator) handleNodes() {
+	if a.options.Nodes == nil {
+		return
+	}
+	owners := map[netip.Addr]string{}
+	byAddr := map[netip.Addr]*corev1.Node{}
+	for _, object := range a.options.Nodes.GetStore().List() {
+		node, ok := object.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		for _, addr := range addressesOf(node) {
+			owners[addr], byAddr[addr] = "node "+node.Name, node
+		}
+	}
+	a.mu.Lock()
+	if a.allocations == nil {
+		a.mu.Unlock()
+		return
+	}
+	a.allocations.state.Reserve(owners)
+	inPools := a.allocations.state.Reserved()
+	news := maps.Clone(inPools)
+	maps.DeleteFunc(news, func(addr netip.Addr, owner string) bool { return a.warned[addr] == owner })
+	a.warned = inPools
+	names := map[netip.Addr]string{}
+	for addr := range news {
+		names[addr] = a.allocations.state.Pools().Of(addr)
+	}
+	a.mu.Unlock()
+	for _, addr := range slices.SortedFunc(maps.Keys(news), netip.Addr.Compare) {
+		a.options.Recorder.Eventf(byAddr[addr], corev1.EventTypeWarning, EventInPool,
+			"Pool %s has %s, an address of this node: no Service gets it; take it out of the pool", names[addr], addr)
+	}
+	a.markChanged()
+}
+
+// addressesOf returns the addresses of a node, in its order.
+func addressesOf(node *corev1.Node) []netip.Addr {
+	var all []netip.Addr
+	for _, address := range node.Status.Addresses {
+		if address.Type != corev1.NodeInternalIP && address.Type != corev1.NodeExternalIP {
+			continue
+		}
+		if addr, err := netip.ParseAddr(address.Address); err == nil {
+			all = append(all, addr.Unmap().WithZone(""))
+		}
+	}
+	return all
+}
