@@ -158,6 +158,9 @@ func (c *Cloud) rules() []rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 	}
 	rules := []rbacv1.PolicyRule{rule("", "nodes", "list", "watch", "patch")}
+	if c.began.Inventory.Enabled() {
+		rules = append(rules, rule("", "nodes", "get")) // before a machine is turned off
+	}
 	if len(c.began.Pools) > 0 {
 		rules = append(rules, rule("", "services", "list", "watch"), rule("", "events", "create", "patch"))
 		if c.pools.Load().SelectsNamespaces() {

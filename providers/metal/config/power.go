@@ -28,7 +28,7 @@ type Power struct {
 	Interval metav1.Duration `json:"interval,omitzero"`
 	// Timeout is how long one reading may take. Default: 5s.
 	Timeout metav1.Duration `json:"timeout,omitzero"`
-	// Concurrency is how many management controllers are asked at once. Default: 16.
+	// Concurrency is how many management controllers are asked at once, at most half of them such as failed the last time. Default: 16.
 	Concurrency int `json:"concurrency,omitempty"`
 	// StaleAfter is after how many intervals without a reading a power state counts as unknown. Default: 3.
 	StaleAfter int `json:"staleAfter,omitempty"`

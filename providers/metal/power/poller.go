@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
@@ -149,7 +148,7 @@ func (p *Poller) follow(ctx context.Context, c *config.CloudConfig) {
 	p.mu.Unlock()
 	stop(ended)
 	// Those that go on keep the bound that they have; together it may be exceeded until the settings change.
-	bound := semaphore.NewWeighted(int64(settings.Concurrency))
+	bound := newBound(settings.Concurrency)
 	for _, w := range begun {
 		asking, cancel := context.WithCancel(ctx)
 		w.stop = cancel
@@ -184,7 +183,7 @@ func stop(all []*watched) {
 }
 
 // ask asks the controller of one machine until ctx ends.
-func (p *Poller) ask(ctx context.Context, w *watched, settings config.Power, bound *semaphore.Weighted) {
+func (p *Poller) ask(ctx context.Context, w *watched, settings config.Power, bound bound) {
 	defer close(w.ended)
 	log := logr.FromContextOrDiscard(ctx).WithValues("machine", w.machine.Name)
 	reader, err := p.open(w.machine)
@@ -200,21 +199,24 @@ func (p *Poller) ask(ctx context.Context, w *watched, settings config.Power, bou
 	}()
 	timer := time.NewTimer(rand.N(min(settings.Interval.Duration, startSpread)))
 	defer timer.Stop()
+	failing := false
 	for {
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			return
 		}
-		if bound.Acquire(ctx, 1) != nil {
+		release, err := bound.acquire(ctx, failing)
+		if err != nil {
 			return
 		}
 		begun := time.Now()
 		reading, err := p.read(ctx, reader, w.machine, settings)
-		bound.Release(1)
+		release()
 		if ctx.Err() != nil {
 			return
 		}
+		failing = err != nil
 		before, after := p.note(w, reading, err, begun, settings)
 		logChange(log, before, after)
 		timer.Reset(jittered(pause(after, settings)))

@@ -40,9 +40,11 @@ type control struct {
 	system   SystemUUID
 	verified bool
 	err      error
-	takes    time.Duration
-	asked    []time.Time
-	closed   int
+	// alternates has each reading say the other of on and off.
+	alternates bool
+	takes      time.Duration
+	asked      []time.Time
+	closed     int
 }
 
 func (c *control) set(state State, err error) {
@@ -77,6 +79,9 @@ func (r controlReader) Read(ctx context.Context) (Reading, error) {
 	}
 	r.mu.Lock()
 	r.asked = append(r.asked, time.Now())
+	if r.alternates {
+		r.state = map[State]State{On: Off, Off: On}[r.state]
+	}
 	reading, err, takes := Reading{State: r.state, System: r.system, Verified: r.verified}, r.err, r.takes
 	r.mu.Unlock()
 	select {
