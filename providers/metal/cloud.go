@@ -157,9 +157,9 @@ func (c *Cloud) rules() []rbacv1.PolicyRule {
 	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 	}
-	rules := []rbacv1.PolicyRule{rule("", "nodes", "list", "watch", "patch")}
-	if c.began.Inventory.Enabled() {
-		rules = append(rules, rule("", "nodes", "get")) // before a machine is turned off
+	rules := []rbacv1.PolicyRule{rule("", "nodes", "list", "watch")}
+	if c.began.Inventory.Enabled() { // without machines nodes are read only; with them one is read before its machine is turned off
+		rules = append(rules, rule("", "nodes", "patch", "get"))
 	}
 	if len(c.began.Pools) > 0 {
 		rules = append(rules, rule("", "services", "list", "watch"), rule("", "events", "create", "patch"))

@@ -441,3 +441,23 @@ func TestText(t *testing.T) {
 		t.Error("without colors")
 	}
 }
+
+// A manager that runs no controller of nodes needs nothing of kubelets.
+func TestKubeletsOfAManagerOfLoadBalancersOnly(t *testing.T) {
+	for controllers, want := range map[string]check.State{
+		"": check.Error, "service-lb-controller": check.Absent, "-cloud-node-lifecycle-controller,*": check.Error, "service,cloud-node": check.Error,
+	} {
+		seen := healthy()
+		seen.Nodes.Value = append(seen.Nodes.Value, node("plain", identified("")))
+		flags := managers.Flags{"cloud-provider": "metal"}
+		if controllers != "" {
+			flags["controllers"] = controllers
+		}
+		seen.Workloads.Value = []check.Workload{workload("mooring", flags)}
+		for _, result := range check.Of(seen).Results {
+			if result.Name == "kubelets" && result.State != want {
+				t.Errorf("--controllers=%s: kubelets are %s, want %s: %+v", controllers, result.State, want, result)
+			}
+		}
+	}
+}

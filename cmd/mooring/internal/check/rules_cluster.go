@@ -46,6 +46,9 @@ func kubelets(seen *Observation) answer {
 	if len(seen.Nodes.Value) == 0 {
 		return answer{absent: true, note: "there are no nodes"}
 	}
+	if seen.leavesNodes() {
+		return answer{absent: true, note: "--controllers of the manager names no controller of nodes: it needs nothing of kubelets"}
+	}
 	var without []string
 	for i := range seen.Nodes.Value {
 		node := &seen.Nodes.Value[i]
@@ -63,6 +66,20 @@ func kubelets(seen *Observation) answer {
 		}}
 	}
 	return said
+}
+
+// leavesNodes reports whether the manager's --controllers names controllers, and none that initializes nodes.
+func (o *Observation) leavesNodes() bool {
+	named, given := o.flags()["controllers"]
+	if !given {
+		return false
+	}
+	for name := range strings.SplitSeq(named, ",") {
+		if slices.Contains([]string{"*", "cloud-node", "cloud-node-controller"}, strings.TrimSpace(name)) {
+			return false
+		}
+	}
+	return true
 }
 
 func foreign(node *corev1.Node, seen *Observation) bool {
