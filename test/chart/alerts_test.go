@@ -72,6 +72,8 @@ func TestAlertsOfMetalFire(t *testing.T) {
 		"no session with one router is up":    {sessions("0"+hour, "a r1", "b r1"), []string{"MooringPeerLost"}},
 		"one replica has no session":          {sessions("0"+hour, "b r1"), []string{"MooringSessionDown"}},
 		"a replica had none for a minute":     {sessions("1x117 0x2", "b r1"), nil},
+		"a router takes one next hop only":    {`mooring_metal_bgp_session_problem{instance="a",peer="r1",family="IPv6",problem="NoAddPath"} 1` + hour, []string{"MooringSessionIncomplete"}},
+		"a session has a problem of its own":  {`mooring_metal_bgp_session_problem{instance="a",peer="r1",family="",problem="NoAnswer"} 1` + hour, nil},
 		"a session comes and goes":            {`mooring_metal_bgp_session_flaps_total{instance="a",peer="r1"} 0x80 1+1x8 9x30`, []string{"MooringSessionFlaps"}},
 		"both are not ready":                  {notReady("a", "b"), []string{"MooringNoReplicaReady"}},
 		"one is not ready":                    {notReady("b"), nil},

@@ -2,6 +2,8 @@ package bgp
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
 var (
@@ -40,6 +42,15 @@ func (c collector) Describe(descriptions chan<- *prometheus.Desc) {
 	}
 }
 
+// peers returns the sessions of a replica that is to have them. In mode GracefulRestart a standby is to have none: shown as down, they
+// could not be distinguished from those that are missing.
+func (c collector) peers() []PeerStatus {
+	if c.speaker.options.Config.Mode == config.GracefulRestart && c.speaker.running.Load() == nil {
+		return nil
+	}
+	return c.speaker.Peers()
+}
+
 // Collect sends the metrics.
 func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(description *prometheus.Desc, value float64, labels ...string) {
@@ -48,7 +59,7 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	counter := func(description *prometheus.Desc, value uint64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(description, prometheus.CounterValue, float64(value), labels...)
 	}
-	for _, peer := range c.speaker.Peers() {
+	for _, peer := range c.peers() {
 		gauge(upDesc, flag(peer.Up()), peer.Name)
 		for _, state := range states {
 			gauge(stateDesc, flag(peer.State == state), peer.Name, state)

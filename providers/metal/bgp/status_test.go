@@ -102,6 +102,19 @@ mooring_metal_bgp_updates_sent_total{peer="rack-1"} 0
 	}
 }
 
+func TestStandbyShowsNoSessions(t *testing.T) {
+	for mode, want := range map[config.BGPMode]int{config.ActiveActive: 1, config.GracefulRestart: 0} {
+		registry, settings := prometheus.NewPedanticRegistry(), configured(router)
+		settings.Mode = mode
+		if _, err := New(Options{Config: settings, Registerer: registry}); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := testutil.GatherAndCount(registry, "mooring_metal_bgp_session_up"); err != nil || found != want {
+			t.Errorf("mode %s, before it runs: %d sessions are shown (%v), want %d", mode, found, err, want)
+		}
+	}
+}
+
 func TestStatusOfFamilies(t *testing.T) {
 	both := []bgp.ParameterCapabilityInterface{bgp.NewCapMultiProtocol(bgp.RF_IPv4_UC), bgp.NewCapMultiProtocol(bgp.RF_IPv6_UC)}
 	receive := func(mode bgp.BGPAddPathMode) bgp.ParameterCapabilityInterface {
