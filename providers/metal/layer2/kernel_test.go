@@ -123,7 +123,32 @@ func TestKernelClients(t *testing.T) {
 		kill(t, leader)
 	})
 	t.Run("clients follow a change of the next hop", func(t *testing.T) { followChange(t, c) })
+	t.Run("kube-proxy with IPVS needs strictARP", func(t *testing.T) { strictARP(t, c, host("ipvs", 13)) })
 	t.Run("a host that missed a change learns of it", func(t *testing.T) { learnLate(t, &clientHost{host("late", 101), macs}) })
+}
+
+// strictARP has a node have an address on another interface, as kube-proxy with IPVS puts every address of a load balancer on
+// kube-ipvs0; that loopback stands for it makes no difference to ARP. The kernel answers for the address, unless the sysctls are set
+// that ipvs.strictARP stands for.
+func strictARP(t *testing.T, c *clientHost, node *sandbox.Host) {
+	const vip = "10.99.0.210"
+	run := func(args ...string) { sandbox.Command(t, append(node.Args(), args...)...) }
+	run("ip", "addr", "add", vip+"/32", "dev", "lo")
+	answered := func() bool {
+		args := append(c.Args(), "arping", "-c", "1", "-w", "1", "-I", "eth0", vip)
+		output, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput()
+		if !strings.Contains(string(output), "Sent") {
+			t.Fatalf("arping: %v\n%s", err, output)
+		}
+		return strings.Contains(strings.ToLower(string(output)), linkOf(t, node))
+	}
+	if !answered() {
+		t.Error("the node does not answer without strictARP: the guide says that it does")
+	}
+	run("sysctl", "-w", "net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.all.arp_announce=2")
+	if answered() {
+		t.Error("the node answers with strictARP")
+	}
 }
 
 // learnLate has a host remember the wrong node, and never ask: as one that was not connected when a change was announced, and keeps
