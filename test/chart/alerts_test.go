@@ -54,6 +54,8 @@ mooring_metal_services_without_address{instance="a"} 0` + hour + `
 mooring_metal_announce_failures_total{instance="a",sink="BGP"} 0` + hour + `
 mooring_metal_l2_frames_total{instance="a",protocol="arp",result="error"} 3` + hour + `
 mooring_metal_bmc_failures{instance="a",machine="n1"} 2` + hour + `
+mooring_metal_bmc_systems{instance="a",result="verified"} 3` + hour + `
+mooring_metal_bmc_systems{instance="a",result="wrong"} 0` + hour + `
 `
 
 // TestAlertsOfMetalFire evaluates every alert by Prometheus's own engine, over what the metrics are in a rack that works and in
@@ -90,6 +92,7 @@ func TestAlertsOfMetalFire(t *testing.T) {
 		"a Service is refused an address":     {`mooring_metal_services_without_address{instance="a"} 1` + hour, []string{"MooringServicesWithoutAddress"}},
 		"changes are not announced":           {`mooring_metal_announce_failures_total{instance="a",sink="BGP"} 0x110 1x10`, []string{"MooringAnnouncementFails"}},
 		"ARP cannot be sent":                  {`mooring_metal_l2_frames_total{instance="a",protocol="arp",result="error"} 0+1` + hour, []string{"MooringLayer2SendFails"}},
+		"a BMC is another machine's":          {`mooring_metal_bmc_systems{instance="a",result="wrong"} 1` + hour, []string{"MooringBMCWrong"}},
 		"a BMC does not answer":               {`mooring_metal_bmc_failures{instance="a",machine="n1"} 40` + hour, []string{"MooringBMCFails"}},
 	}
 	all, fired := alerts(t), map[string]bool{}
