@@ -7,5 +7,5 @@
 // mark on the node that the API server has stored before. One machine is turned off at a time, never that of this replica, of a
 // control plane, or of a node with the annotation that says so; and none again before its node was ready.
 //
-// See ADR 74.
+// See ADR 92.
 package fencing
