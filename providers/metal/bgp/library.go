@@ -40,18 +40,19 @@ type library struct {
 	// restartTime is how long routers keep routes in mode GracefulRestart.
 	restartTime time.Duration
 	endWatch    context.CancelFunc
+	tables      tables
 }
 
 // startLibrary starts a server. It notifies sessions about the state of peers.
-func startLibrary(ctx context.Context, id identity, section config.BGP, log *bridge, sessions *sessions) (*library, error) {
-	policies, err := policies(section)
+func startLibrary(ctx context.Context, id identity, settings *settings, log *bridge, sessions *sessions) (*library, error) {
+	policies, err := policies(settings)
 	if err != nil {
 		return nil, err
 	}
 	watching, endWatch := context.WithCancel(context.WithoutCancel(ctx))
 	l := &library{
 		server: server.NewBgpServer(server.LoggerOption(log.logger(), nil)),
-		log:    log, mode: id.mode, restartTime: id.restart, endWatch: endWatch,
+		log:    log, mode: id.mode, restartTime: id.restart, endWatch: endWatch, tables: newTables(),
 	}
 	go l.server.Serve()
 	if err := l.configure(watching, id, policies, sessions); err != nil {
@@ -94,8 +95,8 @@ func (l *library) setPolicies(ctx context.Context, policies *api.SetPoliciesRequ
 	return nil
 }
 
-// apply announces and withdraws, in this order.
-func (l *library) apply(s step, encoder *encoder) error {
+// apply announces to a group and withdraws from it, in this order.
+func (l *library) apply(group string, s step, encoder *encoder) error {
 	if len(s.add) > 0 {
 		paths, err := encoder.encode(s.add, false)
 		if err != nil {
@@ -103,13 +104,13 @@ func (l *library) apply(s step, encoder *encoder) error {
 		}
 		var before map[netip.Addr]uint64
 		if s.moves {
-			before = l.sent()
+			before = l.sentTo(group)
 		}
-		if _, err := l.server.AddPath(apiutil.AddPathRequest{Paths: paths}); err != nil {
+		if _, err := l.server.AddPath(apiutil.AddPathRequest{VRFID: group, Paths: paths}); err != nil {
 			return fmt.Errorf("announce %d paths: %w", len(paths), err)
 		}
 		if s.moves {
-			l.settle(before)
+			l.settle(group, before)
 		}
 	}
 	if len(s.withdraw) > 0 {
@@ -117,7 +118,7 @@ func (l *library) apply(s step, encoder *encoder) error {
 		if err != nil {
 			return err
 		}
-		if err := l.server.DeletePath(apiutil.DeletePathRequest{Paths: paths}); err != nil {
+		if err := l.server.DeletePath(apiutil.DeletePathRequest{VRFID: group, Paths: paths}); err != nil {
 			return fmt.Errorf("withdraw %d paths: %w", len(paths), err)
 		}
 	}
@@ -129,6 +130,7 @@ func (l *library) add(ctx context.Context, n neighbor, restarting bool) error {
 	if err := l.server.AddPeer(ctx, &api.AddPeerRequest{Peer: l.peer(n, restarting)}); err != nil {
 		return fmt.Errorf("add peer %s: %w", n.name, err)
 	}
+	l.tables.of[n.addr] = n.session.group
 	return nil
 }
 
@@ -137,6 +139,7 @@ func (l *library) remove(ctx context.Context, n neighbor) error {
 	if err := l.server.DeletePeer(ctx, &api.DeletePeerRequest{Address: n.addr.String()}); err != nil {
 		return fmt.Errorf("remove peer %s: %w", n.name, err)
 	}
+	delete(l.tables.of, n.addr)
 	return nil
 }
 
@@ -157,12 +160,12 @@ func (l *library) resend(ctx context.Context, n neighbor) error {
 	return nil
 }
 
-// settle waits until the routers were sent what was announced since there were so many messages to them. The library sends what
+// settle waits until the routers of a group were sent what was announced since there were so many messages to them. The library sends what
 // waits to be sent together, and withdrawals first; it does not say when it is done, but counts what it has sent.
-func (l *library) settle(before map[netip.Addr]uint64) {
+func (l *library) settle(group string, before map[netip.Addr]uint64) {
 	last, quiet := before, 0
 	for deadline := time.Now().Add(settleTimeout); time.Now().Before(deadline) && quiet < settled; time.Sleep(settleInterval) {
-		now := l.sent()
+		now := l.sentTo(group)
 		if maps.Equal(now, last) && exceeds(now, before) {
 			quiet++
 		} else {
@@ -228,7 +231,7 @@ func (l *library) peer(n neighbor, restarting bool) *api.Peer {
 	graceful := l.mode == config.GracefulRestart
 	peer := &api.Peer{
 		Conf: &api.PeerConf{
-			NeighborAddress: n.addr.String(), PeerAsn: n.session.asn, AuthPassword: n.session.password,
+			NeighborAddress: n.addr.String(), PeerAsn: n.session.asn, AuthPassword: n.session.password, Vrf: n.session.group,
 		},
 		Transport: &api.Transport{RemotePort: uint32(n.session.port)},
 		Timers: &api.Timers{Config: &api.TimersConfig{

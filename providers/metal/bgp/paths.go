@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"strings"
 
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
@@ -12,14 +13,20 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
-// encoder makes the library's paths. Those of one pool share their attributes.
+// encoder makes the library's paths. Those of one pool, and those with the same attributes of their own, share these.
 type encoder struct {
 	settings *settings
-	shared   map[string][]bgp.PathAttributeInterface
+	shared   map[attributed][]bgp.PathAttributeInterface
+}
+
+// attributed is what decides on the attributes of a path: its own, or else the pool.
+type attributed struct {
+	pool string
+	own  ownAttributes
 }
 
 func newEncoder(s *settings) *encoder {
-	return &encoder{settings: s, shared: map[string][]bgp.PathAttributeInterface{}}
+	return &encoder{settings: s, shared: map[attributed][]bgp.PathAttributeInterface{}}
 }
 
 // encode returns paths to announce, or to withdraw.
@@ -44,7 +51,7 @@ func (e *encoder) path(p path, withdrawal bool) (*apiutil.Path, error) {
 	if err != nil {
 		return nil, err
 	}
-	shared, err := e.attributes(p.pool)
+	shared, err := e.attributes(attributed{p.pool, p.own})
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +93,17 @@ func nextHopAttribute(nlri *bgp.IPAddrPrefix, p path) (bgp.PathAttributeInterfac
 	return bgp.NewPathAttributeMpReachNLRI(bgp.RF_IPv6_UC, []bgp.PathNLRI{{NLRI: nlri, ID: p.hop.id}}, p.hop.addr)
 }
 
-// attributes returns what all paths of a pool have.
-func (e *encoder) attributes(pool string) ([]bgp.PathAttributeInterface, error) {
-	if shared, found := e.shared[pool]; found {
+// attributes returns what all such paths have.
+func (e *encoder) attributes(of attributed) ([]bgp.PathAttributeInterface, error) {
+	if shared, found := e.shared[of]; found {
 		return shared, nil
 	}
-	attributes := e.settings.config.Attributes(pool)
+	attributes := e.settings.config.Attributes(of.pool)
+	if of.own.set {
+		attributes = config.BGPAttributes{
+			Communities: strings.Fields(of.own.Communities), LocalPreference: &of.own.LocalPreference,
+		}
+	}
 	standard, large, err := attributes.ParseCommunities()
 	if err != nil {
 		return nil, err
@@ -105,7 +117,7 @@ func (e *encoder) attributes(pool string) ([]bgp.PathAttributeInterface, error) 
 	if len(large) > 0 {
 		shared = append(shared, bgp.NewPathAttributeLargeCommunities(encodeLarge(large)))
 	}
-	e.shared[pool] = shared
+	e.shared[of] = shared
 	return shared, nil
 }
 

@@ -27,6 +27,8 @@ type hop struct {
 type destination struct {
 	// hops are sorted by address.
 	hops []hop
+	// own are the attributes of each of hops, in their order; nil if the pool decides.
+	own []routing.Attributes
 	// pool decides which attributes go with the paths, and attributes is what these are, as something to compare.
 	pool, attributes string
 	// uncertain makes the paths worse than those of another speaker with the same attributes.
@@ -35,14 +37,28 @@ type destination struct {
 	leftOut int
 }
 
+// ownAttributes are those of a path itself, if there are any: else its pool decides.
+type ownAttributes struct {
+	set bool
+	routing.Attributes
+}
+
+func (d *destination) ownOf(h hop) ownAttributes {
+	if i := slices.Index(d.hops, h); i >= 0 && i < len(d.own) {
+		return ownAttributes{true, d.own[i]}
+	}
+	return ownAttributes{}
+}
+
 // path is one path to announce or to withdraw.
 type path struct {
 	prefix netip.Prefix
 	hop    hop
-	// pool decides on the attributes.
+	// pool decides on the attributes, unless the path has its own.
 	pool string
 	// uncertain makes the path worse than others with the same attributes.
 	uncertain bool
+	own       ownAttributes
 }
 
 // step is a part of a change. Its additions come before its withdrawals, so that no destination is without a path between.
@@ -96,14 +112,15 @@ func planStep(prefixes []netip.Prefix, announced, changed map[netip.Prefix]desti
 		s.after[prefix] = after
 		s.moves = s.moves || moves(before, after)
 		for _, hop := range after.hops {
-			if !slices.Contains(before.hops, hop) || before.attributes != after.attributes ||
-				before.uncertain != after.uncertain {
-				s.add = append(s.add, path{prefix: prefix, hop: hop, pool: after.pool, uncertain: after.uncertain})
+			own := after.ownOf(hop)
+			if !slices.Contains(before.hops, hop) || before.attributes != after.attributes || before.uncertain != after.uncertain ||
+				before.ownOf(hop) != own {
+				s.add = append(s.add, path{prefix: prefix, hop: hop, pool: after.pool, uncertain: after.uncertain, own: own})
 			}
 		}
 		for _, hop := range before.hops {
 			if !slices.Contains(after.hops, hop) {
-				s.withdraw = append(s.withdraw, path{prefix: prefix, hop: hop, pool: before.pool, uncertain: before.uncertain})
+				s.withdraw = append(s.withdraw, path{prefix: prefix, hop: hop, pool: before.pool, uncertain: before.uncertain, own: before.ownOf(hop)})
 			}
 		}
 	}
@@ -115,8 +132,8 @@ func planStep(prefixes []netip.Prefix, announced, changed map[netip.Prefix]desti
 func successor(before destination, route routing.Route, attributes string) destination {
 	kept := route.NextHops[:min(len(route.NextHops), maxNextHops)]
 	after := destination{
-		hops: make([]hop, 0, len(kept)), pool: route.Pool, attributes: attributes, leftOut: len(route.NextHops) - len(kept),
-		uncertain: route.Uncertain,
+		hops: make([]hop, 0, len(kept)), own: route.Attributes[:min(len(route.Attributes), len(kept))],
+		pool: route.Pool, attributes: attributes, leftOut: len(route.NextHops) - len(kept), uncertain: route.Uncertain,
 	}
 	taken := make(map[uint32]bool, len(before.hops))
 	for _, hop := range before.hops {
@@ -141,6 +158,7 @@ func successor(before destination, route routing.Route, attributes string) desti
 func asWanted(d destination, route routing.Route, attributes string) bool {
 	kept := route.NextHops[:min(len(route.NextHops), maxNextHops)]
 	return d.pool == route.Pool && d.attributes == attributes && d.uncertain == route.Uncertain && d.leftOut == len(route.NextHops)-len(kept) &&
+		slices.Equal(d.own, route.Attributes[:min(len(route.Attributes), len(kept))]) &&
 		slices.EqualFunc(d.hops, kept, func(h hop, addr netip.Addr) bool { return h.addr == addr })
 }
 
@@ -168,6 +186,8 @@ type neighbor struct {
 }
 
 type session struct {
+	// group is the table from which the router is served.
+	group string
 	// asn is 0 for a router that names it itself; external says that it must not be the speaker's own.
 	asn      uint32
 	external bool

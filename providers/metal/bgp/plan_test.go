@@ -178,7 +178,7 @@ func TestPlanRoutes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := planRoutes(announced, test.want, test.attributes)
-			if diff := cmp.Diff(test.steps, got, cmp.AllowUnexported(step{}, path{}, hop{}, destination{}), addresses); diff != "" {
+			if diff := cmp.Diff(test.steps, got, cmp.AllowUnexported(step{}, path{}, hop{}, destination{}, ownAttributes{}), addresses); diff != "" {
 				t.Errorf("steps (-want +got):\n%s", diff)
 			}
 		})

@@ -17,8 +17,9 @@ const (
 	exportPolicy = "per-peer-attributes"
 )
 
-// policies returns what the library is to let in and what it is to add for single routers.
-func policies(section config.BGP) (*api.SetPoliciesRequest, error) {
+// policies returns what the library is to let in and what it is to add for single routers. The paths of a router that has a table
+// of its own have its attributes already.
+func policies(s *settings) (*api.SetPoliciesRequest, error) {
 	request := &api.SetPoliciesRequest{Policies: []*api.Policy{{
 		Name: importPolicy,
 		Statements: []*api.Statement{{
@@ -28,8 +29,11 @@ func policies(section config.BGP) (*api.SetPoliciesRequest, error) {
 		}},
 	}}}
 	export := &api.Policy{Name: exportPolicy}
-	for i := range section.Peers {
-		peer := &section.Peers[i]
+	for i := range s.config.Peers {
+		peer := &s.config.Peers[i]
+		if s.groups[peer.Name] != "" {
+			continue
+		}
 		actions, err := peerActions(peer.BGPAttributes)
 		if err != nil {
 			return nil, fmt.Errorf("peer %s: %w", peer.Name, err)

@@ -121,7 +121,7 @@ func TestAnnounceStopsWithItsContext(t *testing.T) {
 	poll.Until(t, "the rest of the table is tried again", func(context.Context) error {
 		speaker.mu.Lock()
 		defer speaker.mu.Unlock()
-		if announced := len(speaker.announced); announced != 1 {
+		if announced := len(speaker.announced[""]); announced != 1 {
 			return fmt.Errorf("%d are announced, want 1", announced)
 		}
 		return nil

@@ -22,7 +22,11 @@ import (
 type sessions struct {
 	mu    sync.Mutex
 	peers map[netip.Addr]*peerState
-	tally tally
+	// tallies are how much is announced, by group.
+	tallies map[string]*tally
+	// begun are the groups to which everything has to be announced again, repeatDelay after a session has begun.
+	begun       *beginnings
+	repeatDelay time.Duration
 	// watchers have room for one notice each.
 	watchers map[chan struct{}]bool
 	now      func() time.Time
@@ -50,7 +54,7 @@ type peerState struct {
 
 func newSessions(now func() time.Time) *sessions {
 	return &sessions{
-		peers: map[netip.Addr]*peerState{}, tally: tally{families: map[config.AddressFamily]count{}},
+		peers: map[netip.Addr]*peerState{}, tallies: map[string]*tally{}, begun: newBeginnings(),
 		watchers: map[chan struct{}]bool{}, now: now, log: logr.Discard(),
 	}
 }
@@ -102,6 +106,7 @@ func (s *sessions) fail(peer *peerState, why failure) {
 func (s *sessions) expect(settings settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.repeatDelay = repeatDelay(settings.config.Mode)
 	peers := make(map[netip.Addr]*peerState, len(settings.config.Peers))
 	different := len(s.peers) != len(settings.config.Peers)
 	for i := range settings.config.Peers {
@@ -111,7 +116,7 @@ func (s *sessions) expect(settings settings) {
 		if !known {
 			peer = &peerState{state: bgp.BGP_FSM_IDLE, since: s.now()}
 		}
-		is := newNeighbor(configured, addr)
+		is := newNeighbor(configured, addr, settings.groups[configured.Name])
 		different = different || !known || peer.neighbor != is || peer.missing != settings.missing[addr]
 		peer.neighbor, peer.own = is, settings.config.ASN
 		if missing := settings.missing[addr]; missing != "" && missing != peer.missing {
@@ -137,15 +142,18 @@ func (s *sessions) ended() {
 		}
 		peer.state, peer.negotiated = bgp.BGP_FSM_IDLE, nil
 	}
-	s.tally = tally{families: map[config.AddressFamily]count{}}
+	clear(s.tallies)
 	s.notify()
 }
 
-// counted sets how much is announced after some destinations have changed.
-func (s *sessions) counted(change func(*tally)) {
+// counted sets how much is announced to a group after some destinations have changed.
+func (s *sessions) counted(group string, change func(*tally)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	change(&s.tally)
+	if s.tallies[group] == nil {
+		s.tallies[group] = &tally{families: map[config.AddressFamily]count{}}
+	}
+	change(s.tallies[group])
 	s.notify()
 }
 
@@ -179,6 +187,9 @@ func (s *sessions) observe(event *apiutil.WatchEventMessage_PeerEvent, _ time.Ti
 		peer.since, peer.negotiated, peer.asn = s.now(), negotiated(state.RemoteCap), state.PeerASN
 		peer.logged = ""
 		s.log.Info("BGP session is up", "peer", peer.neighbor.name)
+		if group := peer.neighbor.session.group; group != "" && slices.Contains(slices.Collect(maps.Values(peer.negotiated)), true) {
+			time.AfterFunc(s.repeatDelay, func() { s.begun.add(group) })
+		}
 	case was:
 		peer.since, peer.negotiated = s.now(), nil
 		peer.flaps++
@@ -288,10 +299,11 @@ func (s *sessions) family(peer *peerState, family config.AddressFamily) FamilySt
 	if !status.Negotiated {
 		return status
 	}
-	announced := s.tally.families[family]
-	status.Prefixes, status.Paths = announced.prefixes, announced.paths
+	if tally := s.tallies[peer.neighbor.session.group]; tally != nil {
+		status.Prefixes, status.Paths = tally.families[family].prefixes, tally.families[family].paths
+	}
 	if !status.AddPath {
-		status.Paths = announced.prefixes
+		status.Paths = status.Prefixes
 	}
 	return status
 }
@@ -300,7 +312,11 @@ func (s *sessions) family(peer *peerState, family config.AddressFamily) FamilySt
 func (s *sessions) leftOut() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tally.leftOut
+	leftOut := 0
+	for _, tally := range s.tallies {
+		leftOut += tally.leftOut
+	}
+	return leftOut
 }
 
 // states are the names of all states, as stateName returns them.

@@ -31,6 +31,8 @@ type settings struct {
 	config    config.BGP
 	identity  identity
 	neighbors map[netip.Addr]neighbor
+	// groups are the names of the groups of the routers that have a table of their own, by the routers' names.
+	groups map[string]string
 	// missing says of a router why there is no session with it.
 	missing map[netip.Addr]string
 	// pools holds the attributes of the pools that were asked for, as something to compare.
@@ -44,8 +46,14 @@ func newSettings(section config.BGP, before settings) (settings, error) {
 		config:    section,
 		identity:  identity{section.ASN, section.RouterAddr(), section.ListenPort, section.Mode, section.RestartTime.Duration},
 		neighbors: make(map[netip.Addr]neighbor, len(section.Peers)),
+		groups:    map[string]string{},
 		missing:   map[netip.Addr]string{},
 		pools:     map[string]string{},
+	}
+	for _, group := range section.Groups() {
+		for _, name := range group.Peers {
+			s.groups[name] = group.Name
+		}
 	}
 	for i := range section.Peers {
 		peer := &section.Peers[i]
@@ -56,7 +64,7 @@ func newSettings(section config.BGP, before settings) (settings, error) {
 		if _, twice := s.neighbors[addr]; twice {
 			return s, fmt.Errorf("peer %s: there is another one with the address %s", peer.Name, addr)
 		}
-		n := newNeighbor(peer, addr)
+		n := newNeighbor(peer, addr, s.groups[peer.Name])
 		var err error
 		if n.session.password, err = readPassword(peer.PasswordFile); err != nil {
 			s.missing[addr] = "its password cannot be read: " + err.Error()
@@ -71,12 +79,14 @@ func newSettings(section config.BGP, before settings) (settings, error) {
 	return s, nil
 }
 
-func newNeighbor(peer *config.BGPPeer, addr netip.Addr) neighbor {
+// newNeighbor returns a router that is served from the table of a group.
+func newNeighbor(peer *config.BGPPeer, addr netip.Addr, group string) neighbor {
 	n := neighbor{
 		name: peer.Name,
 		addr: addr,
 		session: session{
-			asn: peer.ASN, external: peer.DynamicASN == config.ExternalASN, minTTL: minTTL(peer.TTLSecurityHops), port: peer.Port, multihop: peer.EBGPMultihop, source: peer.SourceAddr(),
+			group: group, asn: peer.ASN, external: peer.DynamicASN == config.ExternalASN, minTTL: minTTL(peer.TTLSecurityHops),
+			port: peer.Port, multihop: peer.EBGPMultihop, source: peer.SourceAddr(),
 			ipv4: slices.Contains(peer.Families, config.IPv4), ipv6: slices.Contains(peer.Families, config.IPv6),
 		},
 		timers: timers{
@@ -84,7 +94,9 @@ func newNeighbor(peer *config.BGPPeer, addr netip.Addr) neighbor {
 			keepalive:    uint64(peer.KeepaliveTime.Seconds()),
 			connectRetry: uint64(peer.ConnectRetry.Seconds()),
 		},
-		attributes: key(peer.BGPAttributes),
+	}
+	if group == "" {
+		n.attributes = key(peer.BGPAttributes)
 	}
 	if peer.BFD != nil {
 		n.timers.bfd = true

@@ -77,8 +77,8 @@ type Speaker struct {
 	begun bool
 	// restarting says that routers which are added now may still have what an earlier process announced.
 	restarting bool
-	// announced and neighbors are what the library knows.
-	announced map[netip.Prefix]destination
+	// announced, by group of routers, and neighbors are what the library knows.
+	announced map[string]map[netip.Prefix]destination
 	neighbors map[netip.Addr]neighbor
 	// wanted is the table that was asked for last, and behind says that not all of it could be announced.
 	wanted routing.Table
@@ -94,7 +94,7 @@ func New(options Options) (*Speaker, error) {
 	s := &Speaker{
 		options: options, sessions: newSessions(time.Now), settings: settings, log: logr.Discard(),
 		first: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
-		announced: map[netip.Prefix]destination{}, neighbors: map[netip.Addr]neighbor{},
+		announced: map[string]map[netip.Prefix]destination{}, neighbors: map[netip.Addr]neighbor{},
 	}
 	if s.options.LookAgain == 0 {
 		s.options.LookAgain = lookAgain
@@ -132,6 +132,8 @@ func (s *Speaker) Run(ctx context.Context) error {
 		select {
 		case <-ticker.C:
 			s.refresh(ctx)
+		case <-s.sessions.begun.some:
+			s.repeat(ctx)
 		case now := <-looks.C:
 			if s.handOver(now) {
 				looks.Stop()
@@ -174,7 +176,7 @@ func (s *Speaker) begin(ctx context.Context, restarting bool) error {
 	if err != nil {
 		return fmt.Errorf("BGP: %w", err)
 	}
-	library, err := startLibrary(ctx, id, s.settings.config, &bridge{to: s.log, explain: s.sessions.explain}, s.sessions)
+	library, err := startLibrary(ctx, id, &s.settings, &bridge{to: s.log, explain: s.sessions.explain}, s.sessions)
 	if err != nil {
 		return fmt.Errorf("BGP: %w", err)
 	}
@@ -236,41 +238,6 @@ func (s *Speaker) Announce(ctx context.Context, t routing.Table) error {
 	return s.update(ctx, t)
 }
 
-// update announces a table step by step, and remembers what was done. Callers hold the lock.
-func (s *Speaker) update(ctx context.Context, t routing.Table) error {
-	s.behind = true
-	steps := planRoutes(s.announced, t, s.settings.attributes)
-	encoder := newEncoder(&s.settings)
-	library := s.running.Load()
-	for i, step := range steps {
-		if ctx.Err() != nil {
-			return fmt.Errorf("BGP: announce the rest of a table, from step %d of %d: %w", i+1, len(steps), context.Cause(ctx))
-		}
-		if err := library.apply(step, encoder); err != nil {
-			return fmt.Errorf("BGP: %w", err)
-		}
-		s.record(step)
-	}
-	s.behind = false
-	return nil
-}
-
-// record remembers what a step has changed. Callers hold the lock.
-func (s *Speaker) record(done step) {
-	s.sessions.counted(func(t *tally) {
-		for prefix, after := range done.after {
-			t.change(prefix, s.announced[prefix], after)
-		}
-	})
-	for prefix, after := range done.after {
-		if len(after.hops) == 0 {
-			delete(s.announced, prefix)
-		} else {
-			s.announced[prefix] = after
-		}
-	}
-}
-
 // Reconfigure takes another section of the configuration, with its defaults and valid. Only what has to be ends sessions: of a
 // router whose AS, port, password, source address, families or TTL changed; of all when the speaker's own AS, router ID, port or
 // mode did. After an error the sessions that could be changed are.
@@ -312,7 +279,7 @@ func (s *Speaker) become(ctx context.Context, after settings, announce bool) err
 		return s.begin(ctx, false)
 	}
 	var err error
-	if announce {
+	if announce || !s.complete() {
 		err = s.update(ctx, s.wanted)
 	}
 	return errors.Join(err, s.adjust(ctx))
@@ -323,7 +290,7 @@ func (s *Speaker) adjust(ctx context.Context) error {
 	library := s.running.Load()
 	plan := planNeighbors(s.neighbors, s.settings.neighbors)
 	if plan.policy {
-		policies, err := policies(s.settings.config)
+		policies, err := policies(&s.settings)
 		if err == nil {
 			err = library.setPolicies(ctx, policies)
 		}
@@ -346,7 +313,7 @@ func (s *Speaker) adjust(ctx context.Context) error {
 	each(plan.add, func(n neighbor) error { return library.add(ctx, n, s.restarting) }, remember)
 	each(plan.update, func(n neighbor) error { return library.update(ctx, n) }, remember)
 	each(plan.resend, func(n neighbor) error { return library.resend(ctx, n) }, remember)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.clean(ctx))...)
 }
 
 // Sessions returns how it stands with the routers, in the order of their addresses, without what only the library counts: it does

@@ -53,7 +53,7 @@ func TestMetrics(t *testing.T) {
 	up()
 	speaker.sessions.observe(observed(bgp.BGP_FSM_IDLE), time.Now())
 	up()
-	speaker.record(step{after: map[netip.Prefix]destination{service: {hops: []hop{{one, 1}, {two, 2}}, leftOut: 3}}})
+	speaker.record("", step{after: map[netip.Prefix]destination{service: {hops: []hop{{one, 1}, {two, 2}}, leftOut: 3}}})
 	const want = `
 # HELP mooring_metal_bgp_next_hops_left_out Next hops that are not announced because their destination has more than can be.
 # TYPE mooring_metal_bgp_next_hops_left_out gauge
