@@ -126,7 +126,8 @@ func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
 	announcement := settings.Announcement.WithDefaults()
 	made.announcer, err = announce.New(announce.Options{
 		Informers: replica.Informers, Prober: health.New(announcement.Health, replica.Registerer), Sinks: sinks,
-		Config: announcement, PoolOf: c.poolOf, PoolOverlap: c.poolOverlap, ClusterCIDRs: replica.ClusterCIDRs, OwnsNode: c.ownsNode(), Registerer: replica.Registerer,
+		Config: announcement, Advertising: announce.NewAdvertising(settings.BGP, settings.L2 != nil), PoolOf: c.poolOf,
+		PoolOverlap: c.poolOverlap, ClusterCIDRs: replica.ClusterCIDRs, OwnsNode: c.ownsNode(), Registerer: replica.Registerer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("announcement: %w", err)
@@ -187,7 +188,8 @@ func (c *Cloud) take(ctx context.Context, running *parts, settings *config.Cloud
 	if running == nil {
 		return errors.Join(errs...)
 	}
-	running.announcer.Reconfigure(settings.Announcement.WithDefaults(), c.poolOf)
+	advertising := announce.NewAdvertising(settings.BGP, settings.L2 != nil)
+	running.announcer.Reconfigure(settings.Announcement.WithDefaults(), advertising, c.poolOf)
 	if running.speaker != nil && settings.BGP != nil {
 		ctx, cancel := context.WithTimeout(ctx, reconfigureTimeout)
 		defer cancel()

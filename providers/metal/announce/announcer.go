@@ -49,6 +49,8 @@ type Options struct {
 	Sinks map[string]Sink
 	// Config has its defaults.
 	Config config.Announcement
+	// Advertising says which BGP peers are announced what; nil announces everything to all.
+	Advertising *Advertising
 	// PoolOf returns the name of the pool of an address, empty if it is of none.
 	PoolOf func(netip.Addr) string
 	// PoolOverlap returns the name of a pool with addresses in a range, empty if there is none. Nil: there are no pools.
@@ -73,14 +75,15 @@ type Announcer struct {
 	poolOverlap  func(netip.Prefix) string
 	clusterCIDRs []netip.Prefix
 
-	mu       sync.Mutex
-	config   config.Announcement
-	poolOf   func(netip.Addr) string
-	current  Snapshot
-	draining map[types.UID]time.Time
-	local    map[types.UID]time.Time
-	targets  map[model.Probe]netip.Addr
-	watchers map[chan struct{}]bool
+	mu          sync.Mutex
+	config      config.Announcement
+	advertising *Advertising
+	poolOf      func(netip.Addr) string
+	current     Snapshot
+	draining    map[types.UID]time.Time
+	local       map[types.UID]time.Time
+	targets     map[model.Probe]netip.Addr
+	watchers    map[chan struct{}]bool
 }
 
 // Snapshot is what is announced at a moment, and why. It is not to be changed.
@@ -116,15 +119,15 @@ func New(options Options) (*Announcer, error) {
 	}
 	return &Announcer{
 		cluster: cluster, prober: options.Prober, sinks: sinks, metrics: metrics, reconfigured: make(chan struct{}, 1),
-		config: options.Config, poolOf: options.PoolOf, watchers: map[chan struct{}]bool{},
+		config: options.Config, advertising: options.Advertising, poolOf: options.PoolOf, watchers: map[chan struct{}]bool{},
 		poolOverlap: options.PoolOverlap, clusterCIDRs: options.ClusterCIDRs,
 	}, nil
 }
 
 // Reconfigure puts another config, with its defaults, and other pools in force, and asks anew which nodes and Services are of ours.
-func (a *Announcer) Reconfigure(announcement config.Announcement, poolOf func(netip.Addr) string) {
+func (a *Announcer) Reconfigure(announcement config.Announcement, advertising *Advertising, poolOf func(netip.Addr) string) {
 	a.mu.Lock()
-	a.config, a.poolOf = announcement, poolOf
+	a.config, a.advertising, a.poolOf = announcement, advertising, poolOf
 	a.mu.Unlock()
 	a.prober.Configure(announcement.Health)
 	select {
@@ -200,16 +203,17 @@ func (a *Announcer) Run(ctx context.Context) error {
 }
 
 // input gathers what decides.
-func (a *Announcer) input() Input {
+func (a *Announcer) input() (Input, *Advertising) {
 	a.mu.Lock()
 	in := Input{Now: time.Now(), PoolOf: a.poolOf, Draining: a.draining, Local: a.local, Announced: a.current.Table,
 		PoolOverlap: a.poolOverlap, Settings: settingsOf(a.config)}
 	if len(in.Settings.PodCIDRs) == 0 {
 		in.Settings.PodCIDRs = a.clusterCIDRs
 	}
+	advertising := a.advertising
 	a.mu.Unlock()
 	a.cluster.fill(&in)
-	return in
+	return in, advertising
 }
 
 func settingsOf(announcement config.Announcement) Settings {
@@ -244,9 +248,10 @@ func (a *Announcer) announce(log logr.Logger) time.Duration {
 	if !seen.Ready {
 		return 0 // the prober says when it is
 	}
-	in := a.input()
+	in, advertising := a.input()
 	in.Health, in.Blind, in.Unproven = seen.Health, seen.Blind, seen.Unproven
 	out := Desired(in)
+	advertising.advertise(in, &out)
 	next := Snapshot{Complete: true, Table: out.Table, Services: out.Services, Nodes: out.Nodes, Blind: seen.Blind,
 		Unproven: seen.Unproven}
 

@@ -353,7 +353,7 @@ func TestInventoryChanges(t *testing.T) {
 	r.run(t)
 	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
 	gone.Store(true)
-	r.Reconfigure(config.Announcement{}.WithDefaults(), func(netip.Addr) string { return "public" })
+	r.Reconfigure(config.Announcement{}.WithDefaults(), nil, func(netip.Addr) string { return "public" })
 	r.awaitHops(t, vip, "10.0.0.1")
 }
 
@@ -397,7 +397,7 @@ func TestCordonDrains(t *testing.T) {
 		return r.cluster.nodes["b"].Cordoned
 	})
 	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
-	r.Reconfigure(config.Announcement{DrainOnCordon: true}.WithDefaults(), func(netip.Addr) string { return "public" })
+	r.Reconfigure(config.Announcement{DrainOnCordon: true}.WithDefaults(), nil, func(netip.Addr) string { return "public" })
 	r.awaitHops(t, vip, "10.0.0.1")
 	if state := r.Snapshot().Nodes["b"]; state.NextHop != model.Draining || state.Removal != model.RemovalByCordon {
 		t.Errorf("the cordoned node is %+v", state)
@@ -426,7 +426,7 @@ func TestKubeletClaimsForeignRanges(t *testing.T) {
 	if problems := r.Snapshot().Nodes["b"].PodProblems; len(problems) != 2 || problems[0].Reason != model.PodsOutside {
 		t.Errorf("of the others is said %+v", problems)
 	}
-	r.Reconfigure(config.Announcement{PodCIDRs: []string{"10.244.2.0/23"}}.WithDefaults(), func(netip.Addr) string { return "public" })
+	r.Reconfigure(config.Announcement{PodCIDRs: []string{"10.244.2.0/23"}}.WithDefaults(), nil, func(netip.Addr) string { return "public" })
 	eventually(t, "the ranges within podCIDRs are announced", ranges("10.244.2.0/24"))
 }
 
@@ -437,7 +437,7 @@ func TestReconfigure(t *testing.T) {
 	r.run(t)
 	r.awaitHops(t, vip, "10.0.0.1", "10.0.0.2")
 	changed := config.Announcement{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"edge": "yes"}}}.WithDefaults()
-	r.Reconfigure(changed, func(netip.Addr) string { return "edge" })
+	r.Reconfigure(changed, nil, func(netip.Addr) string { return "edge" })
 	r.awaitHops(t, vip, "10.0.0.2")
 	if route := r.Snapshot().Table[netip.MustParsePrefix(vip+"/32")]; route.Pool != "edge" {
 		t.Errorf("%+v", route)

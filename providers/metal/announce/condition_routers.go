@@ -94,6 +94,21 @@ func (s *routerState) observe(why string, now time.Time) time.Duration {
 type deliveries struct {
 	families  [model.Families]model.Delivery
 	undecided [model.Families]bool
+	each      map[routerKey]*routerState
+}
+
+// to returns who was given an address that is announced to these peers, nil for all, and whether that is not known yet.
+func (d *deliveries) to(family model.Family, peers []string) (model.Delivery, bool) {
+	if peers == nil {
+		return d.families[family], d.undecided[family]
+	}
+	some := &deliveries{}
+	for _, name := range peers {
+		if key := (routerKey{name, family}); d.each[key] != nil {
+			some.add(key, d.each[key])
+		}
+	}
+	return some.families[family], some.undecided[family]
 }
 
 // deliveries returns how far addresses get, nil where nothing is announced to routers, and after what time alone that may change.
@@ -119,7 +134,7 @@ func (w *ConditionWriter) deliveries(now time.Time) (*deliveries, time.Duration)
 			result.add(key, state)
 		}
 	}
-	w.routers = states
+	w.routers, result.each = states, states
 	return result, next
 }
 
@@ -142,8 +157,8 @@ func (d *deliveries) of(state model.ServiceState, onSegment func(netip.Addr) boo
 	for i, address := range state.Addresses {
 		family := model.FamilyOf(address.Addr)
 		if len(address.NextHops) > 0 {
-			undecided = undecided || d.undecided[family]
-			delivery := d.families[family]
+			delivery, unknown := d.to(family, address.Peers)
+			undecided = undecided || unknown
 			delivery.OnSegment = onSegment != nil && onSegment(address.Addr)
 			address.Delivery = &delivery
 		}

@@ -305,3 +305,30 @@ func TestSlowWritesAreDecidedAnew(t *testing.T) {
 		})
 	})
 }
+
+// TestDeliveryToSomePeers counts the routers that an address is for, and no others.
+func TestDeliveryToSomePeers(t *testing.T) {
+	w := &ConditionWriter{Routers: func() []Router {
+		var routers []Router
+		for name, why := range map[string]string{"p1": "", "p2": "does not answer", "p3": ""} {
+			routers = append(routers, Router{Name: name, Families: [model.Families]RouterFamily{{Wanted: true, Why: why}}})
+		}
+		return routers
+	}}
+	begin := time.Unix(0, 0)
+	_, _ = w.deliveries(begin)
+	known, _ := w.deliveries(begin.Add(2 * downFor))
+	for _, test := range []struct {
+		peers         []string
+		routers, took int
+		missing       string
+	}{
+		{nil, 3, 2, "[p2 does not answer]"}, {[]string{"p1", "p3"}, 2, 2, "[]"}, {[]string{"p2"}, 1, 0, "[p2 does not answer]"},
+		{[]string{"p1", "p2"}, 2, 1, "[p2 does not answer]"}, {[]string{}, 0, 0, "[]"},
+	} {
+		got, undecided := known.to(model.IPv4, test.peers)
+		if got.Routers != test.routers || got.Took != test.took || fmt.Sprint(got.Missing) != test.missing || undecided {
+			t.Errorf("to %v: %+v, undecided %t", test.peers, got, undecided)
+		}
+	}
+}

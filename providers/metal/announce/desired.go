@@ -201,7 +201,9 @@ func (in Input) routePods(out *Output) {
 
 // announceServices adds the routes to load balancers, and says of each Service what became of it.
 func (in Input) announceServices(out *Output) {
-	hops := in.hops(out.Nodes)
+	hops := in.hops(out.Nodes, func(node model.Node, family model.Family) (netip.Addr, model.Reason) {
+		return node.Address(family), model.NodeWithoutFamily
+	})
 	sharing := map[netip.Addr][]model.Service{}
 	for _, service := range in.Services {
 		for _, addr := range service.Addresses {
@@ -257,16 +259,18 @@ type hops struct {
 	out map[model.Reason]int
 }
 
-func (in Input) hops(states map[string]model.NodeState) [model.Families]hops {
+// hops returns the nodes that may be next hops. The address at which one is, or else why it has none, is what the function says.
+func (in Input) hops(states map[string]model.NodeState,
+	address func(model.Node, model.Family) (netip.Addr, model.Reason)) [model.Families]hops {
 	var result [model.Families]hops
 	for family := range model.Families {
 		of := hops{byName: map[string]hop{}, why: map[string]model.Reason{}, out: map[model.Reason]int{}}
 		for name, node := range in.Nodes {
 			state := states[name]
-			candidate := hop{node: name, addr: node.Address(family), state: state.NextHop}
-			reason := state.Reason
-			if state.NextHop != model.Out && !candidate.addr.IsValid() {
-				reason = model.NodeWithoutFamily
+			addr, reason := address(node, family)
+			candidate := hop{node: name, addr: addr, state: state.NextHop}
+			if state.NextHop == model.Out {
+				reason = state.Reason
 			}
 			switch {
 			case state.NextHop == model.Out || !candidate.addr.IsValid():
@@ -399,7 +403,7 @@ func (in Input) portOpen(addr netip.Addr, hop hop, port int32) (open, known bool
 		return true, true
 	case model.HealthUnknown:
 		announced := in.Announced[netip.PrefixFrom(addr, addr.BitLen())].NextHops
-		stays := in.Blind || slices.Contains(announced, hop.addr)
+		stays := in.Blind || slices.Contains(announced, in.Nodes[hop.node].Address(model.FamilyOf(addr)))
 		return stays, stays
 	case model.HealthRefused:
 		return false, false

@@ -19,10 +19,13 @@ import (
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // cluster is an Input that tests build step by step.
-type cluster struct{ Input }
+type cluster struct {
+	Input
+	advertising *Advertising
+}
 
 func newCluster() *cluster {
-	return &cluster{Input{
+	return &cluster{Input: Input{
 		Now: start,
 		Settings: Settings{Selector: labels.Everything(), ClusterNextHops: 2, LocalNextHops: 64,
 			DrainWait: 30 * time.Second, PodRoutes: true},

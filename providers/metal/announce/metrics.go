@@ -28,7 +28,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}, []string{"announced"}),
 		destinations: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mooring_metal_destinations",
-			Help: "Destinations that are announced, by kind (pod-cidr, service-address).",
+			Help: "Destinations that are announced, by kind (pod-cidr, service-address, aggregate).",
 		}, []string{"kind"}),
 		failures: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_metal_announce_failures_total",
@@ -57,7 +57,7 @@ func (m *metrics) record(snapshot Snapshot) {
 	for _, route := range snapshot.Table {
 		kinds[route.Kind]++
 	}
-	for _, kind := range []routing.Kind{routing.PodCIDR, routing.ServiceAddress} {
+	for _, kind := range []routing.Kind{routing.PodCIDR, routing.ServiceAddress, routing.Aggregate} {
 		m.destinations.WithLabelValues(kind.String()).Set(float64(kinds[kind]))
 	}
 }

@@ -96,7 +96,7 @@ func serviceOf(service *corev1.Service) (model.Service, bool) {
 	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || !service.DeletionTimestamp.IsZero() {
 		return model.Service{}, false
 	}
-	result := model.Service{Key: keyOf(service.Namespace, service.Name), UID: service.UID}
+	result := model.Service{Key: keyOf(service.Namespace, service.Name), UID: service.UID, Labels: service.Labels}
 	if service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
 		result.Local, result.HealthCheckNodePort = true, service.Spec.HealthCheckNodePort
 	}
@@ -170,17 +170,16 @@ func merged(slices map[string]endpointSlice) model.ByFamily {
 }
 
 // targetsOf says what is to be probed: kube-proxy of each node that may be a next hop, and the health-check node ports of Services
-// with policy Local on the nodes that have endpoints of them. A node is probed at its first InternalIP, at which kube-proxy
-// listens whatever its families are.
-func targetsOf(in Input) map[model.Probe]netip.Addr {
+// with policy Local on the nodes that have endpoints of them. A node is probed at an address at which traffic arrives.
+func targetsOf(in Input, advertising *Advertising) map[model.Probe]netip.Addr {
 	targets, at := map[model.Probe]netip.Addr{}, map[string]netip.Addr{}
 	for name, node := range in.Nodes {
 		if node.Uninitialized || node.Excluded || len(node.Addresses) == 0 || !in.Settings.Selector.Matches(labels.Set(node.Labels)) {
 			continue
 		}
-		at[name] = node.Addresses[0]
+		at[name] = advertising.probed(node)
 		if !in.Settings.Unprobed {
-			targets[model.Probe{Node: name}] = node.Addresses[0]
+			targets[model.Probe{Node: name}] = at[name]
 		}
 	}
 	for key, service := range in.Services {

@@ -15,7 +15,7 @@ import (
 
 // A group of routers that are announced other things than the rest has a table of its own in the library: a VRF (RFC 4364). The
 // library chooses the best path of each table by itself, which is what a router without ADD-PATH gets. An export policy would
-// choose among all paths first, and leave such a router with none when the best one is not for it. See ADR 73.
+// choose among all paths first, and leave such a router with none when the best one is not for it. See ADR 69.
 
 // tables are the tables of the library besides the one that it has anyhow.
 type tables struct {

@@ -250,13 +250,10 @@ func (b *BGP) unsupported(path *field.Path) field.ErrorList {
 			errs = append(errs, field.Forbidden(at, "is not supported yet"))
 		}
 	}
-	refuse(path.Child("advertisements"), len(b.Advertisements) > 0)
-	refuse(path.Child("nextHopSubnets"), len(b.NextHopSubnets) > 0)
 	for i := range b.Peers {
 		at := path.Child("peers").Index(i)
 		refuse(at.Child("sourceSubnet"), b.Peers[i].SourceSubnet != "")
 		refuse(at.Child("nodeSelectors"), len(b.Peers[i].NodeSelectors) > 0)
-		refuse(at.Child("nextHopSubnets"), len(b.Peers[i].NextHopSubnets) > 0)
 	}
 	return errs
 }

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -135,14 +137,27 @@ peers:
 // TestFieldsThatNothingFollowsFrom names what the file must not accept in silence.
 func TestFieldsThatNothingFollowsFrom(t *testing.T) {
 	for _, text := range []string{
-		"  advertisements: [{}]\n",
-		"  nextHopSubnets: [10.0.0.0/8]\n",
 		"  - {address: 10.0.0.3, asn: 1, sourceSubnet: 10.0.0.0/8}\n",
 		"  - {address: 10.0.0.3, asn: 1, nodeSelectors: [{}]}\n",
-		"  - {address: 10.0.0.3, asn: 1, nextHopSubnets: [10.0.0.0/8]}\n",
 	} {
 		if _, err := Read(strings.NewReader(head+advertised+text), ""); err == nil || !strings.Contains(err.Error(), "not supported yet") {
 			t.Errorf("%s is taken: %v", text, err)
+		}
+	}
+}
+
+func TestExamplesOfAdvertisements(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/how-to/metal-advertisements.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(examples) < 2 {
+		t.Fatalf("the page shows %d examples", len(examples))
+	}
+	for _, example := range examples {
+		if _, err := Read(strings.NewReader(head+example[1]), ""); err != nil {
+			t.Errorf("an example does not load: %v\n%s", err, example[1])
 		}
 	}
 }

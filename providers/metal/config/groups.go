@@ -8,7 +8,7 @@ import (
 )
 
 // PeerGroup is the peers that are announced the same: the same addresses, by the same nodes, at the same of their addresses, with
-// the same attributes. See ADR 73.
+// the same attributes. See ADR 69.
 type PeerGroup struct {
 	// Name is empty for the peers that no advertisement names, and that have no subnets of next hops of their own. It is the
 	// lowest address of the peers in any other group, so that it stays when others come.

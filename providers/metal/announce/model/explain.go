@@ -71,6 +71,8 @@ func (a AddressState) message() string {
 		return name + " is not announced: the Service has no endpoint of this family that is ready"
 	case NoNextHop:
 		return name + " is not announced: " + a.census()
+	case NoAdvertisement:
+		return name + " is not announced: " + unadvertised
 	}
 	result := fmt.Sprintf("%s is announced with %s", name, counted(len(a.NextHops), "next hop", "next hops"))
 	switch a.Reason {
@@ -85,9 +87,28 @@ func (a AddressState) message() string {
 		result += "; kube-proxy's health port answers on no node, so nodes count as working while they live:" +
 			" set announcement.health.kubeProxyProbe or kubeProxyPort"
 	}
-	result += a.Delivery.to()
+	result += a.Delivery.to() + a.restrictions()
 	if a.Blind {
 		result += "; no probe of any node is answered, so the last known states are kept: look at the network of this replica"
+	}
+	return result
+}
+
+const unadvertised = "none of bgp.advertisements selects it for any peer"
+
+// restrictions say to which peers an address is not announced although others get it, as the end of a sentence.
+func (a AddressState) restrictions() string {
+	result := ""
+	if a.Unadvertised {
+		result += "; no router gets it: " + unadvertised
+	}
+	if len(a.Without) > 0 {
+		result += "; not to " + strings.Join(a.Without, ", ") +
+			": no next hop has an address in its nextHopSubnets and is selected by its advertisements"
+	}
+	if len(a.InPrefix) > 0 {
+		result += "; to " + strings.Join(a.InPrefix, ", ") +
+			" in an aggregate only, by nodes that need not have endpoints of the Service: add an advertisement without aggregationLength"
 	}
 	return result
 }
@@ -133,6 +154,8 @@ func (r Reason) explanation(is6 bool) string {
 		return "being removed"
 	case NodePortClosed:
 		return "with endpoints, whose kube-proxy does not confirm it on the health-check node port"
+	case NodeNotAdvertised:
+		return "that bgp.advertisements or nextHopSubnets leave out"
 	case NodeUnknown:
 		return "with endpoints that this provider does not know"
 	default:

@@ -59,6 +59,8 @@ func (n Node) Address(family Family) netip.Addr {
 type Service struct {
 	Key types.NamespacedName
 	UID types.UID
+	// Labels are what advertisements select it by.
+	Labels map[string]string
 	// Addresses are those in its status.
 	Addresses []netip.Addr
 	// Local says that externalTrafficPolicy is Local: only nodes with endpoints serve.

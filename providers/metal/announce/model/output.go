@@ -18,6 +18,7 @@ const (
 	AnnouncedUnconfirmed Reason = "OnlyUnconfirmedNodes"
 	NoEndpoints          Reason = "NoEndpoints"
 	NoNextHop            Reason = "NoNextHop"
+	NoAdvertisement      Reason = "NoAdvertisement"
 )
 
 // The reasons of nodes that are not next hops, or not for long.
@@ -35,6 +36,7 @@ const (
 	NodeDrained        Reason = "Drained"
 	NodePortClosed     Reason = "HealthCheckNodePortClosed"
 	NodeUnknown        Reason = "NoSuchNode"
+	NodeNotAdvertised  Reason = "NotAdvertised"
 )
 
 // RemovalSaidByKubeProxy is the removal of which only the node's kube-proxy knows.
@@ -122,6 +124,13 @@ type AddressState struct {
 	Reason   Reason
 	// Out counts the nodes that could be next hops by why they are none. It is there if there is no next hop.
 	Out map[Reason]int
+	// Peers are the names of the BGP peers to which the address is announced, by itself or in a prefix, sorted. Nil means all.
+	Peers []string
+	// Without are the peers for which it is selected, but no node can be a next hop. InPrefix are those that are announced an address
+	// of a Service with policy Local as a part of a prefix only. Both are sorted.
+	Without, InPrefix []string
+	// Unadvertised says that there are advertisements, and none selects the address.
+	Unadvertised bool
 	// Blind says that no probe is answered, and the health states are those from before.
 	Blind bool
 	// Unproven says that no kube-proxy has ever answered where it is asked, so that nodes count as working while they live.
