@@ -111,13 +111,15 @@ type BGPPeer struct {
 	// network is 1 away (RFC 5082). The router has to be configured for it as well. It does not go with EBGPMultihop. Zero means none.
 	TTLSecurityHops int32 `json:"ttlSecurityHops,omitempty"`
 	// SourceAddress is the speaker's own address of the session, of the same family as Address. Empty leaves it to the kernel.
-	// With several replicas it has to be empty, as they read the same file; SourceSubnet is for these.
+	// With several replicas it has to be empty, as they read the same file.
 	SourceAddress string `json:"sourceAddress,omitempty"`
 	// SourceSubnet has each replica take the address that its machine has in this subnet as the speaker's own address of the
-	// session. A replica whose machine has none there has no session with the router, and its status says so.
+	// session. A replica whose machine has none there has no session with the router, and its status says so. Not supported yet: a
+	// file that sets it is refused.
 	SourceSubnet string `json:"sourceSubnet,omitempty"`
 	// NodeSelectors select the replicas that have a session with the router, by the labels of the node on which they run; one that
-	// matches is enough. It is for routers at the top of a rack. Default: all replicas.
+	// matches is enough. It is for routers at the top of a rack. Default: all replicas. Not supported yet: a file that sets it is
+	// refused.
 	NodeSelectors []metav1.LabelSelector `json:"nodeSelectors,omitempty"`
 	// NextHopSubnets stand in the place of those of the section, for this router.
 	NextHopSubnets []string `json:"nextHopSubnets,omitempty"`
