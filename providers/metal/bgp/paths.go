@@ -1,9 +1,11 @@
 package bgp
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
@@ -31,6 +33,9 @@ func newEncoder(s *settings) *encoder {
 
 // encode returns paths to announce, or to withdraw.
 func (e *encoder) encode(paths []path, withdrawal bool) ([]*apiutil.Path, error) {
+	// The preferred path of a destination comes first. Otherwise a router without ADD-PATH is sent several in a row, and the library, which
+	// puts together what waits to be sent, may send the last one before the others.
+	paths = slices.SortedStableFunc(slices.Values(paths), func(a, b path) int { return cmp.Compare(age(a), age(b)) })
 	encoded := make([]*apiutil.Path, 0, len(paths))
 	for _, p := range paths {
 		one, err := e.path(p, withdrawal)
