@@ -3,6 +3,7 @@ package ccm_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -67,6 +68,7 @@ func (c *announcingCloud) announce(ctx context.Context, replica provider.Replica
 	replica.Informers.Start(ctx.Done())
 	defer replica.Informers.Shutdown()
 	replica.Informers.WaitForCacheSync(ctx.Done())
+	c.callLog.write(fmt.Sprint("pods within ", replica.ClusterCIDRs))
 	c.callLog.write(announces)
 	<-ctx.Done()
 	c.callLog.write(withdraws)
@@ -91,10 +93,14 @@ func (r *replicas) announcing() *replicas {
 
 func TestEveryReplicaRunsItsPartToTheEnd(t *testing.T) {
 	cluster, kubeconfig := controlPlane(t)
-	r := newReplicas(t, cluster, kubeconfig).announcing()
+	r := newReplicas(t, cluster, kubeconfig, "--cluster-cidr=10.200.0.0/16,fd00:200::/48").announcing()
 	leader, standby := r.lead(t), r.stand(t)
-	r.callLog.awaitEntry(t, leader.PID(), announces)
-	r.callLog.awaitEntry(t, standby.PID(), announces)
+	for _, pid := range []int{leader.PID(), standby.PID()} {
+		r.callLog.awaitEntry(t, pid, announces)
+		if life := r.callLog.of(t, pid); !slices.Contains(life, "pods within [10.200.0.0/16 fd00:200::/48]") {
+			t.Errorf("what runs on every replica is not given --cluster-cidr: %q", life)
+		}
+	}
 
 	leader.signal(t, syscall.SIGTERM)
 	if code := leader.wait(t); code != 0 {
