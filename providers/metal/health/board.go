@@ -49,14 +49,16 @@ func (b *board) unproven() bool {
 	return false
 }
 
-// serves reports whether the kube-proxy of some node answers.
-func (b *board) serves() bool {
+// unserved reports whether kube-proxies are asked, and none is known to answer.
+func (b *board) unserved() bool {
+	asked := false
 	for probe, port := range b.ports {
 		if probe.Port == 0 && (port.health == model.Healthy || port.health == model.HealthLeaving) {
-			return true
+			return false
 		}
+		asked = asked || probe.Port == 0
 	}
-	return false
+	return asked
 }
 
 // askElsewhere forgets whether kube-proxy answers where it is asked: it is asked otherwise from now on. Health states stay.
@@ -121,17 +123,26 @@ func (b *board) observe(probe model.Probe, seen outcome) (changed bool) {
 	return changed
 }
 
-// blind reports whether no port elsewhere has answered since a moment. Without ports elsewhere, those of this machine count.
+// blind reports whether no port elsewhere has answered since a moment, and one at least has been asked in vain since then: of ports that
+// have only just been added, nothing is known. Without ports elsewhere, those of this machine count.
 func (b *board) blind(since time.Time) bool {
-	if len(b.ports) == 0 {
+	elsewhere := false
+	for _, port := range b.ports {
+		elsewhere = elsewhere || !port.local
+	}
+	answered := b.local
+	if elsewhere {
+		answered = b.remote
+	}
+	if answered.After(since) {
 		return false
 	}
 	for _, port := range b.ports {
-		if !port.local {
-			return !b.remote.After(since)
+		if port.local != elsewhere && !port.silentSince.IsZero() && !port.silentSince.After(since) {
+			return true
 		}
 	}
-	return !b.local.After(since)
+	return false
 }
 
 // decided reports whether the first round over all ports is over.

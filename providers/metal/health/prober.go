@@ -275,7 +275,7 @@ func (p *Prober) look() {
 	}
 	// It ends when all that answers again has had the time for a health.
 	blind := ready && !p.blindAt.IsZero() && now.Sub(p.blindAt) < patience && (p.blind || p.blindAt.Equal(now))
-	if ready && !p.board.serves() {
+	if ready && p.board.unserved() {
 		p.noneAt = now
 	}
 	unproven := p.unproven(now)

@@ -115,6 +115,28 @@ func until(t *testing.T, condition func() bool) time.Duration {
 
 func (p *Prober) healthOf(i int) model.Health { return p.Snapshot().Health[nodeOf(i)] }
 
+// TestNewNodesDoNotBlind has the first nodes join while the prober runs. That none has answered yet says nothing of the prober.
+func TestNewNodesDoNotBlind(t *testing.T) {
+	inNetwork(t, 0, func(t *testing.T, network *network, prober *Prober) {
+		until(t, func() bool { return prober.Snapshot().Ready })
+		time.Sleep(time.Minute)
+		for i := 1; i <= 5; i++ {
+			network.set(welcoming, i)
+		}
+		prober.SetTargets(targetsOf(5))
+		until(t, func() bool {
+			if prober.Snapshot().Blind {
+				t.Fatal("blind before anything was asked")
+			}
+			return prober.healthOf(5) == model.Healthy
+		})
+		network.setCut(true)
+		if took := until(t, func() bool { return prober.Snapshot().Blind }); took > 3*time.Second {
+			t.Errorf("blind after %s without an answer", took)
+		}
+	})
+}
+
 func TestFirstRoundIsShort(t *testing.T) {
 	inNetwork(t, 50, func(t *testing.T, network *network, prober *Prober) {
 		took := until(t, func() bool { return prober.Snapshot().Ready })

@@ -44,6 +44,7 @@ func scenario(t *testing.T, kind router.Kind, proxyMode string) {
 		{"the only endpoint of a Service moves", s.moved},
 		{"kube-proxy is replaced on every node", s.proxiesRestart},
 		{"kube-proxy answers nowhere", s.proxiesRefuse},
+		{"a replica sees no node", s.replicaBlind},
 		{"the API server is away", s.cutOff},
 		{"no replica has a session", s.sessionsEnd},
 		{"the router restarts", s.routerRestarts},

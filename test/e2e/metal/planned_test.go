@@ -98,7 +98,40 @@ func (s *scene) proxiesRefuse(t *testing.T) {
 	s.doorTraffic.flows(t, 200)
 	s.unharmed(t, begin)
 	refuse("-D")
+	poll.Until(t, "both replicas know that kube-proxies answer again", func(context.Context) error {
+		for _, r := range s.replicas {
+			if !strings.Contains(r.Log(), "Kube-proxies answer at their health ports") {
+				return fmt.Errorf("%s does not", r.Name)
+			}
+		}
+		return nil
+	})
 	s.requireNoEvent(t, monitor, before)
+}
+
+// replicaBlind keeps one replica from every node, and then a node stops answering. The other replica sees that, and the router goes by what
+// it announces, although the blind one still announces the node.
+func (s *scene) replicaBlind(t *testing.T) {
+	begin, blind := time.Now(), s.replicas[0]
+	cut := func(change string) {
+		for command, nodes := range map[string]string{"iptables": "10.78.1.0/24", "ip6tables": "fd00:78::1:0/112"} {
+			sandbox.Command(t, append(blind.host.Args(), command, change, "OUTPUT", "-d", nodes, "-j", "DROP")...)
+		}
+	}
+	cut("-I")
+	poll.Until(t, blind.Name+" knows that it sees nothing", func(context.Context) error {
+		return poll.Holds(strings.Contains(blind.Log(), "No probe of any node is answered"))
+	})
+	s.silence(t, s.machines[2], true)
+	s.routed(t, s.web, s.machines[0], s.machines[1])
+	s.unharmed(t, begin)
+	s.silence(t, s.machines[2], false)
+	cut("-D")
+	poll.Until(t, blind.Name+" sees again", func(context.Context) error {
+		return poll.Holds(strings.Contains(blind.Log(), "Probes are answered again"))
+	})
+	s.routed(t, s.web, s.machines...)
+	s.unharmed(t, begin)
 }
 
 // awaitProxy waits until kube-proxy of a machine has written its rules. What it begins with may cut a connection that is being opened.
