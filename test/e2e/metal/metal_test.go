@@ -379,15 +379,7 @@ func (s *scene) answered(t *testing.T, service *corev1.Service, sent *traffic, b
 	for _, prefix := range hosts(service) {
 		addresses = append(addresses, prefix.Addr().String()+" ")
 	}
-	sent.flows(t, 50)
-	until := time.Now()
-	poll.Until(t, "no request waits for its answer", func(context.Context) error {
-		if waiting := sent.waiting(until); waiting > 0 {
-			return fmt.Errorf("%d do", waiting)
-		}
-		return nil
-	})
-	failures, total := sent.failed(begin)
+	failures, total := sent.outcome(t, begin)
 	missed := len(failures)
 	failures = slices.DeleteFunc(failures, func(one answer) bool {
 		return s.router.Kind == router.FRR && strings.Contains(one.Err, "]:80: connect: no route to host")

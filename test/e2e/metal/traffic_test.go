@@ -219,6 +219,20 @@ func (tr *traffic) failed(begin time.Time) (failures []answer, sent int) {
 	return slices.DeleteFunc(late, func(one answer) bool { return one.Err == "" }), sent
 }
 
+// outcome waits until no request waits for its answer, and returns those since begin that failed, and how many were sent.
+func (tr *traffic) outcome(t *testing.T, begin time.Time) (failures []answer, sent int) {
+	t.Helper()
+	tr.flows(t, 50)
+	until := time.Now()
+	poll.Until(t, "no request waits for its answer", func(context.Context) error {
+		if waiting := tr.waiting(until); waiting > 0 {
+			return fmt.Errorf("%d do", waiting)
+		}
+		return nil
+	})
+	return tr.failed(begin)
+}
+
 // underWay counts the requests that had been sent and not yet answered at one of the times.
 func (tr *traffic) underWay(times []time.Time) (count int) {
 	tr.mu.Lock()
