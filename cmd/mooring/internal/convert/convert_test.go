@@ -8,7 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
@@ -42,9 +43,7 @@ func TestMetalLB(t *testing.T) {
 			}
 			var notes strings.Builder
 			for _, note := range result.Notes {
-				if !strings.Contains(note.Message, "not supported yet") { // and when it is, the note goes
-					notes.WriteString(note.String() + "\n")
-				}
+				notes.WriteString(note.String() + "\n")
 			}
 			golden(t, "testdata/"+name+".config.yaml", string(text))
 			golden(t, "testdata/"+name+".notes.txt", notes.String())
@@ -52,7 +51,7 @@ func TestMetalLB(t *testing.T) {
 				t.Error("a password is shown")
 			}
 			for _, wrong := range config.Examine(text, "/").Errors {
-				if wrong.Type != field.ErrorTypeForbidden && !strings.Contains(notes.String(), wrong.Field+": "+wrong.ErrorBody()) {
+				if !strings.Contains(notes.String(), wrong.Field+": "+wrong.ErrorBody()) {
 					t.Errorf("the config is invalid, and no note says it: %v", wrong)
 				}
 			}
@@ -73,6 +72,23 @@ func golden(t *testing.T, file, got string) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got; go test -update writes it):\n%s", file, diff)
+	}
+}
+
+// Notes name values of the chart, which have to be there.
+func TestValuesOfTheChart(t *testing.T) {
+	text, err := os.ReadFile("../../../../deploy/charts/mooring/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]any{}
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{secretsValue, layer2Value} {
+		if _, found, err := unstructured.NestedFieldNoCopy(values, strings.Split(path, ".")...); !found || err != nil {
+			t.Errorf("the chart has no value %s (%v)", path, err)
+		}
 	}
 }
 

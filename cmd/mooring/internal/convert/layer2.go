@@ -6,6 +6,9 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
+// layer2Value is the chart's value that gives replicas what they need for that.
+const layer2Value = "provider.metal.l2"
+
 // convertL2 converts the advertisements on segments to one section, which answers for all of them in one way.
 func (c *conversion) convertL2() {
 	if len(c.from.l2Adverts) == 0 {
@@ -50,5 +53,5 @@ func (c *conversion) convertL2() {
 		section.Interfaces = nil
 	}
 	c.config.L2 = section
-	c.notes.add(Todo, "L2Advertisement", "", "replicas that answer need the right to open raw sockets, and a network with the nodes; see the chart's values for l2")
+	c.notes.add(Todo, "L2Advertisement", "", "replicas answer from the network of the nodes, and open raw sockets: set "+layer2Value+" of the chart (docs/how-to/metal-layer-2.md)")
 }

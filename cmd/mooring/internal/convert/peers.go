@@ -11,8 +11,12 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
-// secretsFolder is where the chart mounts the Secrets that its value cloudConfig.secrets names.
-const secretsFolder = "/etc/mooring/secrets"
+const (
+	// secretsValue is the chart's value that names Secrets to mount.
+	secretsValue = "provider.secrets"
+	// secretsFolder is where the chart mounts them, each under its name.
+	secretsFolder = "/etc/mooring/secrets"
+)
 
 // mostHops is the TTL of sessions over several hops in MetalLB.
 const mostHops = 255
@@ -24,8 +28,11 @@ type note func(severity Severity, field, format string, values ...any)
 func (c *conversion) peer(from *bgpPeer) (config.BGPPeer, bool) {
 	spec, note := &from.Spec, note(c.notes.of(from.name()))
 	made := config.BGPPeer{Name: from.Metadata.Name, Address: spec.PeerAddress, ASN: spec.PeerASN, Port: int32(spec.PeerPort)}
-	if spec.DynamicASN == "internal" {
-		made.ASN = spec.MyASN
+	switch spec.DynamicASN {
+	case "internal":
+		made.DynamicASN = config.InternalASN
+	case "external":
+		made.DynamicASN = config.ExternalASN
 	}
 	if !c.possible(from, note) {
 		return made, false
@@ -39,9 +46,11 @@ func (c *conversion) peer(from *bgpPeer) (config.BGPPeer, bool) {
 	}
 	made.PasswordFile = c.password(from, note)
 	convertTimers(&made, from, note)
-	switch external := made.ASN != spec.MyASN; {
-	case spec.EBGPMultiHop && external:
+	switch internal := made.DynamicASN == config.InternalASN || made.ASN == spec.MyASN; {
+	case spec.EBGPMultiHop && !internal:
 		made.EBGPMultihop = mostHops
+		note(Info, "spec.ebgpMultiHop", "if it is there only because the router wants packets with a TTL of 255, ttlSecurityHops: 1 in its place says so, and "+
+			"has both sides drop what comes from further away")
 	case spec.EBGPMultiHop:
 		note(Info, "spec.ebgpMultiHop", "is not needed: an internal router may be anywhere")
 	}
@@ -80,8 +89,9 @@ func (c *conversion) possible(from *bgpPeer, note note) bool {
 	refuse(spec.VRF != "", "spec.vrf", "a replica speaks in one routing table; run it in that of the VRF")
 	refuse(spec.LocalASN != 0 && spec.LocalASN != spec.MyASN, "spec.localASN", "the speaker has one autonomous system, %d", c.config.BGP.ASN)
 	refuse(spec.MyASN != c.config.BGP.ASN, "spec.myASN", "is %d, and the speaker has one autonomous system, %d, that of %s", spec.MyASN, c.config.BGP.ASN, c.from.peers[0].name())
-	refuse(spec.DynamicASN == "external", "spec.dynamicASN", "an external router needs a number here: set asn")
-	refuse(spec.PeerASN == 0 && spec.DynamicASN == "", "spec.peerASN", "is missing")
+	refuse(!slices.Contains([]string{"", "internal", "external"}, spec.DynamicASN), "spec.dynamicASN", "%q is neither internal nor external", spec.DynamicASN)
+	refuse(spec.DynamicASN != "" && spec.PeerASN != 0, "spec.dynamicASN", "there is a peerASN besides, and MetalLB takes one of both")
+	refuse(spec.PeerASN == 0 && spec.DynamicASN == "", "spec.peerASN", "is missing, and there is no dynamicASN")
 	addr, err := netip.ParseAddr(spec.PeerAddress)
 	refuse(spec.Interface == "" && err != nil, "spec.peerAddress", "%q is no address", spec.PeerAddress)
 	refuse(err == nil && slices.ContainsFunc(c.config.BGP.Peers, func(other config.BGPPeer) bool { return other.Addr() == addr }), "spec.peerAddress",
@@ -95,12 +105,12 @@ func (c *conversion) password(from *bgpPeer, note note) string {
 	case from.Spec.Password != "":
 		file := path.Join(secretsFolder, "bgp-"+from.Metadata.Name, "password")
 		note(Todo, "spec.password", "is not shown; put it under the key password into a Secret bgp-%s in the manager's namespace, and name that under "+
-			"cloudConfig.secrets of the chart, which mounts it as %s", from.Metadata.Name, file)
+			secretsValue+" of the chart, which mounts it as %s", from.Metadata.Name, file)
 		return file
 	case secret.Name != "":
 		file := path.Join(secretsFolder, secret.Name, "password")
-		note(Todo, "spec.passwordSecret", "copy the Secret %s into the manager's namespace, and name it under cloudConfig.secrets of the chart, which mounts it as %s",
-			secret.Name, file)
+		note(Todo, "spec.passwordSecret", "copy the Secret %s into the manager's namespace, and name it under "+secretsValue+
+			" of the chart, which mounts it as %s", secret.Name, file)
 		return file
 	}
 	return ""
