@@ -8,13 +8,14 @@ import (
 
 	"github.com/mooring-ccm/mooring/providers/metal/fencing"
 	"github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 
 // fencer returns what turns off the machines of nodes that are silent, if the config in force says so.
 func (c *Cloud) fencer(l *leader, nodes coreinformers.NodeInformer) (*fencing.Controller, error) {
 	return fencing.New(fencing.Options{
 		Client: l.client.CoreV1(), Nodes: nodes, Recorder: l.recorder, Observe: c.instances.Observe, TurnOff: c.instances.TurnOff,
-		Self: fencing.ObserveSelf, Registerer: c.registry,
+		Self: self.Observe, Registerer: c.registry,
 		Settings: func() fencing.Settings {
 			settings := c.source.Current().Power.OutOfService
 			return fencing.Settings{

@@ -31,8 +31,8 @@ func policies(s *settings) (*api.SetPoliciesRequest, error) {
 	export := &api.Policy{Name: exportPolicy}
 	for i := range s.config.Peers {
 		peer := &s.config.Peers[i]
-		if s.groups[peer.Name] != "" {
-			continue
+		if _, served := s.neighbors[peer.Addr()]; !served || s.groups[peer.Name] != "" {
+			continue // a router that is added later brings the policies up to date
 		}
 		actions, err := peerActions(peer.BGPAttributes)
 		if err != nil {

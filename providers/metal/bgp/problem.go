@@ -34,6 +34,10 @@ const (
 	Ended Problem = "SessionEnded"
 	// NoPassword says that the password of the session cannot be read.
 	NoPassword Problem = "PasswordNotReadable"
+	// NoSource says that this machine has no address in the sourceSubnet of the router.
+	NoSource Problem = "NoSourceAddress"
+	// NoNode says that the router has nodeSelectors, and that the node of this replica is not known.
+	NoNode Problem = "NodeNotFound"
 	// NotUp says that the session is not up yet, and that nothing went wrong so far.
 	NotUp Problem = "NotUpYet"
 )
@@ -73,6 +77,10 @@ func (p Problem) Words() string {
 		return "ended its session"
 	case NoPassword:
 		return "has a password that cannot be read"
+	case NoSource:
+		return "has a sourceSubnet in which this machine has no address"
+	case NoNode:
+		return "has nodeSelectors, and this replica does not find its node"
 	case NoFamily:
 		return "does not take the address family"
 	case NoAddPath:
@@ -99,11 +107,11 @@ type FamilyProblem struct {
 // FamilyProblems returns what keeps the router from having everything, the gravest first; none if nothing does.
 func (s PeerStatus) FamilyProblems() []FamilyProblem {
 	var found []FamilyProblem
-	if s.PasswordMissing {
-		found = append(found, FamilyProblem{Problem: NoPassword})
+	for _, missing := range s.Missing {
+		found = append(found, FamilyProblem{Problem: missing})
 	}
 	if !s.Up() {
-		if !s.PasswordMissing {
+		if len(s.Missing) == 0 {
 			found = append(found, FamilyProblem{Problem: s.down()})
 		}
 		return found
@@ -136,8 +144,8 @@ func (s PeerStatus) Delivery(family config.AddressFamily) (why Problem, wanted b
 		switch {
 		case status.Family != family:
 			continue
-		case !s.Up() && s.PasswordMissing:
-			return NoPassword, true
+		case !s.Up() && len(s.Missing) > 0:
+			return s.Missing[0], true
 		case !s.Up():
 			return s.down(), true
 		case !status.Negotiated:

@@ -5,7 +5,10 @@ import (
 	"hash/fnv"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
+
+	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 
 // deriveRouterID returns a BGP identifier that stays the same as long as this machine's addresses do, and that no other machine
@@ -19,7 +22,9 @@ func deriveRouterID(peers []netip.Addr) netip.Addr {
 			sources = append(sources, source)
 		}
 	}
-	for _, source := range append(sources, ownAddresses()...) {
+	own, _ := self.Addresses() // without any, four bytes from a hash are left
+	own = slices.DeleteFunc(own, func(addr netip.Addr) bool { return !addr.IsGlobalUnicast() })
+	for _, source := range slices.Concat(sources, own) {
 		if source.Is4() {
 			return source
 		}
@@ -50,19 +55,3 @@ func sourceFor(peer netip.Addr) netip.Addr {
 
 // discardPort is a port that nothing is sent to.
 const discardPort = 9
-
-// ownAddresses returns the addresses of this machine that others can reach.
-func ownAddresses() []netip.Addr {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil
-	}
-	var own []netip.Addr
-	for _, addr := range addrs {
-		prefix, err := netip.ParsePrefix(addr.String())
-		if err == nil && prefix.Addr().IsGlobalUnicast() {
-			own = append(own, prefix.Addr())
-		}
-	}
-	return own
-}

@@ -22,6 +22,8 @@ import (
 type sessions struct {
 	mu    sync.Mutex
 	peers map[netip.Addr]*peerState
+	// elsewhere are the routers that only other replicas are to serve.
+	elsewhere map[netip.Addr]bool
 	// tallies are how much is announced, by group.
 	tallies map[string]*tally
 	// begun are the groups to which everything has to be announced again, repeatDelay after a session has begun.
@@ -46,8 +48,8 @@ type peerState struct {
 	logged Problem
 	// asn is the one that the router named last, and own the speaker's.
 	asn, own uint32
-	// missing says why there is no session.
-	missing string
+	// missing is what this replica lacks for the session.
+	missing []failure
 	// negotiated holds the families that both sides take, and whether with several paths.
 	negotiated map[config.AddressFamily]bool
 }
@@ -102,29 +104,40 @@ func (s *sessions) fail(peer *peerState, why failure) {
 	peer.failures[why.problem]++
 }
 
-// expect sets which routers there are.
+// expect sets which routers there are that this replica is to serve. Of the others nothing is remembered.
 func (s *sessions) expect(settings settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.repeatDelay = repeatDelay(settings.config.Mode)
 	peers := make(map[netip.Addr]*peerState, len(settings.config.Peers))
-	different := len(s.peers) != len(settings.config.Peers)
+	different := !maps.Equal(s.elsewhere, settings.elsewhere)
+	s.elsewhere = settings.elsewhere
 	for i := range settings.config.Peers {
 		configured := &settings.config.Peers[i]
 		addr := configured.Addr()
+		if settings.elsewhere[addr] {
+			continue
+		}
 		peer, known := s.peers[addr]
 		if !known {
 			peer = &peerState{state: bgp.BGP_FSM_IDLE, since: s.now()}
 		}
 		is := newNeighbor(configured, addr, settings.groups[configured.Name])
-		different = different || !known || peer.neighbor != is || peer.missing != settings.missing[addr]
+		missing := settings.missing[addr]
+		different = different || !known || peer.neighbor != is || !slices.Equal(peer.missing, missing)
 		peer.neighbor, peer.own = is, settings.config.ASN
-		if missing := settings.missing[addr]; missing != "" && missing != peer.missing {
-			s.fail(peer, failure{NoPassword, missing})
+		for _, what := range missing {
+			if !slices.Contains(peer.missing, what) {
+				s.fail(peer, what)
+			}
 		}
-		peer.missing = settings.missing[addr]
+		peer.missing = missing
+		if _, has := settings.neighbors[addr]; !has {
+			peer.end(s.now()) // the library may say nothing more of a router that it no longer knows
+		}
 		peers[addr] = peer
 	}
+	different = different || len(s.peers) != len(peers)
 	s.peers = peers
 	if different {
 		s.notify()
@@ -136,14 +149,19 @@ func (s *sessions) ended() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, peer := range s.peers {
-		if peer.state == bgp.BGP_FSM_ESTABLISHED {
-			peer.since = s.now()
-			peer.flaps++
-		}
-		peer.state, peer.negotiated = bgp.BGP_FSM_IDLE, nil
+		peer.end(s.now())
 	}
 	clear(s.tallies)
 	s.notify()
+}
+
+// end forgets the state of a session that is over.
+func (p *peerState) end(now time.Time) {
+	if p.state == bgp.BGP_FSM_ESTABLISHED {
+		p.since = now
+		p.flaps++
+	}
+	p.state, p.negotiated = bgp.BGP_FSM_IDLE, nil
 }
 
 // counted sets how much is announced to a group after some destinations have changed.
@@ -264,11 +282,12 @@ func (s *sessions) status(updates map[netip.Addr]uint64) []PeerStatus {
 		status := PeerStatus{
 			Name: peer.neighbor.name, Address: addr, ASN: cmp.Or(peer.neighbor.session.asn, peer.asn), State: stateName(peer.state), Since: peer.since,
 			Flaps: peer.flaps, UpdatesSent: updates[addr], LastError: peer.last.words, LastErrorAt: peer.errAt,
-			LastProblem: peer.last.problem, Failures: maps.Clone(peer.failures), PasswordMissing: peer.missing != "",
+			LastProblem: peer.last.problem, Failures: maps.Clone(peer.failures),
 			OwnASN: peer.neighbor.session.external && peer.asn == peer.own,
 		}
-		if peer.missing != "" {
-			status.Problems = append(status.Problems, peer.missing)
+		for _, missing := range peer.missing {
+			status.Missing = append(status.Missing, missing.problem)
+			status.Problems = append(status.Problems, missing.words)
 		}
 		for _, family := range peer.families() {
 			status.Families = append(status.Families, s.family(peer, family))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
@@ -33,23 +34,31 @@ type settings struct {
 	neighbors map[netip.Addr]neighbor
 	// groups are the names of the groups of the routers that have a table of their own, by the routers' names.
 	groups map[string]string
-	// missing says of a router why there is no session with it.
-	missing map[netip.Addr]string
+	// missing says of a router what this replica lacks for the session: there is none, or it goes on with what was known before.
+	missing map[netip.Addr][]failure
+	// elsewhere are the routers with which only other replicas are to have a session.
+	elsewhere map[netip.Addr]bool
+	// labels are those of the replica's node when it was known last; nil before, and where no router selects nodes.
+	labels map[string]string
 	// pools holds the attributes of the pools that were asked for, as something to compare.
 	pools map[string]string
 }
 
-// newSettings reads what a section refers to. The password of a router that cannot be read stays what it was; one that was
-// never read leaves the router out, since a session without it would be another than the one that is asked for.
-func newSettings(section config.BGP, before settings) (settings, error) {
+// newSettings reads what a section refers to. What this machine cannot say at the moment stays what it was; what it never said
+// leaves the router out, since a session without it would be another than the one that is asked for.
+func newSettings(section config.BGP, before settings, machine Machine) (settings, error) {
 	s := settings{
 		config:    section,
 		identity:  identity{section.ASN, section.RouterAddr(), section.ListenPort, section.Mode, section.RestartTime.Duration},
 		neighbors: make(map[netip.Addr]neighbor, len(section.Peers)),
 		groups:    map[string]string{},
-		missing:   map[netip.Addr]string{},
+		missing:   map[netip.Addr][]failure{},
+		elsewhere: map[netip.Addr]bool{},
 		pools:     map[string]string{},
 	}
+	var noNode error
+	s.labels, noNode = machine.ownLabels(&section, before.labels)
+	addresses := sync.OnceValues(machine.Addresses)
 	for _, group := range section.Groups() {
 		for _, name := range group.Peers {
 			s.groups[name] = group.Name
@@ -64,19 +73,38 @@ func newSettings(section config.BGP, before settings) (settings, error) {
 		if _, twice := s.neighbors[addr]; twice {
 			return s, fmt.Errorf("peer %s: there is another one with the address %s", peer.Name, addr)
 		}
-		n := newNeighbor(peer, addr, s.groups[peer.Name])
-		var err error
-		if n.session.password, err = readPassword(peer.PasswordFile); err != nil {
-			s.missing[addr] = "its password cannot be read: " + err.Error()
-			known, found := before.neighbors[addr]
-			if !found || known.session.password == "" {
-				continue
-			}
-			n.session.password = known.session.password
+		takesPart := partOf(peer, s.labels)
+		if takesPart == leaves {
+			s.elsewhere[addr] = true
+			continue
 		}
-		s.neighbors[addr] = n
+		if noNode != nil && len(peer.NodeSelectors) > 0 {
+			s.lacks(addr, NoNode, noNode)
+		}
+		n := newNeighbor(peer, addr, s.groups[peer.Name])
+		if s.complete(&n.session, peer, before.neighbors[addr].session, addresses) && takesPart == serves {
+			s.neighbors[addr] = n
+		}
 	}
 	return s, nil
+}
+
+// lacks remembers what this replica lacks for the session with a router.
+func (s *settings) lacks(addr netip.Addr, what Problem, err error) {
+	s.missing[addr] = append(s.missing[addr], failure{what, err.Error()})
+}
+
+// complete puts into a session what this machine has to say about it, and reports whether that is all there.
+func (s *settings) complete(of *session, peer *config.BGPPeer, before session, addresses func() ([]netip.Addr, error)) bool {
+	var noSource, noPassword error
+	if of.source, noSource = sourceOf(peer, before.source, addresses); noSource != nil {
+		s.lacks(peer.Addr(), NoSource, noSource)
+	}
+	if of.password, noPassword = readPassword(peer.PasswordFile); noPassword != nil {
+		s.lacks(peer.Addr(), NoPassword, fmt.Errorf("its password cannot be read: %w", noPassword))
+		of.password = before.password
+	}
+	return noSource == nil && (noPassword == nil || before.password != "")
 }
 
 // newNeighbor returns a router that is served from the table of a group.
@@ -176,7 +204,8 @@ func (s *settings) identify(derive func([]netip.Addr) netip.Addr) (identity, err
 	}
 	peers := make([]netip.Addr, 0, len(s.config.Peers))
 	for i := range s.config.Peers {
-		peers = append(peers, cmp.Or(s.config.Peers[i].SourceAddr(), s.config.Peers[i].Addr()))
+		peer := &s.config.Peers[i]
+		peers = append(peers, cmp.Or(s.neighbors[peer.Addr()].session.source, peer.SourceAddr(), peer.Addr()))
 	}
 	if id.routerID = derive(peers); !id.routerID.IsValid() {
 		return id, errNoRouterID

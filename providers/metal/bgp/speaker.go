@@ -48,7 +48,9 @@ type Options struct {
 	Config config.BGP
 	// Registerer gets the metrics; nil for none.
 	Registerer prometheus.Registerer
-	// LookAgain is how often password files are read again. Default: 10s.
+	// Machine is what the sessions depend on besides the section.
+	Machine Machine
+	// LookAgain is how often password files are read again, and the machine is asked. Default: 10s.
 	LookAgain time.Duration
 	// FirstTable is how long sessions wait for the first table. Default: 30s in mode ActiveActive; the restart time in mode
 	// GracefulRestart, in which an End-of-RIB marker (RFC 4724) without the routes before it would have routers drop them.
@@ -87,7 +89,8 @@ type Speaker struct {
 
 // New returns a speaker that does nothing until Run.
 func New(options Options) (*Speaker, error) {
-	settings, err := newSettings(options.Config, settings{})
+	options.Machine = options.Machine.withDefaults()
+	settings, err := newSettings(options.Config, settings{}, options.Machine)
 	if err != nil {
 		return nil, fmt.Errorf("BGP: %w", err)
 	}
@@ -244,18 +247,18 @@ func (s *Speaker) Announce(ctx context.Context, t routing.Table) error {
 func (s *Speaker) Reconfigure(ctx context.Context, section config.BGP) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	after, err := newSettings(section, s.settings)
+	after, err := newSettings(section, s.settings, s.options.Machine)
 	if err != nil {
 		return fmt.Errorf("BGP: %w", err)
 	}
 	return s.become(ctx, after, true)
 }
 
-// refresh reads passwords again, and tries again what failed.
+// refresh reads passwords again, asks the machine, and tries again what failed.
 func (s *Speaker) refresh(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	after, err := newSettings(s.settings.config, s.settings)
+	after, err := newSettings(s.settings.config, s.settings, s.options.Machine)
 	if err == nil {
 		err = s.become(ctx, after, s.behind)
 	}

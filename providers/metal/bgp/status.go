@@ -32,8 +32,8 @@ type PeerStatus struct {
 	// LastProblem is the kind of LastError, and Failures counts how often each kind came.
 	LastProblem Problem
 	Failures    map[Problem]uint64
-	// PasswordMissing says that the password of the session cannot be read. One that is up goes on with the password that it has.
-	PasswordMissing bool
+	// Missing is what this replica lacks for the session: NoPassword, NoSource or NoNode. One that is up goes on with what it has.
+	Missing []Problem
 	// OwnASN says that the router is in the speaker's autonomous system although it is to be in another one.
 	OwnASN bool
 	// LastError says in words why the session is not up, or why it was not the last time. Empty if it always was.

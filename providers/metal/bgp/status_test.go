@@ -221,19 +221,19 @@ func TestPasswordFiles(t *testing.T) {
 	}
 	secured := router
 	secured.PasswordFile = filepath.Join(dir, "absent")
-	without, err := newSettings(configured(secured), settings{})
-	if err != nil || len(without.neighbors) != 0 || without.missing[netip.MustParseAddr(secured.Address)] == "" {
+	without, err := newSettings(configured(secured), settings{}, Machine{})
+	if err != nil || len(without.neighbors) != 0 || len(without.missing[netip.MustParseAddr(secured.Address)]) == 0 {
 		t.Errorf("a router whose password was never read: %+v, %v", without, err)
 	}
 	secured.PasswordFile = write("secret")
-	with, err := newSettings(configured(secured), without)
+	with, err := newSettings(configured(secured), without, Machine{})
 	if err != nil || len(with.neighbors) != 1 {
 		t.Errorf("a router whose password can be read: %+v, %v", with, err)
 	}
 	if err := os.Remove(secured.PasswordFile); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := newSettings(configured(secured), with)
+	kept, err := newSettings(configured(secured), with, Machine{})
 	if err != nil || kept.neighbors[netip.MustParseAddr(secured.Address)].session.password != "secret" {
 		t.Errorf("a router whose password cannot be read any more: %+v, %v", kept, err)
 	}

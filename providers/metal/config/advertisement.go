@@ -252,7 +252,6 @@ func (b *BGP) unsupported(path *field.Path) field.ErrorList {
 	}
 	for i := range b.Peers {
 		at := path.Child("peers").Index(i)
-		refuse(at.Child("sourceSubnet"), b.Peers[i].SourceSubnet != "")
 		refuse(at.Child("nodeSelectors"), len(b.Peers[i].NodeSelectors) > 0)
 	}
 	return errs

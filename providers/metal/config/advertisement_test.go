@@ -137,12 +137,22 @@ peers:
 // TestFieldsThatNothingFollowsFrom names what the file must not accept in silence.
 func TestFieldsThatNothingFollowsFrom(t *testing.T) {
 	for _, text := range []string{
-		"  - {address: 10.0.0.3, asn: 1, sourceSubnet: 10.0.0.0/8}\n",
 		"  - {address: 10.0.0.3, asn: 1, nodeSelectors: [{}]}\n",
 	} {
 		if _, err := Read(strings.NewReader(head+advertised+text), ""); err == nil || !strings.Contains(err.Error(), "not supported yet") {
 			t.Errorf("%s is taken: %v", text, err)
 		}
+	}
+}
+
+func TestSourceSubnetIsTaken(t *testing.T) {
+	text := head + advertised + "  - {address: 10.0.0.3, asn: 1, sourceSubnet: 10.0.0.0/8}\n"
+	read, err := Read(strings.NewReader(text), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if peer := read.BGP.Peers[len(read.BGP.Peers)-1]; peer.SourceSubnet != "10.0.0.0/8" {
+		t.Errorf("%+v", peer)
 	}
 }
 

@@ -114,8 +114,8 @@ type BGPPeer struct {
 	// With several replicas it has to be empty, as they read the same file.
 	SourceAddress string `json:"sourceAddress,omitempty"`
 	// SourceSubnet has each replica take the address that its machine has in this subnet as the speaker's own address of the
-	// session. A replica whose machine has none there has no session with the router, and its status says so. Not supported yet: a
-	// file that sets it is refused.
+	// session, the first that the kernel lists if there are several. A replica whose machine has none there has no session with the
+	// router, its status says NoSourceAddress, and it looks again every 10 seconds. It does not go with SourceAddress.
 	SourceSubnet string `json:"sourceSubnet,omitempty"`
 	// NodeSelectors select the replicas that have a session with the router, by the labels of the node on which they run; one that
 	// matches is enough. It is for routers at the top of a rack. Default: all replicas. Not supported yet: a file that sets it is

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
+	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 
 const (
@@ -45,7 +46,7 @@ type Options struct {
 	// TurnOff turns machines off.
 	TurnOff TurnOff
 	// Self is what this replica knows of its own machine.
-	Self func() (Self, error)
+	Self func() (self.Replica, error)
 	// Settings returns what the operator decides, as it is now.
 	Settings func() Settings
 	// Registerer takes the metrics. Nil: they are not exported.
@@ -135,12 +136,12 @@ func (c *Controller) pass(ctx context.Context) {
 		log.Error(err, "Listing nodes")
 		return
 	}
-	self, err := c.options.Self()
+	own, err := c.options.Self()
 	if err != nil {
 		log.Error(err, "The machine of this replica is not known; no machine is turned off")
 		return
 	}
-	nodes, s := c.look(present, self, settings)
+	nodes, s := c.look(present, own, settings)
 	if settings.Enabled && s.silent > 0 {
 		c.ask(ctx, nodes)
 	}
@@ -161,7 +162,7 @@ func (c *Controller) pass(ctx context.Context) {
 }
 
 // look returns what matters of nodes, and of all of them together. It remembers since when each is silent.
-func (c *Controller) look(present []*v1.Node, self Self, settings Settings) ([]facts, situation) {
+func (c *Controller) look(present []*v1.Node, own self.Replica, settings Settings) ([]facts, situation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := situation{nodes: len(present), attempting: c.attempting, lastAttempt: c.last, ownKnown: settings.OutsideCluster}
@@ -169,7 +170,7 @@ func (c *Controller) look(present []*v1.Node, self Self, settings Settings) ([]f
 	failures := map[types.UID]failure{}
 	all := make([]facts, 0, len(present))
 	for _, node := range present {
-		f := factsOf(node, powerOf(c.options.Observe(node)), self.Is(node))
+		f := factsOf(node, powerOf(c.options.Observe(node)), own.Is(node))
 		s.ownKnown = s.ownKnown || f.own
 		if f.silent {
 			s.silent++

@@ -31,6 +31,7 @@ import (
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 	"github.com/mooring-ccm/mooring/providers/metal/power/redfishtest"
+	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -137,7 +138,7 @@ func (f *fixture) run(access *rest.Config) {
 	factory := informers.NewSharedInformerFactory(f.client, 0)
 	controller, err := New(Options{
 		Client: client.CoreV1(), Nodes: factory.Core().V1().Nodes(), Recorder: f.recorder, Observe: f.observe, TurnOff: f.turnOff,
-		Self: func() (Self, error) { return Self{Names: []string{"own"}}, nil }, Registerer: f.registry, Period: 50 * time.Millisecond,
+		Self: func() (self.Replica, error) { return self.Replica{Names: []string{"own"}}, nil }, Registerer: f.registry, Period: 50 * time.Millisecond,
 		Settings: func() Settings {
 			f.passes.Add(1)
 			return Settings{Enabled: true, After: 500 * time.Millisecond, MaxUnknownPercent: 70, Interval: time.Second, Timeout: 15 * time.Second}

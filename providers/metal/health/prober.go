@@ -11,7 +11,6 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 
 // locality reports whether an address is one of this machine.
@@ -302,15 +302,13 @@ func (p *Prober) signal() {
 
 // ownAddresses returns a function that recognizes the addresses of this machine, or of its network namespace.
 func ownAddresses() (locality, error) {
-	addrs, err := net.InterfaceAddrs()
+	addresses, err := self.Addresses()
 	if err != nil {
 		return nil, err
 	}
-	own := map[netip.Addr]bool{}
-	for _, addr := range addrs {
-		if prefix, err := netip.ParsePrefix(addr.String()); err == nil {
-			own[prefix.Addr().Unmap()] = true
-		}
+	own := make(map[netip.Addr]bool, len(addresses))
+	for _, addr := range addresses {
+		own[addr] = true
 	}
 	return func(addr netip.Addr) bool { return own[addr] }, nil
 }
