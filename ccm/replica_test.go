@@ -3,7 +3,6 @@ package ccm_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -68,7 +67,7 @@ func (c *announcingCloud) announce(ctx context.Context, replica provider.Replica
 	replica.Informers.Start(ctx.Done())
 	defer replica.Informers.Shutdown()
 	replica.Informers.WaitForCacheSync(ctx.Done())
-	c.callLog.write(fmt.Sprint("pods within ", replica.ClusterCIDRs))
+	c.callLog.write("pods within %v", replica.ClusterCIDRs)
 	c.callLog.write(announces)
 	<-ctx.Done()
 	c.callLog.write(withdraws)

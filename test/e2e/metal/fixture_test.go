@@ -72,6 +72,11 @@ func (m *machine) addr4() netip.Prefix {
 func (m *machine) addr6() netip.Prefix {
 	return netip.MustParsePrefix(fmt.Sprintf("fd00:78::1:%d/64", m.index))
 }
+
+// systemUUID is what its management controller says when it names its system.
+func (m *machine) systemUUID() string {
+	return fmt.Sprintf("01234567-89ab-cdef-0123-00000000000%d", m.index)
+}
 func (m *machine) podCIDRs() []string {
 	return []string{fmt.Sprintf("10.244.%d.0/24", m.index), fmt.Sprintf("fd00:244:0:%d::/64", m.index)}
 }
@@ -259,8 +264,8 @@ func (l *fixture) writeConfig(t *testing.T, machines ...*machine) {
     zone: rack-%d
     machineType: r640
     addresses: [{address: %s}, {address: "%s"}]
-    bmc: {command: {argv: [/bin/cat, %s]}}
-`, m.name, m.index, m.index, m.addr4().Addr(), m.addr6().Addr(), l.power(m))
+    bmc: {systemUUID: %s, command: {argv: [/bin/cat, %s]}}
+`, m.name, m.index, m.index, m.addr4().Addr(), m.addr6().Addr(), m.systemUUID(), l.power(m))
 	}
 	health := "health: {timeout: 2s, failures: 3}, "
 	if l.quick {

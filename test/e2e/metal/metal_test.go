@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/localcluster/poll"
@@ -49,6 +50,7 @@ func scenario(t *testing.T, kind router.Kind, proxyMode string) {
 		{"no replica has a session", s.sessionsEnd},
 		{"the router restarts", s.routerRestarts},
 		{"a node drains", s.drained},
+		{"a management controller is another machine's", s.wrongController},
 		{"a machine is switched off", s.switchedOff},
 		{"kube-proxy dies", s.proxyDies},
 		{"a machine leaves the inventory", s.scrapped},
@@ -258,6 +260,27 @@ func (s *scene) drained(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// wrongController has the management controller of a machine say that it is off, and that it is another machine's. That is not believed: the
+// node keeps its place, and an event says what is wrong.
+func (s *scene) wrongController(t *testing.T) {
+	node, begin := s.machines[2], time.Now()
+	must(t, os.WriteFile(s.power(node), []byte("off "+s.machines[0].systemUUID()+"\n"), 0o600))
+	poll.Until(t, "an event names the wrong controller", func(ctx context.Context) error {
+		events, err := s.client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=WrongBMC,involvedObject.name=" + node.name})
+		if err == nil && len(events.Items) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+	current, err := s.node(t.Context(), node)
+	must(t, err)
+	if tainted(current, cloudproviderapi.TaintNodeShutdown) || tainted(current, corev1.TaintNodeOutOfService) {
+		t.Errorf("the node of a machine whose controller is another one's has the taints %v", current.Spec.Taints)
+	}
+	must(t, os.WriteFile(s.power(node), []byte("on\n"), 0o600))
+	s.unharmed(t, begin)
 }
 
 // silence is how long requests may be lost after a node died without a word.
