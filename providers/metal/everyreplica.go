@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/health"
 	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 	"github.com/mooring-ccm/mooring/providers/metal/layer2"
+	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 
 // runOnEveryReplica follows the config and announces, until ctx ends.
@@ -114,8 +115,14 @@ func (c *Cloud) assemble(replica provider.Replica) (*parts, error) {
 	sinks := map[string]announce.Sink{}
 	var err error
 	if settings.BGP != nil {
-		if made.speaker, err = bgp.New(bgp.Options{Config: *settings.BGP, Registerer: replica.Registerer}); err != nil {
+		own := &ownNode{nodes: replica.Informers.Core().V1().Nodes(), observe: self.Observe}
+		if made.speaker, err = bgp.New(bgp.Options{
+			Config: *settings.BGP, Registerer: replica.Registerer, Machine: bgp.Machine{NodeLabels: own.labels},
+		}); err != nil {
 			return nil, fmt.Errorf("bgp: %w", err)
+		}
+		if err := own.onChange(made.speaker.LookNow); err != nil {
+			return nil, err
 		}
 		sinks["bgp"] = made.speaker
 	}

@@ -3,6 +3,7 @@ package metal
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -180,6 +181,13 @@ func (p *parts) routers() []announce.Router {
 			why, wanted := status.Delivery(name)
 			routers[i].Families[family] = announce.RouterFamily{Wanted: wanted, Why: why.Words()}
 		}
+	}
+	for _, other := range p.speaker.Elsewhere() {
+		router := announce.Router{Name: other.Name, Elsewhere: true}
+		for family, name := range map[model.Family]config.AddressFamily{model.IPv4: config.IPv4, model.IPv6: config.IPv6} {
+			router.Families[family].Wanted = slices.Contains(other.Families, name)
+		}
+		routers = append(routers, router)
 	}
 	return routers
 }

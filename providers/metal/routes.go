@@ -14,6 +14,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
+	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
@@ -89,11 +90,17 @@ func (r *routes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider
 	})
 }
 
-// sessionProblem returns an error while no session of this replica carries the family of a range of pod addresses.
+// sessionProblem returns an error while no session of this replica carries the family of a range of pod addresses. Of routers that
+// only other replicas have sessions with it does not know, and takes the range for announced there.
 func (r *routes) sessionProblem(cidr netip.Prefix) error {
 	family := config.IPv6
 	if cidr.Addr().Is4() {
 		family = config.IPv4
+	}
+	if slices.ContainsFunc(r.cloud.running().speaker.Elsewhere(), func(other bgp.OtherPeer) bool {
+		return slices.Contains(other.Families, family)
+	}) {
+		return nil
 	}
 	var down []string
 	for _, peer := range r.cloud.running().speaker.Sessions() {

@@ -20,6 +20,8 @@ const (
 type Router struct {
 	// Name is the router's name.
 	Name string
+	// Elsewhere says that other replicas are to have a session with it, and this one is not: what they get to it is not known.
+	Elsewhere bool
 	// Families say it for each address family.
 	Families [model.Families]RouterFamily
 }
@@ -39,6 +41,8 @@ type routerKey struct {
 
 // routerState is what conditions say of a router, and what they are about to say.
 type routerState struct {
+	// elsewhere says that other replicas serve the router; then nothing else is set.
+	elsewhere bool
 	// known says that why is what conditions say, which is empty for a router that takes addresses.
 	known bool
 	why   string
@@ -124,10 +128,14 @@ func (w *ConditionWriter) deliveries(now time.Time) (*deliveries, time.Duration)
 			}
 			key := routerKey{router.Name, model.Family(family)}
 			state := w.routers[key]
-			if state == nil {
-				state = &routerState{}
+			if state == nil || state.elsewhere != router.Elsewhere {
+				state = &routerState{elsewhere: router.Elsewhere}
 			}
 			states[key] = state
+			if state.elsewhere {
+				result.add(key, state)
+				continue
+			}
 			if wait := state.observe(is.Why, now); wait > 0 {
 				next = min(next, wait)
 			}
@@ -140,6 +148,10 @@ func (w *ConditionWriter) deliveries(now time.Time) (*deliveries, time.Duration)
 
 func (d *deliveries) add(key routerKey, state *routerState) {
 	delivery := &d.families[key.family]
+	if state.elsewhere {
+		delivery.Elsewhere++
+		return
+	}
 	delivery.Routers++
 	switch {
 	case !state.known:

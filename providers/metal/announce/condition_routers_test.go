@@ -332,3 +332,56 @@ func TestDeliveryToSomePeers(t *testing.T) {
 		}
 	}
 }
+
+// TestRoutersOfOthers has routers with which only other replicas have sessions: of an address that is for one of them, the leader does not
+// say that nobody has it.
+func TestRoutersOfOthers(t *testing.T) {
+	const hops = "192.0.0.0 is announced with 1 next hop"
+	with := func(elsewhere int, whys ...string) []Router {
+		routers := routersOf(whys...)
+		for i := range elsewhere {
+			is := RouterFamily{Wanted: true}
+			routers = append(routers, Router{Name: fmt.Sprintf("far-%d", i+1), Elsewhere: true, Families: [model.Families]RouterFamily{is, is}})
+		}
+		return routers
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriting(t, 1, with(2))
+		w.run(t, func() {
+			for i, step := range []struct {
+				routers []Router
+				want    string
+			}{
+				{with(2), "True Announced: " + hops + ", by other replicas than the leader to 2 routers: whether they have sessions, the leader does not know"},
+				{with(1, ""), "True Announced: " + hops + ", by the leader to 1 of 1 router, and by other replicas to 1 router more: whether they"},
+				{with(1, silent), "True Announced: " + hops + ", by the leader to 0 of 1 router (rack-1 does not answer), and by other replicas to 1 router more"},
+				{with(0, silent), "False NoSession: 192.0.0.0 has 1 next hop and is announced by the leader to 0 of 1 router (rack-1 does not answer); what sessions"},
+				{with(1, silent), "True Announced: " + hops + ", by the leader to 0 of 1 router"},
+			} {
+				w.set(step.routers)
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				if got := w.says(t); !strings.HasPrefix(got, step.want) {
+					t.Errorf("step %d: it says %q, want %q", i+1, got, step.want)
+				}
+			}
+		})
+	})
+}
+
+// TestRouterComesFromOthers has a router that other replicas served be the leader's: nothing is known of it at first.
+func TestRouterComesFromOthers(t *testing.T) {
+	is := RouterFamily{Wanted: true}
+	far := Router{Name: "rack-1", Elsewhere: true, Families: [model.Families]RouterFamily{is, is}}
+	now := []Router{far}
+	w := &ConditionWriter{Routers: func() []Router { return now }}
+	known, _ := w.deliveries(start)
+	if got, undecided := known.to(model.IPv4, []string{"rack-1"}); got.Elsewhere != 1 || got.Routers != 0 || undecided {
+		t.Errorf("%+v, undecided %t", got, undecided)
+	}
+	now = routersOf(silent)
+	known, _ = w.deliveries(start.Add(time.Hour))
+	if got, undecided := known.to(model.IPv4, nil); got.Elsewhere != 0 || got.Routers != 1 || !undecided {
+		t.Errorf("%+v, undecided %t", got, undecided)
+	}
+}

@@ -3,6 +3,7 @@ package bgp
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -100,4 +101,29 @@ func (m Machine) ownLabels(section *config.BGP, before map[string]string) (map[s
 		return before, nil
 	}
 	return labels, nil
+}
+
+// Elsewhere returns the routers that the nodeSelectors give to other replicas, in the order of their addresses. They are in neither
+// Peers nor Sessions.
+func (s *Speaker) Elsewhere() []OtherPeer {
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	var others []OtherPeer
+	for _, addr := range slices.SortedFunc(maps.Keys(s.sessions.elsewhere), netip.Addr.Compare) {
+		others = append(others, s.sessions.elsewhere[addr])
+	}
+	return others
+}
+
+// LookNow has the speaker ask its machine again without waiting for the next look. It returns at once.
+func (s *Speaker) LookNow() {
+	select {
+	case s.lookNow <- struct{}{}:
+	default: // it is going to look anyway
+	}
+}
+
+// observe takes what the machine says by now. Callers hold the lock.
+func (s *Speaker) observe() (settings, error) {
+	return newSettings(s.settings.config, s.settings, s.options.Machine)
 }

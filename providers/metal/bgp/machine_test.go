@@ -1,13 +1,21 @@
 package bgp
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
+	"github.com/mooring-ccm/mooring/providers/metal/routing"
 )
 
 func addrs(texts ...string) func() ([]netip.Addr, error) {
@@ -98,5 +106,158 @@ func TestRouterIDOfSource(t *testing.T) {
 		return one
 	}); err != nil {
 		t.Error(err)
+	}
+}
+
+// rack returns selectors of the nodes of a rack.
+func rack(name string) []metav1.LabelSelector {
+	return []metav1.LabelSelector{{MatchLabels: map[string]string{"rack": name}}}
+}
+
+// selected returns a section with a router for each of two racks, and one for all.
+func selected() config.BGP {
+	a, b, all := router, router, router
+	a.Name, a.Address, a.NodeSelectors = "a", "10.0.0.1", rack("a")
+	b.Name, b.Address, b.NodeSelectors = "b", "10.0.0.2", append(rack("b"), rack("c")...)
+	all.Name, all.Address = "all", "10.0.0.3"
+	return configured(a, b, all)
+}
+
+// TestNodeSelectors follows the sessions of one replica through what is known of its node.
+func TestNodeSelectors(t *testing.T) {
+	in := func(name string) func() (map[string]string, error) {
+		return func() (map[string]string, error) { return map[string]string{"rack": name}, nil }
+	}
+	listing := func() (map[string]string, error) { return nil, nil }
+	unknown := func() (map[string]string, error) { return nil, errors.New("no node has this name") }
+	type look struct {
+		labels func() (map[string]string, error)
+		// sessions are those that there are, listed are all that the status shows, and missing are those with a problem.
+		sessions, listed, missing string
+	}
+	for name, looks := range map[string][]look{
+		"one rack":                      {{in("a"), "a all", "a all", ""}},
+		"the other one":                 {{in("c"), "b all", "b all", ""}},
+		"none":                          {{in("d"), "all", "all", ""}},
+		"moves":                         {{in("a"), "a all", "a all", ""}, {in("b"), "b all", "b all", ""}},
+		"nodes are being listed":        {{listing, "all", "a b all", ""}, {in("a"), "a all", "a all", ""}},
+		"the node is not found":         {{unknown, "all", "a b all", "a b"}, {in("b"), "b all", "b all", ""}},
+		"the node is not found anymore": {{in("a"), "a all", "a all", ""}, {unknown, "a all", "a all", "a"}, {listing, "a all", "a all", ""}},
+		"a node without labels":         {{func() (map[string]string, error) { return map[string]string{}, nil }, "all", "all", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			labels := looks[0].labels
+			speaker, err := New(Options{Config: selected(), Machine: Machine{
+				NodeLabels: func() (map[string]string, error) { return labels() },
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, look := range looks {
+				labels = look.labels
+				speaker.refresh(t.Context())
+				var sessions, listed, missing []string
+				for _, status := range speaker.Sessions() {
+					listed = append(listed, status.Name)
+					if _, has := speaker.settings.neighbors[status.Address]; has {
+						sessions = append(sessions, status.Name)
+					}
+					if slices.Contains(status.Missing, NoNode) {
+						missing = append(missing, status.Name)
+					}
+				}
+				for _, one := range []struct {
+					what string
+					got  []string
+					want string
+				}{{"sessions", sessions, look.sessions}, {"listed", listed, look.listed}, {"missing", missing, look.missing}} {
+					if strings.Join(one.got, " ") != one.want {
+						t.Errorf("look %d: %s %v, want %q", i+1, one.what, one.got, one.want)
+					}
+				}
+				if others := speaker.Elsewhere(); len(others)+len(listed) != 3 {
+					t.Errorf("look %d: %v are elsewhere, and %v are not", i+1, others, listed)
+				}
+			}
+		})
+	}
+}
+
+// TestNoSessionByChoice has a replica with no session at all by choice: it is ready, and shows no session that is down.
+func TestNoSessionByChoice(t *testing.T) {
+	only := selected()
+	only.Peers = only.Peers[:2]
+	registry := prometheus.NewPedanticRegistry()
+	label := "d"
+	speaker, err := New(Options{Config: only, Registerer: registry, FirstTable: time.Hour, LookAgain: time.Hour, Machine: Machine{
+		NodeLabels: func() (map[string]string, error) { return map[string]string{"rack": label}, nil },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := testutil.GatherAndCount(registry, "mooring_metal_bgp_session_up", "mooring_metal_bgp_session_problem"); err != nil || found > 0 {
+		t.Errorf("%d sessions are shown (%v)", found, err)
+	}
+	if err := speaker.Ready(); err == nil {
+		t.Error("ready without a table")
+	}
+	changed, cancel := speaker.Subscribe()
+	defer cancel()
+	ended := running(t, t.Context(), speaker)
+	if err := speaker.Announce(t.Context(), routing.Table{service: route(service, "", one)}); err != nil {
+		t.Fatal(err)
+	}
+	poll.Until(t, "the replica is ready", func(context.Context) error { return speaker.Ready() })
+	speaker.mu.Lock()
+	label = "a"
+	speaker.mu.Unlock()
+	speaker.LookNow()
+	poll.Until(t, "the label that changed takes effect", func(context.Context) error {
+		return poll.Holds(len(speaker.Peers()) == 1 && len(speaker.Elsewhere()) == 1)
+	})
+	select {
+	case <-changed:
+	default:
+		t.Error("a router is served that was not, and nobody is told")
+	}
+	if err := speaker.Stop(t.Context(), Withdraw); err != nil {
+		t.Error(err)
+	}
+	if err := ends(t, ended); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUnknownNodeIsNotReady has a replica that does not find its node replace nobody.
+func TestUnknownNodeIsNotReady(t *testing.T) {
+	only := selected()
+	only.Peers = only.Peers[:2]
+	speaker, err := New(Options{Config: only})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := handover{}
+	for _, after := range []time.Duration{0, time.Hour} {
+		if err := h.observe(time.Unix(0, 0).Add(after), transmissions(speaker.Peers(), nil, nil)); err == nil {
+			t.Errorf("handed over after %s", after)
+		}
+	}
+}
+
+// TestPoliciesOfOthers leaves out what is done to the paths of routers that have no session here.
+func TestPoliciesOfOthers(t *testing.T) {
+	section := selected()
+	for i := range section.Peers {
+		section.Peers[i].Communities = []string{"64512:1"}
+	}
+	is, err := newSettings(section, settings{}, Machine{
+		NodeLabels: func() (map[string]string, error) { return map[string]string{"rack": "a"}, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := policies(&is)
+	if err != nil || len(made.DefinedSets) != 2 {
+		t.Errorf("policies for %v, %v", made.DefinedSets, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,7 +56,9 @@ type request struct {
 	Change   *config.BGP
 	Peers    bool
 	Ready    bool
-	Stop     bgp.Ending
+	// Labels are those of the speaker's node from now on.
+	Labels map[string]string
+	Stop   bgp.Ending
 }
 
 // answer is what it says.
@@ -81,6 +84,7 @@ func serve(in io.Reader, out io.Writer) error {
 	defer cancel()
 	var speaker *bgp.Speaker
 	ran := make(chan error, 1)
+	var labels atomic.Pointer[map[string]string]
 	for {
 		var asked request
 		if err := requests.Decode(&asked); err != nil {
@@ -92,6 +96,12 @@ func serve(in io.Reader, out io.Writer) error {
 		switch {
 		case asked.Start != nil:
 			options := bgp.Options{Config: *asked.Start, LookAgain: 200 * time.Millisecond, FirstTable: time.Minute}
+			options.Machine.NodeLabels = func() (map[string]string, error) {
+				if known := labels.Load(); known != nil {
+					return *known, nil
+				}
+				return nil, nil
+			}
 			if speaker, err = bgp.New(options); err == nil {
 				go func() { ran <- speaker.Run(ctx) }()
 			}
@@ -99,6 +109,9 @@ func serve(in io.Reader, out io.Writer) error {
 			err = speaker.Announce(ctx, asked.Announce)
 		case asked.Change != nil:
 			err = speaker.Reconfigure(ctx, *asked.Change)
+		case asked.Labels != nil:
+			labels.Store(&asked.Labels)
+			speaker.LookNow()
 		case asked.Peers:
 			said.Peers = speaker.Peers()
 		case asked.Ready:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -23,7 +24,7 @@ type sessions struct {
 	mu    sync.Mutex
 	peers map[netip.Addr]*peerState
 	// elsewhere are the routers that only other replicas are to serve.
-	elsewhere map[netip.Addr]bool
+	elsewhere map[netip.Addr]OtherPeer
 	// tallies are how much is announced, by group.
 	tallies map[string]*tally
 	// begun are the groups to which everything has to be announced again, repeatDelay after a session has begun.
@@ -110,12 +111,12 @@ func (s *sessions) expect(settings settings) {
 	defer s.mu.Unlock()
 	s.repeatDelay = repeatDelay(settings.config.Mode)
 	peers := make(map[netip.Addr]*peerState, len(settings.config.Peers))
-	different := !maps.Equal(s.elsewhere, settings.elsewhere)
+	different := !reflect.DeepEqual(s.elsewhere, settings.elsewhere)
 	s.elsewhere = settings.elsewhere
 	for i := range settings.config.Peers {
 		configured := &settings.config.Peers[i]
 		addr := configured.Addr()
-		if settings.elsewhere[addr] {
+		if _, others := settings.elsewhere[addr]; others {
 			continue
 		}
 		peer, known := s.peers[addr]

@@ -37,7 +37,7 @@ type settings struct {
 	// missing says of a router what this replica lacks for the session: there is none, or it goes on with what was known before.
 	missing map[netip.Addr][]failure
 	// elsewhere are the routers with which only other replicas are to have a session.
-	elsewhere map[netip.Addr]bool
+	elsewhere map[netip.Addr]OtherPeer
 	// labels are those of the replica's node when it was known last; nil before, and where no router selects nodes.
 	labels map[string]string
 	// pools holds the attributes of the pools that were asked for, as something to compare.
@@ -53,7 +53,7 @@ func newSettings(section config.BGP, before settings, machine Machine) (settings
 		neighbors: make(map[netip.Addr]neighbor, len(section.Peers)),
 		groups:    map[string]string{},
 		missing:   map[netip.Addr][]failure{},
-		elsewhere: map[netip.Addr]bool{},
+		elsewhere: map[netip.Addr]OtherPeer{},
 		pools:     map[string]string{},
 	}
 	var noNode error
@@ -75,7 +75,7 @@ func newSettings(section config.BGP, before settings, machine Machine) (settings
 		}
 		takesPart := partOf(peer, s.labels)
 		if takesPart == leaves {
-			s.elsewhere[addr] = true
+			s.elsewhere[addr] = OtherPeer{Name: peer.Name, Families: peer.Families}
 			continue
 		}
 		if noNode != nil && len(peer.NodeSelectors) > 0 {

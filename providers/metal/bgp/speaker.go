@@ -70,6 +70,8 @@ type Speaker struct {
 	first, stopping, stopped chan struct{}
 	firstOnce, stopOnce      sync.Once
 	ending                   Ending
+	// lookNow has room for one.
+	lookNow chan struct{}
 
 	// mu guards what follows. It is held while the library is called, so changes come one after the other.
 	mu       sync.Mutex
@@ -96,7 +98,7 @@ func New(options Options) (*Speaker, error) {
 	}
 	s := &Speaker{
 		options: options, sessions: newSessions(time.Now), settings: settings, log: logr.Discard(),
-		first: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
+		lookNow: make(chan struct{}, 1), first: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
 		announced: map[string]map[netip.Prefix]destination{}, neighbors: map[netip.Addr]neighbor{},
 	}
 	if s.options.LookAgain == 0 {
@@ -122,7 +124,13 @@ func (s *Speaker) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.log = logr.FromContextOrDiscard(ctx).WithName("bgp")
 	s.sessions.logTo(s.log)
-	err := s.begin(ctx, true)
+	// Nodes are listed since New.
+	now, err := s.observe()
+	if err == nil {
+		s.settings = now
+		s.sessions.expect(now)
+		err = s.begin(ctx, true)
+	}
 	s.mu.Unlock()
 	if err != nil {
 		return err
@@ -134,6 +142,8 @@ func (s *Speaker) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ticker.C:
+			s.refresh(ctx)
+		case <-s.lookNow:
 			s.refresh(ctx)
 		case <-s.sessions.begun.some:
 			s.repeat(ctx)
@@ -258,7 +268,7 @@ func (s *Speaker) Reconfigure(ctx context.Context, section config.BGP) error {
 func (s *Speaker) refresh(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	after, err := newSettings(s.settings.config, s.settings, s.options.Machine)
+	after, err := s.observe()
 	if err == nil {
 		err = s.become(ctx, after, s.behind)
 	}
@@ -332,5 +342,5 @@ func (s *Speaker) Peers() []PeerStatus {
 	return s.sessions.status(updates)
 }
 
-// Subscribe returns a channel that has something to receive after Peers has changed, until cancel is called. It is for one receiver.
+// Subscribe returns a channel that has something to receive after Peers or Elsewhere has changed, until cancel is called. It is for one receiver.
 func (s *Speaker) Subscribe() (changed <-chan struct{}, cancel func()) { return s.sessions.subscribe() }

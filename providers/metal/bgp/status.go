@@ -59,6 +59,15 @@ type FamilyStatus struct {
 	Prefixes, Paths int
 }
 
+// OtherPeer is a router with which this speaker has no session by choice: its nodeSelectors select other replicas' nodes. What
+// becomes of it there, this speaker does not know.
+type OtherPeer struct {
+	// Name is the router's name in the configuration.
+	Name string
+	// Families are what the sessions of the others are to carry.
+	Families []config.AddressFamily
+}
+
 // count is how much is announced of one family.
 type count struct {
 	prefixes, paths int

@@ -241,18 +241,3 @@ func parseSubnet(text string) (netip.Prefix, error) {
 	}
 	return prefix, nil
 }
-
-// unsupported says which fields nothing follows from yet.
-func (b *BGP) unsupported(path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	refuse := func(at *field.Path, set bool) {
-		if set {
-			errs = append(errs, field.Forbidden(at, "is not supported yet"))
-		}
-	}
-	for i := range b.Peers {
-		at := path.Child("peers").Index(i)
-		refuse(at.Child("nodeSelectors"), len(b.Peers[i].NodeSelectors) > 0)
-	}
-	return errs
-}

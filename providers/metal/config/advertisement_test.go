@@ -134,26 +134,23 @@ peers:
 	})
 }
 
-// TestFieldsThatNothingFollowsFrom names what the file must not accept in silence.
-func TestFieldsThatNothingFollowsFrom(t *testing.T) {
-	for _, text := range []string{
-		"  - {address: 10.0.0.3, asn: 1, nodeSelectors: [{}]}\n",
-	} {
-		if _, err := Read(strings.NewReader(head+advertised+text), ""); err == nil || !strings.Contains(err.Error(), "not supported yet") {
-			t.Errorf("%s is taken: %v", text, err)
-		}
-	}
-}
-
-func TestSourceSubnetIsTaken(t *testing.T) {
-	text := head + advertised + "  - {address: 10.0.0.3, asn: 1, sourceSubnet: 10.0.0.0/8}\n"
+func TestWhoSpeaksWithPeers(t *testing.T) {
+	text := head + advertised + "  - {address: 10.0.0.3, asn: 1, sourceSubnet: 10.0.0.0/8, nodeSelectors: [{matchLabels: {rack: a}}]}\n"
 	read, err := Read(strings.NewReader(text), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if peer := read.BGP.Peers[len(read.BGP.Peers)-1]; peer.SourceSubnet != "10.0.0.0/8" {
+	if peer := read.BGP.Peers[len(read.BGP.Peers)-1]; peer.SourceSubnet != "10.0.0.0/8" || len(peer.NodeSelectors) != 1 {
 		t.Errorf("%+v", peer)
 	}
+	_, wrong := readBGP(t, `
+asn: 1
+mode: GracefulRestart
+peers:
+- {address: 10.0.0.1, asn: 1, sourceSubnet: 10.0.0.0/24}
+- {address: 10.0.0.2, asn: 1, nodeSelectors: [{matchLabels: {rack: a}}]}
+`)
+	says(t, wrong, []string{`bgp.peers[1].nodeSelectors: Invalid value: "set": does not go with mode GracefulRestart`})
 }
 
 func TestExamplesOfAdvertisements(t *testing.T) {

@@ -118,8 +118,9 @@ type BGPPeer struct {
 	// router, its status says NoSourceAddress, and it looks again every 10 seconds. It does not go with SourceAddress.
 	SourceSubnet string `json:"sourceSubnet,omitempty"`
 	// NodeSelectors select the replicas that have a session with the router, by the labels of the node on which they run; one that
-	// matches is enough. It is for routers at the top of a rack. Default: all replicas. Not supported yet: a file that sets it is
-	// refused.
+	// matches is enough. It is for routers at the top of a rack, and goes with mode ActiveActive only. Labels that change take effect
+	// at once. A replica that does not find its node has no session with the router, and its status says NodeNotFound. That some
+	// replica is selected, nothing checks. Default: all replicas.
 	NodeSelectors []metav1.LabelSelector `json:"nodeSelectors,omitempty"`
 	// NextHopSubnets stand in the place of those of the section, for this router.
 	NextHopSubnets []string `json:"nextHopSubnets,omitempty"`
@@ -313,6 +314,10 @@ func (b *BGP) validatePeers(path *field.Path) field.ErrorList {
 		if peer.BFD != nil && b.Mode == GracefulRestart {
 			errs = append(errs, field.Invalid(at.Child("bfd"), "set",
 				"does not go with mode GracefulRestart: BFD ends with the process, and a router would not wait for its return"))
+		}
+		if len(peer.NodeSelectors) > 0 && b.Mode == GracefulRestart {
+			errs = append(errs, field.Invalid(at.Child("nodeSelectors"), "set",
+				"does not go with mode GracefulRestart: one replica announces to all routers, and may run on any node"))
 		}
 	}
 	return errs

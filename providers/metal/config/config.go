@@ -66,7 +66,6 @@ func (c *CloudConfig) validate() field.ErrorList {
 		errs = append(errs, c.BGP.validate(field.NewPath("bgp"))...)
 		errs = append(errs, c.BGP.validatePoolNames(field.NewPath("bgp"), c.Pools)...)
 		errs = append(errs, c.BGP.validateAdvertisements(field.NewPath("bgp", "advertisements"), c.Pools)...)
-		errs = append(errs, c.BGP.unsupported(field.NewPath("bgp"))...)
 	}
 	if c.L2 != nil {
 		errs = append(errs, c.L2.validate(field.NewPath("l2"))...)

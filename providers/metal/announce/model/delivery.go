@@ -13,16 +13,21 @@ const mostMissing = 3
 
 // Delivery is who has an address, as far as the leader knows: its own sessions, and not those of other replicas.
 type Delivery struct {
-	// Routers is how many routers the address is for, and Took how many of them it was announced to.
+	// Routers is how many routers the address is for with which the leader is to have a session, and Took how many of them it was
+	// announced to.
 	Routers, Took int
 	// Missing says of each other one why not, as "rack-1 does not answer".
 	Missing []string
+	// Elsewhere is how many more routers the address is for that only other replicas are to have a session with.
+	Elsewhere int
 	// OnSegment says that the address is answered for by ARP or NDP.
 	OnSegment bool
 }
 
-// nowhere reports whether nobody has the address.
-func (d *Delivery) nowhere() bool { return d != nil && d.Took == 0 && !d.OnSegment }
+// nowhere reports whether nobody has the address. While other replicas have routers of their own, the leader cannot say that.
+func (d *Delivery) nowhere() bool {
+	return d != nil && d.Took == 0 && d.Elsewhere == 0 && !d.OnSegment
+}
 
 // reason returns why an address is announced or not, with what became of it on the network.
 func (a AddressState) reason() Reason {
@@ -38,21 +43,28 @@ func (a AddressState) announced() bool { return len(a.NextHops) > 0 && !a.Delive
 // to says to how many routers an address is announced, as the end of a sentence about it.
 func (d *Delivery) to() string {
 	switch {
-	case d == nil || d.Routers == 0 && d.OnSegment:
+	case d == nil || d.Routers == 0 && d.Elsewhere == 0 && d.OnSegment:
 		return ""
+	case d.Routers == 0 && d.Elsewhere > 0:
+		return fmt.Sprintf(", by other replicas than the leader to %s: whether they have sessions, the leader does not know",
+			counted(d.Elsewhere, "router", "routers"))
 	case d.Routers == 0:
 		return ", to no router: none is configured for its address family"
 	}
 	text := fmt.Sprintf(", by the leader to %d of %s", d.Took, counted(d.Routers, "router", "routers"))
-	if len(d.Missing) == 0 {
-		return text
+	if len(d.Missing) > 0 {
+		named := d.Missing[:min(len(d.Missing), mostMissing)]
+		text += " (" + strings.Join(named, ", ")
+		if more := len(d.Missing) - len(named); more > 0 {
+			text += fmt.Sprintf(", and %d more", more)
+		}
+		text += ")"
 	}
-	named := d.Missing[:min(len(d.Missing), mostMissing)]
-	text += " (" + strings.Join(named, ", ")
-	if more := len(d.Missing) - len(named); more > 0 {
-		text += fmt.Sprintf(", and %d more", more)
+	if d.Elsewhere > 0 {
+		text += fmt.Sprintf(", and by other replicas to %s more: whether they have sessions, the leader does not know",
+			counted(d.Elsewhere, "router", "routers"))
 	}
-	return text + ")"
+	return text
 }
 
 // noSession says that nobody has an address that has next hops.
