@@ -120,7 +120,7 @@ func enter(t *testing.T, kind router.Kind, proxyMode string) *fixture {
 		}))
 		sandbox.Run(t, sandbox.Options{
 			Env: []string{managerVariable + "=" + manager}, Sysctls: worker.Sysctls, Cgroups: worker.Cgroups,
-			Dirs: append(router.Dirs(), worker.Dirs...), Timeout: 5 * time.Minute,
+			Dirs: append(router.Dirs(), worker.Dirs...), Timeout: 15 * time.Minute,
 		})
 		return nil
 	}
