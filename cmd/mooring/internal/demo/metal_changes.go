@@ -142,12 +142,11 @@ func (r *rack) kept(ctx context.Context, before netlab.Table, since time.Time) (
 		if _, err := e.sent.settle(ctx); err != nil {
 			return "", err
 		}
-		lost, all := e.sent.lost(since)
-		lost = slices.DeleteFunc(lost, r.whileRewritten)
+		unanswered, all := e.sent.failed(since)
+		lost := slices.DeleteFunc(slices.Clone(unanswered), r.whileRewritten)
 		if len(lost) > 0 {
 			return "", fmt.Errorf("%d of %d requests to %s were lost, the first with: %w", len(lost), all, e.name, lost[0].err)
 		}
-		unanswered, _ := e.sent.lost(since)
 		answered, rewritten = answered+all-len(unanswered), rewritten+len(unanswered)
 	}
 	detail := fmt.Sprintf("%s; all of %s answered", words.Count(len(after), "route", "routes"), words.Count(answered, "request was", "requests were"))
