@@ -36,6 +36,11 @@ func TestHandover(t *testing.T) {
 			{10 * second, map[string]transmission{"a": waiting(9, 0)}, "a has not received"},
 			{11 * second, map[string]transmission{"a": waiting(9, 0)}, ""},
 		},
+		"a router is given time to read a large table": {
+			{0, map[string]transmission{"a": {up: true, updates: 9, expects: true, paths: 80_000}}, "a has not received"},
+			{4900 * time.Millisecond, map[string]transmission{"a": {up: true, updates: 9, expects: true, paths: 80_000}}, "a has not received"},
+			{5 * second, map[string]transmission{"a": {up: true, updates: 9, expects: true, paths: 80_000}}, ""},
+		},
 		"nothing to send is sent": {
 			{0, map[string]transmission{"a": {up: true}}, "a has not received"},
 			{second, map[string]transmission{"a": {up: true}}, ""},

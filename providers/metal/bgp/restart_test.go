@@ -27,7 +27,7 @@ func (l *fixture) watchFor(t *testing.T, what string, addrs ...netip.Addr) func(
 		t.Helper()
 		for kind, monitor := range monitors {
 			if events := monitor.Events(texts...); len(events) > 0 {
-				t.Errorf("%s: the routes of %s changed: %q", what, kind, events)
+				t.Errorf("%s: %d routes of %s changed, among them %q", what, len(events), kind, events[:min(len(events), 10)])
 			}
 		}
 	}
