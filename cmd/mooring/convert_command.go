@@ -38,9 +38,9 @@ L2Advertisement, BFDProfile and Community of metallb.io/v1beta1, and BGPPeer of 
 metal to standard output, and needs no cluster.
 
 What the config does not say is listed on standard error, by the object and the field:
-  LOST  it has no counterpart, and is left out
-  TODO  a person has to do something besides, such as mounting a password
-  NOTE  it is there, and means something a little different
+  LOST    it has no counterpart, and is left out
+  ACTION  a person has to do something besides, such as mounting a password
+  NOTE    it is there, and means something a little different
 
 A field that is not known is listed too, and so is a config that the provider would not take; nothing is left out in silence. Passwords are
 never shown. The order of the pools is that of their names; priorities are turned round, because the highest comes first here.

@@ -22,13 +22,13 @@ func TestConvert(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		"fine":              {pool + metalLBL2, []string{"--strict"}, cli.ExitOK, "l2: {}", "TODO L2Advertisement: "},
+		"fine":              {pool + metalLBL2, []string{"--strict"}, cli.ExitOK, "l2: {}", "ACTION L2Advertisement: "},
 		"an unknown field":  {unknown + metalLBL2, nil, cli.ExitOK, "name: p", `LOST IPAddressPool p: spec.color: unknown field "spec.color"`},
 		"strict":            {unknown + metalLBL2, []string{"--strict"}, cli.ExitFailed, "name: p", "1 thing without a counterpart"},
 		"comments":          {unknown + metalLBL2, []string{"--comments"}, cli.ExitOK, "# LOST IPAddressPool p: spec.color", "LOST"},
 		"nothing of it":     {"kind: Pod\napiVersion: v1\n", nil, cli.ExitFailed, "", "there is no IPAddressPool"},
 		"file is not there": {"", []string{"-f", "/nowhere/metallb.yaml"}, cli.ExitUsage, "", "--filename: open /nowhere/metallb.yaml"},
-		"several files":     {metalLBL2, []string{"-f", write(t, pool), "-f", "-"}, cli.ExitOK, "l2: {}", "TODO"},
+		"several files":     {metalLBL2, []string{"-f", write(t, pool), "-f", "-"}, cli.ExitOK, "l2: {}", "ACTION"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := callWith(t, c.input, append([]string{"convert", "metallb"}, c.flags...)...)

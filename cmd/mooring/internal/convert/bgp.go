@@ -63,7 +63,7 @@ func (c *conversion) convertBGP() {
 	c.config.Announcement.PodRoutes = ptr.To(false) // as in MetalLB
 	c.notes.add(Info, "the cloud config", "announcement.clusterNextHops", "an address of a Service with externalTrafficPolicy Cluster is announced with 8 nodes at most, "+
 		"and in MetalLB with all that its advertisements select")
-	c.notes.add(Todo, "BGPPeer", "", "routers get one session from each replica of Mooring, with ADD-PATH, and none from the nodes: "+
+	c.notes.add(Action, "BGPPeer", "", "routers get one session from each replica of Mooring, with ADD-PATH, and none from the nodes: "+
 		"configure the addresses of the replicas as neighbors (docs/how-to/metal-routers.md)")
 }
 

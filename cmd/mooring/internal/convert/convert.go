@@ -80,7 +80,7 @@ func (c *conversion) examine() error {
 		}
 	}
 	for _, one := range wrong {
-		c.notes.add(Todo, "the cloud config", one.Field, "%s", one.ErrorBody())
+		c.notes.add(Action, "the cloud config", one.Field, "%s", one.ErrorBody())
 	}
 	return nil
 }

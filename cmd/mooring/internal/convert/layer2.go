@@ -53,5 +53,5 @@ func (c *conversion) convertL2() {
 		section.Interfaces = nil
 	}
 	c.config.L2 = section
-	c.notes.add(Todo, "L2Advertisement", "", "replicas answer from the network of the nodes, and open raw sockets: set "+layer2Value+" of the chart (docs/how-to/metal-layer-2.md)")
+	c.notes.add(Action, "L2Advertisement", "", "replicas answer from the network of the nodes, and open raw sockets: set "+layer2Value+" of the chart (docs/how-to/metal-layer-2.md)")
 }

@@ -13,8 +13,8 @@ type Severity string
 const (
 	// Lost is something that the config does not say because it has no counterpart.
 	Lost Severity = "lost"
-	// Todo is something that a person has to do besides.
-	Todo Severity = "todo"
+	// Action is something that a person has to do besides.
+	Action Severity = "action"
 	// Info is something that is there and means something a little different.
 	Info Severity = "note"
 )
@@ -54,7 +54,7 @@ func (n *notes) of(resource string) note {
 
 // sorted returns the notes, the gravest first, and within one severity in the order in which they were found.
 func (n *notes) sorted() []Note {
-	order := []Severity{Lost, Todo, Info}
+	order := []Severity{Lost, Action, Info}
 	slices.SortStableFunc(n.list, func(a, b Note) int { return slices.Index(order, a.Severity) - slices.Index(order, b.Severity) })
 	return n.list
 }

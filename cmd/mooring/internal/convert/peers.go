@@ -104,12 +104,12 @@ func (c *conversion) password(from *bgpPeer, note note) string {
 	switch secret := from.Spec.PasswordSecret; {
 	case from.Spec.Password != "":
 		file := path.Join(secretsFolder, "bgp-"+from.Metadata.Name, "password")
-		note(Todo, "spec.password", "is not shown; put it under the key password into a Secret bgp-%s in the manager's namespace, and name that under "+
+		note(Action, "spec.password", "is not shown; put it under the key password into a Secret bgp-%s in the manager's namespace, and name that under "+
 			secretsValue+" of the chart, which mounts it as %s", from.Metadata.Name, file)
 		return file
 	case secret.Name != "":
 		file := path.Join(secretsFolder, secret.Name, "password")
-		note(Todo, "spec.passwordSecret", "copy the Secret %s into the manager's namespace, and name it under "+secretsValue+
+		note(Action, "spec.passwordSecret", "copy the Secret %s into the manager's namespace, and name it under "+secretsValue+
 			" of the chart, which mounts it as %s", secret.Name, file)
 		return file
 	}

@@ -33,7 +33,7 @@ func (c *conversion) pool(from *ipAddressPool, base int) config.Pool {
 	note := c.notes.of(from.name())
 	made := config.Pool{Name: poolName(from.Metadata.Name), AutoAssign: from.Spec.AutoAssign, AvoidBuggyIPs: from.Spec.AvoidBuggyIPs}
 	if made.Name != from.Metadata.Name {
-		note(Todo, "metadata.name", "the pool is %q here, without dots; change what Services ask for by the annotation address-pool", made.Name)
+		note(Action, "metadata.name", "the pool is %q here, without dots; change what Services ask for by the annotation address-pool", made.Name)
 	}
 	for i, text := range from.Spec.Addresses {
 		made.Addresses = append(made.Addresses, addresses(text, fmt.Sprintf("spec.addresses[%d]", i), note))

@@ -207,7 +207,7 @@ func (r *resources) add(object []byte, where string, notes *notes) error {
 		return decode(object, &r.communities, where, notes)
 	case "v1 Secret":
 		r.secrets++
-		notes.add(Todo, meta.name(), "", "is not converted, and its content not shown; mount it where a passwordFile of the config is, if one is")
+		notes.add(Action, meta.name(), "", "is not converted, and its content not shown; mount it where a passwordFile of the config is, if one is")
 	default:
 		r.skip(&meta.header, where, notes)
 	}
