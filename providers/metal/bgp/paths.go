@@ -33,9 +33,7 @@ func newEncoder(s *settings) *encoder {
 
 // encode returns paths to announce, or to withdraw.
 func (e *encoder) encode(paths []path, withdrawal bool) ([]*apiutil.Path, error) {
-	// The preferred path of a destination comes first. Otherwise a router without ADD-PATH is sent several in a row, and the library, which
-	// puts together what waits to be sent, may send the last one before the others.
-	paths = slices.SortedStableFunc(slices.Values(paths), func(a, b path) int { return cmp.Compare(age(a), age(b)) })
+	paths = slices.SortedStableFunc(slices.Values(paths), func(a, b path) int { return cmp.Compare(turn(a, withdrawal), turn(b, withdrawal)) })
 	encoded := make([]*apiutil.Path, 0, len(paths))
 	for _, p := range paths {
 		one, err := e.path(p, withdrawal)
@@ -45,6 +43,16 @@ func (e *encoder) encode(paths []path, withdrawal bool) ([]*apiutil.Path, error)
 		encoded = append(encoded, one)
 	}
 	return encoded, nil
+}
+
+// turn is when a path is announced or withdrawn: the lowest comes first. The best path of a destination is to change once. So what is announced
+// and preferred comes before what is not, and what is withdrawn, or announced as worse than it was, the other way around. Otherwise a router
+// without ADD-PATH is sent several paths in a row, and the library may send the last one before the others.
+func turn(p path, withdrawal bool) int64 {
+	if withdrawal || p.uncertain {
+		return -age(p)
+	}
+	return age(p)
 }
 
 func (e *encoder) path(p path, withdrawal bool) (*apiutil.Path, error) {

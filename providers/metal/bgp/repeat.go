@@ -86,7 +86,7 @@ func again(prefixes []netip.Prefix, announced map[netip.Prefix]destination) step
 	for _, prefix := range prefixes {
 		d := announced[prefix]
 		for _, hop := range d.hops {
-			s.add = append(s.add, path{prefix: prefix, hop: hop, pool: d.pool, own: d.ownOf(hop)})
+			s.add = append(s.add, path{prefix: prefix, hop: hop, pool: d.pool, uncertain: d.uncertain, own: d.ownOf(hop)})
 		}
 	}
 	return s

@@ -82,14 +82,17 @@ func TestRouterWithoutAddPath(t *testing.T) {
 	}
 	p := startSpeaker(t, l.speaker, l.dir, section(frrPeer, birdPeer))
 	p.announce(t, services(0, 1, 2))
-	for name, status := range up(t, p, "frr", "bird") {
-		if len(status.Problems) != 2 || !strings.Contains(status.Problems[0], "ADD-PATH") {
-			t.Errorf("the problems of %s are %q, want one for each family", name, status.Problems)
+	poll.Until(t, "the speaker knows what the routers take, and what they have", func(context.Context) error {
+		for name, status := range up(t, p, "frr", "bird") {
+			if len(status.Problems) != 2 || !strings.Contains(status.Problems[0], "ADD-PATH") {
+				return fmt.Errorf("the problems of %s are %q, want one for each family", name, status.Problems)
+			}
+			if v4 := status.Families[0]; v4.AddPath || v4.Prefixes != 2 || v4.Paths != 2 {
+				return fmt.Errorf("%s has %+v", name, v4)
+			}
 		}
-		if v4 := status.Families[0]; v4.AddPath || v4.Prefixes != 2 || v4.Paths != 2 {
-			t.Errorf("%s was told %+v", name, v4)
-		}
-	}
+		return nil
+	})
 	for _, r := range []*router.Router{l.frr, l.bird} {
 		poll.Until(t, string(r.Kind)+" has one next hop for each destination", func(context.Context) error {
 			routes := r.FIB(t)

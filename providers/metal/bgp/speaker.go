@@ -82,8 +82,9 @@ type Speaker struct {
 	// restarting says that routers which are added now may still have what an earlier process announced.
 	restarting bool
 	// announced, by group of routers, and neighbors are what the library knows.
-	announced map[string]map[netip.Prefix]destination
-	neighbors map[netip.Addr]neighbor
+	announced  map[string]map[netip.Prefix]destination
+	neighbors  map[netip.Addr]neighbor
+	repetition *repetition
 	// wanted is the table that was asked for last, and behind says that not all of it could be announced.
 	wanted routing.Table
 	behind bool
@@ -100,6 +101,7 @@ func New(options Options) (*Speaker, error) {
 		options: options, sessions: newSessions(time.Now), settings: settings, log: logr.Discard(),
 		lookNow: make(chan struct{}, 1), first: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
 		announced: map[string]map[netip.Prefix]destination{}, neighbors: map[netip.Addr]neighbor{},
+		repetition: newRepetition(),
 	}
 	if s.options.LookAgain == 0 {
 		s.options.LookAgain = lookAgain
@@ -147,6 +149,8 @@ func (s *Speaker) Run(ctx context.Context) error {
 			s.refresh(ctx)
 		case <-s.sessions.begun.some:
 			s.repeat(ctx)
+		case <-s.repetition.timer.C:
+			s.repeatSinglePaths(ctx)
 		case now := <-looks.C:
 			if s.handOver(now) {
 				looks.Stop()

@@ -132,6 +132,30 @@ func TestSpreadWithoutAddPath(t *testing.T) {
 	l.routerConverges(t, l.bird, "with ADD-PATH in the end", all)
 }
 
+// TestRapidChangesWithoutAddPath has the best path of each destination change again and again, faster than it can be sent. A router without
+// ADD-PATH has the last one in the end.
+func TestRapidChangesWithoutAddPath(t *testing.T) {
+	l := enter(t, plainly)
+	if l == nil {
+		return
+	}
+	neighbors := []router.Neighbor{{Address: speakerAddr, ASN: internal, NoAddPath: true}}
+	l.frr.Configure(t, router.Config{ASN: internal, RouterID: frrAddr, Neighbors: neighbors})
+	l.frr.Restart(t)
+	p := startSpeaker(t, l.speaker, l.dir, section(frrPeer, birdPeer))
+	p.announce(t, many(0))
+	up(t, p, "frr", "bird")
+	one(t, l.frr, "one node", many(0))
+	for range 3 {
+		for _, nodes := range [][]int{{0, 1, 2, 3, 4}, {1, 4}, {2, 4}, {0, 2, 3, 4}, {0, 3}, {1, 2}} {
+			p.announce(t, many(nodes...))
+		}
+		last := many(1, 2)
+		settles(t, l.frr, "the last table", last, func(prefix netip.Prefix, hop netip.Addr) bool { return hop == preferred(last[prefix]) })
+		l.routerConverges(t, l.bird, "with ADD-PATH", last)
+	}
+}
+
 // settles waits until the router has one next hop of each destination, as it should be, and as its best paths say.
 func settles(t *testing.T, r *router.Router, what string, wanted routing.Table, right func(netip.Prefix, netip.Addr) bool) map[netip.Prefix]netip.Addr {
 	t.Helper()

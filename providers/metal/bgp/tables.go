@@ -115,6 +115,7 @@ func (s *Speaker) updateGroup(ctx context.Context, group string, t routing.Table
 		if err := library.apply(group, step, encoder); err != nil {
 			return fmt.Errorf("BGP: %w", err)
 		}
+		s.repetition.change()
 		s.record(group, step)
 	}
 	return nil

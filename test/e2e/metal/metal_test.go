@@ -283,7 +283,7 @@ func (s *scene) wrongController(t *testing.T) {
 	s.unharmed(t, begin)
 }
 
-// silence is how long requests may be lost after a node died without a word.
+// silence is how long requests may be sent to a node that died without a word.
 const silence = 3 * time.Second
 
 // switchedOff ends a machine without a word: its link is gone, and its management controller says off. What the router sends there
@@ -300,12 +300,14 @@ func (s *scene) switchedOff(t *testing.T) {
 	if took > silence {
 		t.Errorf("the dead node was a next hop for %s, want at most %s", took, silence)
 	}
+	out := begin.Add(took)
 	s.settled(t, s.doorTraffic)
 	failures, sent := s.doorTraffic.lost(begin)
 	t.Logf("taken out after %s; of %d requests with policy Local %d were lost, within %s",
 		took.Round(time.Millisecond), sent, len(failures), window(failures).Round(time.Millisecond))
-	if lost := window(failures); lost > silence {
-		t.Errorf("requests with policy Local were lost for %s, want at most %s", lost, silence)
+	// One that was sent before may be sent again over the other node. On a busy machine one that was sent later may be late, too.
+	if failures, _ = s.doorTraffic.outcome(t, out); len(failures) > 0 {
+		t.Errorf("after the dead node was no next hop any more, %d requests with policy Local failed: %v", len(failures), failures)
 	}
 	s.retire(t, s.web, dead)
 	s.retire(t, s.door, dead)
@@ -339,12 +341,7 @@ func (s *scene) proxyDies(t *testing.T) {
 	begin := time.Now()
 	s.machines[1].proxy.Kill()
 	t.Logf("taken out after %s", s.routed(t, s.web, s.machines[2]).Round(time.Millisecond))
-	s.settled(t, s.webTraffic)
-	failures, sent := s.webTraffic.lost(begin)
-	t.Logf("of %d requests %d were lost, within %s", sent, len(failures), window(failures).Round(time.Millisecond))
-	if lost := window(failures); lost > silence {
-		t.Errorf("requests were lost for %s, want at most %s", lost, silence)
-	}
+	s.answered(t, s.web, s.webTraffic, begin)
 }
 
 func (s *scene) scrapped(t *testing.T) {
