@@ -2,7 +2,6 @@ package kit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
@@ -79,22 +78,3 @@ func (c *Controller) Warmup(ctx context.Context) error {
 
 // NeedLeaderElection says that Start runs on the leader only.
 func (c *Controller) NeedLeaderElection() bool { return true }
-
-// Required is an option that a controller does not work without.
-type Required struct {
-	// Name is the option's name.
-	Name string
-	// Missing says that it was not given.
-	Missing bool
-}
-
-// CheckRequired returns an error that names all options of a controller that are missing.
-func CheckRequired(controller string, options ...Required) error {
-	var missing []error
-	for _, option := range options {
-		if option.Missing {
-			missing = append(missing, fmt.Errorf("the %s's option %s is required", controller, option.Name))
-		}
-	}
-	return errors.Join(missing...)
-}

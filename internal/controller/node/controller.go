@@ -26,6 +26,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/required"
 )
 
 // Name is the controller's name, as in the reference.
@@ -108,10 +109,10 @@ func New(options Options) (*Controller, error) {
 
 // complete fills in defaults and returns what is missing.
 func (o *Options) complete() error {
-	wrong := []error{kit.CheckRequired("node controller",
-		kit.Required{Name: "Client", Missing: o.Client == nil}, kit.Required{Name: "Cache", Missing: o.Cache == nil},
-		kit.Required{Name: "Recorder", Missing: o.Recorder == nil}, kit.Required{Name: "Inventory", Missing: o.Inventory == nil},
-		kit.Required{Name: "Owners", Missing: o.Owners == nil},
+	wrong := []error{required.Check("node controller",
+		required.Option{Name: "Client", Missing: o.Client == nil}, required.Option{Name: "Cache", Missing: o.Cache == nil},
+		required.Option{Name: "Recorder", Missing: o.Recorder == nil}, required.Option{Name: "Inventory", Missing: o.Inventory == nil},
+		required.Option{Name: "Owners", Missing: o.Owners == nil},
 	)}
 	if o.StatusUpdateFrequency < 0 {
 		wrong = append(wrong, fmt.Errorf("the node controller's option StatusUpdateFrequency is %s, want more than 0",

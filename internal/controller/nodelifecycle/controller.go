@@ -22,6 +22,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/required"
 )
 
 // Name is the controller's name, as in the reference.
@@ -110,10 +111,10 @@ func New(options Options) (*Controller, error) {
 
 // complete fills in defaults and returns what is missing or wrong.
 func (o *Options) complete() error {
-	wrong := []error{kit.CheckRequired("node lifecycle controller",
-		kit.Required{Name: "Client", Missing: o.Client == nil}, kit.Required{Name: "Cache", Missing: o.Cache == nil},
-		kit.Required{Name: "Recorder", Missing: o.Recorder == nil}, kit.Required{Name: "Inventory", Missing: o.Inventory == nil},
-		kit.Required{Name: "Owners", Missing: o.Owners == nil}, kit.Required{Name: "DeletionLog", Missing: o.DeletionLog == nil},
+	wrong := []error{required.Check("node lifecycle controller",
+		required.Option{Name: "Client", Missing: o.Client == nil}, required.Option{Name: "Cache", Missing: o.Cache == nil},
+		required.Option{Name: "Recorder", Missing: o.Recorder == nil}, required.Option{Name: "Inventory", Missing: o.Inventory == nil},
+		required.Option{Name: "Owners", Missing: o.Owners == nil}, required.Option{Name: "DeletionLog", Missing: o.DeletionLog == nil},
 	)}
 	if o.Settings.Window == 0 {
 		o.Settings.Window = DefaultWindow

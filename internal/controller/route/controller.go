@@ -26,6 +26,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/required"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -128,11 +129,11 @@ func newReconciler(options Options, watcher *watcher) *reconciler {
 
 // complete fills in defaults and returns all that is wrong.
 func (o *Options) complete() error {
-	wrong := []error{kit.CheckRequired("route controller",
-		kit.Required{Name: "Client", Missing: o.Client == nil}, kit.Required{Name: "Live", Missing: o.Live == nil},
-		kit.Required{Name: "Cache", Missing: o.Cache == nil}, kit.Required{Name: "Recorder", Missing: o.Recorder == nil},
-		kit.Required{Name: "Cloud", Missing: o.Cloud == nil}, kit.Required{Name: "Owners", Missing: o.Owners == nil},
-		kit.Required{Name: "ClusterCIDRs", Missing: len(o.ClusterCIDRs) == 0},
+	wrong := []error{required.Check("route controller",
+		required.Option{Name: "Client", Missing: o.Client == nil}, required.Option{Name: "Live", Missing: o.Live == nil},
+		required.Option{Name: "Cache", Missing: o.Cache == nil}, required.Option{Name: "Recorder", Missing: o.Recorder == nil},
+		required.Option{Name: "Cloud", Missing: o.Cloud == nil}, required.Option{Name: "Owners", Missing: o.Owners == nil},
+		required.Option{Name: "ClusterCIDRs", Missing: len(o.ClusterCIDRs) == 0},
 	)}
 	for _, duration := range []struct {
 		name      string

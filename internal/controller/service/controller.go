@@ -32,6 +32,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/required"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -148,11 +149,11 @@ func New(options Options) (*Controller, error) {
 
 // complete fills in defaults and returns all that is missing.
 func (o *Options) complete() error {
-	err := kit.CheckRequired("service controller",
-		kit.Required{Name: "Client", Missing: o.Client == nil}, kit.Required{Name: "LiveReader", Missing: o.LiveReader == nil},
-		kit.Required{Name: "Cache", Missing: o.Cache == nil}, kit.Required{Name: "Recorder", Missing: o.Recorder == nil},
-		kit.Required{Name: "Cloud", Missing: o.Cloud == nil}, kit.Required{Name: "Inventory", Missing: o.Inventory == nil},
-		kit.Required{Name: "Owners", Missing: o.Owners == nil},
+	err := required.Check("service controller",
+		required.Option{Name: "Client", Missing: o.Client == nil}, required.Option{Name: "LiveReader", Missing: o.LiveReader == nil},
+		required.Option{Name: "Cache", Missing: o.Cache == nil}, required.Option{Name: "Recorder", Missing: o.Recorder == nil},
+		required.Option{Name: "Cloud", Missing: o.Cloud == nil}, required.Option{Name: "Inventory", Missing: o.Inventory == nil},
+		required.Option{Name: "Owners", Missing: o.Owners == nil},
 	)
 	if err != nil {
 		return err

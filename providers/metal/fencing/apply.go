@@ -2,23 +2,22 @@ package fencing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/mooring-ccm/mooring/providers/metal/nodepatch"
 )
 
 const (
 	// fieldManager names us in the managed fields of nodes.
 	fieldManager = "mooring-fencing"
-	// callTimeout is the deadline of one call of the API server.
-	callTimeout = 5 * time.Second
+	// readTimeout is the deadline of one look at a node.
+	readTimeout = 5 * time.Second
 )
 
 // The reasons of the events on a Node.
@@ -33,9 +32,6 @@ const (
 	ReasonFencingHeld = "FencingHeld"
 )
 
-// errOutdated says that a node is not as it was decided on any more.
-var errOutdated = errors.New("the node has changed since")
-
 // writer carries plans out.
 type writer struct {
 	nodes    corev1client.NodesGetter
@@ -43,27 +39,18 @@ type writer struct {
 	turnOff  TurnOff
 }
 
-// mark writes the annotations of an action. It returns errOutdated for a node that has changed, or is gone.
+// mark writes the annotations of an action. It returns nodepatch.ErrOutdated for a node that has changed, or is gone.
 func (w writer) mark(ctx context.Context, action action, now time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	patch, err := action.patch(now)
-	if err == nil {
-		_, err = w.nodes.Nodes().Patch(ctx, action.node.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	if err != nil {
+		return err
 	}
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return errOutdated
-	case err != nil:
-		return fmt.Errorf("annotating node %s: %w", action.node.name, err)
-	default:
-		return nil
-	}
+	return nodepatch.Apply(ctx, w.nodes, action.node.name, patch, fieldManager)
 }
 
 // read returns a node as the API server has it now, not as it was delivered.
 func (w writer) read(ctx context.Context, name string) (*v1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	node, err := w.nodes.Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -84,7 +71,7 @@ func (w writer) fence(ctx context.Context, action action, timeout time.Duration,
 	}
 	stored := factsOf(node, action.node.power, action.node.own)
 	if stored.uid != action.node.uid || stored.attempted.Unix() != now.Unix() || !concerns(stored) || stored.excluded || stored.controlPlane {
-		return errOutdated
+		return nodepatch.ErrOutdated
 	}
 	w.recorder.Eventf(node, v1.EventTypeWarning, ReasonFencing,
 		"The node is silent since %s and its machine has power: turning it off", action.node.silentSince.UTC().Format(time.RFC3339))

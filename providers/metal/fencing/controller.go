@@ -3,7 +3,6 @@ package fencing
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -17,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/mooring-ccm/mooring/internal/required"
+	"github.com/mooring-ccm/mooring/providers/metal/nodepatch"
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
@@ -83,21 +84,13 @@ type failure struct {
 
 // New returns a controller that has not started yet. All options that are missing are named in one error.
 func New(options Options) (*Controller, error) {
-	var wrong []error
-	for _, required := range []struct {
-		name   string
-		absent bool
-	}{
-		{"Client", options.Client == nil}, {"Nodes", options.Nodes == nil}, {"Recorder", options.Recorder == nil},
-		{"Observe", options.Observe == nil}, {"TurnOff", options.TurnOff == nil}, {"Self", options.Self == nil},
-		{"Settings", options.Settings == nil},
-	} {
-		if required.absent {
-			wrong = append(wrong, fmt.Errorf("the fencing controller's option %s is required", required.name))
-		}
-	}
-	if len(wrong) > 0 {
-		return nil, errors.Join(wrong...)
+	if err := required.Check("fencing controller",
+		required.Option{Name: "Client", Missing: options.Client == nil}, required.Option{Name: "Nodes", Missing: options.Nodes == nil},
+		required.Option{Name: "Recorder", Missing: options.Recorder == nil}, required.Option{Name: "Observe", Missing: options.Observe == nil},
+		required.Option{Name: "TurnOff", Missing: options.TurnOff == nil}, required.Option{Name: "Self", Missing: options.Self == nil},
+		required.Option{Name: "Settings", Missing: options.Settings == nil},
+	); err != nil {
+		return nil, err
 	}
 	if options.Period == 0 {
 		options.Period = defaultPeriod
@@ -155,7 +148,7 @@ func (c *Controller) pass(ctx context.Context) {
 			c.begin(ctx, action, settings, now)
 			continue
 		}
-		if err := c.writer.mark(ctx, action, now); err != nil && !errors.Is(err, errOutdated) && ctx.Err() == nil {
+		if err := c.writer.mark(ctx, action, now); err != nil && !errors.Is(err, nodepatch.ErrOutdated) && ctx.Err() == nil {
 			log.Error(err, "A node could not be annotated; trying again", "node", action.node.name)
 		}
 	}
@@ -244,7 +237,7 @@ func (c *Controller) finish(ctx context.Context, action action, err error) {
 		delete(c.failures, action.node.uid)
 		c.metrics.attempts.WithLabelValues("succeeded").Inc()
 		log.Info("The machine of a silent node was turned off", "node", action.node.name)
-	case errors.Is(err, errOutdated):
+	case errors.Is(err, nodepatch.ErrOutdated):
 		c.metrics.attempts.WithLabelValues("outdated").Inc()
 	default:
 		failed := c.failures[action.node.uid]

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/mooring-ccm/mooring/internal/required"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
@@ -80,21 +81,12 @@ type labeled struct {
 
 // New returns a Allocator that does not run yet. It fails if an option is missing or the pools are not valid.
 func New(options Options) (*Allocator, error) {
-	var wrong []error
-	for _, required := range []struct {
-		name   string
-		absent bool
-	}{
-		{"Client", options.Client == nil},
-		{"Services", options.Services == nil},
-		{"Recorder", options.Recorder == nil},
-	} {
-		if required.absent {
-			wrong = append(wrong, fmt.Errorf("the option %s of the load balancers is required", required.name))
-		}
-	}
+	missing := required.Check("allocator",
+		required.Option{Name: "Client", Missing: options.Client == nil}, required.Option{Name: "Services", Missing: options.Services == nil},
+		required.Option{Name: "Recorder", Missing: options.Recorder == nil},
+	)
 	pools, err := pool.New(options.Pools)
-	if err := errors.Join(append(wrong, err)...); err != nil {
+	if err := errors.Join(missing, err); err != nil {
 		return nil, err
 	}
 	a := &Allocator{

@@ -6,19 +6,15 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/mooring-ccm/mooring/providers/metal/nodepatch"
 )
 
-const (
-	// fieldManager names us in the managed fields of nodes.
-	fieldManager = "mooring-out-of-service"
-	// writeTimeout is the deadline of one write to the API server.
-	writeTimeout = 10 * time.Second
-)
+// fieldManager names us in the managed fields of nodes.
+const fieldManager = "mooring-out-of-service"
 
 // The reasons of the events on a Node.
 const (
@@ -28,42 +24,23 @@ const (
 	ReasonInService = "MachineOn"
 )
 
-// outcome is what became of an action.
-type outcome int
-
-const (
-	// written actions took effect.
-	written outcome = iota
-	// outdated actions did not: the node has changed since it was decided on, or is gone.
-	outdated
-	// failed actions may have taken effect.
-	failed
-)
-
 // writer carries plans out.
 type writer struct {
 	nodes    corev1client.NodesGetter
 	recorder record.EventRecorder
 }
 
-// apply carries out one action.
-func (w writer) apply(ctx context.Context, action action) (outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
+// apply carries out one action. It returns nodepatch.ErrOutdated for a node that has changed, or is gone.
+func (w writer) apply(ctx context.Context, action action) error {
 	patch, err := action.patch()
 	if err == nil {
-		options := metav1.PatchOptions{FieldManager: fieldManager}
-		_, err = w.nodes.Nodes().Patch(ctx, action.node.name, types.MergePatchType, patch, options)
+		err = nodepatch.Apply(ctx, w.nodes, action.node.name, patch, fieldManager)
 	}
-	switch {
-	case err == nil:
-		w.record(action)
-		return written, nil
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return outdated, nil
-	default:
-		return failed, fmt.Errorf("%s of node %s: %w", action, action.node.name, err)
+	if err != nil {
+		return fmt.Errorf("%s: %w", action, err)
 	}
+	w.record(action)
+	return nil
 }
 
 // record records on the node what was done, and why.

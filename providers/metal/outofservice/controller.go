@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/mooring-ccm/mooring/internal/required"
+	"github.com/mooring-ccm/mooring/providers/metal/nodepatch"
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 )
 
@@ -64,20 +66,12 @@ type metrics struct {
 
 // New returns a controller that has not started yet. All options that are missing are named in one error.
 func New(options Options) (*Controller, error) {
-	var wrong []error
-	for _, required := range []struct {
-		name   string
-		absent bool
-	}{
-		{"Client", options.Client == nil}, {"Nodes", options.Nodes == nil}, {"Recorder", options.Recorder == nil},
-		{"Power", options.Power == nil}, {"Settings", options.Settings == nil},
-	} {
-		if required.absent {
-			wrong = append(wrong, fmt.Errorf("the out-of-service controller's option %s is required", required.name))
-		}
-	}
-	if len(wrong) > 0 {
-		return nil, errors.Join(wrong...)
+	if err := required.Check("out-of-service controller",
+		required.Option{Name: "Client", Missing: options.Client == nil}, required.Option{Name: "Nodes", Missing: options.Nodes == nil},
+		required.Option{Name: "Recorder", Missing: options.Recorder == nil}, required.Option{Name: "Power", Missing: options.Power == nil},
+		required.Option{Name: "Settings", Missing: options.Settings == nil},
+	); err != nil {
+		return nil, err
 	}
 	factory := promauto.With(options.Registerer)
 	return &Controller{
@@ -170,14 +164,15 @@ func (c *Controller) pass(ctx context.Context) {
 	c.reports.forget(nodes)
 	c.metrics.nodes.Set(float64(marked))
 	for _, action := range plan(known, settings, now) {
-		outcome, err := c.writer.apply(ctx, action)
+		err := c.writer.apply(ctx, action)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case outcome == failed:
+		case errors.Is(err, nodepatch.ErrOutdated):
+		case err != nil:
 			c.metrics.failures.WithLabelValues(action.String()).Inc()
 			log.Error(err, "The taint of a node could not be changed; trying again", "node", action.node.name)
-		case outcome == written:
+		default:
 			c.metrics.writes.WithLabelValues(action.String()).Inc()
 			log.Info("The taint node.kubernetes.io/out-of-service was changed", "node", action.node.name, "operation", action.String())
 		}
