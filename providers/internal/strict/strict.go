@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/internal/message"
 )
 
 // UnknownField is how the detail of an error about a field begins that does not exist.
@@ -26,7 +28,7 @@ var document = field.NewPath("(document)")
 func YAML(data []byte, into any) field.ErrorList {
 	root, err := parseYAML(data)
 	if err != nil {
-		return field.ErrorList{field.Invalid(document, field.OmitValueType{}, err.Error())}
+		return field.ErrorList{field.Invalid(document, field.OmitValueType{}, message.Line(err.Error(), maxShown))}
 	}
 	return decode(root, into)
 }
@@ -35,7 +37,7 @@ func YAML(data []byte, into any) field.ErrorList {
 func JSON(data []byte, into any) field.ErrorList {
 	root, err := parseJSON(data)
 	if err != nil {
-		return field.ErrorList{field.Invalid(document, field.OmitValueType{}, "not JSON: "+err.Error())}
+		return field.ErrorList{field.Invalid(document, field.OmitValueType{}, "not JSON: "+message.Line(err.Error(), maxShown))}
 	}
 	return decode(root, into)
 }
@@ -124,7 +126,7 @@ func fit(n node, t reflect.Type, path *field.Path) (any, field.ErrorList) {
 	case reflect.Bool:
 		return scalar(n, path, kindBool)
 	case reflect.Float64:
-		return scalar(n, path, kindFloat, kindInt)
+		return fitFloat(n, path)
 	default:
 		return fitInteger(n, t, path)
 	}
@@ -151,12 +153,47 @@ func article(k kind) string {
 	return "a " + string(k)
 }
 
+// maxShown is how many bytes of a value or of a name an error shows.
+const maxShown = 200
+
 // show returns a value as an error shows it; a list or a mapping is not repeated.
 func show(n node) any {
 	if n.kind == kindList || n.kind == kindMap {
 		return field.OmitValueType{}
 	}
-	return n.text
+	return shorten(n.text)
+}
+
+// shorten returns a value that is not too long as it is, because it is quoted where it is shown.
+func shorten(text string) string {
+	if len(text) <= maxShown {
+		return strings.ToValidUTF8(text, "\ufffd")
+	}
+	return message.Line(text, maxShown)
+}
+
+// shownName returns the name of a field as a path shows it.
+func shownName(name string) string {
+	if name == "" {
+		return `""`
+	}
+	return message.Line(name, maxShown)
+}
+
+// fitFloat is for numbers, of which YAML has more than JSON: not-a-number and the infinities are no values of a setting.
+func fitFloat(n node, path *field.Path) (any, field.ErrorList) {
+	value, errs := scalar(n, path, kindFloat, kindInt)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	data, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(data, new(float64))
+	}
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(path, show(n), "is out of range")}
+	}
+	return value, nil
 }
 
 func fitInteger(n node, t reflect.Type, path *field.Path) (any, field.ErrorList) {
@@ -165,7 +202,7 @@ func fitInteger(n node, t reflect.Type, path *field.Path) (any, field.ErrorList)
 		return nil, errs
 	}
 	if err := json.Unmarshal([]byte(fmt.Sprint(value)), reflect.New(t).Interface()); err != nil {
-		return nil, field.ErrorList{field.Invalid(path, n.text, "is out of range")}
+		return nil, field.ErrorList{field.Invalid(path, show(n), "is out of range")}
 	}
 	return value, nil
 }
@@ -181,7 +218,7 @@ func fitUnmarshaler(n node, t reflect.Type, path *field.Path) (any, field.ErrorL
 		err = json.Unmarshal(data, reflect.New(t).Interface())
 	}
 	if err != nil {
-		return nil, field.ErrorList{field.Invalid(path, n.text, err.Error())}
+		return nil, field.ErrorList{field.Invalid(path, show(n), message.Line(err.Error(), maxShown))}
 	}
 	return value, nil
 }
@@ -272,6 +309,7 @@ func names(known map[string]reflect.Type) string {
 }
 
 func child(path *field.Path, name string) *field.Path {
+	name = shownName(name)
 	if path == nil {
 		return field.NewPath(name)
 	}
@@ -286,6 +324,7 @@ func index(path *field.Path, i int) *field.Path {
 }
 
 func key(path *field.Path, name string) *field.Path {
+	name = shownName(name)
 	if path == nil {
 		return field.NewPath(name)
 	}

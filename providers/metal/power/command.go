@@ -46,6 +46,11 @@ func (c *command) Read(ctx context.Context) (Reading, error) {
 	if err != nil {
 		return Reading{}, err
 	}
+	return parseOutput(c.config.Argv[0], said)
+}
+
+// parseOutput returns what a program has said.
+func parseOutput(program, said string) (Reading, error) {
 	words := strings.Fields(said)
 	states := map[string]State{"on": On, "off": Off, "unknown": Unknown}
 	switch state, known := states[strings.Join(words[:min(len(words), 1)], "")]; {
@@ -55,7 +60,7 @@ func (c *command) Read(ctx context.Context) (Reading, error) {
 		return Reading{State: state, System: newSystemUUID(words[1])}, nil
 	default:
 		return Reading{}, fmt.Errorf("running %s: it printed %.60q, want on, off or unknown, and behind it the system UUID if it is known",
-			c.config.Argv[0], said)
+			program, said)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/bougou/go-ipmi/pkg/command/chassis"
 	"github.com/bougou/go-ipmi/pkg/types"
 
+	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
@@ -30,7 +31,15 @@ type ipmi struct {
 func newIPMI(c config.IPMI, credentials *config.Credentials) *ipmi { return &ipmi{c, credentials} }
 
 // Read asks for the system's GUID (IPMI 2.0, 22.14) and the chassis status (28.2), which any user may.
-func (i *ipmi) Read(ctx context.Context) (Reading, error) {
+func (i *ipmi) Read(ctx context.Context) (reading Reading, err error) {
+	err = guarded(i, "reading the power state", func() error {
+		reading, err = i.read(ctx)
+		return err
+	})
+	return reading, err
+}
+
+func (i *ipmi) read(ctx context.Context) (Reading, error) {
 	session, err := i.connect(ctx, i.credentials, types.PrivilegeLevelUser)
 	if err != nil {
 		return Reading{}, err
@@ -93,6 +102,7 @@ func (i *ipmi) connect(ctx context.Context, as *config.Credentials, privilege ty
 		suites = []types.CipherSuiteID{types.CipherSuiteID(i.config.CipherSuite)}
 	}
 	session.WithCipherSuiteID(suites...).WithMaxPrivilegeLevel(privilege).WithTimeout(time.Second)
+	session.WithUDPProxy(dialer{ctx, session})
 	if err := session.Connect(ctx); err != nil {
 		ended, cancel := context.WithCancel(ctx)
 		cancel() // there is no session to end, only a socket
@@ -104,6 +114,10 @@ func (i *ipmi) connect(ctx context.Context, as *config.Credentials, privilege ty
 
 // powerOff asks for the GUID and takes the power away in one session (IPMI 2.0, 28.3), as an operator.
 func (i *ipmi) powerOff(ctx context.Context, systemUUID string) error {
+	return guarded(i, "turning the machine off", func() error { return i.turnOff(ctx, systemUUID) })
+}
+
+func (i *ipmi) turnOff(ctx context.Context, systemUUID string) error {
 	session, err := i.connect(ctx, i.credentials, types.PrivilegeLevelOperator)
 	if err != nil {
 		return err
@@ -131,12 +145,15 @@ func (i *ipmi) failed(ctx context.Context, what string, err error) error {
 	if errors.As(err, &network) {
 		return fmt.Errorf("IPMI of %s, %s: %w", i.config.Address, what, network)
 	}
-	text := strings.Join(strings.Fields(err.Error()), " ")
+	text := message.Line(err.Error(), maxComplaint)
 	if errors.Is(err, client.ErrRAKPAuthentication) || strings.Contains(text, client.ErrRAKPAuthentication.Error()) {
 		return fmt.Errorf("IPMI of %s, %s: %w", i.config.Address, what, errCredentials)
 	}
 	return fmt.Errorf("IPMI of %s, %s: %s", i.config.Address, what, text)
 }
+
+// maxComplaint is how many bytes of an error of the library are shown.
+const maxComplaint = 500
 
 // Close does nothing: each reading closes its session.
 func (i *ipmi) Close(context.Context) error { return nil }

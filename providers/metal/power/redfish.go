@@ -13,14 +13,19 @@ import (
 	"path"
 	"strings"
 
+	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
 const (
 	// rootPath is where a service says what it has, to anybody (DSP0266, 6.3 and 13.3.2).
 	rootPath = "/redfish/v1/"
-	// maxBody is how much of an answer is read, and maxPages how many pages of a collection.
-	maxBody, maxPages = 1 << 20, 50
+	// maxBody is how much of an answer is read, maxPages how many pages of a collection, and maxMembers how many resources they may name:
+	// an enclosure has some dozens of systems.
+	maxBody, maxPages, maxMembers = 1 << 20, 50, 1000
+	// maxPath is how long the path of a resource may be, maxShownIDs how many systems an error names, and maxError how many bytes an
+	// error has.
+	maxPath, maxShownIDs, maxError = 2048, 10, 1000
 )
 
 // redfish asks by Redfish (DSP0266).
@@ -72,7 +77,7 @@ func (r *redfish) Read(ctx context.Context) (Reading, error) {
 		r.system, r.root = "", nil // an update of the firmware may have moved them
 	}
 	if err != nil {
-		return Reading{}, fmt.Errorf("redfish service %s: %w", r.config.Endpoint, err)
+		return Reading{}, message.Bound(fmt.Errorf("redfish service %s: %w", r.config.Endpoint, err), maxError)
 	}
 	if wanted := r.systemUUID; wanted != "" && reading.System.Known() && !reading.System.Is(wanted) {
 		r.system = "" // it may be at another path by now
@@ -167,7 +172,9 @@ func (r *redfish) find(ctx context.Context) (string, error) {
 		if canonical, ok := config.CanonicalUUID(found.UUID); ok && known && canonical == wanted {
 			return member, nil
 		}
-		ids = append(ids, found.ID)
+		if len(ids) < maxShownIDs {
+			ids = append(ids, message.Line(found.ID, 64))
+		}
 	}
 	if !known {
 		return "", fmt.Errorf("the service has the systems %q: set systemID, or the machine's systemUUID", ids)
@@ -189,6 +196,9 @@ func (r *redfish) members(ctx context.Context) ([]string, error) {
 		}
 		for _, member := range page.Members {
 			all = append(all, member.ID)
+		}
+		if len(all) > maxMembers {
+			return nil, fmt.Errorf("listing the systems: there are more than %d", maxMembers)
 		}
 		if page.Next == "" {
 			return all, nil
@@ -307,7 +317,8 @@ func (r *redfish) do(
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
 	switch {
 	case response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden:
-		return nil, fmt.Errorf("%s %s: %s: %w", method, at, response.Status, errCredentials)
+		return nil, fmt.Errorf("%s %s: %d %s: %w", method, at, response.StatusCode,
+			http.StatusText(response.StatusCode), errCredentials)
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		return nil, &statusError{method, at, response.StatusCode}
 	case err != nil:
@@ -328,7 +339,7 @@ func (r *redfish) resolve(at string) (string, error) {
 		return "", err
 	}
 	reference, err := url.Parse(at)
-	if err != nil || reference.Host != "" && reference.Host != base.Host || !strings.HasPrefix(reference.Path, "/") {
+	if err != nil || len(at) > maxPath || reference.Host != "" && reference.Host != base.Host || !strings.HasPrefix(reference.Path, "/") {
 		return "", fmt.Errorf("the service names a resource that is not its own: %.100q", at)
 	}
 	resolved := *base

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/mooring-ccm/mooring/internal/message"
 )
 
 // forceOff is the reset that takes the power away without asking the operating system (DSP0268, ResetType).
@@ -21,7 +23,7 @@ func (r *redfish) powerOff(ctx context.Context, systemUUID string) error {
 		err = r.reset(ctx, systemUUID)
 	}
 	if err != nil {
-		return fmt.Errorf("redfish service %s: %w", r.config.Endpoint, err)
+		return message.Bound(fmt.Errorf("redfish service %s: %w", r.config.Endpoint, err), maxError)
 	}
 	return nil
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
+// maxHeader is how much is read of the header of an answer; of other answers of HTTP than the final one as well.
+const maxHeader = 64 << 10
+
 // tlsClient is an HTTP client for one Redfish service. It is made anew when the file of certificates changes.
 type tlsClient struct {
 	config config.Redfish
@@ -43,6 +46,7 @@ func (t *tlsClient) get() (*http.Client, error) {
 	transport.Proxy = nil // management networks are not reached by the proxy that a pod may have for the Internet
 	transport.TLSClientConfig = verify
 	transport.MaxIdleConns = 1
+	transport.MaxResponseHeaderBytes = maxHeader
 	t.client, t.ca = &http.Client{Transport: transport, CheckRedirect: stayThere}, ca
 	return t.client, nil
 }
