@@ -41,6 +41,10 @@ release: preflight ## Write a release into out/release/VERSION: make release VER
 test: preflight ## Run every test, with the race detector
 	@./.ci/test
 
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for a while, one after the other: make fuzz [FUZZTIME=1m] [FUZZ=pattern of package/target]
+	@./.ci/fuzz "$(or $(FUZZTIME),1m)" "$(FUZZ)"
+
 .PHONY: test-plugins
 test-plugins: preflight ## Run the scenarios with the plugins of AWS, Google and others under both managers, and compare
 	@for plugin in $(PLUGINS); do echo "$$plugin"; CGO_ENABLED=0 $(GO) -C $$plugin test -trimpath -vet=off -timeout 20m $(ARGS) ./... || exit 1; done

@@ -16,14 +16,22 @@ const more = "..."
 // Line makes one line of a text, of at most so many bytes. White space becomes one space; what is not printable, or changes how the
 // rest is shown (control characters, marks that turn the direction of writing, bytes that are not UTF-8), becomes U+FFFD. The end of
 // what is too long is left out, and not looked at.
-func Line(text string, most int) string {
-	var line strings.Builder
-	line.Grow(min(len(text), most))
+func Line(text string, most int) string { return line(text, most, unicode.IsSpace) }
+
+// Printable does as Line, and keeps spaces as they are.
+func Printable(text string, most int) string {
+	return line(text, most, func(r rune) bool { return r != ' ' && unicode.IsSpace(r) })
+}
+
+// line makes one space of each row of what is a gap, none of it at the ends.
+func line(text string, most int, gap func(rune) bool) string {
+	var made strings.Builder
+	made.Grow(min(len(text), most))
 	pending := ""
 	var last rune
 	for _, r := range text {
-		if unicode.IsSpace(r) {
-			if line.Len() > 0 {
+		if gap(r) {
+			if made.Len() > 0 {
 				pending = " "
 			}
 			continue
@@ -34,14 +42,14 @@ func Line(text string, most int) string {
 		if r == utf8.RuneError && last == r && pending == "" {
 			continue
 		}
-		if last = r; line.Len()+len(pending)+utf8.RuneLen(r) > most {
-			return cut(line.String(), most-len(more)) + more
+		if last = r; made.Len()+len(pending)+utf8.RuneLen(r) > most {
+			return cut(made.String(), most-len(more)) + more
 		}
-		line.WriteString(pending)
-		line.WriteRune(r)
+		made.WriteString(pending)
+		made.WriteRune(r)
 		pending = ""
 	}
-	return line.String()
+	return made.String()
 }
 
 // cut returns the beginning of a text, of at most so many bytes, without half a letter at its end.
@@ -52,18 +60,21 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "")
 }
 
-// Bound returns an error whose text is one printable line of at most so many bytes: err itself where its text is, and otherwise one that
-// wraps it.
+// Bound returns an error whose text has at most so many bytes and no control characters but the ends of lines: err itself where its text
+// is like that, and otherwise one that wraps it, whose text is one line.
 func Bound(err error, most int) error {
 	if err == nil {
 		return nil
 	}
 	text := err.Error()
-	if line := Line(text, most); line != text {
-		return &bounded{text: line, err: err}
+	if len(text) <= most && utf8.ValidString(text) && strings.IndexFunc(text, hidden) < 0 {
+		return err
 	}
-	return err
+	return &bounded{text: Line(text, most), err: err}
 }
+
+// hidden reports whether a character of an error's text is not to be shown.
+func hidden(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsGraphic(r) }
 
 // bounded is an error with a text of our making.
 type bounded struct {

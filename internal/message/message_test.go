@@ -51,6 +51,9 @@ func FuzzLine(f *testing.F) {
 		if again := Line(line, most); again != line {
 			t.Errorf("%q becomes %q", line, again)
 		}
+		if kept := Printable(line, most); kept != line {
+			t.Errorf("%q becomes %q", line, kept)
+		}
 	})
 }
 
@@ -58,8 +61,20 @@ func TestBound(t *testing.T) {
 	if short := errors.New("short"); Bound(short, 10) != short || Bound(nil, 10) != nil {
 		t.Error("an error that needs no other text was wrapped")
 	}
-	long := errors.New("much\ntoo long")
-	if got := Bound(long, 10); got.Error() != "much to..." || !errors.Is(got, long) {
-		t.Errorf("%v", got)
+	lines := errors.Join(errors.New("a"), errors.New("b  c"))
+	if Bound(lines, 10) != lines {
+		t.Error("joined errors were wrapped")
+	}
+	for text, want := range map[string]string{"much\ntoo long": "much to...", "\x1b[2J": "\ufffd[2J", "\xff": "\ufffd"} {
+		bad := errors.New(text)
+		if got := Bound(bad, 10); got.Error() != want || !errors.Is(got, bad) {
+			t.Errorf("%q becomes %q", text, got)
+		}
+	}
+}
+
+func TestPrintableKeepsSpaces(t *testing.T) {
+	if got := Printable("a  b \n\t c\x00", 100); got != "a  b   c\ufffd" {
+		t.Errorf("%q", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
+	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/sim"
 )
@@ -24,6 +25,9 @@ const (
 	Error   Severity = "error"
 	Warning Severity = "warning"
 )
+
+// The texts of a report are lines that a terminal can show, of at most so many bytes.
+const maxName, maxField, maxFinding = 200, 500, 4000
 
 // Finding is one thing about a config.
 type Finding struct {
@@ -68,8 +72,9 @@ func kinds() []kind {
 func Examine(data []byte, dir string, needFiles bool) Report {
 	var meta metav1.TypeMeta
 	if err := yaml.Unmarshal(data, &meta); err != nil {
-		return Report{Findings: []Finding{{Severity: Error, Message: "neither YAML nor JSON: " + err.Error()}}}
+		return Report{Findings: []Finding{{Severity: Error, Message: message.Printable("neither YAML nor JSON: "+err.Error(), maxFinding)}}}
 	}
+	meta.APIVersion, meta.Kind = message.Printable(meta.APIVersion, maxName), message.Printable(meta.Kind, maxName)
 	report := Report{ConfigAPIVersion: meta.APIVersion, ConfigKind: meta.Kind, Findings: []Finding{}}
 	of, findings := kindOf(meta)
 	if of == nil {
@@ -87,6 +92,10 @@ func Examine(data []byte, dir string, needFiles bool) Report {
 		if err := file.Problem(); err != nil {
 			report.Findings = append(report.Findings, Finding{severity, file.Field, fmt.Sprintf("%s: %v%s", file.Path, err, advice)})
 		}
+	}
+	for i := range report.Findings {
+		finding := &report.Findings[i]
+		finding.Field, finding.Message = message.Printable(finding.Field, maxField), message.Printable(finding.Message, maxFinding)
 	}
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int { return strings.Compare(string(a.Severity), string(b.Severity)) })
 	report.Valid = report.Count(Error) == 0

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mooring-ccm/mooring/internal/message"
 )
 
 // Severity says what a note asks of a person.
@@ -36,13 +38,28 @@ func (n Note) String() string {
 	return fmt.Sprintf("%-4s %s: %s", strings.ToUpper(string(n.Severity)), at, n.Message)
 }
 
-type notes struct{ list []Note }
+// A note has lines that a terminal can show, of at most so many bytes: names and fields may be anything.
+const maxName, maxMessage = 500, 4000
+
+// notes are what was noted, each once.
+type notes struct {
+	list  []Note
+	known map[Note]bool
+}
 
 func (n *notes) add(severity Severity, resource, field, format string, values ...any) {
-	one := Note{Severity: severity, Resource: resource, Field: field, Message: fmt.Sprintf(format, values...)}
-	if !slices.Contains(n.list, one) {
-		n.list = append(n.list, one)
+	one := Note{
+		Severity: severity, Resource: message.Printable(resource, maxName), Field: message.Printable(field, maxName),
+		Message: message.Printable(fmt.Sprintf(format, values...), maxMessage),
 	}
+	if n.known[one] {
+		return
+	}
+	if n.known == nil {
+		n.known = map[Note]bool{}
+	}
+	n.known[one] = true
+	n.list = append(n.list, one)
 }
 
 // of returns a function that adds notes about one object.
