@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/mooring-ccm/mooring/internal/message"
 )
 
 // PathInstanceChanges is the path of the stream of changes.
@@ -77,13 +79,12 @@ func (c *Client) WatchInstances(ctx context.Context, since int64, yield func(Ins
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode >= 300 {
-		body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes)) // half a refusal is one too
-		return refusal(watch.op, response, body)
+		return refusal(watch.op, response)
 	}
 	opening.Stop()
 	if media, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err != nil || media != ContentTypeChanges {
 		return &AnswerError{Operation: watch.op, Err: fmt.Errorf("its content type is %q, not %s: is the endpoint a simulated cloud?",
-			response.Header.Get("Content-Type"), ContentTypeChanges)}
+			message.Line(response.Header.Get("Content-Type"), maxShownBytes), ContentTypeChanges)}
 	}
 	return readChanges(watch.op, response.Body, yield)
 }
@@ -95,7 +96,7 @@ func readChanges(op Operation, body io.Reader, yield func(InstanceChange) error)
 	for lines.Scan() {
 		var change InstanceChange
 		if err := json.Unmarshal(lines.Bytes(), &change); err != nil {
-			return &AnswerError{Operation: op, Err: err}
+			return &AnswerError{Operation: op, Err: message.Bound(err, maxShownBytes)}
 		}
 		if err := change.check(); err != nil {
 			return &AnswerError{Operation: op, Err: err}
@@ -122,6 +123,6 @@ func (c InstanceChange) check() error {
 	case c.Kind == ChangeSet:
 		return errors.New("a set instance without id, name or state")
 	default:
-		return fmt.Errorf("a change of kind %q of instance %q", c.Kind, c.ID)
+		return fmt.Errorf("a change of kind %q of instance %q", message.Line(string(c.Kind), maxShownBytes), message.Line(c.ID, maxShownBytes))
 	}
 }

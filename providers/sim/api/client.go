@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mooring-ccm/mooring/internal/message"
 )
 
 // DefaultTimeout is the deadline of a call when ClientOptions.Timeout is zero.
@@ -20,6 +22,16 @@ const DefaultTimeout = 10 * time.Second
 
 // maxAnswerBytes bounds what is read of one answer. A page of 10,000 instances with ten addresses each is below 20 MiB.
 const maxAnswerBytes = 64 << 20
+
+// The bounds of answers besides: what is read of a refusal, how many elements a page and a list may have, and how long a text of the
+// cloud may be where it is shown. The cloud itself makes pages of at most 10,000 elements. See ADR 6.
+const (
+	maxRefusalBytes = 64 << 10
+	maxPageItems    = 10_000
+	maxListItems    = 1_000_000
+	maxShownBytes   = 200
+	maxErrorBytes   = 4000
+)
 
 // ClientOptions say how a client finds the cloud and who it is.
 type ClientOptions struct {
@@ -113,10 +125,10 @@ func (c *caller) do(ctx context.Context, call call) error {
 		return fmt.Errorf("%s: %w", call.op, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes+1))
 	if response.StatusCode >= 300 {
-		return refusal(call.op, response, body)
+		return refusal(call.op, response)
 	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes+1))
 	if err != nil {
 		return &AnswerError{Operation: call.op, Err: fmt.Errorf("reading it: %w", err)}
 	}
@@ -167,23 +179,33 @@ func decode(contentType string, body []byte, out any) error {
 		return fmt.Errorf("it is longer than %d bytes", maxAnswerBytes)
 	}
 	if media, _, err := mime.ParseMediaType(contentType); err != nil || media != "application/json" {
-		return fmt.Errorf("its content type is %q, not application/json: is the endpoint a simulated cloud?", contentType)
+		return fmt.Errorf("its content type is %q, not application/json: is the endpoint a simulated cloud?",
+			message.Line(contentType, maxShownBytes))
 	}
-	return json.Unmarshal(body, out)
+	return message.Bound(json.Unmarshal(body, out), maxShownBytes)
 }
 
 // refusal reads the error in an answer. An answer without one comes from something before the cloud, a proxy for example:
-// it has no code, so that its 404 is never taken for "no such instance".
-func refusal(op Operation, response *http.Response, body []byte) error {
+// it has no code, so that its 404 is never taken for "no such instance". Nor is that said by another status: nodes are deleted by it.
+func refusal(op Operation, response *http.Response) error {
+	body, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusalBytes)) // half a refusal is one too
 	var parsed ErrorBody
 	_ = json.Unmarshal(body, &parsed)
 	answer := parsed.Error
 	answer.Operation = op
 	answer.Status = response.StatusCode
+	answer.checkCode()
 	if seconds, err := strconv.ParseInt(response.Header.Get("Retry-After"), 10, 32); err == nil && seconds > 0 {
 		answer.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	return &answer
+}
+
+// checkCode takes the code away that does not come with the status.
+func (e *Error) checkCode() {
+	if e.Code == CodeNotFound && e.Status != http.StatusNotFound {
+		e.Code = ""
+	}
 }
 
 // ETag returns the entity tag of a generation (RFC 9110 section 8.8.3).
@@ -200,12 +222,9 @@ func list[T any](ctx context.Context, c *caller, op Operation, path string, quer
 	seen := map[string]bool{}
 	want := -1
 	for {
-		var page Page[T]
-		if err := c.do(ctx, call{op: op, method: http.MethodGet, path: path, query: query, out: &page}); err != nil {
+		page, err := getPage[T](ctx, c, op, path, query)
+		if err != nil {
 			return err
-		}
-		if page.Items == nil || page.TotalCount == nil {
-			return &AnswerError{Operation: op, Err: errors.New("a page without items or totalCount")}
 		}
 		if want == -1 {
 			want = *page.TotalCount
@@ -225,6 +244,49 @@ func list[T any](ctx context.Context, c *caller, op Operation, path string, quer
 	}
 }
 
+// getPage returns one page, with items and a count.
+func getPage[T any](ctx context.Context, c *caller, op Operation, path string, query url.Values) (Page[T], error) {
+	var answer struct {
+		Items         json.RawMessage `json:"items"`
+		NextPageToken string          `json:"nextPageToken"`
+		TotalCount    *int            `json:"totalCount"`
+	}
+	invalid := func(err error) (Page[T], error) { return Page[T]{}, &AnswerError{Operation: op, Err: err} }
+	if err := c.do(ctx, call{op: op, method: http.MethodGet, path: path, query: query, out: &answer}); err != nil {
+		return Page[T]{}, err
+	}
+	items, err := decodeItems[T](answer.Items)
+	switch {
+	case err != nil:
+		return invalid(err)
+	case items == nil || answer.TotalCount == nil:
+		return invalid(errors.New("a page without items or totalCount"))
+	case *answer.TotalCount < 0 || *answer.TotalCount > maxListItems:
+		return invalid(fmt.Errorf("a list of %d elements; at most %d are read", *answer.TotalCount, maxListItems))
+	}
+	return Page[T]{Items: items, NextPageToken: answer.NextPageToken, TotalCount: answer.TotalCount}, nil
+}
+
+// decodeItems decodes the elements of a page one by one: an element takes a hundred times the memory of "{}", so that they are counted
+// before they are all there. It returns nil if there is no list.
+func decodeItems[T any](data json.RawMessage) ([]T, error) {
+	if len(data) == 0 || data[0] != '[' {
+		return nil, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	_, err := decoder.Token()
+	items := []T{}
+	for err == nil && decoder.More() {
+		if len(items) == maxPageItems {
+			return nil, fmt.Errorf("a page of more than %d elements", maxPageItems)
+		}
+		var item T
+		err = decoder.Decode(&item)
+		items = append(items, item)
+	}
+	return items, message.Bound(err, maxShownBytes)
+}
+
 // checkPage adds a page's elements to seen and returns an error when the pages cannot add up to the announced list.
 func checkPage[T any](op Operation, page Page[T], want int, seen map[string]bool, key func(T) string) error {
 	incomplete := func(reason string) error {
@@ -239,7 +301,7 @@ func checkPage[T any](op Operation, page Page[T], want int, seen map[string]bool
 			return &AnswerError{Operation: op, Err: errors.New("an element without an ID")}
 		}
 		if seen[k] {
-			return incomplete(fmt.Sprintf("%s is in it twice", k))
+			return incomplete(message.Line(k, maxShownBytes) + " is in it twice")
 		}
 		seen[k] = true
 	}

@@ -183,6 +183,7 @@ func (c *Client) ChangeRoutes(ctx context.Context, changes []RouteChange) ([]err
 		switch {
 		case result.Error != nil:
 			result.Error.Operation, result.Error.Status = OpChangeRoutes, result.Status
+			result.Error.checkCode()
 			errs[i] = result.Error
 		case result.Status != http.StatusOK:
 			return nil, &AnswerError{Operation: OpChangeRoutes, Err: fmt.Errorf("a result with status %d and no error", result.Status)}

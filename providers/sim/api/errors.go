@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/mooring-ccm/mooring/internal/message"
 )
 
 // ErrorCode says what is wrong in one word that programs may decide on.
@@ -71,7 +73,7 @@ type ErrorBody struct {
 	Error Error `json:"error"`
 }
 
-// Error says what was refused and why, all fields included.
+// Error says what was refused and why, all fields included, in one line of bounded length.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Operation != "" {
@@ -88,7 +90,7 @@ func (e *Error) Error() string {
 		}
 		b.WriteString(sep + f.String())
 	}
-	return b.String()
+	return message.Printable(b.String(), maxErrorBytes)
 }
 
 // HasCode reports whether err is an answer of the cloud with that code.
