@@ -21,9 +21,12 @@ const (
 	habitRows = 3
 	habitGap  = 15 * time.Minute
 	// againAfter is how many reads of one object may have been abandoned until the next has to wait: for the deadline of a
-	// read, doubled with each further one, up to longestAgain.
-	againAfter   = 2
-	longestAgain = 30 * time.Minute
+	// read, doubled with each further one, up to longestAgain. From manyAbandoned on the pause doubles again, up to rareAgain: each
+	// read that never returns costs a goroutine for ever, and one object alone must not use up in days what its group may have of them.
+	againAfter    = 2
+	longestAgain  = 30 * time.Minute
+	manyAbandoned = 16
+	rareAgain     = 24 * time.Hour
 )
 
 // ErrStillRunning says that a call was not made because an earlier one about the same object has not returned, long after its
@@ -127,8 +130,17 @@ func (o *object) abandon(w *waiter, timeout time.Duration, now time.Time) {
 		o.locked = w
 	}
 	if o.abandoned >= againAfter {
-		o.again = now.Add(min(timeout<<min(o.abandoned-1, 16), longestAgain))
+		o.again = now.Add(againPause(o.abandoned, timeout))
 	}
+}
+
+// againPause returns how long an object waits for its next read when so many have not returned.
+func againPause(abandoned int, timeout time.Duration) time.Duration {
+	const doublings = 16 // more than there are up to any of the bounds
+	if beyond := abandoned - manyAbandoned; beyond > 0 {
+		return min(longestAgain<<min(beyond, doublings), rareAgain)
+	}
+	return min(timeout<<min(abandoned-1, doublings), longestAgain)
 }
 
 // returned notes that an abandoned call has returned after all.

@@ -46,6 +46,21 @@ func (c *Cloud) Calls(operation, object string) []Call {
 	return found
 }
 
+// CallsSince returns how many calls of an operation for an object began at a time or later. Both are as in Call, or Any.
+func (c *Cloud) CallsSince(operation, object string, since time.Time) (count int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range slices.Backward(c.calls) {
+		if one.Began.Before(since) {
+			break
+		}
+		if (operation == Any || one.Operation == operation) && (object == Any || one.Object == object) {
+			count++
+		}
+	}
+	return count
+}
+
 // UnderWay returns how many calls of an operation for some objects have not returned.
 func (c *Cloud) UnderWay(operation string, objects ...string) int {
 	count := 0

@@ -113,6 +113,17 @@ func (c *Cloud) LoseInstance(node string) {
 	delete(c.instances, node)
 }
 
+// MoveInstance gives the instance of a node another address.
+func (c *Cloud) MoveInstance(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	instance := c.instances[node]
+	instance.NodeAddresses = slices.Clone(instance.NodeAddresses)
+	instance.NodeAddresses[0].Address = c.newAddress()
+	c.instances[node] = instance
+	c.send(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instance})
+}
+
 // StopInstance shuts the instance of a node down.
 func (c *Cloud) StopInstance(node string) { c.set(node, provider.InstanceStopped) }
 
@@ -133,6 +144,13 @@ func (c *Cloud) ProviderID(node string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.instances[node].ProviderID
+}
+
+// Address returns the address of a node's instance, which it must have.
+func (c *Cloud) Address(node string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.instances[node].NodeAddresses[0].Address
 }
 
 // Targets returns the nodes that the load balancer of a Service has as targets, sorted.
