@@ -27,10 +27,13 @@ type identities struct {
 	builder clientbuilder.ControllerClientBuilder
 	// separate says that the controllers' identities are not the manager's.
 	separate bool
+	// accounts begins the names of the controllers' ServiceAccounts.
+	accounts string
 }
 
-// newIdentities returns the clients, which write only while the fence is open. It asks the API server for nothing.
-func newIdentities(kubeconfig *rest.Config, separate bool, fence *fence) (identities, error) {
+// newIdentities returns the clients, which write only while the fence is open. It asks the API server for nothing. The prefix begins
+// the names of the ServiceAccounts that separate identities are: ADR 7.
+func newIdentities(kubeconfig *rest.Config, separate bool, prefix string, fence *fence) (identities, error) {
 	kubeconfig = rest.CopyConfig(kubeconfig)
 	kubeconfig.Wrap(fence.transport)
 	client, err := kubernetes.NewForConfig(kubeconfig)
@@ -40,22 +43,23 @@ func newIdentities(kubeconfig *rest.Config, separate bool, fence *fence) (identi
 	result := identities{
 		kubeconfig: kubeconfig,
 		client:     client,
-		builder:    stampedBuilder{clientbuilder.SimpleControllerClientBuilder{ClientConfig: kubeconfig}},
+		builder:    stampedBuilder{ControllerClientBuilder: clientbuilder.SimpleControllerClientBuilder{ClientConfig: kubeconfig}},
 		separate:   separate,
+		accounts:   prefix,
 	}
 	if separate {
 		anonymous := rest.AnonymousClientConfig(kubeconfig)
 		anonymous.Wrap(fence.transport) // the copy is without
-		result.builder = stampedBuilder{clientbuilder.NewDynamicClientBuilder(anonymous, client.CoreV1(), metav1.NamespaceSystem)}
+		result.builder = stampedBuilder{clientbuilder.NewDynamicClientBuilder(anonymous, client.CoreV1(), metav1.NamespaceSystem), prefix}
 	}
 	return result, nil
 }
 
-// of returns the config of a controller's identity. With identities of their own it creates the ServiceAccount.
+// of returns the config of a controller's identity. With identities of their own the ServiceAccount is created if it does not exist.
 func (i identities) of(clientName string) (*rest.Config, error) {
 	config, err := i.builder.Config(clientName)
 	if err != nil {
-		return nil, fmt.Errorf("credentials of ServiceAccount %s/%s: %w", metav1.NamespaceSystem, clientName, err)
+		return nil, fmt.Errorf("credentials of ServiceAccount %s/%s: %w", metav1.NamespaceSystem, i.accounts+clientName, err)
 	}
 	return config, nil
 }
@@ -68,7 +72,7 @@ func (i identities) clientOf(clientName string) (kubernetes.Interface, error) {
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("client of ServiceAccount %s/%s: %w", metav1.NamespaceSystem, clientName, err)
+		return nil, fmt.Errorf("client of ServiceAccount %s/%s: %w", metav1.NamespaceSystem, i.accounts+clientName, err)
 	}
 	return client, nil
 }

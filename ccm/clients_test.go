@@ -29,7 +29,7 @@ func identityWith(t *testing.T, flags ...string) identities {
 	if err != nil {
 		t.Fatal(err)
 	}
-	identity, err := newIdentities(config, false, newFence())
+	identity, err := newIdentities(config, false, "", newFence())
 	if err != nil {
 		t.Fatal(err)
 	}

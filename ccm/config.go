@@ -49,6 +49,8 @@ type config struct {
 	dryRun *dryrun.Recorder
 	// configObject holds the cloud config, nil if a file does or nothing.
 	configObject *configRef
+	// serviceAccountPrefix begins the names of the controllers' ServiceAccounts.
+	serviceAccountPrefix string
 	// tracing is nil if nothing is traced.
 	tracing *tracingapi.TracingConfiguration
 
@@ -72,6 +74,7 @@ func (o *options) config() (*config, error) {
 		cloudAPIQPS:             o.cloudAPIQPS,
 		cloudAPIBurst:           o.cloudAPIBurst,
 		gracefulShutdownTimeout: o.gracefulShutdownTimeout,
+		serviceAccountPrefix:    o.serviceAccountPrefix,
 		secureServing:           o.SecureServing,
 		authentication:          o.Authentication,
 		authorization:           o.Authorization,

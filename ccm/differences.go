@@ -39,9 +39,10 @@ func additions() map[string]string {
 		"cloud-api-max-in-flight": "Quotas belong to the account, not to a controller: one bound for all of them. A provider may know it",
 		"cloud-api-qps": "A quota that is shared with others may have to be left to them in part. Without it the cloud's own refusals say how " +
 			"many calls are too many",
-		"cloud-api-burst":     "Belongs to --cloud-api-qps",
-		"cloud-config-object": "A file that is mounted from a ConfigMap changes a minute after the object, and nobody sees whether it was taken",
-		"tracing-config-file": "Calls to the cloud take most of the time that anything here takes",
+		"cloud-api-burst":        "Belongs to --cloud-api-qps",
+		"service-account-prefix": "The reference's names are those of kube-controller-manager: who may have tokens of node-controller may evict pods, too",
+		"cloud-config-object":    "A file that is mounted from a ConfigMap changes a minute after the object, and nobody sees whether it was taken",
+		"tracing-config-file":    "Calls to the cloud take most of the time that anything here takes",
 		"concurrent-route-syncs": "How many changes of routes a cloud bears at once is a property of the cloud; the reference makes 200. Three quarters " +
 			"of --cloud-api-max-in-flight by default, so that the rest of the calls are not held up",
 		"route-reconciliation-max-period": "Comparing all routes every ten seconds costs quota, however rarely they change. Nodes are watched, so " +

@@ -44,7 +44,7 @@ func TestFencedClients(t *testing.T) {
 	for name, separate := range map[string]bool{"one identity": false, "identities of their own": true} {
 		t.Run(name, func(t *testing.T) {
 			writes, fence := 0, newFence()
-			identity, err := newIdentities(apiServer(t, &writes), separate, fence)
+			identity, err := newIdentities(apiServer(t, &writes), separate, "", fence)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -59,7 +59,7 @@ func controlPlane(t *testing.T) (cluster *localcluster.Cluster, kubeconfig strin
 func shippedIdentity(t *testing.T, cluster *localcluster.Cluster) string {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	for _, rights := range [][]byte{deploy.RBAC, deploy.SeparateIdentitiesRBAC} {
+	for _, rights := range [][]byte{deploy.ReferenceIdentitiesRBAC, deploy.RBAC} {
 		if err := cluster.Apply(ctx, rights); err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,8 @@ const (
 	// defaultGracefulShutdownTimeout leaves time to exit within the 30 s that a kubelet grants a Pod.
 	defaultGracefulShutdownTimeout = 20 * time.Second
 
-	nodeMonitorPeriodFlag = "node-monitor-period"
+	nodeMonitorPeriodFlag    = "node-monitor-period"
+	serviceAccountPrefixFlag = "service-account-prefix"
 
 	// ownSection is the heading of the flags that the reference does not have.
 	ownSection = "mooring"
@@ -61,6 +62,7 @@ type options struct {
 	tracingConfigFile       string
 	cloudConfigObject       string
 	dryRun                  bool
+	serviceAccountPrefix    string
 
 	// nodeMonitorPeriod is the reference's flag, once flags was called. Its value has no place that all versions of the
 	// reference's options agree on: v0.37 moved it.
@@ -163,6 +165,8 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 		"File with a TracingConfiguration, as that of kube-apiserver, by which calls to the cloud are traced. Without samplingRatePerMillion none are.")
 	fs.BoolVar(&o.dryRun, dryRunFlag, o.dryRun,
 		"Write nothing, neither to the cloud nor to Kubernetes, and serve at /plan of the secure port what would be done. No lease is taken, so this may run beside the manager that leads; rights to read suffice.")
+	fs.StringVar(&o.serviceAccountPrefix, serviceAccountPrefixFlag, o.serviceAccountPrefix,
+		"Prefix of the names of the ServiceAccounts that controllers act as with --use-service-account-credentials: with ccm-, the node controllers are kube-system/ccm-node-controller. Accounts with a prefix have to exist. Empty: those of the reference, which kube-controller-manager uses too; they are created.")
 	fs.DurationVar(&o.gracefulShutdownTimeout, "graceful-shutdown-timeout", o.gracefulShutdownTimeout,
 		"How long the controllers may take to finish in-flight work after SIGTERM or SIGINT. If they take longer, the process ends without releasing the lease, which then has to expire.")
 }

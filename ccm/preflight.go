@@ -146,18 +146,22 @@ func managerGrants(c *config) []Grant {
 		}
 	}
 	if c.component.KubeCloudShared.UseServiceAccountCredentials {
-		grants = append(grants, identityGrants(c.enabled)...)
+		grants = append(grants, identityGrants(c.enabled, c.serviceAccountPrefix)...)
 	}
 	return grants
 }
 
 // identityGrants are the rights that it takes to act as the ServiceAccounts of controllers. They are asked for by name: who may
-// have a token of any ServiceAccount in kube-system may do whatever the most powerful one there may.
-func identityGrants(controllers []Controller) []Grant {
-	grants := []Grant{{Resource: "serviceaccounts", Namespace: metav1.NamespaceSystem, Verbs: []string{"create"}}}
+// have a token of any ServiceAccount in kube-system may do whatever the most powerful one there may. Accounts with a prefix come with
+// their roles, from whoever installs this: nothing is created then.
+func identityGrants(controllers []Controller, prefix string) []Grant {
+	var grants []Grant
+	if prefix == "" {
+		grants = append(grants, Grant{Resource: "serviceaccounts", Namespace: metav1.NamespaceSystem, Verbs: []string{"create"}})
+	}
 	names := sets.New[string]()
 	for _, controller := range controllers {
-		names.Insert(controller.clientName())
+		names.Insert(prefix + controller.clientName())
 	}
 	for _, name := range sets.List(names) {
 		grants = append(grants,

@@ -25,7 +25,7 @@ func run(ctx context.Context, c *config) error {
 	}
 	sayWhat(ctx, c)
 	fence := newFence()
-	identity, err := newIdentities(c.kubeconfig, c.component.KubeCloudShared.UseServiceAccountCredentials, fence)
+	identity, err := newIdentities(c.kubeconfig, c.component.KubeCloudShared.UseServiceAccountCredentials, c.serviceAccountPrefix, fence)
 	if err != nil {
 		return err
 	}

@@ -73,6 +73,11 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 		"a burst of nothing": {
 			with("--cloud-api-burst=5"), `invalid flags: --cloud-api-burst: Invalid value: 5: needs --cloud-api-qps`,
 		},
+		"accounts without identities": {
+			with("--service-account-prefix=Ccm-"), `invalid flags:` + "\n" +
+				`  --service-account-prefix: Invalid value: "Ccm-": is to begin the names of ServiceAccounts: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')` + "\n" +
+				`  --service-account-prefix: Invalid value: "Ccm-": needs --use-service-account-credentials`,
+		},
 		"ranges of one family": {
 			with("--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/8,11.0.0.0/8"),
 			`invalid flags: --cluster-cidr: Invalid value: "10.0.0.0/8,11.0.0.0/8": at most one range of each IP family`,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/leaderelection"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -31,6 +32,7 @@ func (o *options) validate() error {
 	errs = append(errs, o.validateClusterCIDR()...)
 	errs = append(errs, o.validateLeaderElection()...)
 	errs = append(errs, o.validateOwn()...)
+	errs = append(errs, o.validateServiceAccounts()...)
 	errs = append(errs, o.program.validateFlags()...)
 	return joined("invalid flags", errs...)
 }
@@ -148,6 +150,22 @@ func (o *options) validateOwn() []error {
 		if period.value <= 0 {
 			errs = append(errs, invalid(period.flag, period.value.String(), "must be positive"))
 		}
+	}
+	return errs
+}
+
+// validateServiceAccounts holds the prefix to what begins the name of an object.
+func (o *options) validateServiceAccounts() []error {
+	prefix := o.serviceAccountPrefix
+	if prefix == "" {
+		return nil
+	}
+	var errs []error
+	for _, problem := range validation.IsDNS1123Subdomain(prefix + "node-controller") {
+		errs = append(errs, invalid(serviceAccountPrefixFlag, prefix, "is to begin the names of ServiceAccounts: "+problem))
+	}
+	if !o.KubeCloudShared.UseServiceAccountCredentials {
+		errs = append(errs, invalid(serviceAccountPrefixFlag, prefix, "needs --use-service-account-credentials"))
 	}
 	return errs
 }

@@ -50,11 +50,13 @@ func rawVersion(info version.Info) apimachineryversion.Info {
 // stampedBuilder is a builder of clients whose user agents name the version of Mooring.
 type stampedBuilder struct {
 	clientbuilder.ControllerClientBuilder
+	// accounts begins the names of the ServiceAccounts; user agents are without.
+	accounts string
 }
 
 // Config implements clientbuilder.ControllerClientBuilder.
 func (b stampedBuilder) Config(name string) (*rest.Config, error) {
-	config, err := b.ControllerClientBuilder.Config(name)
+	config, err := b.ControllerClientBuilder.Config(b.accounts + name)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +65,7 @@ func (b stampedBuilder) Config(name string) (*rest.Config, error) {
 
 // ConfigOrDie implements clientbuilder.ControllerClientBuilder.
 func (b stampedBuilder) ConfigOrDie(name string) *rest.Config {
-	return version.AddUserAgent(b.ControllerClientBuilder.ConfigOrDie(name), name)
+	return version.AddUserAgent(b.ControllerClientBuilder.ConfigOrDie(b.accounts+name), name)
 }
 
 // Client implements clientbuilder.ControllerClientBuilder.

@@ -36,7 +36,7 @@ func TestVersionFlag(t *testing.T) {
 // TestClientsNameTheVersion asks for clients in every way in which controllers and plugins do.
 func TestClientsNameTheVersion(t *testing.T) {
 	for _, separate := range []bool{false, true} {
-		identity, err := newIdentities(&rest.Config{Host: "https://192.0.2.1"}, separate, newFence())
+		identity, err := newIdentities(&rest.Config{Host: "https://192.0.2.1"}, separate, "", newFence())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,12 +9,29 @@ import _ "embed"
 //go:embed rbac.yaml
 var RBAC []byte
 
-// SeparateIdentitiesRBAC is what --use-service-account-credentials takes besides RBAC.
+// SeparateIdentitiesRBAC is what takes the place of RBAC with --use-service-account-credentials and
+// --service-account-prefix=cloud-controller-manager-: controllers act as ServiceAccounts of their own.
 //
 //go:embed manifests/rbac-separate-identities.yaml
 var SeparateIdentitiesRBAC []byte
+
+// ReferenceIdentitiesRBAC is what takes the place of RBAC with --use-service-account-credentials alone: controllers act as the
+// ServiceAccounts of the reference, which kube-controller-manager uses too.
+//
+//go:embed manifests/rbac-reference-identities.yaml
+var ReferenceIdentitiesRBAC []byte
 
 // MetalRBAC is RBAC with what the provider metal needs besides.
 //
 //go:embed manifests/rbac-metal.yaml
 var MetalRBAC []byte
+
+// LoadBalancersOnlyRBAC is what takes the place of MetalRBAC with --controllers=service-lb-controller: nodes are only read.
+//
+//go:embed manifests/rbac-load-balancers-only.yaml
+var LoadBalancersOnlyRBAC []byte
+
+// DryRunRBAC is what takes the place of RBAC with --dry-run: nothing may be written.
+//
+//go:embed manifests/rbac-dry-run.yaml
+var DryRunRBAC []byte

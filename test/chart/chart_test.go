@@ -106,7 +106,10 @@ func TestBadValuesAreNamed(t *testing.T) {
 		"CIDRs of no range":  {"provider: {name: sim}\nallocateNodeCIDRs: true", []string{"clusterCIDR: required with allocateNodeCIDRs"}},
 		"nothing to replace": {"provider: {name: sim}\nrollingUpdate: {maxUnavailable: 0}", []string{"cannot both be 0"}},
 		"ports of two Pods":  {"kind: DaemonSet\nprovider: {name: sim}\nrollingUpdate: {maxUnavailable: 0}", []string{"cannot be 0 with kind=DaemonSet"}},
-		"no image":           {"provider: {name: sim}\nimage: {tag: v1}", []string{"image.repository: required", "no image is published", "make image"}},
+		"identities of nobody": {
+			"provider: {name: sim}\nrbac: {referenceIdentities: true}", []string{"rbac.referenceIdentities and rbac.extraIdentities: are for rbac.separateIdentities=true"},
+		},
+		"no image": {"provider: {name: sim}\nimage: {tag: v1}", []string{"image.repository: required", "no image is published", "make image"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := render.Objects(load(t), parse(t, test.values))

@@ -3,9 +3,6 @@ package chart_test
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -87,20 +84,6 @@ func TestWhereItMayRun(t *testing.T) {
 				t.Error("two replicas may be on one node, where both want the same port")
 			}
 		})
-	}
-}
-
-// TestTokensTakeSeparateIdentities reads who may make tokens: nobody by default.
-func TestTokensTakeSeparateIdentities(t *testing.T) {
-	for values, want := range map[string]bool{
-		"": false, "rbac: {separateIdentities: true}\n": true, "dryRun: true\nrbac: {separateIdentities: true}\n": false,
-	} {
-		objects, err := render.Objects(load(t), parse(t, values+"provider: {name: sim}"))
-		must(t, err)
-		all := strings.Join(slices.Collect(maps.Values(objects)), "\n")
-		if have := strings.Contains(all, "serviceaccounts/token"); have != want {
-			t.Errorf("%q: it may make tokens: %v, want %v", values, have, want)
-		}
 	}
 }
 

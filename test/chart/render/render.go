@@ -68,9 +68,8 @@ type Manifest struct {
 // Manifests are all that ship.
 var Manifests = []Manifest{
 	{
-		File: "rbac.yaml",
-		Head: "What the cloud-controller-manager may do. --use-service-account-credentials needs more: deploy/manifests/\n" +
-			"rbac-separate-identities.yaml. The controllers' own identities are bound to roles by Kubernetes at start-up.",
+		File:      "rbac.yaml",
+		Head:      "What the cloud-controller-manager may do, with one identity for all controllers.",
 		Values:    "provider: {name: sim}",
 		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
 	},
@@ -81,10 +80,31 @@ var Manifests = []Manifest{
 		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
 	},
 	{
-		File:      "manifests/rbac-separate-identities.yaml",
-		Head:      "What --use-service-account-credentials takes besides deploy/rbac.yaml: tokens of the ServiceAccounts of the controllers.",
+		File: "manifests/rbac-load-balancers-only.yaml",
+		Head: "What the cloud-controller-manager may do with the provider metal and --controllers=service-lb-controller, in place of\n" +
+			"deploy/rbac.yaml.",
+		Values:    "provider: {name: metal}\ncontrollers: [service-lb-controller]",
+		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
+	},
+	{
+		File:      "manifests/rbac-dry-run.yaml",
+		Head:      "What the cloud-controller-manager may do with --dry-run, in place of deploy/rbac.yaml.",
+		Values:    "provider: {name: sim}\ndryRun: true",
+		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
+	},
+	{
+		File: "manifests/rbac-separate-identities.yaml",
+		Head: "What the cloud-controller-manager and its controllers may do with --use-service-account-credentials and\n" +
+			"--service-account-prefix=cloud-controller-manager-, in place of deploy/rbac.yaml.",
 		Values:    "provider: {name: sim}\nrbac: {separateIdentities: true}",
-		Templates: []string{"rbac-separate-identities.yaml"},
+		Templates: []string{"serviceaccount.yaml", "rbac.yaml", "rbac-separate-identities.yaml"},
+	},
+	{
+		File: "manifests/rbac-reference-identities.yaml",
+		Head: "What the cloud-controller-manager may do with --use-service-account-credentials alone, in place of deploy/rbac.yaml. The accounts\n" +
+			"of its controllers are kube-controller-manager's too, and are bound to roles by Kubernetes.",
+		Values:    "provider: {name: sim}\nrbac: {separateIdentities: true, referenceIdentities: true}",
+		Templates: []string{"serviceaccount.yaml", "rbac.yaml", "rbac-separate-identities.yaml"},
 	},
 	{
 		File:   "manifests/deployment.yaml",

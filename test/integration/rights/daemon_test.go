@@ -76,12 +76,12 @@ func (d *daemon) get(ctx context.Context, path, token string) (int, error) {
 	return response.StatusCode, response.Body.Close()
 }
 
-// awaitReady waits until the process says that it leads or can take over.
-func (d *daemon) awaitReady(t *testing.T) {
+// await waits until the process answers that all is well at a path such as /readyz: that it leads or can take over.
+func (d *daemon) await(t *testing.T, path string) {
 	t.Helper()
-	eventually(t, "the manager is ready", func(ctx context.Context) error {
+	eventually(t, "the manager says OK at "+path, func(ctx context.Context) error {
 		must(t, d.Exited())
-		return d.answers(ctx, "/readyz", "", http.StatusOK)
+		return d.answers(ctx, path, "", http.StatusOK)
 	})
 }
 

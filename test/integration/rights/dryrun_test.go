@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mooring-ccm/mooring/ccm/plan"
+	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
@@ -48,9 +48,7 @@ subjects:
 
 // TestDryRun shows a cluster with work for every controller to a manager that may only read, and then to one that may write.
 func TestDryRun(t *testing.T) {
-	rights, err := os.ReadFile("testdata/readonly-clusterrole.yaml")
-	must(t, err)
-	s := newScenario(t, rights)
+	s := newSimScenario(t, deploy.DryRunRBAC, withoutStreams)
 	s.delegate()
 	s.workForAll(t)
 	must(t, s.cloud.Admin.ResetCounts(t.Context()))
@@ -72,6 +70,7 @@ func TestDryRun(t *testing.T) {
 			"kubernetes patch status Service web":          "/metadata/finalizers",
 			"cloud CreateRoute Route 10.244.2.0/24":        "/targetNode",
 			"cloud DeleteRoute Route 10.244.99.0/24":       "/targetNode",
+			"cloud DeleteRoute Route 10.244.98.0/24":       "/targetNode",
 			"kubernetes patch status Node node-002":        "/status/conditions",
 			"kubernetes patch Node node-003":               "/spec/taints",
 			"cloud EnsureLoadBalancerDeleted Service gone": "",
@@ -81,7 +80,9 @@ func TestDryRun(t *testing.T) {
 	eventually(t, "nobody else may read it", func(ctx context.Context) error {
 		return s.leader().answers(ctx, "/plan", "", http.StatusForbidden)
 	})
-	s.requireUnwritten(t)
+	requests := s.end(t)
+	s.requireUnwritten(t, requests)
+	requireLeast(t, "deploy/manifests/rbac-dry-run.yaml", deploy.DryRunRBAC, requests)
 }
 
 // workForAll leaves something to do for every controller.
@@ -98,6 +99,13 @@ func (s *scenario) workForAll(t *testing.T) {
 	s.allocate(t, "node-002", "10.244.2.0/24")
 	_, err = s.cloud.Client.CreateRoute(t.Context(), api.RouteSpec{
 		Cluster: simtest.ClusterName, Name: "stale", DestinationCIDR: "10.244.99.0/24", TargetInstance: routed.ID,
+	})
+	must(t, err)
+	// Before the route of a node that is gone is removed, the API server is asked whether it is.
+	gone, err := s.cloud.Client.GetInstanceByName(t.Context(), s.create(t))
+	must(t, err)
+	_, err = s.cloud.Client.CreateRoute(t.Context(), api.RouteSpec{
+		Cluster: simtest.ClusterName, Name: "orphaned", DestinationCIDR: "10.244.98.0/24", TargetInstance: gone.ID,
 	})
 	must(t, err)
 	for name, finalizers := range map[string][]string{"web": nil, "gone": {"service.kubernetes.io/load-balancer-cleanup"}} {
@@ -178,9 +186,9 @@ func (d *daemon) plan(ctx context.Context, token string) ([]plan.Intent, error) 
 }
 
 // requireUnwritten fails if the manager has written anything anywhere.
-func (s *scenario) requireUnwritten(t *testing.T) {
+func (s *scenario) requireUnwritten(t *testing.T, requests map[request]int) {
 	t.Helper()
-	for request, count := range s.end(t) {
+	for request, count := range requests {
 		if slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, request.verb) &&
 			!strings.HasSuffix(request.resource, "reviews") {
 			t.Errorf("%d times: %s", count, request)

@@ -5,52 +5,103 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mooring-ccm/mooring/deploy"
 )
 
-// TestShippedRightsAreTheLeastThatWork plays the scenario in the ways in which a manager with these rights may run, and then
-// holds the manifest against what was asked for.
-func TestShippedRightsAreTheLeastThatWork(t *testing.T) {
-	separate := slices.Concat(deploy.RBAC, []byte("---\n"), deploy.SeparateIdentitiesRBAC)
-	grants, err := grantsOf(separate)
-	must(t, err)
-	asked := comparison{grants: grants, requests: map[request]int{}}
-	for _, way := range []struct {
-		name                string
-		rights              []byte
-		args, apiServerArgs []string
-	}{
-		{name: "one identity", rights: deploy.RBAC},
-		{name: "an identity for each controller", rights: separate, args: []string{"--use-service-account-credentials"}},
-		// As before Kubernetes 1.34. A newer one answers a watch with what there is at first, and is not asked for lists.
-		{name: "an API server that cannot stream lists", rights: deploy.RBAC, apiServerArgs: []string{"--feature-gates=WatchList=false"}},
-	} {
-		t.Run(way.name, func(t *testing.T) {
-			s := newScenario(t, way.rights, way.apiServerArgs...)
-			s.delegate()
-			s.args = append(s.args, way.args...)
-			s.run(t, managerStarts(), servingSteps(), controllerSteps(), managerHandsOver())
-			for r, count := range s.end(t) {
-				asked.requests[r] += count
-			}
-		})
+// withoutStreams makes an API server one of before Kubernetes 1.34: a newer one answers a watch with what there is at first, and is not
+// asked for lists.
+const withoutStreams = "--feature-gates=WatchList=false"
+
+// way is a way in which the manager is installed, and what it does there.
+type way struct {
+	name string
+	// manifest is where the rights are, for people, and rights what is in it.
+	manifest string
+	rights   []byte
+	args     []string
+	// apiServerArgs are those of kube-apiserver.
+	apiServerArgs []string
+	// play runs everything that the manager does when it is installed in this way.
+	play func(t *testing.T, w way) *scenario
+}
+
+// ways are all in which Mooring is installed that have rights of their own. TestDryRun is about another one.
+func ways() []way {
+	const one, metal = "deploy/rbac.yaml", "deploy/manifests/rbac-metal.yaml"
+	separate := []string{"--use-service-account-credentials"}
+	return []way{
+		{name: "one identity", manifest: one, rights: deploy.RBAC, play: playSim},
+		{name: "one identity, and an API server that cannot stream lists", manifest: one, rights: deploy.RBAC,
+			apiServerArgs: []string{withoutStreams}, play: playSim},
+		{name: "an identity for each controller", manifest: "deploy/manifests/rbac-separate-identities.yaml", rights: deploy.SeparateIdentitiesRBAC,
+			args: append(separate, "--service-account-prefix=cloud-controller-manager-"), apiServerArgs: []string{withoutStreams}, play: playSim},
+		{name: "identities of the reference", manifest: "deploy/manifests/rbac-reference-identities.yaml", rights: deploy.ReferenceIdentitiesRBAC,
+			args: separate, apiServerArgs: []string{withoutStreams}, play: playSim},
+		{name: "metal", manifest: metal, rights: deploy.MetalRBAC, apiServerArgs: []string{withoutStreams}, play: playMetal},
+		{name: "load balancers only", manifest: "deploy/manifests/rbac-load-balancers-only.yaml", rights: deploy.LoadBalancersOnlyRBAC,
+			args: []string{"--controllers=service-lb-controller"}, apiServerArgs: []string{withoutStreams}, play: playLoadBalancersOnly},
 	}
+}
+
+// TestShippedRightsAreTheLeastThatWork plays what the manager does in each way in which it is installed, and then holds each manifest
+// against what was asked for under it: no verb that is granted was not needed, and none was refused.
+func TestShippedRightsAreTheLeastThatWork(t *testing.T) {
+	var mu sync.Mutex
+	asked, rights := map[string]map[request]int{}, map[string][]byte{}
+	t.Run("ways", func(t *testing.T) {
+		for _, w := range ways() {
+			t.Run(w.name, func(t *testing.T) {
+				t.Parallel()
+				requests := w.play(t, w).end(t)
+				mu.Lock()
+				defer mu.Unlock()
+				rights[w.manifest] = w.rights
+				if asked[w.manifest] == nil {
+					asked[w.manifest] = map[request]int{}
+				}
+				for r, count := range requests {
+					asked[w.manifest][r] += count
+				}
+			})
+		}
+	})
 	if t.Failed() {
 		return
 	}
+	for manifest, requests := range asked {
+		requireLeast(t, manifest, rights[manifest], requests)
+	}
+}
+
+// playSim makes every controller work for the simulated cloud.
+func playSim(t *testing.T, w way) *scenario {
+	s := newSimScenario(t, w.rights, w.apiServerArgs...)
+	s.delegate()
+	s.args = append(s.args, w.args...)
+	s.run(t, managerStarts(), servingSteps(), controllerSteps(), managerHandsOver())
+	return s
+}
+
+// requireLeast fails unless the rights of a manifest are what the requests needed, no less and no more.
+func requireLeast(t *testing.T, manifest string, rights []byte, requests map[request]int) {
+	t.Helper()
+	grants, err := grantsOf(rights)
+	must(t, err)
+	asked := comparison{grants: grants, requests: requests}
 	if unused := asked.unused(); len(unused) > 0 {
-		t.Errorf("deploy/rbac.yaml grants what no request needed, or what another grant would have done for:\n%s", listed(unused))
+		t.Errorf("%s grants what no request needed, or what another grant would have done for:\n%s", manifest, listed(unused))
 	}
 	if refused := asked.refused(); len(refused) > 0 {
-		t.Errorf("deploy/rbac.yaml does not grant what was asked for:\n%s", listed(refused))
+		t.Errorf("%s does not grant what was asked for:\n%s", manifest, listed(refused))
 	}
 	if wide := asked.tooWide(); len(wide) > 0 {
-		t.Errorf("deploy/rbac.yaml grants more objects than were asked for:\n  %s", strings.Join(wide, "\n  "))
+		t.Errorf("%s grants more objects than were asked for:\n  %s", manifest, strings.Join(wide, "\n  "))
 	}
 	if t.Failed() || testing.Verbose() {
-		t.Logf("\n%s", asked)
+		t.Logf("%s\n%s", manifest, asked)
 	}
 }
 
@@ -59,7 +110,7 @@ func TestShippedRightsAreTheLeastThatWork(t *testing.T) {
 func TestDocumentedClusterRoleSuffices(t *testing.T) {
 	rights, err := os.ReadFile("testdata/documented-clusterrole.yaml")
 	must(t, err)
-	s := newScenario(t, rights)
+	s := newSimScenario(t, rights)
 	s.run(t, managerStarts(), controllerSteps(), managerHandsOver())
 	asked := comparison{requests: s.end(t)}
 	for _, refused := range asked.refused() {
@@ -75,4 +126,8 @@ func TestDocumentedClusterRoleSuffices(t *testing.T) {
 }
 
 // listed writes one element a line.
-func listed[T fmt.Stringer](elements []T) string { return "  " + strings.Join(texts(elements), "\n  ") }
+func listed[T fmt.Stringer](elements []T) string {
+	lines := texts(elements)
+	slices.Sort(lines)
+	return "  " + strings.Join(lines, "\n  ")
+}

@@ -36,7 +36,7 @@ type scenario struct {
 	lifetime *testing.T
 	cluster  *localcluster.Cluster
 	admin    *kubernetes.Clientset
-	cloud    *simtest.Cloud
+	cloud    *simtest.Cloud // nil with the provider metal
 	// kubeconfig is that of the manager.
 	kubeconfig string
 	// args are how each replica is started.
@@ -46,29 +46,39 @@ type scenario struct {
 	leading  int
 	// instances is how many instances there have been.
 	instances int
+	// ready is the path that says that a replica was started.
+	ready string
 }
 
 // initialInstances is how many instances the cloud has at first.
 const initialInstances = 3
 
-// newScenario starts a control plane with the rights of a manifest, and a cloud. The manager acts as the ServiceAccount
+// newScenario starts a control plane with the rights of a manifest. The manager acts as the ServiceAccount
 // kube-system/cloud-controller-manager.
 func newScenario(t *testing.T, rights []byte, apiServerArgs ...string) *scenario {
 	t.Helper()
-	s := &scenario{lifetime: t, instances: initialInstances}
+	s := &scenario{lifetime: t, ready: "/readyz"}
 	s.cluster = localclustertest.Start(t, func(options *localcluster.Options) {
 		options.Audit, options.APIServerArgs = auditv1.LevelMetadata, apiServerArgs
 	})
-	s.cloud = simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(initialInstances)})
 	must(t, s.cluster.Apply(t.Context(), rights))
 	var err error
 	s.admin, err = kubernetes.NewForConfig(s.cluster.AdminConfig())
 	must(t, err)
 	s.kubeconfig, err = s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceSystem, programName)
 	must(t, err)
-	s.args = slices.Concat([]string{
-		"--cloud-provider=sim", "--cloud-config=" + s.cloud.ConfigFile, "--kubeconfig=" + s.kubeconfig,
-	}, nodeFlags, nodeLifecycleFlags, routeFlags, serviceFlags)
+	s.args = []string{"--kubeconfig=" + s.kubeconfig}
+	return s
+}
+
+// newSimScenario is newScenario with the simulated cloud.
+func newSimScenario(t *testing.T, rights []byte, apiServerArgs ...string) *scenario {
+	t.Helper()
+	s := newScenario(t, rights, apiServerArgs...)
+	s.instances = initialInstances
+	s.cloud = simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(initialInstances)})
+	s.args = slices.Concat(s.args, []string{"--cloud-provider=sim", "--cloud-config=" + s.cloud.ConfigFile},
+		nodeFlags, nodeLifecycleFlags, routeFlags, serviceFlags)
 	return s
 }
 
@@ -77,12 +87,12 @@ func (s *scenario) delegate() {
 	s.args = append(s.args, "--authentication-kubeconfig="+s.kubeconfig, "--authorization-kubeconfig="+s.kubeconfig)
 }
 
-// launch starts a replica and waits until it leads or can take over.
+// launch starts a replica and waits until it says that it was started: that it leads or can take over, unless said otherwise.
 func (s *scenario) launch(t *testing.T) {
 	t.Helper()
 	started := launch(t, s.lifetime, s.args...)
 	s.replicas = append(s.replicas, started)
-	started.awaitReady(t)
+	started.await(t, s.ready)
 }
 
 // run runs the steps until one fails.
@@ -177,17 +187,22 @@ func (s *scenario) awaitNode(t *testing.T, name, what string, problem func(*core
 func (s *scenario) awaitEvent(t *testing.T, about, reason string, times int32) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the event %s is on %s, %d times", reason, about, times), func(ctx context.Context) error {
-		events, err := s.admin.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-			FieldSelector: "reason=" + reason + ",involvedObject.name=" + about,
-		})
-		if err != nil {
-			return err
-		}
-		for _, event := range events.Items {
-			if event.Count >= times {
-				return nil
-			}
-		}
-		return errors.New("it is not")
+		return s.hasEvent(ctx, about, reason, times)
 	})
+}
+
+// hasEvent returns an error unless the same event was repeated so many times.
+func (s *scenario) hasEvent(ctx context.Context, about, reason string, times int32) error {
+	events, err := s.admin.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: "reason=" + reason + ",involvedObject.name=" + about,
+	})
+	if err != nil {
+		return err
+	}
+	for _, event := range events.Items {
+		if event.Count >= times {
+			return nil
+		}
+	}
+	return errors.New("it is not")
 }

@@ -68,18 +68,9 @@ func kubelets(seen *Observation) answer {
 	return said
 }
 
-// leavesNodes reports whether the manager's --controllers names controllers, and none that initializes nodes.
+// leavesNodes reports whether the manager's --controllers leaves out the controller that initializes nodes.
 func (o *Observation) leavesNodes() bool {
-	named, given := o.flags()["controllers"]
-	if !given {
-		return false
-	}
-	for name := range strings.SplitSeq(named, ",") {
-		if slices.Contains([]string{"*", "cloud-node", "cloud-node-controller"}, strings.TrimSpace(name)) {
-			return false
-		}
-	}
-	return true
+	return !o.flags().Runs("cloud-node-controller", "cloud-node")
 }
 
 func foreign(node *corev1.Node, seen *Observation) bool {

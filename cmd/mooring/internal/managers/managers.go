@@ -59,6 +59,28 @@ func (f Flags) Lease() (namespace, name string) {
 // SecurePort is the port of health, metrics and plans.
 func (f Flags) SecurePort() string { return cmp.Or(f["secure-port"], DefaultSecurePort) }
 
+// Runs reports whether --controllers means a controller: by "*", which is the default, or by one of its names, of which - takes it out.
+func (f Flags) Runs(names ...string) bool {
+	listed, given := f["controllers"]
+	if !given {
+		return true
+	}
+	runs := false
+	for one := range strings.SplitSeq(listed, ",") {
+		one = strings.TrimSpace(one)
+		for _, name := range names {
+			switch one {
+			case name:
+				return true
+			case "-" + name:
+				return false
+			}
+		}
+		runs = runs || one == "*"
+	}
+	return runs
+}
+
 // commandLine are the words of a container's command line. What a shell is given as a script is split at spaces: that finds flags.
 func commandLine(container *corev1.Container) []string {
 	var words []string

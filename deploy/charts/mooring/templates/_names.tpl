@@ -67,6 +67,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if eq .Values.kind "DaemonSet" }}{{ fail "rollingUpdate.maxUnavailable: cannot be 0 with kind=DaemonSet, because the new Pod of a node needs the port of the old one" }}{{ end }}
 {{- if eq (toString .Values.rollingUpdate.maxSurge) "0" }}{{ fail "rollingUpdate: maxSurge and maxUnavailable cannot both be 0" }}{{ end }}
 {{- end }}
+{{- if and (not .Values.rbac.separateIdentities) (or .Values.rbac.referenceIdentities .Values.rbac.extraIdentities) }}{{ fail "rbac.referenceIdentities and rbac.extraIdentities: are for rbac.separateIdentities=true" }}{{ end }}
 {{- $metal := eq .Values.provider.name "metal" }}
 {{- if and .Values.provider.metal.l2 (not $metal) }}{{ fail "provider.metal.l2: is for provider.name=metal" }}{{ end }}
 {{- if and .Values.provider.metal.l2 (not .Values.hostNetwork) }}{{ fail "provider.metal.l2: needs hostNetwork=true, because the addresses are answered for on the networks of the node" }}{{ end }}

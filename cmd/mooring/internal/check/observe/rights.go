@@ -88,16 +88,20 @@ func neededRights(flags managers.Flags, namespace, lease string) ([]check.Right,
 		})
 	}
 	if flags.Is(separateIdentities) {
-		rights = append(rights, identityRights()...)
+		rights = append(rights, identityRights(flags["service-account-prefix"])...)
 	}
 	return rights, nil
 }
 
-// identityRights are what it takes to give each controller a ServiceAccount of its own, in kube-system wherever the manager runs.
-func identityRights() []check.Right {
-	rights := []check.Right{{Verb: "create", Resource: "serviceaccounts", Namespace: metav1.NamespaceSystem}}
+// identityRights are what it takes to give each controller a ServiceAccount of its own, in kube-system wherever the manager runs. Those
+// with a prefix come with their roles; the others are created.
+func identityRights(prefix string) []check.Right {
+	var rights []check.Right
+	if prefix == "" {
+		rights = append(rights, check.Right{Verb: "create", Resource: "serviceaccounts", Namespace: metav1.NamespaceSystem})
+	}
 	for _, name := range []string{"node-controller", "route-controller", "service-controller"} {
-		right := check.Right{Resource: "serviceaccounts", Namespace: metav1.NamespaceSystem, Name: name, Optional: "that controller does not start"}
+		right := check.Right{Resource: "serviceaccounts", Namespace: metav1.NamespaceSystem, Name: prefix + name, Optional: "that controller does not start"}
 		right.Verb = "get"
 		rights = append(rights, right)
 		right.Verb, right.Resource = "create", "serviceaccounts/token"
@@ -115,6 +119,27 @@ func ofControllers(resource, verb string) bool {
 	kind, _, _ := strings.Cut(resource, "/")
 	return (kind == "nodes" || kind == "services") && !slices.Contains([]string{"get", "list", "watch"}, verb)
 }
+
+// unneeded reports whether a right is one to write or to read single objects for controllers of which none runs.
+func unneeded(flags managers.Flags, resource, verb, name string) bool {
+	nodes, lifecycle := flags.Runs("cloud-node-controller", "cloud-node"), flags.Runs("cloud-node-lifecycle-controller", "cloud-node-lifecycle")
+	routes := flags.Runs("node-route-controller", "route")
+	switch {
+	case resource == "nodes" && verb == "patch":
+		return !nodes && !lifecycle
+	case resource == "nodes" && verb == "delete", resource == "leases" && strings.HasSuffix(name, deletionLog):
+		return !lifecycle
+	case resource == "nodes" && verb == "get", resource == "nodes/status":
+		return !nodes && !lifecycle && !routes
+	case resource == "services" || resource == "services/status":
+		return !flags.Runs("service-lb-controller", "service") && flags["cloud-provider"] != "metal"
+	default:
+		return false
+	}
+}
+
+// deletionLog ends the name of the Lease that records which nodes were deleted.
+const deletionLog = "-node-deletions"
 
 func rightsOf(rule rbacv1.PolicyRule, namespace, lease string, flags managers.Flags) []check.Right {
 	var rights []check.Right
@@ -137,7 +162,7 @@ func rightsOf(rule rbacv1.PolicyRule, namespace, lease string, flags managers.Fl
 					name = strings.Replace(name, managers.DefaultLease, lease, 1)
 				}
 				for _, verb := range rule.Verbs {
-					if flags.Is(separateIdentities) && ofControllers(resource, verb) {
+					if flags.Is(separateIdentities) && ofControllers(resource, verb) || unneeded(flags, resource, verb, name) {
 						continue
 					}
 					rights = append(rights, check.Right{

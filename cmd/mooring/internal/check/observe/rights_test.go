@@ -30,6 +30,21 @@ func TestNeededRights(t *testing.T) {
 			managers.Flags{"use-service-account-credentials": "true"}, []string{"create serviceaccounts in namespace kube-system", `create serviceaccounts/token "node-controller" in namespace kube-system`, "list nodes"},
 			[]string{"delete nodes", "patch nodes", "patch services"},
 		},
+		"identities with a prefix": {
+			managers.Flags{"use-service-account-credentials": "true", "service-account-prefix": "ccm-"},
+			[]string{`get serviceaccounts "ccm-node-controller" in namespace kube-system`, `create serviceaccounts/token "ccm-route-controller" in namespace kube-system`},
+			[]string{"create serviceaccounts in", `"node-controller"`, "patch nodes"},
+		},
+		"load balancers only": {
+			managers.Flags{"cloud-provider": "metal", "controllers": "service-lb-controller"},
+			[]string{"list nodes", "patch services/status", "get namespaces"}, []string{"patch nodes", "delete nodes", "get nodes", "node-deletions"},
+		},
+		"all but one": {
+			managers.Flags{"controllers": "*,-cloud-node-lifecycle"}, []string{"patch nodes", "get nodes", "patch nodes/status"}, []string{"delete nodes", "node-deletions"},
+		},
+		"routes only": {
+			managers.Flags{"controllers": "route"}, []string{"get nodes", "patch nodes/status"}, []string{"patch nodes\n", "delete nodes", "services"},
+		},
 	} {
 		rights, err := neededRights(test.flags, "clouds", "ccm-b")
 		if err != nil {

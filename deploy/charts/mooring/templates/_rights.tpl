@@ -1,0 +1,64 @@
+{{/* Which controllers run, by --controllers: "*", NAME and -NAME, by the names of now and those of the reference of old. With that flag
+     in extraArgs, all do: it is not read here. */}}
+{{- define "mooring.controllers" -}}
+{{- $listed := .Values.controllers | default (list "*") }}
+{{- range .Values.extraArgs }}{{ if hasPrefix "--controllers" . }}{{ $listed = list "*" }}{{ end }}{{ end }}
+{{- $names := dict
+  "node" (list "cloud-node-controller" "cloud-node")
+  "lifecycle" (list "cloud-node-lifecycle-controller" "cloud-node-lifecycle")
+  "route" (list "node-route-controller" "route")
+  "service" (list "service-lb-controller" "service") }}
+{{- $run := dict }}
+{{- range $controller, $aliases := $names }}
+{{- $runs := has "*" $listed }}
+{{- range $aliases }}
+{{- if has . $listed }}{{ $runs = true }}{{ else if has (printf "-%s" .) $listed }}{{ $runs = false }}{{ end }}
+{{- end }}
+{{- $_ := set $run $controller $runs }}
+{{- end }}
+{{- toYaml $run }}
+{{- end }}
+
+{{/* What a controller writes, as rules: of a dict with patchNodes, deleteNodes, patchNodeStatus and patchServiceStatus. */}}
+{{- define "mooring.writes" -}}
+{{- if or .patchNodes .deleteNodes }}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [{{ if .patchNodes }}patch{{ end }}{{ if and .patchNodes .deleteNodes }}, {{ end }}{{ if .deleteNodes }}delete{{ end }}]
+{{- end }}
+{{- if .patchNodeStatus }}
+- apiGroups: [""]
+  resources: [nodes/status]
+  verbs: [patch]
+{{- end }}
+{{- if .patchServiceStatus }}
+- apiGroups: [""]
+  resources: [services/status]
+  verbs: [patch]
+{{- end }}
+{{- end }}
+
+{{/* Begins the names of the ServiceAccounts that controllers act as; empty where they are those of the reference, or the manager's. */}}
+{{- define "mooring.accountPrefix" -}}
+{{- if and .Values.rbac.separateIdentities (not .Values.rbac.referenceIdentities) }}{{ .Values.serviceAccount.name }}-{{ end }}
+{{- end }}
+
+{{/* What the controllers act as with identities of their own: by the name of each client, without the prefix, the rules of it. Those of
+     the reference are bound to roles by Kubernetes. */}}
+{{- define "mooring.identities" -}}
+{{- $run := include "mooring.controllers" . | fromYaml }}
+{{- $identities := dict }}
+{{- if or $run.node $run.lifecycle }}
+{{- $_ := set $identities "node-controller" (include "mooring.writes" (dict "patchNodes" true "deleteNodes" $run.lifecycle "patchNodeStatus" true) | fromYamlArray) }}
+{{- end }}
+{{- if $run.route }}
+{{- $_ := set $identities "route-controller" (include "mooring.writes" (dict "patchNodeStatus" true) | fromYamlArray) }}
+{{- end }}
+{{- if $run.service }}
+{{- $_ := set $identities "service-controller" (include "mooring.writes" (dict "patchServiceStatus" true) | fromYamlArray) }}
+{{- end }}
+{{- range .Values.rbac.extraIdentities }}
+{{- $_ := set $identities .name .rules }}
+{{- end }}
+{{- toYaml $identities }}
+{{- end }}

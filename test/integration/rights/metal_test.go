@@ -1,0 +1,184 @@
+package rights_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// machines is an inventory that the manager follows, and the files of the machines' power.
+type machines struct {
+	dir string
+}
+
+// newMetalScenario is newScenario with the provider metal: pools for namespaces by their label, a router that does not answer, and the
+// machines of these names, if there are any.
+func newMetalScenario(t *testing.T, w way, names ...string) (*scenario, machines) {
+	t.Helper()
+	s := newScenario(t, w.rights, w.apiServerArgs...)
+	s.ready = "/livez" // routers have to have the table before a replica is ready
+	m := machines{dir: t.TempDir()}
+	m.write(t, names...)
+	s.delegate()
+	s.args = slices.Concat(s.args, []string{"--cloud-provider=metal", "--cloud-config=" + filepath.Join(m.dir, "cloud.yaml"), "--cluster-cidr=10.244.0.0/16"},
+		nodeFlags, nodeLifecycleFlags, serviceFlags, w.args)
+	return s, m
+}
+
+// write writes the cloud config with these machines.
+func (m machines) write(t *testing.T, names ...string) {
+	t.Helper()
+	var text strings.Builder
+	text.WriteString(`apiVersion: metal.mooring.dev/v1alpha1
+kind: MetalCloudConfig
+pools:
+- {name: public, addresses: [192.0.2.0/28], namespaceSelector: {matchLabels: {quay: open}}}
+announcement: {podRoutes: false}
+bgp: {asn: 64512, peers: [{name: rack, address: 127.0.0.1, port: 1, asn: 64512}]}
+power: {interval: 1s, timeout: 1s, outOfService: {enabled: true, after: 1s}}
+`)
+	if len(names) > 0 {
+		text.WriteString("inventory:\n  defaults: {machineType: r640}\n  machines:\n")
+	}
+	for _, name := range names {
+		if _, err := os.Stat(m.power(name)); err != nil {
+			m.turn(t, name, "on")
+		}
+		fmt.Fprintf(&text, "  - {name: %s, addresses: [{address: 10.0.0.%s}], bmc: {allowUnverified: true, command: {argv: [/bin/cat, %s]}}}\n",
+			name, strings.TrimPrefix(name, "m"), m.power(name))
+	}
+	replace(t, filepath.Join(m.dir, "cloud.yaml"), text.String())
+}
+
+func (m machines) power(name string) string { return filepath.Join(m.dir, "power-"+name) }
+
+// turn sets the power state that a machine's management controller says.
+func (m machines) turn(t *testing.T, name, state string) {
+	t.Helper()
+	replace(t, m.power(name), state+"\n")
+}
+
+// replace writes a file so that nobody reads half of it.
+func replace(t *testing.T, path, text string) {
+	t.Helper()
+	must(t, os.WriteFile(path+".new", []byte(text), 0o600))
+	must(t, os.Rename(path+".new", path))
+}
+
+// playMetal makes every part of the provider metal work.
+func playMetal(t *testing.T, w way) *scenario {
+	s, m := newMetalScenario(t, w, "m1", "m2", "m3")
+	s.run(t, managerStarts(), servingSteps(), machineSteps(m), addressSteps())
+	return s
+}
+
+// playLoadBalancersOnly gives out addresses where nodes are nobody's business.
+func playLoadBalancersOnly(t *testing.T, w way) *scenario {
+	s, _ := newMetalScenario(t, w)
+	s.run(t, managerStarts(), servingSteps(), addressSteps())
+	return s
+}
+
+// machineSteps are what becomes of machines.
+func machineSteps(m machines) []step {
+	return []step{
+		{"machines join and are initialized", func(t *testing.T, s *scenario) {
+			for _, name := range []string{"m1", "m2", "m3"} {
+				s.join(t, name)
+			}
+		}},
+		{"a machine is turned off, its volumes are released, and it is turned on", func(t *testing.T, s *scenario) {
+			m.turn(t, "m1", "off")
+			s.report(t, "m1", corev1.ConditionUnknown)
+			s.awaitTaint(t, "m1", corev1.TaintNodeOutOfService, true)
+			s.awaitShutdownTaint(t, "m1", true)
+			m.turn(t, "m1", "on")
+			s.report(t, "m1", corev1.ConditionTrue)
+			s.awaitShutdownTaint(t, "m1", false)
+			s.awaitTaint(t, "m1", corev1.TaintNodeOutOfService, false)
+		}},
+		// Whose doing that is stands in a part of nodes that the cache leaves out: the node is read.
+		{"somebody else keeps changing a label", func(t *testing.T, s *scenario) {
+			patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: "r750"}}}`, corev1.LabelInstanceTypeStable)
+			eventually(t, "an event says so", func(ctx context.Context) error {
+				if _, err := s.admin.CoreV1().Nodes().Patch(ctx, "m1", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+					return err
+				}
+				return s.hasEvent(ctx, "m1", "ConflictingWriter", 1)
+			})
+		}},
+		// The record of deletions is created for the first, and updated for the second.
+		{"machines are taken out of the inventory, and their nodes are deleted", func(t *testing.T, s *scenario) {
+			for _, left := range [][]string{{"m1", "m2"}, {"m1"}} {
+				gone := fmt.Sprint("m", len(left)+1)
+				m.write(t, left...)
+				s.report(t, gone, corev1.ConditionUnknown)
+				eventually(t, "node "+gone+" is deleted", func(ctx context.Context) error {
+					_, err := s.admin.CoreV1().Nodes().Get(ctx, gone, metav1.GetOptions{})
+					if apierrors.IsNotFound(err) {
+						return nil
+					}
+					return fmt.Errorf("it is there: %w", err)
+				})
+			}
+		}},
+	}
+}
+
+// addressSteps are what becomes of Services. There are two namespaces, so that a right to one of them would not do.
+func addressSteps() []step {
+	services := []types.NamespacedName{{Namespace: "harbor", Name: "pier"}, {Namespace: "marina", Name: "quay"}}
+	return []step{
+		{"services get addresses, for which a label of their namespace is read", func(t *testing.T, s *scenario) {
+			for _, service := range services {
+				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: service.Namespace, Labels: map[string]string{"quay": "open"}}}
+				_, err := s.admin.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
+				must(t, err)
+				s.expose(t, service)
+			}
+		}},
+		{"services say that no node serves them", func(t *testing.T, s *scenario) {
+			for _, service := range services {
+				eventually(t, "service "+service.String()+" has the condition of its announcement", func(ctx context.Context) error {
+					found, err := s.admin.CoreV1().Services(service.Namespace).Get(ctx, service.Name, metav1.GetOptions{})
+					if err == nil && len(found.Status.Conditions) < 2 {
+						err = fmt.Errorf("its conditions are %v", found.Status.Conditions)
+					}
+					return err
+				})
+			}
+		}},
+		{"an event is repeated", func(t *testing.T, s *scenario) {
+			patch := []byte(`[{"op": "replace", "path": "/spec/ports/0/port", "value": 8080}]`)
+			_, err := s.admin.CoreV1().Services("harbor").Patch(t.Context(), "pier", types.JSONPatchType, patch, metav1.PatchOptions{})
+			must(t, err)
+			s.awaitEvent(t, "pier", "EnsuringLoadBalancer", 2)
+		}},
+		{"services are deleted", func(t *testing.T, s *scenario) {
+			for _, service := range services {
+				must(t, s.admin.CoreV1().Services(service.Namespace).Delete(t.Context(), service.Name, metav1.DeleteOptions{}))
+			}
+			s.awaitReleased(t, services...)
+		}},
+	}
+}
+
+// awaitTaint waits until a node has a taint with this key, or has none.
+func (s *scenario) awaitTaint(t *testing.T, node, key string, want bool) {
+	t.Helper()
+	s.awaitNode(t, node, fmt.Sprintf("has the taint %s: %t", key, want), func(node *corev1.Node) error {
+		if has := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key }); has != want {
+			return fmt.Errorf("its taints are %v", node.Spec.Taints)
+		}
+		return nil
+	})
+}
