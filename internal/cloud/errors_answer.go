@@ -16,8 +16,14 @@ type answer struct {
 	text       string
 }
 
+// maxReadText is how many bytes of a text are looked at for what they mean: an error may hold a whole answer of a proxy.
+const maxReadText = 64 << 10
+
+// readable returns what is looked at of a text.
+func readable(text string) string { return text[:min(len(text), maxReadText)] }
+
 func answerOf(err error) answer {
-	a := answer{text: err.Error()}
+	a := answer{text: readable(err.Error())}
 	a.walk(err)
 	a.typed = len(a.statuses) > 0
 	if !a.typed {

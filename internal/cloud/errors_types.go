@@ -15,7 +15,7 @@ func (a *answer) walk(err error) {
 	if value := reflect.ValueOf(err); !value.IsValid() || value.Kind() == reflect.Pointer && value.IsNil() {
 		return
 	}
-	if text := err.Error(); !strings.Contains(a.text, text) { // a wrapper may have kept it to itself
+	if text := readable(err.Error()); len(a.text) < 2*maxReadText && !strings.Contains(a.text, text) { // a wrapper may have kept it to itself
 		a.text += "\n" + text
 	}
 	a.readMethods(err)

@@ -59,11 +59,9 @@ func (l *lister) run(ctx context.Context) (*snapshot, error) {
 		return nil, fmt.Errorf("listing the cloud's instances, a moment ago: %w", err)
 	}
 	began := time.Now()
-	pages := 0
 	assembly := l.assembly()
 	err := l.list(ctx, func(page []provider.Instance) error {
 		l.metrics.pages.Inc()
-		pages++
 		return assembly.add(page)
 	})
 	l.ended, l.took = time.Now(), time.Since(began)
@@ -75,7 +73,7 @@ func (l *lister) run(ctx context.Context) (*snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the cloud's instances: %w", err)
 	}
-	return assembly.finish(pages), nil
+	return assembly.finish(), nil
 }
 
 // assembly returns an empty one that knows the newest snapshot.
@@ -85,7 +83,7 @@ func (l *lister) assembly() *assembly {
 	if newest, ok := l.calls.newest(); ok {
 		before = newest.value
 	}
-	return &assembly{before: before, number: l.count, fresh: map[string]*entry{}}
+	return &assembly{before: before, number: l.count, fresh: map[string]*entry{}, most: mostListed}
 }
 
 // refresh makes a listing unless the newest or the watch is young enough, and returns when the next is due if each page has

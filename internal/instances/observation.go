@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -66,11 +67,22 @@ type AmbiguousNameError struct {
 	ProviderIDs []string
 }
 
-// Error names the node and the instances.
+// Error names the node and the instances, the first of many.
 func (e *AmbiguousNameError) Error() string {
-	return fmt.Sprintf("the node name %q fits %d instances, %q: rename all but one in the cloud, "+
-		"or start the kubelet with --provider-id", e.Name, len(e.ProviderIDs), e.ProviderIDs)
+	shown := make([]string, min(len(e.ProviderIDs), 10))
+	for i := range shown {
+		shown[i] = message.Line(e.ProviderIDs[i], maxShown)
+	}
+	more := ""
+	if len(shown) < len(e.ProviderIDs) {
+		more = " and others"
+	}
+	return fmt.Sprintf("the node name %q fits %d instances, %q%s: rename all but one in the cloud, "+
+		"or start the kubelet with --provider-id", e.Name, len(e.ProviderIDs), shown, more)
 }
+
+// maxShown is how many bytes an error shows of a text of the cloud.
+const maxShown = 200
 
 // InvalidListError says that a listing cannot be true, so that nothing of it is used.
 type InvalidListError struct {
@@ -80,7 +92,7 @@ type InvalidListError struct {
 
 // Error describes the problem.
 func (e *InvalidListError) Error() string {
-	return "the cloud's list of instances is not usable: " + e.Problem
+	return message.Printable("the cloud's list of instances is not usable: "+e.Problem, 5*maxShown)
 }
 
 // ProviderIDMissingError says that the provider knows an instance, but that neither it nor the node has a provider ID.
@@ -96,7 +108,7 @@ type ProviderIDMissingError struct {
 func (e *ProviderIDMissingError) Error() string {
 	if e.Said != "" {
 		return fmt.Sprintf("the cloud provider knows an instance for node %q but returned the provider ID %q, which names nothing, "+
-			"and the node has none", e.Name, e.Said)
+			"and the node has none", e.Name, message.Line(e.Said, maxShown))
 	}
 	return fmt.Sprintf("the cloud provider knows an instance for node %q but returned no provider ID, and the node has none",
 		e.Name)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/instances/bounds"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -173,7 +174,7 @@ func (p *perNode) ask(ctx context.Context, node *corev1.Node) (Observation, erro
 		return Observation{}, err
 	case metadata != nil:
 		observation.Status, observation.Answered = Found, answered
-		observation.Metadata = cloneMetadata(*metadata)
+		observation.Metadata = cloneMetadata(bounds.Trim(*metadata))
 	}
 	return observation, nil
 }
@@ -195,6 +196,9 @@ func (p *perNode) metadata(ctx context.Context, node *corev1.Node) (
 		return nil, "", nil
 	}
 	known := *said
+	if length := len(known.ProviderID); length > bounds.MaxProviderIDBytes && known.ProviderID != node.Spec.ProviderID {
+		return nil, "", fmt.Errorf("asking the cloud for the instance of node %q: it answered with a provider ID of %d bytes", node.Name, length)
+	}
 	if known.ProviderID == "" {
 		known.ProviderID = node.Spec.ProviderID
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/internal/instances/bounds"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -21,6 +22,8 @@ type snapshot struct {
 	byName       map[types.NodeName]*entry
 	// pages is how many the listing had.
 	pages int
+	// bytes is about how much memory the instances take.
+	bytes int
 	// namesakes are the instances beyond the first that claim a name.
 	namesakes map[types.NodeName][]*entry
 	// forms are the instances by what spellings of their provider IDs have in common, nil where several share it. They are made
@@ -33,6 +36,8 @@ type entry struct {
 	provider.Instance
 	// listing is the number of the last listing that showed it. It belongs to the listings, of which there is one at a time.
 	listing uint64
+	// bytes is about how much memory it takes.
+	bytes int
 }
 
 func newSnapshot(size int) *snapshot {
@@ -59,7 +64,7 @@ func newEntry(instance provider.Instance) *entry {
 		}
 		metadata.AdditionalLabels = labels
 	}
-	return &entry{Instance: instance}
+	return &entry{Instance: instance, bytes: bounds.Size(metadata, string(instance.NodeName))}
 }
 
 // shareString returns the one copy of a string that all who call it have.
@@ -77,6 +82,7 @@ func (s *snapshot) put(e *entry) {
 	s.remove(e.ProviderID)
 	s.forms.Store(nil)
 	s.byProviderID[e.ProviderID] = e
+	s.bytes += e.bytes
 	if e.NodeName == "" {
 		return
 	}
@@ -94,6 +100,7 @@ func (s *snapshot) remove(providerID string) {
 		return
 	}
 	delete(s.byProviderID, providerID)
+	s.bytes -= e.bytes
 	s.forms.Store(nil)
 	others := s.namesakes[e.NodeName]
 	switch {
@@ -207,16 +214,32 @@ type assembly struct {
 	// number is that of the listing, greater than that of any before it.
 	number uint64
 	same   int
+	most   limits
+	// pages is how many there were, and bytes about how much memory the instances on them take.
+	pages, bytes int
 	// fresh are the instances that the snapshot before does not have, or not as they are.
 	fresh map[string]*entry
 }
 
+// limits are how much of a listing is kept.
+type limits struct {
+	instances, bytes, pages int
+}
+
+// mostListed are the limits: ten times the largest accounts that are known, and the memory that the instances of 10,000 nodes take that
+// are each at their bounds.
+var mostListed = limits{instances: 250_000, bytes: 512 << 20, pages: 100_000}
+
 // add takes a page over, or refuses the whole listing.
 func (a *assembly) add(page []provider.Instance) error {
+	if a.pages++; a.pages > a.most.pages {
+		return &InvalidListError{Problem: fmt.Sprintf("it has more than %d pages", a.most.pages)}
+	}
 	for i := range page {
-		instance := &page[i]
-		if instance.ProviderID == "" {
-			return &InvalidListError{Problem: fmt.Sprintf("the instance with node name %q has no provider ID", instance.NodeName)}
+		instance := page[i]
+		instance.InstanceMetadata = bounds.Trim(instance.InstanceMetadata)
+		if err := validID(&instance); err != nil {
+			return err
 		}
 		known, old := a.fresh[instance.ProviderID], a.before.byProviderID[instance.ProviderID]
 		if known == nil && old != nil && old.listing == a.number {
@@ -226,12 +249,39 @@ func (a *assembly) add(page []provider.Instance) error {
 		case known != nil:
 			return &InvalidListError{Problem: fmt.Sprintf("the provider ID %q occurs twice, with the node names %q and %q",
 				instance.ProviderID, known.NodeName, instance.NodeName)}
-		case old != nil && old.shows(instance):
+		case old != nil && old.shows(&instance):
 			old.listing = a.number
 			a.same++
+			a.bytes += old.bytes
 		default:
-			a.fresh[instance.ProviderID] = newEntry(*instance)
+			made := newEntry(instance)
+			a.fresh[instance.ProviderID] = made
+			a.bytes += made.bytes
 		}
+		if err := a.most.allow(a.size(), a.bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validID returns an error for an instance that cannot be told from others.
+func validID(instance *provider.Instance) error {
+	switch id := instance.ProviderID; {
+	case id == "":
+		return &InvalidListError{Problem: fmt.Sprintf("the instance with node name %q has no provider ID", instance.NodeName)}
+	case len(id) > bounds.MaxProviderIDBytes:
+		return &InvalidListError{Problem: fmt.Sprintf("the instance with node name %q has a provider ID of %d bytes", instance.NodeName, len(id))}
+	default:
+		return nil
+	}
+}
+
+// allow returns an error if so many instances are more than are kept.
+func (l limits) allow(count, bytes int) error {
+	if count > l.instances || bytes > l.bytes {
+		return &InvalidListError{Problem: fmt.Sprintf("it has %d instances or more and takes %d MiB of memory; at most %d and %d MiB are kept",
+			count, bytes>>20, l.instances, l.bytes>>20)}
 	}
 	return nil
 }
@@ -240,12 +290,12 @@ func (a *assembly) add(page []provider.Instance) error {
 func (a *assembly) size() int { return a.same + len(a.fresh) }
 
 // finish returns the snapshot of the whole listing, which is the one before if nothing has changed.
-func (a *assembly) finish(pages int) *snapshot {
-	if len(a.fresh) == 0 && a.same == len(a.before.byProviderID) && pages == a.before.pages {
+func (a *assembly) finish() *snapshot {
+	if len(a.fresh) == 0 && a.same == len(a.before.byProviderID) && a.pages == a.before.pages {
 		return a.before
 	}
 	built := newSnapshot(a.size())
-	built.pages = pages
+	built.pages = a.pages
 	for _, e := range a.before.byProviderID {
 		if e.listing == a.number {
 			built.put(e)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/instances/bounds"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -274,6 +275,10 @@ func (s *session) take(event provider.InstanceEvent) error {
 		return &InvalidListError{Problem: fmt.Sprintf("an event of kind %q, for the node name %q, has no provider ID",
 			event.Kind, event.Instance.NodeName)}
 	}
+	if err := validID(&event.Instance); err != nil {
+		return err
+	}
+	event.Instance.InstanceMetadata = bounds.Trim(event.Instance.InstanceMetadata)
 	s.stream.mu.Lock()
 	defer s.stream.mu.Unlock()
 	if s.current {
@@ -282,6 +287,7 @@ func (s *session) take(event provider.InstanceEvent) error {
 	switch event.Kind {
 	case provider.InstanceSet:
 		s.snapshot.put(s.stream.entry(&event.Instance))
+		return mostListed.allow(len(s.snapshot.byProviderID), s.snapshot.bytes)
 	case provider.InstanceDeleted:
 		s.snapshot.remove(id)
 	default:

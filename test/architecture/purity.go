@@ -20,7 +20,9 @@ var pureImports = []string{
 	"k8s.io/cloud-provider",              // the contract's types; nothing in it calls a cloud by itself
 	"k8s.io/cloud-provider/api",          // well-known annotations and taints
 	"k8s.io/cloud-provider/node/helpers", // of which GetNodeAddressesFromNodeIP is a function over values
+	"k8s.io/utils/net",                   // of which ParseIPSloppy is a function over values
 	"k8s.io/component-helpers/node/util", // of which GetNodeCondition is a function over values
+	Module + "/internal/instances/bounds", Module + "/internal/message",
 	Module + "/provider",
 	Module + "/providers/metal/announce/model", Module + "/providers/metal/announce/pods", Module + "/providers/metal/routing",
 }

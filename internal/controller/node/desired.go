@@ -13,6 +13,10 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	nodehelpers "k8s.io/cloud-provider/node/helpers"
+	netutils "k8s.io/utils/net"
+
+	"github.com/mooring-ccm/mooring/internal/instances/bounds"
+	"github.com/mooring-ccm/mooring/internal/message"
 )
 
 // desired is what a node shall show of its instance. The zero value asks for nothing from the cloud.
@@ -49,7 +53,7 @@ type nodeIPMismatchError struct {
 // Error shows both sets of addresses.
 func (e *nodeIPMismatchError) Error() string {
 	return fmt.Sprintf("the kubelet's node IP %q does not fit the instance's addresses %s: %v",
-		e.provided, addressList(e.cloud), e.err)
+		message.Line(e.provided, maxShown), shownAddresses(e.cloud), e.err)
 }
 
 // Unwrap returns what is wrong.
@@ -64,15 +68,37 @@ func addressList(addresses []corev1.NodeAddress) string {
 	return "[" + strings.Join(shown, ", ") + "]"
 }
 
-// invalidMetadataError says that the cloud named a type, zone or region that cannot be a label's value.
+// How much of what a cloud or a kubelet says an error shows: so many bytes of a text, and so many addresses.
+const maxShown, maxShownAddresses = 200, 10
+
+// shownAddresses is addressList for an error: the first of many, none of them long.
+func shownAddresses(addresses []corev1.NodeAddress) string {
+	shown := make([]corev1.NodeAddress, min(len(addresses), maxShownAddresses))
+	for i := range shown {
+		shown[i].Type = corev1.NodeAddressType(message.Line(string(addresses[i].Type), maxShown))
+		shown[i].Address = message.Line(addresses[i].Address, maxShown)
+	}
+	list := addressList(shown)
+	if more := len(addresses) - len(shown); more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return list
+}
+
+// invalidMetadataError says that the cloud named something that cannot be put on a node: a type, zone or region that is no label's
+// value, a provider ID, addresses.
 type invalidMetadataError struct {
+	// key is the label, empty if it is none.
 	key, value string
 	err        error
 }
 
 // Error names the label.
 func (e *invalidMetadataError) Error() string {
-	return fmt.Sprintf("the cloud's value %q cannot be the label %s: %v", e.value, e.key, e.err)
+	if e.key == "" {
+		return fmt.Sprintf("the cloud's %s cannot be put on the node: %v", e.value, e.err)
+	}
+	return fmt.Sprintf("the cloud's value %q cannot be the label %s: %v", message.Line(e.value, maxShown), e.key, e.err)
 }
 
 // Unwrap returns what is wrong.
@@ -86,11 +112,27 @@ func desire(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (desire
 	addresses, addressErr := desireAddresses(node, metadata.NodeAddresses)
 	wellKnown, labelErr := desireWellKnown(metadata)
 	want := desired{addresses: addresses, wellKnown: wellKnown}
-	if len(cloudTaints(node)) > 0 {
+	var idErr error
+	if len(cloudTaints(node)) > 0 && node.Spec.ProviderID == "" {
+		want.providerID, idErr = desireProviderID(metadata.ProviderID)
+	} else if len(cloudTaints(node)) > 0 {
 		want.providerID = metadata.ProviderID
 	}
 	want.additional, want.discarded = desireAdditional(metadata.AdditionalLabels)
-	return want, errors.Join(addressErr, labelErr)
+	return want, errors.Join(addressErr, labelErr, idErr)
+}
+
+// desireProviderID returns the provider ID for a node that has none. It stays for good, and the node's instance is looked for by it: what
+// JSON cannot carry would become another ID, by which there is no instance, and the node would be deleted.
+func desireProviderID(said string) (string, error) {
+	switch {
+	case len(said) > bounds.MaxProviderIDBytes:
+		return "", &invalidMetadataError{value: "provider ID", err: fmt.Errorf("it has %d bytes", len(said))}
+	case message.Printable(said, len(said)) != said:
+		return "", &invalidMetadataError{value: "provider ID", err: fmt.Errorf("%q is not printable", message.Line(said, maxShown))}
+	default:
+		return said, nil
+	}
 }
 
 // desireAddresses returns the addresses that the node shall have, or nil to leave those that it has.
@@ -99,7 +141,11 @@ func desire(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (desire
 // alpha.kubernetes.io/provided-node-ip says) is first, and is the only address of its type. What comes twice is kept once: the
 // API server refuses a status that has a type with an address twice (ValidateNodeUpdate), which is all that it refuses of
 // addresses.
-func desireAddresses(node *corev1.Node, cloud []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
+func desireAddresses(node *corev1.Node, said []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
+	cloud, err := validAddresses(said)
+	if err != nil {
+		return nil, err
+	}
 	provided, hasProvided := node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr]
 	if hasProvided && (len(cloud) > 0 || len(cloudTaints(node)) > 0) {
 		// The cloud itself has to know the node's IP, whatever host name the node brings.
@@ -122,11 +168,38 @@ func desireAddresses(node *corev1.Node, cloud []corev1.NodeAddress) ([]corev1.No
 	if !hasProvided {
 		return withoutDuplicates(addresses), nil
 	}
-	addresses, err := nodehelpers.GetNodeAddressesFromNodeIP(provided, addresses)
+	addresses, err = nodehelpers.GetNodeAddressesFromNodeIP(provided, addresses)
 	if err != nil {
 		return nil, &nodeIPMismatchError{provided: provided, cloud: cloud, err: err}
 	}
 	return withoutDuplicates(addresses), nil
+}
+
+// validAddresses returns the cloud's addresses without those that are none, which the API server would take, and whoever reaches the
+// kubelet would use. It is an error if there are others than those, or more than anybody has.
+func validAddresses(said []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
+	if len(said) > bounds.MaxAddresses {
+		return nil, &invalidMetadataError{value: "addresses", err: fmt.Errorf("there are more than %d", bounds.MaxAddresses)}
+	}
+	if !slices.ContainsFunc(said, invalidAddress) {
+		return said, nil
+	}
+	valid := slices.DeleteFunc(slices.Clone(said), invalidAddress)
+	if len(valid) == 0 {
+		return nil, &invalidMetadataError{value: "addresses", err: fmt.Errorf("none of %s is one", shownAddresses(said))}
+	}
+	return valid, nil
+}
+
+// invalidAddress reports whether an address is not what its type says. Of names nothing is asked but that they may be one by their length.
+func invalidAddress(address corev1.NodeAddress) bool {
+	switch address.Type {
+	case corev1.NodeInternalIP, corev1.NodeExternalIP:
+		return netutils.ParseIPSloppy(address.Address) == nil
+	default:
+		return address.Address == "" || len(address.Address) > bounds.MaxTextBytes || len(address.Type) > bounds.MaxTextBytes ||
+			message.Printable(address.Address, len(address.Address)) != address.Address
+	}
 }
 
 // withoutDuplicates keeps the first of equal addresses, in their order.
@@ -178,9 +251,12 @@ var kubernetesKey = regexp.MustCompile(`(^|\.)(kubernetes|k8s)\.io/`)
 func desireAdditional(said map[string]string) (map[string]string, []discardedLabel) {
 	additional := map[string]string{}
 	var discarded []discardedLabel
+	size := 0
 	for _, key := range slices.Sorted(maps.Keys(said)) {
 		value := said[key]
-		if kubernetesKey.MatchString(key) {
+		if size += len(key) + len(value); size > bounds.MaxLabelBytes {
+			discarded = append(discarded, discardedLabel{key, value, fmt.Sprintf("the instance has more than %d KiB of labels", bounds.MaxLabelBytes>>10)})
+		} else if kubernetesKey.MatchString(key) {
 			discarded = append(discarded, discardedLabel{key, value, "the key is in a namespace of Kubernetes"})
 		} else if err := validLabel(key, value); err != nil {
 			discarded = append(discarded, discardedLabel{key, value, err.Error()})
@@ -209,7 +285,7 @@ func (d desired) keepingShown(node *corev1.Node) desired {
 // validLabel returns what makes a label one that the API server would refuse.
 func validLabel(key, value string) error {
 	if _, err := (labels.Set{key: value}).AsValidatedSelector(); err != nil {
-		return fmt.Errorf("it is not a valid label: %w", err)
+		return message.Bound(fmt.Errorf("it is not a valid label: %w", err), 2*maxShown)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -191,6 +192,9 @@ func (r result) providerID(node *corev1.Node) string {
 	return cmp.Or(node.Spec.ProviderID, r.want.providerID)
 }
 
+// maxDiscardedShown is how many of the labels that no node gets a log line names.
+const maxDiscardedShown = 20
+
 // keysAndValues describe an initialization for the log.
 func (r result) keysAndValues(node *corev1.Node) []any {
 	providerID := r.providerID(node)
@@ -202,9 +206,10 @@ func (r result) keysAndValues(node *corev1.Node) []any {
 		said = append(said, "labelsOfOthers", r.plan.kept)
 	}
 	if len(r.want.discarded) > 0 {
-		discarded := make([]string, len(r.want.discarded))
-		for i, label := range r.want.discarded {
-			discarded[i] = label.key + ": " + label.reason
+		discarded := make([]string, min(len(r.want.discarded), maxDiscardedShown))
+		for i := range discarded {
+			label := r.want.discarded[i]
+			discarded[i] = message.Line(label.key, maxShown) + ": " + label.reason
 		}
 		said = append(said, "discardedLabels", discarded)
 	}
@@ -270,7 +275,7 @@ type unconfirmedError struct {
 // Error shows both.
 func (e *unconfirmedError) Error() string {
 	return fmt.Sprintf("by the cloud's answer %s the node, which is ready, would lose all IPs of its addresses %s; "+
-		"they stay until a later answer says the same", addressList(e.said), addressList(e.has))
+		"they stay until a later answer says the same", shownAddresses(e.said), shownAddresses(e.has))
 }
 
 // errAlwaysTooLate says that the API server took none of several writes in a row, each planned anew.

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/mooring-ccm/mooring/internal/message"
 )
 
 // annotationDeletions on the Lease of a DeletionLog holds the deletions that count against the limit, as JSON.
@@ -54,10 +56,10 @@ func (l *DeletionLog) read(ctx context.Context, now time.Time) ([]spending, erro
 	if noted == "" {
 		return nil, nil
 	}
-	var spent []spending
-	if err := json.Unmarshal([]byte(noted), &spent); err != nil {
+	spent, err := parseSpending(noted)
+	if err != nil {
 		return nil, fmt.Errorf("the annotation %s of Lease %s, %q, is not a record of node deletions (remove the Lease to start anew): %w",
-			annotationDeletions, l, noted, err)
+			annotationDeletions, l, message.Line(noted, 200), message.Bound(err, 200))
 	}
 	current := notAfter(spent, now)
 	if slices.Equal(current, spent) {
@@ -67,6 +69,23 @@ func (l *DeletionLog) read(ctx context.Context, now time.Time) ([]spending, erro
 		return nil, fmt.Errorf("deletions were noted by a clock that was ahead of ours: %w", err)
 	}
 	return current, nil
+}
+
+// maxNoted is more than any number of deletions, and so small that no sum of them overflows.
+const maxNoted = 1 << 30
+
+// parseSpending reads what was noted. A number below zero would allow as many deletions more than the limit.
+func parseSpending(noted string) ([]spending, error) {
+	var spent []spending
+	if err := json.Unmarshal([]byte(noted), &spent); err != nil {
+		return nil, err
+	}
+	for i, one := range spent {
+		if one.Count < 0 || one.Count > maxNoted {
+			return nil, fmt.Errorf("[%d].count is %d", i, one.Count)
+		}
+	}
+	return spent, nil
 }
 
 // write notes deletions in place of those that were noted before. It fails if anybody else has written since the last read.

@@ -21,7 +21,9 @@ func FuzzRequest(f *testing.F) {
 	const instance = `{"name":"fuzzed","zone":"sim-1a","machineType":"sim.small","addresses":[{"type":"InternalIP","address":"10.1.0.1"}],"power":"on"}`
 	const balancer = `{"name":"fuzzed","region":"sim-1","listeners":[{"name":"http","protocol":"TCP","port":80,"targetPort":30080}],"targets":[]}`
 	const route = `{"cluster":"c","destination":"10.9.0.0/24","targetInstance":"i-00000001"}`
-	add := func(method, path, query, match, body string) { f.Add(method, path, query, match, "application/json", []byte(body)) }
+	add := func(method, path, query, match, body string) {
+		f.Add(method, path, query, match, "application/json", []byte(body))
+	}
 	for _, path := range []string{api.PathZones, api.PathMachineTypes, api.PathInstances, api.PathLoadBalancers, api.PathRoutes, "/", "/v2/x"} {
 		add(http.MethodGet, path, "limit=1", "", "")
 		add(http.MethodGet, path, "pageToken=abc.1&limit=-1&limt=3", "", "")
