@@ -36,7 +36,6 @@ type config struct {
 	migrated  map[string]bool
 	elsewhere []string
 
-	nodeMonitorPeriod       time.Duration
 	nodeSelector            labels.Selector
 	providerIDSchemes       []string
 	cloudAPITimeout         time.Duration
@@ -91,9 +90,6 @@ func (o *options) config() (*config, error) {
 	}
 	if err = o.applyTo(&c.component); err != nil {
 		return nil, err
-	}
-	if c.nodeMonitorPeriod, err = time.ParseDuration(o.nodeMonitorPeriod.Value.String()); err != nil {
-		return nil, invalid(nodeMonitorPeriodFlag, o.nodeMonitorPeriod.Value.String(), err.Error())
 	}
 	generic := c.component.Generic
 	if lock := generic.LeaderMigration.ResourceLock; leadermigration.Enabled(&generic) && lock != resourcelock.LeasesResourceLock {

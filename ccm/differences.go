@@ -22,6 +22,8 @@ func otherDefaults() map[string]struct{ reference, reason string } {
 			"switches the client's throttling on again, with --kube-api-burst"},
 		"concurrent-node-syncs": {"1", "One worker initializes new nodes one after the other. Here they share one snapshot of the cloud " +
 			"or, where it has to be asked node by node, the bound of --cloud-api-max-in-flight, so that more workers cost the cloud nothing"},
+		"concurrent-node-lifecycle-syncs": {"1", "Here it bounds how many nodes are deleted or tainted at once: those are requests to the API server, and " +
+			"a zone that is shut down has hundreds of them. Calls to the cloud about nodes share --cloud-api-max-in-flight"},
 		"concurrent-service-syncs": {"1", "How many changes of load balancers a cloud bears at once is a property of the cloud: some lose one when " +
 			"two come together. 0 means what the provider declares as LoadBalancerWrites, which is one for a provider that declares nothing. Only " +
 			"calls that change load balancers count"},

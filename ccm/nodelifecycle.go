@@ -84,9 +84,9 @@ func (f *nodeLifecycleFlags) deletionLogGrants(c *config) []Grant {
 }
 
 func (f *nodeLifecycleFlags) newController(_ context.Context, environment Environment) (manager.Runnable, error) {
-	period := environment.config.nodeMonitorPeriod
-	if period <= 0 {
-		return nil, invalid(nodeMonitorPeriodFlag, period.String(), "must be positive")
+	settings := environment.Settings.NodeLifecycleController
+	if period := settings.NodeMonitorPeriod.Duration; period <= 0 {
+		return nil, invalid("node-monitor-period", period.String(), "must be positive")
 	}
 	instances, err := environment.inventory()
 	if err != nil {
@@ -112,7 +112,8 @@ func (f *nodeLifecycleFlags) newController(_ context.Context, environment Enviro
 			DryRun: environment.config.dryRun != nil,
 		},
 		Settings:   f.settings,
-		Period:     period,
+		Period:     settings.NodeMonitorPeriod.Duration,
+		Workers:    int(settings.ConcurrentNodeLifecycleSyncs),
 		Registerer: environment.Registerer,
 		Logger:     environment.Logger,
 	})

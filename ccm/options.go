@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/node"
+	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 )
 
 // The gates of logging and metrics are part of --feature-gates, as in the reference. They live in the gate of the process,
@@ -37,7 +38,6 @@ const (
 	// defaultGracefulShutdownTimeout leaves time to exit within the 30 s that a kubelet grants a Pod.
 	defaultGracefulShutdownTimeout = 20 * time.Second
 
-	nodeMonitorPeriodFlag    = "node-monitor-period"
 	serviceAccountPrefixFlag = "service-account-prefix"
 
 	// ownSection is the heading of the flags that the reference does not have.
@@ -63,10 +63,6 @@ type options struct {
 	cloudConfigObject       string
 	dryRun                  bool
 	serviceAccountPrefix    string
-
-	// nodeMonitorPeriod is the reference's flag, once flags was called. Its value has no place that all versions of the
-	// reference's options agree on: v0.37 moved it.
-	nodeMonitorPeriod *pflag.Flag
 }
 
 // newOptions returns the defaults.
@@ -80,6 +76,7 @@ func newOptions(program *program) (*options, error) {
 	}
 	reference.Generic.ClientConnection.QPS = defaultQPS
 	reference.NodeController.ConcurrentNodeSyncs = node.DefaultWorkers
+	reference.NodeLifecycleController.ConcurrentNodeLifecycleSyncs = nodelifecycle.DefaultWorkers
 	reference.ServiceController.ConcurrentServiceSyncs = 0 // what the provider declares
 	return &options{
 		CloudControllerManagerOptions: reference,
@@ -108,9 +105,6 @@ func (o *options) flags() (cliflag.NamedFlagSets, error) {
 	}
 	for _, flags := range o.program.flags {
 		errs = append(errs, addTo(&sections, flags.Section, flags.Add))
-	}
-	if o.nodeMonitorPeriod = lookup(sections, nodeMonitorPeriodFlag); o.nodeMonitorPeriod == nil {
-		return sections, fmt.Errorf("the reference's options have no --%s", nodeMonitorPeriodFlag)
 	}
 	return sections, joined("conflicting flags", append(errs, clashes(sections))...)
 }

@@ -58,7 +58,7 @@ minutes; after that the go tool has them in its cache.
 		Example: `  mooring build --with k8s.io/cloud-provider-aws/pkg/providers/v1@v1.37.0
   mooring build --with ./mycloud -o mycloud-ccm
   mooring build --with example.com/mycloud@v1.2.0 --image mycloud-ccm.tar --platform linux/amd64,linux/arm64
-  mooring build --with example.com/mycloud --replace k8s.io/api=k8s.io/api@v0.36.3 --tool -o mooring-mycloud`,
+  mooring build --with example.com/mycloud --replace k8s.io/api=k8s.io/api@v0.37.2 --tool -o mooring-mycloud`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}

@@ -42,7 +42,7 @@ func TestBuild(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Mooring: the sources in " + checkout, "root certificates: ", "program     " + program,
-		"image       " + tarball + "  sha256:", "providers   tiny", "Kubernetes v1.36.",
+		"image       " + tarball + "  sha256:", "providers   tiny", "Kubernetes v1.37.",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it does not say %q:\n%s", want, said)
@@ -68,7 +68,7 @@ func TestBuild(t *testing.T) {
 		want string
 		code int
 	}{
-		{[]string{"--version"}, "Kubernetes v1.36.", 0},
+		{[]string{"--version"}, "Kubernetes v1.37.", 0},
 		{[]string{"--version"}, "+mooring-", 0},
 		{[]string{"--help"}, "--cloud-provider", 0},
 		{[]string{"--cloud-provider=fog"}, "this program has tiny", 1},

@@ -33,6 +33,10 @@ func meanings() map[string]string {
 		"cloud_provider_webhook_request_total": "Is not there: no webhooks are served, as the reference serves none unless a vendor's " +
 			"main hands it some",
 		"cloud_provider_webhook_request_duration_seconds": "Is not there, likewise",
+		"cloud_node_lifecycle_controller_cloud_provider_calls_total": "Is not there: `mooring_cloud_calls_total` has the calls of all " +
+			"controllers, by the plugin's method and by outcome",
+		"cloud_node_lifecycle_controller_monitor_nodes_duration_seconds": "Is not there: `mooring_node_lifecycle_pass_duration_seconds`, " +
+			"whose passes end at once while all nodes are ready",
 	}
 }
 

@@ -28,8 +28,8 @@ type ControllerOptions struct {
 	LoggerFor func(object types.NamespacedName) logr.Logger
 }
 
-// Controller is a controller-runtime controller as ours are: its queue has priorities, is filled before this process leads, and
-// always ends when it is shut down. It is a Runnable that needs leader election and warms up without.
+// Controller is a controller-runtime controller as ours are: its queue has priorities and is filled before this process leads. It
+// is a Runnable that needs leader election and warms up without.
 type Controller struct {
 	inner ctrl.Controller
 }
@@ -41,7 +41,7 @@ func NewController(name string, options ControllerOptions) (*Controller, error) 
 		Reconciler:              options.Reconciler,
 		MaxConcurrentReconciles: options.Workers,
 		RateLimiter:             options.RateLimiter,
-		NewQueue:                NewQueue,
+		UsePriorityQueue:        &yes,
 		EnableWarmup:            &yes,
 		NeedLeaderElection:      &yes,
 		RecoverPanic:            &yes,

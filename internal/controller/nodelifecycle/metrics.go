@@ -9,7 +9,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
-// metrics show what the controller does, and above all what it does not dare to do. The reference's controller has none.
+// metrics show what the controller does, and above all what it does not dare to do. Calls to the cloud, which the reference's controller
+// counts itself, are counted for all controllers in internal/cloud.
 type metrics struct {
 	deletions    *prometheus.CounterVec
 	failures     *prometheus.CounterVec

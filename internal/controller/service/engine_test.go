@@ -51,7 +51,7 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 		edit(e)
 	}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Second)
-	e.queue = kit.NewQueue(t.Name(), limiter).(priorityqueue.PriorityQueue[reconcile.Request])
+	e.queue = priorityqueue.New(t.Name(), func(options *priorityqueue.Opts[reconcile.Request]) { options.RateLimiter = limiter })
 	metrics, states := newMetrics(nil), newStates()
 	targets := &targets{
 		reader: e.cluster, quiet: DefaultTargetQuiet, delay: DefaultTargetDelay, retry: DefaultFirstRetry,
