@@ -96,9 +96,11 @@ func execute(command *cobra.Command, o *options) error {
 
 // applyLogging sets up klog as the flags say, and has controller-runtime log through it.
 func applyLogging(o *options) error {
+	unbuffered(o.logs)
 	if err := logsapi.ValidateAndApply(o.logs, utilfeature.DefaultFeatureGate); err != nil {
 		return err
 	}
+	omitBodies()
 	log.SetLogger(klog.Background())
 	return nil
 }

@@ -145,11 +145,11 @@ func validateEndpoint(path *field.Path, endpoint string) field.ErrorList {
 	parsed, err := url.Parse(endpoint)
 	switch {
 	case err != nil, parsed.Scheme != "http" && parsed.Scheme != "https", parsed.Host == "":
-		return field.ErrorList{field.Invalid(path, endpoint, example)}
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, example)} // it may hold a password
 	case parsed.User != nil:
 		return field.ErrorList{field.Invalid(path, parsed.Redacted(), "must not contain credentials: use tokenFile")}
 	case parsed.RawQuery != "" || parsed.Fragment != "":
-		return field.ErrorList{field.Invalid(path, endpoint, "must not have a query or a fragment")}
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "must not have a query or a fragment")} // it may be a token
 	default:
 		return nil
 	}

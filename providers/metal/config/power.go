@@ -249,7 +249,7 @@ func (r *Redfish) validate(path *field.Path) field.ErrorList {
 	case parsed.User != nil:
 		errs = append(errs, field.Invalid(at, parsed.Redacted(), "must not contain credentials"))
 	case parsed.RawQuery != "" || parsed.Fragment != "":
-		errs = append(errs, field.Invalid(at, r.Endpoint, "must not have a query or a fragment"))
+		errs = append(errs, field.Invalid(at, field.OmitValueType{}, "must not have a query or a fragment"))
 	case parsed.Scheme == "http" && !r.InsecureSkipVerify:
 		errs = append(errs, field.Invalid(at, r.Endpoint, "must begin with https, or insecureSkipVerify must be set"))
 	}

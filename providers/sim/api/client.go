@@ -190,7 +190,7 @@ func decode(contentType string, body []byte, out any) error {
 func refusal(op Operation, response *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusalBytes)) // half a refusal is one too
 	var parsed ErrorBody
-	_ = json.Unmarshal(body, &parsed)
+	_ = json.Unmarshal(withoutToken(body, response.Request), &parsed)
 	answer := parsed.Error
 	answer.Operation = op
 	answer.Status = response.StatusCode
@@ -206,6 +206,16 @@ func (e *Error) checkCode() {
 	if e.Code == CodeNotFound && e.Status != http.StatusNotFound {
 		e.Code = ""
 	}
+}
+
+// withoutToken returns what was answered without the token of the request: what is before a cloud may repeat what it was sent, and the
+// message of an error becomes an event that everybody may read.
+func withoutToken(body []byte, request *http.Request) []byte {
+	_, token, _ := strings.Cut(request.Header.Get("Authorization"), "Bearer ")
+	if token == "" {
+		return body
+	}
+	return bytes.ReplaceAll(body, []byte(token), []byte("TOKEN"))
 }
 
 // ETag returns the entity tag of a generation (RFC 9110 section 8.8.3).

@@ -1,5 +1,6 @@
 // Package rights_test holds the shipped RBAC to what the manager really asks for: every grant is needed by a request of the
-// scenario, and none is missing. Who asks for what, and what lets it pass, is read from the API server's audit log.
+// scenario, and none is missing. Who asks for what, and what lets it pass, is read from the API server's audit log. It also looks for
+// secrets in everything that a run leaves behind, and asks for everything that is served as somebody who may not have it.
 package rights_test
 
 import (

@@ -1,0 +1,100 @@
+package ccm
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-base/logs"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+)
+
+// client-go logs the bodies of requests and answers from level 8 on, with these messages and this key. Among them are the Secret of the
+// cloud config, the tokens of ServiceAccounts that are asked for, and those of callers that are reviewed. Which ones are harmless cannot
+// be told from a dump of bytes, so that none is logged: ADR 8.
+const (
+	requestBody, responseBody = "Request Body", "Response Body"
+	bodyKey                   = "body"
+	omittedBody               = "(never logged)"
+)
+
+// unbuffered has every line of a log written at once. A sink that is wrapped cannot be told to flush.
+func unbuffered(options *logs.Options) {
+	options.Options.Text.InfoBufferSize, options.Options.JSON.InfoBufferSize = resource.QuantityValue{}, resource.QuantityValue{}
+}
+
+// omitBodies keeps bodies out of the logs of this process, in text and in JSON. It is called when the logging was set up.
+func omitBodies() {
+	klog.SetLogFilter(bodyFilter{})
+	sink := klog.Background().GetSink()
+	if _, done := sink.(bodyless); done || reflect.TypeOf(sink) == reflect.TypeOf(klog.NewKlogr().GetSink()) {
+		return // what goes through klog itself passes the filter
+	}
+	options := []klog.LoggerOption{klog.ContextualLogger(true)}
+	if text, ok := sink.(textlogger.KlogBufferWriter); ok {
+		options = append(options, klog.WriteKlogBuffer(text.WriteKlogBuffer))
+	}
+	klog.SetLoggerWithOptions(logr.New(bodyless{sink}), options...)
+}
+
+// withoutBody returns the keys and values of a message, with what a body is replaced.
+func withoutBody(message string, keysAndValues []any) []any {
+	if message != requestBody && message != responseBody {
+		return keysAndValues
+	}
+	kept := slices.Clone(keysAndValues)
+	for i := 0; i+1 < len(kept); i += 2 {
+		if kept[i] == bodyKey && kept[i+1] != "" {
+			kept[i+1] = omittedBody
+		}
+	}
+	return kept
+}
+
+// bodyFilter is the filter of what klog writes itself.
+type bodyFilter struct{}
+
+var _ klog.LogFilter = bodyFilter{}
+
+// Filter implements klog.LogFilter.
+func (bodyFilter) Filter(args []any) []any { return args }
+
+// FilterF implements klog.LogFilter.
+func (bodyFilter) FilterF(format string, args []any) (string, []any) { return format, args }
+
+// FilterS implements klog.LogFilter.
+func (bodyFilter) FilterS(message string, keysAndValues []any) (string, []any) {
+	return message, withoutBody(message, keysAndValues)
+}
+
+// bodyless is a sink that gets no bodies.
+type bodyless struct{ logr.LogSink }
+
+var _ logr.CallDepthLogSink = bodyless{}
+
+// Info implements logr.LogSink.
+func (b bodyless) Info(level int, message string, keysAndValues ...any) {
+	if helped, ok := b.LogSink.(logr.CallDepthLogSink); ok {
+		helped.WithCallDepth(1).Info(level, message, withoutBody(message, keysAndValues)...)
+		return
+	}
+	b.LogSink.Info(level, message, withoutBody(message, keysAndValues)...)
+}
+
+// WithValues implements logr.LogSink.
+func (b bodyless) WithValues(keysAndValues ...any) logr.LogSink {
+	return bodyless{b.LogSink.WithValues(keysAndValues...)}
+}
+
+// WithName implements logr.LogSink.
+func (b bodyless) WithName(name string) logr.LogSink { return bodyless{b.LogSink.WithName(name)} }
+
+// WithCallDepth implements logr.CallDepthLogSink.
+func (b bodyless) WithCallDepth(depth int) logr.LogSink {
+	if helped, ok := b.LogSink.(logr.CallDepthLogSink); ok {
+		return bodyless{helped.WithCallDepth(depth)}
+	}
+	return b
+}

@@ -1,0 +1,96 @@
+package rights_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-ccm/mooring/deploy"
+)
+
+// TestSecurePortIsClosed asks for everything that is served, the plan of a dry run included, as nobody, with a token that is none, as
+// somebody without rights and as somebody who may read. Health is open, for kubelets.
+func TestSecurePortIsClosed(t *testing.T) {
+	s := newSimScenario(t, deploy.DryRunRBAC)
+	s.delegate()
+	s.args = append(s.args, "--dry-run")
+	known := secrets{}
+	may := s.mayReadAll(t, known)
+	kubeconfig, err := s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "nobody")
+	must(t, err)
+	mayNot := known.addToken(t, "the token of nobody", kubeconfig)
+	s.launch(t)
+	open := []string{"/healthz", "/livez", "/readyz", "/readyz?verbose"}
+	closed := []string{
+		"/healthz/ping", "/livez/ping", "/readyz/ping", "/metrics", "/metrics/slis", "/configz", "/plan", "/debug/flags/v",
+		"/debug/pprof/", "/debug/pprof/goroutine", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1", "/debug/pprof/symbol", "/debug/pprof/trace?seconds=1",
+	}
+	absent := []string{"/", "/status", "/debug/pprof/cmdline", "/metrics/../configz"}
+	for _, path := range slices.Concat(open, closed, absent) {
+		for who, token := range map[string]string{"nobody": "", "a token that is none": "not.a.token", "somebody without rights": mayNot} {
+			want := http.StatusForbidden
+			switch {
+			case slices.Contains(open, path):
+				want = http.StatusOK
+			case token == "not.a.token":
+				want = http.StatusUnauthorized
+			}
+			if want == http.StatusOK && token == "not.a.token" {
+				want = http.StatusUnauthorized // whoever brings a token is looked at
+			}
+			eventually(t, path+" is as closed as it should be to "+who, func(ctx context.Context) error {
+				return s.leader().answers(ctx, path, token, want)
+			})
+		}
+		if slices.Contains(closed, path) && path != "/debug/flags/v" { // which is to be written, and not read
+			eventually(t, path+" is served to whoever may read", func(ctx context.Context) error {
+				return s.leader().answers(ctx, path, may, http.StatusOK)
+			})
+		}
+	}
+	t.Run("to read is not to write", func(t *testing.T) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://127.0.0.1:"+s.leader().port+"/debug/flags/v", strings.NewReader("10"))
+		must(t, err)
+		request.Header.Set("Authorization", "Bearer "+may)
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // not what is tested
+		response, err := (&http.Client{Transport: transport}).Do(request)
+		must(t, err)
+		must(t, response.Body.Close())
+		if response.StatusCode != http.StatusForbidden {
+			t.Errorf("who may get everything sets the verbosity: %s", response.Status)
+		}
+	})
+	t.Run("TLS", func(t *testing.T) { requireStrongTLS(t, s.leader()) })
+}
+
+// requireStrongTLS fails if a process takes a version of TLS or a cipher that should be history.
+func requireStrongTLS(t *testing.T, d *daemon) {
+	t.Helper()
+	dial := func(config *tls.Config) error {
+		config.InsecureSkipVerify = true // the certificate is not what is tested
+		dialer := &tls.Dialer{Config: config}
+		connection, err := dialer.DialContext(t.Context(), "tcp", "127.0.0.1:"+d.port)
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	}
+	for version := uint16(tls.VersionTLS10); version <= tls.VersionTLS13; version++ {
+		if err := dial(&tls.Config{MinVersion: version, MaxVersion: version}); (err == nil) != (version >= tls.VersionTLS12) { //nolint:gosec // to be refused
+			t.Errorf("%s: %v", tls.VersionName(version), err)
+		}
+	}
+	for _, suite := range tls.InsecureCipherSuites() {
+		if !slices.Contains(suite.SupportedVersions, tls.VersionTLS12) {
+			continue
+		}
+		if err := dial(&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite.ID}}); err == nil { //nolint:gosec // to be refused
+			t.Errorf("%s is taken", suite.Name)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package rights_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mooring-ccm/mooring/deploy"
+)
+
+// secrets are values that nobody may find anywhere, by what they are.
+type secrets map[string]string
+
+// add makes a value that occurs nowhere by chance.
+func (s secrets) add(what string) string {
+	var random [12]byte
+	_, _ = rand.Read(random[:]) // never fails
+	s[what] = "secret" + hex.EncodeToString(random[:])
+	return s[what]
+}
+
+// file makes a value in a file of its own, and returns its path.
+func (s secrets) file(t *testing.T, what string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "value")
+	must(t, os.WriteFile(path, []byte(s.add(what)), 0o600))
+	return path
+}
+
+// addToken adds the token of a kubeconfig.
+func (s secrets) addToken(t *testing.T, what, kubeconfig string) string {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	must(t, err)
+	s[what] = config.BearerToken
+	return config.BearerToken
+}
+
+// requireAbsent fails if a text holds one of them, as it is, in Base64 as in a header for Basic authentication, or in parts, as in a dump
+// of bytes.
+func (s secrets) requireAbsent(t *testing.T, where, text string) {
+	t.Helper()
+	if text == "" {
+		t.Errorf("there is nothing in %s: this test looks in the wrong place", where)
+	}
+	for what, value := range s {
+		parts := map[string]string{"": value, " in Base64": base64.StdEncoding.EncodeToString([]byte("admin:" + value)),
+			" as bytes": hex.Dump([]byte(value))[10:34]}
+		for how, part := range parts {
+			if at := strings.Index(text, part); at >= 0 {
+				t.Errorf("%s%s is in %s: %s", what, how, where, text[max(0, at-400):min(len(text), at+100)])
+			}
+		}
+	}
+}
+
+// echo is a server that answers everything with 401 and what it was sent, or passes it on.
+type echo struct {
+	url    string
+	broken atomic.Bool
+}
+
+// newEcho serves with TLS or without until the test ends. It passes on to a URL unless that is empty.
+func newEcho(t *testing.T, to string, secure bool) *echo {
+	t.Helper()
+	e := &echo{}
+	e.broken.Store(true)
+	target, err := url.Parse(to)
+	must(t, err)
+	forward := httputil.NewSingleHostReverseProxy(target)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !e.broken.Load() {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		_, password, _ := r.BasicAuth()
+		w.Header().Set("WWW-Authenticate", r.Header.Get("Authorization"))
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnauthorized)
+		said, _ := json.Marshal(r.Header.Get("Authorization") + password + string(body))
+		_, _ = fmt.Fprintf(w, `{"error": {"code": %s, "message": %s}, "reason": %s, "message": %s}`, said, said, said, said)
+	}))
+	if secure {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	t.Cleanup(server.Close)
+	e.url = server.URL
+	return e
+}
+
+// TestSecretsOfACloudStaySecret has the manager log everything while a cloud refuses its token, repeats it, and goes away.
+func TestSecretsOfACloudStaySecret(t *testing.T) {
+	s := newSimScenario(t, deploy.SeparateIdentitiesRBAC)
+	known := secrets{}
+	s.delegate()
+	known.addToken(t, "the manager's token", s.kubeconfig)
+	scraping := s.mayReadAll(t, known)
+	cloud := newEcho(t, s.cloud.URL, false)
+	config := filepath.Join(t.TempDir(), "cloud.yaml")
+	text, err := os.ReadFile(s.cloud.ConfigFile)
+	must(t, err)
+	must(t, os.WriteFile(config, []byte(strings.NewReplacer(s.cloud.URL, cloud.url, s.cloud.TokenFile, known.file(t, "the cloud's token")).Replace(string(text))), 0o600))
+	t.Setenv("TEST_PLUGIN_SECRET", known.add("the plugin's environment"))
+	s.args = append(s.args, "--cloud-config="+config, "--v=10", "--logging-format=text", "--use-service-account-credentials", "--service-account-prefix=cloud-controller-manager-")
+	s.ready = "/livez"
+	s.run(t, []step{{"the cloud refuses", func(t *testing.T, s *scenario) {
+		s.launch(t)
+		s.register(t, "node-001")
+		s.awaitEvent(t, "node-001", "CloudError", 1)
+	}}})
+	s.requireSecret(t, known, scraping)
+}
+
+// TestSecretsOfMachinesStaySecret has the manager log everything while management controllers and routers refuse passwords.
+func TestSecretsOfMachinesStaySecret(t *testing.T) {
+	s := newScenario(t, deploy.MetalRBAC)
+	known := secrets{}
+	s.delegate()
+	known.addToken(t, "the manager's token", s.kubeconfig)
+	scraping := s.mayReadAll(t, known)
+	bmc, another := newEcho(t, "", true), newEcho(t, "", true)
+	config := fmt.Sprintf(`apiVersion: metal.mooring.dev/v1alpha1
+kind: MetalCloudConfig
+pools: [{name: public, addresses: [192.0.2.0/28]}]
+announcement: {podRoutes: false}
+bgp: {asn: 64512, peers: [{name: rack, address: 127.0.0.1, port: 1, asn: 64512, passwordFile: %s}]}
+power: {interval: 1s, timeout: 500ms}
+inventory:
+  defaults: {bmc: {credentials: {username: admin, passwordFile: %s}}}
+  machines:
+  - {name: m1, addresses: [{address: 10.0.0.1}], bmc: {redfish: {endpoint: "%s", insecureSkipVerify: true, auth: Basic}}}
+  - {name: m2, addresses: [{address: 10.0.0.2}], bmc: {redfish: {endpoint: "%s", insecureSkipVerify: true, auth: Session}}}
+  - {name: m3, addresses: [{address: 10.0.0.3}], bmc: {redfish: {endpoint: "https://127.0.0.1:1", auth: Basic}}}
+  - {name: m4, addresses: [{address: 10.0.0.4}], bmc: {ipmi: {address: "127.0.0.1:2"}}}
+`, known.file(t, "the router's password"), known.file(t, "the password of management controllers"), bmc.url, another.url)
+	// As somebody writes a Secret who keeps everything in one: the object is read and watched.
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "clouds"},
+		StringData: map[string]string{"cloud.yaml": config, "other": known.add("another key of the Secret")}}
+	_, err := s.admin.CoreV1().Secrets("kube-system").Create(t.Context(), secret, metav1.CreateOptions{})
+	must(t, err)
+	must(t, s.cluster.Apply(t.Context(), []byte(configReader)))
+	s.args = append(s.args, "--cloud-provider=metal", "--cloud-config-object=secret/kube-system/clouds/cloud.yaml", "--v=10")
+	s.ready = "/livez"
+	s.run(t, []step{{"management controllers refuse", func(t *testing.T, s *scenario) {
+		s.launch(t)
+		s.join(t, "m1")
+		eventually(t, "the log says of every machine that it cannot be asked", func(context.Context) error {
+			text, err := os.ReadFile(s.leader().LogPath())
+			if said := strings.Count(string(text), "does not report the power state"); err == nil && said < 4 {
+				err = fmt.Errorf("it does of %d", said)
+			}
+			return err
+		})
+	}}})
+	s.requireSecret(t, known, scraping)
+}
+
+// configReader lets the manager read its cloud config.
+const configReader = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: clouds, namespace: kube-system}
+rules: [{apiGroups: [""], resources: [secrets], resourceNames: [clouds], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: clouds, namespace: kube-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: clouds}
+subjects: [{kind: ServiceAccount, name: cloud-controller-manager, namespace: kube-system}]
+`
+
+// allReader is a ServiceAccount default/reader that may read everything that is served.
+const allReader = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: reader}
+rules: [{nonResourceURLs: ["*"], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
+subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
+`
+
+// mayReadAll returns the token of default/reader, which is a secret as well: the manager has it looked at.
+func (s *scenario) mayReadAll(t *testing.T, known secrets) string {
+	t.Helper()
+	must(t, s.cluster.Apply(t.Context(), []byte(allReader)))
+	kubeconfig, err := s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "reader")
+	must(t, err)
+	return known.addToken(t, "the token of a caller", kubeconfig)
+}
+
+// requireSecret looks for secrets in everything that a run has produced: what is served, what is in the API, the log and all files.
+func (s *scenario) requireSecret(t *testing.T, known secrets, token string) {
+	t.Helper()
+	for _, path := range []string{
+		"/healthz?verbose", "/readyz?verbose", "/livez?verbose", "/metrics", "/metrics/slis", "/configz",
+		"/debug/pprof/", "/debug/pprof/goroutine?debug=2", "/debug/pprof/heap?debug=1",
+	} {
+		var body string
+		eventually(t, path+" is served", func(ctx context.Context) (err error) {
+			body, err = s.leader().read(ctx, path, token)
+			return err
+		})
+		known.requireAbsent(t, path, body)
+	}
+	for kind, list := range s.objects(t) {
+		text, err := json.Marshal(list)
+		must(t, err)
+		known.requireAbsent(t, "the "+kind+" of the API", string(text))
+	}
+	s.leader().terminate(t)
+	must(t, filepath.WalkDir(s.leader().dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		known.requireAbsent(t, "file "+filepath.Base(path), string(text))
+		return err
+	}))
+	log, err := os.ReadFile(s.leader().LogPath())
+	must(t, err)
+	known.requireAbsent(t, "the log", string(log))
+}
+
+// objects returns all objects that the manager may have written, by their kind.
+func (s *scenario) objects(t *testing.T) map[string]runtime.Object {
+	t.Helper()
+	core, all := s.admin.CoreV1(), metav1.ListOptions{}
+	nodes, err := core.Nodes().List(t.Context(), all)
+	must(t, err)
+	services, err := core.Services("").List(t.Context(), all)
+	must(t, err)
+	events, err := core.Events("").List(t.Context(), all)
+	must(t, err)
+	accounts, err := core.ServiceAccounts("").List(t.Context(), all)
+	must(t, err)
+	maps, err := core.ConfigMaps("").List(t.Context(), all)
+	must(t, err)
+	leases, err := s.admin.CoordinationV1().Leases("").List(t.Context(), all)
+	must(t, err)
+	return map[string]runtime.Object{
+		"Nodes": nodes, "Services": services, "Events": events, "ServiceAccounts": accounts, "ConfigMaps": maps, "Leases": leases,
+	}
+}
+
+// read returns what the secure port answers.
+func (d *daemon) read(ctx context.Context, path, token string) (string, error) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // not what is tested
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+d.port+path, nil)
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK && !strings.HasPrefix(path, "/readyz") {
+		err = fmt.Errorf("%s is answered with %s", path, response.Status)
+	}
+	return string(body), err
+}
