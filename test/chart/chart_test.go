@@ -67,6 +67,7 @@ rbac: {separateIdentities: true, extraRules: [{apiGroups: [""], resources: [conf
 podLabels: {team: infra}
 podAnnotations: {note: x}
 serviceAccount: {annotations: {role: x}}
+servingCertificate: {existingSecret: serving}
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
 prometheusRule: {enabled: true}
 dashboard: {enabled: true}
@@ -106,6 +107,19 @@ func TestBadValuesAreNamed(t *testing.T) {
 		"CIDRs of no range":  {"provider: {name: sim}\nallocateNodeCIDRs: true", []string{"clusterCIDR: required with allocateNodeCIDRs"}},
 		"nothing to replace": {"provider: {name: sim}\nrollingUpdate: {maxUnavailable: 0}", []string{"cannot both be 0"}},
 		"ports of two Pods":  {"kind: DaemonSet\nprovider: {name: sim}\nrollingUpdate: {maxUnavailable: 0}", []string{"cannot be 0 with kind=DaemonSet"}},
+		"a certificate that nobody can verify": {
+			"provider: {name: sim}\nserviceMonitor: {enabled: true}", []string{"serviceMonitor: needs servingCertificate.existingSecret"},
+		},
+		"two certificates": {
+			"provider: {name: sim}\nservingCertificate: {existingSecret: a, certManager: {enabled: true, issuerRef: {name: b}}}",
+			[]string{"servingCertificate: give existingSecret or certManager, not both"},
+		},
+		"an issuer of nothing": {
+			"provider: {name: sim}\nservingCertificate: {certManager: {enabled: true}}", []string{"servingCertificate.certManager.issuerRef: required"},
+		},
+		"a policy that selects nothing": {
+			"provider: {name: sim}\nnetworkPolicy: {enabled: true}", []string{"networkPolicy: needs hostNetwork=false"},
+		},
 		"identities of nobody": {
 			"provider: {name: sim}\nrbac: {referenceIdentities: true}", []string{"rbac.referenceIdentities and rbac.extraIdentities: are for rbac.separateIdentities=true"},
 		},

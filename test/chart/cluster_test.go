@@ -99,6 +99,8 @@ func TestRenderedObjectsRun(t *testing.T) {
 	values["provider"] = map[string]any{"name": "sim", "config": map[string]any{"inline": string(config)}}
 	values["controllers"], values["rbac"] = nil, nil
 	delete(values, "controllers")
+	delete(values, "servingCertificate")
+	delete(values, "serviceMonitor")
 	delete(values, "rbac")
 	objects, err := render.Objects(load(t), values)
 	must(t, err)
@@ -138,6 +140,12 @@ func awaitInitialized(t *testing.T, client kubernetes.Interface, name string) {
 // start is where the files are, the port, and that the ServiceAccount's token comes by a kubeconfig.
 func run(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interface) map[string]string {
 	t.Helper()
+	return runAt(t, cluster, client, localclustertest.FreePort(t))
+}
+
+// runAt is run with a secure port.
+func runAt(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interface, port string) map[string]string {
+	t.Helper()
 	deployment, err := client.AppsV1().Deployments(render.Namespace).Get(t.Context(), render.Release, metav1.GetOptions{})
 	must(t, err)
 	mounts := mount(t, client, deployment)
@@ -149,7 +157,7 @@ func run(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interfac
 			arg = strings.ReplaceAll(arg, path, folder)
 		}
 		if strings.HasPrefix(arg, "--secure-port=") {
-			arg = "--secure-port=" + localclustertest.FreePort(t)
+			arg = "--secure-port=" + port
 		}
 		args = append(args, arg)
 	}

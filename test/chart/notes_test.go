@@ -19,8 +19,9 @@ func TestNotes(t *testing.T) {
 		"dryRun: true":                         "and changes nothing",
 		"provider: {name: metal}":              "A replica that stays pending",
 		"replicas: 1\nprovider: {name: metal}": "With one replica, so they do during each update",
-		"{securePort: 10268}":                  "rollout status deployment/mooring",
-		"{dryRun: true, securePort: 10268}":    "mooring plan --server=https://127.0.0.1:10268 --insecure-skip-tls-verify",
+		"serviceMonitor: {enabled: true, insecureSkipVerify: true}": "Prometheus does not verify the certificate",
+		"{securePort: 10268}":               "rollout status deployment/mooring",
+		"{dryRun: true, securePort: 10268}": "mooring plan --server=https://127.0.0.1:10268 --insecure-skip-tls-verify",
 	} {
 		chart, set := load(t), parse(t, values)
 		if set["provider"] == nil {

@@ -46,6 +46,30 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- toYaml $context }}
 {{- end }}
 
+{{/* The Secret with the certificate of the secure port; empty if the daemon makes one for itself. */}}
+{{- define "mooring.servingSecret" -}}
+{{- with .Values.servingCertificate }}{{ if .existingSecret }}{{ .existingSecret }}{{ else if .certManager.enabled }}{{ include "mooring.name" $ }}-serving{{ end }}{{ end }}
+{{- end }}
+
+{{/* The name in that certificate: the headless Service of metrics. */}}
+{{- define "mooring.servingName" -}}
+{{ include "mooring.name" . }}-metrics.{{ .Release.Namespace }}.svc
+{{- end }}
+
+{{- define "mooring.scrapeTLS" -}}
+{{- if .Values.serviceMonitor.tlsConfig }}
+{{- toYaml .Values.serviceMonitor.tlsConfig }}
+{{- else if .Values.serviceMonitor.insecureSkipVerify }}
+insecureSkipVerify: true
+{{- else }}
+serverName: {{ include "mooring.servingName" . }}
+ca:
+  secret:
+    name: {{ include "mooring.servingSecret" . }}
+    key: ca.crt
+{{- end }}
+{{- end }}
+
 {{- define "mooring.minReadySeconds" -}}
 {{- if not (kindIs "invalid" .Values.minReadySeconds) }}{{ .Values.minReadySeconds }}{{ else if eq .Values.provider.name "metal" }}10{{ end }}
 {{- end }}
@@ -68,6 +92,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if eq (toString .Values.rollingUpdate.maxSurge) "0" }}{{ fail "rollingUpdate: maxSurge and maxUnavailable cannot both be 0" }}{{ end }}
 {{- end }}
 {{- if and (not .Values.rbac.separateIdentities) (or .Values.rbac.referenceIdentities .Values.rbac.extraIdentities) }}{{ fail "rbac.referenceIdentities and rbac.extraIdentities: are for rbac.separateIdentities=true" }}{{ end }}
+{{- $serving := .Values.servingCertificate }}
+{{- if and $serving.existingSecret $serving.certManager.enabled }}{{ fail "servingCertificate: give existingSecret or certManager, not both" }}{{ end }}
+{{- if and $serving.certManager.enabled (not $serving.certManager.issuerRef) }}{{ fail "servingCertificate.certManager.issuerRef: required" }}{{ end }}
+{{- $monitor := .Values.serviceMonitor }}
+{{- if and $monitor.enabled (not (or $monitor.tlsConfig $monitor.insecureSkipVerify (include "mooring.servingSecret" .))) }}{{ fail "serviceMonitor: needs servingCertificate.existingSecret or servingCertificate.certManager, which Prometheus verifies; or serviceMonitor.tlsConfig; or serviceMonitor.insecureSkipVerify=true" }}{{ end }}
+{{- if and .Values.networkPolicy.enabled .Values.hostNetwork }}{{ fail "networkPolicy: needs hostNetwork=false, because no policy selects pods with the network of their node" }}{{ end }}
 {{- $metal := eq .Values.provider.name "metal" }}
 {{- if and .Values.provider.metal.l2 (not $metal) }}{{ fail "provider.metal.l2: is for provider.name=metal" }}{{ end }}
 {{- if and .Values.provider.metal.l2 (not .Values.hostNetwork) }}{{ fail "provider.metal.l2: needs hostNetwork=true, because the addresses are answered for on the networks of the node" }}{{ end }}
