@@ -53,6 +53,10 @@ test-plugins: preflight ## Run the scenarios with the plugins of AWS, Google and
 lint: preflight ## Check formatting, vet, staticcheck, tidiness and generated files
 	@./.ci/lint $(MODULES)
 
+.PHONY: vulnerabilities
+vulnerabilities: preflight ## Look both programs up in Go's vulnerability database (MOORING_VULNDB: a mirror of it)
+	@./.ci/vulnerabilities
+
 .PHONY: bench
 bench: preflight ## Measure Mooring beside the reference cloud controller manager (half an hour)
 	@cd test/bench && $(RUN) github.com/mooring-ccm/mooring/localcluster/cmd/gobuild -o $(BIN) ./cmd/bench && $(BIN)/bench $(ARGS)
