@@ -10,3 +10,9 @@ func EventMessage(text string) string { return Shorten(text, MaxMessage) }
 
 // Shorten makes one printable line of a text, of at most so many bytes. The end of what is too long is left out.
 func Shorten(text string, most int) string { return message.Line(text, most) }
+
+// maxErrorText is how many bytes of an error of the API server are logged: it repeats the values that it refuses.
+const maxErrorText = 4000
+
+// WriteError returns an error of a write with a text of bounded length, which wraps it if its own is longer.
+func WriteError(err error) error { return message.Bound(err, maxErrorText) }

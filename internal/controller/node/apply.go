@@ -51,7 +51,7 @@ func (w writer) apply(ctx context.Context, node *corev1.Node, planned plan) appl
 		endStep(span, err)
 		done.outcome = kit.OutcomeOf(err)
 		if done.outcome.Failed() {
-			done.err = fmt.Errorf("writing the %s of the node: %w", action.target, err)
+			done.err = kit.WriteError(fmt.Errorf("writing the %s of the node: %w", action.target, err))
 		}
 		if action.target == targetAddresses && kit.RefusedForGood(err) {
 			done = applied{outcome: kit.Written, withoutAddresses: done.err}

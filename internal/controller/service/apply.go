@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
@@ -169,7 +170,7 @@ func (a *applier) write(ctx context.Context, act action) (result, error) {
 	case cameTooLate(err):
 		return result{}, &outdatedError{err}
 	default:
-		return result{}, &writeError{fmt.Errorf("failed to %s the Service: %w", act.verb, err)}
+		return result{}, &writeError{kit.WriteError(fmt.Errorf("failed to %s the Service: %w", act.verb, err))}
 	}
 }
 
