@@ -9,6 +9,8 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	bounded "github.com/mooring-ccm/mooring/internal/message/events"
 )
 
 const (
@@ -62,7 +64,7 @@ func (e *events) shutdown() {
 // recorder returns a recorder of events from the given component.
 func (e *events) recorder(component string) record.EventRecorder {
 	source := corev1.EventSource{Component: component}
-	return recorder{news: e.news.NewRecorder(clientgoscheme.Scheme, source), warnings: e.warnings.NewRecorder(clientgoscheme.Scheme, source)}
+	return bounded.Bounded(recorder{news: e.news.NewRecorder(clientgoscheme.Scheme, source), warnings: e.warnings.NewRecorder(clientgoscheme.Scheme, source)})
 }
 
 // recorder is a record.EventRecorder that keeps warnings apart.

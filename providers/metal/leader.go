@@ -15,6 +15,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 
+	"github.com/mooring-ccm/mooring/internal/message/events"
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
@@ -58,7 +59,7 @@ func (c *Cloud) lead(ctx context.Context, clients cloudprovider.ControllerClient
 	context.AfterFunc(ctx, broadcaster.Shutdown)
 	l := &leader{
 		ctx: ctx, client: client, informers: informers.NewSharedInformerFactory(client, 0),
-		recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: ProviderName + "-provider"}),
+		recorder: events.Bounded(broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: ProviderName + "-provider"})),
 	}
 	if err := c.leadMachines(l); err != nil {
 		return err

@@ -197,8 +197,9 @@ func invalidAddress(address corev1.NodeAddress) bool {
 	case corev1.NodeInternalIP, corev1.NodeExternalIP:
 		return netutils.ParseIPSloppy(address.Address) == nil
 	default:
+		text := string(address.Type) + "=" + address.Address
 		return address.Address == "" || len(address.Address) > bounds.MaxTextBytes || len(address.Type) > bounds.MaxTextBytes ||
-			message.Printable(address.Address, len(address.Address)) != address.Address
+			message.Printable(text, len(text)) != text
 	}
 }
 

@@ -1,6 +1,7 @@
 package strict
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 	"unicode"
@@ -70,6 +71,9 @@ func checkDecoding(t *testing.T, data []byte, decode func([]byte, any) field.Err
 		t.Fatalf("%q was accepted and cannot be written: %v", data, err)
 	}
 	for name, format := range map[string]func([]byte, any) field.ErrorList{"YAML": YAML, "JSON": JSON} {
+		if name == "YAML" && bytes.ContainsFunc(written, unicode.IsControl) {
+			continue // JSON may have some characters as they are that YAML must escape
+		}
 		var again example
 		if errs := format(written, &again); len(errs) > 0 {
 			t.Errorf("%q was accepted, and %s as %s is not: %v", data, written, name, errs)

@@ -43,7 +43,7 @@ func JSON(data []byte, into any) field.ErrorList {
 }
 
 // Merge returns what decoding and what validation found wrong. A field that did not fit is not reported again for being empty,
-// and of a document that could not be read nothing else is said.
+// and of a document that could not be read nothing else is said. Values and texts that are long are cut.
 func Merge(decoded, validated field.ErrorList) field.ErrorList {
 	misfits := map[string]bool{}
 	for _, e := range decoded {
@@ -55,10 +55,23 @@ func Merge(decoded, validated field.ErrorList) field.ErrorList {
 	merged := slices.Clone(decoded)
 	for _, e := range validated {
 		if !misfits[e.Field] {
-			merged = append(merged, e)
+			merged = append(merged, bounded(e))
 		}
 	}
 	return merged
+}
+
+// maxDetail is how many bytes the text of an error may have besides the field and the value.
+const maxDetail = 1000
+
+// bounded returns an error with a value and a text that are not too long.
+func bounded(e *field.Error) *field.Error {
+	cut := *e
+	if text, ok := e.BadValue.(string); ok {
+		cut.BadValue = shorten(text)
+	}
+	cut.Detail = message.Printable(e.Detail, maxDetail)
+	return &cut
 }
 
 func decode(root node, into any) field.ErrorList {

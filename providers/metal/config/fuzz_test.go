@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-ccm/mooring/providers/internal/strict"
 )
 
 // examplesOf returns the YAML of all pages of the documentation that is of a kind, for fuzzers to begin with.
@@ -50,7 +52,7 @@ var elsewhere = regexp.MustCompile(`paths|/dev|/proc|/sys|\.\.`)
 // checkErrors asserts what holds for every error of a config: it names a field and what is wrong in one printable line.
 func checkErrors(t *testing.T, errs field.ErrorList) {
 	t.Helper()
-	for _, err := range errs {
+	for _, err := range strict.Merge(nil, errs) {
 		text := err.Error()
 		switch {
 		case err.Field == "" || err.Type == field.ErrorTypeInternal:

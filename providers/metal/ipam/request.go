@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
 )
 
@@ -57,6 +58,9 @@ func requestOf(service *corev1.Service, namespaceLabels labels.Set) (pool.Reques
 	return request, nil
 }
 
+// maxAsked is how many addresses of an annotation are looked at, and maxShown how many bytes an error shows of one that is none.
+const maxAsked, maxShown = 8, 100
+
 // askedOf returns the addresses that a Service asks for, by its annotation and by spec.loadBalancerIP. It may use both, as long
 // as they agree.
 func askedOf(service *corev1.Service) ([]netip.Addr, error) {
@@ -65,14 +69,18 @@ func askedOf(service *corev1.Service) ([]netip.Addr, error) {
 	add := func(text, where string) {
 		addr, err := netip.ParseAddr(strings.TrimSpace(text))
 		if err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: %q is no address", where, text))
+			wrong = append(wrong, fmt.Errorf("%s: %q is no address", where, message.Line(text, maxShown)))
 			return
 		}
 		asked = append(asked, addr.Unmap())
 	}
 	if text, name := annotated(service, namesOfAddresses); text != "" {
-		for part := range strings.SplitSeq(text, ",") {
+		parts := strings.Split(text, ",")
+		for _, part := range parts[:min(len(parts), maxAsked)] {
 			add(part, "annotation "+name)
+		}
+		if len(parts) > maxAsked {
+			wrong = append(wrong, fmt.Errorf("annotation %s: %d addresses, of which a Service can have one of each family", name, len(parts)))
 		}
 	}
 	if service.Spec.LoadBalancerIP != "" {

@@ -168,8 +168,10 @@ func addresses(node *v1.Node) []netip.Addr {
 		}
 	}
 	var all []netip.Addr
+	seen := map[netip.Addr]bool{} // an annotation holds tens of thousands
 	for _, text := range texts {
-		if ip, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil && !slices.Contains(all, ip) {
+		if ip, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil && !seen[ip] {
+			seen[ip] = true
 			all = append(all, ip)
 		}
 	}

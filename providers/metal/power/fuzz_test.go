@@ -123,7 +123,7 @@ func checkMessage(t *testing.T, err error) {
 	if err == nil {
 		return
 	}
-	if text := err.Error(); text == "" || len(text) > maxError || text != message.Line(text, maxError) || strings.Contains(text, secret) {
+	if text := err.Error(); text == "" || len(text) > maxError || text != message.Printable(text, maxError) || strings.Contains(text, secret) {
 		t.Errorf("%d bytes: %q", len(text), text)
 	}
 }

@@ -358,7 +358,7 @@ type statusError struct {
 
 // Error returns what was asked and what the service answered.
 func (e *statusError) Error() string {
-	return fmt.Sprintf("%s %s: %d %s", e.method, e.path, e.code, http.StatusText(e.code))
+	return strings.TrimSpace(fmt.Sprintf("%s %s: %d %s", e.method, e.path, e.code, http.StatusText(e.code)))
 }
 
 // missing reports whether the service has no such thing.

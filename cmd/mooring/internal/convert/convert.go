@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
@@ -26,13 +27,16 @@ type Result struct {
 	Notes []Note
 }
 
+// maxErrors is how many bytes all errors together may have.
+const maxErrors = 64 << 10
+
 // MetalLB converts the resources of MetalLB in a stream of YAML or JSON documents, of single objects or lists as kubectl shows them. The
 // error names everything that cannot be decoded.
 func MetalLB(from io.Reader) (Result, error) {
 	c := &conversion{config: &config.CloudConfig{TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: config.CloudConfigKind}}}
 	var err error
 	if c.from, err = read(from, &c.notes); err != nil {
-		return Result{}, err
+		return Result{}, message.Bound(err, maxErrors)
 	}
 	if len(c.from.pools)+len(c.from.peers)+len(c.from.bgpAdverts)+len(c.from.l2Adverts) == 0 {
 		return Result{}, fmt.Errorf("there is no IPAddressPool, BGPPeer, BGPAdvertisement or L2Advertisement of metallb.io among %d other objects",

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/mooring-ccm/mooring/internal/message"
 )
 
 // Request is what a Service asks for, and what it has.
@@ -315,9 +317,12 @@ type RefusedError struct {
 	Message string
 }
 
+// maxMessage is how many bytes a refusal may have: it names what a Service asks for, which may be anything.
+const maxMessage = 500
+
 // Error returns the reason and the message.
 func (e *RefusedError) Error() string { return fmt.Sprintf("%s: %s", e.Reason, e.Message) }
 
 func refuse(reason Reason, family corev1.IPFamily, format string, args ...any) *RefusedError {
-	return &RefusedError{reason, family, fmt.Sprintf(format, args...)}
+	return &RefusedError{reason, family, message.Printable(fmt.Sprintf(format, args...), maxMessage)}
 }
