@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,6 +73,7 @@ func startCaches(ctx context.Context, c *cluster, running *sync.WaitGroup) *cach
 		nodes:    informer(c, &corev1.Node{}, func() client.ObjectList { return &corev1.NodeList{} }),
 		services: informer(c, &corev1.Service{}, func() client.ObjectList { return &corev1.ServiceList{} }),
 	}
+	started.Scheme = scheme.Scheme // else each who asks for an informer sets it
 	started.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{
 		corev1.SchemeGroupVersion.WithKind("Node"):    started.nodes,
 		corev1.SchemeGroupVersion.WithKind("Service"): started.services,
@@ -135,13 +137,21 @@ func (c cachedClient) Get(ctx context.Context, name client.ObjectKey, into clien
 	return nil
 }
 
-func (c cachedClient) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	store := c.caches.nodes.GetStore()
-	if _, services := list.(*corev1.ServiceList); services {
-		store = c.caches.services.GetStore()
-	}
-	for _, object := range store.List() {
-		appendTo(list, object.(client.Object))
+func (c cachedClient) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	asked := (&client.ListOptions{}).ApplyOptions(options)
+	switch list := list.(type) {
+	case *corev1.NodeList:
+		for _, object := range c.caches.nodes.GetStore().List() {
+			if node := object.(*corev1.Node); asked.UnsafeDisableDeepCopy != nil && *asked.UnsafeDisableDeepCopy {
+				list.Items = append(list.Items, *node)
+			} else {
+				list.Items = append(list.Items, *node.DeepCopy())
+			}
+		}
+	case *corev1.ServiceList:
+		for _, object := range c.caches.services.GetStore().List() {
+			list.Items = append(list.Items, *object.(*corev1.Service).DeepCopy())
+		}
 	}
 	return nil
 }

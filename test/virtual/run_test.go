@@ -17,7 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeobjects "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/reference"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -153,9 +155,13 @@ type events struct {
 
 // Event is part of record.EventRecorder.
 func (e *events) Event(object kubeobjects.Object, _, reason, _ string) {
+	about, err := reference.GetReference(scheme.Scheme, object)
+	if err != nil {
+		about = &corev1.ObjectReference{Name: err.Error()}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.counts[[2]string{object.(client.Object).GetName(), reason}]++
+	e.counts[[2]string{about.Name, reason}]++
 }
 
 // Eventf is part of record.EventRecorder.

@@ -124,6 +124,20 @@ func (c *Cloud) MoveInstance(node string) {
 	c.send(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instance})
 }
 
+// LoseLoadBalancer deletes the load balancer of a Service, as somebody does who should not.
+func (c *Cloud) LoseLoadBalancer(service string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.balancers, service)
+}
+
+// LoseRoute deletes the routes to a node, as somebody does who should not.
+func (c *Cloud) LoseRoute(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.routes, func(_ string, route *cloudprovider.Route) bool { return route.TargetNode == nodeName(node) })
+}
+
 // StopInstance shuts the instance of a node down.
 func (c *Cloud) StopInstance(node string) { c.set(node, provider.InstanceStopped) }
 
