@@ -68,6 +68,14 @@ bench-metal: preflight ## Measure BGP announcements with 10,000 load balancers, 
 	@for test in TestScale TestReplacedWhenReady; do \
 		MOORING_BGP_SCALE=10000 CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -v -timeout 20m -run "^$$test\$$" ./providers/metal/bgp $(ARGS) || exit 1; done
 
+SEED     ?= 1
+DURATION ?= 10m
+
+.PHONY: chaos
+chaos: preflight ## Disturb the whole system by a schedule, and check it: make chaos SEED=7 DURATION=10m
+	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/chaos/cmd/chaos
+	@$(BIN)/chaos run --seed=$(SEED) --duration=$(DURATION) $(ARGS)
+
 .PHONY: generate
 generate: ## Write the generated files anew
 	$(GO) generate ./...

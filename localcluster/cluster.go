@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -182,6 +183,18 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	ctx, cancel := withStartTimeout(ctx)
 	defer cancel()
 	return c.startAPIServer(ctx)
+}
+
+// PauseEtcd stops etcd where it is: kube-apiserver gets no answers from it until ResumeEtcd.
+func (c *Cluster) PauseEtcd() error { return c.signalEtcd(syscall.SIGSTOP) }
+
+// ResumeEtcd has etcd go on after PauseEtcd.
+func (c *Cluster) ResumeEtcd() error { return c.signalEtcd(syscall.SIGCONT) }
+
+func (c *Cluster) signalEtcd(signal syscall.Signal) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.etcd.Signal(signal)
 }
 
 func withStartTimeout(ctx context.Context) (context.Context, context.CancelFunc) {

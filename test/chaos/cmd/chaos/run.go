@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/test/chaos/report"
+	"github.com/mooring-ccm/mooring/test/chaos/runner"
+	"github.com/mooring-ccm/mooring/test/chaos/schedule"
+)
+
+const usage = `chaos runs fault schedules against the manager on a control plane of its own.
+
+  chaos run --seed=7 --duration=10m   a schedule that is made from a seed
+  chaos run --file=schedule.txt       a schedule that was kept
+`
+
+// execute carries one command out.
+func execute(ctx context.Context, args []string) error {
+	if len(args) == 0 || args[0] != "run" {
+		return errors.New(usage)
+	}
+	return run(ctx, args[1:])
+}
+
+// settings are the flags of commands that run schedules.
+type settings struct {
+	seed     uint64
+	duration time.Duration
+	file     string
+	out      string
+	binary   string
+	short    bool
+}
+
+func (s *settings) flags(name string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.Uint64Var(&s.seed, "seed", 1, "what the schedule is made from")
+	flags.DurationVar(&s.duration, "duration", 10*time.Minute, "how long the schedule is")
+	flags.StringVar(&s.file, "file", "", "a schedule to run in place of one from a seed")
+	flags.StringVar(&s.out, "out", "out/chaos", "where schedules, logs and reports go")
+	flags.StringVar(&s.binary, "binary", "", "the manager to run, built from test/chaos/daemon; empty builds it")
+	flags.BoolVar(&s.short, "short", false, "the sizes of the test in make test")
+	return flags
+}
+
+// schedule returns what is to be run.
+func (s *settings) schedule() (schedule.Schedule, error) {
+	if s.file == "" {
+		size := schedule.Usual()
+		if s.short {
+			size = schedule.Short()
+		}
+		return schedule.Generate(s.seed, s.duration, size), nil
+	}
+	file, err := os.Open(s.file)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return schedule.Parse(file)
+}
+
+// prepare builds what a run needs and returns the directory of its files.
+func (s *settings) prepare(ctx context.Context) (runner.Options, error) {
+	o := runner.Options{
+		Lease: 15 * time.Second, Bound: 3 * time.Minute, Patience: 10 * time.Minute, Binary: s.binary, Progress: os.Stdout, Watch: s.seed%2 == 1,
+	}
+	dir, err := filepath.Abs(s.out)
+	if err != nil {
+		return o, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return o, err
+	}
+	if o.Dir, err = os.MkdirTemp(dir, fmt.Sprintf("seed-%d-", s.seed)); err != nil {
+		return o, err
+	}
+	if o.Binary == "" {
+		o.Binary = filepath.Join(dir, "daemon")
+		if err := runner.Build(ctx, o.Binary, ""); err != nil {
+			return o, err
+		}
+	}
+	o.ControlPlane, err = localcluster.Build(ctx, localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
+	return o, err
+}
+
+func run(ctx context.Context, args []string) error {
+	var s settings
+	if err := s.flags("chaos run").Parse(args); err != nil {
+		return err
+	}
+	planned, err := s.schedule()
+	if err != nil {
+		return err
+	}
+	o, err := s.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(o.Dir, "schedule.txt"), []byte(planned.String()), 0o644); err != nil {
+		return err
+	}
+	found, err := runner.Run(ctx, planned, o)
+	if s.file == "" {
+		found.Seed = s.seed
+	}
+	return errors.Join(err, publish(found, o.Dir))
+}
+
+// publish shows a report and keeps it. An error says that rules did not hold.
+func publish(found report.Report, dir string) error {
+	found.Write(os.Stdout)
+	content, err := found.JSON()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "report.json"), content, 0o644); err != nil {
+		return err
+	}
+	if len(found.Violations) > 0 {
+		return fmt.Errorf("%d times a rule did not hold; the schedule, the logs and the report are in %s", len(found.Violations), dir)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package runner
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/test/chaos/schedule"
+)
+
+// fault is an operation of the schedule that makes calls misbehave, while it goes on.
+type fault struct {
+	schedule.Operation
+	over chan struct{} // closed when it ends
+
+	mu    sync.Mutex
+	stale map[string][]byte // by replica and call, what a list was like at first
+}
+
+// first returns what a list was like when it was asked for first.
+func (f *fault) first(key string, now []byte) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stale[key] == nil {
+		f.stale[key] = now
+	}
+	return f.stale[key]
+}
+
+// faults are those that go on.
+type faults struct {
+	mu     sync.Mutex
+	active map[*fault]bool
+	// balancers are names of Services by those of their load balancers.
+	balancers map[string]string
+	hit       atomic.Int64
+}
+
+func newFaults() *faults { return &faults{active: map[*fault]bool{}, balancers: map[string]string{}} }
+
+// begin makes calls misbehave until the returned function is called.
+func (f *faults) begin(o schedule.Operation) (end func()) {
+	one := &fault{Operation: o, over: make(chan struct{}), stale: map[string][]byte{}}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.active[one] = true
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.active, one)
+		close(one.over)
+	}
+}
+
+// named notes which Service has a load balancer of that name.
+func (f *faults) named(balancer, service string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.balancers[balancer] = service
+}
+
+// of returns a fault that hits a call of the cloud; nil if there is none.
+func (f *faults) of(c call) *fault {
+	return f.find(func(one *fault) bool {
+		operation, object := one.Args[schedule.ArgOperation], one.Args[schedule.ArgObject]
+		if one.Verb == schedule.APIStatus || operation != string(c.operation) && operation != string(api.AnyOperation) {
+			return false
+		}
+		if object != "" && f.balancers[c.object] != object {
+			return false
+		}
+		if one.Verb == schedule.CloudHalf && !c.writes() {
+			return false
+		}
+		return !liesInLists(one.Verb) || c.operation.IsList()
+	})
+}
+
+// ofAPI returns a fault that hits a write to the API server; nil if there is none.
+func (f *faults) ofAPI() *fault {
+	return f.find(func(one *fault) bool { return one.Verb == schedule.APIStatus })
+}
+
+func (f *faults) find(hits func(*fault) bool) *fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for one := range f.active {
+		if hits(one) {
+			f.hit.Add(1)
+			return one
+		}
+	}
+	return nil
+}
+
+func liesInLists(verb string) bool {
+	switch verb {
+	case schedule.CloudEmpty, schedule.CloudPartial, schedule.CloudStale, schedule.CloudDuplicate:
+		return true
+	default:
+		return false
+	}
+}
+
+// serviceOf returns the Service of a load balancer; empty if there is none.
+func (f *faults) serviceOf(balancer string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.balancers[balancer]
+}
