@@ -76,6 +76,16 @@ chaos: preflight ## Disturb the whole system by a schedule, and check it: make c
 	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/chaos/cmd/chaos
 	@$(BIN)/chaos run --seed=$(SEED) --duration=$(DURATION) $(ARGS)
 
+.PHONY: soak
+soak: preflight ## Churn at 2,000 nodes and 500 Services, and check that the manager does not grow: make soak DURATION=30m
+	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/chaos/cmd/chaos
+	@$(BIN)/chaos soak --seed=$(SEED) --duration=$(DURATION) $(ARGS)
+
+.PHONY: mutants
+mutants: preflight ## Check that the schedules find each of the mistakes that test/chaos/mutants makes in the manager
+	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/chaos/cmd/chaos
+	@$(BIN)/chaos mutants $(ARGS)
+
 .PHONY: generate
 generate: ## Write the generated files anew
 	$(GO) generate ./...

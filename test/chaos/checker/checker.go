@@ -306,6 +306,13 @@ func (c *Checker) Unmet(at time.Duration, remaining []model.Difference) {
 	}
 }
 
+// Violated says whether a rule did not hold so far.
+func (c *Checker) Violated() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.violations) > 0
+}
+
 // Result returns what was wrong and how often each rule was held against something.
 func (c *Checker) Result() ([]Violation, map[string]int) {
 	c.mu.Lock()

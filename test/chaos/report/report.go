@@ -26,6 +26,8 @@ type Report struct {
 	Checked map[string]int `json:"checked"`
 	// Slowest is the longest time after a kind of fault until nothing was wrong any more that had been wrong at its end.
 	Slowest map[string]float64 `json:"slowestRecovery"`
+	// Samples are what the leader used, in a soak.
+	Samples []Sample `json:"samples,omitempty"`
 	// Violations are the rules that did not hold.
 	Violations []checker.Violation `json:"violations"`
 }

@@ -47,7 +47,7 @@ func (r *run) carryOut(ctx context.Context, o schedule.Operation) {
 		r.last(ctx, o)
 		end()
 	}
-	r.fail(o, err)
+	r.fail(ctx, o, err)
 }
 
 // last waits for as long as an operation lasts.
@@ -69,7 +69,7 @@ func (r *run) outage(ctx context.Context, o schedule.Operation) error {
 	}
 	err := r.env.cluster.StopAPIServer(ctx)
 	r.last(ctx, o)
-	return errors.Join(err, r.env.cluster.StartAPIServer(ctx))
+	return errors.Join(err, r.env.cluster.StartAPIServer(context.WithoutCancel(ctx)))
 }
 
 // chosen returns the replica that leads, or the other one.
@@ -80,6 +80,8 @@ func (r *run) chosen(which string) *replica {
 	}
 	return r.replicas[1-max(leader, 0)]
 }
+
+func (r *run) leader() *replica { return r.chosen(schedule.Leader) }
 
 // disturbReplica does something to a process or its connections.
 func (r *run) disturbReplica(ctx context.Context, o schedule.Operation) error {
@@ -108,7 +110,7 @@ func (r *run) disturbReplica(ctx context.Context, o schedule.Operation) error {
 			}
 		}
 	case schedule.ManagerCrash:
-		r.chosen(schedule.Leader).arm(o.Args[schedule.ArgWrite], o.Args[schedule.ArgSide])
+		r.leader().arm(o.Args[schedule.ArgWrite], o.Args[schedule.ArgSide])
 	}
 	return nil
 }

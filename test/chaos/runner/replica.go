@@ -149,6 +149,13 @@ func (r *replica) end(ctx context.Context, signal syscall.Signal) error {
 	return running.Stop(ctx, stopGrace)
 }
 
+// process returns the name of the process that runs, one for each start, and the port that it serves on.
+func (r *replica) process() (name string, port int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return fmt.Sprintf("%s-%d", r.name, r.starts), r.port
+}
+
 // signal sends a signal to the process.
 func (r *replica) signal(signal syscall.Signal) error {
 	r.mu.Lock()

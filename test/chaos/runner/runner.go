@@ -25,7 +25,7 @@ import (
 	"github.com/mooring-ccm/mooring/test/chaos/schedule"
 )
 
-// Options say how a schedule is run. All but Flags, Env, Watch and Progress are required.
+// Options say how a schedule is run. All but Flags, Env, Watch, SampleEvery, UntilViolation and Progress are required.
 type Options struct {
 	// ControlPlane are the programs of a control plane, Binary is the manager, and Dir is where everything is kept.
 	ControlPlane localcluster.Binaries
@@ -38,6 +38,10 @@ type Options struct {
 	Flags, Env []string
 	// Watch says that the managers watch instances and change targets by differences.
 	Watch bool
+	// SampleEvery is how often the metrics of the leader are read; zero is never.
+	SampleEvery time.Duration
+	// UntilViolation ends the run as soon as a rule does not hold.
+	UntilViolation bool
 	// Progress gets a line for each operation; nil discards them.
 	Progress io.Writer
 }
@@ -76,8 +80,12 @@ type run struct {
 	// exclusive is held by what stops the API server or etcd: one after the other.
 	exclusive sync.Mutex
 
-	mu   sync.Mutex
-	errs []error
+	// stop ends the schedule.
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	errs    []error
+	samples []report.Sample
 }
 
 // Run carries a schedule out and returns what came of it. An error says that the run could not be made; what the manager did wrong is in
@@ -110,13 +118,23 @@ func Run(ctx context.Context, s schedule.Schedule, o Options) (found report.Repo
 	if err := r.startReplicas(ctx); err != nil {
 		return found, err
 	}
-	remaining := r.play(ctx, s)
+	playing, stopPlaying := context.WithCancel(ctx)
 	r.mu.Lock()
-	err = errors.Join(append(r.errs, r.stopReplicas(ctx))...)
+	r.stop = stopPlaying
 	r.mu.Unlock()
+	if o.SampleEvery > 0 {
+		watchers.Go(func() { r.sampleOn(watching) })
+	}
+	remaining := r.play(playing, s)
+	stopPlaying()
+	stopWatching()
+	watchers.Wait()
+	err = errors.Join(append(r.errs, r.stopReplicas(ctx))...)
 	r.checker.Unmet(r.now(), remaining)
 	violations, checked := r.checker.Result()
-	return report.New(s, violations, checked, r.checker.Recoveries(), r.now(), r.env.faults.hit.Load()), err
+	found = report.New(s, violations, checked, r.checker.Recoveries(), r.now(), r.env.faults.hit.Load())
+	found.Samples = r.samples
+	return found, err
 }
 
 // now is the time since the run began.
@@ -132,7 +150,19 @@ func (r *run) lookOn(ctx context.Context) {
 			return
 		case <-ticker.C:
 			r.checker.Look(r.now())
+			if r.options.UntilViolation && r.checker.Violated() {
+				r.end()
+			}
 		}
+	}
+}
+
+// end ends the schedule, if it has begun.
+func (r *run) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stop != nil {
+		r.stop()
 	}
 }
 
@@ -182,6 +212,9 @@ func (r *run) play(ctx context.Context, s schedule.Schedule) []model.Difference 
 			return nil
 		case <-time.After(began + o.At - r.now()):
 		}
+		if ctx.Err() != nil {
+			break
+		}
 		fmt.Fprintf(r.options.Progress, "%8s  %s\n", r.now().Round(100*time.Millisecond), abridged(o))
 		underWay.Go(func() { r.carryOut(ctx, o) })
 	}
@@ -226,11 +259,14 @@ func (r *run) settle(ctx context.Context) []model.Difference {
 }
 
 // fail keeps an error of the run itself.
-func (r *run) fail(o schedule.Operation, err error) {
-	if err == nil {
-		return
+func (r *run) fail(ctx context.Context, o schedule.Operation, err error) {
+	if err != nil && ctx.Err() == nil {
+		r.keep(fmt.Errorf("%s: %w", abridged(o), err))
 	}
+}
+
+func (r *run) keep(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.errs = append(r.errs, fmt.Errorf("%s: %w", abridged(o), err))
+	r.errs = append(r.errs, err)
 }

@@ -17,6 +17,8 @@ type Size struct {
 	Pause time.Duration
 	// Longest bounds how long an operation lasts, so that a short schedule has more than one.
 	Longest time.Duration
+	// Calm says that there are no faults and no mass events, only users, kubelets and machines.
+	Calm bool
 }
 
 // Short is the size of a run of seconds.
@@ -27,6 +29,11 @@ func Short() Size {
 // Usual is the size of a run of minutes or hours.
 func Usual() Size {
 	return Size{Nodes: 20, Services: 15, Pause: 2500 * time.Millisecond, Longest: 40 * time.Second}
+}
+
+// Soak is the size of a run that shows whether the managers grow.
+func Soak() Size {
+	return Size{Nodes: 2000, Services: 500, Pause: time.Second, Longest: 30 * time.Second, Calm: true}
 }
 
 // massEvery is how many operations on nodes or Services there are for one that concerns half of them at once.
@@ -49,12 +56,15 @@ func Generate(seed uint64, duration time.Duration, size Size) Schedule {
 		{Verb: ServicesCreate, Args: names(g.services)},
 		{Verb: Settle},
 	}
-	total := 0
-	for _, kind := range Kinds() {
+	kinds, total := Kinds(), 0
+	if size.Calm {
+		kinds = workload
+	}
+	for _, kind := range kinds {
 		total += kind.weight
 	}
 	for at := g.pause(); at < duration; at += g.pause() {
-		kind := g.draw(total)
+		kind := g.draw(kinds, total)
 		args := kind.make(g)
 		if args == nil {
 			continue
@@ -69,10 +79,8 @@ func (g *generator) pause() time.Duration {
 	return (g.size.Pause/4 + time.Duration(g.random.Int64N(int64(g.size.Pause*3/2)))).Round(time.Millisecond)
 }
 
-func (g *generator) draw(total int) Kind {
-	at := g.random.IntN(total)
-	all := Kinds()
-	i := 0
+func (g *generator) draw(all []Kind, total int) Kind {
+	at, i := g.random.IntN(total), 0
 	for ; at >= all[i].weight; i++ {
 		at -= all[i].weight
 	}
@@ -89,13 +97,16 @@ func (g *generator) fresh(prefix string, count int) []string {
 	return made
 }
 
+// mass says whether an operation concerns half of all objects.
+func (g *generator) mass() bool { return g.random.IntN(massEvery) == 0 && !g.size.Calm }
+
 // some draws one to three of the names, or half of them now and then.
 func (g *generator) some(of []string) []string {
 	if len(of) == 0 {
 		return nil
 	}
 	count := min(1+g.random.IntN(3), len(of))
-	if g.random.IntN(massEvery) == 0 {
+	if g.mass() {
 		count = max(1, len(of)/2)
 	}
 	drawn := slices.Clone(of)
@@ -126,7 +137,7 @@ func without(all, gone []string) []string {
 
 func joinNodes(g *generator) map[string]string {
 	count := 1 + g.random.IntN(3)
-	if g.random.IntN(massEvery) == 0 {
+	if g.mass() {
 		count = g.size.Nodes / 2
 	}
 	made := g.fresh("n", min(count, 2*g.size.Nodes-len(g.nodes)))
@@ -157,7 +168,7 @@ func dropNodes(g *generator) map[string]string { return names(g.some(g.nodes)) }
 
 func createServices(g *generator) map[string]string {
 	count := 1 + g.random.IntN(3)
-	if g.random.IntN(massEvery) == 0 {
+	if g.mass() {
 		count = g.size.Services
 	}
 	made := g.fresh("s", min(count, 2*g.size.Services-len(g.services)))

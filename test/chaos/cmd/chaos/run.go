@@ -15,20 +15,6 @@ import (
 	"github.com/mooring-ccm/mooring/test/chaos/schedule"
 )
 
-const usage = `chaos runs fault schedules against the manager on a control plane of its own.
-
-  chaos run --seed=7 --duration=10m   a schedule that is made from a seed
-  chaos run --file=schedule.txt       a schedule that was kept
-`
-
-// execute carries one command out.
-func execute(ctx context.Context, args []string) error {
-	if len(args) == 0 || args[0] != "run" {
-		return errors.New(usage)
-	}
-	return run(ctx, args[1:])
-}
-
 // settings are the flags of commands that run schedules.
 type settings struct {
 	seed     uint64
@@ -113,6 +99,30 @@ func run(ctx context.Context, args []string) error {
 		found.Seed = s.seed
 	}
 	return errors.Join(err, publish(found, o.Dir))
+}
+
+// soak runs churn without faults at a size of its own, and fails if the leading manager grows.
+func soak(ctx context.Context, args []string) error {
+	var s settings
+	flags := s.flags("chaos soak")
+	size := schedule.Soak()
+	flags.IntVar(&size.Nodes, "nodes", size.Nodes, "how many nodes there are at first")
+	flags.IntVar(&size.Services, "services", size.Services, "how many Services there are at first")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	o, err := s.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	o.SampleEvery, o.Patience, o.Bound = 10*time.Second, 30*time.Minute, 30*time.Minute
+	found, err := runner.Run(ctx, schedule.Generate(s.seed, s.duration, size), o)
+	found.Seed = s.seed
+	err = errors.Join(err, publish(found, o.Dir))
+	if !report.WriteGrowths(os.Stdout, found.Samples) {
+		err = errors.Join(err, errors.New("the leading manager is not shown to stay as large as it is"))
+	}
+	return err
 }
 
 // publish shows a report and keeps it. An error says that rules did not hold.
