@@ -6,7 +6,7 @@ const (
 
 	lies = begin + "0s nodes-silence names=n-1,n-2,n-3,n-4,n-5,n-6 for=30s\n1s cloud-partial operation=ListInstances for=6s\n" +
 		"10s cloud-empty operation=ListInstances for=18s\n"
-	departures = begin + "0s nodes-leave names=n-5,n-6\n0s services-delete names=s-1\n1s services-demote names=s-2 for=15s\n"
+	departures = begin + "0s nodes-leave names=n-5,n-6\n0s services-delete names=s-1\n1s services-demote names=s-2 for=100s\n"
 	changes    = begin + "0s nodes-resize names=n-1\n0s services-change names=s-1\n1s nodes-exclude names=n-2 for=60s\n"
 	powers     = begin + "0s nodes-stop names=n-1 for=12s\n"
 	tampering  = begin + "2s balancers-tamper names=s-1\n2s routes-tamper names=n-1\n"
@@ -16,7 +16,7 @@ const (
 		"19.5s nodes-exclude names=n-1 for=30s\n22.5s services-create names=s-10\n23s services-change names=s-1,s-2,s-3\n" +
 		"24s services-change names=s-1,s-2,s-3\n25s nodes-resize names=n-2\n"
 	crashed = begin + "0s manager-crash write=CreateLoadBalancer side=after\n0.2s services-create names=s-4\n" +
-		"0.5s services-delete names=s-4\n"
+		"5s services-delete names=s-4\n"
 )
 
 // All are the mutants, each with the schedule that shows it.
@@ -36,8 +36,7 @@ var all = []Mutant{
 	{
 		Name: "keeps-gone-nodes", What: "a node whose instance is gone is never deleted", Schedule: departures,
 		File: "internal/controller/nodelifecycle/plan.go",
-		Old:  "\tallowed, reason := min(max(0, p.limit-p.spent), len(nodes)), HoldLimitReached\n",
-		New:  "\tallowed, reason := 0, HoldLimitReached\n",
+		Old:  "return decision{cause: causeGone}", New: "return decision{}",
 	},
 	{
 		Name: "keeps-shutdown-taint", What: "the shutdown taint stays when the instance runs again", Schedule: powers,

@@ -235,10 +235,14 @@ func abridged(o schedule.Operation) string {
 // calmLooks is how often in a row nothing may be wrong until it counts: more than one, because managers may be at something.
 const calmLooks = 4
 
+// shown is how often it is shown what is waited for.
+const shown = 15 * time.Second
+
 // settle waits until all is as it should be. It returns what is not when patience has run out.
 func (r *run) settle(ctx context.Context) []model.Difference {
 	deadline := r.now() + r.options.Patience
 	fmt.Fprintf(r.options.Progress, "%8s  settling\n", r.now().Round(100*time.Millisecond))
+	next := r.now() + shown
 	for calm := 0; calm < calmLooks; {
 		wrong := r.checker.Look(r.now())
 		calm++
@@ -247,6 +251,10 @@ func (r *run) settle(ctx context.Context) []model.Difference {
 		}
 		if r.now() > deadline {
 			return wrong
+		}
+		if r.now() > next && len(wrong) > 0 {
+			fmt.Fprintf(r.options.Progress, "%8s  waiting for %d, first: %s\n", r.now().Round(100*time.Millisecond), len(wrong), wrong[0])
+			next += shown
 		}
 		select {
 		case <-ctx.Done():

@@ -37,7 +37,7 @@ func tryMutants(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	o.Lease, o.Patience, o.Progress, o.Watch = 8*time.Second, 2*time.Minute, nil, false
+	o.Lease, o.Bound, o.Patience, o.Progress, o.Watch = 8*time.Second, time.Minute, 2*time.Minute, nil, false
 	dir := o.Dir
 	var group errgroup.Group
 	group.SetLimit(*parallel)
@@ -53,14 +53,15 @@ func tryMutants(ctx context.Context, args []string) error {
 				return err
 			}
 			found, err := m.Try(ctx, root, one)
-			switch {
-			case err != nil:
-				unfound[i] = fmt.Errorf("mutant %s: %w", m.Name, err)
-			case len(found.Violations) == 0:
-				unfound[i] = fmt.Errorf("mutant %s is not found: %s", m.Name, m.What)
-			default:
+			if len(found.Violations) > 0 {
 				fmt.Printf("| `%s` | %s | `%s` |\n", m.Name, m.What, found.Violations[0].Rule)
+				return nil
 			}
+			unfound[i] = fmt.Errorf("mutant %s is not found: %s", m.Name, m.What)
+			if err != nil {
+				unfound[i] = fmt.Errorf("mutant %s: %w", m.Name, err)
+			}
+			fmt.Println(unfound[i])
 			return nil
 		})
 	}
