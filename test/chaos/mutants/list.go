@@ -74,7 +74,7 @@ var all = []Mutant{
 	{
 		Name: "ignores-exclusion", What: "an excluded node stays a target", Schedule: changes,
 		File: "internal/controller/service/desired.go",
-		Old:  "err != nil || excluded {\n\t\t\treturn outside", New: "err != nil {\n\t\t\treturn outside",
+		Old:  "err != nil || excluded {\n\t\t\treturn outside", New: "err != nil && excluded {\n\t\t\treturn outside",
 	},
 	{
 		Name: "ignores-the-class", What: "Services of another class are served", Schedule: begin,

@@ -30,6 +30,20 @@ type Mutant struct {
 	Schedule string
 }
 
+// Unchanged returns the manager as it is once for each schedule of the mutants. Nothing may be found in it, or else the schedule is what
+// is found.
+func Unchanged() []Mutant {
+	seen := map[string]bool{}
+	var found []Mutant
+	for _, m := range All() {
+		if !seen[m.Schedule] {
+			found = append(found, Mutant{Name: "unchanged-as-for-" + m.Name, What: "none", Schedule: m.Schedule})
+		}
+		seen[m.Schedule] = true
+	}
+	return found
+}
+
 // Source returns the changed file.
 func (m Mutant) Source(root string) ([]byte, error) {
 	content, err := os.ReadFile(filepath.Join(root, m.File))
@@ -49,6 +63,10 @@ func (m Mutant) Source(root string) ([]byte, error) {
 
 // Build builds the manager with the mistake into a directory, and returns its path.
 func (m Mutant) Build(ctx context.Context, root, dir string) (string, error) {
+	binary := filepath.Join(dir, "daemon")
+	if m.File == "" {
+		return binary, runner.Build(ctx, binary, "")
+	}
 	changed, err := m.Source(root)
 	if err != nil {
 		return "", err
@@ -61,7 +79,6 @@ func (m Mutant) Build(ctx context.Context, root, dir string) (string, error) {
 	if err := errors.Join(os.WriteFile(source, changed, 0o600), os.WriteFile(overlay, content, 0o600)); err != nil {
 		return "", err
 	}
-	binary := filepath.Join(dir, "daemon")
 	return binary, runner.Build(ctx, binary, overlay)
 }
 
