@@ -76,11 +76,12 @@ var _ logr.CallDepthLogSink = bodyless{}
 
 // Info implements logr.LogSink.
 func (b bodyless) Info(level int, message string, keysAndValues ...any) {
-	if helped, ok := b.LogSink.(logr.CallDepthLogSink); ok {
-		helped.WithCallDepth(1).Info(level, message, withoutBody(message, keysAndValues)...)
-		return
+	sink := b.LogSink
+	if deep, ok := sink.(logr.CallDepthLogSink); ok {
+		sink = deep.WithCallDepth(1)
 	}
-	b.LogSink.Info(level, message, withoutBody(message, keysAndValues)...)
+	kept := withoutBody(message, keysAndValues)
+	sink.Info(level, message, kept...)
 }
 
 // WithValues implements logr.LogSink.
@@ -93,8 +94,8 @@ func (b bodyless) WithName(name string) logr.LogSink { return bodyless{b.LogSink
 
 // WithCallDepth implements logr.CallDepthLogSink.
 func (b bodyless) WithCallDepth(depth int) logr.LogSink {
-	if helped, ok := b.LogSink.(logr.CallDepthLogSink); ok {
-		return bodyless{helped.WithCallDepth(depth)}
+	if deep, ok := b.LogSink.(logr.CallDepthLogSink); ok {
+		return bodyless{deep.WithCallDepth(depth)}
 	}
 	return b
 }

@@ -32,7 +32,7 @@ func pairsOf(call *ast.CallExpr) ([]ast.Expr, bool) {
 	if !ok {
 		return nil, false
 	}
-	if of, ok := selector.X.(*ast.Ident); ok && of.Name == "http" {
+	if of, ok := selector.X.(*ast.Ident); ok && (of.Name == "http" || of.Name == "sink") { // a sink hands on what was logged
 		return nil, false
 	}
 	switch name, count := selector.Sel.Name, len(call.Args); {
