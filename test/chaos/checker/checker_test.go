@@ -119,6 +119,7 @@ func TestServed(t *testing.T) {
 	}{"of another object": {"service s-2", true}, "of this object": {"node n-1", false}, "of everything": {"", false}} {
 		t.Run(name, func(t *testing.T) {
 			c := begun()
+			c.Settled(2)
 			ends := c.FaultBegins(fault, test.object)
 			waiting := node
 			waiting.Shutdown = true

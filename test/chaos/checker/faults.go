@@ -18,8 +18,10 @@ type faults struct {
 	next int
 	// active are the faults under way by number; object is empty for one that may hold everything up.
 	active map[int]fault
-	// calmSince is when the last fault ended that may hold everything up.
+	// calmSince is when the last fault ended that may hold everything up, and begun says that all was as it should be once: a system
+	// that starts serves nobody.
 	calmSince time.Duration
+	begun     bool
 	over      []fault
 	recovered []Recovery
 	// excused are objects that have been reported.
@@ -54,9 +56,16 @@ func (c *Checker) FaultBegins(o schedule.Operation, object string) (ends func(at
 	}
 }
 
+// Settled says that all is as it should be. Before that has been so once, nobody has to be served.
+func (c *Checker) Settled(at time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults.begun, c.faults.calmSince = true, max(c.faults.calmSince, at)
+}
+
 // calm says since when no fault disturbs an object; not at all if one does.
 func (f *faults) calm(object string) (since time.Duration, calm bool) {
-	if f.excused[object] {
+	if f.excused[object] || !f.begun {
 		return 0, false
 	}
 	for _, one := range f.active {

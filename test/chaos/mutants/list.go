@@ -6,7 +6,7 @@ const (
 
 	lies = begin + "0s nodes-silence names=n-1,n-2,n-3,n-4,n-5,n-6 for=30s\n1s cloud-partial operation=ListInstances for=6s\n" +
 		"10s cloud-empty operation=ListInstances for=18s\n"
-	departures = begin + "0s nodes-leave names=n-5,n-6\n0s services-delete names=s-1\n1s services-demote names=s-2 for=100s\n"
+	departures = begin + "0s nodes-leave names=n-5,n-6\n0s services-delete names=s-1\n1s services-demote names=s-2 for=120s\n"
 	changes    = begin + "0s nodes-resize names=n-1\n0s services-change names=s-1\n1s nodes-exclude names=n-2 for=60s\n"
 	powers     = begin + "0s nodes-stop names=n-1 for=12s\n"
 	tampering  = begin + "2s balancers-tamper names=s-1\n2s routes-tamper names=n-1\n"

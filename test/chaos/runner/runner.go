@@ -262,6 +262,7 @@ func (r *run) settle(ctx context.Context) []model.Difference {
 		case <-time.After(look):
 		}
 	}
+	r.checker.Settled(r.now())
 	fmt.Fprintf(r.options.Progress, "%8s  settled\n", r.now().Round(100*time.Millisecond))
 	return nil
 }

@@ -8,6 +8,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/go-logr/logr"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 const usage = `chaos runs fault schedules against the manager on a control plane of its own.
@@ -21,6 +24,7 @@ const usage = `chaos runs fault schedules against the manager on a control plane
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	logf.SetLogger(logr.Discard()) // what clients of this process log is not what a run is about
 	if err := execute(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		stop()

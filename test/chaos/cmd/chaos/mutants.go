@@ -39,7 +39,7 @@ func tryMutants(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	o.Lease, o.Bound, o.Patience, o.Progress, o.Watch = 8*time.Second, time.Minute, 2*time.Minute, nil, false
+	o.Lease, o.Bound, o.Patience, o.Progress, o.Watch = 8*time.Second, 90*time.Second, 5*time.Minute, nil, false
 	dir, all := o.Dir, mutants.All()
 	if *unchanged {
 		all = mutants.Unchanged()
