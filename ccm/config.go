@@ -139,6 +139,7 @@ func (o *options) applyTo(component *ccmconfig.CloudControllerManagerConfigurati
 		o.KubeCloudShared.ApplyTo(&component.KubeCloudShared),
 		o.ServiceController.ApplyTo(&component.ServiceController),
 		o.NodeController.ApplyTo(&component.NodeController),
+		o.NodeLifecycleController.ApplyTo(&component.NodeLifecycleController),
 		o.Webhook.ApplyTo(&component.Webhook))
 }
 

@@ -2,14 +2,17 @@ package ccm
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	cloudprovider "k8s.io/cloud-provider"
+	ccmconfig "k8s.io/cloud-provider/config"
 	"k8s.io/cloud-provider/names"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
@@ -64,6 +67,25 @@ func parsed(t *testing.T, args []string, with ...Option) (*cobra.Command, *optio
 		t.Fatal(err)
 	}
 	return command, o
+}
+
+// TestEveryPartOfTheReferencesConfigurationIsApplied shows that the controllers get what the flags say, also those of parts that a later
+// version of the reference adds.
+func TestEveryPartOfTheReferencesConfigurationIsApplied(t *testing.T) {
+	_, o := parsed(t, []string{"--node-monitor-period=7s", "--concurrent-node-lifecycle-syncs=3", "--concurrent-service-syncs=2", "--webhooks=-all"})
+	var component ccmconfig.CloudControllerManagerConfiguration
+	if err := o.applyTo(&component); err != nil {
+		t.Fatal(err)
+	}
+	for field, value := range reflect.ValueOf(component).Fields() {
+		if value.IsZero() && field.Name != "TypeMeta" {
+			t.Errorf("%s is left empty", field.Name)
+		}
+	}
+	lifecycle := component.NodeLifecycleController
+	if lifecycle.NodeMonitorPeriod.Duration != 7*time.Second || lifecycle.ConcurrentNodeLifecycleSyncs != 3 {
+		t.Errorf("the node lifecycle controller gets %+v", lifecycle)
+	}
 }
 
 // TestDefaultsOfAProgram shows that a command line wins over a program's defaults, also where values of a flag add up.
