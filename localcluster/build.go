@@ -46,6 +46,9 @@ func (p Part) programs() []string {
 type BuildOptions struct {
 	// Parts are the parts to build. Empty means ControlPlane.
 	Parts []Part
+	// Version is the version of Kubernetes to build, one of Versions, or its minor release: "1.35". Empty means what
+	// ChosenVersion returns.
+	Version string
 	// Progress gets a line every two seconds while something is being built, or a line repainted in place when it is a
 	// terminal. Nothing is written when everything is cached already.
 	Progress io.Writer
@@ -55,7 +58,8 @@ type BuildOptions struct {
 
 // Binaries are built executables. The zero value holds none.
 type Binaries struct {
-	dir string
+	dir     string
+	version string
 }
 
 // Program returns the path of a program by its own name: etcd, kube-apiserver, kube-controller-manager, kubelet,
@@ -65,8 +69,11 @@ func (b Binaries) Program(name string) string { return filepath.Join(b.dir, name
 // Dir is the directory that holds the programs.
 func (b Binaries) Dir() string { return b.dir }
 
+// Version is the version of Kubernetes that the programs were built from, and report: "v1.36.3".
+func (b Binaries) Version() string { return b.version }
+
 // Build returns the executables of the parts asked for, and builds those that are not cached. What is cached is found by
-// its content: the source files of localcluster/binaries, the Go version, the platform and the linker flags. Concurrent
+// its content: the source files of localcluster/binaries, the version of Kubernetes, that of Go, the platform and the linker flags. Concurrent
 // calls, in this process or another, build once. It must be called from within a checkout of this project.
 func Build(ctx context.Context, options BuildOptions) (Binaries, error) {
 	if len(options.Parts) == 0 {
@@ -77,7 +84,11 @@ func Build(ctx context.Context, options BuildOptions) (Binaries, error) {
 			return Binaries{}, fmt.Errorf("build control plane: unknown part %q, known are %q", part, Parts())
 		}
 	}
-	source, err := findSource(ctx)
+	pin, err := pinOf(options.Version)
+	if err != nil {
+		return Binaries{}, fmt.Errorf("build control plane: %w", err)
+	}
+	source, err := findSource(ctx, pin)
 	if err != nil {
 		return Binaries{}, fmt.Errorf("build control plane: %w", err)
 	}
@@ -89,7 +100,7 @@ func Build(ctx context.Context, options BuildOptions) (Binaries, error) {
 		}
 		cache = filepath.Join(user, "mooring", "controlplane")
 	}
-	binaries := Binaries{dir: filepath.Join(cache, source.key)}
+	binaries := Binaries{dir: filepath.Join(cache, source.key), version: pin.version}
 	if err := binaries.ensure(ctx, source, cache, options); err != nil {
 		return Binaries{}, fmt.Errorf("build control plane in %s: %w", cache, err)
 	}
@@ -140,6 +151,7 @@ func (b Binaries) build(ctx context.Context, source source, part Part, display *
 	err := gobuild.Build(ctx, gobuild.Options{
 		Dir:     source.dir,
 		Package: "./" + string(part),
+		Name:    fmt.Sprintf("./%s of Kubernetes %s", part, source.version),
 		Output:  output,
 		Flags:   source.flags,
 		Env:     source.env,

@@ -7,12 +7,9 @@
 //	...
 //	defer cluster.Stop(ctx)
 //
-// The programs are compiled from Go modules (the nested module localcluster/binaries) and cached by content under the
-// user's cache directory, so that only the first build takes minutes. A control plane needs no privileges: it listens on
+// The programs are compiled from Go modules (the nested module localcluster/binaries), in one of several versions of
+// Kubernetes, and cached by content under the user's cache directory, so that only the first build takes minutes. A control plane needs no privileges: it listens on
 // loopback, on ports that it reserves for its whole life, talks to etcd through a socket in its own directory, and has
 // its own certificate authority, so that several can run at once. RBAC is on. It dies with the process that started it,
 // also when that process is killed; for that the package needs Linux.
 package localcluster
-
-// KubernetesVersion is the version that the programs of this package are built from, and report.
-const KubernetesVersion = "v1.36.3"

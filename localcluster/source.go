@@ -22,35 +22,40 @@ const modulePath = "github.com/mooring-ccm/mooring"
 
 // source is what the executables are built from, and how.
 type source struct {
-	dir   string   // of the nested module
-	flags []string // of go build
-	env   []string // of go build
-	key   string   // changes when anything does that changes the executables
+	dir    string   // of the nested module
+	pinned          // the version of Kubernetes
+	flags  []string // of go build
+	env    []string // of go build
+	key    string   // changes when anything does that changes the executables
 }
 
 // findSource finds the nested module from the working directory.
-func findSource(ctx context.Context) (source, error) {
+func findSource(ctx context.Context, pin pinned) (source, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return source{}, err
 	}
 	found := source{
-		dir: filepath.Join(root, "localcluster", "binaries"),
+		pinned: pin,
+		dir:    filepath.Join(root, "localcluster", "binaries"),
 		flags: []string{
-			"-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags=" + linkerFlags(),
+			"-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags=" + linkerFlags(pin.version),
 		},
 		// Without cgo the result is the same on a machine with a C compiler and on one without.
 		env: []string{"CGO_ENABLED=0", "GOWORK=off", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH},
+	}
+	if pin.modFile != "go.mod" {
+		found.flags = append(found.flags, "-modfile="+pin.modFile)
 	}
 	found.key, err = found.hash(ctx)
 	return found, err
 }
 
 // linkerFlags make the programs report the version that they are built from; a plain build says v0.0.0-master.
-func linkerFlags() string {
-	parsed := version.MustParseSemantic(KubernetesVersion)
+func linkerFlags(kubernetes string) string {
+	parsed := version.MustParseSemantic(kubernetes)
 	values := map[string]string{
-		"gitVersion":   KubernetesVersion,
+		"gitVersion":   kubernetes,
 		"gitMajor":     fmt.Sprint(parsed.Major()),
 		"gitMinor":     fmt.Sprint(parsed.Minor()),
 		"gitCommit":    "built-from-module",
@@ -104,7 +109,7 @@ func (s source) hash(ctx context.Context) (string, error) {
 	digest := sha256.New()
 	fmt.Fprintf(digest, "%s\n%q\n%q\n", bytes.TrimSpace(goVersion), s.flags, s.env)
 	err = filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !isSource(entry.Name()) {
+		if err != nil || entry.IsDir() || !s.isSource(entry.Name()) {
 			return err
 		}
 		content, err := os.ReadFile(path)
@@ -124,6 +129,8 @@ func (s source) hash(ctx context.Context) (string, error) {
 	return hex.EncodeToString(digest.Sum(nil))[:20], nil
 }
 
-func isSource(name string) bool {
-	return name == "go.mod" || name == "go.sum" || (strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"))
+// isSource reports whether a file goes into the executables. Those that pin other versions of Kubernetes do not.
+func (s source) isSource(name string) bool {
+	return name == s.modFile || name == strings.TrimSuffix(s.modFile, ".mod")+".sum" ||
+		(strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"))
 }

@@ -69,7 +69,7 @@ func (o Options) complete() (Options, error) {
 		o.Hostname = o.Name
 	}
 	if o.KubeletVersion == "" {
-		o.KubeletVersion = localcluster.KubernetesVersion
+		o.KubeletVersion = localcluster.DefaultVersion
 	}
 	if o.Capacity == nil {
 		o.Capacity = defaultCapacity()

@@ -118,7 +118,7 @@ func registered(number int) *corev1.Node {
 			Capacity: resources, Allocatable: resources,
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
 			NodeInfo: corev1.NodeSystemInfo{
-				KubeletVersion: localcluster.KubernetesVersion, OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,
+				KubeletVersion: localcluster.DefaultVersion, OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,
 				OSImage: "none", KernelVersion: "none", ContainerRuntimeVersion: "none://0.0.0",
 			},
 		},

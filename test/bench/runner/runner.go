@@ -71,7 +71,7 @@ func Run(ctx context.Context, options Options) (figures.Report, error) {
 
 func setup(options Options) figures.Setup {
 	return figures.Setup{
-		Kubernetes: localcluster.KubernetesVersion, Reference: referenceVersion(), Latency: environment.Latency, PageSize: environment.PageSize,
+		Kubernetes: options.Binaries.Version(), Reference: referenceVersion(), Latency: environment.Latency, PageSize: environment.PageSize,
 		BalancerWrites: plugins.Writes, Trail: scenario.TrailLimit, Size: options.Size, Variants: options.Variants, Common: common(),
 	}
 }

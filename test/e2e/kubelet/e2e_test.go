@@ -119,8 +119,8 @@ func (l *fixture) registered(t *testing.T) {
 		if got := node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr]; got != m.nodeIP() {
 			t.Errorf("node %s: provided node IP %q, want %q", m.name, got, m.nodeIP())
 		}
-		if got := node.Status.NodeInfo.KubeletVersion; got != localcluster.KubernetesVersion {
-			t.Errorf("node %s: kubelet %s, want %s", m.name, got, localcluster.KubernetesVersion)
+		if got, want := node.Status.NodeInfo.KubeletVersion, localclustertest.Build(t).Version(); got != want {
+			t.Errorf("node %s: kubelet %s, want %s", m.name, got, want)
 		}
 	}
 }

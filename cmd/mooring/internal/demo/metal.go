@@ -52,7 +52,7 @@ func metalPrograms() section {
 
 func buildAll(ctx context.Context, s *environment) (detail string, err error) {
 	s.binaries, err = localcluster.Build(ctx, localcluster.BuildOptions{Parts: localcluster.Parts(), Progress: s.progress()})
-	return "Kubernetes " + localcluster.KubernetesVersion, err
+	return "Kubernetes " + s.binaries.Version(), err
 }
 
 func (r *rack) controlPlane() section {

@@ -38,7 +38,7 @@ func buildControlPlane(ctx context.Context, s *environment) (detail string, err 
 	if err != nil {
 		return "", err
 	}
-	return "Kubernetes " + localcluster.KubernetesVersion, nil
+	return "Kubernetes " + s.binaries.Version(), nil
 }
 
 // findDaemon takes the daemon that was asked for, or the one beside this program, or builds it.
