@@ -88,7 +88,11 @@ func breakCluster(t *testing.T, cluster *localcluster.Cluster, admin *kubernetes
 	t.Helper()
 	manifest, err := os.ReadFile("testdata/check.yaml")
 	must(t, err)
-	must(t, cluster.Apply(t.Context(), []byte(strings.Replace(string(deploy.MetalRBAC), "[delete]", "[get]", 1))))
+	rights := strings.Replace(string(deploy.MetalRBAC), "[patch, delete]", "[patch]", 1)
+	if rights == string(deploy.MetalRBAC) {
+		t.Fatal("the manifest does not grant the deletion of nodes in these words any more")
+	}
+	must(t, cluster.Apply(t.Context(), []byte(rights)))
 	must(t, cluster.Apply(t.Context(), manifest))
 	pod, err := admin.CoreV1().Pods("kube-system").Get(t.Context(), "mooring-a", metav1.GetOptions{})
 	must(t, err)
