@@ -3,6 +3,7 @@ package ccm
 import (
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -27,7 +28,7 @@ func unbuffered(options *logs.Options) {
 
 // omitBodies keeps bodies out of the logs of this process, in text and in JSON. It is called when the logging was set up.
 func omitBodies() {
-	klog.SetLogFilter(bodyFilter{})
+	filterBodies()
 	sink := klog.Background().GetSink()
 	if _, done := sink.(bodyless); done || reflect.TypeOf(sink) == reflect.TypeOf(klog.NewKlogr().GetSink()) {
 		return // what goes through klog itself passes the filter
@@ -38,6 +39,9 @@ func omitBodies() {
 	}
 	klog.SetLoggerWithOptions(logr.New(bodyless{sink}), options...)
 }
+
+// filterBodies acts once in a process: klog reads its filter without a lock, and a second manager in a program starts while the first one logs.
+var filterBodies = sync.OnceFunc(func() { klog.SetLogFilter(bodyFilter{}) })
 
 // withoutBody returns the keys and values of a message, with what a body is replaced.
 func withoutBody(message string, keysAndValues []any) []any {
