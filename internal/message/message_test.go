@@ -16,6 +16,7 @@ func TestLine(t *testing.T) {
 	}{
 		{"short enough", 12, "short enough"},
 		{"by one too long", 14, "by one too ..."},
+		{"two\n  lines", 20, "two lines"},
 		{"two\n  lines \t", 20, "two lines"},
 		{"café au lait", 7, "caf..."}, // not half a letter
 		{"", 5, ""},

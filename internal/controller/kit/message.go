@@ -6,10 +6,7 @@ import "github.com/mooring-ccm/mooring/internal/message"
 const MaxMessage = 1000
 
 // EventMessage makes the message of an event of a text.
-func EventMessage(text string) string { return Shorten(text, MaxMessage) }
-
-// Shorten makes one printable line of a text, of at most so many bytes. The end of what is too long is left out.
-func Shorten(text string, most int) string { return message.Line(text, most) }
+func EventMessage(text string) string { return message.Line(text, MaxMessage) }
 
 // maxErrorText is how many bytes of an error of the API server are logged: it repeats the values that it refuses.
 const maxErrorText = 4000

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/message"
 )
 
 const (
@@ -155,9 +156,9 @@ func (r *reconciler) warnReversed(ctx context.Context, node *corev1.Node, paused
 	for i, of := range news {
 		changes[i] = of.describe(live)
 	}
-	message := "Another writer keeps changing what the cloud decides about: " + strings.Join(changes, "; ")
+	what := "Another writer keeps changing what the cloud decides about: " + strings.Join(changes, "; ")
 	advice := fmt.Sprintf(". Stop the other writer, or annotate the node %s=true.", ownership.AnnotationIgnore)
-	r.recorder.Event(node, corev1.EventTypeWarning, ReasonConflictingWriter, kit.Shorten(message, kit.MaxMessage-len(advice))+advice)
+	r.recorder.Event(node, corev1.EventTypeWarning, ReasonConflictingWriter, message.Line(what, kit.MaxMessage-len(advice))+advice)
 	log.Info("Another writer keeps changing fields of the node; leaving them alone for a while", "reason", ReasonConflictingWriter,
 		"changes", changes)
 }

@@ -376,5 +376,5 @@ func messageOf(node *corev1.Node, err error) string {
 	if advice != "" {
 		advice = ". " + advice + "."
 	}
-	return kit.Shorten(doing+err.Error(), kit.MaxMessage-len(advice)) + advice
+	return message.Line(doing+err.Error(), kit.MaxMessage-len(advice)) + advice
 }

@@ -87,7 +87,7 @@ func FuzzCloudConfig(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
 		if elsewhere.MatchString(text) {
-			t.Skip("names files")
+			return // what it says depends on files
 		}
 		seen := Examine([]byte(text), dir)
 		checkErrors(t, seen.Errors)
@@ -127,7 +127,7 @@ func FuzzMachineList(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
 		if elsewhere.MatchString(text) {
-			t.Skip("names files")
+			return // what it says depends on files
 		}
 		seen := ExamineMachineList([]byte(text), dir)
 		checkErrors(t, seen.Errors)
@@ -224,7 +224,7 @@ func FuzzConfigFormats(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
 		if elsewhere.MatchString(text) || !json.Valid([]byte(text)) {
-			t.Skip("is no JSON, or names files")
+			return // what it says depends on files, or it is no JSON
 		}
 		first, err := Read(strings.NewReader(text), dir)
 		if err != nil {

@@ -54,7 +54,7 @@ func FuzzRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, path, query, match, contentType string, body []byte) {
 		request := requestOf(t, method, path, query, body)
 		if request == nil || strings.HasPrefix(path, "/v1/admin") || path == api.PathInstanceChanges {
-			t.Skip("no request, or one that does not end")
+			return // it is no request, or one that does not end
 		}
 		if answer := serve(request.Clone(t.Context())); answer.Code < 300 {
 			t.Errorf("answers %d without a token", answer.Code)

@@ -61,7 +61,7 @@ func garbageOfNodes() []hostile {
 		}), "there are more than"},
 		{"no-address", "InstanceMetadata", metadata(func(m *cloudprovider.InstanceMetadata) {
 			m.NodeAddresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: huge}, {Type: corev1.NodeExternalIP, Address: "\x00"}}
-		}), "none of [InternalIP xxx"},
+		}), "none of [InternalIP x"},
 		{"error", "InstanceMetadata", faulty.Fail(errors.New("\x1b[31m" + strings.Repeat("all of a proxy's page \n", 500_000))), "all of a proxy's page all of"},
 		{"panic", "InstanceMetadata", faulty.Panic(huge), "panicked in InstanceMetadata"},
 		{"labels", "InstanceMetadata", metadata(func(m *cloudprovider.InstanceMetadata) {

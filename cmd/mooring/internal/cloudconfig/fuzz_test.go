@@ -25,7 +25,7 @@ func FuzzExamine(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if elsewhere.Match(data) {
-			t.Skip("names files")
+			return // what it says depends on files
 		}
 		report := Examine(data, dir, true)
 		if report.Valid != (report.Provider != "" && report.Count(Error) == 0) {
