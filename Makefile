@@ -49,6 +49,10 @@ fuzz: ## Run every fuzz target for a while, one after the other: make fuzz [FUZZ
 test-plugins: preflight ## Run the scenarios with the plugins of AWS, Google and others under both managers, and compare
 	@for plugin in $(PLUGINS); do echo "$$plugin"; CGO_ENABLED=0 $(GO) -C $$plugin test -trimpath -vet=off -timeout 20m $(ARGS) ./... || exit 1; done
 
+.PHONY: test-versions
+test-versions: preflight ## Run the integration tests on each version of Kubernetes: make test-versions [ARGS=chosen]
+	@./.ci/test-versions $(ARGS)
+
 .PHONY: lint
 lint: preflight ## Check formatting, vet, staticcheck, tidiness and generated files
 	@./.ci/lint $(MODULES)

@@ -291,7 +291,7 @@ func TestNothingIsRead(t *testing.T) {
 }
 
 func TestNothingToLookAt(t *testing.T) {
-	report := check.Of(&check.Observation{Now: noon, Namespace: "a", Lease: "b", Server: check.Part[string]{Value: "v1.36.0"}, Tested: "v1.36.3"})
+	report := check.Of(&check.Observation{Now: noon, Namespace: "a", Lease: "b", Server: check.Part[string]{Value: "v1.36.0"}, Tested: []string{"v1.36.3"}})
 	for _, name := range []string{"kubelets", "kube-controller-manager", "kube-proxy", "pods", "rights", "load-balancers"} {
 		for _, result := range report.Results {
 			if result.Name == name && (result.State != check.Absent || result.Note == "") {

@@ -105,7 +105,7 @@ func balanced(name string, since time.Duration) corev1.Service {
 // healthy is a cluster in which nothing is wrong, with the provider metal and routes.
 func healthy() *check.Observation {
 	return &check.Observation{
-		Now: noon, Namespace: "kube-system", Lease: "cloud-controller-manager", Tested: "v1.36.3",
+		Now: noon, Namespace: "kube-system", Lease: "cloud-controller-manager", Tested: []string{"v1.36.3"},
 		Server:   check.Part[string]{Value: "v1.35.1+k3s1"},
 		Nodes:    check.Part[[]corev1.Node]{Value: []corev1.Node{node("a"), node("b"), node("new", identified(""), tainted(uninitialized), func(n *corev1.Node) { n.CreationTimestamp = ago(time.Minute) })}},
 		Services: check.Part[[]corev1.Service]{Value: []corev1.Service{balanced("new", time.Minute), {}}},

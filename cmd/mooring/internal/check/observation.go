@@ -25,9 +25,10 @@ type Observation struct {
 	Namespace, Lease string
 	// Schemes are those of the provider IDs that are Mooring's own; empty if the caller did not say.
 	Schemes []string
-	// Server is the version of the API server, Tested the one that this version of Mooring is tested with: "v1.36.3".
+	// Server is the version of the API server, Tested those that this version of Mooring is tested
+	// with, the oldest first: "v1.36.3".
 	Server Part[string]
-	Tested string
+	Tested []string
 	Nodes  Part[[]corev1.Node]
 	// Services are all of the cluster.
 	Services Part[[]corev1.Service]

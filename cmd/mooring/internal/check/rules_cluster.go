@@ -16,23 +16,28 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// apiServer compares the API server's minor version with the tested one. Kubernetes lets clients differ by one.
+// apiServer compares the API server's minor version with the tested ones. Kubernetes lets clients differ by one.
 func apiServer(seen *Observation) answer {
 	if seen.Server.Unread != "" {
 		return answer{unknown: []string{seen.Server.Unread}}
 	}
 	server, err := version.ParseGeneric(seen.Server.Value)
-	tested, err2 := version.ParseGeneric(seen.Tested)
-	if err != nil || err2 != nil {
+	if err != nil {
 		return answer{unknown: []string{fmt.Sprintf("the version %q of the API server is none", seen.Server.Value)}}
 	}
-	said := answer{note: seen.Server.Value + "; tested with " + seen.Tested}
-	apart := int(server.Minor()) - int(tested.Minor())
-	if server.Major() == tested.Major() && apart >= -1 && apart <= 1 {
-		return said
+	names := strings.Join(seen.Tested, ", ")
+	said := answer{note: seen.Server.Value + "; tested with " + names}
+	for _, name := range seen.Tested {
+		tested, err := version.ParseGeneric(name)
+		if err != nil {
+			return answer{unknown: []string{fmt.Sprintf("the version %q that this program is tested with is none", name)}}
+		}
+		if apart := int(server.Minor()) - int(tested.Minor()); server.Major() == tested.Major() && apart >= -1 && apart <= 1 {
+			return said
+		}
 	}
 	said.findings = []Finding{{
-		Severity: Warning, Seen: fmt.Sprintf("the API server is %s; this version is tested with %s", seen.Server.Value, seen.Tested),
+		Severity: Warning, Seen: fmt.Sprintf("the API server is %s; this version is tested with %s", seen.Server.Value, names),
 		Do: "use a version of Mooring whose libraries are at most one minor version away, or try yours in a cluster that may break",
 	}}
 	return said

@@ -40,7 +40,7 @@ type Observer struct {
 // all, or ctx ends.
 func (o *Observer) Observe(ctx context.Context) (*check.Observation, error) {
 	seen := &check.Observation{
-		Namespace: o.Namespace, Lease: o.Lease, Schemes: o.Schemes, Tested: localcluster.DefaultVersion,
+		Namespace: o.Namespace, Lease: o.Lease, Schemes: o.Schemes, Tested: localcluster.Versions(),
 	}
 	var unreachable *url.Error
 	seen.Server = part(ctx, "the version of the API server", func(ctx context.Context) (string, error) {
