@@ -1,13 +1,16 @@
 package mutants
 
-// The schedules that show mutants. All begin with six nodes and three Services.
+import "github.com/mooring-ccm/mooring/test/chaos/overlay"
+
+// The schedules that show mutants. All begin with six nodes and three Services. A difference is found at the end of a schedule, or by
+// "served" when it is older than Bound: what an operation takes back at its end has to last for longer than that.
 const (
 	begin = "0s nodes-join names=n-1,n-2,n-3,n-4,n-5,n-6\n0s services-create names=s-1,s-2,s-3\n0s settle\n"
 
 	lies = begin + "0s nodes-silence names=n-1,n-2,n-3,n-4,n-5,n-6 for=30s\n1s cloud-partial operation=ListInstances for=6s\n" +
 		"10s cloud-empty operation=ListInstances for=18s\n"
 	departures = begin + "0s nodes-leave names=n-5,n-6\n0s services-delete names=s-1\n1s services-demote names=s-2 for=120s\n"
-	changes    = begin + "0s nodes-resize names=n-1\n0s services-change names=s-1\n1s nodes-exclude names=n-2 for=60s\n"
+	changes    = begin + "0s nodes-resize names=n-1\n0s services-change names=s-1\n1s nodes-exclude names=n-2 for=120s\n"
 	powers     = begin + "0s nodes-stop names=n-1 for=12s\n"
 	tampering  = begin + "2s balancers-tamper names=s-1\n2s routes-tamper names=n-1\n"
 	refusals   = begin + "0s cloud-status operation=* code=503 for=12s\n1s nodes-join names=n-7\n1s services-create names=s-4\n2s services-delete names=s-1\n"
@@ -47,7 +50,7 @@ var all = []Mutant{
 		Name: "outlives-its-lease", What: "a replica does not notice that its lease is overdue", Schedule: paused,
 		File: "internal/election/loss.go",
 		Old:  "func (l *Lock) endedAt(now instant) error {", New: "func (l *Lock) endedAt(now instant) error {\n\tif now != (instant{}) {\n\t\treturn nil\n\t}",
-		More: []Replacement{{
+		More: []overlay.Replacement{{
 			Old: "age >= l.limit() {\n\t\treturn overdue(age)", New: "false && age >= l.limit() {\n\t\treturn overdue(age)",
 		}},
 	},
@@ -72,9 +75,9 @@ var all = []Mutant{
 		Old:  "return want.inputs.changes(seen.made.inputs)", New: "return nil",
 	},
 	{
-		Name: "ignores-exclusion", What: "an excluded node stays a target", Schedule: changes,
+		Name: "ignores-exclusion", What: "a node is excluded by the former name of the label only", Schedule: changes,
 		File: "internal/controller/service/desired.go",
-		Old:  "err != nil || excluded {\n\t\t\treturn outside", New: "err != nil && excluded {\n\t\t\treturn outside",
+		Old:  "node.Labels[corev1.LabelNodeExcludeBalancers]; labeled", New: "node.Labels[\"alpha.service-controller.kubernetes.io/exclude-balancer\"]; labeled",
 	},
 	{
 		Name: "ignores-the-class", What: "Services of another class are served", Schedule: begin,
@@ -110,7 +113,7 @@ var all = []Mutant{
 		Name: "keeps-routes", What: "routes of nodes that are gone stay", Schedule: departures,
 		File: "internal/controller/route/plan.go",
 		Old:  "\t\treturn \"its node is gone\", true\n", New: "\t\treturn \"\", false\n",
-		More: []Replacement{{Old: "\t\treturn \"it drops packets\", true\n", New: "\t\treturn \"\", false\n"}},
+		More: []overlay.Replacement{{Old: "\t\treturn \"it drops packets\", true\n", New: "\t\treturn \"\", false\n"}},
 	},
 	{
 		Name: "no-routes", What: "a route that is missing is not made again", Schedule: tampering,

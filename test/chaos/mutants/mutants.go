@@ -4,20 +4,16 @@ package mutants
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/mooring-ccm/mooring/test/chaos/overlay"
 	"github.com/mooring-ccm/mooring/test/chaos/report"
 	"github.com/mooring-ccm/mooring/test/chaos/runner"
 	"github.com/mooring-ccm/mooring/test/chaos/schedule"
 )
-
-// Replacement is a text of a file that is there once, and what takes its place.
-type Replacement struct{ Old, New string }
 
 // Mutant is the manager with a mistake.
 type Mutant struct {
@@ -25,7 +21,7 @@ type Mutant struct {
 	Name, What string
 	// File is changed, relative to the module: Old, which is there once, becomes New; then More.
 	File, Old, New string
-	More           []Replacement
+	More           []overlay.Replacement
 	// Schedule is the text of a schedule that shows it.
 	Schedule string
 }
@@ -45,20 +41,10 @@ func Unchanged() []Mutant {
 }
 
 // Source returns the changed file.
-func (m Mutant) Source(root string) ([]byte, error) {
-	content, err := os.ReadFile(filepath.Join(root, m.File))
-	if err != nil {
-		return nil, err
-	}
-	text := string(content)
-	for _, r := range append([]Replacement{{m.Old, m.New}}, m.More...) {
-		if count := strings.Count(text, r.Old); count != 1 {
-			return nil, fmt.Errorf("mutant %s: %s has the text %q %d times, not once: find where that is done now, and change the mutant",
-				m.Name, m.File, r.Old, count)
-		}
-		text = strings.Replace(text, r.Old, r.New, 1)
-	}
-	return []byte(text), nil
+func (m Mutant) Source(root string) ([]byte, error) { return m.changed(root).Source() }
+
+func (m Mutant) changed(root string) overlay.File {
+	return overlay.File{Path: filepath.Join(root, m.File), Replacements: append([]overlay.Replacement{{Old: m.Old, New: m.New}}, m.More...)}
 }
 
 // Build builds the manager with the mistake into a directory, and returns its path.
@@ -67,19 +53,11 @@ func (m Mutant) Build(ctx context.Context, root, dir string) (string, error) {
 	if m.File == "" {
 		return binary, runner.Build(ctx, binary, "")
 	}
-	changed, err := m.Source(root)
+	changes, err := m.changed(root).Write(dir)
 	if err != nil {
 		return "", err
 	}
-	source, overlay := filepath.Join(dir, filepath.Base(m.File)), filepath.Join(dir, "overlay.json")
-	content, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, m.File): source}})
-	if err != nil {
-		return "", err
-	}
-	if err := errors.Join(os.WriteFile(source, changed, 0o600), os.WriteFile(overlay, content, 0o600)); err != nil {
-		return "", err
-	}
-	return binary, runner.Build(ctx, binary, overlay)
+	return binary, runner.Build(ctx, binary, changes)
 }
 
 // Try builds a mutant and runs its schedule until a rule does not hold. No violation in the report says that it was not found.

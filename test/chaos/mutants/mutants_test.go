@@ -29,7 +29,7 @@ func TestMutantsFit(t *testing.T) {
 	for _, m := range mutants.All() {
 		changed, err := m.Source(root)
 		if err != nil {
-			t.Error(err)
+			t.Errorf("mutant %s: %v", m.Name, err)
 			continue
 		}
 		if _, err := parser.ParseFile(token.NewFileSet(), m.File, changed, 0); err != nil {
