@@ -5,17 +5,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
-	"os"
-	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -25,74 +19,19 @@ import (
 	_ "github.com/mooring-ccm/mooring/providers/sim" // the test program may use it
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/otlp"
 )
 
-// receiver is a collector that speaks OTLP over gRPC and keeps what it is sent.
-type receiver struct {
-	collector.UnimplementedTraceServiceServer
-	endpoint string
-
-	mu    sync.Mutex
-	spans []*tracepb.Span
-}
-
-// newReceiver serves on a port of its own until the test ends.
-func newReceiver(t *testing.T) *receiver {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &receiver{endpoint: listener.Addr().String()}
-	server := grpc.NewServer()
-	collector.RegisterTraceServiceServer(server, r)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		if err := <-served; err != nil {
-			t.Errorf("the collector: %v", err)
-		}
-	})
-	return r
-}
-
-func (r *receiver) Export(_ context.Context, request *collector.ExportTraceServiceRequest) (
-	*collector.ExportTraceServiceResponse, error,
-) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, resource := range request.ResourceSpans {
-		for _, scope := range resource.ScopeSpans {
-			r.spans = append(r.spans, scope.Spans...)
-		}
-	}
-	return &collector.ExportTraceServiceResponse{}, nil
-}
-
-// config writes a --tracing-config-file that has everything sent here.
-func (r *receiver) config(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "tracing.yaml")
-	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nsamplingRatePerMillion: 1000000\n" +
-		"endpoint: " + r.endpoint + "\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
 // traceOf returns the trace of a node: its spans by name, and its root.
-func (r *receiver) traceOf(node string) (spans map[string]*tracepb.Span, root *tracepb.Span) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, span := range r.spans {
+func traceOf(received *otlp.Receiver, node string) (spans map[string]*tracepb.Span, root *tracepb.Span) {
+	all := received.Spans()
+	for _, span := range all {
 		if len(span.ParentSpanId) == 0 && attributeOf(span, "k8s.node.name") == node {
 			root = span
 		}
 	}
 	spans = map[string]*tracepb.Span{}
-	for _, span := range r.spans {
+	for _, span := range all {
 		if root != nil && string(span.TraceId) == string(root.TraceId) {
 			spans[span.Name] = span
 		}
@@ -170,9 +109,9 @@ func TestOneTraceFromTheAppearanceOfANodeToItsReadiness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spans := newReceiver(t)
+	spans := otlp.Start(t)
 	cloud, args := simulated(t, kubeconfig)
-	p := start(t, append(args, "--controllers=cloud-node-controller", "--secure-port=0", "--tracing-config-file="+spans.config(t))...)
+	p := start(t, append(args, "--controllers=cloud-node-controller", "--secure-port=0", "--tracing-config-file="+spans.ConfigFile(t))...)
 	join(t, client, "node-001")
 	awaitInitialized(t, client, "node-001")
 	// The instance of this one is new: no listing shows it yet.
@@ -181,7 +120,7 @@ func TestOneTraceFromTheAppearanceOfANodeToItsReadiness(t *testing.T) {
 	awaitInitialized(t, client, node.Name)
 	sayReady(t, client, node.Name, corev1.ConditionTrue)
 	poll.Until(t, "the trace is exported", func(context.Context) error {
-		if found, _ := spans.traceOf(node.Name); found["node.become_ready"] == nil {
+		if found, _ := traceOf(spans, node.Name); found["node.become_ready"] == nil {
 			return fmt.Errorf("it has %d spans", len(found))
 		}
 		return nil
@@ -191,7 +130,7 @@ func TestOneTraceFromTheAppearanceOfANodeToItsReadiness(t *testing.T) {
 		t.Errorf("exit code %d, want 0", code)
 	}
 
-	trace, root := spans.traceOf(node.Name)
+	trace, root := traceOf(spans, node.Name)
 	started := time.Unix(0, int64(root.StartTimeUnixNano))
 	if root.Name != "node.initialize" || !started.Equal(node.CreationTimestamp.Time) {
 		t.Errorf("the root is %s and begins at %v, want node.initialize from the node's creation at %v",

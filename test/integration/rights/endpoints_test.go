@@ -14,12 +14,15 @@ import (
 )
 
 // TestSecurePortIsClosed asks for everything that is served, the plan of a dry run included, as nobody, with a token that is none, as
-// somebody without rights and as somebody who may read. Health is open, for kubelets.
+// somebody without rights and as somebody who may read. Health is open, for kubelets. What is served, the plan above all, holds no secret.
 func TestSecurePortIsClosed(t *testing.T) {
 	s := newSimScenario(t, deploy.DryRunRBAC)
 	s.delegate()
-	s.args = append(s.args, "--dry-run")
 	known := secrets{}
+	known.addToken(t, "the manager's token", s.kubeconfig)
+	s.workForAll(t)
+	s.throughEcho(t, known).broken.Store(false)
+	s.args = append(s.args, "--dry-run")
 	may := s.mayReadAll(t, known)
 	kubeconfig, err := s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "nobody")
 	must(t, err)
@@ -66,6 +69,7 @@ func TestSecurePortIsClosed(t *testing.T) {
 		}
 	})
 	t.Run("TLS", func(t *testing.T) { requireStrongTLS(t, s.leader()) })
+	s.requireSecretPlan(t, known, may)
 }
 
 // requireStrongTLS fails if a process takes a version of TLS or a cipher that should be history.

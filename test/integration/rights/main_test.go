@@ -19,13 +19,19 @@ import (
 )
 
 // program builds the daemon as it is shipped, for the first test that needs it, and returns its path. The file's name is the
-// user agent of all its clients.
-var program = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(scratch, programName)
+// user agent of all its clients. tool does so with the tool for people.
+var (
+	program = sync.OnceValues(func() (string, error) { return build(programName) })
+	tool    = sync.OnceValues(func() (string, error) { return build("mooring") })
+)
+
+// build builds a program of cmd.
+func build(name string) (string, error) {
+	path := filepath.Join(scratch, name)
 	return path, gobuild.Build(context.Background(), gobuild.Options{
-		Dir: ".", Package: "github.com/mooring-ccm/mooring/cmd/cloud-controller-manager", Output: path, Display: progress.New(os.Stderr),
+		Dir: ".", Package: "github.com/mooring-ccm/mooring/cmd/" + name, Output: path, Display: progress.New(os.Stderr),
 	})
-})
+}
 
 // scratch is a directory that is removed at the end.
 var scratch string

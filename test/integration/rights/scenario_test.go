@@ -39,6 +39,8 @@ type scenario struct {
 	cloud    *simtest.Cloud // nil with the provider metal
 	// kubeconfig is that of the manager.
 	kubeconfig string
+	// reader is the kubeconfig of somebody who may read everything that is served, see mayReadAll.
+	reader string
 	// args are how each replica is started.
 	args []string
 	// replicas are all that were started; leading is the one that leads.

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
 
 // secrets are values that nobody may find anywhere, by what they are.
@@ -80,7 +81,8 @@ type echo struct {
 	broken atomic.Bool
 }
 
-// newEcho serves with TLS or without until the test ends. It passes on to a URL unless that is empty.
+// newEcho serves with TLS or without until the test ends. Once it is not broken, it passes everything on to a simulated cloud, with the
+// token that this one takes.
 func newEcho(t *testing.T, to string, secure bool) *echo {
 	t.Helper()
 	e := &echo{}
@@ -90,6 +92,7 @@ func newEcho(t *testing.T, to string, secure bool) *echo {
 	forward := httputil.NewSingleHostReverseProxy(target)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !e.broken.Load() {
+			r.Header.Set("Authorization", "Bearer "+simtest.Token)
 			forward.ServeHTTP(w, r)
 			return
 		}
@@ -118,20 +121,34 @@ func TestSecretsOfACloudStaySecret(t *testing.T) {
 	s.delegate()
 	known.addToken(t, "the manager's token", s.kubeconfig)
 	scraping := s.mayReadAll(t, known)
-	cloud := newEcho(t, s.cloud.URL, false)
-	config := filepath.Join(t.TempDir(), "cloud.yaml")
-	text, err := os.ReadFile(s.cloud.ConfigFile)
-	must(t, err)
-	must(t, os.WriteFile(config, []byte(strings.NewReplacer(s.cloud.URL, cloud.url, s.cloud.TokenFile, known.file(t, "the cloud's token")).Replace(string(text))), 0o600))
-	t.Setenv("TEST_PLUGIN_SECRET", known.add("the plugin's environment"))
-	s.args = append(s.args, "--cloud-config="+config, "--v=10", "--logging-format=text", "--use-service-account-credentials", "--service-account-prefix=cloud-controller-manager-")
+	s.throughEcho(t, known)
+	spans := s.traced(t)
+	s.args = append(s.args, "--v=10", "--logging-format=text", "--use-service-account-credentials", "--service-account-prefix=cloud-controller-manager-")
 	s.ready = "/livez"
 	s.run(t, []step{{"the cloud refuses", func(t *testing.T, s *scenario) {
 		s.launch(t)
 		s.register(t, "node-001")
 		s.awaitEvent(t, "node-001", "CloudError", 1)
 	}}})
+	s.requireSecretReports(t, known)
 	s.requireSecret(t, known, scraping)
+	if requireSecretSpans(t, known, spans) == 0 {
+		t.Error("no span carries an error: this test looks in the wrong place")
+	}
+}
+
+// throughEcho has the manager reach its cloud through an echo, with a token that is a secret, as is one in its environment.
+func (s *scenario) throughEcho(t *testing.T, known secrets) *echo {
+	t.Helper()
+	cloud := newEcho(t, s.cloud.URL, false)
+	config := filepath.Join(t.TempDir(), "cloud.yaml")
+	text, err := os.ReadFile(s.cloud.ConfigFile)
+	must(t, err)
+	replaced := strings.NewReplacer(s.cloud.URL, cloud.url, s.cloud.TokenFile, known.file(t, "the cloud's token")).Replace(string(text))
+	must(t, os.WriteFile(config, []byte(replaced), 0o600))
+	t.Setenv("TEST_PLUGIN_SECRET", known.add("the plugin's environment"))
+	s.args = append(s.args, "--cloud-config="+config)
+	return cloud
 }
 
 // TestSecretsOfMachinesStaySecret has the manager log everything while management controllers and routers refuse passwords.
@@ -162,6 +179,7 @@ inventory:
 	_, err := s.admin.CoreV1().Secrets("kube-system").Create(t.Context(), secret, metav1.CreateOptions{})
 	must(t, err)
 	must(t, s.cluster.Apply(t.Context(), []byte(configReader)))
+	spans := s.traced(t)
 	s.args = append(s.args, "--cloud-provider=metal", "--cloud-config-object=secret/kube-system/clouds/cloud.yaml", "--v=10")
 	s.ready = "/livez"
 	s.run(t, []step{{"management controllers refuse", func(t *testing.T, s *scenario) {
@@ -175,7 +193,9 @@ inventory:
 			return err
 		})
 	}}})
+	s.requireSecretReports(t, known)
 	s.requireSecret(t, known, scraping)
+	requireSecretSpans(t, known, spans)
 }
 
 // configReader lets the manager read its cloud config.
@@ -192,12 +212,14 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: clouds}
 subjects: [{kind: ServiceAccount, name: cloud-controller-manager, namespace: kube-system}]
 `
 
-// allReader is a ServiceAccount default/reader that may read everything that is served.
+// allReader is a ServiceAccount default/reader that may read everything that is served, and what the tool reports of.
 const allReader = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: reader}
-rules: [{nonResourceURLs: ["*"], verbs: [get]}]
+rules:
+- {nonResourceURLs: ["*"], verbs: [get]}
+- {apiGroups: ["", coordination.k8s.io], resources: [nodes, services, events, leases], verbs: [get, list]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -210,18 +232,20 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 func (s *scenario) mayReadAll(t *testing.T, known secrets) string {
 	t.Helper()
 	must(t, s.cluster.Apply(t.Context(), []byte(allReader)))
-	kubeconfig, err := s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "reader")
+	var err error
+	s.reader, err = s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "reader")
 	must(t, err)
-	return known.addToken(t, "the token of a caller", kubeconfig)
+	return known.addToken(t, "the token of a caller", s.reader)
 }
 
-// requireSecret looks for secrets in everything that a run has produced: what is served, what is in the API, the log and all files.
-func (s *scenario) requireSecret(t *testing.T, known secrets, token string) {
+// requireSecret looks for secrets in everything that a run has produced: what is served, at more paths too, what is in the API, the log
+// and all files. It ends the manager.
+func (s *scenario) requireSecret(t *testing.T, known secrets, token string, more ...string) {
 	t.Helper()
-	for _, path := range []string{
+	for _, path := range append([]string{
 		"/healthz?verbose", "/readyz?verbose", "/livez?verbose", "/metrics", "/metrics/slis", "/configz",
 		"/debug/pprof/", "/debug/pprof/goroutine?debug=2", "/debug/pprof/heap?debug=1",
-	} {
+	}, more...) {
 		var body string
 		eventually(t, path+" is served", func(ctx context.Context) (err error) {
 			body, err = s.leader().read(ctx, path, token)
