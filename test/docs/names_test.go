@@ -36,7 +36,7 @@ func othersFlags() map[string]string {
 		"--config-patch": "talosctl", "--disable-cloud-controller": "k3s", "--disable": "k3s", "--kubelet-arg": "k3s",
 		"--role": "openstack", "--user-agent": "OpenStack's manager", "--decode": "base64", "--check": "sha256sum",
 		"--key": "cosign", "--insecure-ignore-tlog": "cosign", "--signature": "cosign",
-		"--file": "chaos", "--tries": "chaos", "--unchanged": "chaos", "--nodes": "chaos", "--services": "chaos",
+		"--file": "chaos", "--tries": "chaos", "--unchanged": "chaos", "--clock-ahead": "chaos", "--nodes": "chaos", "--services": "chaos",
 		"--pdu": "a command for power states", "--outlet": "a command for power states",
 	}
 }

@@ -26,10 +26,19 @@ type Report struct {
 	Checked map[string]int `json:"checked"`
 	// Slowest is the longest time after a kind of fault until nothing was wrong any more that had been wrong at its end.
 	Slowest map[string]float64 `json:"slowestRecovery"`
+	// Clocks are what the lease showed of the clocks of both replicas, in a run with one that is ahead: that one first.
+	Clocks []Clock `json:"clocks,omitempty"`
 	// Samples are what the leader used, in a soak.
 	Samples []Sample `json:"samples,omitempty"`
 	// Violations are the rules that did not hold.
 	Violations []checker.Violation `json:"violations"`
+}
+
+// Clock is what the writes of the lease show of the clock of a replica.
+type Clock struct {
+	// Writes is how often it wrote the lease, and Ahead the most that the time in it was ahead, in seconds.
+	Writes int     `json:"writes"`
+	Ahead  float64 `json:"ahead"`
 }
 
 // New makes a report.
@@ -61,6 +70,9 @@ func (r Report) Write(to io.Writer) {
 		if count := r.Operations[kind.Name]; count > 0 && kind.Name != schedule.Settle {
 			fmt.Fprintf(to, "  %5d  %-18s %s\n", count, kind.Name, kind.Sentence)
 		}
+	}
+	for i, clock := range r.Clocks {
+		fmt.Fprintf(to, "\nReplica %d wrote the lease %d times, at most %.1f s ahead of the clock.\n", i+1, clock.Writes, clock.Ahead)
 	}
 	fmt.Fprint(to, "\nHow often each rule was checked:\n")
 	for _, rule := range checker.Rules() {

@@ -55,6 +55,12 @@ func TestReport(t *testing.T) {
 			t.Errorf("%q is not in\n%s", part, &text)
 		}
 	}
+	found.Clocks = []report.Clock{{Writes: 12, Ahead: 419.96}, {Writes: 3, Ahead: -0.01}}
+	text.Reset()
+	found.Write(&text)
+	if want := "Replica 1 wrote the lease 12 times, at most 420.0 s ahead"; !strings.Contains(text.String(), want) {
+		t.Errorf("%q is not in\n%s", want, &text)
+	}
 	found.Violations = make([]checker.Violation, 25)
 	text.Reset()
 	found.Write(&text)

@@ -10,8 +10,10 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 
@@ -155,6 +157,7 @@ func (p *apiProxy) noteLease(response *http.Response) error {
 		p.record.checker.Leads("")
 	} else {
 		p.record.checker.Leads(p.replica.name)
+		p.replica.clock.note(ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time, time.Now())
 	}
 	return nil
 }

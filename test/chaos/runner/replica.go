@@ -37,6 +37,7 @@ type replica struct {
 	servers []*httptest.Server
 	checker *checker.Checker
 	now     func() time.Duration
+	clock   leaseClock
 
 	mu      sync.Mutex
 	running *program.Program

@@ -15,21 +15,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/test/chaos/checker"
+	"github.com/mooring-ccm/mooring/test/chaos/clock"
 	"github.com/mooring-ccm/mooring/test/chaos/model"
 	"github.com/mooring-ccm/mooring/test/chaos/report"
 	"github.com/mooring-ccm/mooring/test/chaos/schedule"
 )
 
-// Options say how a schedule is run. All but Flags, Env, Watch, SampleEvery, UntilViolation and Progress are required.
+// Options say how a schedule is run. All but Ahead, Flags, Env, Watch, SampleEvery, UntilViolation and Progress are required.
 type Options struct {
 	// ControlPlane are the programs of a control plane, Binary is the manager, and Dir is where everything is kept.
 	ControlPlane localcluster.Binaries
 	Binary, Dir  string
+	// Ahead is how far the wall clock of the first replica is ahead, in whole seconds, and AheadBinary the manager that package clock
+	// built for that. With zero all have one clock.
+	Ahead       time.Duration
+	AheadBinary string
 	// Lease is how long the lease of the managers is good, in whole seconds.
 	Lease time.Duration
 	// Bound is how long an object that no fault concerns may wait, and Patience how long everything may take in the end.
@@ -134,6 +140,12 @@ func Run(ctx context.Context, s schedule.Schedule, o Options) (found report.Repo
 	violations, checked := r.checker.Result()
 	found = report.New(s, violations, checked, r.checker.Recoveries(), r.now(), r.env.faults.hit.Load())
 	found.Samples = r.samples
+	if o.Ahead != 0 {
+		found.Clocks = []report.Clock{r.replicas[0].clock.read(), r.replicas[1].clock.read()}
+		if len(violations) == 0 {
+			err = errors.Join(err, checkClocks(o.Ahead, found.Clocks[0], found.Clocks[1]))
+		}
+	}
 	return found, err
 }
 
@@ -170,8 +182,12 @@ func (r *run) startReplicas(ctx context.Context) error {
 	if err := makeForeign(ctx, r.env); err != nil {
 		return err
 	}
-	for _, name := range []string{"a", "b"} {
-		one, err := newReplica(name, r.options, r.env, r.options.Watch)
+	for i, name := range []string{"a", "b"} {
+		o := r.options
+		if i == 0 && o.Ahead != 0 {
+			o.Binary, o.Env = o.AheadBinary, append(slices.Clone(o.Env), clock.Env(o.Ahead))
+		}
+		one, err := newReplica(name, o, r.env, o.Watch)
 		if err != nil {
 			return fmt.Errorf("replica %s: %w", name, err)
 		}

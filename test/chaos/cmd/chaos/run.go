@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/test/chaos/clock"
 	"github.com/mooring-ccm/mooring/test/chaos/report"
 	"github.com/mooring-ccm/mooring/test/chaos/runner"
 	"github.com/mooring-ccm/mooring/test/chaos/schedule"
@@ -23,6 +24,7 @@ type settings struct {
 	out      string
 	binary   string
 	short    bool
+	ahead    time.Duration
 }
 
 func (s *settings) flags(name string) *flag.FlagSet {
@@ -34,6 +36,12 @@ func (s *settings) flags(name string) *flag.FlagSet {
 	flags.StringVar(&s.binary, "binary", "", "the manager to run, built from test/chaos/daemon; empty builds it")
 	flags.BoolVar(&s.short, "short", false, "the sizes of the test in make test")
 	return flags
+}
+
+// clockFlag adds the flag of commands that can run a replica with another clock.
+func (s *settings) clockFlag(flags *flag.FlagSet) {
+	flags.DurationVar(&s.ahead, "clock-ahead", 0,
+		"how far the clock of one replica is ahead, a minute or more; its first use compiles Go's library and Kubernetes' anew")
 }
 
 // schedule returns what is to be run.
@@ -55,6 +63,9 @@ func (s *settings) schedule() (schedule.Schedule, error) {
 
 // prepare builds what a run needs and returns the directory of its files.
 func (s *settings) prepare(ctx context.Context) (runner.Options, error) {
+	if s.ahead != 0 && (s.ahead < aheadAtLeast || s.ahead%time.Second != 0) {
+		return runner.Options{}, fmt.Errorf("--clock-ahead=%s: must be whole seconds, %s or more", s.ahead, aheadAtLeast)
+	}
 	o := runner.Options{
 		Lease: 15 * time.Second, Bound: 3 * time.Minute, Patience: 10 * time.Minute, Binary: s.binary, Progress: os.Stdout, Watch: s.seed%2 == 1,
 	}
@@ -74,13 +85,34 @@ func (s *settings) prepare(ctx context.Context) (runner.Options, error) {
 			return o, err
 		}
 	}
+	if s.ahead != 0 {
+		o.Ahead, o.AheadBinary = s.ahead, filepath.Join(dir, "daemon-clock-ahead")
+		if err := s.buildAhead(ctx, o.Dir, o.AheadBinary); err != nil {
+			return o, err
+		}
+	}
 	o.ControlPlane, err = localcluster.Build(ctx, localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
 	return o, err
 }
 
+// aheadAtLeast is the least that a clock can be ahead by: less is not told from a slow write of the lease.
+const aheadAtLeast = time.Minute
+
+// buildAhead builds the manager with a clock that can be ahead.
+func (s *settings) buildAhead(ctx context.Context, dir, path string) error {
+	changes, err := clock.Overlay(ctx, dir)
+	if err != nil {
+		return err
+	}
+	fmt.Println("Building the manager with a clock that is ahead. The first time that takes minutes.")
+	return runner.Build(ctx, path, changes)
+}
+
 func run(ctx context.Context, args []string) error {
 	var s settings
-	if err := s.flags("chaos run").Parse(args); err != nil {
+	flags := s.flags("chaos run")
+	s.clockFlag(flags)
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	planned, err := s.schedule()

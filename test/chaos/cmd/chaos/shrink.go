@@ -15,6 +15,7 @@ import (
 func shorten(ctx context.Context, args []string) error {
 	var s settings
 	flags := s.flags("chaos shrink")
+	s.clockFlag(flags)
 	tries := flags.Int("tries", 30, "how many schedules are run at most")
 	if err := flags.Parse(args); err != nil {
 		return err
