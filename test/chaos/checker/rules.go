@@ -47,7 +47,7 @@ var eventually = []Rule{
 	{model.NodeInitialized, "a node whose instance exists is initialized", false},
 	{model.NodeGone, "a node whose instance is gone, and whose kubelet is silent, is deleted", false},
 	{model.NodeShutdown, "a node has the shutdown taint if its instance is stopped and it is not ready, and only then", false},
-	{model.NodeCurrent, "a node shows the instance type that its instance has", false},
+	{model.NodeCurrent, "a node shows the instance type and the IP addresses that its instance has", false},
 	{model.BalancerThere, "a Service of type LoadBalancer has a load balancer", false},
 	{model.BalancerGone, "a load balancer of this cluster has a Service that wants it", false},
 	{model.BalancerCurrent, "a load balancer has the port of its Service", false},

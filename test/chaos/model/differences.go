@@ -60,6 +60,8 @@ func (s *State) nodeDifferences() []Difference {
 			add(NodeShutdown, fmt.Sprintf("its shutdown taint is %t, its instance is stopped: %t, Ready is %s", node.Shutdown, instance.Stopped, node.Ready))
 		case node.MachineType != instance.MachineType:
 			add(NodeCurrent, fmt.Sprintf("its instance type is %q, its instance has %q", node.MachineType, instance.MachineType))
+		case !slices.Equal(node.IPs, instance.IPs):
+			add(NodeCurrent, fmt.Sprintf("its addresses are %q, its instance has %q", node.IPs, instance.IPs))
 		}
 	}
 	return found

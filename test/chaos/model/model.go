@@ -13,8 +13,9 @@ type Node struct {
 	Name, UID, ProviderID string
 	// PodCIDR is where its route leads; empty for none.
 	PodCIDR string
-	// MachineType is the label with the instance type.
+	// MachineType is the label with the instance type, and IPs are the IP addresses, sorted.
 	MachineType string
+	IPs         []string
 	Ready       Readiness
 	// Uninitialized and Shutdown are the taints of cloud providers.
 	Uninitialized, Shutdown bool
@@ -50,6 +51,7 @@ func (s Service) Wants() bool { return s.Balanced && !s.Deleting }
 // Instance is a machine of the cloud.
 type Instance struct {
 	ID, Name, MachineType string
+	IPs                   []string // sorted
 	Stopped               bool
 }
 

@@ -49,6 +49,7 @@ func TestDifferences(t *testing.T) {
 			node(func(n *model.Node) { n.Ready = model.Silent })(s)
 		}, "node-gone"},
 		"needless taint":        {node(func(n *model.Node) { n.Shutdown = true }), "node-shutdown"},
+		"another address":       {node(func(n *model.Node) { n.IPs = []string{"10.0.0.1"} }), "node-current"},
 		"another type":          {node(func(n *model.Node) { n.MachineType = "large" }), "node-current"},
 		"excluded":              {node(func(n *model.Node) { n.Excluded = true }), "targets-exact"},
 		"no load balancer":      {func(s *model.State) { s.RemoveBalancer("b-1") }, "balancer-there"},

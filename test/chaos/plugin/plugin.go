@@ -1,12 +1,15 @@
-// Package plugin is the provider of the simulated cloud for tests, which misbehaves as only code inside the process can where the cloud
-// asks for it: see package misbehavior.
+// Package plugin is the provider of the simulated cloud for tests, which misbehaves as only code inside the process can, where the cloud or
+// the runner asks for it: see package misbehavior. It keeps to two quirks at all times: it writes into the Services that it is given, and
+// it fails as a whole if it is given the node of another cloud.
 package plugin
 
 import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"runtime"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
@@ -31,8 +34,39 @@ func init() {
 	})
 }
 
-// plugin is the provider of the simulated cloud, but for calls that the cloud refuses with a status of package misbehavior.
+// plugin is the provider of the simulated cloud, but for calls that the cloud refuses with a status of package misbehavior, and for the
+// quirks that it has at the moment.
 type plugin struct{ *sim.Cloud }
+
+// deafPause is how often a call that ignores its context looks whether it may go on.
+const deafPause = 50 * time.Millisecond
+
+// quirks are those that the plugin has now, and has says whether one is among them.
+func quirks() misbehavior.Quirks { return misbehavior.ReadQuirks(os.Getenv(misbehavior.QuirksFile)) }
+
+func has(quirk string) bool { return quirks().Has(quirk) }
+
+// call does what every call does beside its work.
+func call[T any](work func() (T, error)) (answer T, err error) {
+	for has(misbehavior.Deaf) {
+		time.Sleep(deafPause)
+	}
+	if has(misbehavior.Words) {
+		return answer, errors.New("googleapi: Error 403: Rate Limit Exceeded, rateLimitExceeded")
+	}
+	answer, err = work()
+	err = obey(err)
+	if err != nil && has(misbehavior.Untyped) {
+		err = errors.New(err.Error())
+	}
+	return answer, err
+}
+
+// do is call for work without an answer.
+func do(work func() error) error {
+	_, err := call(func() (struct{}, error) { return struct{}{}, work() })
+	return err
+}
 
 // obey misbehaves if the cloud asked for it, and returns the error else.
 func obey(err error) error {
@@ -51,17 +85,27 @@ func obey(err error) error {
 
 func (p plugin) Capabilities() provider.Capabilities {
 	all := p.Cloud.Capabilities()
-	listInstances, listBalancers, replaceRoute := all.ListInstances, all.ListLoadBalancers, all.ReplaceRoute
-	all.ListInstances = func(ctx context.Context, yield func([]provider.Instance) error) error {
-		return obey(listInstances(ctx, yield))
+	if os.Getenv(misbehavior.Singly) != "" {
+		all.ListInstances, all.ListLoadBalancers, all.WatchInstances = nil, nil, nil
 	}
-	all.ListLoadBalancers = func(ctx context.Context, cluster string) ([]provider.LoadBalancer, error) {
-		found, err := listBalancers(ctx, cluster)
-		return found, obey(err)
+	if list := all.ListInstances; list != nil {
+		all.ListInstances = func(ctx context.Context, yield func([]provider.Instance) error) error {
+			return do(func() error {
+				return list(ctx, func(page []provider.Instance) error { return yield(describeAll(page, quirks())) })
+			})
+		}
 	}
-	all.ReplaceRoute = func(ctx context.Context, cluster string, old, replacement *cloudprovider.Route) error {
-		return obey(replaceRoute(ctx, cluster, old, replacement))
+	if list := all.ListLoadBalancers; list != nil {
+		all.ListLoadBalancers = func(ctx context.Context, cluster string) ([]provider.LoadBalancer, error) {
+			return call(func() ([]provider.LoadBalancer, error) { return list(ctx, cluster) })
+		}
 	}
+	if replace := all.ReplaceRoute; replace != nil {
+		all.ReplaceRoute = func(ctx context.Context, cluster string, old, replacement *cloudprovider.Route) error {
+			return do(func() error { return replace(ctx, cluster, old, replacement) })
+		}
+	}
+	// What a watch reports stays known, so that a report has no quirks: nothing would set it right after their end.
 	if watch := all.WatchInstances; watch != nil {
 		all.WatchInstances = func(ctx context.Context, yield func(provider.InstanceEvent) error) error {
 			return obey(watch(ctx, yield))
@@ -69,7 +113,13 @@ func (p plugin) Capabilities() provider.Capabilities {
 	}
 	if change := all.ChangeTargets; change != nil {
 		all.ChangeTargets = func(ctx context.Context, cluster string, service *corev1.Service, add, remove []*corev1.Node) error {
-			return obey(change(ctx, cluster, service, add, remove))
+			return do(func() error {
+				scribble(service)
+				if err := refuseForeign(add); err != nil {
+					return err
+				}
+				return change(ctx, cluster, service, add, remove)
+			})
 		}
 	}
 	return all
@@ -82,7 +132,7 @@ func (p plugin) Zones() (cloudprovider.Zones, bool) { return nil, false }
 
 func (p plugin) InstancesV2() (cloudprovider.InstancesV2, bool) {
 	of, ok := p.Cloud.InstancesV2()
-	return instances{of}, ok
+	return &instances{of: of, seen: map[string]cloudprovider.InstanceMetadata{}}, ok
 }
 
 func (p plugin) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
@@ -95,59 +145,16 @@ func (p plugin) Routes() (cloudprovider.Routes, bool) {
 	return routes{of}, ok
 }
 
-type instances struct{ of cloudprovider.InstancesV2 }
-
-func (i instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
-	exists, err := i.of.InstanceExists(ctx, node)
-	return exists, obey(err)
-}
-
-func (i instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
-	shutdown, err := i.of.InstanceShutdown(ctx, node)
-	return shutdown, obey(err)
-}
-
-func (i instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	metadata, err := i.of.InstanceMetadata(ctx, node)
-	return metadata, obey(err)
-}
-
-type balancers struct{ of cloudprovider.LoadBalancer }
-
-func (b balancers) GetLoadBalancerName(ctx context.Context, cluster string, service *corev1.Service) string {
-	return b.of.GetLoadBalancerName(ctx, cluster, service)
-}
-
-func (b balancers) GetLoadBalancer(ctx context.Context, cluster string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
-	status, exists, err := b.of.GetLoadBalancer(ctx, cluster, service)
-	return status, exists, obey(err)
-}
-
-func (b balancers) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node,
-) (*corev1.LoadBalancerStatus, error) {
-	status, err := b.of.EnsureLoadBalancer(ctx, cluster, service, nodes)
-	return status, obey(err)
-}
-
-func (b balancers) UpdateLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) error {
-	return obey(b.of.UpdateLoadBalancer(ctx, cluster, service, nodes))
-}
-
-func (b balancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
-	return obey(b.of.EnsureLoadBalancerDeleted(ctx, cluster, service))
-}
-
 type routes struct{ of cloudprovider.Routes }
 
 func (r routes) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovider.Route, error) {
-	found, err := r.of.ListRoutes(ctx, cluster)
-	return found, obey(err)
+	return call(func() ([]*cloudprovider.Route, error) { return r.of.ListRoutes(ctx, cluster) })
 }
 
 func (r routes) CreateRoute(ctx context.Context, cluster, hint string, route *cloudprovider.Route) error {
-	return obey(r.of.CreateRoute(ctx, cluster, hint, route))
+	return do(func() error { return r.of.CreateRoute(ctx, cluster, hint, route) })
 }
 
 func (r routes) DeleteRoute(ctx context.Context, cluster string, route *cloudprovider.Route) error {
-	return obey(r.of.DeleteRoute(ctx, cluster, route))
+	return do(func() error { return r.of.DeleteRoute(ctx, cluster, route) })
 }

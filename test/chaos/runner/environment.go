@@ -50,7 +50,7 @@ type environment struct {
 
 // prepare starts a control plane and a cloud.
 func prepare(ctx context.Context, o Options, check *checker.Checker, now func() time.Duration) (*environment, error) {
-	env := &environment{dir: o.Dir, region: cloudsim.DefaultRegion, faults: newFaults()}
+	env := &environment{dir: o.Dir, region: cloudsim.DefaultRegion, faults: newFaults(filepath.Join(o.Dir, "quirks"))}
 	var err error
 	env.cluster, err = localcluster.Start(ctx, localcluster.Options{Binaries: o.ControlPlane, Dir: filepath.Join(o.Dir, "control-plane")})
 	if err != nil {

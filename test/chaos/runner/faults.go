@@ -4,7 +4,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/time/rate"
+
 	"github.com/mooring-ccm/mooring/providers/sim/api"
+	"github.com/mooring-ccm/mooring/test/chaos/misbehavior"
 	"github.com/mooring-ccm/mooring/test/chaos/schedule"
 )
 
@@ -12,6 +15,9 @@ import (
 type fault struct {
 	schedule.Operation
 	over chan struct{} // closed when it ends
+
+	// quota admits calls under CloudQuota.
+	quota *rate.Limiter
 
 	mu    sync.Mutex
 	stale map[string][]byte // by replica and call, what a list was like at first
@@ -33,14 +39,32 @@ type faults struct {
 	active map[*fault]bool
 	// balancers are names of Services by those of their load balancers.
 	balancers map[string]string
-	hit       atomic.Int64
+	// quirksFile is where the plugins of the managers read their quirks.
+	quirksFile string
+	hit        atomic.Int64
 }
 
-func newFaults() *faults { return &faults{active: map[*fault]bool{}, balancers: map[string]string{}} }
+func newFaults(quirksFile string) *faults {
+	return &faults{active: map[*fault]bool{}, balancers: map[string]string{}, quirksFile: quirksFile}
+}
+
+// publish has the plugins of all managers have the quirks that go on.
+func (f *faults) publish() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var quirks []string
+	for one := range f.active {
+		quirks = append(quirks, one.Verb) // what is no quirk of a plugin means nothing to it
+	}
+	return misbehavior.WriteQuirks(f.quirksFile, quirks)
+}
 
 // begin makes calls misbehave until the returned function is called.
 func (f *faults) begin(o schedule.Operation) (end func()) {
-	one := &fault{Operation: o, over: make(chan struct{}), stale: map[string][]byte{}}
+	perSecond := o.Number(schedule.ArgCount)
+	one := &fault{
+		Operation: o, over: make(chan struct{}), stale: map[string][]byte{}, quota: rate.NewLimiter(rate.Limit(perSecond), perSecond),
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.active[one] = true
@@ -63,7 +87,7 @@ func (f *faults) named(balancer, service string) {
 func (f *faults) of(c call) *fault {
 	return f.find(func(one *fault) bool {
 		operation, object := one.Args[schedule.ArgOperation], one.Args[schedule.ArgObject]
-		if one.Verb == schedule.APIStatus || operation != string(c.operation) && operation != string(api.AnyOperation) {
+		if operation == "" || operation != string(c.operation) && operation != string(api.AnyOperation) {
 			return false
 		}
 		if object != "" && f.balancers[c.object] != object {

@@ -59,9 +59,7 @@ func (c *record) note(by string, asked call, body []byte) {
 	case api.OpCreateInstance, api.OpUpdateInstance:
 		var instance api.Instance
 		if json.Unmarshal(body, &instance) == nil {
-			c.checker.InstanceSeen(model.Instance{
-				ID: instance.ID, Name: instance.Name, MachineType: instance.MachineType, Stopped: instance.Power == api.PowerOff,
-			})
+			c.checker.InstanceSeen(instanceOf(instance))
 		}
 	case api.OpCreateLoadBalancer, api.OpUpdateLoadBalancer, api.OpChangeTargets:
 		var balancer api.LoadBalancer
@@ -78,6 +76,17 @@ func (c *record) note(by string, asked call, body []byte) {
 	case api.OpDeleteRoute:
 		c.checker.RouteDeleted(c.now(), by, asked.object)
 	}
+}
+
+func instanceOf(instance api.Instance) model.Instance {
+	seen := model.Instance{ID: instance.ID, Name: instance.Name, MachineType: instance.MachineType, Stopped: instance.Power == api.PowerOff}
+	for _, address := range instance.Addresses {
+		if address.Type == api.AddressInternalIP || address.Type == api.AddressExternalIP {
+			seen.IPs = append(seen.IPs, address.Address)
+		}
+	}
+	slices.Sort(seen.IPs)
+	return seen
 }
 
 func balancerOf(balancer api.LoadBalancer) model.Balancer {
@@ -148,6 +157,8 @@ func (f *front) refuses(w http.ResponseWriter, r *http.Request, hit *fault) bool
 	switch hit.Verb {
 	case schedule.CloudStatus:
 		return refuse(hit.Number(schedule.ArgCode))
+	case schedule.CloudQuota:
+		return !hit.quota.Allow() && refuse(http.StatusTooManyRequests)
 	case schedule.CloudPanic:
 		return refuse(misbehavior.StatusPanic)
 	case schedule.CloudGoexit:

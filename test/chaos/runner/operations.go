@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/test/chaos/model"
 	"github.com/mooring-ccm/mooring/test/chaos/schedule"
@@ -44,8 +45,10 @@ func (r *run) carryOut(ctx context.Context, o schedule.Operation) {
 			break
 		}
 		end := r.env.faults.begin(o)
+		err = r.env.faults.publish()
 		r.last(ctx, o)
 		end()
+		err = errors.Join(err, r.env.faults.publish())
 	}
 	r.fail(ctx, o, err)
 }
@@ -134,6 +137,10 @@ func (r *run) changeWorld(ctx context.Context, o schedule.Operation) error {
 		return each(ctx, o, r.world.drop)
 	case schedule.BalancerTamper:
 		return each(ctx, o, r.tamperBalancer)
+	case schedule.BalancersLose:
+		return each(ctx, o, r.loseBalancer)
+	case schedule.NodesRelabel:
+		return each(ctx, o, r.world.relabel)
 	case schedule.RoutesTamper:
 		return each(ctx, o, r.tamperRoute)
 	}
@@ -180,6 +187,8 @@ func machineChange(verb string) func(m *machine, by int) {
 		return func(m *machine, by int) { m.excluded += by }
 	case schedule.NodesResize:
 		return func(m *machine, _ int) { m.large = !m.large }
+	case schedule.NodesMove:
+		return func(m *machine, _ int) { m.moves++ }
 	default:
 		return nil
 	}
@@ -211,13 +220,25 @@ func (r *run) tamperBalancer(ctx context.Context, service string) error {
 	return nil
 }
 
+// loseBalancer deletes a Service's load balancer. What takes its place has another address.
+func (r *run) loseBalancer(ctx context.Context, service string) error {
+	for _, balancer := range r.env.record.service.LoadBalancers() {
+		if r.env.faults.serviceOf(balancer.Name) != service {
+			continue
+		}
+		r.checker.Disturbs(r.now(), balancer.Tags[sim.TagServiceUID])
+		return ignore(r.env.cloud.DeleteLoadBalancer(ctx, balancer.Name, 0), http.StatusNotFound, http.StatusConflict)
+	}
+	return nil
+}
+
 // tamperRoute removes the routes of a node.
 func (r *run) tamperRoute(ctx context.Context, node string) error {
 	var found []string
-	cidr := r.world.machine(node).cidr
+	cidr := r.world.cidr(node)
 	err := r.env.cloud.ListRoutes(ctx, clusterName, func(page []api.Route) error {
 		for _, route := range page {
-			if route.DestinationCIDR == cidr && !model.Foreign(route.TargetName) {
+			if route.DestinationCIDR == cidr && cidr != "" && !model.Foreign(route.TargetName) {
 				found = append(found, route.ID)
 			}
 		}

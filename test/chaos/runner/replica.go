@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -54,7 +55,10 @@ type replica struct {
 func newReplica(name string, o Options, env *environment, watch bool) (*replica, error) {
 	r := &replica{
 		name: name, binary: o.Binary, dir: env.dir, checker: env.record.checker, now: env.record.now, held: true, done: make(chan struct{}),
-		flags: o.flags(), env: o.Env,
+		flags: o.flags(), env: append(slices.Clone(o.Env), misbehavior.QuirksFile+"="+env.faults.quirksFile),
+	}
+	if o.Singly {
+		r.env = append(r.env, misbehavior.Singly+"=true")
 	}
 	target, err := url.Parse(env.managerConfig.Host)
 	if err != nil {

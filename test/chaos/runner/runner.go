@@ -27,7 +27,7 @@ import (
 	"github.com/mooring-ccm/mooring/test/chaos/schedule"
 )
 
-// Options say how a schedule is run. All but Ahead, Flags, Env, Watch, SampleEvery, UntilViolation and Progress are required.
+// Options say how a schedule is run. All but Ahead, Flags, Env, Watch, Singly, SampleEvery, UntilViolation and Progress are required.
 type Options struct {
 	// ControlPlane are the programs of a control plane, Binary is the manager, and Dir is where everything is kept.
 	ControlPlane localcluster.Binaries
@@ -44,6 +44,8 @@ type Options struct {
 	Flags, Env []string
 	// Watch says that the managers watch instances and change targets by differences.
 	Watch bool
+	// Singly says that the plugin declares no lists, so that managers ask for one instance and one load balancer after the other.
+	Singly bool
 	// SampleEvery is how often the metrics of the leader are read; zero is never.
 	SampleEvery time.Duration
 	// UntilViolation ends the run as soon as a rule does not hold.

@@ -170,6 +170,12 @@ func nodeOf(node *corev1.Node) model.Node {
 		seen.Uninitialized = seen.Uninitialized || taint.Key == cloudproviderapi.TaintExternalCloudProvider
 		seen.Shutdown = seen.Shutdown || taint.Key == cloudproviderapi.TaintNodeShutdown
 	}
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP {
+			seen.IPs = append(seen.IPs, address.Address)
+		}
+	}
+	slices.Sort(seen.IPs)
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			seen.Ready = model.Readiness(condition.Status)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,6 +44,7 @@ type machine struct {
 	number int
 	gone   bool
 	large  bool
+	moves  int // to another address
 	// stopped, silent, unready and excluded count what makes it so.
 	stopped, silent, unready, excluded int
 }
@@ -130,7 +133,40 @@ func (w *world) join(ctx context.Context, name string) error {
 		return fmt.Errorf("create instance %s: %w", name, err)
 	}
 	m.id = created.ID
+	w.inherit(ctx, m)
 	return w.register(ctx, m)
+}
+
+// inherit gives a machine that joins the pod CIDR of one that is gone and whose node is gone as well, as Kubernetes does. The route of the
+// latter may be there still. The machine is locked.
+func (w *world) inherit(ctx context.Context, m *machine) {
+	w.mu.Lock()
+	others := slices.SortedFunc(maps.Values(w.machines), func(a, b *machine) int { return a.number - b.number })
+	w.mu.Unlock()
+	for _, other := range others {
+		if other == m || !other.mu.TryLock() { // who changes it is not done with it
+			continue
+		}
+		if other.gone && other.cidr != "" && w.nodeIsGone(ctx, other.name) {
+			m.cidr, other.cidr = other.cidr, ""
+			other.mu.Unlock()
+			return
+		}
+		other.mu.Unlock()
+	}
+}
+
+func (w *world) nodeIsGone(ctx context.Context, name string) bool {
+	_, err := w.env.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
+}
+
+// cidr returns the pod CIDR of a machine; empty if another one has it.
+func (w *world) cidr(name string) string {
+	m := w.machine(name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cidr
 }
 
 // register has the kubelet of a machine register its node.
@@ -176,6 +212,18 @@ func (w *world) drop(ctx context.Context, name string) error {
 		err = persist(ctx, func() error { return w.bringAbout(ctx, m) })
 	}
 	return err
+}
+
+// relabel gives a node the label of another instance type, as a person does who takes it for theirs.
+func (w *world) relabel(ctx context.Context, name string) error {
+	return persist(ctx, func() error {
+		_, err := w.env.admin.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{%q:"somebody-elses"}}}`, corev1.LabelInstanceTypeStable), metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
 }
 
 // bringAbout makes the instance and the node what they shall be. The machine is locked.
@@ -240,7 +288,11 @@ func (w *world) setInstance(ctx context.Context, m *machine) error {
 	if m.large {
 		spec.MachineType = cloudsim.TypeLarge
 	}
-	if spec.Power == instance.Power && spec.MachineType == instance.MachineType {
+	if m.moves > 0 {
+		spec.Addresses = slices.Clone(spec.Addresses)
+		spec.Addresses[1].Address = fmt.Sprintf("10.%d.%d.%d", 1+(m.moves-1)%60, m.number/250, m.number%250+1)
+	}
+	if spec.Power == instance.Power && spec.MachineType == instance.MachineType && slices.Equal(spec.Addresses, instance.Addresses) {
 		return nil
 	}
 	_, err = w.env.cloud.UpdateInstance(ctx, m.id, spec, 0)

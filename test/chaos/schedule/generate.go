@@ -166,6 +166,14 @@ func someNodes(most int) func(*generator) map[string]string {
 
 func dropNodes(g *generator) map[string]string { return names(g.some(g.nodes)) }
 
+// oneNode draws one node at a time: a field that somebody changes again and again is left alone for minutes, see ADR 18.
+func oneNode(g *generator) map[string]string {
+	if len(g.nodes) == 0 {
+		return nil
+	}
+	return names([]string{g.one(g.nodes...)})
+}
+
 func createServices(g *generator) map[string]string {
 	count := 1 + g.random.IntN(3)
 	if g.mass() {
@@ -260,8 +268,13 @@ func halfDone(g *generator) map[string]string {
 	return map[string]string{ArgOperation: g.one(cloudWrites...), ArgFor: g.seconds(10)}
 }
 
+// quotas draws how many calls a second there may be: few for what a manager has to do.
+func quotas(g *generator) map[string]string {
+	return map[string]string{ArgOperation: anyOperation, ArgCount: strconv.Itoa(1 + g.random.IntN(5)), ArgFor: g.seconds(20)}
+}
+
 func apiRefusals(g *generator) map[string]string {
-	return map[string]string{ArgCode: g.one("409", "429", "500"), ArgFor: g.seconds(10)}
+	return map[string]string{ArgCode: g.one("409", "422", "429", "500"), ArgFor: g.seconds(10)}
 }
 
 func ofReplica(most int) func(*generator) map[string]string {

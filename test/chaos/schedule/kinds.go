@@ -72,6 +72,9 @@ const (
 	ServicesDemote = "services-demote"
 	BalancerTamper = "balancers-tamper"
 	RoutesTamper   = "routes-tamper"
+	NodesMove      = "nodes-move"
+	NodesRelabel   = "nodes-relabel"
+	BalancersLose  = "balancers-lose"
 	Settle         = "settle"
 
 	CloudStatus    = "cloud-status"
@@ -86,6 +89,7 @@ const (
 	CloudMalformed = "cloud-malformed"
 	CloudPanic     = "cloud-panic"
 	CloudGoexit    = "cloud-goexit"
+	CloudQuota     = "cloud-quota"
 
 	APIDown   = "api-down"
 	APICut    = "api-cut"
@@ -100,7 +104,7 @@ const (
 )
 
 // Kinds are all kinds of operations.
-func Kinds() []Kind { return slices.Concat(workload, cloudFaults, clusterFaults) }
+func Kinds() []Kind { return slices.Concat(workload, cloudFaults, pluginQuirks, clusterFaults) }
 
 // KindOf returns the kind of a verb.
 func KindOf(verb string) (Kind, bool) {
@@ -136,6 +140,9 @@ var workload = []Kind{
 	{Name: ServicesDemote, Sentence: "Services become type ClusterIP, and LoadBalancer again later", Required: []string{ArgNames, ArgFor}, weight: 2, make: demoteServices},
 	{Name: BalancerTamper, Sentence: "somebody removes a target of load balancers in the cloud", Required: []string{ArgNames}, weight: 2, make: changeServices},
 	{Name: RoutesTamper, Sentence: "somebody removes routes of nodes in the cloud", Required: []string{ArgNames}, weight: 2, make: dropNodes},
+	{Name: NodesMove, Sentence: "instances get another address", Required: []string{ArgNames}, weight: 2, make: dropNodes},
+	{Name: NodesRelabel, Sentence: "somebody gives nodes the label of another instance type", Required: []string{ArgNames}, weight: 1, make: oneNode},
+	{Name: BalancersLose, Sentence: "somebody deletes load balancers in the cloud", Required: []string{ArgNames}, weight: 2, make: changeServices},
 	{Name: Settle, Sentence: "the clock of the schedule stands still until everything is as it should be"},
 }
 
@@ -155,13 +162,14 @@ var cloudFaults = []Kind{
 	{Name: CloudMalformed, Scope: All, Sentence: "calls are answered with something that is not JSON", weight: 3, make: anyCall(10), Required: []string{ArgOperation, ArgFor}, Optional: []string{ArgObject}},
 	{Name: CloudPanic, Scope: All, Sentence: "the plugin panics", weight: 5, make: anyCall(10), Required: []string{ArgOperation, ArgFor}, Optional: []string{ArgObject}},
 	{Name: CloudGoexit, Scope: All, Sentence: "the plugin ends the goroutine of the call", weight: 2, make: anyCall(10), Required: []string{ArgOperation, ArgFor}, Optional: []string{ArgObject}},
+	{Name: CloudQuota, Scope: All, Sentence: "calls above a quota are refused with 429", weight: 3, make: quotas, Required: []string{ArgOperation, ArgCount, ArgFor}},
 }
 
 var clusterFaults = []Kind{
 	{Name: APIDown, Scope: All, Sentence: "the API server ends, and starts again later", weight: 3, make: during(15), Required: []string{ArgFor}},
 	{Name: APICut, Scope: All, Sentence: "all connections of a replica to the API server are cut, watches among them", weight: 4, make: ofReplica(0), Required: []string{ArgReplica}},
 	{Name: APIBlock, Scope: All, Sentence: "a replica does not reach the API server", weight: 3, make: ofReplica(25), Required: []string{ArgReplica, ArgFor}},
-	{Name: APIStatus, Scope: All, Sentence: "the API server refuses writes of managers with a status: 409, 429, 500", weight: 4, make: apiRefusals, Required: []string{ArgCode, ArgFor}},
+	{Name: APIStatus, Scope: All, Sentence: "the API server refuses writes of managers with a status: 409, 422, 429, 500", weight: 4, make: apiRefusals, Required: []string{ArgCode, ArgFor}},
 	{Name: EtcdPause, Scope: All, Sentence: "etcd stands still", weight: 2, make: during(10), Required: []string{ArgFor}},
 	{Name: ManagerKill, Scope: All, Sentence: "a replica is killed, and another one starts later", weight: 5, make: ofReplica(5), Required: []string{ArgReplica, ArgFor}},
 	{Name: ManagerPause, Scope: All, Sentence: "a replica is stopped by SIGSTOP, and goes on later", weight: 4, make: ofReplica(30), Required: []string{ArgReplica, ArgFor}},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-ccm/mooring/test/chaos/misbehavior"
 	"github.com/mooring-ccm/mooring/test/chaos/schedule"
 )
 
@@ -28,7 +29,8 @@ func TestGenerated(t *testing.T) {
 		for _, o := range made {
 			seen[o.Verb] = true
 			// See ADR 85: a longer lie about some instances would be believed, and rightly so.
-			if (o.Verb == schedule.CloudPartial || o.Verb == schedule.CloudStale) && o.For() > 3*time.Second {
+			lies := []string{schedule.CloudPartial, schedule.CloudStale, misbehavior.Denies}
+			if slices.Contains(lies, o.Verb) && o.For() > 3*time.Second {
 				t.Errorf("seed %d: a lie that is believed: %s", seed, o)
 			}
 		}

@@ -67,7 +67,7 @@ func (s *settings) prepare(ctx context.Context) (runner.Options, error) {
 		return runner.Options{}, fmt.Errorf("--clock-ahead=%s: must be whole seconds, %s or more", s.ahead, aheadAtLeast)
 	}
 	o := runner.Options{
-		Lease: 15 * time.Second, Bound: 3 * time.Minute, Patience: 10 * time.Minute, Binary: s.binary, Progress: os.Stdout, Watch: s.seed%2 == 1,
+		Lease: 15 * time.Second, Bound: 3 * time.Minute, Patience: 10 * time.Minute, Binary: s.binary, Progress: os.Stdout, Watch: s.seed%2 == 1, Singly: s.seed%4 == 2,
 	}
 	dir, err := filepath.Abs(s.out)
 	if err != nil {
