@@ -177,10 +177,8 @@ func (c *Checker) BalancerSeen(at time.Duration, by string, balancer model.Balan
 	old, known := c.state.Balancers[balancer.Name]
 	if by != World {
 		c.check(at, ForeignUntouched, "balancer "+balancer.Name, !known || old.ServiceUID != "", "%s wrote it", by)
-		for _, id := range old.Targets {
-			if !slices.Contains(balancer.Targets, id) {
-				c.check(at, TargetKept, "balancer "+balancer.Name, !c.state.AlwaysTarget(balancer.Name, id), "%s removed its target %s", by, id)
-			}
+		for _, id := range model.Without(old.Targets, balancer.Targets) {
+			c.check(at, TargetKept, "balancer "+balancer.Name, !c.state.AlwaysTarget(balancer.Name, id), "%s removed its target %s", by, id)
 		}
 	}
 	c.state.SetBalancer(at, balancer)

@@ -175,12 +175,32 @@ func (s *State) routeDifferences() []Difference {
 	return found
 }
 
-// difference says what is too much and what is missing.
+// difference says what is too much and what is missing. Both lists are sorted.
 func difference(is, wanted []string) string {
-	minus := func(a, b []string) []string {
-		return slices.DeleteFunc(slices.Clone(a), func(one string) bool { return slices.Contains(b, one) })
+	return fmt.Sprintf("too much: %s, missing: %s", few(Without(is, wanted)), few(Without(wanted, is)))
+}
+
+// few shows the first of many.
+func few(all []string) string {
+	const most = 5
+	if len(all) <= most {
+		return fmt.Sprintf("%q", all)
 	}
-	return fmt.Sprintf("too much: %q, missing: %q", minus(is, wanted), minus(wanted, is))
+	return fmt.Sprintf("%q and %d more", all[:most], len(all)-most)
+}
+
+// Without returns what is in a and not in b. Both are sorted, and read once: load balancers have thousands of targets.
+func Without(a, b []string) []string {
+	var left []string
+	for _, one := range a {
+		for len(b) > 0 && b[0] < one {
+			b = b[1:]
+		}
+		if len(b) == 0 || b[0] != one {
+			left = append(left, one)
+		}
+	}
+	return left
 }
 
 // foreignPrefix begins the names of what belongs to somebody else.

@@ -4,7 +4,6 @@
 package model
 
 import (
-	"slices"
 	"time"
 )
 
@@ -124,10 +123,8 @@ func (s *State) Disturb(at time.Duration, uid string) { s.ineligible[uid], s.unw
 
 // SetBalancer notes how a load balancer is.
 func (s *State) SetBalancer(at time.Duration, balancer Balancer) {
-	for _, id := range s.Balancers[balancer.Name].Targets {
-		if !slices.Contains(balancer.Targets, id) {
-			delete(s.targetSince, [2]string{balancer.Name, id})
-		}
+	for _, id := range Without(s.Balancers[balancer.Name].Targets, balancer.Targets) {
+		delete(s.targetSince, [2]string{balancer.Name, id})
 	}
 	for _, id := range balancer.Targets {
 		if _, known := s.targetSince[[2]string{balancer.Name, id}]; !known {

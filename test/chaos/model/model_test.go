@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,5 +94,19 @@ func TestAlwaysTarget(t *testing.T) {
 	delete(s.Instances, "i-1")
 	if s.AlwaysTarget("b-1", "i-1") {
 		t.Error("its instance is gone")
+	}
+}
+
+func TestWithout(t *testing.T) {
+	for name, test := range map[string]struct{ a, b, want []string }{
+		"nothing":       {},
+		"none of them":  {[]string{"a", "b"}, []string{"a", "b"}, nil},
+		"all of them":   {[]string{"a", "b"}, nil, []string{"a", "b"}},
+		"some of them":  {[]string{"a", "c", "e", "g"}, []string{"b", "c", "d", "g", "h"}, []string{"a", "e"}},
+		"more in other": {[]string{"c"}, []string{"a", "b", "c", "d"}, nil},
+	} {
+		if got := model.Without(test.a, test.b); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
 	}
 }

@@ -43,6 +43,10 @@ func (c *record) serve(by string, r *http.Request, asked call) *httptest.Respons
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if r.Context().Err() != nil { // who asked waits no more: what nobody waits for only makes others wait longer
+		answer.WriteHeader(http.StatusServiceUnavailable)
+		return answer
+	}
 	if asked.operation == api.OpDeleteInstance {
 		c.checker.InstanceDeleted(asked.object) // a watch reports it before the answer is there
 	}

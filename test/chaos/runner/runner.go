@@ -217,8 +217,8 @@ func (r *run) play(ctx context.Context, s schedule.Schedule) []model.Difference 
 	began := r.now()
 	for _, o := range s {
 		if o.Verb == schedule.Settle {
-			underWay.Wait()
 			before := r.now()
+			underWay.Wait()
 			if remaining := r.settle(ctx); len(remaining) > 0 {
 				return remaining
 			}
@@ -288,6 +288,7 @@ func (r *run) settle(ctx context.Context) []model.Difference {
 // fail keeps an error of the run itself.
 func (r *run) fail(ctx context.Context, o schedule.Operation, err error) {
 	if err != nil && ctx.Err() == nil {
+		fmt.Fprintf(r.options.Progress, "%8s  failed: %s: %v\n", r.now().Round(100*time.Millisecond), o.Verb, err)
 		r.keep(fmt.Errorf("%s: %w", abridged(o), err))
 	}
 }

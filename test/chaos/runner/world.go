@@ -128,13 +128,23 @@ func (w *world) join(ctx context.Context, name string) error {
 	spec := cloudsim.DefaultInstance(m.number)
 	spec.Name, spec.MachineType = name, cloudsim.TypeSmall
 	spec.Addresses[0].Address = name
-	created, err := w.env.cloud.CreateInstance(ctx, spec)
-	if err != nil {
+	if err := persist(ctx, func() error { return w.create(ctx, m, spec) }); err != nil {
 		return fmt.Errorf("create instance %s: %w", name, err)
 	}
-	m.id = created.ID
 	w.inherit(ctx, m)
 	return w.register(ctx, m)
+}
+
+// create makes an instance, unless a try before has that looked as if it had failed.
+func (w *world) create(ctx context.Context, m *machine, spec api.InstanceSpec) error {
+	created, err := w.env.cloud.GetInstanceByName(ctx, m.name)
+	if api.HasCode(err, api.CodeNotFound) {
+		created, err = w.env.cloud.CreateInstance(ctx, spec)
+	}
+	if err == nil {
+		m.id = created.ID
+	}
+	return err
 }
 
 // inherit gives a machine that joins the pod CIDR of one that is gone and whose node is gone as well, as Kubernetes does. The route of the
