@@ -29,7 +29,7 @@ type settings struct {
 
 func (s *settings) flags(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.Uint64Var(&s.seed, "seed", 1, "what the schedule is made from")
+	flags.Uint64Var(&s.seed, "seed", 1, "what the schedule is made from, and by which the managers list, watch, or ask for one object after the other")
 	flags.DurationVar(&s.duration, "duration", 10*time.Minute, "how long the schedule is")
 	flags.StringVar(&s.file, "file", "", "a schedule to run in place of one from a seed")
 	flags.StringVar(&s.out, "out", "out/chaos", "where schedules, logs and reports go")
@@ -130,7 +130,20 @@ func run(ctx context.Context, args []string) error {
 	if s.file == "" {
 		found.Seed = s.seed
 	}
-	return errors.Join(err, publish(found, o.Dir))
+	err = errors.Join(err, publish(found, o.Dir))
+	if len(found.Violations) > 0 {
+		fmt.Printf("\nThe shortest part of the schedule that still fails is found by\n\n    %s\n\n", s.shrinkCommand(o.Dir))
+	}
+	return err
+}
+
+// shrinkCommand is the command line that runs parts of the schedule with managers like those of this run.
+func (s *settings) shrinkCommand(dir string) string {
+	line := fmt.Sprintf("bin/chaos shrink --seed=%d --file=%s", s.seed, filepath.Join(dir, "schedule.txt"))
+	if s.ahead != 0 {
+		line += fmt.Sprintf(" --clock-ahead=%s", s.ahead)
+	}
+	return line
 }
 
 // soak runs churn without faults at a size of its own, and fails if the leading manager grows.

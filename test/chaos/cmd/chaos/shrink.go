@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/mooring-ccm/mooring/test/chaos/runner"
 	"github.com/mooring-ccm/mooring/test/chaos/schedule"
@@ -41,19 +43,25 @@ func shorten(ctx context.Context, args []string) error {
 			return false
 		}
 		found, err := runner.Run(ctx, candidate, o)
-		if err != nil || len(found.Violations) == 0 {
+		switch {
+		case len(found.Violations) > 0:
+		case err != nil:
+			fmt.Printf("run %d: %d operations: it could not be made: %v\n", number, len(candidate), err)
+			return false
+		default:
 			fmt.Printf("run %d: %d operations: all rules held\n", number, len(candidate))
 			return false
 		}
 		first := found.Violations[0]
-		fmt.Printf("run %d: %d operations: %s\n", number, len(candidate), first)
+		line, _, _ := strings.Cut(first.String(), "\n") // a panic has a stack
+		fmt.Printf("run %d: %d operations: %s\n", number, len(candidate), line)
 		if rule == "" {
 			rule = first.Rule
 		}
 		return first.Rule == rule // another mistake is another search
 	}
 	if !fails(planned) {
-		return fmt.Errorf("the schedule does not fail here (%w)", broken)
+		return errors.Join(broken, ctx.Err(), errors.New("the schedule does not fail here"))
 	}
 	shortest := shrink.Shortest(planned, *tries, fails)
 	fmt.Printf("\n# %s does not hold.\n%s", rule, shortest)
