@@ -31,6 +31,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/election"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/reconnect"
+	"github.com/mooring-ccm/mooring/internal/secrets"
 )
 
 // assembly is everything of one process, wired.
@@ -40,6 +41,7 @@ type assembly struct {
 	events   *events
 	registry *prometheus.Registry
 	spans    trace.TracerProvider // nil: tracing is off
+	secrets  *secrets.Set         // what no error of the plugin may repeat
 	watches  *reconnect.Monitor   // all informers share it
 	// plugin is the provider itself, client is the client of the cloud, and cloud what controllers get of it: under --dry-run without writes.
 	plugin    cloudprovider.Interface
@@ -307,7 +309,7 @@ func (a *assembly) probes() probes {
 	checks.ready = append(checks.ready, healthz.NamedCheck("informer-sync", a.synced), a.lifecycle,
 		healthz.NamedCheck("cloud-calls", func(*http.Request) error { return cloud.Overdue(a.client) }))
 	if a.config.dryRun == nil { // nothing runs on every replica
-		checks.ready = append(checks.ready, replicaChecks(a.plugin)...)
+		checks.ready = append(checks.ready, replicaChecks(a.plugin, a.secrets)...)
 	}
 	for _, controller := range a.controllers {
 		checks.live = append(checks.live, controller)

@@ -40,6 +40,8 @@ type callLogConfig struct {
 	NoClusterID bool `json:"noClusterID"`
 	// Nothing makes the factory return no plugin.
 	Nothing bool `json:"nothing"`
+	// Password is repeated by the error of the factory or, if it begins with "late", by a panic of Initialize.
+	Password string `json:"password,omitempty"`
 }
 
 // call log is a file to which processes append lines; the order of its lines is the order of events.
@@ -158,8 +160,11 @@ func newCallLogCloud(config io.Reader) (cloudprovider.Interface, error) {
 	if err := decoder.Decode(&settings); err != nil {
 		return nil, errors.Join(err, errors.New("callLog: required; it is the file to write to"))
 	}
-	if settings.Nothing {
+	switch late := strings.HasPrefix(settings.Password, "late"); {
+	case settings.Nothing:
 		return nil, nil
+	case settings.Password != "" && !late:
+		return nil, fmt.Errorf("logging in with %q: denied", settings.Password)
 	}
 	cloud := &callLogCloud{settings: settings, callLog: callLog(settings.CallLog)}
 	cloud.callLog.write("new")
@@ -175,6 +180,9 @@ func (c *callLogCloud) HasClusterID() bool {
 
 func (c *callLogCloud) Initialize(clients cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
 	c.callLog.write("Initialize")
+	if c.settings.Password != "" {
+		panic(fmt.Sprintf("logging in with %q: denied", c.settings.Password))
+	}
 	if _, err := clients.Client("callLog"); err != nil {
 		c.callLog.write("no client: %v", err)
 	}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/reconnect"
+	"github.com/mooring-ccm/mooring/internal/secrets"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -134,7 +135,7 @@ func (r *configRef) get(ctx context.Context, client kubernetes.Interface) (objec
 
 // readConfigObject returns the object of the cloud config, read once, or nil if there is none. It waits for the API server as the rest of
 // the start-up does, and a minute for an object that is not there.
-func (c *config) readConfigObject(ctx context.Context, identity identities, watches *reconnect.Monitor) (provider.ConfigObject, error) {
+func (c *config) readConfigObject(ctx context.Context, identity identities, watches *reconnect.Monitor, known *secrets.Set) (provider.ConfigObject, error) {
 	if c.configObject == nil {
 		return nil, nil
 	}
@@ -149,7 +150,8 @@ func (c *config) readConfigObject(ctx context.Context, identity identities, watc
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", cloudConfigObjectFlag, err)
 	}
-	return &configObject{Reader: bytes.NewReader(read), configRef: c.configObject, client: watching, last: read}, nil
+	known.AddConfig(read)
+	return &configObject{Reader: bytes.NewReader(read), configRef: c.configObject, client: watching, secrets: known, last: read}, nil
 }
 
 // await reads the content. What may pass is tried again.
@@ -186,6 +188,8 @@ type configObject struct {
 	*configRef
 	// client watches.
 	client kubernetes.Interface
+	// secrets gets the credentials of each content before it is handed out.
+	secrets *secrets.Set
 
 	mu sync.Mutex
 	// last is what was handed out last, nil if that was that there is nothing.
@@ -218,6 +222,7 @@ func (o *configObject) Watch(ctx context.Context, changed func(content []byte, g
 			return
 		}
 		o.last = content
+		o.secrets.AddConfig(content)
 		changed(content, err)
 	}
 	var kind runtime.Object = &corev1.ConfigMap{}

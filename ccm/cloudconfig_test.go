@@ -3,6 +3,8 @@ package ccm
 import (
 	"strings"
 	"testing"
+
+	"github.com/mooring-ccm/mooring/internal/secrets"
 )
 
 func TestParseConfigRef(t *testing.T) {
@@ -32,5 +34,13 @@ func TestRefusal(t *testing.T) {
 	long := refusal("h", "goes on", invalid("x", strings.Repeat("y", 2000), "z"))
 	if len(long) > 1024 || !strings.HasSuffix(long, "(the log has all of it)") {
 		t.Errorf("%d bytes: %s", len(long), long)
+	}
+}
+
+// The client of the cloud is where errors of the plugin come in.
+func TestTheClientKnowsTheSecrets(t *testing.T) {
+	known := secrets.New(nil)
+	if got := (&config{}).cloudOptions(nil, nil, newFence(), known).Secrets; got != known {
+		t.Errorf("it gets %v", got)
 	}
 }

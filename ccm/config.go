@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
+	"github.com/mooring-ccm/mooring/internal/secrets"
 	"github.com/mooring-ccm/mooring/internal/version"
 )
 
@@ -118,8 +119,9 @@ func (o *options) config() (*config, error) {
 }
 
 // cloudOptions returns how the cloud is called.
-func (c *config) cloudOptions(registerer prometheus.Registerer, spans trace.TracerProvider, fence *fence) cloud.Options {
+func (c *config) cloudOptions(registerer prometheus.Registerer, spans trace.TracerProvider, fence *fence, known *secrets.Set) cloud.Options {
 	return cloud.Options{
+		Secrets:        known,
 		Fence:          fence.closed,
 		TracerProvider: spans,
 		CallTimeout:    c.cloudAPITimeout,

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/secrets"
 )
 
 // lifecycle is the life of the plugin on the replica that leads, and with it that of every controller: none acts before the
@@ -26,6 +27,8 @@ type lifecycle struct {
 	allowUntagged bool
 	// fence ends the plugin's life when the lease is lost.
 	fence *fence
+	// secrets are what the plugin's errors may not repeat.
+	secrets *secrets.Set
 
 	// controllers admits them once the plugin is initialized.
 	controllers *admission
@@ -47,9 +50,9 @@ const (
 
 // newLifecycle returns the lifecycle of a replica that does not lead.
 func newLifecycle(plugin, calls cloudprovider.Interface, clients cloudprovider.ControllerClientBuilder, factory informers.SharedInformerFactory,
-	allowUntagged bool, fence *fence) *lifecycle {
+	allowUntagged bool, fence *fence, known *secrets.Set) *lifecycle {
 	return &lifecycle{
-		plugin: plugin, calls: calls, clients: clients, informers: factory, allowUntagged: allowUntagged, fence: fence,
+		plugin: plugin, calls: calls, clients: clients, informers: factory, allowUntagged: allowUntagged, fence: fence, secrets: known,
 		controllers: newAdmission(),
 	}
 }
@@ -101,7 +104,8 @@ func (l *lifecycle) initialize(ctx context.Context, stop <-chan struct{}) *initi
 		defer close(first.over)
 		started := time.Now()
 		first.err = errNotReturned // until it has
-		if first.err = cloud.Protect("Initialize", func() error { return l.begin(ctx, stop) }, nil); first.err != nil {
+		first.err = l.secrets.Bound(cloud.Protect("Initialize", func() error { return l.begin(ctx, stop) }, nil), cloud.MaxErrorText)
+		if first.err != nil {
 			logPanic(ctx, first.err)
 			return
 		}

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/secrets"
+
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/version"
 	"github.com/mooring-ccm/mooring/provider"
@@ -60,7 +62,7 @@ func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.In
 	sink := newEvents(running, eventSink(client.CoreV1()))
 	reporter := a.config.newConfigReporter(client, sink)
 	replica := provider.Replica{
-		Client: client, ReportConfig: reporter.report,
+		Client: client, ReportConfig: func(failure error) { reporter.report(a.secrets.Conceal(failure)) },
 		Informers: informers.NewSharedInformerFactoryWithOptions(watching, 0,
 			informers.WithTransform(cache.TransformStripManagedFields())),
 		Registerer:   a.registry,
@@ -70,7 +72,7 @@ func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.In
 		defer close(part.over)
 		defer sink.shutdown()
 		go reporter.run(running)
-		err := cloud.Protect("RunOnEveryReplica", func() error { return run(running, replica) }, nil)
+		err := a.secrets.Conceal(cloud.Protect("RunOnEveryReplica", func() error { return run(running, replica) }, nil))
 		logPanic(running, err)
 		if err != nil && running.Err() == nil {
 			part.err = fmt.Errorf("what provider %q runs on every replica: %w", plugin.ProviderName(), err)
@@ -80,13 +82,13 @@ func (a *assembly) startReplicaPart(ctx context.Context, plugin cloudprovider.In
 }
 
 // replicaChecks makes the provider's own readiness a check of /readyz, see provider.Capabilities.ReplicaReady.
-func replicaChecks(plugin cloudprovider.Interface) []healthz.HealthChecker {
+func replicaChecks(plugin cloudprovider.Interface, known *secrets.Set) []healthz.HealthChecker {
 	ready := provider.CapabilitiesOf(plugin).ReplicaReady
 	if ready == nil {
 		return nil
 	}
 	return []healthz.HealthChecker{healthz.NamedCheck("every-replica", func(*http.Request) error {
-		return cloud.Protect("ReplicaReady", ready, nil)
+		return known.Conceal(cloud.Protect("ReplicaReady", ready, nil))
 	})}
 }
 

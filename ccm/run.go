@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/reconnect"
+	"github.com/mooring-ccm/mooring/internal/secrets"
 	"github.com/mooring-ccm/mooring/internal/version"
 )
 
@@ -39,11 +41,14 @@ func run(ctx context.Context, c *config) error {
 	if err != nil {
 		return err
 	}
-	if environment.ConfigObject, err = c.readConfigObject(ctx, identity, watches); err != nil {
+	known := secrets.New(os.Environ())
+	known.FollowFile(environment.ConfigFile)
+	if environment.ConfigObject, err = c.readConfigObject(ctx, identity, watches, known); err != nil {
 		return orderly(ctx, err)
 	}
 	plugin, err := newPlugin(ctx, c.provider, environment)
 	if err != nil {
+		err = known.Conceal(err)
 		c.sayRefused(ctx, identity.client, err)
 		return orderly(ctx, err)
 	}
@@ -60,14 +65,15 @@ func run(ctx context.Context, c *config) error {
 	if err != nil {
 		return err
 	}
-	client := cloud.Decorate(plugin, c.cloudOptions(registry, spans, fence))
+	client := cloud.Decorate(plugin, c.cloudOptions(registry, spans, fence, known))
 	a := &assembly{
 		config: c, identity: identity, events: events, registry: registry, spans: spans, watches: watches, fence: fence,
 		plugin:    plugin,
+		secrets:   known,
 		client:    client,
 		cloud:     c.cloudFor(client),
 		informers: shared,
-		lifecycle: newLifecycle(plugin, client, identity.builder, shared, c.component.KubeCloudShared.AllowUntaggedCloud, fence),
+		lifecycle: newLifecycle(plugin, client, identity.builder, shared, c.component.KubeCloudShared.AllowUntaggedCloud, fence, known),
 	}
 	defer func() {
 		ending, cancel := a.ending(ctx)

@@ -96,6 +96,8 @@ func cloudConfigErrors(t *testing.T, kubeconfig string, with func(...string) []s
 	t.Helper()
 	nothing, _ := cloudConfig(t, func(settings *callLogConfig) { settings.Nothing = true })
 	untagged, _ := cloudConfig(t, func(settings *callLogConfig) { settings.NoClusterID = true })
+	refused, _ := cloudConfig(t, func(settings *callLogConfig) { settings.Password = `hunter2"<hunter2` })
+	panics, _ := cloudConfig(t, func(settings *callLogConfig) { settings.Password = "late-hunter2" })
 	dir := t.TempDir()
 	invalid := filepath.Join(dir, "invalid.json")
 	if err := os.WriteFile(invalid, []byte(`{"jurnal": ""}`), 0o600); err != nil {
@@ -118,6 +120,12 @@ func cloudConfigErrors(t *testing.T, kubeconfig string, with func(...string) []s
 		},
 		"a plugin that builds nothing": {
 			with("--cloud-config=" + nothing), `cloud provider "callLog" built nothing from --cloud-config "` + nothing + `", and no error`,
+		},
+		"a plugin that repeats its password": {
+			with("--cloud-config=" + refused), `cloud provider "callLog", --cloud-config ` + refused + `: logging in with "(hidden)": denied`,
+		},
+		"a plugin that panics with its password": {
+			with("--cloud-config=" + panics), `stopped: the cloud provider panicked in Initialize: logging in with "(hidden)": denied`,
 		},
 		"no cluster ID": {
 			with("--cloud-config=" + untagged),

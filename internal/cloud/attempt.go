@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-
-	messages "github.com/mooring-ccm/mooring/internal/message"
 )
 
 // grace is how long after its deadline a call is given up. Most plugins return once their context has ended.
 const grace = time.Second
 
-// maxErrorText is how many bytes of an error of the plugin go on, to logs, events, spans and conditions. See ADR 6.
-const maxErrorText = 4000
+// MaxErrorText is how many bytes of an error of the plugin go on, to logs, events, spans and conditions. See ADR 6.
+const MaxErrorText = 4000
+
+// shown returns an error of the plugin as it goes on: with a text that is bounded and repeats no credential.
+func (c *client) shown(err error) error { return c.secrets.Bound(err, MaxErrorText) }
 
 // attempt is one call of the plugin, on a goroutine of its own, so that nobody waits for a plugin that ignores its context.
 //
@@ -69,8 +70,8 @@ func (a *attempt) run() {
 	a.mu.Unlock()
 	go func() {
 		// Errors of SDKs may panic when they are asked what they say, so that they are classified here, and their texts bounded.
-		err := Protect(a.about.name, func() error { return messages.Bound(classify(a.method(a.ctx)), maxErrorText) }, a.returned)
-		a.returned(messages.Bound(err, maxErrorText)) // of a panic
+		err := Protect(a.about.name, func() error { return a.shown(classify(a.method(a.ctx))) }, a.returned)
+		a.returned(a.shown(err)) // of a panic
 	}()
 }
 

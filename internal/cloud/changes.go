@@ -35,7 +35,7 @@ func (c *client) changeRoutes(plugin provider.ChangeRoutesFunc) provider.ChangeR
 				return made, err
 			}
 			for i := range made.results {
-				made.results[i] = classify(made.results[i])
+				made.results[i] = c.shown(classify(made.results[i]))
 			}
 			return made, summaryOf(made.results)
 		})

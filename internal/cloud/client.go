@@ -40,6 +40,7 @@ import (
 	"golang.org/x/time/rate"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/secrets"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -73,6 +74,8 @@ type Options struct {
 	// Fence is asked right before each call. An error means that this process must not call the cloud any more, and is returned
 	// by the call. Nil: it always may.
 	Fence func() error
+	// Secrets are what no error of the plugin may repeat. Nil: errors go on as they are.
+	Secrets *secrets.Set
 	// TracerProvider records a span for each call. Nil: none are.
 	TracerProvider trace.TracerProvider
 	// Registerer takes the metrics. Nil: they are not exported.
@@ -86,6 +89,7 @@ type client struct {
 	groups       map[string]string // of methods, as the provider declares
 	fence        func() error
 	queue        *queue
+	secrets      *secrets.Set
 	tracer       trace.Tracer
 	metrics      *metrics
 }
@@ -102,6 +106,7 @@ func Decorate(plugin cloudprovider.Interface, options Options) cloudprovider.Int
 		writeTimeout: cmp.Or(options.WriteTimeout, DefaultWriteTimeout),
 		groups:       limits.Groups,
 		fence:        options.Fence,
+		secrets:      options.Secrets,
 		queue: newQueue(groupNames(limits), cmp.Or(options.MaxInFlight, DefaultMaxInFlight), options.MaxInFlight > 0,
 			rate.Limit(options.QPS), burst, metrics),
 		tracer:  tracerOf(options.TracerProvider),
@@ -209,7 +214,8 @@ func (c *client) repeat(ctx context.Context, known *canary) (label string, rejec
 	done := make(chan error, 1)
 	began := time.Now()
 	go func() {
-		done <- Protect(known.about.name, func() error { return known.repeat(ctx) }, func(err error) { done <- err })
+		err := Protect(known.about.name, func() error { return c.shown(classify(known.repeat(ctx))) }, func(err error) { done <- err })
+		done <- c.shown(err) // of a panic
 	}()
 	var err error
 	select {

@@ -98,7 +98,7 @@ func (d *decorated) Capabilities() provider.Capabilities {
 			err := Protect(call.about.name, func() error { retry(ctx, again); return nil }, func(err error) {
 				logr.FromContextOrDiscard(ctx).Error(err, "The cloud provider reports no more Services that are worth another try")
 			})
-			call.logPanic(ctx, err)
+			call.logPanic(ctx, d.calls.shown(err))
 		}
 	}
 	return capabilities
