@@ -16,9 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/mooring-ccm/mooring/internal/secrets"
-
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/secrets"
 	"github.com/mooring-ccm/mooring/internal/version"
 	"github.com/mooring-ccm/mooring/provider"
 )
