@@ -22,6 +22,7 @@ var arrows = map[string][]string{
 	"providers/sim":                {"provider", "providers/internal", "internal/message"},
 	"providers/sim/simtest":        {"providers/sim", "localcluster/poll"},
 	"providers/metal":              {"provider", "providers/internal", "internal/message", "internal/required"},
+	"providers/openstack":          {"provider", "providers/internal", "internal/docgen", "internal/message", "internal/version"},
 	"internal/cloud":               {"provider", "internal/message", "internal/secrets"},
 	"internal/dryrun":              {"ccm/plan", "provider"},
 	"internal/election":            {"internal/version"},

@@ -1,0 +1,130 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mooring-ccm/mooring/internal/message"
+)
+
+// fromClouds fills what is empty in [Global] from clouds.yaml and secure.yaml. What is set in [Global] goes before.
+func (g *Global) fromClouds() error {
+	file, err := g.cloudsFile()
+	if err != nil {
+		return err
+	}
+	name, cloud, err := chosenCloud(file, g.Cloud)
+	if err != nil {
+		return err
+	}
+	// The library puts clouds.yaml, secure.yaml and clouds-public.yaml together. Files of certificates are read by readTLS.
+	auth, endpoint, tls, err := clouds.Parse(clouds.WithCloudName(name), clouds.WithLocations(file))
+	if err != nil {
+		return fmt.Errorf("cloud %q in %s: %s", message.Line(name, maxShown), file, withoutValues(err))
+	}
+	g.CAFile = first(g.CAFile, cloud.CACertFile)
+	if g.CertFile == "" && g.KeyFile == "" {
+		g.CertFile, g.KeyFile = cloud.ClientCertFile, cloud.ClientKeyFile
+	}
+	g.TLSInsecure = g.TLSInsecure || tls.InsecureSkipVerify
+	g.Region = first(g.Region, endpoint.Region)
+	g.EndpointType = first(g.EndpointType, string(endpoint.Availability))
+	g.fill(auth)
+	return nil
+}
+
+// fill takes over what is empty. Whoever names one kind of credentials in cloud.conf gets none of another kind from clouds.yaml.
+func (g *Global) fill(auth gophercloud.AuthOptions) {
+	g.AuthURL = first(g.AuthURL, auth.IdentityEndpoint)
+	g.UserID, g.Username = first(g.UserID, auth.UserID), first(g.Username, auth.Username)
+	g.Password = first(g.Password, Secret(auth.Password))
+	g.UserDomainID = first(g.UserDomainID, auth.DomainID)
+	g.UserDomainName = first(g.UserDomainName, auth.DomainName)
+	if scope := auth.Scope; scope != nil {
+		g.TrustID = first(g.TrustID, scope.TrustID)
+		if g.TenantID == "" && g.TenantName == "" {
+			g.TenantID, g.TenantName = scope.ProjectID, scope.ProjectName
+		}
+		if scope.ProjectName != "" && g.TenantDomainID == "" && g.TenantDomainName == "" {
+			g.TenantDomainID, g.TenantDomainName = scope.DomainID, scope.DomainName
+		}
+	}
+	if g.ApplicationCredentialID == "" && g.ApplicationCredentialName == "" {
+		g.ApplicationCredentialID, g.ApplicationCredentialName = auth.ApplicationCredentialID, auth.ApplicationCredentialName
+	}
+	g.ApplicationCredentialSecret = first(g.ApplicationCredentialSecret, Secret(auth.ApplicationCredentialSecret))
+	g.Token = first(g.Token, Secret(auth.TokenID))
+}
+
+// first returns the first that is not empty.
+func first[T ~string](values ...T) T {
+	for _, value := range values {
+		if value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// cloudsFile returns the path of clouds.yaml: that of the config, or the first of the usual ones that is there.
+func (g *Global) cloudsFile() (string, error) {
+	if file := first(g.CloudsFile, os.Getenv("OS_CLIENT_CONFIG_FILE")); file != "" {
+		return file, nil
+	}
+	candidates := []string{"clouds.yaml"}
+	if home, err := os.UserConfigDir(); err == nil {
+		candidates = append(candidates, filepath.Join(home, "openstack", "clouds.yaml"))
+	}
+	candidates = append(candidates, "/etc/openstack/clouds.yaml")
+	for _, candidate := range candidates {
+		if _, err := os.Stat(candidate); !errors.Is(err, fs.ErrNotExist) {
+			return candidate, nil
+		}
+	}
+	return "", fmt.Errorf("there is no clouds.yaml; looked for %s: set clouds-file", strings.Join(candidates, ", "))
+}
+
+// chosenCloud returns the cloud of that name, of OS_CLOUD, or the only one that is in the file.
+func chosenCloud(file, name string) (string, clouds.Cloud, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", clouds.Cloud{}, err
+	}
+	var all clouds.Clouds
+	if err := yaml.Unmarshal(data, &all); err != nil {
+		return "", clouds.Cloud{}, fmt.Errorf("%s: %s", file, withoutValues(err))
+	}
+	name = first(name, os.Getenv("OS_CLOUD"))
+	if name == "" && len(all.Clouds) == 1 {
+		for only := range all.Clouds {
+			name = only
+		}
+	}
+	cloud, found := all.Clouds[name]
+	switch {
+	case name == "":
+		return "", cloud, fmt.Errorf("there are %d clouds in %s: set cloud to the name of one", len(all.Clouds), file)
+	case !found:
+		return "", cloud, fmt.Errorf("there is no cloud %q in %s", message.Line(name, maxShown), file)
+	case cloud.AuthInfo == nil:
+		return "", cloud, fmt.Errorf("the cloud %q in %s has no section auth", message.Line(name, maxShown), file)
+	}
+	return name, cloud, nil
+}
+
+// quoted is a value as an error of the YAML library repeats it.
+var quoted = regexp.MustCompile("`[^`]*`")
+
+// withoutValues returns the text of an error without the values of the file: one of them may be the password.
+func withoutValues(err error) string {
+	return message.Line(quoted.ReplaceAllString(err.Error(), "(a value)"), maxShown)
+}
