@@ -21,7 +21,7 @@ import (
 
 // introduction is how the page begins.
 //
-//go:embed introduction.md
+//go:embed introduction.txt
 var introduction string
 
 func main() {

@@ -1,0 +1,176 @@
+package session
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+
+	"github.com/mooring-ccm/mooring/internal/message"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// maxText is how many bytes of what a service says an error shows.
+const maxText = 400
+
+// AnswerError is an answer of a service that is no success.
+type AnswerError struct {
+	// Method and URL are what was called; the URL is without its query.
+	Method, URL string
+	// Status is the HTTP status.
+	Status int
+	// Kind is the service's own name of what is wrong: the key of Nova's answer such as itemNotFound, the type of Neutron's such as
+	// RouterNotFound, the faultcode of Octavia's. Empty if the answer is none of a service's, such as that of a proxy.
+	Kind string
+	// Text is what the service says.
+	Text string
+	// RetryAfter is how long the service asks to wait, zero if it does not.
+	RetryAfter time.Duration
+}
+
+// Error says what was called and what came back.
+func (e *AnswerError) Error() string {
+	text := fmt.Sprintf("%s %s: %d", e.Method, e.URL, e.Status)
+	if e.Kind != "" {
+		text += " " + e.Kind
+	}
+	if e.Text != "" {
+		text += ": " + e.Text
+	}
+	return text
+}
+
+// Classify gives an error of a call the type by which callers decide:
+//
+//   - an answer becomes an *AnswerError;
+//   - 429, 413 and 503 with Retry-After, are a provider.ThrottledError with the time that the service asks to wait;
+//   - 400 and 403, quotas that are used up among them, are a provider.TerminalError: repeating the call as it is cannot help. So is
+//     Neutron's 409 for a quota;
+//   - 401 is not: the credentials may be others in a moment, see IsUnauthorized;
+//   - all others, conflicts included, stay as they are and may be repeated.
+//
+// That something does not exist is not decided here: see IsMissing.
+func Classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	var renewal *gophercloud.ErrUnableToReauthenticate
+	if errors.As(err, &renewal) && renewal.ErrReauth != nil {
+		return fmt.Errorf("renewing the token: %w", Classify(renewal.ErrReauth))
+	}
+	var after *gophercloud.ErrErrorAfterReauthentication
+	if errors.As(err, &after) && after.ErrOriginal != nil {
+		return Classify(after.ErrOriginal)
+	}
+	var raw gophercloud.ErrUnexpectedResponseCode
+	if !errors.As(err, &raw) {
+		return err
+	}
+	answer := answerOf(raw)
+	switch {
+	case answer.Status == http.StatusTooManyRequests, answer.Status == http.StatusRequestEntityTooLarge,
+		answer.Status == http.StatusServiceUnavailable && answer.RetryAfter > 0:
+		return provider.Throttled(answer.RetryAfter, answer)
+	case answer.Status == http.StatusBadRequest, answer.Status == http.StatusForbidden, answer.Kind == "OverQuota":
+		return provider.Terminal(answer)
+	default:
+		return answer
+	}
+}
+
+// StatusOf returns the HTTP status of the answer that an error is, zero if it is none.
+func StatusOf(err error) int {
+	var answer *AnswerError
+	if errors.As(err, &answer) {
+		return answer.Status
+	}
+	return 0
+}
+
+// IsUnauthorized reports whether the credentials were refused.
+func IsUnauthorized(err error) bool { return StatusOf(err) == http.StatusUnauthorized }
+
+// IsConflict reports whether the call came at the wrong moment: something else changes what it was about, or has changed it.
+func IsConflict(err error) bool {
+	return slices.Contains([]int{http.StatusConflict, http.StatusPreconditionFailed}, StatusOf(err)) && !provider.IsTerminal(err)
+}
+
+// IsQuota reports whether a quota of the project is used up.
+func IsQuota(err error) bool {
+	var answer *AnswerError
+	return errors.As(err, &answer) && provider.IsTerminal(err) && (answer.Kind == "OverQuota" ||
+		answer.Status == http.StatusForbidden && strings.Contains(strings.ToLower(answer.Text), "quota"))
+}
+
+// IsMissing reports whether the service itself says that what was asked for does not exist. A 404 of something between here and the
+// service, or for a path that the service does not know, says nothing about that.
+func IsMissing(err error) bool {
+	var answer *AnswerError
+	return errors.As(err, &answer) && answer.Status == http.StatusNotFound && answer.Kind != ""
+}
+
+// answerOf reads the answer of any of the services.
+func answerOf(raw gophercloud.ErrUnexpectedResponseCode) *AnswerError {
+	answer := &AnswerError{Method: raw.Method, Status: raw.Actual, RetryAfter: retryAfter(raw.ResponseHeader)}
+	if parsed, err := url.Parse(raw.URL); err == nil {
+		parsed.RawQuery, parsed.User = "", nil
+		answer.URL = message.Line(parsed.String(), maxText)
+	}
+	var text string
+	answer.Kind, text = readBody(raw.Body)
+	answer.Text = message.Line(text, maxText)
+	return answer
+}
+
+// readBody returns the kind and the text of an error in the shapes of the services:
+//
+//   - Nova, Keystone: {"KIND": {"code": 404, "message": "..."}};
+//   - Neutron: {"NeutronError": {"type": "KIND", "message": "..."}};
+//   - Octavia: {"faultcode": "KIND", "faultstring": "..."}.
+//
+// Of an answer in no such shape the text is the whole.
+func readBody(body []byte) (kind, text string) {
+	var octavia struct {
+		Code   string `json:"faultcode"`
+		String string `json:"faultstring"`
+	}
+	if json.Unmarshal(body, &octavia) == nil && octavia.String != "" {
+		return octavia.Code, octavia.String
+	}
+	var others map[string]json.RawMessage
+	if json.Unmarshal(body, &others) == nil && len(others) == 1 {
+		for key, value := range others {
+			var said struct {
+				Type    string `json:"type"`
+				Message string `json:"message"`
+			}
+			if json.Unmarshal(value, &said) != nil || said.Message == "" {
+				break
+			}
+			if key == "NeutronError" {
+				key = said.Type
+			}
+			return message.Line(key, maxText), said.Message
+		}
+	}
+	return "", string(body[:min(len(body), 4*maxText)])
+}
+
+// retryAfter reads the header as a number of seconds or as a date. What is longer than an hour is not believed.
+func retryAfter(header http.Header) time.Duration {
+	value := header.Get("Retry-After")
+	if seconds, err := strconv.Atoi(value); err == nil && seconds > 0 {
+		return min(time.Duration(min(seconds, 3600))*time.Second, time.Hour)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return min(max(time.Until(at), 0), time.Hour)
+	}
+	return 0
+}
