@@ -4,6 +4,7 @@ package main
 import (
 	"github.com/mooring-ccm/mooring/ccm"
 	_ "github.com/mooring-ccm/mooring/providers/metal"
+	_ "github.com/mooring-ccm/mooring/providers/openstack"
 	_ "github.com/mooring-ccm/mooring/providers/sim"
 )
 

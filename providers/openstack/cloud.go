@@ -1,0 +1,95 @@
+package openstack
+
+import (
+	"context"
+	"io"
+
+	"github.com/go-logr/logr"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/openstack/config"
+	"github.com/mooring-ccm/mooring/providers/openstack/instances"
+	"github.com/mooring-ccm/mooring/providers/openstack/session"
+)
+
+// ProviderName is the name of the provider, for --cloud-provider. Upstream's plugin has the same: a program has one of the two.
+const ProviderName = instances.Scheme
+
+func init() {
+	cloudprovider.RegisterCloudProvider(ProviderName, func(from io.Reader) (cloudprovider.Interface, error) {
+		source, err := config.Open(from)
+		if err != nil {
+			return nil, err
+		}
+		return New(source), nil
+	})
+}
+
+// Cloud is the provider.
+type Cloud struct {
+	source    *config.Source
+	session   *session.Session
+	instances *instances.Instances
+}
+
+var (
+	_ cloudprovider.Interface = &Cloud{}
+	_ provider.Capable        = &Cloud{}
+)
+
+// New returns the provider for a config. It makes no call: a manager starts while the cloud is away.
+func New(source *config.Source) *Cloud {
+	s := session.New(source)
+	return &Cloud{source: source, session: s, instances: instances.New(source, s)}
+}
+
+// Initialize arranges that connections are closed when the manager stops. The provider needs nothing from the cluster.
+func (c *Cloud) Initialize(_ cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
+	go func() {
+		<-stop
+		c.session.CloseIdleConnections()
+	}()
+}
+
+// Capabilities says that the provider lists all servers of the project, also on a standby, and follows its config.
+func (c *Cloud) Capabilities() provider.Capabilities {
+	return provider.Capabilities{
+		ProviderIDSchemes: []string{instances.Scheme},
+		ListInstances:     c.instances.List,
+		StandbySafe:       true,
+		RunOnEveryReplica: c.runOnEveryReplica,
+	}
+}
+
+// runOnEveryReplica follows the cloud config.
+func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica) error {
+	for _, warning := range c.source.Current().Warnings {
+		logr.FromContextOrDiscard(ctx).Info("The cloud config says something that may not do what was meant", "reason", warning)
+	}
+	return c.source.Run(ctx, replica.ReportConfig)
+}
+
+// ProviderName returns ProviderName.
+func (c *Cloud) ProviderName() string { return ProviderName }
+
+// HasClusterID returns true, as upstream's manager does: nothing here is found by a tag of the cluster.
+func (c *Cloud) HasClusterID() bool { return true }
+
+// InstancesV2 returns the servers of the project.
+func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c.instances, true }
+
+// Instances returns nothing: InstancesV2 has taken its place.
+func (c *Cloud) Instances() (cloudprovider.Instances, bool) { return nil, false }
+
+// Zones returns nothing: InstancesV2 has taken its place.
+func (c *Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
+
+// Clusters returns nothing.
+func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
+
+// LoadBalancer returns nothing yet.
+func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
+
+// Routes returns nothing yet.
+func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return nil, false }
