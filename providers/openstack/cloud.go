@@ -5,11 +5,14 @@ import (
 	"io"
 
 	"github.com/go-logr/logr"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/openstack/config"
 	"github.com/mooring-ccm/mooring/providers/openstack/instances"
+	"github.com/mooring-ccm/mooring/providers/openstack/routes"
 	"github.com/mooring-ccm/mooring/providers/openstack/session"
 )
 
@@ -31,17 +34,20 @@ type Cloud struct {
 	source    *config.Source
 	session   *session.Session
 	instances *instances.Instances
+	routes    *routes.Routes
 }
 
 var (
-	_ cloudprovider.Interface = &Cloud{}
-	_ provider.Capable        = &Cloud{}
+	_ cloudprovider.Interface    = &Cloud{}
+	_ cloudprovider.InformerUser = &Cloud{}
+	_ provider.Capable           = &Cloud{}
 )
 
 // New returns the provider for a config. It makes no call: a manager starts while the cloud is away.
 func New(source *config.Source) *Cloud {
 	s := session.New(source)
-	return &Cloud{source: source, session: s, instances: instances.New(source, s)}
+	servers := instances.New(source, s)
+	return &Cloud{source: source, session: s, instances: servers, routes: routes.New(source, s, servers)}
 }
 
 // Initialize arranges that connections are closed when the manager stops. The provider needs nothing from the cluster.
@@ -52,15 +58,32 @@ func (c *Cloud) Initialize(_ cloudprovider.ControllerClientBuilder, stop <-chan 
 	}()
 }
 
-// Capabilities says that the provider lists all servers of the project, also on a standby, and follows its config.
+// SetInformers has routes find nodes by their addresses without a call.
+func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
+	if c.hasRoutes() {
+		c.routes.UseNodes(factory.Core().V1().Nodes().Lister())
+	}
+}
+
+// Capabilities says that the provider lists all servers of the project, also on a standby, that it follows its config, and that it
+// changes routes by the batch if there is a router.
 func (c *Cloud) Capabilities() provider.Capabilities {
-	return provider.Capabilities{
+	capabilities := provider.Capabilities{
 		ProviderIDSchemes: []string{instances.Scheme},
 		ListInstances:     c.instances.List,
 		StandbySafe:       true,
 		RunOnEveryReplica: c.runOnEveryReplica,
 	}
+	if c.hasRoutes() {
+		capabilities.ChangeRoutes, capabilities.RouteBatch, capabilities.RouteWrites = c.routes.Change, routes.Batch, 1
+		capabilities.ReplaceRoute = c.routes.Replace
+		capabilities.Rules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "watch"}}}
+	}
+	return capabilities
 }
+
+// hasRoutes reports whether the config names a router. That cannot change while the process runs.
+func (c *Cloud) hasRoutes() bool { return c.source.Current().Route.RouterID != "" }
 
 // runOnEveryReplica follows the cloud config.
 func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica) error {
@@ -91,5 +114,5 @@ func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
 // LoadBalancer returns nothing yet.
 func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
 
-// Routes returns nothing yet.
-func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return nil, false }
+// Routes returns the routes of the router that the config names.
+func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return c.routes, c.hasRoutes() }

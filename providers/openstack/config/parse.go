@@ -32,6 +32,8 @@ var retired = map[string]string{
 type parsed struct {
 	config Config
 	errs   field.ErrorList
+	// given are the options that were given. One that has a single value is given once: the routes of a cluster are in one router.
+	given map[string]bool
 	// misfits are the options whose values did not fit, which are not said to be missing then.
 	misfits map[string]bool
 }
@@ -40,7 +42,7 @@ type parsed struct {
 // and escapes, an option without "=" for true. Everything that does not fit is reported, but after a mistake in the format nothing is
 // known of what follows.
 func parse(data []byte) parsed {
-	p := parsed{config: Defaults(), misfits: map[string]bool{}}
+	p := parsed{config: Defaults(), misfits: map[string]bool{}, given: map[string]bool{}}
 	err := gcfg.ReadWithCallback(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff"))), func(section, sub, key, value string, blank bool) error {
 		p.take(section, sub, key, value, blank)
 		return nil
@@ -111,6 +113,11 @@ func (p *parsed) set(at *field.Path, section reflect.Value, key, value string, b
 		if !strings.EqualFold(declared.Tag.Get("conf"), key) {
 			continue
 		}
+		if p.given[at.String()] && option.Kind() != reflect.Slice {
+			p.errs = append(p.errs, field.Invalid(at, field.OmitValueType{}, "is given twice, and takes one value"))
+			return
+		}
+		p.given[at.String()] = true
 		if err := decode(option, value, blank); err != nil {
 			var shown any = message.Line(value, maxShown)
 			if option.Type() == reflect.TypeFor[Secret]() || blank {

@@ -119,6 +119,7 @@ func TestParseNamesAllMistakes(t *testing.T) {
 		"ovn":                  {minimal + "[LoadBalancer]\nlb-provider=ovn\nlb-method=ROUND_ROBIN\n", []string{"the provider ovn knows SOURCE_IP_PORT only"}},
 		"no file":              {minimal + "ca-file=/nowhere/ca.pem\n", []string{"[Global].ca-file: Invalid value: \"/nowhere/ca.pem\""}},
 		"half of a credential": {"[Global]\nauth-url=http://k\nregion=R\napplication-credential-name=n\n", []string{"application-credential-secret: Required", "[Global].username: Required"}},
+		"two routers":          {minimal + "[Route]\nrouter-id=a\nRouter-ID=b\n", []string{"[Route].router-id: Invalid value: is given twice"}},
 		"half of a trust":      {"[Global]\nauth-url=http://k\nregion=R\ntrust-id=t\n", []string{"trustee-id: Required", "trustee-password: Required"}},
 		"a network twice":      {minimal + "[Networking]\npublic-network-name=a\ninternal-network-name=a\n", []string{"is a public-network-name too"}},
 	} {

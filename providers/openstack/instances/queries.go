@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gophercloud/gophercloud/v2"
-
 	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/openstack/session"
@@ -95,7 +93,7 @@ func (i *Instances) serverPage(ctx context.Context, name, marker string) ([]serv
 		if err != nil {
 			return err
 		}
-		return get(ctx, compute, &answer, query, "servers", "detail")
+		return session.Get(ctx, compute, &answer, query, "servers", "detail")
 	})
 	if err == nil && answer.Servers == nil {
 		err = errNoList
@@ -116,7 +114,7 @@ func (i *Instances) getServer(ctx context.Context, id string) (server, error) {
 		if err != nil {
 			return err
 		}
-		return get(ctx, compute, &answer, nil, "servers", id)
+		return session.Get(ctx, compute, &answer, nil, "servers", id)
 	})
 	var said *session.AnswerError
 	switch {
@@ -211,18 +209,6 @@ func (i *Instances) getNetwork(ctx context.Context, answer any, query url.Values
 		if err != nil {
 			return err
 		}
-		return get(ctx, network, answer, query, path...)
+		return session.Get(ctx, network, answer, query, path...)
 	})
-}
-
-func get(ctx context.Context, client *gophercloud.ServiceClient, answer any, query url.Values, path ...string) error {
-	address := client.ServiceURL(path...)
-	if len(query) > 0 {
-		address += "?" + query.Encode()
-	}
-	response, err := client.Get(ctx, address, answer, nil)
-	if response != nil && response.Body != nil {
-		_ = response.Body.Close()
-	}
-	return err
 }

@@ -173,6 +173,13 @@ func (c *Cloud) listPorts(w http.ResponseWriter, r *http.Request) {
 	for _, key := range []string{"id", "device_id", "network_id", "device_owner"} {
 		found = matching(found, key, r.URL.Query()[key])
 	}
+	if addresses := r.URL.Query()["fixed_ips"]; len(addresses) > 0 {
+		found = slices.DeleteFunc(slices.Clone(found), func(port Object) bool {
+			return !slices.ContainsFunc(port["fixed_ips"].([]Object), func(fixed Object) bool {
+				return slices.Contains(addresses, "ip_address="+fixed["ip_address"].(string))
+			})
+		})
+	}
 	page, links := c.page(found, r.URL.Query().Get("marker"))
 	write(w, 200, Object{"ports": page, "ports_links": links})
 }

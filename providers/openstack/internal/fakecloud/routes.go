@@ -15,6 +15,13 @@ func (c *Cloud) updatePort(w http.ResponseWriter, r *http.Request) {
 		neutronError(w, 404, "PortNotFound", "Port "+r.PathValue("id")+" could not be found.")
 		return
 	}
+	if match := r.Header.Get("If-Match"); match != "" && match != fmt.Sprintf("revision_number=%v", found[0]["revision_number"]) {
+		neutronError(w, 412, "RevisionNumberConstraintFailed", "Constrained to another revision")
+		return
+	}
+	if revision, ok := found[0]["revision_number"].(int); ok {
+		found[0]["revision_number"] = revision + 1
+	}
 	var asked struct{ Port Object }
 	_ = json.NewDecoder(r.Body).Decode(&asked)
 	for key, value := range asked.Port {
