@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/mooring-ccm/mooring/localcluster/filelock"
 	"github.com/mooring-ccm/mooring/localcluster/gobuild"
 	"github.com/mooring-ccm/mooring/localcluster/progress"
 )
@@ -116,7 +117,7 @@ func (b Binaries) ensure(ctx context.Context, source source, cache string, optio
 		return err
 	}
 	display := progress.New(options.Progress)
-	unlock, err := lockFile(ctx, filepath.Join(cache, "lock"), display)
+	unlock, err := filelock.Take(ctx, filepath.Join(cache, "lock"), display, "another build of the control plane")
 	if err != nil {
 		return err
 	}

@@ -32,21 +32,25 @@ type Options struct {
 	Dir string
 	// Append adds to the log, which else begins anew.
 	Append bool
+	// Prepare, if set, is called on the thread that starts the program, right before it does, and may change the command. The thread is
+	// used for nothing else and ends with the program, so that Prepare may enter namespaces which this process is not in.
+	Prepare func(*exec.Cmd) error
 }
 
 // Program is a program that was started.
 type Program struct {
-	name string
-	log  string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the program is gone
-	err  error         // valid once done is closed: how it ended
+	name    string
+	log     string
+	cmd     *exec.Cmd
+	prepare func(*exec.Cmd) error
+	done    chan struct{} // closed when the program is gone
+	err     error         // valid once done is closed: how it ended
 }
 
 // Start starts a program in a process group of its own, so that a Ctrl-C at a terminal reaches only this process, which then
 // stops the others in order.
 func Start(options Options) (*Program, error) {
-	p := &Program{name: options.Name, log: filepath.Join(options.Dir, options.Name+".log"), done: make(chan struct{})}
+	p := &Program{name: options.Name, log: filepath.Join(options.Dir, options.Name+".log"), prepare: options.Prepare, done: make(chan struct{})}
 	mode := os.O_TRUNC
 	if options.Append {
 		mode = os.O_APPEND
@@ -62,7 +66,11 @@ func Start(options Options) (*Program, error) {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	DieWithParent(p.cmd.SysProcAttr)
 	started := make(chan error)
-	go p.run(started)
+	if p.prepare == nil {
+		go p.run(started)
+	} else {
+		go OnThread(func() { p.run(started) })
+	}
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
@@ -74,7 +82,14 @@ func Start(options Options) (*Program, error) {
 func (p *Program) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := p.cmd.Start(); err != nil {
+	var err error
+	if p.prepare != nil {
+		err = p.prepare(p.cmd)
+	}
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
 		started <- err
 		return
 	}
