@@ -1,0 +1,196 @@
+// Package faultproxy stands between the clients of a cloud and its services, as reverse proxies of one process: it counts calls, delays
+// them, and makes those fail that a test wants to fail.
+//
+//	proxy, err := faultproxy.Listen(map[string]*url.URL{"compute": nova}, nil)
+//	remove := proxy.Inject(faultproxy.Fault{
+//		Match: faultproxy.Match{Service: "compute", Method: "POST"}, Times: 3,
+//		Effect: faultproxy.Answer{Status: 429, RetryAfter: 2 * time.Second},
+//	})
+//	before := proxy.Calls()
+package faultproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Proxy is a reverse proxy for each of several services.
+type Proxy struct {
+	servers map[string]*server
+	closed  chan struct{} // ends what hangs
+
+	closeOnce sync.Once
+
+	mu     sync.Mutex
+	faults []*Fault
+	calls  []Call
+	begun  int
+	ended  int
+}
+
+type server struct {
+	http http.Server
+	url  *url.URL
+	done chan struct{}
+}
+
+// Listen starts a proxy for each service, on a free port of loopback, and returns when all accept connections. The services are asked by
+// means of transport, nil for a usual one. The caller must call Close.
+func Listen(services map[string]*url.URL, transport http.RoundTripper) (*Proxy, error) {
+	p := &Proxy{servers: map[string]*server{}, closed: make(chan struct{})}
+	for _, service := range slices.Sorted(maps.Keys(services)) {
+		if err := p.listen(service, services[service], transport); err != nil {
+			return nil, errors.Join(fmt.Errorf("listen for %s: %w", service, err), p.Close())
+		}
+	}
+	return p, nil
+}
+
+func (p *Proxy) listen(service string, upstream *url.URL, transport http.RoundTripper) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	address := *upstream
+	address.Host = listener.Addr().String()
+	forward := &httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = upstream.Scheme, upstream.Host
+			r.Out.Host = r.In.Host // the services write links with the address that they were asked by
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			abort() // a service that is down refuses connections; a proxy can do no more than cut this one off
+		},
+	}
+	s := &server{url: &address, done: make(chan struct{})}
+	s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(service, forward, w, r) })
+	p.servers[service] = s
+	go func() {
+		defer close(s.done)
+		_ = s.http.Serve(listener) // it ends by Close
+	}()
+	return nil
+}
+
+// URL returns the address of a service by way of the proxy, with the path of the service's own. It is nil for a service that Listen was
+// not given.
+func (p *Proxy) URL(service string) *url.URL {
+	s := p.servers[service]
+	if s == nil {
+		return nil
+	}
+	address := *s.url
+	return &address
+}
+
+// Close ends all connections at once, also those that hang. Closing twice is no error.
+func (p *Proxy) Close() error {
+	p.closeOnce.Do(func() { close(p.closed) })
+	var errs []error
+	for _, s := range p.servers {
+		errs = append(errs, s.http.Close())
+		<-s.done
+	}
+	return errors.Join(errs...)
+}
+
+// serve answers a call, or has the service answer it, and counts it.
+func (p *Proxy) serve(service string, forward http.Handler, w http.ResponseWriter, r *http.Request) {
+	fault := p.begin(service, r)
+	answer := &recorder{ResponseWriter: w}
+	call := Call{Service: service, Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Template: Template(r.URL.Path), Began: time.Now()}
+	defer func() {
+		call.Took, call.Status, call.Faulty = time.Since(call.Began), answer.status, fault != nil
+		p.end(call)
+	}()
+	ask := func() { forward.ServeHTTP(answer, r) }
+	if fault == nil {
+		ask()
+		return
+	}
+	fault.apply(r, p.closed, answer, ask)
+}
+
+// begin returns the fault for a call, or nil.
+func (p *Proxy) begin(service string, r *http.Request) *Fault {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begun++
+	for _, fault := range p.faults {
+		if !fault.Match.matches(service, r) {
+			continue
+		}
+		if fault.seen++; fault.seen <= fault.Skip {
+			continue
+		}
+		if fault.Times > 0 && fault.seen > fault.Skip+fault.Times {
+			continue
+		}
+		return fault
+	}
+	return nil
+}
+
+func (p *Proxy) end(call Call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls = append(p.calls, call)
+	p.ended++
+}
+
+// recorder notes the status of an answer. It passes on what http.ResponseController asks for.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader notes the status.
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 && status >= http.StatusOK {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write notes that the status is 200 if none was written.
+func (r *recorder) Write(content []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(content)
+}
+
+// Unwrap returns the writer below.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// Idle waits until no call is under way.
+func (p *Proxy) Idle(ctx context.Context) error {
+	ticker := time.NewTicker(idleProbe)
+	defer ticker.Stop()
+	for {
+		p.mu.Lock()
+		underWay := p.begun - p.ended
+		p.mu.Unlock()
+		if underWay == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %d calls have ended: %w", underWay, context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+// idleProbe is how often Idle looks.
+const idleProbe = 5 * time.Millisecond
