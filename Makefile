@@ -49,6 +49,17 @@ fuzz: ## Run every fuzz target for a while, one after the other: make fuzz [FUZZ
 test-plugins: preflight ## Run the scenarios with the plugins of AWS, Google and others under both managers, and compare
 	@for plugin in $(PLUGINS); do echo "$$plugin"; CGO_ENABLED=0 $(GO) -C $$plugin test -trimpath -vet=off -timeout 20m $(ARGS) ./... || exit 1; done
 
+.PHONY: openstack
+openstack: preflight ## Start a private OpenStack of Debian's packages until Ctrl-C, and say how to log in (root)
+	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/openstack/cmd/openstack
+	@$(BIN)/openstack $(ARGS)
+
+.PHONY: test-openstack
+test-openstack: preflight ## Run the tests that need a real OpenStack, which is installed first (root)
+	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/openstack/cmd/openstack
+	@$(BIN)/openstack -install
+	@MOORING_REQUIRE_OPENSTACK=1 CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -p 1 -timeout 30m $(ARGS) ./test/openstack/...
+
 .PHONY: test-versions
 test-versions: preflight ## Run the integration tests on each version of Kubernetes: make test-versions [ARGS=chosen]
 	@./.ci/test-versions $(ARGS)

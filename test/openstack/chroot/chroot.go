@@ -11,7 +11,6 @@
 package chroot
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -24,9 +23,6 @@ const StateDir = "/srv/cloud"
 
 // openTimeout bounds how long the first process of a room may take.
 const openTimeout = time.Minute
-
-// errUnsupported is what Open returns elsewhere.
-var errUnsupported = errors.New("open a root directory: namespaces need Linux")
 
 // Options say what a room is. All are required.
 type Options struct {

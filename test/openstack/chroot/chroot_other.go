@@ -4,12 +4,16 @@ package chroot
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os/exec"
 	"syscall"
 
 	"github.com/mooring-ccm/mooring/localcluster/program"
 )
+
+// errUnsupported is what everything returns.
+var errUnsupported = errors.New("open a root directory: namespaces need Linux")
 
 // Room is a root directory with namespaces of its own.
 type Room struct{}
