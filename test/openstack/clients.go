@@ -144,7 +144,7 @@ func (c *Cloud) CreateApplicationCredential(ctx context.Context, who Credentials
 	return Credentials{ApplicationCredentialID: made.ID, ApplicationCredentialSecret: made.Secret}, nil
 }
 
-// DeleteApplicationCredential has credentials be worth nothing from now on, and the tokens that they got.
+// DeleteApplicationCredential has nobody log in by credentials any more: keystone answers 404 then.
 func (c *Cloud) DeleteApplicationCredential(ctx context.Context, owner, which Credentials) error {
 	clients, err := c.direct(ctx, owner)
 	if err != nil {

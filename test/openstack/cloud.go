@@ -20,7 +20,7 @@ import (
 
 const (
 	// startTimeout bounds the start of all services. It takes half a minute on two idle cores; tests share theirs with compilers.
-	startTimeout = 6 * time.Minute
+	startTimeout = 8 * time.Minute
 	// stopGrace is how long all services together may take to end. Nothing is lost by killing them then.
 	stopGrace = 4 * time.Second
 )
@@ -36,7 +36,8 @@ type Cloud struct {
 
 	mu        sync.Mutex
 	processes map[Process]*program.Program
-	order     []Process // in which they were started
+	order     []Process        // in which they were started
+	ended     map[Process]bool // those that a test has ended
 	closed    bool
 }
 
@@ -93,7 +94,7 @@ func boot(ctx context.Context, root, dir, template string, display *progress.Dis
 	if err != nil {
 		return nil, err
 	}
-	cloud := &Cloud{dir: dir, room: room, display: display, processes: map[Process]*program.Program{}}
+	cloud := &Cloud{dir: dir, room: room, display: display, processes: map[Process]*program.Program{}, ended: map[Process]bool{}}
 	if err := cloud.start(ctx, template == ""); err != nil {
 		return nil, errors.Join(err, cloud.Close(ctx))
 	}

@@ -190,17 +190,14 @@ func endGroup(running *program.Program) error {
 	return errors.Join(syscall.Kill(-running.PID(), syscall.SIGKILL), running.Kill())
 }
 
-// installed says how far an installation is, by what it wrote.
+// installed says how far an installation is, by what it wrote. How many packages there are to be is not known before: those that all
+// others need come first, for themselves.
 func installed(output string) string {
 	unpacked, configured := strings.Count(output, "\nUnpacking "), strings.Count(output, "\nSetting up ")
-	switch {
-	case unpacked == 0:
+	if unpacked == 0 {
 		return "downloading"
-	case configured*2 < unpacked: // the first packages are set up before the others are unpacked
-		return fmt.Sprintf("%d packages unpacked", unpacked)
-	default:
-		return fmt.Sprintf("%d of %d packages set up", min(configured, unpacked), unpacked)
 	}
+	return fmt.Sprintf("%d packages unpacked, %d set up", unpacked, configured)
 }
 
 // unusedFor is how long an entry of the cache is kept after its last use: others than this version of the project may use it.

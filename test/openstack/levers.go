@@ -10,6 +10,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	lbquotas "github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/quotas"
 	netquotas "github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/quotas"
+
+	"github.com/mooring-ccm/mooring/localcluster/program"
 )
 
 // answers says which API a process answers, for those that answer one.
@@ -19,7 +21,7 @@ var answers = map[Process]Service{
 
 // Stop ends a service: calls for it are cut off until Restart.
 func (c *Cloud) Stop(ctx context.Context, name Process) error {
-	running, err := c.process(name)
+	running, err := c.end(name)
 	if err != nil {
 		return err
 	}
@@ -37,7 +39,7 @@ func (c *Cloud) Stop(ctx context.Context, name Process) error {
 
 // Kill ends a service and the processes that it started without giving them time for anything: what it was doing stays half done.
 func (c *Cloud) Kill(name Process) error {
-	running, err := c.process(name)
+	running, err := c.end(name)
 	if err != nil {
 		return err
 	}
@@ -45,6 +47,18 @@ func (c *Cloud) Kill(name Process) error {
 		return err
 	}
 	return running.Kill()
+}
+
+// end returns a program that the caller is about to end, and which nobody who waits for another one takes for a failure.
+func (c *Cloud) end(name Process) (*program.Program, error) {
+	running, err := c.process(name)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended[name] = true
+	return running, nil
 }
 
 // Restart starts a service again after Stop or Kill, and returns when it answers, if it is one that does.

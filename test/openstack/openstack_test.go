@@ -42,10 +42,9 @@ http://mirror.example/security/|bookworm-security|main
 func TestHowFarAnInstallationIs(t *testing.T) {
 	line := func(what string, times int) string { return strings.Repeat("\n"+what+" some-package (1.0) ...", times) }
 	for output, want := range map[string]string{
-		"I: running apt-get update...":                              "downloading",
-		line("Unpacking", 30) + line("Setting up", 3):               "30 packages unpacked",
-		line("Unpacking", 600) + line("Setting up", 400):            "400 of 600 packages set up",
-		line("Unpacking", 2) + line("Setting up", 3) + "\nI: done.": "2 of 2 packages set up",
+		"I: running apt-get update...":                  "downloading",
+		line("Unpacking", 30) + line("Setting up", 3):   "30 packages unpacked, 3 set up",
+		line("Unpacking", 600) + line("Setting up", 99): "600 packages unpacked, 99 set up",
 	} {
 		if got := installed(output); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -126,6 +126,7 @@ func (c *Cloud) launch(command chroot.Command) error {
 	defer c.mu.Unlock()
 	name := Process(command.Name)
 	c.processes[name] = running
+	delete(c.ended, name)
 	if !slices.Contains(c.order, name) {
 		c.order = append(c.order, name)
 	}
@@ -142,13 +143,15 @@ func (c *Cloud) launchAll(names ...Process) error {
 	return nil
 }
 
-// running returns all programs, for program.Await.
+// running returns all programs that nobody has ended, for program.Await.
 func (c *Cloud) running() []*program.Program {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make([]*program.Program, 0, len(c.order))
 	for _, name := range c.order {
-		all = append(all, c.processes[name])
+		if !c.ended[name] {
+			all = append(all, c.processes[name])
+		}
 	}
 	return all
 }

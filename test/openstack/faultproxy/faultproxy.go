@@ -65,8 +65,8 @@ func (p *Proxy) listen(service string, upstream *url.URL, transport http.RoundTr
 	forward := &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(r *httputil.ProxyRequest) {
+			// The header Host stays that of the proxy: the services write links with the address that they were asked by.
 			r.Out.URL.Scheme, r.Out.URL.Host = upstream.Scheme, upstream.Host
-			r.Out.Host = r.In.Host // the services write links with the address that they were asked by
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			abort() // a service that is down refuses connections; a proxy can do no more than cut this one off
