@@ -69,6 +69,8 @@ func Start(ctx context.Context, options Options) (*Cloud, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start OpenStack, logs in %s: %w", dir, err)
 	}
+	cloud.mu.Lock()
+	defer cloud.mu.Unlock()
 	cloud.temporary = temporary
 	cloud.forget = context.AfterFunc(ctx, func() { _ = cloud.Close(context.WithoutCancel(ctx)) })
 	return cloud, nil
@@ -133,7 +135,11 @@ func (c *Cloud) Zones() []string { return slices.Clone(zones) }
 func (c *Cloud) Dir() string { return c.dir }
 
 // Keep has Close keep the directory of the cloud.
-func (c *Cloud) Keep() { c.temporary = false }
+func (c *Cloud) Keep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.temporary = false
+}
 
 // Close ends the cloud: the services in the reverse order of their start, each first asked and then killed. It takes a few seconds; when
 // ctx ends, what still runs is killed at once. No process and no mount is left. Closing twice is no error.
