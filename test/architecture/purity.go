@@ -25,6 +25,7 @@ var pureImports = []string{
 	Module + "/internal/instances/bounds", Module + "/internal/message",
 	Module + "/provider",
 	Module + "/providers/metal/announce/model", Module + "/providers/metal/announce/pods", Module + "/providers/metal/routing",
+	Module + "/providers/openstack/octavia/annotations", Module + "/providers/openstack/octavia/model",
 }
 
 // impureCalls are functions of pure packages that read the clock or wait.
