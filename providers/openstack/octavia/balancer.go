@@ -1,0 +1,400 @@
+// Package octavia is the load balancers of OpenStack: observe, desired, plan, apply. A load balancer is created by one call with all that is
+// below it. No call waits for octavia: while it works on a load balancer the answer is "come again". What the package makes has the names
+// and tags of cloud-provider-openstack, whose load balancers it takes over and which takes over its own.
+package octavia
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/loadbalancers"
+	v1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/openstack/octavia/annotations"
+	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
+)
+
+// Writes is how many changes octavia bears at once, for different load balancers.
+const Writes = 8
+
+// Clients returns the clients of octavia and of neutron. It is called before each operation, so that credentials may change.
+type Clients func(ctx context.Context) (octavia, neutron *gophercloud.ServiceClient, err error)
+
+// Balancers is cloudprovider.LoadBalancer on octavia.
+type Balancers struct {
+	clients Clients
+	options annotations.Options
+	known   *members
+}
+
+var _ cloudprovider.LoadBalancer = &Balancers{}
+
+// New returns the load balancers of a project. It makes no call.
+func New(clients Clients, options annotations.Options) *Balancers {
+	return &Balancers{clients: clients, options: options.Defaulted(), known: &members{}}
+}
+
+// session are the clients during one operation.
+type session struct {
+	api     api
+	network network
+}
+
+func (b *Balancers) session(ctx context.Context) (session, error) {
+	octavia, neutron, err := b.clients(ctx)
+	if err != nil {
+		return session{}, err
+	}
+	return session{api: api{client: octavia, driver: b.options.Driver()}, network: network{client: neutron}}, nil
+}
+
+// request reads a Service. Its error says all that is wrong with it.
+func (b *Balancers) request(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) (request, error) {
+	settings, err := annotations.Parse(service, b.options)
+	r := request{cluster: cluster, clusterUID: provider.ClusterUID(ctx), service: service, nodes: nodes, settings: settings, options: b.options}
+	return r, provider.Terminal(err)
+}
+
+// GetLoadBalancerName returns the name that cloud-provider-openstack gives the Service's load balancer.
+func (b *Balancers) GetLoadBalancerName(_ context.Context, clusterName string, service *v1.Service) string {
+	return request{cluster: clusterName, service: service}.name()
+}
+
+// GetLoadBalancer returns what the Service's load balancer offers; exists is false if there is none. One that is being deleted exists. It
+// costs two calls.
+func (b *Balancers) GetLoadBalancer(ctx context.Context, clusterName string, service *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
+	r, _ := b.request(ctx, clusterName, service, nil) // what is wrong with annotations does not matter here
+	s, err := b.session(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	lb, err := s.api.find(ctx, r.settings.LoadBalancerID, r.name(), service.UID)
+	if err != nil || lb == nil {
+		return nil, false, err
+	}
+	if _, serves := serving(r, lb); !serves {
+		return nil, false, nil
+	}
+	if lb.ProvisioningStatus != stateActive {
+		return &v1.LoadBalancerStatus{}, true, nil
+	}
+	attached, err := s.network.ofPort(ctx, lb.VipPortID)
+	if err != nil {
+		return nil, false, err
+	}
+	address := lb.VipAddress
+	if attached != nil {
+		address = attached.FloatingIP
+	}
+	return statusOf(address, r.settings.Hostname, r.settings.ProxyProtocol != "", b.options), true, nil
+}
+
+// serving reports whether a load balancer is the Service's own, and whether it serves the Service at all.
+func serving(r request, lb *loadbalancers.LoadBalancer) (owns, serves bool) {
+	owners := model.Owners(lb.Tags)
+	named := slices.ContainsFunc(owners, func(o model.Owner) bool { return o.UID == r.service.UID })
+	owns = lb.Name == r.name() && (named || len(owners) == 0)
+	return owns, owns || named || len(owners) == 0 && slices.Contains(lb.Tags, r.name())
+}
+
+// EnsureLoadBalancer creates the Service's load balancer by one call, or changes what differs. While octavia works on it the error is an
+// api.RetryError of k8s.io/cloud-provider, after one call. Nothing to do costs five to six calls.
+func (b *Balancers) EnsureLoadBalancer(ctx context.Context, clusterName string, service *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
+	r, err := b.request(ctx, clusterName, service, nodes)
+	if err != nil {
+		return nil, err
+	}
+	want, err := desired(r)
+	if err != nil {
+		return nil, provider.Terminal(err)
+	}
+	s, err := b.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lb, err := s.api.find(ctx, r.settings.LoadBalancerID, r.name(), service.UID)
+	switch {
+	case err != nil:
+		return nil, err
+	case lb == nil && r.settings.LoadBalancerID != "":
+		return nil, provider.Terminal(fmt.Errorf("load balancer %s does not exist: remove annotation %s to have one created",
+			r.settings.LoadBalancerID, annotations.LoadBalancerID))
+	case lb == nil:
+		return nil, s.create(ctx, r, want)
+	}
+	return s.ensure(ctx, r, want, lb)
+}
+
+// create makes the load balancer. Its error is "come again" unless octavia refuses.
+func (s session) create(ctx context.Context, r request, want model.LoadBalancer) error {
+	if want.VIPPortID == "" && want.VIPSubnetID == "" && want.VIPNetworkID == "" {
+		subnet, err := s.network.subnetOf(ctx, r.nodes, r.family())
+		if err != nil {
+			return err
+		}
+		want.VIPSubnetID = subnet
+	}
+	for _, listener := range want.Listeners { // members are where the VIP is unless something else is said
+		for i := range listener.Pool.Members {
+			listener.Pool.Members[i].SubnetID = or(listener.Pool.Members[i].SubnetID, want.VIPSubnetID)
+		}
+	}
+	lb, err := s.api.create(ctx, creation(want, r.options.SerialCreate))
+	if err != nil {
+		return err
+	}
+	return again(fmt.Sprintf("octavia creates load balancer %s (%s)", lb.ID, lb.Name))
+}
+
+// ensure brings an existing load balancer to what is wanted, with its floating IP and security group.
+func (s session) ensure(ctx context.Context, r request, want model.LoadBalancer, lb *loadbalancers.LoadBalancer) (*v1.LoadBalancerStatus, error) {
+	owns, serves := serving(r, lb)
+	if err := mayServe(r, lb, owns, serves); err != nil {
+		return nil, err
+	}
+	if err := s.proceed(ctx, r, lb, owns); err != nil {
+		return nil, err
+	}
+	keepClusterUID(&r, lb.Tags)
+	want.Tags = withOwner(want.Tags, r.owner())
+	have, err := s.api.look(ctx, lb, r.name(), asksHealthCheckPort(r))
+	if err != nil {
+		return nil, err
+	}
+	changes, err := plan(want, have, claimant{tag: r.name(), owns: owns})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.api.apply(ctx, have, changes); err != nil {
+		return nil, err
+	}
+	if r.options.ManageSecurityGroups {
+		if err := s.network.ensureSecurityGroup(ctx, r, have); err != nil {
+			return nil, err
+		}
+	}
+	address, err := s.network.ensureAddress(ctx, r, have, owns)
+	if err != nil {
+		return nil, err
+	}
+	return statusOf(address, r.settings.Hostname, r.settings.ProxyProtocol != "", r.options), nil
+}
+
+// keepClusterUID takes the cluster's UID from the tags where the caller does not know it.
+func keepClusterUID(r *request, tags []string) {
+	for _, owner := range model.Owners(tags) {
+		if r.clusterUID == "" && owner.UID == r.service.UID {
+			r.clusterUID = owner.ClusterUID
+		}
+	}
+}
+
+// withOwner returns tags with that of the owner instead of another of the same Service.
+func withOwner(tags []string, owner model.Owner) []string {
+	tags = slices.DeleteFunc(slices.Clone(tags), func(tag string) bool { return len(model.Owners([]string{tag})) > 0 })
+	return append(tags, owner.Tag())
+}
+
+// mayServe says why a Service may not have a load balancer that is not its own.
+func mayServe(r request, lb *loadbalancers.LoadBalancer, owns, serves bool) error {
+	sharers := model.Sharers(lb.Tags)
+	switch {
+	case owns:
+		return nil
+	case r.settings.Internal:
+		return provider.Terminal(fmt.Errorf("an internal Service cannot share load balancer %s: it would be exposed with its owner", lb.ID))
+	case !serves && !slices.Contains(sharers, r.name()) && len(sharers) >= r.options.MaxShared:
+		return provider.Terminal(fmt.Errorf("load balancer %s is shared by %d Services already, and max-shared-lb is %d", lb.ID, len(sharers), r.options.MaxShared))
+	default:
+		return nil
+	}
+}
+
+// proceed returns nil for a load balancer that can be changed now, and else does what its state needs and says to come again.
+func (s session) proceed(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) error {
+	switch nextStep(lb.ProvisioningStatus, r.options.Repair, owns, len(r.service.Status.LoadBalancer.Ingress) > 0) {
+	case stepChange:
+		return nil
+	case stepFailover:
+		if err := loadbalancers.Failover(ctx, s.api.client, lb.ID).ExtractErr(); err != nil {
+			return s.api.failed("failover of load balancer "+lb.ID, err)
+		}
+		return again(fmt.Sprintf("load balancer %s was in ERROR and fails over", lb.ID))
+	case stepRecreate:
+		err := loadbalancers.Delete(ctx, s.api.client, lb.ID, loadbalancers.DeleteOpts{Cascade: true}).ExtractErr()
+		if err := unlessGone(err); err != nil {
+			return s.api.failed("deleting load balancer "+lb.ID+", which is in ERROR", err)
+		}
+		return again(fmt.Sprintf("load balancer %s was in ERROR and is created anew", lb.ID))
+	case stepReport:
+		return fmt.Errorf("load balancer %s is in ERROR, and is left as it is: octavia's administrator can fail it over (openstack loadbalancer failover), "+
+			"or delete it, and it is created anew", lb.ID)
+	default:
+		return again(fmt.Sprintf("load balancer %s is %s", lb.ID, lb.ProvisioningStatus))
+	}
+}
+
+// UpdateLoadBalancer sets the members, and nothing else. It costs a call for each pool beside the look.
+func (b *Balancers) UpdateLoadBalancer(ctx context.Context, clusterName string, service *v1.Service, nodes []*v1.Node) error {
+	r, err := b.request(ctx, clusterName, service, nodes)
+	if err != nil {
+		return err
+	}
+	want, err := desired(r)
+	if err != nil {
+		return provider.Terminal(err)
+	}
+	return b.retarget(ctx, r, func(listener observedListener) []model.Member {
+		for _, wanted := range want.Listeners {
+			if kept(wanted, listener) {
+				return wanted.Pool.Members
+			}
+		}
+		return listener.Pool.Members
+	})
+}
+
+// retarget gives each pool of the Service's listeners the members that targets returns.
+func (b *Balancers) retarget(ctx context.Context, r request, targets func(observedListener) []model.Member) error {
+	s, err := b.session(ctx)
+	if err != nil {
+		return err
+	}
+	lb, err := s.api.find(ctx, r.settings.LoadBalancerID, r.name(), r.service.UID)
+	if err != nil {
+		return err
+	}
+	var owns, serves bool
+	if lb != nil {
+		owns, serves = serving(r, lb)
+	}
+	switch {
+	case !serves:
+		return fmt.Errorf("load balancer %s does not exist", r.name())
+	case lb.ProvisioningStatus == stateError:
+		return fmt.Errorf("load balancer %s is in ERROR: it has to be ensured", lb.ID)
+	case lb.ProvisioningStatus != stateActive:
+		return again(fmt.Sprintf("load balancer %s is %s", lb.ID, lb.ProvisioningStatus))
+	}
+	have, err := s.api.look(ctx, lb, r.name(), asksHealthCheckPort(r))
+	if err != nil {
+		return err
+	}
+	var changes []change
+	for _, has := range have.listeners {
+		if !(claimant{tag: r.name(), owns: owns}).mine(has) || has.poolID == "" {
+			continue
+		}
+		wanted := has.Listener
+		wanted.Pool.Members = targets(has)
+		if has.membersFailed || !sameMembers(wanted.Pool.Members, has.Pool.Members) {
+			changes = append(changes, change{verb: setMembers, key: has.Key(), id: has.poolID, listener: wanted, had: has.Listener})
+		}
+	}
+	if err := s.api.apply(ctx, have, changes); err != nil || !r.options.ManageSecurityGroups {
+		return err
+	}
+	return s.network.ensureSecurityGroup(ctx, r, have)
+}
+
+// EnsureLoadBalancerDeleted deletes the Service's load balancer, or from a shared one what is the Service's. It says "come again" until a look
+// shows that it is gone; that it is gone already is fine.
+func (b *Balancers) EnsureLoadBalancerDeleted(ctx context.Context, clusterName string, service *v1.Service) error {
+	r, _ := b.request(ctx, clusterName, service, nil) // what is wrong with annotations does not matter here
+	s, err := b.session(ctx)
+	if err != nil {
+		return err
+	}
+	lb, err := s.api.find(ctx, r.settings.LoadBalancerID, r.name(), service.UID)
+	if err != nil {
+		return err
+	}
+	var owns, serves bool
+	if lb != nil {
+		owns, serves = serving(r, lb)
+	}
+	if !serves {
+		return s.network.deleteSecurityGroup(ctx, r)
+	}
+	if lb.ProvisioningStatus != stateActive && lb.ProvisioningStatus != stateError {
+		return again(fmt.Sprintf("load balancer %s is %s", lb.ID, lb.ProvisioningStatus))
+	}
+	shared := slices.ContainsFunc(model.Sharers(lb.Tags), func(tag string) bool { return tag != r.name() })
+	if shared || !strings.HasPrefix(lb.Name, model.NamePrefix) { // one that a person made is never deleted
+		return s.leave(ctx, r, lb, owns)
+	}
+	return s.delete(ctx, r, lb, owns)
+}
+
+// leave takes from a shared load balancer what is the Service's: its listeners, and its tags at the end.
+func (s session) leave(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) error {
+	have, err := s.empty(ctx, r, lb, owns)
+	if err != nil {
+		return err
+	}
+	want := model.LoadBalancer{Name: r.name(), Tags: []string{r.owner().Tag(), model.ClusterTag(r.cluster)}}
+	if tags := release(want, have); !sameSet(tags, have.tags) {
+		if err := s.api.retag(ctx, have.id, have.name, tags); err != nil {
+			return s.api.failed("taking the tags of the Service from load balancer "+have.id, err)
+		}
+	}
+	return s.network.deleteSecurityGroup(ctx, r)
+}
+
+// empty deletes the Service's listeners.
+func (s session) empty(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) (observation, error) {
+	have, err := s.api.look(ctx, lb, r.name(), false)
+	if err != nil {
+		return have, err
+	}
+	changes, err := plan(model.LoadBalancer{Name: have.name, Tags: have.tags}, have, claimant{tag: r.name(), owns: owns})
+	if err != nil {
+		return have, err
+	}
+	changes = slices.DeleteFunc(changes, func(c change) bool { return c.verb == claim })
+	return have, s.api.apply(ctx, have, changes)
+}
+
+// delete deletes the load balancer, with its floating IP unless that is kept.
+func (s session) delete(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) error {
+	attached, err := s.network.ofPort(ctx, lb.VipPortID)
+	if err != nil {
+		return err
+	}
+	keep := r.settings.KeepFloatingIP || slices.Contains(lb.Tags, model.KeepTag)
+	if attached != nil && !keep && strings.HasPrefix(attached.Description, model.FloatingIPPrefix) {
+		if err := s.network.dropFloatingIP(ctx, attached, false); err != nil {
+			return err
+		}
+	}
+	if r.options.SerialDelete {
+		if _, err := s.empty(ctx, r, lb, owns); err != nil {
+			return err
+		}
+	}
+	err = loadbalancers.Delete(ctx, s.api.client, lb.ID, loadbalancers.DeleteOpts{Cascade: !r.options.SerialDelete}).ExtractErr()
+	if err := unlessGone(err); err != nil {
+		return s.api.failed("deleting load balancer "+lb.ID, err)
+	}
+	return again(fmt.Sprintf("octavia deletes load balancer %s", lb.ID))
+}
+
+// statusOf is what a Service shows. With the PROXY protocol traffic from inside the cluster has to go through the load balancer too.
+func statusOf(address, hostname string, proxied bool, options annotations.Options) *v1.LoadBalancerStatus {
+	mode := v1.LoadBalancerIPModeVIP
+	if proxied {
+		mode = v1.LoadBalancerIPModeProxy
+		if hostname == "" && options.IngressHostname {
+			hostname = address + "." + options.IngressHostnameSuffix
+		}
+	}
+	if hostname != "" {
+		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{Hostname: hostname}}}
+	}
+	return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: address, IPMode: &mode}}}
+}
