@@ -1,6 +1,7 @@
 package octavia
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -191,6 +192,9 @@ func (b *Balancers) listedBalancer(have observation, owner model.Owner, as claim
 			ports = append(ports, port)
 		}
 	}
+	slices.SortFunc(ports, func(a, b v1.ServicePort) int {
+		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
+	})
 	listed.Ports = ports
 	listed.Targets = []types.NodeName{}
 	for name, pools := range names {

@@ -65,7 +65,7 @@ func cut(name string) string {
 	return name[:end]
 }
 
-// The tags of our own. They say more than the names of cloud-provider-openstack, which passes over them.
+// The tags of our own. They say more than the names of cloud-provider-openstack, which passes over them (ADR 36).
 const (
 	tagPrefix   = "mooring.dev/"
 	tagCluster  = tagPrefix + "cluster="
