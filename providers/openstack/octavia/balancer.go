@@ -153,6 +153,9 @@ func (s session) create(ctx context.Context, r request, want model.LoadBalancer)
 
 // ensure brings an existing load balancer to what is wanted, with its floating IP and security group.
 func (s session) ensure(ctx context.Context, r request, want model.LoadBalancer, lb *loadbalancers.LoadBalancer) (*v1.LoadBalancerStatus, error) {
+	if protocol := unsupportedProtocol(lb.Provider, want); protocol != "" {
+		return nil, provider.Terminal(&UnsupportedError{Driver: lb.Provider, Field: fieldOf(protocol), Fault: "it has no protocol " + protocol})
+	}
 	owns, serves := serving(r, lb)
 	if err := mayServe(r, lb, owns, serves); err != nil {
 		return nil, err
@@ -293,6 +296,9 @@ func (b *Balancers) retarget(ctx context.Context, r request, targets func(observ
 		wanted := has.Listener
 		wanted.Pool.Members = targets(has)
 		if has.membersFailed || !sameMembers(wanted.Pool.Members, has.Pool.Members) {
+			if has.poolStuck {
+				changes = append(changes, change{verb: updatePool, key: has.Key(), id: has.poolID, listener: wanted, had: has.Listener})
+			}
 			changes = append(changes, change{verb: setMembers, key: has.Key(), id: has.poolID, listener: wanted, had: has.Listener})
 		}
 	}

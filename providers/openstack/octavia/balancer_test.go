@@ -64,7 +64,25 @@ func TestCreationWithOVN(t *testing.T) {
 	f.ensure(service, nodes(1))
 	f.wantCalls("a port more", "GET loadbalancers", "GET listeners", "GET pools", "GET healthmonitors", "GET loadbalancers/status",
 		"DELETE healthmonitors", "DELETE healthmonitors", "POST listeners", "POST pools", "PUT pools/members",
-		"POST healthmonitors", "POST healthmonitors", "POST healthmonitors", "GET floatingips")
+		"PUT pools", "PUT pools", "POST healthmonitors", "POST healthmonitors", "POST healthmonitors", "GET floatingips")
+}
+
+// TestStuckPool looks that a pool which the driver ovn left pending is changed before its members are, which octavia refuses until then.
+func TestStuckPool(t *testing.T) {
+	f := newFixture(t, 0, annotations.Options{SubnetID: "nodes", Provider: "ovn"})
+	f.ensure(web(), nodes(1))
+	f.cloud.Set(octaviatest.Pools, f.values(octaviatest.Pools, "id")[1], octaviatest.Object{"provisioning_status": "PENDING_UPDATE"})
+	f.cloud.Calls()
+	if _, err := f.balancers.EnsureLoadBalancer(f.ctx, cluster, web(), nodes(1, 2)); err != nil {
+		t.Error(err)
+	}
+	if got := f.writes(); !slices.Equal(got, []string{"PUT pools", "PUT pools/members", "PUT pools/members"}) {
+		t.Errorf("writes %q", got)
+	}
+	f.cloud.Set(octaviatest.Pools, f.values(octaviatest.Pools, "id")[0], octaviatest.Object{"provisioning_status": "PENDING_UPDATE"})
+	if err := f.balancers.UpdateLoadBalancer(f.ctx, cluster, web(), nodes(2)); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestChanges looks that each change makes the calls that it needs and no others, whichever state the load balancer passes through.
@@ -304,6 +322,23 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := f.balancers.EnsureLoadBalancer(f.ctx, cluster, web(annotations.ProxyProtocol, "v3"), nodes(1)); !provider.IsTerminal(err) {
 		t.Errorf("wrong annotation: error %v", err)
+	}
+}
+
+// TestRefusedChange looks that a Service keeps what it has when it asks for a protocol that the driver does not have.
+func TestRefusedChange(t *testing.T) {
+	f := newFixture(t, 0, annotations.Options{SubnetID: "nodes", Provider: "ovn"})
+	f.ensure(web(), nodes(1))
+	f.cloud.Calls()
+	for _, annotation := range []string{annotations.ProxyProtocol, annotations.XForwardedFor} {
+		_, err := f.balancers.EnsureLoadBalancer(f.ctx, cluster, web(annotation, "true"), nodes(1))
+		var unsupported *UnsupportedError
+		if !provider.IsTerminal(err) || !errors.As(err, &unsupported) || !strings.Contains(unsupported.Field, annotation) {
+			t.Errorf("%s: error %v", annotation, err)
+		}
+		if writes := f.writes(); len(writes) > 0 {
+			t.Errorf("%s: writes %q", annotation, writes)
+		}
 	}
 }
 

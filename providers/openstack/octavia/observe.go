@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/listeners"
@@ -201,6 +202,7 @@ func assemble(found []listeners.Listener, ofPool []pools.Pool, members map[strin
 		has := observedListener{Listener: listenerOf(listener), id: listener.ID, failed: listener.ProvisioningStatus == stateError}
 		if pool, ok := byID[listener.DefaultPoolID]; ok {
 			has.poolID, has.monitorID, has.poolFailed = pool.ID, pool.MonitorID, pool.ProvisioningStatus == stateError
+			has.poolStuck = strings.HasPrefix(pool.ProvisioningStatus, "PENDING_")
 			has.Pool = poolOf(pool)
 			for _, member := range members[pool.ID] {
 				has.membersFailed = has.membersFailed || member.ProvisioningStatus == stateError

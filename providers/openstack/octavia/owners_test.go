@@ -24,7 +24,7 @@ func (f *fixture) putUpstreams(tags []string) string {
 	for index, port := range []int{80, 443} {
 		suffix := map[int]string{0: "_0_", 1: "_1_"}[index] + name
 		pool := f.cloud.Put(octaviatest.Pools, octaviatest.Object{"name": "pool" + suffix, "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN",
-			"loadbalancer_id": id})
+			"loadbalancer_id": id, "provisioning_status": "ACTIVE"})
 		f.cloud.Put(octaviatest.Listeners, octaviatest.Object{"name": "listener" + suffix, "protocol": "TCP", "protocol_port": port,
 			"loadbalancer_id": id, "default_pool_id": pool, "tags": tags, "connection_limit": -1, "allowed_cidrs": []string{"0.0.0.0/0"},
 			"timeout_client_data": 50000, "timeout_member_connect": 5000, "timeout_member_data": 50000, "timeout_tcp_inspect": 0})

@@ -31,6 +31,9 @@ type observedListener struct {
 	id, poolID, monitorID string
 	// failed says that octavia could not carry out the last change of the listener, poolFailed of the pool, membersFailed of a member.
 	failed, poolFailed, membersFailed bool
+	// poolStuck says that the pool is pending while the load balancer is not: the driver ovn reports another pool when it deleted the
+	// monitor of one. Octavia refuses members and monitors of such a pool until a change of the pool itself is reported.
+	poolStuck bool
 }
 
 // step is what can be done about a load balancer in its state.
@@ -110,12 +113,12 @@ func (c claimant) mine(l observedListener) bool {
 
 // planned collects changes by the order in which they are made.
 type planned struct {
-	claims, members, removals, listeners, updates, monitors []change
+	claims, repairs, members, removals, listeners, updates, monitors []change
 }
 
 // plan returns the changes that bring a load balancer to what is wanted, in their order: ownership first; then members, which traffic
 // depends on; then deletions, which free ports; creations; and monitors last, because the driver ovn gets stuck on a listener that comes
-// after a monitor. Listeners of others stay. One that has a port which the Service wants is a *PortTakenError.
+// after a monitor. A pool that is stuck is repaired before. Listeners of others stay. One that has a port which the Service wants is a *PortTakenError.
 func plan(want model.LoadBalancer, have observation, as claimant) ([]change, error) {
 	var p planned
 	if change, needed := planClaim(want, have, as); needed {
@@ -143,16 +146,17 @@ func plan(want model.LoadBalancer, have observation, as claimant) ([]change, err
 	}
 	for _, listener := range want.Listeners {
 		has, found := existing[listener.Key()]
-		if withoutMonitors {
-			has.monitorID = ""
-		}
 		if !found || !kept(listener, has) {
 			p.create(listener)
 			continue
 		}
-		p.compare(listener, has)
+		loses := has.monitorID != "" && (withoutMonitors || listener.Pool.Monitor == nil || listener.Pool.Monitor.Type != has.Pool.Monitor.Type)
+		if withoutMonitors {
+			has.monitorID = ""
+		}
+		p.compare(listener, has, loses && have.driver == annotations.DriverOVN)
 	}
-	return slices.Concat(p.claims, p.members, p.removals, p.listeners, p.updates, p.monitors), nil
+	return slices.Concat(p.claims, p.repairs, p.members, p.removals, p.listeners, p.updates, p.monitors), nil
 }
 
 // kept reports whether an existing listener can become what is wanted: octavia cannot change the protocol of one.
@@ -201,8 +205,8 @@ func (p *planned) createPool(wanted model.Listener, listenerID string) {
 	}
 }
 
-// compare plans what makes an existing listener the wanted one.
-func (p *planned) compare(wanted model.Listener, has observedListener) {
+// compare plans what makes an existing listener the wanted one. Sticks says that the plan leaves the pool stuck unless it changes it too.
+func (p *planned) compare(wanted model.Listener, has observedListener, sticks bool) {
 	key := wanted.Key()
 	if has.failed || listenerDiffers(wanted, has.Listener) {
 		p.updates = append(p.updates, change{verb: updateListener, key: key, id: has.id, listener: wanted, had: has.Listener})
@@ -215,7 +219,10 @@ func (p *planned) compare(wanted model.Listener, has observedListener) {
 		p.removals = append(p.removals, change{verb: deletePool, key: key, id: has.poolID})
 		p.createPool(wanted, has.id)
 		return
-	case has.poolFailed || poolDiffers(wanted.Pool, has.Pool):
+	case has.poolStuck:
+		p.repairs = append(p.repairs, change{verb: updatePool, key: key, id: has.poolID, listener: wanted, had: has.Listener})
+	}
+	if sticks || has.poolFailed || !has.poolStuck && poolDiffers(wanted.Pool, has.Pool) {
 		p.updates = append(p.updates, change{verb: updatePool, key: key, id: has.poolID, listener: wanted, had: has.Listener})
 	}
 	if has.membersFailed || !sameMembers(wanted.Pool.Members, has.Pool.Members) {
@@ -306,6 +313,22 @@ func containsAll(tags, wanted []string) bool {
 
 func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
+}
+
+// unsupportedProtocol returns the protocol of a listener or pool that the driver is known not to have, empty if it may have all. It is asked
+// before anything is changed: a protocol is changed by a deletion, after which a refusal would be too late.
+func unsupportedProtocol(driver string, want model.LoadBalancer) string {
+	if driver != annotations.DriverOVN {
+		return ""
+	}
+	for _, listener := range want.Listeners {
+		for _, protocol := range []string{listener.Protocol, listener.Pool.Protocol} {
+			if !slices.Contains([]string{"TCP", "UDP", "SCTP"}, protocol) {
+				return protocol
+			}
+		}
+	}
+	return ""
 }
 
 // creation is a load balancer as one call creates it. With the driver ovn monitors follow later: it leaves those of the call out.

@@ -114,6 +114,9 @@ func (c *Cloud) create(r *http.Request, body Object) (int, any) {
 		return status, refusal
 	}
 	object["loadbalancer_id"], object["provisioning_status"] = id, "ACTIVE"
+	if pool := c.objects[Pools][object.text("pool_id")]; kind == Monitors && pool.text("provisioning_status") != "ACTIVE" {
+		return stuck(pool)
+	}
 	switch kind {
 	case Listeners:
 		withDefaults(object)
@@ -124,6 +127,11 @@ func (c *Cloud) create(r *http.Request, body Object) (int, any) {
 		c.objects[Pools][object.text("pool_id")]["healthmonitor_id"] = c.put(kind, object)
 	}
 	return http.StatusCreated, Object{singular(kind): object}
+}
+
+// stuck refuses a change below a pool that is not active.
+func stuck(pool Object) (int, any) {
+	return refuse(http.StatusConflict, "Pool "+pool.text("id")+" is immutable and cannot be updated.")
 }
 
 func withDefaults(listener Object) {
@@ -214,6 +222,9 @@ func (c *Cloud) update(r *http.Request, body Object) (int, any) {
 		return status, refusal
 	}
 	maps.Copy(object, changes)
+	if kind == Pools {
+		object["provisioning_status"] = "ACTIVE"
+	}
 	return http.StatusOK, Object{singular(kind): c.created(object)}
 }
 
@@ -246,10 +257,27 @@ func (c *Cloud) delete(r *http.Request, _ Object) (int, any) {
 			maps.DeleteFunc(c.objects[of], func(_ string, object Object) bool { return object.text("pool_id") == id })
 		}
 	case Monitors:
-		c.objects[Pools][object.text("pool_id")]["healthmonitor_id"] = nil
+		c.loseMonitor(object.text("pool_id"), object.text("loadbalancer_id"))
 	}
 	delete(c.objects[kind], id)
 	return http.StatusNoContent, nil
+}
+
+// loseMonitor takes the monitor from a pool. The driver ovn then reports the first pool of the load balancer, whichever it was, so that any
+// other stays pending.
+func (c *Cloud) loseMonitor(id, lb string) {
+	pool := c.objects[Pools][id]
+	pool["healthmonitor_id"] = nil
+	if c.objects[LoadBalancers][lb].text("provider") != "ovn" {
+		return
+	}
+	pool["provisioning_status"] = "PENDING_UPDATE"
+	for _, first := range c.all(Pools) {
+		if first.text("loadbalancer_id") == lb {
+			first["provisioning_status"] = "ACTIVE"
+			return
+		}
+	}
 }
 
 // status is the status tree, which has members with addresses.
@@ -299,6 +327,9 @@ func (c *Cloud) setMembers(r *http.Request, body Object) (int, any) {
 	pool := c.objects[Pools][r.PathValue("id")]
 	if pool == nil {
 		return notFound(r)
+	}
+	if pool.text("provisioning_status") != "ACTIVE" {
+		return stuck(pool)
 	}
 	if status, refusal := c.touch(pool.text("loadbalancer_id"), "PENDING_UPDATE"); status != 0 {
 		return status, refusal
