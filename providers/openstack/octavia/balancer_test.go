@@ -308,6 +308,7 @@ func TestRefusals(t *testing.T) {
 		"403 Policy does not allow this request":              provider.IsTerminal,
 		"400 Subnet nodes not found":                          provider.IsTerminal,
 		"409 Load Balancer x is immutable":                    comesAgain,
+		"409 This listener already has a default pool":        comesAgain,
 		"409 the port is taken":                               func(err error) bool { return !comesAgain(err) && !provider.IsTerminal(err) },
 		"429 slow down":                                       provider.IsThrottled,
 		"500 broken": func(err error) bool {

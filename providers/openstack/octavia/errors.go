@@ -88,7 +88,8 @@ func classify(driver string, err error) error {
 	switch answer.Actual {
 	case http.StatusConflict:
 		switch {
-		case strings.Contains(fault, "immutable"), strings.Contains(fault, "Invalid state"):
+		case strings.Contains(fault, "immutable"), strings.Contains(fault, "Invalid state"),
+			strings.Contains(fault, "already has a default pool"): // whose deletion is in progress: octavia looks at that first
 			return again("octavia still works on it: " + fault)
 		case strings.Contains(fault, "OverQuota"), strings.Contains(fault, "Quota exceeded"):
 			return &QuotaError{Fault: fault, Err: wrapped}
