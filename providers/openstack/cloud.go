@@ -12,6 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/openstack/config"
 	"github.com/mooring-ccm/mooring/providers/openstack/instances"
+	"github.com/mooring-ccm/mooring/providers/openstack/octavia"
 	"github.com/mooring-ccm/mooring/providers/openstack/routes"
 	"github.com/mooring-ccm/mooring/providers/openstack/session"
 )
@@ -35,6 +36,7 @@ type Cloud struct {
 	session   *session.Session
 	instances *instances.Instances
 	routes    *routes.Routes
+	balancers *octavia.Balancers
 }
 
 var (
@@ -47,7 +49,9 @@ var (
 func New(source *config.Source) *Cloud {
 	s := session.New(source)
 	servers := instances.New(source, s)
-	return &Cloud{source: source, session: s, instances: servers, routes: routes.New(source, s, servers)}
+	c := &Cloud{source: source, session: s, instances: servers, routes: routes.New(source, s, servers)}
+	c.balancers = octavia.New(c.balancerClients, c.balancerOptions)
+	return c
 }
 
 // Initialize arranges that connections are closed when the manager stops. The provider needs nothing from the cluster.
@@ -65,8 +69,8 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 	}
 }
 
-// Capabilities says that the provider lists all servers of the project, also on a standby, that it follows its config, and that it
-// changes routes by the batch if there is a router.
+// Capabilities says that the provider lists all servers of the project, also on a standby, that it follows its config, that it changes
+// routes by the batch if there is a router, and that it lists load balancers if it makes them.
 func (c *Cloud) Capabilities() provider.Capabilities {
 	capabilities := provider.Capabilities{
 		ProviderIDSchemes: []string{instances.Scheme},
@@ -79,8 +83,14 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 		capabilities.ReplaceRoute = c.routes.Replace
 		capabilities.Rules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "watch"}}}
 	}
+	if c.hasBalancers() {
+		capabilities = c.balancers.Capabilities(capabilities)
+	}
 	return capabilities
 }
+
+// hasBalancers reports whether the config has load balancers made. That cannot change while the process runs.
+func (c *Cloud) hasBalancers() bool { return c.source.Current().LoadBalancer.Enabled }
 
 // hasRoutes reports whether the config names a router. That cannot change while the process runs.
 func (c *Cloud) hasRoutes() bool { return c.source.Current().Route.RouterID != "" }
@@ -111,8 +121,10 @@ func (c *Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
 // Clusters returns nothing.
 func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
 
-// LoadBalancer returns nothing yet.
-func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
+// LoadBalancer returns load balancers of Octavia, unless the config leaves them to somebody else.
+func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
+	return c.balancers, c.hasBalancers()
+}
 
 // Routes returns the routes of the router that the config names.
 func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return c.routes, c.hasRoutes() }

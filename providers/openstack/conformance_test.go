@@ -115,6 +115,6 @@ func faulty(fault conformance.Fault) func(http.ResponseWriter, *http.Request) bo
 }
 
 // more is what the config of the tests says besides where the cloud is, and withoutRules are the areas whose rules cannot be run.
-const more = "[Route]\nrouter-id=router\n"
+const more = "[Route]\nrouter-id=router\n[LoadBalancer]\nenabled=false\n"
 
 var withoutRules = []string{"balancer", "legacy", "routes-other-cluster", "watch", "zones"}

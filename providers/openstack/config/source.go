@@ -204,6 +204,7 @@ func (c *Config) validateChange(to *Config) error {
 	}
 	fixed(c.Global.Region != to.Global.Region, "[Global]", "region")
 	fixed(c.LoadBalancer.Enabled != to.LoadBalancer.Enabled, "[LoadBalancer]", "enabled")
+	fixed(c.LoadBalancer.ManageSecurityGroups != to.LoadBalancer.ManageSecurityGroups, "[LoadBalancer]", "manage-security-groups")
 	fixed((c.Route.RouterID == "") != (to.Route.RouterID == ""), "[Route]", "router-id")
 	if len(errs) == 0 {
 		return nil

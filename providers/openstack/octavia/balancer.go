@@ -28,35 +28,37 @@ type Clients func(ctx context.Context) (octavia, neutron *gophercloud.ServiceCli
 // Balancers is cloudprovider.LoadBalancer on octavia.
 type Balancers struct {
 	clients Clients
-	options annotations.Options
+	options func() annotations.Options
 	known   *members
 }
 
 var _ cloudprovider.LoadBalancer = &Balancers{}
 
-// New returns the load balancers of a project. It makes no call.
-func New(clients Clients, options annotations.Options) *Balancers {
-	return &Balancers{clients: clients, options: options.Defaulted(), known: &members{}}
+// New returns the load balancers of a project. It makes no call. The options are asked for before each operation, so that they may change.
+func New(clients Clients, options func() annotations.Options) *Balancers {
+	defaulted := func() annotations.Options { return options().Defaulted() }
+	return &Balancers{clients: clients, options: defaulted, known: &members{}}
 }
 
-// session are the clients during one operation.
-type session struct {
+// services are the clients during one operation.
+type services struct {
 	api     api
 	network network
 }
 
-func (b *Balancers) session(ctx context.Context) (session, error) {
+func (b *Balancers) services(ctx context.Context) (services, error) {
 	octavia, neutron, err := b.clients(ctx)
 	if err != nil {
-		return session{}, err
+		return services{}, err
 	}
-	return session{api: api{client: octavia, driver: b.options.Driver()}, network: network{client: neutron}}, nil
+	return services{api: api{client: octavia, driver: b.options().Driver()}, network: network{client: neutron}}, nil
 }
 
 // request reads a Service. Its error says all that is wrong with it.
 func (b *Balancers) request(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) (request, error) {
-	settings, err := annotations.Parse(service, b.options)
-	r := request{cluster: cluster, clusterUID: provider.ClusterUID(ctx), service: service, nodes: nodes, settings: settings, options: b.options}
+	options := b.options()
+	settings, err := annotations.Parse(service, options)
+	r := request{cluster: cluster, clusterUID: provider.ClusterUID(ctx), service: service, nodes: nodes, settings: settings, options: options}
 	return r, provider.Terminal(err)
 }
 
@@ -69,7 +71,7 @@ func (b *Balancers) GetLoadBalancerName(_ context.Context, clusterName string, s
 // costs two calls.
 func (b *Balancers) GetLoadBalancer(ctx context.Context, clusterName string, service *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
 	r, _ := b.request(ctx, clusterName, service, nil) // what is wrong with annotations does not matter here
-	s, err := b.session(ctx)
+	s, err := b.services(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -91,7 +93,7 @@ func (b *Balancers) GetLoadBalancer(ctx context.Context, clusterName string, ser
 	if attached != nil {
 		address = attached.FloatingIP
 	}
-	return statusOf(address, r.settings.Hostname, r.settings.ProxyProtocol != "", b.options), true, nil
+	return statusOf(address, r.settings.Hostname, r.settings.ProxyProtocol != "", r.options), true, nil
 }
 
 // serving reports whether a load balancer is the Service's own, and whether it serves the Service at all.
@@ -113,7 +115,7 @@ func (b *Balancers) EnsureLoadBalancer(ctx context.Context, clusterName string, 
 	if err != nil {
 		return nil, provider.Terminal(err)
 	}
-	s, err := b.session(ctx)
+	s, err := b.services(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +133,7 @@ func (b *Balancers) EnsureLoadBalancer(ctx context.Context, clusterName string, 
 }
 
 // create makes the load balancer. Its error is "come again" unless octavia refuses.
-func (s session) create(ctx context.Context, r request, want model.LoadBalancer) error {
+func (s services) create(ctx context.Context, r request, want model.LoadBalancer) error {
 	if want.VIPPortID == "" && want.VIPSubnetID == "" && want.VIPNetworkID == "" {
 		subnet, err := s.network.subnetOf(ctx, r.nodes, r.family())
 		if err != nil {
@@ -152,7 +154,7 @@ func (s session) create(ctx context.Context, r request, want model.LoadBalancer)
 }
 
 // ensure brings an existing load balancer to what is wanted, with its floating IP and security group.
-func (s session) ensure(ctx context.Context, r request, want model.LoadBalancer, lb *loadbalancers.LoadBalancer) (*v1.LoadBalancerStatus, error) {
+func (s services) ensure(ctx context.Context, r request, want model.LoadBalancer, lb *loadbalancers.LoadBalancer) (*v1.LoadBalancerStatus, error) {
 	if protocol := unsupportedProtocol(lb.Provider, want); protocol != "" {
 		return nil, provider.Terminal(&UnsupportedError{Driver: lb.Provider, Field: fieldOf(protocol), Fault: "it has no protocol " + protocol})
 	}
@@ -219,7 +221,7 @@ func mayServe(r request, lb *loadbalancers.LoadBalancer, owns, serves bool) erro
 }
 
 // proceed returns nil for a load balancer that can be changed now, and else does what its state needs and says to come again.
-func (s session) proceed(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) error {
+func (s services) proceed(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) error {
 	switch nextStep(lb.ProvisioningStatus, r.options.Repair, owns, len(r.service.Status.LoadBalancer.Ingress) > 0) {
 	case stepChange:
 		return nil
@@ -264,7 +266,7 @@ func (b *Balancers) UpdateLoadBalancer(ctx context.Context, clusterName string, 
 
 // retarget gives each pool of the Service's listeners the members that targets returns.
 func (b *Balancers) retarget(ctx context.Context, r request, targets func(observedListener) []model.Member) error {
-	s, err := b.session(ctx)
+	s, err := b.services(ctx)
 	if err != nil {
 		return err
 	}
@@ -312,7 +314,7 @@ func (b *Balancers) retarget(ctx context.Context, r request, targets func(observ
 // shows that it is gone; that it is gone already is fine.
 func (b *Balancers) EnsureLoadBalancerDeleted(ctx context.Context, clusterName string, service *v1.Service) error {
 	r, _ := b.request(ctx, clusterName, service, nil) // what is wrong with annotations does not matter here
-	s, err := b.session(ctx)
+	s, err := b.services(ctx)
 	if err != nil {
 		return err
 	}
@@ -338,7 +340,7 @@ func (b *Balancers) EnsureLoadBalancerDeleted(ctx context.Context, clusterName s
 }
 
 // leave takes from a shared load balancer what is the Service's: its listeners, and its tags at the end.
-func (s session) leave(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) error {
+func (s services) leave(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) error {
 	have, err := s.empty(ctx, r, lb, owns)
 	if err != nil {
 		return err
@@ -353,7 +355,7 @@ func (s session) leave(ctx context.Context, r request, lb *loadbalancers.LoadBal
 }
 
 // empty deletes the Service's listeners.
-func (s session) empty(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) (observation, error) {
+func (s services) empty(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) (observation, error) {
 	have, err := s.api.look(ctx, lb, r.name(), false)
 	if err != nil {
 		return have, err
@@ -367,7 +369,7 @@ func (s session) empty(ctx context.Context, r request, lb *loadbalancers.LoadBal
 }
 
 // delete deletes the load balancer, with its floating IP unless that is kept.
-func (s session) delete(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) error {
+func (s services) delete(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) error {
 	attached, err := s.network.ofPort(ctx, lb.VipPortID)
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ func newFixture(t *testing.T, pending int, options annotations.Options) *fixture
 	clients := func(context.Context) (*gophercloud.ServiceClient, *gophercloud.ServiceClient, error) {
 		return octavia, neutron, nil
 	}
-	f.balancers = New(clients, options)
+	f.balancers = New(clients, func() annotations.Options { return options })
 	return f
 }
 

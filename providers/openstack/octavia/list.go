@@ -41,7 +41,7 @@ func (m *members) get(id string) (pools.Member, bool) {
 // List lists the load balancers of a cluster that have tags of ours, with listeners and targets: all of them, or an error. It costs four
 // calls, whatever their number, and one for each load balancer with members that no list has seen before.
 func (b *Balancers) List(ctx context.Context, clusterName string) ([]provider.LoadBalancer, error) {
-	s, err := b.session(ctx)
+	s, err := b.services(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ type snapshot struct {
 	floating  map[string]string // addresses by the ports that they are attached to
 }
 
-func (s session) below(ctx context.Context, tags []string) (snapshot, error) {
+func (s services) below(ctx context.Context, tags []string) (snapshot, error) {
 	all := snapshot{listeners: map[string]listeners.Listener{}, pools: map[string]pools.Pool{}, floating: map[string]string{}}
 	found, err := s.api.listListeners(ctx, listeners.ListOpts{Tags: tags})
 	if err != nil {
@@ -106,7 +106,7 @@ func (s session) below(ctx context.Context, tags []string) (snapshot, error) {
 }
 
 // complete joins a load balancer with what is below it. Listeners and pools that have no tags yet, and members that nobody knows, it asks for.
-func (s session) complete(ctx context.Context, lb *loadbalancers.LoadBalancer, all snapshot, known *members, current map[string]pools.Member,
+func (s services) complete(ctx context.Context, lb *loadbalancers.LoadBalancer, all snapshot, known *members, current map[string]pools.Member,
 ) (observation, error) {
 	var found []listeners.Listener
 	for _, reference := range lb.Listeners {
@@ -141,7 +141,7 @@ func (s session) complete(ctx context.Context, lb *loadbalancers.LoadBalancer, a
 }
 
 // knownMembers returns the members of pools, from what is remembered if all of them are.
-func (s session) knownMembers(ctx context.Context, id string, of []pools.Pool, known *members, current map[string]pools.Member,
+func (s services) knownMembers(ctx context.Context, id string, of []pools.Pool, known *members, current map[string]pools.Member,
 ) (map[string][]pools.Member, error) {
 	found, complete := map[string][]pools.Member{}, true
 	for _, pool := range of {
@@ -209,7 +209,7 @@ func (b *Balancers) listedBalancer(have observation, owner model.Owner, as claim
 	}
 	if have.state == stateActive {
 		address := or(floating[have.vipPortID], have.vipAddress)
-		listed.Status = *statusOf(address, hostname, proxied, b.options)
+		listed.Status = *statusOf(address, hostname, proxied, b.options())
 	}
 	return listed
 }
@@ -245,10 +245,11 @@ func (b *Balancers) ChangeTargets(ctx context.Context, clusterName string, servi
 	})
 }
 
-// Capabilities adds to what a provider offers that load balancers are listed, and that their targets are changed by a difference.
+// Capabilities adds to what a provider offers that load balancers are listed, and that their targets are changed by a difference. Whether
+// they are is asked for once, when the manager starts.
 func (b *Balancers) Capabilities(to provider.Capabilities) provider.Capabilities {
 	to.ListLoadBalancers, to.LoadBalancerWrites = b.List, Writes
-	if !b.options.ManageSecurityGroups { // the group holds the ports of all members, so that it needs them all
+	if !b.options().ManageSecurityGroups { // the group holds the ports of all members, so that it needs them all
 		to.ChangeTargets = b.ChangeTargets
 	}
 	return to

@@ -122,7 +122,7 @@ func TestSharing(t *testing.T) {
 			options.MaxShared = 2
 		}
 		third := *f.balancers
-		third.options = options.Defaulted()
+		third.options = func() annotations.Options { return options.Defaulted() }
 		if what == "taken" {
 			what = "of another Service already"
 		}

@@ -133,16 +133,18 @@ func answerOf(raw gophercloud.ErrUnexpectedResponseCode) *AnswerError {
 //
 //   - Nova, Keystone: {"KIND": {"code": 404, "message": "..."}};
 //   - Neutron: {"NeutronError": {"type": "KIND", "message": "..."}};
-//   - Octavia: {"faultcode": "KIND", "faultstring": "..."}.
+//   - Octavia: {"faultcode": "KIND", "faultstring": "..."}, and {"title": "KIND", "description": "..."} about members of pools.
 //
 // Of an answer in no such shape the text is the whole.
 func readBody(body []byte) (kind, text string) {
 	var octavia struct {
-		Code   string `json:"faultcode"`
-		String string `json:"faultstring"`
+		Code        string `json:"faultcode"`
+		String      string `json:"faultstring"`
+		Title       string `json:"title"`
+		Description string `json:"description"`
 	}
-	if json.Unmarshal(body, &octavia) == nil && octavia.String != "" {
-		return octavia.Code, octavia.String
+	if json.Unmarshal(body, &octavia) == nil && octavia.String+octavia.Description != "" {
+		return message.Line(octavia.Code+octavia.Title, maxText), octavia.String + octavia.Description
 	}
 	var others map[string]json.RawMessage
 	if json.Unmarshal(body, &others) == nil && len(others) == 1 {

@@ -67,6 +67,10 @@ func (s *Session) Do(ctx context.Context, call func(ctx context.Context, clients
 	return Classify(call(ctx, again))
 }
 
+// Clients returns the clients of the session, for several calls. They renew the token by themselves. After a change of the config the next
+// call of Clients logs in anew.
+func (s *Session) Clients(ctx context.Context) (*Clients, error) { return s.login(ctx) }
+
 // CloseIdleConnections closes connections that nothing uses.
 func (s *Session) CloseIdleConnections() {
 	s.mu.Lock()

@@ -30,6 +30,7 @@ type fixture struct {
 	cloud       *openstack.Cloud
 	environment *openstack.Environment
 	clients     *openstack.Clients
+	credentials openstack.Credentials
 	provider    *provideropenstack.Cloud
 }
 
@@ -53,11 +54,19 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := config.Open(strings.NewReader(cloud.CloudConf(credentials, "[Route]", "router-id="+environment.Router)))
+	f := &fixture{cloud: cloud, environment: environment, clients: clients, credentials: credentials}
+	f.configure(t, "[Route]", "router-id="+environment.Router, "[LoadBalancer]", "enabled=false")
+	return f
+}
+
+// configure makes the provider anew, with a cloud.conf that has more sections.
+func (f *fixture) configure(t *testing.T, sections ...string) {
+	t.Helper()
+	source, err := config.Open(strings.NewReader(f.cloud.CloudConf(f.credentials, sections...)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{cloud: cloud, environment: environment, clients: clients, provider: provideropenstack.New(source)}
+	f.provider = provideropenstack.New(source)
 }
 
 func serverOf(instance conformance.Instance) string {

@@ -6,6 +6,7 @@ package fakecloud
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -36,6 +37,8 @@ type Cloud struct {
 	// Router is the only router; NoExtraRoutes leaves its atomic changes out.
 	Router        Object
 	NoExtraRoutes bool
+	// Elsewhere are endpoints of services that are not answered for here, by their types in the catalog.
+	Elsewhere map[string]string
 	// Fault answers in place of a service, if it returns true.
 	Fault func(w http.ResponseWriter, r *http.Request) bool
 	// Calls are the calls that were made, as METHOD PATH?QUERY without those of Keystone and of versions.
@@ -125,14 +128,18 @@ func (c *Cloud) login(w http.ResponseWriter, r *http.Request) {
 	token := "token-" + strconv.Itoa(c.Logins)
 	c.Tokens[token] = true
 	w.Header().Set("X-Subject-Token", token)
-	endpoint := func(kind, path string) Object {
+	endpoint := func(kind, url string) Object {
 		return Object{"type": kind, "name": kind, "endpoints": []Object{
-			{"interface": "public", "region": "RegionOne", "region_id": "RegionOne", "url": c.URL + path},
+			{"interface": "public", "region": "RegionOne", "region_id": "RegionOne", "url": url},
 		}}
 	}
-	write(w, 201, Object{"token": Object{"expires_at": "2999-01-01T00:00:00.000000Z", "catalog": []Object{
-		endpoint("compute", "/compute/v2.1"), endpoint("network", "/network"),
-	}}})
+	paths := map[string]string{"compute": c.URL + "/compute/v2.1", "network": c.URL + "/network"}
+	maps.Copy(paths, c.Elsewhere)
+	var catalog []Object
+	for _, kind := range slices.Sorted(maps.Keys(paths)) {
+		catalog = append(catalog, endpoint(kind, paths[kind]))
+	}
+	write(w, 201, Object{"token": Object{"expires_at": "2999-01-01T00:00:00.000000Z", "catalog": catalog}})
 }
 
 func (c *Cloud) listServers(w http.ResponseWriter, r *http.Request) {

@@ -81,6 +81,9 @@ func (c *Cloud) Clients() (octavia, neutron *gophercloud.ServiceClient) {
 	return service("octavia"), service("neutron")
 }
 
+// URL is the endpoint of both services.
+func (c *Cloud) URL() string { return c.server.URL }
+
 // Put makes an object, or replaces the one with its ID, and returns the ID.
 func (c *Cloud) Put(kind string, object Object) string {
 	c.lock.Lock()
@@ -153,6 +156,10 @@ func (c *Cloud) routes() http.Handler {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.HandleFunc(method+" /v2.0/"+path, func(w http.ResponseWriter, r *http.Request) { c.answer(w, r, path, handle) })
 	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(Object{"versions": []Object{{"id": "v2.0", "status": "CURRENT"}}})
+	})
 	balancers("GET lbaas/{kind}", c.list)
 	balancers("POST lbaas/{kind}", c.create)
 	balancers("GET lbaas/{kind}/{id}", c.get)
