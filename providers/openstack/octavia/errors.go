@@ -74,7 +74,7 @@ var fields = []struct{ word, field string }{
 func classify(driver string, err error) error {
 	err = session.Classify(err)
 	var answer *session.AnswerError
-	if !errors.As(err, &answer) {
+	if !errors.As(err, &answer) || session.IsUnauthorized(err) {
 		return err
 	}
 	switch {

@@ -63,7 +63,7 @@ func Classify(err error) error {
 	}
 	var renewal *gophercloud.ErrUnableToReauthenticate
 	if errors.As(err, &renewal) && renewal.ErrReauth != nil {
-		return fmt.Errorf("renewing the token: %w", Classify(renewal.ErrReauth))
+		return fmt.Errorf("renewing the token: %w", refusal(Classify(renewal.ErrReauth)))
 	}
 	var after *gophercloud.ErrErrorAfterReauthentication
 	if errors.As(err, &after) && after.ErrOriginal != nil {
@@ -94,8 +94,22 @@ func StatusOf(err error) int {
 	return 0
 }
 
+// errRefused marks credentials that are refused by another answer than 401.
+var errRefused = errors.New("the credentials are refused")
+
+// refusal marks an error of a login by which Keystone refuses the credentials. To one with an application credential that was deleted it
+// says 404, which must never be taken for the answer about what was asked for.
+func refusal(err error) error {
+	if StatusOf(err) == http.StatusNotFound {
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	return err
+}
+
 // IsUnauthorized reports whether the credentials were refused.
-func IsUnauthorized(err error) bool { return StatusOf(err) == http.StatusUnauthorized }
+func IsUnauthorized(err error) bool {
+	return StatusOf(err) == http.StatusUnauthorized || errors.Is(err, errRefused)
+}
 
 // IsConflict reports whether the call came at the wrong moment: something else changes what it was about, or has changed it.
 func IsConflict(err error) bool {
@@ -113,7 +127,7 @@ func IsQuota(err error) bool {
 // service, or for a path that the service does not know, says nothing about that.
 func IsMissing(err error) bool {
 	var answer *AnswerError
-	return errors.As(err, &answer) && answer.Status == http.StatusNotFound && answer.Kind != ""
+	return errors.As(err, &answer) && answer.Status == http.StatusNotFound && answer.Kind != "" && !IsUnauthorized(err)
 }
 
 // answerOf reads the answer of any of the services.

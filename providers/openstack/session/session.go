@@ -101,7 +101,7 @@ func (s *Session) login(ctx context.Context) (*Clients, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		err = fmt.Errorf("logging in at %s: %w", current.Global.AuthURL, err)
+		err = fmt.Errorf("logging in at %s: %w", current.Global.AuthURL, refusal(err))
 		if IsUnauthorized(err) {
 			s.refused, s.refusedConfig, s.refusedUntil = err, current, time.Now().Add(refusedPause)
 		}

@@ -114,6 +114,30 @@ func TestRefusedCredentialsAreNotTriedAtOnce(t *testing.T) {
 	}
 }
 
+// Keystone says 404 to an application credential that was deleted. That says nothing of the server or port that was asked for.
+func TestDeletedCredentialsDenyNothing(t *testing.T) {
+	cloud := fakecloud.New(t)
+	gone := func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPost {
+			return false
+		}
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"error": {"code": 404, "message": "Could not find Application Credential: 1234.", "title": "Not Found"}}`))
+		return true
+	}
+	s := New(cloud.Source(t, ""))
+	if err := listServers(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	cloud.Fault, cloud.Tokens = gone, map[string]bool{}
+	for what, session := range map[string]*Session{"a token that cannot be renewed": s, "no login at all": New(cloud.Source(t, ""))} {
+		err := listServers(t.Context(), session)
+		if err == nil || !IsUnauthorized(err) || IsMissing(err) || provider.IsTerminal(err) {
+			t.Errorf("%s: the error %v is a refusal: %t, denies what was asked for: %t, ends the tries: %t", what, err, IsUnauthorized(err), IsMissing(err), provider.IsTerminal(err))
+		}
+	}
+}
+
 // While Keystone is away, calls with a valid token go on, and others fail with an error that may be repeated.
 func TestKeystoneAway(t *testing.T) {
 	cloud := fakecloud.New(t)
