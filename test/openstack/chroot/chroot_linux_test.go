@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
 // holdVariable has the test binary hold a room open until it is killed, and write the number of a process in it.
@@ -50,7 +51,7 @@ func hold(dirs []string) error {
 func makeRoot(t *testing.T) Options {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("missing: root")
+		sandbox.Without(t, "missing: root")
 	}
 	root := t.TempDir()
 	for _, dir := range []string{"bin", "tmp", "run", "proc", "dev/shm", StateDir} {
@@ -59,7 +60,7 @@ func makeRoot(t *testing.T) Options {
 		}
 	}
 	if err := unix.Mknod(filepath.Join(root, "dev/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
-		t.Skipf("missing: the right to make devices: %v", err)
+		sandbox.Without(t, fmt.Sprintf("missing: the right to make devices: %v", err))
 	}
 	for _, program := range []string{"sh", "mount", "sleep", "cat", "hostname", "ls", "touch"} {
 		copyProgram(t, root, program)
@@ -74,11 +75,11 @@ func copyProgram(t *testing.T, root, name string) {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("missing: the program %s", name)
+		sandbox.Without(t, "missing: the program "+name)
 	}
 	libraries, err := exec.Command("ldd", path).Output()
 	if err != nil {
-		t.Skipf("missing: ldd, or %s is not linked: %v", path, err)
+		sandbox.Without(t, fmt.Sprintf("missing: ldd, or %s is not linked: %v", path, err))
 	}
 	copyFile(t, path, filepath.Join(root, "bin", name))
 	for _, from := range library.FindAllString(string(libraries), -1) {
