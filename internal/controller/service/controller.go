@@ -262,7 +262,7 @@ func (c *Controller) admit(key types.NamespacedName) {
 // retarget queues the load balancers whose targets are not those that they shall have, and the Services that have waited for
 // the targets to be known.
 func (c *Controller) retarget(ctx context.Context, drift *driftCheck) {
-	settled, _, err := c.targets.sets(ctx)
+	settled, latest, err := c.targets.sets(ctx)
 	if err != nil {
 		return // the next time that they settle
 	}
@@ -272,6 +272,8 @@ func (c *Controller) retarget(ctx context.Context, drift *driftCheck) {
 		case known.failure != nil && known.failure.reason == ReasonTargetsUnknown:
 			c.states.targetsKnown(key)
 			c.enqueuer.Add(key, priorityChange)
+		case c.states.refusedLeft(key, latest):
+			c.enqueuer.Add(key, priorityRetarget)
 		case known.made != nil && known.made.followsAlone() && (known.made.targets == nil || !settled.servedBy(known.made.targets)):
 			due = append(due, key)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -338,4 +339,36 @@ func namesOf(nodes []*corev1.Node) []string {
 		names[i] = node.Name
 	}
 	return names
+}
+
+// namedIn returns the nodes that a text of the cloud names, most at the most: by the node's name, its provider ID or what that ends
+// with, which is how clouds call the instance. A name that is part of a longer one is not meant.
+func namedIn(text string, nodes []*corev1.Node, most int) (named []*corev1.Node) {
+	words := map[string]bool{}
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !isPartOfName(r) }) {
+		words[strings.Trim(word, ".-")] = true
+	}
+	for _, node := range nodes {
+		id := node.Spec.ProviderID
+		short := id[strings.LastIndex(id, "/")+1:]
+		if len(named) < most && (words[node.Name] || short != "" && words[short]) {
+			named = append(named, node)
+		}
+	}
+	return named
+}
+
+// isPartOfName reports whether a character can be within the name of a node or of an instance.
+func isPartOfName(r rune) bool {
+	return r == '-' || r == '.' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r)
+}
+
+// lacks reports whether one of these targets is not in the set any more, or is another machine.
+func (t *targetSet) lacks(targets map[string]string) bool {
+	for name, identity := range targets {
+		if has, found := t.members[name]; !found || has != identity {
+			return true
+		}
+	}
+	return false
 }

@@ -129,8 +129,8 @@ func (d *driftCheck) checkStatus(ctx context.Context, now time.Time) error {
 			continue
 		}
 		replaced := overwritten(service, known.made)
-		if !replaced && shows(service, known.made, now) {
-			continue
+		if !replaced && (known.made.unpublished || shows(service, known.made, now)) {
+			continue // what was not published yet is so by the pass that is about to
 		}
 		if replaced {
 			d.states.statusReplaced(key, known.made)

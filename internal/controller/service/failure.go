@@ -158,6 +158,7 @@ func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Durati
 	r.metrics.failures.WithLabelValues(reason).Inc()
 	r.metrics.updated(p.key, time.Now())
 	delay, news := r.states.failed(p.key, p.want, err, r.backoff)
+	delay = r.unlessLeft(ctx, p, delay)
 	log := logf.FromContext(ctx)
 	switch {
 	case reason == ReasonPending && !news:
@@ -171,6 +172,16 @@ func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Durati
 	}
 	r.showFailure(ctx, p, reason, err)
 	return delay
+}
+
+// unlessLeft shortens the pause after a failure if targets that the cloud refused have left the set while they were written: nothing
+// else would end it.
+func (r *reconciler) unlessLeft(ctx context.Context, p *pass, delay time.Duration) time.Duration {
+	_, latest, err := r.targets.sets(ctx)
+	if err != nil || !r.states.refusedLeft(p.key, latest) {
+		return delay
+	}
+	return min(delay, r.backoff.first)
 }
 
 // showFailure has the Service's condition say that the pass has failed, where it stays for whoever looks later. It is planned and

@@ -249,6 +249,7 @@ func (r *reconciler) failedAlone(ctx context.Context, p *pass, err error) time.D
 	r.metrics.failures.WithLabelValues(reason).Inc()
 	r.metrics.updated(p.key, time.Now())
 	delay, news := r.states.targetsFailed(p.key, err, r.backoff)
+	delay = r.unlessLeft(ctx, p, delay)
 	logf.FromContext(ctx).Error(err, "Could not change the targets of a load balancer whose Service cannot be ensured",
 		"reason", reason, "retryAfter", delay)
 	if news {
@@ -317,6 +318,11 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	if isAbsent(err) && r.absentBefore(p) >= absenceTries-1 {
 		deletionIncomplete(ctx, r.events.recorder, act.service, err)
 		err = nil
+	}
+	if err != nil && (act.verb == verbEnsure || act.verb == verbRetarget) {
+		var suspects []*corev1.Node
+		suspects, err = withRefused(err, p.want.latest)
+		r.targets.suspect(ctx, suspects)
 	}
 	r.remember(ctx, p, act, done, err)
 	r.events.after(ctx, p, act, outcome{result: done, err: err, took: time.Since(began), announced: announced})

@@ -66,6 +66,8 @@ type failure struct {
 	eventAt time.Time
 	// retryAt is when the next pass is due.
 	retryAt time.Time
+	// refused are the targets that the cloud's last answer named, which are reason to try again once they are none.
+	refused map[string]string
 }
 
 // targetsFailure is a row of changes of the targets that failed while their Service could not be ensured. Zero: the last one did not.
@@ -77,6 +79,8 @@ type targetsFailure struct {
 	eventAt time.Time
 	// retryAt is when the next one is due.
 	retryAt time.Time
+	// refused is as in failure.
+	refused map[string]string
 	// first says that the Service was the last to be tried, so that the targets come before it where both are due.
 	first bool
 }
@@ -287,7 +291,7 @@ func (s *states) failed(key types.NamespacedName, want desired, err error, pause
 		if next.reason != reason || now.Sub(next.eventAt) >= repeatEvent {
 			next.reason, next.eventAt, news = reason, now, true
 		}
-		next.retryAt = now.Add(delay)
+		next.retryAt, next.refused = now.Add(delay), refusedIn(err)
 		known.failure = &next
 		// The targets wait, too, for as long as the cloud asks.
 		if wait, asked := cloud.RetryAfter(err); asked {
@@ -312,6 +316,27 @@ func (s *states) retryNow(key types.NamespacedName) (failing bool) {
 	return failing
 }
 
+// refusedLeft ends the pauses of a Service for which the cloud refused targets of which one is not in the set any more, and reports
+// whether there was one.
+func (s *states) refusedLeft(key types.NamespacedName, set *targetSet) (left bool) {
+	known, found := s.get(key)
+	if !found || (known.failure == nil || !set.lacks(known.failure.refused)) && !set.lacks(known.alone.refused) {
+		return false
+	}
+	s.change(key, func(known *state) {
+		now := time.Now()
+		if known.failure != nil && set.lacks(known.failure.refused) {
+			due := *known.failure
+			due.retryAt, due.refused, left = now, nil, true
+			known.failure = &due
+		}
+		if set.lacks(known.alone.refused) {
+			known.alone.retryAt, known.alone.refused, left = now, nil, true
+		}
+	})
+	return left
+}
+
 // targetsKnown ends the pause of a Service that has waited for the set of targets.
 func (s *states) targetsKnown(key types.NamespacedName) {
 	s.change(key, func(known *state) { known.failure = nil })
@@ -329,7 +354,7 @@ func (s *states) targetsFailed(key types.NamespacedName, err error, pauses backo
 		last := &known.alone
 		delay = pauses.after(last.count, err)
 		last.count++
-		last.retryAt, last.first = now.Add(delay), false
+		last.retryAt, last.refused, last.first = now.Add(delay), refusedIn(err), false
 		if last.reason != reason || now.Sub(last.eventAt) >= repeatEvent {
 			last.reason, last.eventAt, news = reason, now, true
 		}

@@ -48,6 +48,8 @@ type targets struct {
 	changed chan struct{}
 	// members says which nodes take part. Only settle asks.
 	members *instances.Members
+	// refusals says which of those the cloud refuses because they have no instances.
+	refusals *refusals
 	// began is when settle was first called.
 	began time.Time
 
@@ -68,6 +70,16 @@ var errNoTargetsYet = errors.New("the nodes are being looked up")
 func (t *targets) start(source *instances.Inventory, owners *instances.Owners) {
 	t.inventory, t.failures = source, map[types.UID]error{}
 	t.members = owners.Members(instances.MemberOptions{Believe: provenFor, LongestPause: longestPause, Late: t.note})
+	t.refusals = newRefusals(source, t.note)
+}
+
+// suspect asks the cloud about nodes that it refuses as targets, before another load balancer is written with them. It does not wait for long.
+func (t *targets) suspect(ctx context.Context, nodes []*corev1.Node) {
+	if len(nodes) == 0 || t.inventory.Supported() != nil {
+		return
+	}
+	t.refusals.suspect(ctx, nodes)
+	t.note()
 }
 
 // note takes notice of a node that came, went or changed, or of an answer about one.
@@ -119,7 +131,7 @@ func (t *targets) known(ctx context.Context) (*targetSet, error) {
 func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
 	t.mu.Lock()
 	generation, memo := t.generation, t.memo
-	fresh := memo != nil && t.memoOf == generation
+	fresh := memo != nil && t.memoOf == generation && !(ask && t.refusals.pending())
 	t.mu.Unlock()
 	if fresh {
 		return memo, nil
@@ -162,13 +174,14 @@ func (t *targets) taking(ctx context.Context, all []corev1.Node, ask bool) (taki
 		if err := t.wait(doubtful); err != nil {
 			return nil, false, err
 		}
+		t.refusals.check(ctx, named)
 	}
 	for _, node := range nodes {
 		if m := t.members.Of(node); m == ownership.Member || m == ownership.Presumed {
 			taking = append(taking, node)
 		}
 	}
-	return taking, len(doubtful) == 0, nil
+	return t.refusals.without(taking), len(doubtful) == 0, nil
 }
 
 // eligible returns the nodes that are not foreign for certain and may be targets, and those of them that have a provider ID. What
@@ -311,6 +324,8 @@ func (t *targets) await(ctx context.Context, unsettled bool) bool {
 	switch {
 	case unsettled || t.isUnsure():
 		again = time.After(t.retry)
+	case t.refusals.pending():
+		again = time.After(longestPause)
 	case t.members.Denies():
 		again = time.After(provenFor)
 	}

@@ -24,7 +24,7 @@ func begun() *checker.Checker {
 	c.InstanceSeen(instance)
 	c.NodeSeen(1, node)
 	c.ServiceSeen(1, served)
-	c.BalancerSeen(2, "a", balancer)
+	c.BalancerSeen(time.Minute, "a", balancer)
 	c.BalancerSeen(2, checker.World, model.Balancer{Name: "foreign-1"})
 	c.RouteSeen(2, checker.World, model.Route{ID: "r-9", CIDR: "10.65.0.0/24"})
 	return c
@@ -67,9 +67,12 @@ func TestAlways(t *testing.T) {
 			c.ServiceSeen(3, changed(func(s *model.Service) { s.Deleting = true }))
 			c.BalancerDeleted(4, "a", "b-1")
 		}, ""},
-		"target removed":                {func(c *checker.Checker) { c.BalancerSeen(3, "a", without(balancer)) }, checker.TargetKept},
-		"target removed by the world":   {func(c *checker.Checker) { c.BalancerSeen(3, checker.World, without(balancer)) }, ""},
-		"target removed after a change": {func(c *checker.Checker) { c.Disturbs(3, "u-1"); c.BalancerSeen(4, "a", without(balancer)) }, ""},
+		"target removed":              {func(c *checker.Checker) { c.BalancerSeen(3, "a", without(balancer)) }, checker.TargetKept},
+		"target removed by the world": {func(c *checker.Checker) { c.BalancerSeen(3, checker.World, without(balancer)) }, ""},
+		"target removed after a change": {func(c *checker.Checker) {
+			c.Disturbs(2*time.Minute, "u-1")
+			c.BalancerSeen(2*time.Minute+1, "a", without(balancer))
+		}, ""},
 		"foreign load balancer written": {func(c *checker.Checker) { c.BalancerSeen(3, "a", model.Balancer{Name: "foreign-1"}) }, checker.ForeignUntouched},
 		"foreign load balancer deleted": {func(c *checker.Checker) { c.BalancerDeleted(3, "a", "foreign-1") }, checker.ForeignUntouched},
 		"foreign route written":         {func(c *checker.Checker) { c.RouteSeen(3, "a", model.Route{ID: "r-9", Ours: true}) }, checker.ForeignUntouched},

@@ -98,7 +98,7 @@ func New() *State {
 
 // SetNode notes how a node is.
 func (s *State) SetNode(at time.Duration, node Node) {
-	if old, known := s.Nodes[node.Name]; !known || old.UID != node.UID || !node.eligible() {
+	if old, known := s.Nodes[node.Name]; !known || old.UID != node.UID || !node.eligible() || !old.eligible() {
 		s.ineligible[node.UID] = at
 	}
 	s.Nodes[node.Name] = node
@@ -167,13 +167,18 @@ func (s *State) NodeOf(instanceID string) (Node, bool) {
 	return Node{}, false
 }
 
-// AlwaysTarget says whether the node of an instance was a target by right for as long as it is one of that load balancer: then nothing
-// may remove it.
+// catchUp is how much later than a node's last change a write may reach the cloud that was planned before it, or between two: as long as
+// managers wait for a burst of changes to end.
+const catchUp = 15 * time.Second
+
+// AlwaysTarget says whether the node of an instance was a target by right for as long as it is one of that load balancer, and for catchUp
+// before: then nothing may remove it.
 func (s *State) AlwaysTarget(balancer, instanceID string) bool {
 	since, is := s.targetSince[[2]string{balancer, instanceID}]
 	node, known := s.NodeOf(instanceID)
 	_, exists := s.Instances[instanceID]
-	return is && known && exists && node.eligible() && s.ineligible[node.UID] < since
+	last, once := s.ineligible[node.UID]
+	return is && known && exists && node.eligible() && (!once || last+catchUp < since)
 }
 
 // AlwaysWanted says whether a Service has wanted a load balancer since it was made.

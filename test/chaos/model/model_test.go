@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mooring-ccm/mooring/test/chaos/model"
 )
@@ -14,7 +15,7 @@ func right() *model.State {
 	s.Instances["i-1"] = model.Instance{ID: "i-1", Name: "n-1", MachineType: "small"}
 	s.SetNode(1, model.Node{Name: "n-1", UID: "u-1", ProviderID: "sim://i-1", PodCIDR: "10.64.0.0/24", MachineType: "small", Ready: model.Ready})
 	s.SetService(1, model.Service{Name: "s-1", UID: "v-1", Balanced: true, Port: 80, Addresses: []string{"198.18.0.1"}})
-	s.SetBalancer(2, model.Balancer{Name: "b-1", ServiceUID: "v-1", Port: 80, Addresses: []string{"198.18.0.1"}, Targets: []string{"i-1"}})
+	s.SetBalancer(time.Minute, model.Balancer{Name: "b-1", ServiceUID: "v-1", Port: 80, Addresses: []string{"198.18.0.1"}, Targets: []string{"i-1"}})
 	s.SetBalancer(2, model.Balancer{Name: "foreign-1", Port: 1})
 	s.Routes["r-1"] = model.Route{ID: "r-1", CIDR: "10.64.0.0/24", InstanceID: "i-1", Ours: true}
 	s.Routes["r-2"] = model.Route{ID: "r-2", CIDR: "10.65.0.0/24", InstanceID: "i-9"}
@@ -82,12 +83,19 @@ func TestAlwaysTarget(t *testing.T) {
 	if !s.AlwaysTarget("b-1", "i-1") {
 		t.Error("nothing has happened to the node")
 	}
-	s.Disturb(3, "u-1")
+	s.Disturb(2*time.Minute, "u-1")
 	if s.AlwaysTarget("b-1", "i-1") {
 		t.Error("the node may have been excluded for a moment")
 	}
-	s.SetBalancer(4, model.Balancer{Name: "b-1", ServiceUID: "v-1"})
-	s.SetBalancer(5, model.Balancer{Name: "b-1", ServiceUID: "v-1", Targets: []string{"i-1"}})
+	none := model.Balancer{Name: "b-1", ServiceUID: "v-1"}
+	one := model.Balancer{Name: "b-1", ServiceUID: "v-1", Targets: []string{"i-1"}}
+	s.SetBalancer(2*time.Minute+1, none)
+	s.SetBalancer(2*time.Minute+2, one)
+	if s.AlwaysTarget("b-1", "i-1") {
+		t.Error("what was planned while the node was none may arrive yet")
+	}
+	s.SetBalancer(3*time.Minute, none)
+	s.SetBalancer(3*time.Minute, one)
 	if !s.AlwaysTarget("b-1", "i-1") {
 		t.Error("it has become a target again")
 	}

@@ -1,6 +1,10 @@
 package mutants
 
-import "github.com/mooring-ccm/mooring/test/chaos/overlay"
+import (
+	"slices"
+
+	"github.com/mooring-ccm/mooring/test/chaos/overlay"
+)
 
 // The schedules that show mutants. All begin with six nodes and three Services. A difference is found at the end of a schedule, or by
 // "served" when it is older than Bound: what an operation takes back at its end has to last for longer than that.
@@ -23,9 +27,10 @@ const (
 )
 
 // All are the mutants, each with the schedule that shows it.
-func All() []Mutant { return all }
+func All() []Mutant { return slices.Concat(ofNodeLifecycle, ofServices, ofOthers) }
 
-var all = []Mutant{
+// ofNodeLifecycle are those by which nodes are deleted or tainted that should not be, or stay.
+var ofNodeLifecycle = []Mutant{
 	{
 		Name: "believes-short-lists", What: "a denial need not last", Schedule: lies,
 		File: "internal/controller/nodelifecycle/plan.go",
@@ -54,6 +59,10 @@ var all = []Mutant{
 			Old: "age >= l.limit() {\n\t\treturn overdue(age)", New: "false && age >= l.limit() {\n\t\treturn overdue(age)",
 		}},
 	},
+}
+
+// ofServices are those of load balancers.
+var ofServices = []Mutant{
 	{
 		Name: "no-finalizer", What: "a load balancer is made before the Service has its finalizer", Schedule: crashed,
 		File: "internal/controller/service/plan.go",
@@ -94,6 +103,10 @@ var all = []Mutant{
 		File: "internal/controller/service/failure.go",
 		Old:  "\tr.showFailure(ctx, p, reason, err)\n\treturn delay\n", New: "\tr.showFailure(ctx, p, reason, err)\n\treturn delay + 24*time.Hour\n",
 	},
+}
+
+// ofOthers are those of nodes, ownership, routes and the client of the cloud.
+var ofOthers = []Mutant{
 	{
 		Name: "no-retry-of-nodes", What: "a node that failed is not tried again", Schedule: refusals,
 		File: "internal/controller/node/finish.go",

@@ -1,0 +1,181 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-ccm/mooring/internal/instances"
+)
+
+// maxSuspects is how many nodes the cloud is asked about because of one error.
+const maxSuspects = 100
+
+// refusedError says that the cloud refused targets, and which of them its answer names.
+//
+// See ADR 28.
+type refusedError struct {
+	// targets are the identities of those nodes by name.
+	targets map[string]string
+	err     error
+}
+
+func (e *refusedError) Error() string { return e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+// refusedIn returns the targets that an error of the cloud names, nil if it names none.
+func refusedIn(err error) map[string]string {
+	var refused *refusedError
+	if errors.As(err, &refused) {
+		return refused.targets
+	}
+	return nil
+}
+
+// withRefused returns an error of a write to the cloud as a *refusedError if it names nodes of the set that was written, and those nodes.
+// An error that leaves open what became of the write says nothing of its targets.
+func withRefused(err error, written *targetSet) ([]*corev1.Node, error) {
+	if reason := reasonOf(err); reason != ReasonRefused && reason != ReasonCloudError || written == nil {
+		return nil, err
+	}
+	named := namedIn(err.Error(), written.nodes, maxSuspects)
+	if len(named) == 0 {
+		return nil, err
+	}
+	targets := make(map[string]string, len(named))
+	for _, node := range named {
+		targets[node.Name] = written.members[node.Name]
+	}
+	return named, &refusedError{targets: targets, err: err}
+}
+
+// refusals are the nodes that are no targets because the cloud has refused them and says, when it is asked, that they have no instance.
+// Most clouds refuse a whole change because of one such target, so that it would hold back all others until its Node is deleted.
+type refusals struct {
+	// asking is held while the questions are put, which must not overlap.
+	asking    sync.Mutex
+	questions *instances.Questions
+
+	mu sync.Mutex
+	// suspects have been named by an error, and the cloud has not said yet whether they have instances.
+	suspects map[types.UID]bool
+	// gone are the provider IDs of those that have none, and when the cloud last said so.
+	gone map[types.UID]missingInstance
+}
+
+// missingInstance is an instance that the cloud does not know.
+type missingInstance struct {
+	providerID string
+	at         time.Time
+}
+
+// newRefusals returns refusals of no node. Late is called when there is an answer that nobody waits for any more.
+func newRefusals(inventory *instances.Inventory, late func()) *refusals {
+	ask := func(ctx context.Context, nodes []*corev1.Node, yield instances.Yield) {
+		inventory.LookupEach(ctx, nodes, 0, yield)
+	}
+	return &refusals{
+		questions: inventory.Questions(ask, instances.QuestionOptions{Late: late, LongestPause: longestPause}),
+		suspects:  map[types.UID]bool{}, gone: map[types.UID]missingInstance{},
+	}
+}
+
+// suspect asks the cloud about nodes that an error has named. What is not answered soon is found by a check.
+func (r *refusals) suspect(ctx context.Context, nodes []*corev1.Node) {
+	r.mu.Lock()
+	for _, node := range nodes {
+		r.suspects[node.UID] = true
+	}
+	r.mu.Unlock()
+	r.ask(ctx, nodes)
+}
+
+// check asks the cloud about the suspects among all nodes, and again about those whose instances were gone a while ago.
+func (r *refusals) check(ctx context.Context, nodes []*corev1.Node) {
+	if due := r.due(nodes, time.Now()); len(due) > 0 || r.pending() {
+		r.ask(ctx, due)
+	}
+}
+
+// ask asks the cloud about nodes. A node for which there is only an error stays what it was.
+func (r *refusals) ask(ctx context.Context, nodes []*corev1.Node) {
+	r.asking.Lock()
+	defer r.asking.Unlock()
+	answers := r.questions.Ask(ctx, nodes)
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, answer := range answers {
+		if answer.Err != nil {
+			continue
+		}
+		delete(r.suspects, answer.Node.UID)
+		if answer.Observation.Status == instances.NotFound {
+			if _, known := r.gone[answer.Node.UID]; !known {
+				logf.FromContext(ctx).Info("Left a node out of the load balancers: the cloud refuses it as a target, and has no instance of it",
+					"node", answer.Node.Name, "providerID", answer.Node.Spec.ProviderID)
+			}
+			r.gone[answer.Node.UID] = missingInstance{answer.Node.Spec.ProviderID, now}
+		} else {
+			delete(r.gone, answer.Node.UID)
+		}
+	}
+}
+
+// due returns the nodes to ask about, and forgets those that do not exist any more or have another instance.
+func (r *refusals) due(nodes []*corev1.Node, now time.Time) (due []*corev1.Node) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	suspects, gone := map[types.UID]bool{}, map[types.UID]missingInstance{}
+	for _, node := range nodes {
+		known, missing := r.missing(node)
+		if missing {
+			gone[node.UID] = known
+		}
+		if r.suspects[node.UID] {
+			suspects[node.UID] = true
+		}
+		if r.suspects[node.UID] || missing && now.Sub(known.at) >= longestPause {
+			due = append(due, node)
+		}
+	}
+	r.suspects, r.gone = suspects, gone
+	return due
+}
+
+// missing returns what is known of a node whose instance is gone. The lock is held.
+func (r *refusals) missing(node *corev1.Node) (known missingInstance, missing bool) {
+	known, missing = r.gone[node.UID]
+	return known, missing && known.providerID == node.Spec.ProviderID
+}
+
+// pending reports whether there is anything to ask again about.
+func (r *refusals) pending() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.suspects)+len(r.gone) > 0
+}
+
+// without returns the nodes that are not gone. If that is said of more than half, the cloud is not believed, and all stay.
+func (r *refusals) without(nodes []*corev1.Node) []*corev1.Node {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.gone) == 0 {
+		return nodes
+	}
+	left := make([]*corev1.Node, 0, len(nodes))
+	for _, node := range nodes {
+		if _, missing := r.missing(node); !missing {
+			left = append(left, node)
+		}
+	}
+	if 2*len(left) < len(nodes) {
+		return nodes
+	}
+	return left
+}
