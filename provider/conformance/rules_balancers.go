@@ -190,7 +190,10 @@ func checkBalancerReadOnly(ctx context.Context, t *trial) error {
 		return err
 	}
 	compare("UpdateLoadBalancer")
-	if err := t.balancers().EnsureLoadBalancerDeleted(ctx, t.options.ClusterName, service); err != nil {
+	err = t.settled(ctx, func(ctx context.Context) error {
+		return t.balancers().EnsureLoadBalancerDeleted(ctx, t.options.ClusterName, service)
+	})
+	if err != nil {
 		return fmt.Errorf("EnsureLoadBalancerDeleted: %w", err)
 	}
 	compare("EnsureLoadBalancerDeleted")

@@ -71,6 +71,10 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 
 // Capabilities says that the provider lists all servers of the project, also on a standby, that it follows its config, that it changes
 // routes by the batch if there is a router, and that it lists load balancers if it makes them.
+//
+// It declares no limits. OpenStack's services have no quota of calls that could be asked for: Nova's list of rates is empty since Newton, and the
+// quotas of Nova, Neutron and Octavia are of objects, which an error names when they are met. The manager's groups are one service each
+// already: instances are Nova's, load balancers Octavia's and routes Neutron's.
 func (c *Cloud) Capabilities() provider.Capabilities {
 	capabilities := provider.Capabilities{
 		ProviderIDSchemes: []string{instances.Scheme},

@@ -93,6 +93,15 @@ func (g *Global) cloudsFile() (string, error) {
 	return "", fmt.Errorf("there is no clouds.yaml; looked for %s: set clouds-file", strings.Join(candidates, ", "))
 }
 
+// cloudsPath is the file that clouds are read from, or the one that would be if there were any.
+func (g *Global) cloudsPath() string {
+	file, err := g.cloudsFile()
+	if err != nil {
+		return "clouds.yaml"
+	}
+	return file
+}
+
 // chosenCloud returns the cloud of that name, of OS_CLOUD, or the only one that is in the file.
 func chosenCloud(file, name string) (string, clouds.Cloud, error) {
 	data, err := os.ReadFile(file)

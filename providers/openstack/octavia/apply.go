@@ -23,6 +23,9 @@ func (a api) create(ctx context.Context, want model.LoadBalancer) (*loadbalancer
 		FlavorID: want.FlavorID, AvailabilityZone: want.AvailabilityZone,
 		VipPortID: want.VIPPortID, VipSubnetID: want.VIPSubnetID, VipNetworkID: want.VIPNetworkID, VipAddress: want.VIPAddress,
 	}
+	for _, subnet := range want.AdditionalVIPSubnetIDs {
+		options.AdditionalVips = append(options.AdditionalVips, loadbalancers.AdditionalVip{SubnetID: subnet})
+	}
 	for _, listener := range want.Listeners {
 		created := listenerOptions(listener)
 		pool := poolOptions(listener.Pool)

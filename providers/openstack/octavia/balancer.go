@@ -30,6 +30,7 @@ type Balancers struct {
 	clients Clients
 	options func() annotations.Options
 	known   *members
+	seen    *memory
 }
 
 var _ cloudprovider.LoadBalancer = &Balancers{}
@@ -37,13 +38,14 @@ var _ cloudprovider.LoadBalancer = &Balancers{}
 // New returns the load balancers of a project. It makes no call. The options are asked for before each operation, so that they may change.
 func New(clients Clients, options func() annotations.Options) *Balancers {
 	defaulted := func() annotations.Options { return options().Defaulted() }
-	return &Balancers{clients: clients, options: defaulted, known: &members{}}
+	return &Balancers{clients: clients, options: defaulted, known: &members{}, seen: newMemory()}
 }
 
 // services are the clients during one operation.
 type services struct {
 	api     api
 	network network
+	seen    *memory
 }
 
 func (b *Balancers) services(ctx context.Context) (services, error) {
@@ -51,7 +53,7 @@ func (b *Balancers) services(ctx context.Context) (services, error) {
 	if err != nil {
 		return services{}, err
 	}
-	return services{api: api{client: octavia, driver: b.options().Driver()}, network: network{client: neutron}}, nil
+	return services{api: api{client: octavia, driver: b.options().Driver()}, network: network{client: neutron}, seen: b.seen}, nil
 }
 
 // request reads a Service. Its error says all that is wrong with it.
@@ -75,12 +77,9 @@ func (b *Balancers) GetLoadBalancer(ctx context.Context, clusterName string, ser
 	if err != nil {
 		return nil, false, err
 	}
-	lb, err := s.api.find(ctx, r.settings.LoadBalancerID, r.name(), service.UID)
-	if err != nil || lb == nil {
+	lb, _, serves, err := s.find(ctx, r)
+	if err != nil || !serves {
 		return nil, false, err
-	}
-	if _, serves := serving(r, lb); !serves {
-		return nil, false, nil
 	}
 	if lb.ProvisioningStatus != stateActive {
 		return &v1.LoadBalancerStatus{}, true, nil
@@ -89,19 +88,29 @@ func (b *Balancers) GetLoadBalancer(ctx context.Context, clusterName string, ser
 	if err != nil {
 		return nil, false, err
 	}
-	address := lb.VipAddress
+	floating := ""
 	if attached != nil {
-		address = attached.FloatingIP
+		floating = attached.FloatingIP
 	}
-	return statusOf(address, r.settings.Hostname, r.settings.ProxyProtocol != "", r.options), true, nil
+	vips, _ := vipsOf(lb)
+	return statusOf(shownAddresses(vips, floating), r.settings.Hostname, r.settings.ProxyProtocol != "", r.options), true, nil
+}
+
+// find returns the load balancer of a Service, the first one of those that candidates returns, and what serving says of it.
+func (s services) find(ctx context.Context, r request) (lb *loadbalancers.LoadBalancer, owns, serves bool, err error) {
+	found, err := s.api.candidates(ctx, r)
+	if err != nil || len(found) == 0 {
+		return nil, false, false, err
+	}
+	owns, serves = serving(r, &found[0])
+	return &found[0], owns, serves, nil
 }
 
 // serving reports whether a load balancer is the Service's own, and whether it serves the Service at all.
 func serving(r request, lb *loadbalancers.LoadBalancer) (owns, serves bool) {
-	owners := model.Owners(lb.Tags)
-	named := slices.ContainsFunc(owners, func(o model.Owner) bool { return o.UID == r.service.UID })
-	owns = lb.Name == r.name() && (named || len(owners) == 0)
-	return owns, owns || named || len(owners) == 0 && slices.Contains(lb.Tags, r.name())
+	named, claimed := r.namedBy(lb.Tags)
+	owns = lb.Name == r.name() && (named || !claimed)
+	return owns, owns || named || !claimed && slices.Contains(lb.Tags, r.name())
 }
 
 // EnsureLoadBalancer creates the Service's load balancer by one call, or changes what differs. While octavia works on it the error is an
@@ -119,7 +128,11 @@ func (b *Balancers) EnsureLoadBalancer(ctx context.Context, clusterName string, 
 	if err != nil {
 		return nil, err
 	}
-	lb, err := s.api.find(ctx, r.settings.LoadBalancerID, r.name(), service.UID)
+	found, err := s.api.candidates(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	lb, err := s.keepOne(ctx, r, found)
 	switch {
 	case err != nil:
 		return nil, err
@@ -140,6 +153,10 @@ func (s services) create(ctx context.Context, r request, want model.LoadBalancer
 			return err
 		}
 		want.VIPSubnetID = subnet
+	}
+	var err error
+	if want.AdditionalVIPSubnetIDs, err = s.additionalSubnets(ctx, r); err != nil {
+		return err
 	}
 	for _, listener := range want.Listeners { // members are where the VIP is unless something else is said
 		for i := range listener.Pool.Members {
@@ -167,13 +184,19 @@ func (s services) ensure(ctx context.Context, r request, want model.LoadBalancer
 	}
 	keepClusterUID(&r, lb.Tags)
 	want.Tags = withOwner(want.Tags, r.owner())
-	have, err := s.api.look(ctx, lb, r.name(), asksHealthCheckPort(r))
+	have, err := s.look(ctx, lb, r.name(), asksHealthCheckPort(r))
 	if err != nil {
+		return nil, err
+	}
+	if err := lacksFamily(r, have); err != nil {
 		return nil, err
 	}
 	changes, err := plan(want, have, claimant{tag: r.name(), owns: owns})
 	if err != nil {
 		return nil, err
+	}
+	if len(changes) > 0 {
+		s.seen.forget(lb.ID)
 	}
 	if err := s.api.apply(ctx, have, changes); err != nil {
 		return nil, err
@@ -183,11 +206,11 @@ func (s services) ensure(ctx context.Context, r request, want model.LoadBalancer
 			return nil, err
 		}
 	}
-	address, err := s.network.ensureAddress(ctx, r, have, owns)
+	addresses, err := s.network.ensureAddresses(ctx, r, have, owns)
 	if err != nil {
 		return nil, err
 	}
-	return statusOf(address, r.settings.Hostname, r.settings.ProxyProtocol != "", r.options), nil
+	return statusOf(addresses, r.settings.Hostname, r.settings.ProxyProtocol != "", r.options), nil
 }
 
 // keepClusterUID takes the cluster's UID from the tags where the caller does not know it.
@@ -244,72 +267,6 @@ func (s services) proceed(ctx context.Context, r request, lb *loadbalancers.Load
 	}
 }
 
-// UpdateLoadBalancer sets the members, and nothing else. It costs a call for each pool beside the look.
-func (b *Balancers) UpdateLoadBalancer(ctx context.Context, clusterName string, service *v1.Service, nodes []*v1.Node) error {
-	r, err := b.request(ctx, clusterName, service, nodes)
-	if err != nil {
-		return err
-	}
-	want, err := desired(r)
-	if err != nil {
-		return provider.Terminal(err)
-	}
-	return b.retarget(ctx, r, func(listener observedListener) []model.Member {
-		for _, wanted := range want.Listeners {
-			if kept(wanted, listener) {
-				return wanted.Pool.Members
-			}
-		}
-		return listener.Pool.Members
-	})
-}
-
-// retarget gives each pool of the Service's listeners the members that targets returns.
-func (b *Balancers) retarget(ctx context.Context, r request, targets func(observedListener) []model.Member) error {
-	s, err := b.services(ctx)
-	if err != nil {
-		return err
-	}
-	lb, err := s.api.find(ctx, r.settings.LoadBalancerID, r.name(), r.service.UID)
-	if err != nil {
-		return err
-	}
-	var owns, serves bool
-	if lb != nil {
-		owns, serves = serving(r, lb)
-	}
-	switch {
-	case !serves:
-		return fmt.Errorf("load balancer %s does not exist", r.name())
-	case lb.ProvisioningStatus == stateError:
-		return fmt.Errorf("load balancer %s is in ERROR: it has to be ensured", lb.ID)
-	case lb.ProvisioningStatus != stateActive:
-		return again(fmt.Sprintf("load balancer %s is %s", lb.ID, lb.ProvisioningStatus))
-	}
-	have, err := s.api.look(ctx, lb, r.name(), asksHealthCheckPort(r))
-	if err != nil {
-		return err
-	}
-	var changes []change
-	for _, has := range have.listeners {
-		if !(claimant{tag: r.name(), owns: owns}).mine(has) || has.poolID == "" {
-			continue
-		}
-		wanted := has.Listener
-		wanted.Pool.Members = targets(has)
-		if has.membersFailed || !sameMembers(wanted.Pool.Members, has.Pool.Members) {
-			if has.poolStuck {
-				changes = append(changes, change{verb: updatePool, key: has.Key(), id: has.poolID, listener: wanted, had: has.Listener})
-			}
-			changes = append(changes, change{verb: setMembers, key: has.Key(), id: has.poolID, listener: wanted, had: has.Listener})
-		}
-	}
-	if err := s.api.apply(ctx, have, changes); err != nil || !r.options.ManageSecurityGroups {
-		return err
-	}
-	return s.network.ensureSecurityGroup(ctx, r, have)
-}
-
 // EnsureLoadBalancerDeleted deletes the Service's load balancer, or from a shared one what is the Service's. It says "come again" until a look
 // shows that it is gone; that it is gone already is fine.
 func (b *Balancers) EnsureLoadBalancerDeleted(ctx context.Context, clusterName string, service *v1.Service) error {
@@ -318,13 +275,9 @@ func (b *Balancers) EnsureLoadBalancerDeleted(ctx context.Context, clusterName s
 	if err != nil {
 		return err
 	}
-	lb, err := s.api.find(ctx, r.settings.LoadBalancerID, r.name(), service.UID)
+	lb, owns, serves, err := s.find(ctx, r)
 	if err != nil {
 		return err
-	}
-	var owns, serves bool
-	if lb != nil {
-		owns, serves = serving(r, lb)
 	}
 	if !serves {
 		return s.network.deleteSecurityGroup(ctx, r)
@@ -393,16 +346,21 @@ func (s services) delete(ctx context.Context, r request, lb *loadbalancers.LoadB
 }
 
 // statusOf is what a Service shows. With the PROXY protocol traffic from inside the cluster has to go through the load balancer too.
-func statusOf(address, hostname string, proxied bool, options annotations.Options) *v1.LoadBalancerStatus {
-	mode := v1.LoadBalancerIPModeVIP
-	if proxied {
-		mode = v1.LoadBalancerIPModeProxy
-		if hostname == "" && options.IngressHostname {
-			hostname = address + "." + options.IngressHostnameSuffix
-		}
-	}
+func statusOf(addresses []string, hostname string, proxied bool, options annotations.Options) *v1.LoadBalancerStatus {
 	if hostname != "" {
 		return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{Hostname: hostname}}}
 	}
-	return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{IP: address, IPMode: &mode}}}
+	mode := v1.LoadBalancerIPModeVIP
+	if proxied {
+		mode = v1.LoadBalancerIPModeProxy
+	}
+	status := &v1.LoadBalancerStatus{}
+	for _, address := range addresses {
+		ingress := v1.LoadBalancerIngress{IP: address, IPMode: &mode}
+		if proxied && options.IngressHostname {
+			ingress = v1.LoadBalancerIngress{Hostname: address + "." + options.IngressHostnameSuffix}
+		}
+		status.Ingress = append(status.Ingress, ingress)
+	}
+	return status
 }

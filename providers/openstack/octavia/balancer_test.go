@@ -2,6 +2,7 @@ package octavia
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -191,11 +192,11 @@ func TestTargets(t *testing.T) {
 	if err := f.balancers.UpdateLoadBalancer(f.ctx, cluster, web(), nodes(2, 3)); err != nil {
 		t.Fatal(err)
 	}
-	f.wantCalls("update", "GET loadbalancers", "GET listeners", "GET pools", "GET loadbalancers/status", "PUT pools/members", "PUT pools/members")
+	f.wantCalls("update", "GET loadbalancers", "PUT pools/members", "PUT pools/members")
 	if err := f.balancers.ChangeTargets(f.ctx, cluster, web(), nodes(4), nodes(2)); err != nil {
 		t.Fatal(err)
 	}
-	f.wantCalls("change", "GET loadbalancers", "GET listeners", "GET pools", "GET loadbalancers/status", "PUT pools/members", "PUT pools/members")
+	f.wantCalls("change", "GET loadbalancers", "PUT pools/members", "PUT pools/members")
 	got := f.values(octaviatest.Members, "name")
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"node-3", "node-3", "node-4", "node-4"}) {
@@ -203,6 +204,53 @@ func TestTargets(t *testing.T) {
 	}
 	if err := f.balancers.ChangeTargets(f.ctx, cluster, web(), nodes(4), nodes(2)); err != nil || len(f.writes()) != 0 {
 		t.Errorf("the same change again: error %v", err)
+	}
+}
+
+// TestTargetsOfWhatChangedMeanwhile changes the targets of a load balancer in which somebody else has changed something since the last look.
+func TestTargetsOfWhatChangedMeanwhile(t *testing.T) {
+	look := []string{"GET loadbalancers", "GET listeners", "GET pools", "GET loadbalancers/status"}
+	write := []string{"PUT pools/members", "PUT pools/members"}
+	for name, test := range map[string]struct {
+		meanwhile func(*fixture)
+		to        []*v1.Node
+		want      [][]string // the calls of each try, of which only the last one succeeds
+	}{
+		"members that seem to be right": {func(f *fixture) {
+			f.cloud.Set(octaviatest.Members, f.values(octaviatest.Members, "id")[0], octaviatest.Object{"address": "10.0.9.9"})
+		}, nodes(1, 2), [][]string{slices.Concat(look, write[:1])}},
+		"another manager": {func(f *fixture) {
+			*f.balancers.seen = *newMemory()
+		}, nodes(2, 3), [][]string{slices.Concat(look, write)}},
+		"a change is refused": {func(f *fixture) {
+			f.cloud.Fail("PUT pools/members", 1, http.StatusNotFound, "Pool not found")
+		}, nodes(2, 3), [][]string{{"GET loadbalancers", "PUT pools/members"}, slices.Concat(look, write)}},
+		"a listener more": {func(f *fixture) {
+			lb := f.values(octaviatest.LoadBalancers, "id")[0]
+			f.cloud.Put(octaviatest.Listeners, octaviatest.Object{"loadbalancer_id": lb, "protocol": "TCP", "protocol_port": 8080, "tags": []any{"theirs"}})
+		}, nodes(2, 3), [][]string{slices.Concat(look, write)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 0, annotations.Options{SubnetID: "nodes"})
+			f.ensure(web(), nodes(1, 2))
+			test.meanwhile(f)
+			f.cloud.Calls()
+			for i, want := range test.want {
+				err := f.balancers.UpdateLoadBalancer(f.ctx, cluster, web(), test.to)
+				if (err == nil) != (i == len(test.want)-1) {
+					t.Errorf("try %d: %v", i, err)
+				}
+				f.wantCalls(fmt.Sprint("try ", i), want...)
+			}
+			var want []string
+			for _, node := range test.to {
+				want = append(want, node.Name, node.Name)
+			}
+			got := f.values(octaviatest.Members, "name")
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("members %v, want %v", got, want)
+			}
+		})
 	}
 }
 
@@ -304,19 +352,23 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	for text, check := range map[string]func(error) bool{
-		"403 Quota has been met for resources: Load Balancer": func(err error) bool { var q *QuotaError; return errors.As(err, &q) && !provider.IsTerminal(err) },
-		"403 Policy does not allow this request":              provider.IsTerminal,
-		"400 Subnet nodes not found":                          provider.IsTerminal,
-		"409 Load Balancer x is immutable":                    comesAgain,
-		"409 This listener already has a default pool":        comesAgain,
-		"409 the port is taken":                               func(err error) bool { return !comesAgain(err) && !provider.IsTerminal(err) },
-		"429 slow down":                                       provider.IsThrottled,
+		"403 Quota has been met for resources: Load Balancer": func(err error) bool {
+			var q *QuotaError
+			return errors.As(err, &q) && q.Resource == "Load Balancer" && !provider.IsTerminal(err)
+		},
+		"403 Policy does not allow this request":        provider.IsTerminal,
+		"400 Subnet nodes not found":                    provider.IsTerminal,
+		"409 Load Balancer x is immutable":              comesAgain,
+		"409 This listener already has a default pool":  comesAgain,
+		"409 the port is taken":                         func(err error) bool { return !comesAgain(err) && !provider.IsTerminal(err) },
+		"429 slow down":                                 provider.IsThrottled,
+		"503 Project busy. Unable to lock the project.": comesAgain,
 		"500 broken": func(err error) bool {
 			return !comesAgain(err) && !provider.IsTerminal(err) && !provider.IsThrottled(err)
 		},
 	} {
 		code, fault, _ := strings.Cut(text, " ")
-		status := map[string]int{"403": 403, "400": 400, "409": 409, "429": 429, "500": 500}[code]
+		status := map[string]int{"403": 403, "400": 400, "409": 409, "429": 429, "500": 500, "503": 503}[code]
 		f.cloud.Fail("POST loadbalancers", 1, status, fault)
 		if _, err := f.balancers.EnsureLoadBalancer(f.ctx, cluster, web(), nodes(1)); err == nil || !check(err) || !strings.Contains(err.Error(), fault) {
 			t.Errorf("%s: error %v", text, err)

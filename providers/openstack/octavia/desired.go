@@ -38,7 +38,7 @@ func (r request) owner() model.Owner {
 // childTags are the tags of listeners, pools and monitors: the first is how cloud-provider-openstack finds its listeners.
 func (r request) childTags() []string { return []string{r.name(), model.ClusterTag(r.cluster)} }
 
-// family is the IP family of the load balancer: the Service's first. A second is left out, as cloud-provider-openstack documents.
+// family is the IP family of the VIP and of the members: the Service's first.
 func (r request) family() v1.IPFamily {
 	if len(r.service.Spec.IPFamilies) > 0 {
 		return r.service.Spec.IPFamilies[0]

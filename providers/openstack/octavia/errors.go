@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gophercloud/gophercloud/v2"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/provider"
@@ -42,21 +41,31 @@ func (e *UnsupportedError) Unwrap() error { return e.Err }
 
 // QuotaError says that the project has as many load balancers, listeners, floating IPs or other things as it may have.
 type QuotaError struct {
-	// Fault is what the service said: it names the resource.
+	// Resource is of what there may be no more, as the service names it: "Load Balancer", "floatingip". Empty if it does not say.
+	Resource string
+	// Fault is what the service said.
 	Fault string
 	Err   error
 }
 
 // Error says what to do.
 func (e *QuotaError) Error() string {
-	return fmt.Sprintf("the project's quota is met: raise it or delete what is not needed: %s", e.Fault)
+	of := ""
+	if e.Resource != "" {
+		of = " of " + e.Resource
+	}
+	return fmt.Sprintf("the project's quota%s is met: raise it or delete what is not needed: %s", of, e.Fault)
 }
 
 // Unwrap returns the error of the call.
 func (e *QuotaError) Unwrap() error { return e.Err }
 
+// additionalVIPs is the attribute of a load balancer for further VIPs.
+const additionalVIPs = "additional_vips"
+
 // fields are what octavia's faults of 501 name, and what of a Service that is.
 var fields = []struct{ word, field string }{
+	{additionalVIPs, dualStackField},
 	{"allowed_cidrs", "spec.loadBalancerSourceRanges (allowed CIDRs)"},
 	{"TERMINATED_HTTPS", "annotation loadbalancer.openstack.org/default-tls-container-ref (TLS termination)"},
 	{"PROXY", "annotation loadbalancer.openstack.org/proxy-protocol"},
@@ -68,8 +77,9 @@ var fields = []struct{ word, field string }{
 
 // classify gives an error of a call the type by which the manager decides. Beyond session.Classify:
 //
-//   - 409 while the load balancer changes, and 404 or 412 for a part that is gone since the look, is "come again" (api.RetryError);
-//   - 501 is an *UnsupportedError, and terminal;
+//   - 409 while the load balancer changes, 404 or 412 for a part that is gone since the look, and 503 of an octavia that counts quotas for
+//     another creation in the project, is "come again" (api.RetryError);
+//   - 501 is an *UnsupportedError, and terminal, as is 400 of an API before 2.26 (Zed) that knows no additional VIPs;
 //   - a quota that is met is a *QuotaError, which may be tried again.
 func classify(driver string, err error) error {
 	err = session.Classify(err)
@@ -77,14 +87,17 @@ func classify(driver string, err error) error {
 	if !errors.As(err, &answer) || session.IsUnauthorized(err) {
 		return err
 	}
+	if resource, met := session.Quota(err); met {
+		return &QuotaError{Resource: resource, Fault: answer.Text, Err: answer}
+	}
 	switch {
-	case session.IsQuota(err):
-		return &QuotaError{Fault: answer.Text, Err: answer}
 	case answer.Status == http.StatusConflict && stillChanges(answer.Text):
 		return again("octavia still works on it: " + answer.Text)
+	case answer.Status == http.StatusServiceUnavailable && strings.Contains(answer.Text, "Unable to lock the project"):
+		return again("octavia creates another one in the project: " + answer.Text)
 	case answer.Status == http.StatusNotFound, answer.Status == http.StatusPreconditionFailed:
 		return errors.Join(again("it changed since the last look: "+answer.Text), err)
-	case answer.Status == http.StatusNotImplemented:
+	case answer.Status == http.StatusNotImplemented, answer.Status == http.StatusBadRequest && strings.Contains(answer.Text, additionalVIPs):
 		return provider.Terminal(&UnsupportedError{Driver: driver, Field: fieldOf(answer.Text), Fault: answer.Text, Err: answer})
 	default:
 		return err
@@ -110,5 +123,6 @@ func fieldOf(fault string) string {
 	return ""
 }
 
-// isNotFound reports whether the service says that what was asked for by its ID does not exist.
-func isNotFound(err error) bool { return gophercloud.ResponseCodeIs(err, http.StatusNotFound) }
+// isNotFound reports whether the service itself says that what was asked for by its ID does not exist. A 404 of something between here and
+// the service does not.
+func isNotFound(err error) bool { return session.IsMissing(session.Classify(err)) }

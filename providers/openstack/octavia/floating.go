@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -46,18 +45,24 @@ func (n network) ofPort(ctx context.Context, port string) (*floatingips.Floating
 	return &found[0], nil
 }
 
-// ensureAddress returns the address that the Service shows: that of the floating IP, or of the VIP if the load balancer is internal, has an
-// IPv6 VIP, or there is no external network.
-func (n network) ensureAddress(ctx context.Context, r request, have observation, owns bool) (string, error) {
-	if vip, err := netip.ParseAddr(have.vipAddress); err == nil && vip.Is6() {
-		return have.vipAddress, nil
+// ensureAddresses returns the addresses that the Service shows: those of its VIPs, and of the floating IP in place of the IPv4 one unless the
+// load balancer is internal or there is no external network.
+func (n network) ensureAddresses(ctx context.Context, r request, have observation, owns bool) ([]string, error) {
+	if floats(have.vips) < 0 {
+		return have.vips, nil
 	}
+	floating, err := n.ensureFloatingIP(ctx, r, have, owns)
+	return shownAddresses(have.vips, floating), err
+}
+
+// ensureFloatingIP returns the address of the floating IP, empty if there is to be none.
+func (n network) ensureFloatingIP(ctx context.Context, r request, have observation, owns bool) (string, error) {
 	attached, err := n.ofPort(ctx, have.vipPortID)
 	switch {
 	case err != nil:
 		return "", err
 	case r.settings.Internal && owns:
-		return have.vipAddress, n.dropFloatingIP(ctx, attached, r.settings.KeepFloatingIP)
+		return "", n.dropFloatingIP(ctx, attached, r.settings.KeepFloatingIP)
 	case attached != nil:
 		return attached.FloatingIP, nil
 	case !owns:
@@ -124,7 +129,7 @@ func (n network) createFloatingIP(ctx context.Context, r request, have observati
 			return "", err
 		}
 		if networkID == "" { // as with cloud-provider-openstack: the load balancer is internal
-			return have.vipAddress, nil
+			return "", nil
 		}
 	}
 	options := floatingips.CreateOpts{FloatingNetworkID: networkID, PortID: have.vipPortID,
@@ -190,6 +195,9 @@ func (n network) floatingSubnets(ctx context.Context, r request, networkID strin
 	return ids, nil
 }
 
+var errNoSubnet = errors.New("no subnet for the VIP: the cloud config and the Service name neither subnet-id nor network-id, " +
+	"and no node has an address of a port of its server")
+
 // subnetOf returns the subnet of the address by which a node is a member, for a load balancer that nobody places.
 func (n network) subnetOf(ctx context.Context, nodes []*v1.Node, family v1.IPFamily) (string, error) {
 	for _, node := range nodes {
@@ -210,6 +218,5 @@ func (n network) subnetOf(ctx context.Context, nodes []*v1.Node, family v1.IPFam
 			}
 		}
 	}
-	return "", errors.New("no subnet for the VIP: the cloud config and the Service name neither subnet-id nor network-id, " +
-		"and no node has an address of a port of its server")
+	return "", errNoSubnet
 }

@@ -50,6 +50,7 @@ func (b *Balancers) List(ctx context.Context, clusterName string) ([]provider.Lo
 	if err != nil || len(balancers) == 0 {
 		return []provider.LoadBalancer{}, err
 	}
+	b.seen.keepOnly(balancers)
 	snapshot, err := s.below(ctx, tags)
 	if err != nil {
 		return nil, err
@@ -208,8 +209,7 @@ func (b *Balancers) listedBalancer(have observation, owner model.Owner, as claim
 		hostname = model.Hostname(have.tags)
 	}
 	if have.state == stateActive {
-		address := or(floating[have.vipPortID], have.vipAddress)
-		listed.Status = *statusOf(address, hostname, proxied, b.options())
+		listed.Status = *statusOf(shownAddresses(have.vips, floating[have.vipPortID]), hostname, proxied, b.options())
 	}
 	return listed
 }

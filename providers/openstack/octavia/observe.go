@@ -12,7 +12,6 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/monitors"
 	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/pools"
 	"github.com/gophercloud/gophercloud/v2/pagination"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
 )
@@ -65,40 +64,53 @@ func (a api) listPools(ctx context.Context, options pools.ListOpts) ([]pools.Poo
 	return found, a.failed("listing pools", err)
 }
 
-// find returns the load balancer of a Service, nil if there is none. It is the one with the given ID, or else of the names the one whose tags
-// name the Service's UID; or else one with no tag of ours, which cloud-provider-openstack made. One that names another UID belongs to
-// a Service of the same name, of another cluster or of another time.
-func (a api) find(ctx context.Context, id, name string, uid types.UID) (*loadbalancers.LoadBalancer, error) {
-	if id != "" {
+// candidates returns the load balancers of a Service, in the order in which they were made: one unless its creation was asked for twice. It is
+// the one that the Service names by its ID, or else of those with its name the ones whose tags name the Service's UID; or else one whose tags
+// name no Service of this name, which cloud-provider-openstack made: a Service that shares it may have its tags there already. One that names
+// another UID belongs to a Service of the same name, of another cluster or of another time.
+func (a api) candidates(ctx context.Context, r request) ([]loadbalancers.LoadBalancer, error) {
+	if id := r.settings.LoadBalancerID; id != "" {
 		found, err := loadbalancers.Get(ctx, a.client, id).Extract()
 		if isNotFound(err) || err == nil && found.ProvisioningStatus == stateDeleted {
 			return nil, nil
 		}
-		return found, a.failed("getting load balancer "+id, err)
+		if err != nil {
+			return nil, a.failed("getting load balancer "+id, err)
+		}
+		return []loadbalancers.LoadBalancer{*found}, nil
 	}
-	found, err := a.listBalancers(ctx, loadbalancers.ListOpts{Name: name})
+	found, err := a.listBalancers(ctx, loadbalancers.ListOpts{Name: r.name()})
 	if err != nil {
 		return nil, err
 	}
-	var unowned []loadbalancers.LoadBalancer
+	var own, unowned []loadbalancers.LoadBalancer
 	for i := range found {
-		owners := model.Owners(found[i].Tags)
-		if slices.ContainsFunc(owners, func(o model.Owner) bool { return o.UID == uid }) {
-			return &found[i], nil
-		}
-		if len(owners) == 0 {
+		switch named, claimed := r.namedBy(found[i].Tags); {
+		case named:
+			own = append(own, found[i])
+		case !claimed:
 			unowned = append(unowned, found[i])
 		}
 	}
-	switch len(unowned) {
-	case 0:
-		return nil, nil
-	case 1:
-		return &unowned[0], nil
+	slices.SortStableFunc(own, func(a, b loadbalancers.LoadBalancer) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	switch {
+	case len(own) > 0:
+		return own, nil
+	case len(unowned) < 2:
+		return unowned, nil
 	default:
 		return nil, fmt.Errorf("%d load balancers have the name %s and no tags that say whose they are (%s and %s among them): delete all but one",
-			len(unowned), name, unowned[0].ID, unowned[1].ID)
+			len(unowned), r.name(), unowned[0].ID, unowned[1].ID)
 	}
+}
+
+// namedBy reports whether the tags of a load balancer name the Service, and whether they name it or another one of its name.
+func (r request) namedBy(tags []string) (named, claimed bool) {
+	for _, owner := range model.Owners(tags) {
+		named = named || owner.UID == r.service.UID
+		claimed = claimed || owner.UID == r.service.UID || owner.Service == r.key()
+	}
+	return named, claimed
 }
 
 // look observes what is below a load balancer: its listeners and pools by a call each; members by one call for all, or, with their monitor
@@ -131,8 +143,9 @@ func (a api) look(ctx context.Context, lb *loadbalancers.LoadBalancer, tag strin
 
 // header is a load balancer without what is below it.
 func header(lb *loadbalancers.LoadBalancer) observation {
+	vips, missing := vipsOf(lb)
 	return observation{id: lb.ID, name: lb.Name, state: lb.ProvisioningStatus, driver: lb.Provider, tags: lb.Tags,
-		vipAddress: lb.VipAddress, vipPortID: lb.VipPortID, vipSubnetID: lb.VipSubnetID}
+		vips: vips, vipMissing: missing, vipPortID: lb.VipPortID, vipSubnetID: lb.VipSubnetID}
 }
 
 // membersOf returns the members of pools by the pool's ID.

@@ -19,10 +19,13 @@ const (
 
 // observation is a load balancer as one look found it.
 type observation struct {
-	id, name, state, driver            string
-	tags                               []string
-	vipAddress, vipPortID, vipSubnetID string
-	listeners                          []observedListener
+	id, name, state, driver string
+	tags                    []string
+	vipPortID, vipSubnetID  string
+	// vips are the addresses, the first one and those of additional VIPs. vipMissing says that one of these has none.
+	vips       []string
+	vipMissing bool
+	listeners  []observedListener
 }
 
 // observedListener is a listener with the pool behind it. Without a pool poolID is empty, and without a monitor monitorID.

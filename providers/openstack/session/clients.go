@@ -10,6 +10,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/utils"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/openstack/config"
@@ -28,6 +29,7 @@ type Clients struct {
 	config   *config.Config
 	provider *gophercloud.ProviderClient
 
+	finding  singleflight.Group // by the service, so that one that does not answer keeps nobody from the others
 	mu       sync.Mutex
 	services map[string]*gophercloud.ServiceClient
 }
@@ -37,7 +39,7 @@ func (c *Clients) Config() *config.Config { return c.config }
 
 // Compute returns the client of Nova, with the microversion that is agreed on.
 func (c *Clients) Compute(ctx context.Context) (*gophercloud.ServiceClient, error) {
-	return c.service(ctx, "compute", func(opts gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error) {
+	return c.service(ctx, "compute", func(ctx context.Context, opts gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error) {
 		client, err := openstack.NewComputeV2(c.provider, opts)
 		if err != nil {
 			return nil, err
@@ -49,7 +51,7 @@ func (c *Clients) Compute(ctx context.Context) (*gophercloud.ServiceClient, erro
 
 // Network returns the client of Neutron.
 func (c *Clients) Network(ctx context.Context) (*gophercloud.ServiceClient, error) {
-	return c.service(ctx, "network", func(opts gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error) {
+	return c.service(ctx, "network", func(_ context.Context, opts gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error) {
 		client, err := openstack.NewNetworkV2(c.provider, opts)
 		if err == nil && strings.HasSuffix(client.Endpoint, "/v2.0/") { // some catalogs have the version in the endpoint
 			client.ResourceBase = client.Endpoint
@@ -60,29 +62,56 @@ func (c *Clients) Network(ctx context.Context) (*gophercloud.ServiceClient, erro
 
 // LoadBalancer returns the client of Octavia.
 func (c *Clients) LoadBalancer(ctx context.Context) (*gophercloud.ServiceClient, error) {
-	return c.service(ctx, "load-balancer", func(opts gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error) {
+	return c.service(ctx, "load-balancer", func(_ context.Context, opts gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error) {
 		return openstack.NewLoadBalancerV2(c.provider, opts)
 	})
 }
 
 // KeyManager returns the client of Barbican, which not every cloud has.
 func (c *Clients) KeyManager(ctx context.Context) (*gophercloud.ServiceClient, error) {
-	return c.service(ctx, "key-manager", func(opts gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error) {
+	return c.service(ctx, "key-manager", func(_ context.Context, opts gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error) {
 		return openstack.NewKeyManagerV1(c.provider, opts)
 	})
 }
 
-// service returns the client of a service, which it makes once.
-func (c *Clients) service(ctx context.Context, kind string, create func(gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error)) (*gophercloud.ServiceClient, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if made := c.services[kind]; made != nil {
+// creator makes the client of a service.
+type creator func(context.Context, gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error)
+
+// service returns the client of a service, which it makes once. It returns when the context ends: what is asked of the service meanwhile is
+// for everybody who waits, and ends with the deadline of requests.
+func (c *Clients) service(ctx context.Context, kind string, create creator) (*gophercloud.ServiceClient, error) {
+	if made := c.made(kind); made != nil {
 		return made, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	made, err := create(gophercloud.EndpointOpts{Region: c.config.Global.Region, Availability: availability(c.config.Global.EndpointType)})
+	found := c.finding.DoChan(kind, func() (any, error) {
+		if made := c.made(kind); made != nil { // somebody else has found it meanwhile
+			return made, nil
+		}
+		return c.find(context.WithoutCancel(ctx), kind, create)
+	})
+	select {
+	case result := <-found:
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		return result.Val.(*gophercloud.ServiceClient), nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("finding the service %s: %w", kind, ctx.Err())
+	}
+}
+
+func (c *Clients) made(kind string) *gophercloud.ServiceClient {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.services[kind]
+}
+
+// find makes the client of a service, and keeps it.
+func (c *Clients) find(ctx context.Context, kind string, create creator) (*gophercloud.ServiceClient, error) {
+	made, err := create(ctx, gophercloud.EndpointOpts{Region: c.config.Global.Region, Availability: availability(c.config.Global.EndpointType)})
 	if err != nil {
 		var missing *gophercloud.ErrEndpointNotFound
 		if errors.As(err, &missing) {
@@ -91,6 +120,8 @@ func (c *Clients) service(ctx context.Context, kind string, create func(gophercl
 		}
 		return nil, fmt.Errorf("finding the service %s: %w", kind, err)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.services[kind] = made
 	return made, nil
 }

@@ -116,11 +116,29 @@ func IsConflict(err error) bool {
 	return slices.Contains([]int{http.StatusConflict, http.StatusPreconditionFailed}, StatusOf(err)) && !provider.IsTerminal(err)
 }
 
+// Quota reports whether a quota of the project is used up, and of what, as the service names it: "Load Balancer" of Octavia, "floatingip" of
+// Neutron, "instances" of Nova. The resource is empty where the service does not say.
+func Quota(err error) (resource string, met bool) {
+	var answer *AnswerError
+	met = errors.As(err, &answer) && provider.IsTerminal(err) && (answer.Kind == "OverQuota" ||
+		answer.Status == http.StatusForbidden && strings.Contains(strings.ToLower(answer.Text), "quota"))
+	if !met {
+		return "", false
+	}
+	text := answer.Text
+	for _, before := range []string{"for resources: ", "for "} {
+		if _, named, found := strings.Cut(text, before); found {
+			named, _, _ = strings.Cut(named, ": ") // Nova goes on with numbers
+			return strings.NewReplacer("[", "", "]", "", "'", "").Replace(strings.TrimSuffix(named, ".")), true
+		}
+	}
+	return "", true
+}
+
 // IsQuota reports whether a quota of the project is used up.
 func IsQuota(err error) bool {
-	var answer *AnswerError
-	return errors.As(err, &answer) && provider.IsTerminal(err) && (answer.Kind == "OverQuota" ||
-		answer.Status == http.StatusForbidden && strings.Contains(strings.ToLower(answer.Text), "quota"))
+	_, met := Quota(err)
+	return met
 }
 
 // IsMissing reports whether the service itself says that what was asked for does not exist. A 404 of something between here and the

@@ -311,6 +311,24 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+// What the services were seen to say of quotas.
+func TestQuotasNameTheResource(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"forbidden": {"code": 403, "message": "Quota exceeded for instances: Requested 1, but already used 0 of 0 instances"}}`:   "instances",
+		`{"faultcode": "Client", "faultstring": "Quota has been met for resources: Load Balancer", "debuginfo": null}`:              "Load Balancer",
+		`{"NeutronError": {"type": "OverQuota", "message": "Quota exceeded for resources: ['floatingip', 'port'].", "detail": ""}}`: "floatingip, port",
+		`{"forbidden": {"code": 403, "message": "The quota is used up"}}`:                                                           "",
+	} {
+		resource, met := Quota(Classify(gophercloud.ErrUnexpectedResponseCode{Actual: http.StatusForbidden, Body: []byte(body)}))
+		if !met || resource != want {
+			t.Errorf("%s: met %t, of %q, want of %q", body, met, resource, want)
+		}
+	}
+	if _, met := Quota(Classify(gophercloud.ErrUnexpectedResponseCode{Actual: http.StatusForbidden, Body: []byte("policy")})); met {
+		t.Error("a policy is taken for a quota")
+	}
+}
+
 func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for value, want := range map[string]time.Duration{

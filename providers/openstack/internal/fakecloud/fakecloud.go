@@ -18,6 +18,9 @@ import (
 	"github.com/mooring-ccm/mooring/providers/openstack/config"
 )
 
+// balancersPath is where Octavia is.
+const balancersPath = "/load-balancer"
+
 // Object is a resource as the API shows it.
 type Object = map[string]any
 
@@ -37,6 +40,8 @@ type Cloud struct {
 	// Router is the only router; NoExtraRoutes leaves its atomic changes out.
 	Router        Object
 	NoExtraRoutes bool
+	// Balancers answers for Octavia, and for what of Neutron load balancers need besides ports, see package octaviatest. Nil: there are none.
+	Balancers http.Handler
 	// Elsewhere are endpoints of services that are not answered for here, by their types in the catalog.
 	Elsewhere map[string]string
 	// Fault answers in place of a service, if it returns true.
@@ -69,6 +74,8 @@ func New(t testing.TB) *Cloud {
 	mux.HandleFunc("GET /network/v2.0/routers/{id}", c.getRouter)
 	mux.HandleFunc("PUT /network/v2.0/routers/{id}", c.updateRouter)
 	mux.HandleFunc("PUT /network/v2.0/routers/{id}/{change}", c.changeRoutes)
+	mux.HandleFunc("/network/v2.0/", c.balance("/network"))
+	mux.HandleFunc(balancersPath+"/", c.balance(balancersPath))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(mux, w, r) }))
 	t.Cleanup(server.Close)
 	c.URL = server.URL
@@ -111,6 +118,17 @@ func (c *Cloud) serve(mux *http.ServeMux, w http.ResponseWriter, r *http.Request
 	mux.ServeHTTP(w, r)
 }
 
+// balance hands a call to Balancers, without a prefix of its path.
+func (c *Cloud) balance(prefix string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if c.Balancers == nil {
+			http.NotFound(w, r)
+			return
+		}
+		http.StripPrefix(prefix, c.Balancers).ServeHTTP(w, r)
+	}
+}
+
 func (c *Cloud) login(w http.ResponseWriter, r *http.Request) {
 	c.Logins++
 	var asked struct {
@@ -134,6 +152,9 @@ func (c *Cloud) login(w http.ResponseWriter, r *http.Request) {
 		}}
 	}
 	paths := map[string]string{"compute": c.URL + "/compute/v2.1", "network": c.URL + "/network"}
+	if c.Balancers != nil {
+		paths["load-balancer"] = c.URL + balancersPath
+	}
 	maps.Copy(paths, c.Elsewhere)
 	var catalog []Object
 	for _, kind := range slices.Sorted(maps.Keys(paths)) {

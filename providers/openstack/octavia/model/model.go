@@ -16,7 +16,9 @@ type LoadBalancer struct {
 	Provider, FlavorID, AvailabilityZone string
 	// VIPPortID, VIPSubnetID, VIPNetworkID and VIPAddress place the VIP; what is empty octavia chooses. They count when it is created.
 	VIPPortID, VIPSubnetID, VIPNetworkID, VIPAddress string
-	Listeners                                        []Listener
+	// AdditionalVIPSubnetIDs are the subnets of further VIPs, in the network of the first. They count when it is created.
+	AdditionalVIPSubnetIDs []string
+	Listeners              []Listener
 }
 
 // Listener is a port of a load balancer, with the one pool behind it.

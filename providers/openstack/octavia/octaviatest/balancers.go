@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 )
 
@@ -129,6 +130,20 @@ func (c *Cloud) create(r *http.Request, body Object) (int, any) {
 	return http.StatusCreated, Object{singular(kind): object}
 }
 
+// addressIn returns an address of a subnet that no other load balancer has.
+func (c *Cloud) addressIn(subnet string) string {
+	c.lastVIP++
+	prefix, err := netip.ParsePrefix(c.objects[Subnets][subnet].text("cidr"))
+	if err != nil {
+		prefix = netip.MustParsePrefix("10.0.0.0/24")
+	}
+	address := prefix.Masked().Addr()
+	for range 100 + c.lastVIP {
+		address = address.Next()
+	}
+	return address.String()
+}
+
 // stuck refuses a change below a pool that is not active.
 func stuck(pool Object) (int, any) {
 	return refuse(http.StatusConflict, "Pool "+pool.text("id")+" is immutable and cannot be updated.")
@@ -157,10 +172,20 @@ func (c *Cloud) createBalancer(lb Object) (int, any) {
 		lb["provisioning_status"] = "ACTIVE"
 	}
 	id := c.put(LoadBalancers, lb)
-	for key, value := range map[string]any{"vip_address": fmt.Sprintf("10.0.0.%d", 100+len(c.objects[LoadBalancers])),
-		"vip_port_id": "port-of-" + id, "vip_subnet_id": "nodes"} {
+	for key, value := range map[string]any{"vip_port_id": "port-of-" + id, "vip_subnet_id": "nodes"} {
 		if lb.text(key) == "" {
 			lb[key] = value
+		}
+	}
+	if lb.text("vip_address") == "" {
+		lb["vip_address"] = c.addressIn(lb.text("vip_subnet_id"))
+	}
+	additional, _ := lb["additional_vips"].([]any)
+	for _, one := range additional {
+		if vip := Object(one.(map[string]any)); lb.text("provider") != "ovn" {
+			vip["ip_address"] = c.addressIn(vip.text("subnet_id"))
+		} else {
+			vip["ip_address"] = nil // the driver of the release Zed takes additional VIPs and makes none
 		}
 	}
 	for _, one := range listeners {

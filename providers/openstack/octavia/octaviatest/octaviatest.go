@@ -42,7 +42,8 @@ const (
 
 // Cloud is the simulated services.
 type Cloud struct {
-	server *httptest.Server
+	server  *httptest.Server
+	handler http.Handler
 
 	lock    sync.Mutex
 	objects map[string]map[string]Object
@@ -51,6 +52,7 @@ type Cloud struct {
 	pending int
 	failing map[string]*fault
 	last    int
+	lastVIP int
 }
 
 type fault struct {
@@ -64,11 +66,13 @@ type fault struct {
 func New(t testing.TB, pending int) *Cloud {
 	t.Helper()
 	c := &Cloud{objects: map[string]map[string]Object{}, pending: pending, failing: map[string]*fault{}}
-	c.server = httptest.NewServer(c.routes())
+	c.handler = c.routes()
+	c.server = httptest.NewServer(c.handler)
 	t.Cleanup(c.server.Close)
 	c.Put(Networks, Object{"id": "public", "name": "public", "router:external": true})
 	c.Put(Subnets, Object{"id": "public-subnet", "name": "public-subnet", "network_id": "public", "cidr": "203.0.113.0/24"})
 	c.Put(Subnets, Object{"id": "nodes", "name": "nodes", "network_id": "private", "cidr": "10.0.0.0/24"})
+	c.Put(Subnets, Object{"id": "nodes6", "name": "nodes6", "network_id": "private", "cidr": "fd00::/64"})
 	return c
 }
 
@@ -83,6 +87,9 @@ func (c *Cloud) Clients() (octavia, neutron *gophercloud.ServiceClient) {
 
 // URL is the endpoint of both services.
 func (c *Cloud) URL() string { return c.server.URL }
+
+// ServeHTTP answers as both services do, for a cloud of which they are a part.
+func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
 
 // Put makes an object, or replaces the one with its ID, and returns the ID.
 func (c *Cloud) Put(kind string, object Object) string {
@@ -199,7 +206,9 @@ func (c *Cloud) answer(w http.ResponseWriter, r *http.Request, path string, hand
 	}
 }
 
-func refuse(status int, text string) (int, any) { return status, Object{"faultstring": text} }
+func refuse(status int, text string) (int, any) {
+	return status, Object{"faultcode": "Client", "faultstring": text}
+}
 
 func notFound(r *http.Request) (int, any) {
 	return refuse(http.StatusNotFound, r.PathValue("kind")+" "+r.PathValue("id")+" not found.")
