@@ -56,6 +56,9 @@ func (c *Cloud) Environment(ctx context.Context, options EnvironmentOptions) (*E
 	return e, nil
 }
 
+// Clients returns clients of the tenant that reach the services past the proxies, as the methods of e do.
+func (e *Environment) Clients() *Clients { return e.clients }
+
 func (e *Environment) findImage(ctx context.Context) error {
 	pages, err := images.List(e.clients.Image, images.ListOpts{Name: ImageName}).AllPages(ctx)
 	if err != nil {

@@ -52,6 +52,15 @@ func (p *Proxy) Reset() {
 	p.calls = nil
 }
 
+// Drain returns the calls that have ended since the start, since Reset or since Drain, and forgets them.
+func (p *Proxy) Drain() []Call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	calls := p.calls
+	p.calls = nil
+	return calls
+}
+
 // Counts are numbers of calls by kind.
 type Counts map[Kind]int
 

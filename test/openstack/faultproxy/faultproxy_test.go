@@ -235,3 +235,21 @@ func TestTemplate(t *testing.T) {
 		}
 	}
 }
+
+func TestDrainForgetsWhatItReturns(t *testing.T) {
+	proxy, _ := start(t)
+	for _, path := range []string{"/one", "/two"} {
+		if _, _, err := ask(t.Context(), proxy, http.MethodGet, path); err != nil {
+			t.Fatal(err)
+		}
+		if err := proxy.Idle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := proxy.Drain(); len(got) != 1 || got[0].Path != "/v2.1"+path {
+			t.Errorf("drained %+v, want the call of %s", got, path)
+		}
+	}
+	if left := proxy.Calls(); len(left) != 0 {
+		t.Errorf("left: %+v", left)
+	}
+}

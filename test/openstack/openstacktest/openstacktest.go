@@ -24,17 +24,9 @@ const (
 // place logged.
 func Start(t testing.TB) *openstack.Cloud {
 	t.Helper()
-	options := openstack.Options{Progress: os.Stderr}
-	var missing *openstack.MissingError
-	switch err := openstack.Check(options); {
-	case err == nil:
-	case errors.As(err, &missing) && os.Getenv(RequireVariable) != "1":
-		t.Skip(err)
-	default:
-		t.Fatal(err)
-	}
+	Require(t)
 	// Not the test's context: that one ends before the clean-ups, which may still need the cloud.
-	cloud, err := openstack.Start(context.WithoutCancel(t.Context()), options)
+	cloud, err := openstack.Start(context.WithoutCancel(t.Context()), openstack.Options{Progress: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,4 +42,17 @@ func Start(t testing.TB) *openstack.Cloud {
 		}
 	})
 	return cloud
+}
+
+// Require skips the test, with a line that says what is missing, where the services are not installed, or fails it if they have to be.
+func Require(t testing.TB) {
+	t.Helper()
+	var missing *openstack.MissingError
+	switch err := openstack.Check(openstack.Options{}); {
+	case err == nil:
+	case errors.As(err, &missing) && os.Getenv(RequireVariable) != "1":
+		t.Skip(err)
+	default:
+		t.Fatal(err)
+	}
 }
