@@ -20,15 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
-func newDemo() *cobra.Command {
-	var options demo.Options
-	var faults []string
-	var provider, router string
-	var plain bool
-	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "Watch nodes being initialized on a real control plane",
-		Long: `demo starts a real control plane on loopback, a simulated cloud with 12 instances in 3 zones, two replicas of
+const demoLong = `demo starts a real control plane on loopback, a simulated cloud with 12 instances in 3 zones, two replicas of
 cloud-controller-manager and 12 nodes that register as kubelets with --cloud-provider=external do. It shows each node's
 way from tainted to ready, the routes to the nodes' pods, a Service's load balancer, an instance's resize arriving in the
 labels, what becomes of nodes whose instances are off or gone or seem to be, and the standby taking over from the leader,
@@ -40,8 +32,14 @@ speak Redfish. Nodes are initialized from an inventory, the router learns the wa
 machine loses its power, the leader is killed, and a machine leaves the inventory; what becomes of the client's requests
 is counted. That needs Linux, root, iproute2, nftables or iptables, and frr or bird2, and says which is missing.
 
-Otherwise it needs no privileges. Either way it leaves nothing behind. What is not built yet is built first, which takes
-some minutes the first time. On a terminal it paints a picture, on a pipe it writes lines; NO_COLOR switches colors off.
+With --provider=openstack it shows a real OpenStack: keystone, nova, neutron with OVN and octavia run on this machine, from
+Debian's packages in a root directory of their own. Servers become nodes, a router gets the routes to their pods, a Service
+gets a load balancer and a floating IP, servers are stopped, started and deleted, and keystone is away for a while; the calls
+of the manager are shown. That needs Linux, root, 4 GiB of memory and the packages, which --install brings once.
+
+The demo of the simulated cloud needs no privileges. Each demo leaves nothing behind. What is not built yet is built
+first, which takes some minutes the first time. On a terminal it paints a picture, on a pipe it writes lines; NO_COLOR
+switches colors off.
 
 Everything happens sooner than by default, so that one can watch: the replicas run with --node-status-update-frequency=2s
 instead of 5m, --node-monitor-period=1s instead of 5s, --node-deletion-min-age=1s instead of 2m,
@@ -50,13 +48,27 @@ instead of 5m, --node-monitor-period=1s instead of 5s, --node-deletion-min-age=1
 takes a node for unready after 5s of silence instead of 50s. When a step fails, the logs of all processes are kept, and
 the last line says where.
 
-` + cli.ExitCodes,
-		Example: `  mooring demo                  show everything and clean up
+` + cli.ExitCodes
+
+const demoExample = `  mooring demo                  show everything and clean up
   mooring demo --provider=metal show load balancers for machines without a cloud, as root
+  mooring demo --provider=openstack --install
+                                show the services of a real OpenStack, as root
   mooring demo --keep           leave everything running, with a KUBECONFIG to look around
   mooring demo --cloud-fault operation=ListInstances,mode=status,status=503,count=5
-                                see what happens when the cloud fails five times`,
-		Args: cli.NoArguments,
+                                see what happens when the cloud fails five times`
+
+func newDemo() *cobra.Command {
+	var options demo.Options
+	var faults []string
+	var provider, router string
+	var plain bool
+	cmd := &cobra.Command{
+		Use:     "demo",
+		Short:   "Watch nodes being initialized on a real control plane",
+		Long:    demoLong,
+		Example: demoExample,
+		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, text := range faults {
 				fault, err := cloudsim.ParseFault(text)
@@ -75,7 +87,8 @@ the last line says where.
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&provider, "provider", string(demo.Simulated), "which environment to demonstrate: sim or metal")
+	flags.StringVar(&provider, "provider", string(demo.Simulated), "which environment to demonstrate: sim, metal or openstack")
+	flags.BoolVar(&options.Install, "install", false, "install the packages of --provider=openstack if they are absent, in a root directory of their own")
 	flags.StringVar(&router, "router", "", "the router of --provider=metal: frr or bird (default: whichever is installed)")
 	flags.BoolVar(&options.Keep, "keep", false, "leave everything running until Ctrl-C, and say what to look at")
 	flags.StringVar(&options.Daemon, "daemon", "",
@@ -97,6 +110,8 @@ func choose(options *demo.Options, provider, router string) error {
 		return fmt.Errorf("--router: %q: must be one of %q", router, netlab.Kinds())
 	case router != "" && options.Provider != demo.Metal:
 		return fmt.Errorf("--router: needs --provider=%s", demo.Metal)
+	case options.Install && options.Provider != demo.OpenStack:
+		return fmt.Errorf("--install: needs --provider=%s", demo.OpenStack)
 	case len(options.Faults) > 0 && options.Provider != demo.Simulated:
 		return fmt.Errorf("--cloud-fault: needs --provider=%s", demo.Simulated)
 	}

@@ -157,10 +157,11 @@ func TestDemoMetalSaysWhatIsMissing(t *testing.T) {
 
 func TestDemoRefusesFlagsOfAnotherProvider(t *testing.T) {
 	for want, args := range map[string][]string{
-		`--provider: "cloud": must be one of`: {"--provider=cloud"},
-		`--router: "cisco": must be one of`:   {"--provider=metal", "--router=cisco"},
-		`--router: needs --provider=metal`:    {"--router=frr"},
-		`--cloud-fault: needs --provider=sim`: {"--provider=metal", "--cloud-fault=operation=ListInstances,mode=status,status=503"},
+		`--provider: "cloud": must be one of`:   {"--provider=cloud"},
+		`--router: "cisco": must be one of`:     {"--provider=metal", "--router=cisco"},
+		`--router: needs --provider=metal`:      {"--router=frr"},
+		`--install: needs --provider=openstack`: {"--install"},
+		`--cloud-fault: needs --provider=sim`:   {"--provider=metal", "--cloud-fault=operation=ListInstances,mode=status,status=503"},
 	} {
 		code, _, stderr := call(t, append([]string{"demo"}, args...)...)
 		if code != cli.ExitUsage || !strings.Contains(stderr, want) {

@@ -60,7 +60,7 @@ func TestDemo(t *testing.T) {
 		`\d+\.\d+ s after SIGTERM, node-013 is initialized`,
 		`\d+\.\d+ s after SIGTERM, to 10\.244\.\d+\.0/24 by way of node-013`,
 		`ccm-a, exit code 0`,
-		`All 27 steps happened, in `, `Next mooring demo --keep `, ` mooring demo --provider=metal `, ` mooring check `,
+		`All 27 steps happened, in `, `Next mooring demo --keep `, ` mooring demo --provider=metal `, ` mooring demo --provider=openstack `, ` mooring check `,
 		`so far the cloud was asked for (1 list|\d+ lists) of all instances and (1 time|\d+ times) for a single one`,
 	} {
 		if !regexp.MustCompile(want).MatchString(summary) {

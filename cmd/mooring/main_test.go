@@ -125,7 +125,13 @@ func (p *program) text() string {
 // await waits until the output holds a text.
 func (p *program) await(text string) {
 	p.t.Helper()
-	poll.Within(p.t, patience, "the output holds "+text, func(context.Context) error {
+	p.awaitWithin(patience, text)
+}
+
+// awaitWithin is await with another limit.
+func (p *program) awaitWithin(limit time.Duration, text string) {
+	p.t.Helper()
+	poll.Within(p.t, limit, "the output holds "+text, func(context.Context) error {
 		select {
 		case <-p.done:
 			if !strings.Contains(p.text(), text) {

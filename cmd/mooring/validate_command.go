@@ -31,7 +31,8 @@ func newValidate() *cobra.Command {
 		Short: "Say what is wrong with a cloud config, without a cluster",
 		Long: `validate reads a cloud config and says all that is wrong with it at once, each with the path of its field: what would keep a manager
 from starting with it, or a running one from taking it. Then it says what is valid and hardly meant, as warnings. It needs neither a
-cluster nor a cloud. The kind in the file says whose it is: the providers metal and sim are known.
+cluster nor a cloud. The kind in the file says whose it is: the providers metal and sim are known. A file with the sections of a cloud.conf is
+the provider openstack's, and what is wrong with it has its line too; clouds.yaml is read if it is there.
 
 Lists of machines that inventory.paths names are read, and are a part of the config. Other files that it names, of passwords and
 certificates, are often only where the manager runs: one that cannot be read here is a warning, or with --need-files an error. Relative paths
@@ -47,12 +48,13 @@ Exit codes:
 		Example: `  mooring validate --cloud-config=cloud.yaml
   mooring convert metallb -f metallb.yaml | mooring validate --cloud-config=-
   kubectl -n kube-system get configmap mooring -o jsonpath='{.data.cloud\.yaml}' | mooring validate --cloud-config=- --strict
+  kubectl -n kube-system get secret cloud-config -o jsonpath='{.data.cloud\.yaml}' | base64 -d | mooring validate --cloud-config=-
   mooring validate --cloud-config=cloud.yaml --output=json | jq '.findings[] | select(.severity == "error") | .field'`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	cmd.Flags().StringVar(&f.file, "cloud-config", "", "the `file` of the cloud config; - is standard input (required)")
-	_ = cmd.MarkFlagFilename("cloud-config", "yaml", "yml", "json")
+	_ = cmd.MarkFlagFilename("cloud-config", "yaml", "yml", "json", "conf")
 	cmd.Flags().BoolVar(&f.files, "need-files", false, "count it as an error if a file that the config names cannot be read here")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "exit with 1 for warnings too")
 	f.output.addFlag(cmd)

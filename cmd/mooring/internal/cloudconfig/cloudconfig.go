@@ -14,6 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
+	openstack "github.com/mooring-ccm/mooring/providers/openstack/config"
 	"github.com/mooring-ccm/mooring/providers/sim"
 )
 
@@ -33,13 +34,16 @@ const maxName, maxField, maxFinding = 200, 500, 4000
 type Finding struct {
 	Severity Severity `json:"severity"`
 	// Field is the path of the field, empty for what concerns the whole.
-	Field   string `json:"field,omitempty"`
+	Field string `json:"field,omitempty"`
+	// Line is that of the field in the file, zero where it is not known.
+	Line    int    `json:"line,omitempty"`
 	Message string `json:"message"`
 }
 
 // Report is everything about a config.
 type Report struct {
-	// ConfigAPIVersion and ConfigKind are what the config says that it is, and Provider whose it is; empty if no provider has the kind.
+	// ConfigAPIVersion and ConfigKind are what the config says that it is, and Provider whose it is; empty if no provider has the kind. A
+	// cloud.conf says nothing of itself: its kind is "cloud.conf", and it has no version.
 	ConfigAPIVersion string    `json:"configAPIVersion"`
 	ConfigKind       string    `json:"configKind"`
 	Provider         string    `json:"provider,omitempty"`
@@ -70,6 +74,12 @@ func kinds() []kind {
 // Examine says everything about the config in data. Relative paths in it are relative to dir. A file that the config names and that
 // cannot be read here is an error with needFiles, and a warning without: it may be there where the manager runs.
 func Examine(data []byte, dir string, needFiles bool) Report {
+	if openstack.LooksLikeCloudConf(data) {
+		found, files := cloudConf(data)
+		report := Report{ConfigKind: "cloud.conf", Provider: "openstack", Findings: found}
+		report.finish(files, needFiles)
+		return report
+	}
 	var meta metav1.TypeMeta
 	if err := yaml.Unmarshal(data, &meta); err != nil {
 		return Report{Findings: []Finding{{Severity: Error, Message: message.Printable("neither YAML nor JSON: "+err.Error(), maxFinding)}}}
@@ -84,22 +94,27 @@ func Examine(data []byte, dir string, needFiles bool) Report {
 	report.Provider = of.provider
 	found, files := of.examine(data, dir)
 	report.Findings = append(report.Findings, found...)
+	report.finish(files, needFiles)
+	return report
+}
+
+// finish adds the files that cannot be read here, and puts the findings in order.
+func (r *Report) finish(files []config.NamedFile, needFiles bool) {
 	severity, advice := Warning, "; it has to be readable where the manager runs"
 	if needFiles {
 		severity, advice = Error, ""
 	}
 	for _, file := range files {
 		if err := file.Problem(); err != nil {
-			report.Findings = append(report.Findings, Finding{severity, file.Field, fmt.Sprintf("%s: %v%s", file.Path, err, advice)})
+			r.Findings = append(r.Findings, Finding{Severity: severity, Field: file.Field, Message: fmt.Sprintf("%s: %v%s", file.Path, err, advice)})
 		}
 	}
-	for i := range report.Findings {
-		finding := &report.Findings[i]
+	for i := range r.Findings {
+		finding := &r.Findings[i]
 		finding.Field, finding.Message = message.Printable(finding.Field, maxField), message.Printable(finding.Message, maxFinding)
 	}
-	slices.SortStableFunc(report.Findings, func(a, b Finding) int { return strings.Compare(string(a.Severity), string(b.Severity)) })
-	report.Valid = report.Count(Error) == 0
-	return report
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return strings.Compare(string(a.Severity), string(b.Severity)) })
+	r.Valid = r.Count(Error) == 0
 }
 
 // kindOf returns the kind of a config. One whose version alone is wrong is examined as that kind, which says so.
@@ -113,33 +128,52 @@ func kindOf(meta metav1.TypeMeta) (*kind, []Finding) {
 		known = append(known, fmt.Sprintf("%s of %s (provider %s)", candidate.name, candidate.version, candidate.provider))
 	}
 	if meta.Kind == "" || meta.APIVersion == "" {
-		return nil, []Finding{{Error, "kind", "apiVersion and kind say what the file is; known here: " + strings.Join(known, ", ")}}
+		return nil, []Finding{{Severity: Error, Field: "kind", Message: "apiVersion and kind say what the file is; known here: " + strings.Join(known, ", ")}}
 	}
-	return nil, []Finding{{Error, "kind", fmt.Sprintf("%s of %s is of no provider of this tool; known here: %s", meta.Kind, meta.APIVersion,
+	return nil, []Finding{{Severity: Error, Field: "kind", Message: fmt.Sprintf("%s of %s is of no provider of this tool; known here: %s", meta.Kind, meta.APIVersion,
 		strings.Join(known, ", "))}}
 }
 
 func metal(seen config.Examination) ([]Finding, []config.NamedFile) {
 	found := errorsOf(seen.Errors)
 	for _, warning := range seen.Warnings {
-		found = append(found, Finding{Warning, warning.Field, warning.Message})
+		found = append(found, Finding{Severity: Warning, Field: warning.Field, Message: warning.Message})
 	}
 	return found, seen.Files
 }
 
 func simulated(data []byte, _ string) ([]Finding, []config.NamedFile) {
-	errs, named := sim.ExamineConfig(data)
-	var files []config.NamedFile
-	for _, name := range slices.Sorted(maps.Keys(named)) {
-		files = append(files, config.NamedFile{Field: name, Path: named[name]})
+	errs, files := sim.ExamineConfig(data)
+	return errorsOf(errs), named(files)
+}
+
+// cloudConf finds what is wrong with the config of the provider openstack, which is no YAML and has no kind, in the order of its lines.
+func cloudConf(data []byte) ([]Finding, []config.NamedFile) {
+	seen := openstack.Examine(data)
+	findings := errorsOf(seen.Errors)
+	for i := range findings {
+		findings[i].Line = seen.Lines[findings[i].Field]
 	}
-	return errorsOf(errs), files
+	slices.SortStableFunc(findings, func(a, b Finding) int { return a.Line - b.Line })
+	for _, warning := range seen.Warnings {
+		findings = append(findings, Finding{Severity: Warning, Message: warning})
+	}
+	return findings, named(seen.Files)
+}
+
+// named returns files by the names of their fields.
+func named(files map[string]string) []config.NamedFile {
+	var all []config.NamedFile
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		all = append(all, config.NamedFile{Field: name, Path: files[name]})
+	}
+	return all
 }
 
 func errorsOf(errs field.ErrorList) []Finding {
 	var found []Finding
 	for _, err := range errs {
-		found = append(found, Finding{Error, err.Field, err.ErrorBody()})
+		found = append(found, Finding{Severity: Error, Field: err.Field, Message: err.ErrorBody()})
 	}
 	return found
 }
@@ -173,6 +207,9 @@ func (r Report) Text(name string) string {
 		at := finding.Field
 		if at != "" {
 			at += ": "
+		}
+		if finding.Line > 0 {
+			at = fmt.Sprintf("line %d: %s", finding.Line, at)
 		}
 		fmt.Fprintf(&text, "%-8s %s%s\n", strings.ToUpper(string(finding.Severity)), at, finding.Message)
 	}

@@ -16,7 +16,9 @@ func TestExamine(t *testing.T) {
 		simHead   = "apiVersion: sim.mooring.dev/v1alpha1\nkind: CloudConfig\nendpoint: https://x\nregion: r\n"
 		known     = "MetalCloudConfig of metal.mooring.dev/v1alpha1 (provider metal), MachineList of metal.mooring.dev/v1alpha1 (provider metal), " +
 			"CloudConfig of sim.mooring.dev/v1alpha1 (provider sim)"
-		bgp = "pools: [{name: p, addresses: [192.0.2.0/24]}]\nbgp: {asn: 1, peers: [{address: 10.0.0.1, asn: 1, passwordFile: md5}]}\n"
+		conf          = "[Global]\nauth-url=https://keystone.example:5000/v3\nregion=R\napplication-credential-id=i\napplication-credential-secret=s\n"
+		noCredentials = "there are no credentials: application-credential-id and application-credential-secret, or username and password, or trust-id, or token"
+		bgp           = "pools: [{name: p, addresses: [192.0.2.0/24]}]\nbgp: {asn: 1, peers: [{address: 10.0.0.1, asn: 1, passwordFile: md5}]}\n"
 	)
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
@@ -60,6 +62,42 @@ func TestExamine(t *testing.T) {
 			simHead + "tokenFile: /nowhere/token\nrouteBatch: -1\n", false, "FILE: CloudConfig of the provider sim\n" +
 				"ERROR    routeBatch: Invalid value: -1: must be 0 to 100\n" +
 				"WARNING  tokenFile: /nowhere/token: no such file or directory; it has to be readable where the manager runs\ninvalid: 1 error, 1 warning\n",
+		},
+		"cloud.conf": {
+			conf, false, "FILE: cloud.conf of the provider openstack\nvalid: 0 errors, 0 warnings\n",
+		},
+		"cloud.conf, all errors": {
+			"# of the cluster\n[Global]\nauth-url = keystone.example\nregion = R\npasword = hidden\n\n[LoadBalancer]\n" +
+				"monitor-delay = soon\nuse-octavia = true\n[LoadBalancerClass \"dmz\"]\nfloating-subnet = ~(\n[Routes]\n", false,
+			"FILE: cloud.conf of the provider openstack\n" +
+				"ERROR    [Global].application-credential-id: Required value: " + noCredentials + "\n" +
+				"ERROR    line 3: [Global].auth-url: Invalid value: must be a URL http://HOST or https://HOST, without a user in it\n" +
+				"ERROR    line 5: [Global].pasword: Invalid value: unknown option; known here are auth-url, region, os-endpoint-type, ca-file, cert-file, " +
+				"key-file, tls-insecure, username, user-id, password, tenant-id, tenant-name, domain-id, domain-name, tenant-domain-id, " +
+				"tenant-domain-name, user-domain-id, user-domain-name, trust-id, trustee-id, trustee-password, application-credential-id, " +
+				"application-credential-name, application-credential-secret, token, use-clouds, clouds-file, cloud\n" +
+				"ERROR    line 8: [LoadBalancer].monitor-delay: Invalid value: \"soon\": must be a duration such as 5s or 1m, or a number of seconds\n" +
+				"ERROR    line 11: [LoadBalancerClass \"dmz\"].floating-subnet: Invalid value: \"~(\": error parsing regexp: missing closing ): `(`\n" +
+				"ERROR    line 12: [Routes]: Invalid value: unknown section; known are Global, Networking, LoadBalancer, LoadBalancerClass, Route, Metadata\n" +
+				"WARNING  [LoadBalancer].use-octavia is ignored: Octavia is always used\n" +
+				"invalid: 6 errors, 1 warning\n",
+		},
+		"cloud.conf with files elsewhere": {
+			conf + "ca-file = /nowhere/ca.pem\n", false, "FILE: cloud.conf of the provider openstack\n" +
+				"WARNING  [Global].ca-file: /nowhere/ca.pem: no such file or directory; it has to be readable where the manager runs\nvalid: 0 errors, 1 warning\n",
+		},
+		"cloud.conf with files that are missing": {
+			"[Global]\nuse-clouds\nclouds-file=/nowhere/clouds.yaml\nkey-file=/nowhere/key\ncert-file=/nowhere/cert\n", true, "FILE: cloud.conf of the provider openstack\n" +
+				"ERROR    [Global].cert-file: /nowhere/cert: no such file or directory\n" +
+				"ERROR    [Global].clouds-file: /nowhere/clouds.yaml: no such file or directory\n" +
+				"ERROR    [Global].key-file: /nowhere/key: no such file or directory\ninvalid: 3 errors, 0 warnings\n",
+		},
+		"cloud.conf with a mistake in the format": {
+			"[Global]\n= x\n", false, "FILE: cloud.conf of the provider openstack\n" +
+				"ERROR    (line:column): Invalid value: 2:1: expected section header or variable declaration\n" +
+				"ERROR    [Global].auth-url: Required value: the URL of Keystone, such as https://keystone.example:5000/v3\n" +
+				"ERROR    [Global].region: Required value: the name of the region, such as RegionOne\n" +
+				"ERROR    [Global].application-credential-id: Required value: " + noCredentials + "\ninvalid: 4 errors, 0 warnings\n",
 		},
 		"a kind without a version": {
 			"kind: MetalCloudConfig\n", false, "FILE: MetalCloudConfig of the provider metal\n" +

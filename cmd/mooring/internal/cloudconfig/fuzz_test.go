@@ -14,7 +14,8 @@ var elsewhere = regexp.MustCompile(`paths|/dev|/proc|/sys|\.\.`)
 // FuzzExamine asserts that every config gets a report that agrees with itself, and that its text can be shown in a terminal.
 func FuzzExamine(f *testing.F) {
 	for _, text := range []string{
-		"", "{}", "[]", "kind: CloudConfig\n", "apiVersion: sim.mooring.dev/v1alpha1\nkind: CloudConfig\nendpoint: http://x\ntokenFile: t\nregion: r\n",
+		"", "{}", "[]", "[Global]\nregion=\x1b\n[Global \"", "[LoadBalancerClass \"\\x\"]\na\\\n",
+		"kind: CloudConfig\n", "apiVersion: sim.mooring.dev/v1alpha1\nkind: CloudConfig\nendpoint: http://x\ntokenFile: t\nregion: r\n",
 		"apiVersion: metal.mooring.dev/v1alpha1\nkind: MetalCloudConfig\npools: [{name: a, addresses: [192.0.2.0/24]}]\n",
 		"apiVersion: metal.mooring.dev/v1alpha1\nkind: MachineList\nmachines: [{name: a, bmc: {credentials: {passwordFile: x}}}]\n",
 		"apiVersion: metal.mooring.dev/v9\nkind: MetalCloudConfig\n", "apiVersion: \"\\x1b[2J\"\nkind: \"\\n\"\n", "a: &a [*a,*a]\n", "\xff",

@@ -20,6 +20,8 @@ const cleanupTimeout = 20 * time.Second
 type Options struct {
 	// Provider says which environment is demonstrated. Empty means Simulated.
 	Provider Provider
+	// Install has OpenStack install its packages when they are absent.
+	Install bool
 	// Router is the routing suite for Metal. Empty means whichever is installed.
 	Router netlab.Kind
 	// Daemon is the path of the daemon, cloud-controller-manager. Empty means the one beside this program, and when there is
@@ -46,10 +48,12 @@ const (
 	Simulated Provider = "sim"
 	// Metal is the provider metal: machines and a router in network namespaces, which needs root.
 	Metal Provider = "metal"
+	// OpenStack is the provider openstack: the services of a real OpenStack, on loopback, which needs root.
+	OpenStack Provider = "openstack"
 )
 
 // Providers are those that the demo can show.
-func Providers() []Provider { return []Provider{Simulated, Metal} }
+func Providers() []Provider { return []Provider{Simulated, Metal, OpenStack} }
 
 // ErrInterrupted says that the context ended before the demo did.
 var ErrInterrupted = errors.New("interrupted")
@@ -109,10 +113,12 @@ func Run(ctx context.Context, options Options) error {
 // next are the commands that follow a demo of a provider.
 func next(provider Provider) []render.Command {
 	commands := []render.Command{{Line: "mooring demo --keep", About: "the same, and leave it running for kubectl"}}
-	if provider == Metal {
-		commands[0].Line = "mooring demo --provider=metal --keep"
+	if provider != Simulated && provider != "" {
+		commands[0].Line = fmt.Sprintf("mooring demo --provider=%s --keep", provider)
 	} else {
-		commands = append(commands, render.Command{Line: "mooring demo --provider=metal", About: "load balancers for machines without a cloud (Linux, root)"})
+		commands = append(commands,
+			render.Command{Line: "mooring demo --provider=metal", About: "load balancers for machines without a cloud (Linux, root)"},
+			render.Command{Line: "mooring demo --provider=openstack", About: "the services of a real OpenStack (Linux, root)"})
 	}
 	return append(commands,
 		render.Command{Line: "mooring check", About: "is a cluster of yours fit for a cloud controller manager?"},
@@ -121,7 +127,16 @@ func next(provider Provider) []render.Command {
 
 // sections returns the steps of the provider, and prepares network namespaces if it needs them.
 func (s *environment) sections(ctx context.Context) ([]section, error) {
-	if s.options.Provider != Metal {
+	switch s.options.Provider {
+	case Metal:
+	case OpenStack:
+		p, err := newPrivateCloud(s.options.Install)
+		if err != nil {
+			return nil, err
+		}
+		s.private = p
+		return openstackSections(p, s.options.Install), nil
+	default:
 		return simSections(), nil
 	}
 	if err := netlab.Furnish(ctx); err != nil {

@@ -62,6 +62,8 @@ type environment struct {
 	place func(name string) (placement, error)
 	// rack is what the machines without a cloud stand in; nil with the simulated cloud.
 	rack *rack
+	// private is the OpenStack of the demo; nil with other providers.
+	private *privateCloud
 	// agents are the *nodeagent.Agent of each node, by its name. Nodes also join beside the steps.
 	agents sync.Map
 }

@@ -52,6 +52,9 @@ func (s *environment) invitation(style render.Style) string {
 			"{\"type\": \"ExternalIP\", \"address\": \"100.64.0.3\"}]}' \\")
 		line("    %s/v1/instances/i-00000002", s.endpoint)
 	}
+	if s.private != nil {
+		s.private.invite(s, line)
+	}
 	if len(s.replicas) > 0 {
 		line("\nStop the leader, and see who holds the lease then:\n")
 		for _, name := range slices.Sorted(maps.Keys(s.replicas)) {

@@ -111,7 +111,7 @@ func (r *rack) join() section {
 			name: "initialize", title: "every node has what the inventory says of its machine, and no taint", deadline: stepDeadline,
 			run: r.awaitInitialized,
 		},
-		{name: "ready", title: "every node is ready and schedulable", deadline: stepDeadline, run: r.awaitReady},
+		{name: "ready", title: "every node is ready and schedulable", deadline: stepDeadline, run: awaitAllReady},
 	}}
 }
 
@@ -183,12 +183,6 @@ func asTheInventorySays(node *corev1.Node, m *machine) error {
 			m.name, state.ProviderID, node.Labels, slices.Sorted(maps.Keys(addresses)))
 	}
 	return nil
-}
-
-func (r *rack) awaitReady(ctx context.Context, s *environment) (string, error) {
-	return "", s.observed.await(ctx, func(v view) error {
-		return eachOf(slices.Sorted(maps.Keys(v.nodes)), func(name string) error { return wantsReady(v.nodes[name]) })
-	})
 }
 
 // routes has the router know the way to pods.

@@ -176,7 +176,7 @@ func (r *rack) runPod(ctx context.Context, s *environment, m *machine) (addrs []
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		client, _, _ := net.SplitHostPort(r.RemoteAddr)
 		_, _ = fmt.Fprintf(w, "%s %s", m.name, client)
 	})}

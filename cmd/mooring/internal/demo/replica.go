@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -69,12 +70,12 @@ func (s *environment) startReplica(name string) (*replica, error) {
 	return r, nil
 }
 
-// placeBeside has replicas of the simulated cloud listen on loopback, each at a port of its own.
+// placeBeside has replicas of a cloud listen on loopback, each at a port of its own.
 func (s *environment) placeBeside(string) (placement, error) {
 	port, err := program.FreePort()
 	return placement{
 		address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port)),
-		flags:   []string{"--cloud-provider=sim", "--cluster-cidr=" + podCIDRs},
+		flags:   []string{"--cloud-provider=" + string(cmp.Or(s.options.Provider, Simulated)), "--cluster-cidr=" + podCIDRs},
 	}, err
 }
 

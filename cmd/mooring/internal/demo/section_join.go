@@ -180,3 +180,10 @@ func awaitReady(ctx context.Context, s *environment) (string, error) {
 		words.Count(counts.Received(api.OpListInstances), "list", "lists"),
 		words.Count(counts.Received(api.OpGetInstance, api.OpGetInstanceByName), "time", "times")), nil
 }
+
+// awaitAllReady waits until every node is ready.
+func awaitAllReady(ctx context.Context, s *environment) (string, error) {
+	return "", s.observed.await(ctx, func(v view) error {
+		return eachOf(slices.Sorted(maps.Keys(v.nodes)), func(name string) error { return wantsReady(v.nodes[name]) })
+	})
+}

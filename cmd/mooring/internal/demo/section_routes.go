@@ -36,12 +36,17 @@ func routes() section {
 	}}
 }
 
-func awaitRoutes(ctx context.Context, s *environment) (string, error) {
-	nodes := map[string]*corev1.Node{}
-	err := s.observed.await(ctx, func(v view) error {
+// awaitNetworks waits until all nodes know that their pods are reached, and returns the nodes.
+func awaitNetworks(ctx context.Context, s *environment) (nodes map[string]*corev1.Node, err error) {
+	err = s.observed.await(ctx, func(v view) error {
 		nodes = maps.Clone(v.nodes)
 		return eachOf(slices.Sorted(maps.Keys(v.nodes)), func(name string) error { return networkAvailable(v.nodes[name]) })
 	})
+	return nodes, err
+}
+
+func awaitRoutes(ctx context.Context, s *environment) (string, error) {
+	nodes, err := awaitNetworks(ctx, s)
 	if err != nil {
 		return "", err
 	}

@@ -3,6 +3,7 @@ package render
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +34,28 @@ func still(model scenario.Model, style Style, width int) []string {
 	if len(model.Nodes) > 0 {
 		lines = append(lines, strings.Split(nodeTable(model, style, width), "\n")...)
 		lines = append(lines, "")
+	}
+	if len(model.Calls) > 0 {
+		lines = append(lines, slices.Concat(calls(model, style), []string{""})...)
+	}
+	return lines
+}
+
+// calls says how often each service was called, and what the last calls were.
+func calls(model scenario.Model, style Style) []string {
+	line := style.paint(lookFaint, "API CALLS")
+	for _, service := range model.Services() {
+		line += "  " + style.paint(lookName, service) + " " + strconv.Itoa(model.CallsOf(service))
+	}
+	lines := []string{line}
+	for _, call := range model.Recent {
+		look := lookFaint
+		if failed(call) {
+			look = lookBad
+		} else if call.Writes() {
+			look = lookNew
+		}
+		lines = append(lines, style.paint(look, "  "+callLine(call)))
 	}
 	return lines
 }

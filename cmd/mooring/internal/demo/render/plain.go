@@ -3,6 +3,9 @@ package render
 import (
 	"fmt"
 	"io"
+	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,6 +42,8 @@ func (p *Plain) Show(event scenario.Event, model scenario.Model) {
 		p.nodeChanged(before, model, e.Name)
 	case scenario.ReplicaSeen:
 		p.line(model, "%s  %s, process %d", e.Name, e.Role, e.PID)
+	case scenario.CallSeen:
+		p.called(model, e.Call)
 	}
 }
 
@@ -76,6 +81,28 @@ func (p *Plain) node(model scenario.Model, was, now scenario.Node) {
 		p.line(model, "%s  %-11s after %s  %s", now.Name, now.Phase(), elapsed(model.Now.Sub(now.RegisteredAt)),
 			strings.Join([]string{now.ProviderID, now.Zone, now.Type, now.Internal, now.External}, "  "))
 	}
+}
+
+// called writes a line for calls that change something or fail, and for the first one of each other kind.
+func (p *Plain) called(model scenario.Model, call scenario.Call) {
+	first := slices.ContainsFunc(model.Calls, func(c scenario.Calls) bool { return c.Kind == call.Kind() && c.Count == 1 })
+	if first || call.Writes() || failed(call) {
+		p.line(model, "%s", callLine(call))
+	}
+}
+
+// failed reports whether a call was refused, or had no answer. A 404 is an answer to the question whether something is there.
+func failed(call scenario.Call) bool {
+	return call.Status == 0 || call.Status >= http.StatusBadRequest && call.Status != http.StatusNotFound
+}
+
+// callLine says what was asked of a service and what it answered.
+func callLine(call scenario.Call) string {
+	answer := "no answer"
+	if call.Status != 0 {
+		answer = strconv.Itoa(call.Status)
+	}
+	return fmt.Sprintf("%-8s  %-6s %s  %s, %s", call.Service, call.Method, call.Template, answer, elapsed(call.Took))
 }
 
 func (p *Plain) line(model scenario.Model, format string, args ...any) {

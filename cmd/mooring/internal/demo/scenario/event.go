@@ -56,6 +56,12 @@ type ReplicaSeen struct {
 	Role Role
 }
 
+// CallSeen is a call of an API of the cloud that has ended.
+type CallSeen struct {
+	At time.Time
+	Call
+}
+
 // Tick says that time has passed.
 type Tick struct {
 	At time.Time
@@ -68,4 +74,5 @@ func (StepEnded) event()   {}
 func (NodeSeen) event()    {}
 func (NodeGone) event()    {}
 func (ReplicaSeen) event() {}
+func (CallSeen) event()    {}
 func (Tick) event()        {}

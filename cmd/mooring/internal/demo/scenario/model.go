@@ -131,6 +131,9 @@ type Model struct {
 	// Nodes and Replicas are in the order of their names.
 	Nodes    []Node
 	Replicas []Replica
+	// Calls are in the order of their kinds, and Recent the last calls, the oldest one first.
+	Calls  []Calls
+	Recent []Call
 }
 
 // Apply returns the model after an event. An event about a step that the scenario does not have changes nothing.
@@ -160,6 +163,8 @@ func (m Model) Apply(event Event) Model {
 		m = m.at(e.At)
 		m.Replicas = put(m.Replicas, e.Name, func(r Replica) string { return r.Name },
 			func(Replica) Replica { return Replica{Name: e.Name, PID: e.PID, Role: e.Role, Since: e.At} })
+	case CallSeen:
+		return m.at(e.At).called(e.Call)
 	case Tick:
 		return m.at(e.At)
 	}
