@@ -192,6 +192,7 @@ func (a *assembly) managerOptions(ctx context.Context) (manager.Options, error) 
 		return manager.Options{}, fmt.Errorf("types of the Kubernetes API: %w", err)
 	}
 	cached := cacheOptions()
+	onlyServingCertificates(&cached, a.config.enabled)
 	var err error
 	if cached.HTTPClient, err = a.watches.HTTPClient(a.identity.kubeconfig); err != nil {
 		return manager.Options{}, err

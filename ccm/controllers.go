@@ -59,6 +59,7 @@ func builtin() []Controller {
 		nodeLifecycleController(),
 		routeController(),
 		serviceController(),
+		servingCertificateController(),
 	}
 }
 

@@ -3,6 +3,7 @@ package ccm
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,7 +95,11 @@ func flagDifferences(ours, reference *pflag.FlagSet) []string {
 			}
 			want.Default = flag.DefValue
 		}
-		if diff := cmp.Diff(want, shapeOf(flag)); diff != "" {
+		got := shapeOf(flag)
+		if flag.Name == "controllers" { // its text lists the controllers, of which the reference does not have this one
+			got.Usage = strings.NewReplacer(", kubelet-serving-certificate", "", "kubelet-serving-certificate", "").Replace(got.Usage)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
 			found = append(found, "--"+theirs.Name+" (-reference +ours):\n"+diff)
 		}
 		delete(defaults, theirs.Name)

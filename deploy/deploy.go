@@ -31,6 +31,11 @@ var MetalRBAC []byte
 //go:embed manifests/rbac-load-balancers-only.yaml
 var LoadBalancersOnlyRBAC []byte
 
+// ServingCertificateRBAC is what takes the place of RBAC with --controllers=*,kubelet-serving-certificate.
+//
+//go:embed manifests/rbac-kubelet-serving-certificate.yaml
+var ServingCertificateRBAC []byte
+
 // DryRunRBAC is what takes the place of RBAC with --dry-run: nothing may be written.
 //
 //go:embed manifests/rbac-dry-run.yaml

@@ -23,6 +23,9 @@ const (
 	// controllerManagerUser is who kube-controller-manager is; RBAC's default roles know the name.
 	controllerManagerUser = "system:kube-controller-manager"
 
+	// privilegedGroup may do everything, on kubelets too.
+	privilegedGroup = "system:masters"
+
 	serviceAccountIssuer = "https://kubernetes.default.svc"
 )
 
@@ -81,6 +84,10 @@ func (c *Cluster) writeAPIServerFiles() error {
 	if err != nil {
 		return err
 	}
+	toKubelets, err := c.authority.client("kube-apiserver-kubelet-client", privilegedGroup)
+	if err != nil {
+		return err
+	}
 	_, tokenKey, err := newKey()
 	if err != nil {
 		return err
@@ -98,6 +105,8 @@ func (c *Cluster) writeAPIServerFiles() error {
 		"ca.key":             c.authority.keyPEM,
 		"kube-apiserver.crt": serving.certPEM,
 		"kube-apiserver.key": serving.keyPEM,
+		"kubelet-client.crt": toKubelets.certPEM,
+		"kubelet-client.key": toKubelets.keyPEM,
 		"front-proxy-ca.crt": frontProxy.certPEM,
 		"tokens.key":         tokenKey,
 		"audit-policy.yaml":  policy,
@@ -119,6 +128,8 @@ func (c *Cluster) apiServerArgs() []string {
 		"--tls-cert-file=" + c.pki("kube-apiserver.crt"),
 		"--tls-private-key-file=" + c.pki("kube-apiserver.key"),
 		"--client-ca-file=" + c.pki("ca.crt"),
+		"--kubelet-client-certificate=" + c.pki("kubelet-client.crt"), // whose certificates it verifies is up to APIServerArgs
+		"--kubelet-client-key=" + c.pki("kubelet-client.key"),
 		// Nobody proxies here, but programs with delegated authentication wait for this part of the configuration.
 		"--requestheader-client-ca-file=" + c.pki("front-proxy-ca.crt"),
 		"--requestheader-allowed-names=front-proxy-client",

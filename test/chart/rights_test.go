@@ -84,12 +84,13 @@ func TestTokensTakeSeparateIdentities(t *testing.T) {
 		prefix       string
 	}{
 		"": {},
-		"dryRun: true\nrbac: {separateIdentities: true}":                                            {},
-		"rbac: {separateIdentities: true}":                                                          {tokens: own, made: own, prefix: "ccm-"},
-		"rbac: {separateIdentities: true}\ncontrollers: [service]":                                  {tokens: own[2:], made: own[2:], prefix: "ccm-"},
-		"rbac: {separateIdentities: true, extraIdentities: [{name: a-controller, rules: []}]}":      {tokens: append([]string{"ccm-a-controller"}, own...), made: append([]string{"ccm-a-controller"}, own...), prefix: "ccm-"},
-		"rbac: {separateIdentities: true, referenceIdentities: true}":                               {tokens: reference, creates: true},
-		"rbac: {separateIdentities: true, referenceIdentities: true}\ncontrollers: ['*', '-route']": {tokens: []string{reference[0], reference[2]}, creates: true},
+		"dryRun: true\nrbac: {separateIdentities: true}":                                                                   {},
+		"rbac: {separateIdentities: true}":                                                                                 {tokens: own, made: own, prefix: "ccm-"},
+		"rbac: {separateIdentities: true}\ncontrollers: [service]":                                                         {tokens: own[2:], made: own[2:], prefix: "ccm-"},
+		"rbac: {separateIdentities: true, extraIdentities: [{name: a-controller, rules: []}]}":                             {tokens: append([]string{"ccm-a-controller"}, own...), made: append([]string{"ccm-a-controller"}, own...), prefix: "ccm-"},
+		"rbac: {separateIdentities: true, referenceIdentities: true}":                                                      {tokens: reference, creates: true},
+		"rbac: {separateIdentities: true, referenceIdentities: true}\ncontrollers: [service, kubelet-serving-certificate]": {tokens: []string{"kubelet-serving-certificate", "service-controller"}, made: []string{"kubelet-serving-certificate"}, creates: true},
+		"rbac: {separateIdentities: true, referenceIdentities: true}\ncontrollers: ['*', '-route']":                        {tokens: []string{reference[0], reference[2]}, creates: true},
 	} {
 		values += "\nserviceAccount: {name: ccm}\nprovider: {name: sim}"
 		got := rightsOf(t, values)
@@ -119,19 +120,27 @@ func TestTokensTakeSeparateIdentities(t *testing.T) {
 func TestRightsFollowControllers(t *testing.T) {
 	const deletionLog = "cloud-controller-manager-node-deletions"
 	writes := []string{"patch nodes", "delete nodes", "patch nodes/status", "patch services/status"}
+	serving := []string{"list certificatesigningrequests", "patch certificatesigningrequests/approval", "approve signers kubernetes.io/kubelet-serving"}
+	byDefault := append([]string{"get nodes", "list services", "update leases " + deletionLog}, writes...)
 	for values, want := range map[string][]string{
 		"": append([]string{"get nodes", "list services", "update leases " + deletionLog}, writes...),
-		"controllers: ['*', '-cloud-node-lifecycle']":            {"get nodes", "patch nodes", "patch nodes/status", "list services", "patch services/status"},
-		"controllers: [cloud-node-lifecycle-controller]":         {"get nodes", "patch nodes", "delete nodes", "patch nodes/status", "update leases " + deletionLog},
-		"controllers: [route]":                                   {"get nodes", "patch nodes/status"},
-		"controllers: [service-lb-controller]":                   {"list services", "patch services/status"},
-		"controllers: [service]\nextraArgs: ['--controllers=*']": append([]string{"get nodes", "list services", "update leases " + deletionLog}, writes...),
-		"rbac: {separateIdentities: true}":                       {"get nodes", "list services", "update leases " + deletionLog},
-		"dryRun: true":                                           {"get nodes", "list services"},
+		"controllers: ['*', '-cloud-node-lifecycle']":                                  {"get nodes", "patch nodes", "patch nodes/status", "list services", "patch services/status"},
+		"controllers: [cloud-node-lifecycle-controller]":                               {"get nodes", "patch nodes", "delete nodes", "patch nodes/status", "update leases " + deletionLog},
+		"controllers: [route]":                                                         {"get nodes", "patch nodes/status"},
+		"controllers: [service-lb-controller]":                                         {"list services", "patch services/status"},
+		"controllers: [service]\nextraArgs: ['--controllers=*']":                       append([]string{"get nodes", "list services", "update leases " + deletionLog}, writes...),
+		"rbac: {separateIdentities: true}":                                             {"get nodes", "list services", "update leases " + deletionLog},
+		"dryRun: true":                                                                 {"get nodes", "list services"},
+		"controllers: ['*', kubelet-serving-certificate]":                              append(slices.Clone(byDefault), serving...),
+		"controllers: [kubelet-serving-certificate]":                                   serving,
+		"extraArgs: ['--controllers=*,kubelet-serving-certificate']":                   append(slices.Clone(byDefault), serving...),
+		"controllers: ['*', '-kubelet-serving-certificate']":                           byDefault,
+		"controllers: [kubelet-serving-certificate]\ndryRun: true":                     serving[:1],
+		"controllers: [kubelet-serving-certificate]\nrbac: {separateIdentities: true}": serving[:1],
 	} {
 		got := rightsOf(t, values+"\nprovider: {name: sim}")
 		all := slices.Concat(got.cluster, got.namespaced)
-		for _, right := range append([]string{"get nodes", "list services", "update leases " + deletionLog}, writes...) {
+		for _, right := range slices.Concat(byDefault, serving) {
 			if has := slices.Contains(all, right); has != slices.Contains(want, right) {
 				t.Errorf("%s: it may %s: %v; it may %q", values, right, has, all)
 			}

@@ -15,6 +15,7 @@ var rooms = []room{
 	{"internal/controller/nodelifecycle", "Node lifecycle controller"},
 	{"internal/controller/route", "Route controller"},
 	{"internal/controller/service", "Service controller"},
+	{"internal/controller/servingcertificate", "Serving certificates of kubelets"},
 	{"internal/instances", "What the cloud said of instances"},
 	{"internal/cloud", "Calls to the cloud"},
 	{"internal/version", "The program itself"},

@@ -87,6 +87,13 @@ var Manifests = []Manifest{
 		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
 	},
 	{
+		File: "manifests/rbac-kubelet-serving-certificate.yaml",
+		Head: "What the cloud-controller-manager may do with --controllers=*,kubelet-serving-certificate, in place of deploy/rbac.yaml: it may approve\n" +
+			"serving certificates of kubelets besides.",
+		Values:    "provider: {name: sim}\ncontrollers: ['*', kubelet-serving-certificate]",
+		Templates: []string{"serviceaccount.yaml", "rbac.yaml"},
+	},
+	{
 		File:      "manifests/rbac-dry-run.yaml",
 		Head:      "What the cloud-controller-manager may do with --dry-run, in place of deploy/rbac.yaml.",
 		Values:    "provider: {name: sim}\ndryRun: true",

@@ -43,10 +43,12 @@ func TestKubelets(t *testing.T) {
 	fixture := newFixture(t)
 	// Each stage rests on the one before.
 	passed := t.Run("registered and ready, with the taint", fixture.registered) &&
+		t.Run("not reached, because they have no certificates", fixture.uncertified) &&
 		t.Run("agents register like kubelets", fixture.agentsAgree)
 	if passed {
 		fixture.startManager(t)
 		passed = t.Run("initialized by Mooring and schedulable", fixture.initialized) &&
+			t.Run("reached with verified certificates", fixture.certified) &&
 			t.Run("still so after the kubelets reported again", fixture.stable)
 	}
 	if !passed {
@@ -91,6 +93,9 @@ func newFixture(t *testing.T) *fixture {
 	l.cluster = localclustertest.Start(t, localclustertest.WithControllerManager, func(options *localcluster.Options) {
 		options.Dir = filepath.Join(l.dir, "controlplane")
 		options.BindAddress = own[0].Addr()
+		options.APIServerArgs = []string{
+			"--kubelet-certificate-authority=" + filepath.Join(options.Dir, "pki", "ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+		}
 	})
 	l.client = kubernetes.NewForConfigOrDie(l.cluster.AdminConfig())
 	l.cloud = simtest.Start(t, cloudsim.Options{})
@@ -99,7 +104,7 @@ func newFixture(t *testing.T) *fixture {
 	for _, m := range machines() {
 		l.cloud.Create(t, instance(m))
 		host := segment.NewHost(t, m.name, m.v4, m.v6)
-		l.programs = append(l.programs, worker.StartKubelet(t, l.cluster, host, worker.Kubelet{Name: m.name, NodeIPs: m.nodeIPs}, filepath.Join(l.dir, m.name), socket))
+		l.programs = append(l.programs, worker.StartKubelet(t, l.cluster, host, worker.Kubelet{Name: m.name, NodeIPs: m.nodeIPs, ServerTLSBootstrap: true}, filepath.Join(l.dir, m.name), socket))
 	}
 	return l
 }
@@ -136,6 +141,7 @@ func (l *fixture) startManager(t *testing.T) {
 		"--authentication-kubeconfig="+kubeconfig,
 		"--authorization-kubeconfig="+kubeconfig,
 		"--cert-dir="+filepath.Join(l.dir, "manager-certs"),
+		"--controllers=*,kubelet-serving-certificate",
 		"--v=2",
 	))
 }

@@ -34,6 +34,8 @@ var Sysctls = map[string]string{
 type Kubelet struct {
 	Name    string
 	NodeIPs []netip.Addr
+	// ServerTLSBootstrap has it ask for a serving certificate, and serve none of its own.
+	ServerTLSBootstrap bool
 	// Args are further arguments.
 	Args []string
 }
@@ -85,7 +87,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix://%[1]s
-authentication: {anonymous: {enabled: false}, webhook: {enabled: true}}
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %[4]s}}
 authorization: {mode: Webhook}
 # No pod runs, so there is nothing to keep in control groups.
 cgroupDriver: cgroupfs
@@ -102,6 +104,7 @@ podLogsDir: %[2]s/pod-logs
 volumePluginDir: %[2]s/volume-plugins
 readOnlyPort: 0
 resolvConf: ""
+serverTLSBootstrap: %[3]t
 `
 
 // StartKubelet starts a kubelet on its host, with the identity of its node.
@@ -111,7 +114,7 @@ func StartKubelet(t *testing.T, cluster *localcluster.Cluster, host *sandbox.Hos
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "config.yaml"), fmt.Sprintf(kubeletConfig, socket, dir))
+	write(t, filepath.Join(dir, "config.yaml"), fmt.Sprintf(kubeletConfig, socket, dir, k.ServerTLSBootstrap, filepath.Join(cluster.Dir(), "pki", "ca.crt")))
 	args := append(host.Args(), localclustertest.Build(t, localcluster.Node).Program("kubelet"),
 		"--config="+filepath.Join(dir, "config.yaml"),
 		"--kubeconfig="+kubeconfig,

@@ -28,10 +28,17 @@ const stopTimeout = poll.Deadline
 // the exit code. Ready is called with the control plane and a client of its administrator before the first test. Nothing is
 // left behind, no goroutine either but those that are ignored, except the control plane's files if a test failed.
 func Main(m *testing.M, name string, ready func(*localcluster.Cluster, *kubernetes.Clientset), ignored ...goleak.Option) int {
+	return MainOn(m, name, func(*localcluster.Options) {}, ready, ignored...)
+}
+
+// MainOn is Main on a control plane that is made otherwise.
+func MainOn(m *testing.M, name string, configure func(*localcluster.Options), ready func(*localcluster.Cluster, *kubernetes.Clientset),
+	ignored ...goleak.Option,
+) int {
 	// Each manager has a logger of its test; these are for what is logged outside of all.
 	logf.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
-	code, err := run(context.Background(), m, name, ready, ignored)
+	code, err := run(context.Background(), m, name, configure, ready, ignored)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -39,7 +46,8 @@ func Main(m *testing.M, name string, ready func(*localcluster.Cluster, *kubernet
 	return code
 }
 
-func run(ctx context.Context, m *testing.M, name string, ready func(*localcluster.Cluster, *kubernetes.Clientset), ignored []goleak.Option,
+func run(ctx context.Context, m *testing.M, name string, configure func(*localcluster.Options),
+	ready func(*localcluster.Cluster, *kubernetes.Clientset), ignored []goleak.Option,
 ) (code int, err error) {
 	binaries, err := localcluster.Build(ctx, localcluster.BuildOptions{
 		Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr,
@@ -51,7 +59,9 @@ func run(ctx context.Context, m *testing.M, name string, ready func(*localcluste
 	if err != nil {
 		return 1, err
 	}
-	cluster, err := localcluster.Start(ctx, localcluster.Options{Binaries: binaries, Dir: dir, Audit: auditv1.LevelMetadata})
+	options := localcluster.Options{Binaries: binaries, Dir: dir, Audit: auditv1.LevelMetadata}
+	configure(&options)
+	cluster, err := localcluster.Start(ctx, options)
 	if err != nil {
 		return 1, err
 	}

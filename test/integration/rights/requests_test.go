@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
@@ -49,10 +50,24 @@ func requestsOf(events []auditv1.Event) map[request]int {
 	for _, event := range events {
 		// A request without a decision was not authenticated, and there is none of those that matters here.
 		if event.Annotations[decision] != "" && ofTheManager(event) {
-			counts[requestOf(event)]++
+			r := requestOf(event)
+			counts[r]++
+			if by, asked := approvalOf(r, event); asked {
+				counts[by]++
+			}
 		}
 	}
 	return counts
+}
+
+// approvalOf returns what else an approval of a serving certificate takes. The API server asks for it when it admits the request that it has
+// authorized, and its log does not say so.
+func approvalOf(r request, event auditv1.Event) (request, bool) {
+	if r.resource != "certificatesigningrequests/approval" || r.refused || event.ResponseStatus == nil || event.ResponseStatus.Code != http.StatusOK {
+		return request{}, false
+	}
+	r.verb, r.resource, r.name = "approve", "signers", certificatesv1.KubeletServingSignerName
+	return r, true
 }
 
 func ofTheManager(event auditv1.Event) bool {

@@ -40,6 +40,8 @@ func ways() []way {
 			args: append(separate, "--service-account-prefix=cloud-controller-manager-"), apiServerArgs: []string{withoutStreams}, play: playSim},
 		{name: "identities of the reference", manifest: "deploy/manifests/rbac-reference-identities.yaml", rights: deploy.ReferenceIdentitiesRBAC,
 			args: separate, apiServerArgs: []string{withoutStreams}, play: playSim},
+		{name: "serving certificates", manifest: "deploy/manifests/rbac-kubelet-serving-certificate.yaml", rights: deploy.ServingCertificateRBAC,
+			args: []string{"--controllers=*,kubelet-serving-certificate"}, apiServerArgs: []string{withoutStreams}, play: playSim},
 		{name: "metal", manifest: metal, rights: deploy.MetalRBAC, apiServerArgs: []string{withoutStreams}, play: playMetal},
 		{name: "load balancers only", manifest: "deploy/manifests/rbac-load-balancers-only.yaml", rights: deploy.LoadBalancersOnlyRBAC,
 			args: []string{"--controllers=service-lb-controller"}, apiServerArgs: []string{withoutStreams}, play: playLoadBalancersOnly},
@@ -81,7 +83,7 @@ func playSim(t *testing.T, w way) *scenario {
 	s := newSimScenario(t, w.rights, w.apiServerArgs...)
 	s.delegate()
 	s.args = append(s.args, w.args...)
-	s.run(t, managerStarts(), servingSteps(), controllerSteps(), managerHandsOver())
+	s.run(t, managerStarts(), servingSteps(), controllerSteps(), certificateSteps(w), managerHandsOver(), certificateSteps(w))
 	return s
 }
 

@@ -86,8 +86,9 @@ func TestABurstOfNodes(t *testing.T) {
 	begun := time.Now()
 	join(t, burst...)
 	waitForCondition(t, routed, burst...)
-	// Five comparisons may follow each other at once; after that there is one per period, as long as nodes keep coming.
-	handful := func() float64 { return 6 + float64(time.Since(begun)/(10*time.Second)) }
+	// Ten comparisons may follow each other without regard to the period (burst in schedule.go), and do so on a slow machine, where nodes come
+	// and go with pauses; after that there is one per period.
+	handful := func() float64 { return 11 + float64(time.Since(begun)/(10*time.Second)) }
 	counts := cloud.Service.Counts()
 	if got := counts.Received(api.OpCreateRoute); got != nodes {
 		t.Errorf("%d creations, want %d", got, nodes)

@@ -1,5 +1,5 @@
 {{/* Which controllers run, by --controllers: "*", NAME and -NAME, by the names of now and those of the reference of old. With that flag
-     in extraArgs, all do: it is not read here. */}}
+     in extraArgs, all do that are on by default: it is not read here but for the name of the one that is not. */}}
 {{- define "mooring.controllers" -}}
 {{- $listed := .Values.controllers | default (list "*") }}
 {{- range .Values.extraArgs }}{{ if hasPrefix "--controllers" . }}{{ $listed = list "*" }}{{ end }}{{ end }}
@@ -8,7 +8,9 @@
   "lifecycle" (list "cloud-node-lifecycle-controller" "cloud-node-lifecycle")
   "route" (list "node-route-controller" "route")
   "service" (list "service-lb-controller" "service") }}
-{{- $run := dict }}
+{{- $serving := "kubelet-serving-certificate" }}
+{{- $run := dict "serving" (has $serving $listed) }}
+{{- range .Values.extraArgs }}{{ if regexMatch (printf "^--controllers=(.*,)?%s(,|$)" $serving) . }}{{ $_ := set $run "serving" true }}{{ end }}{{ end }}
 {{- range $controller, $aliases := $names }}
 {{- $runs := has "*" $listed }}
 {{- range $aliases }}
@@ -19,7 +21,8 @@
 {{- toYaml $run }}
 {{- end }}
 
-{{/* What a controller writes, as rules: of a dict with patchNodes, deleteNodes, patchNodeStatus and patchServiceStatus. */}}
+{{/* What a controller writes, as rules: of a dict with patchNodes, deleteNodes, patchNodeStatus, patchServiceStatus and
+     approveServing. */}}
 {{- define "mooring.writes" -}}
 {{- if or .patchNodes .deleteNodes }}
 - apiGroups: [""]
@@ -35,6 +38,15 @@
 - apiGroups: [""]
   resources: [services/status]
   verbs: [patch]
+{{- end }}
+{{- if .approveServing }}
+- apiGroups: [certificates.k8s.io]
+  resources: [certificatesigningrequests/approval]
+  verbs: [patch]
+- apiGroups: [certificates.k8s.io]
+  resources: [signers]
+  resourceNames: [kubernetes.io/kubelet-serving]
+  verbs: [approve]
 {{- end }}
 {{- end }}
 
@@ -56,6 +68,9 @@
 {{- end }}
 {{- if $run.service }}
 {{- $_ := set $identities "service-controller" (include "mooring.writes" (dict "patchServiceStatus" true) | fromYamlArray) }}
+{{- end }}
+{{- if $run.serving }}
+{{- $_ := set $identities "kubelet-serving-certificate" (include "mooring.writes" (dict "approveServing" true) | fromYamlArray) }}
 {{- end }}
 {{- range .Values.rbac.extraIdentities }}
 {{- $_ := set $identities .name .rules }}
