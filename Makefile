@@ -59,6 +59,8 @@ test-openstack: preflight ## Run the tests that need a real OpenStack, which is 
 	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/openstack/cmd/openstack
 	@$(BIN)/openstack -install
 	@MOORING_REQUIRE_OPENSTACK=1 CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -p 1 -timeout 30m $(ARGS) ./test/openstack/...
+	@MOORING_REQUIRE_OPENSTACK=1 MOORING_DEMO_OPENSTACK=1 CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -timeout 30m \
+		-run '^TestDemoOpenStack' $(ARGS) ./cmd/mooring
 
 .PHONY: test-versions
 test-versions: preflight ## Run the integration tests on each version of Kubernetes: make test-versions [ARGS=chosen]
@@ -82,6 +84,11 @@ bench: preflight ## Measure Mooring beside the reference cloud controller manage
 bench-metal: preflight ## Measure BGP announcements with 10,000 load balancers, and their rolling upgrade
 	@for test in TestScale TestReplacedWhenReady; do \
 		MOORING_BGP_SCALE=10000 CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -v -timeout 20m -run "^$$test\$$" ./providers/metal/bgp $(ARGS) || exit 1; done
+
+.PHONY: bench-openstack
+bench-openstack: build ## Count calls of a real OpenStack: make bench-openstack [UPSTREAM=PROGRAM] (root)
+	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/openstack/bench/cmd/bench-openstack
+	@$(BIN)/bench-openstack -daemon $(BIN)/cloud-controller-manager $(if $(UPSTREAM),-upstream $(UPSTREAM)) $(ARGS)
 
 SEED     ?= 1
 DURATION ?= 10m

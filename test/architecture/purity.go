@@ -13,10 +13,12 @@ import (
 // pureImports are what plan.go and desired.go may import. Everything here is values and functions over them.
 var pureImports = []string{
 	"cmp", "encoding/json", "errors", "fmt", "iter", "maps", "math", "net/netip", "reflect", "regexp", "slices", "sort", "strconv", "strings",
-	"time", "unicode",
+	"time", "unicode", "path",
+	// Of these, to parse a certificate request and to check its signature are functions over values.
+	"crypto/ecdsa", "crypto/ed25519", "crypto/rsa", "crypto/x509", "encoding/asn1", "encoding/pem",
 	"k8s.io/api/",
 	"k8s.io/apimachinery/pkg/api/equality", "k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/labels",
-	"k8s.io/apimachinery/pkg/types", "k8s.io/apimachinery/pkg/util/sets",
+	"k8s.io/apimachinery/pkg/types", "k8s.io/apimachinery/pkg/util/sets", "k8s.io/apimachinery/pkg/util/validation",
 	"k8s.io/cloud-provider",              // the contract's types; nothing in it calls a cloud by itself
 	"k8s.io/cloud-provider/api",          // well-known annotations and taints
 	"k8s.io/cloud-provider/node/helpers", // of which GetNodeAddressesFromNodeIP is a function over values

@@ -18,6 +18,7 @@ var eventSenders = map[string][]string{
 	"Node lifecycle controller": {"internal/controller/nodelifecycle"},
 	"Route controller":          {"internal/controller/route"},
 	"Service controller":        {"internal/controller/service"},
+	"Serving certificates":      {"internal/controller/servingcertificate"},
 	"Cloud config":              {"internal/configevents"},
 	"Bare metal: addresses":     {"providers/metal/ipam", "providers/metal/ipam/pool"},
 	"Bare metal: announcement":  {"providers/metal/announce"},

@@ -43,6 +43,7 @@ func elsewhere() map[string]proof {
 	program := test("test/integration/route/program_test.go", "TestTheProgramMakesRoutesForNodesThatJoin")
 	cloud := test("cmd/mooring/sim_test.go", "TestSimServe")
 	count, lines := test("test/docs/measure_test.go", "TestTutorialMeasures"), "wc -l < lost"
+	onOpenStack := test("cmd/mooring/demo_openstack_test.go", "TestDemoOpenStack")
 	return map[string]proof{
 		measure: count, lines: count,
 		// The suite is what runs this test; it must not run itself.
@@ -60,6 +61,9 @@ func elsewhere() map[string]proof {
 		// Bare metal: the demo needs root, and the rest a rack, for which test/e2e/metal has one of namespaces.
 		"bin/mooring demo --provider=metal": test(
 			"cmd/mooring/demo_metal_test.go", "TestDemoMetal"),
+		// OpenStack: the demo needs root and the services, which make test-openstack installs.
+		"bin/mooring demo --provider=openstack --install": onOpenStack,
+		"bin/mooring demo --provider=openstack --keep":    onOpenStack,
 		drain: {rack, drain},
 		why:   {rack, why},
 	}

@@ -37,6 +37,8 @@ func othersFlags() map[string]string {
 		"--role": "openstack", "--user-agent": "OpenStack's manager", "--decode": "base64", "--check": "sha256sum",
 		"--key": "cosign", "--insecure-ignore-tlog": "cosign", "--signature": "cosign",
 		"--file": "chaos", "--tries": "chaos", "--unchanged": "chaos", "--clock-ahead": "chaos", "--nodes": "chaos", "--services": "chaos",
+		"--kubelet-certificate-authority": "kube-apiserver", "--kubelet-insecure-tls": "metrics-server",
+		"--cluster-signing-cert-file": "kube-controller-manager", "--cluster-signing-key-file": "kube-controller-manager", "--cluster-signing-duration": "kube-controller-manager",
 		"--pdu": "a command for power states", "--outlet": "a command for power states",
 	}
 }
