@@ -133,6 +133,18 @@ func (h *Host) Forward() error {
 	})
 }
 
+// Blackhole makes the host drop what it would pass on to these destinations: what is for a load balancer and was not translated. It would
+// go back to where it came from, and leave an entry in the host's connection tracking that keeps others untranslated, too.
+func (h *Host) Blackhole(ctx context.Context, destinations ...netip.Prefix) error {
+	for _, to := range destinations {
+		args := append(h.Args(), "ip", family(to.Addr()), "route", "replace", "blackhole", to.String())
+		if err := run(ctx, args...); err != nil {
+			return fmt.Errorf("make %s drop what is for %s: %w", h.Name, to, err)
+		}
+	}
+	return nil
+}
+
 // Listen listens for TCP in the host's network, at an address and port.
 func (h *Host) Listen(ctx context.Context, at netip.AddrPort) (listener net.Listener, err error) {
 	err = h.Do(func() (err error) {
@@ -142,10 +154,10 @@ func (h *Host) Listen(ctx context.Context, at netip.AddrPort) (listener net.List
 	return listener, err
 }
 
-// DialContext connects from the host's network to an address and port, as http.Transport wants it.
-func (h *Host) DialContext(ctx context.Context, network, address string) (connection net.Conn, err error) {
+// Dial connects from the host's network to an address and port.
+func (h *Host) Dial(ctx context.Context, dialer *net.Dialer, network, address string) (connection net.Conn, err error) {
 	err = h.Do(func() (err error) {
-		connection, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		connection, err = dialer.DialContext(ctx, network, address)
 		return err
 	})
 	return connection, err

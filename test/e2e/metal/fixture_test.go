@@ -57,6 +57,9 @@ var (
 	client4, client6   = netip.MustParsePrefix("198.51.100.10/24"), netip.MustParsePrefix("2001:db8:c::10/64")
 )
 
+// pools are where load balancers get their addresses from.
+var pools = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28"), netip.MustParsePrefix("2001:db8:1::/120")}
+
 // machine is a machine of the inventory, its node and the pod on it.
 type machine struct {
 	index int
@@ -181,6 +184,7 @@ func (l *fixture) startNodes(t *testing.T) {
 		} {
 			sandbox.Command(t, append(m.host.Args(), args...)...)
 		}
+		must(t, m.host.Blackhole(t.Context(), pools...))
 		m.proxy = worker.StartKubeProxy(t, l.cluster, m.host, m.name, l.proxyMode, clusterCIDR, filepath.Join(l.dir, m.name))
 		l.startPod(t, m)
 		l.machines = append(l.machines, m)
@@ -279,12 +283,12 @@ inventory:
 %spower: {interval: 1s, timeout: 1s}
 pools:
 - name: public
-  addresses: [192.0.2.0/28, "2001:db8:1::/120"]
+  addresses: [%s, "%s"]
 announcement: {%sdrainWait: 2s}
 bgp:
   asn: %d
   peers: [{name: rtr, address: %s, asn: %d, connectRetry: 2s}]
-`, inventory.String(), health, asn, router4.Addr(), asn)
+`, inventory.String(), pools[0], pools[1], health, asn, router4.Addr(), asn)
 	must(t, os.WriteFile(l.config()+".new", []byte(text), 0o600))
 	must(t, os.Rename(l.config()+".new", l.config()))
 }

@@ -402,7 +402,7 @@ func (s *scene) answered(t *testing.T, service *corev1.Service, sent *traffic, b
 	failures, total := sent.outcome(t, begin)
 	missed := len(failures)
 	failures = slices.DeleteFunc(failures, func(one answer) bool {
-		return s.router.Kind == router.FRR && strings.Contains(one.Err, "]:80: connect: no route to host")
+		return s.router.Kind == router.FRR && strings.Contains(one.Err, "]:80: connect: network is unreachable")
 	})
 	missed -= len(failures)
 	cut := sent.underWay(s.changes.Changes(begin, addresses...))

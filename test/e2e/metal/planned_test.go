@@ -139,10 +139,14 @@ func (s *scene) replicaBlind(t *testing.T) {
 	s.unharmed(t, begin)
 }
 
+// proxyPatience is how long kube-proxy may take to write its rules. For the first half minute it waits for its node to have addresses, and
+// does nothing; what it does then competes with the control planes of other racks.
+const proxyPatience = 30*time.Second + 3*poll.Deadline
+
 // awaitProxy waits until kube-proxy of a machine has written its rules. What it begins with may cut a connection that is being opened.
 func (l *fixture) awaitProxy(t *testing.T, m *machine) {
 	t.Helper()
-	poll.Until(t, "kube-proxy of "+m.name+" has written its rules", func(ctx context.Context) error {
+	poll.Within(t, proxyPatience, "kube-proxy of "+m.name+" has written its rules", func(ctx context.Context) error {
 		return l.curl(ctx, m.host, "http://127.0.0.1:10256/livez")
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
@@ -39,7 +40,7 @@ func play(role string, args []string) error {
 
 // serve answers with the name of the server and the address of the client.
 func serve(name string) error {
-	server := &http.Server{Addr: ":" + serverPort, ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{Addr: ":" + serverPort, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		client, _, _ := net.SplitHostPort(r.RemoteAddr)
 		fmt.Fprintf(w, "%s %s", name, client)
 	})}
@@ -71,6 +72,10 @@ const (
 // request sends a short request to each URL again and again, each over a connection of its own, and prints what became of them.
 func request(urls []string) error {
 	output := json.NewEncoder(os.Stdout)
+	var ports netlab.Ports
+	connect := func(ctx context.Context, network, address string) (net.Conn, error) {
+		return ports.Dialer().DialContext(ctx, network, address)
+	}
 	var mu sync.Mutex
 	var requests int64
 	write := func(one answer) {
@@ -86,7 +91,7 @@ func request(urls []string) error {
 	}
 	for _, url := range urls {
 		go func() {
-			client := &http.Client{Timeout: longest, Transport: &http.Transport{DisableKeepAlives: true}}
+			client := &http.Client{Timeout: longest, Transport: &http.Transport{DisableKeepAlives: true, DialContext: connect}}
 			for range time.Tick(pace) {
 				go func() {
 					one := open()

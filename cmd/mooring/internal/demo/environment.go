@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
@@ -62,6 +63,8 @@ type environment struct {
 	place func(name string) (placement, error)
 	// rack is what the machines without a cloud stand in; nil with the simulated cloud.
 	rack *rack
+	// ports are those of the clients.
+	ports netlab.Ports
 	// private is the OpenStack of the demo; nil with other providers.
 	private *privateCloud
 	// agents are the *nodeagent.Agent of each node, by its name. Nodes also join beside the steps.

@@ -159,7 +159,7 @@ func (r *rack) kept(ctx context.Context, before netlab.Table, since time.Time) (
 // whileRewritten reports whether a request found no route at the moment in which FRR takes one of IPv6 out and writes it again as
 // it was, which it does when the best of several equal paths goes.
 func (r *rack) whileRewritten(one answer) bool {
-	return r.kind == netlab.FRR && errors.Is(one.err, syscall.EHOSTUNREACH) && strings.Contains(one.err.Error(), "]:80")
+	return r.kind == netlab.FRR && errors.Is(one.err, syscall.ENETUNREACH) && strings.Contains(one.err.Error(), "]:80")
 }
 
 func startAgain(ctx context.Context, s *environment) (string, error) {

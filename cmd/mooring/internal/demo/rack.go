@@ -64,6 +64,9 @@ var (
 	replica4, replica6 = netip.MustParseAddr("10.78.0.11"), netip.MustParseAddr("fd00:78::11")
 )
 
+// publicPool is where load balancers get their addresses from.
+var publicPool = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28"), netip.MustParsePrefix("2001:db8:1::/120")}
+
 // The client's network behind the router has these, of the ranges for documentation.
 var (
 	gateway = []netip.Prefix{netip.MustParsePrefix("198.51.100.1/24"), netip.MustParsePrefix("2001:db8:c::1/64")}
@@ -111,7 +114,7 @@ func (r *rack) cable(ctx context.Context, s *environment) (detail string, err er
 		if m.host, err = r.newHost(ctx, m.name, m.v4, m.v6); err != nil {
 			return "", err
 		}
-		if err := m.host.Forward(); err != nil {
+		if err := errors.Join(m.host.Forward(), m.host.Blackhole(ctx, publicPool...)); err != nil {
 			return "", err
 		}
 		r.machines = append(r.machines, m)
@@ -211,11 +214,11 @@ inventory:
 %spower: {interval: 1s, timeout: 1s}
 pools:
 - name: public
-  addresses: [192.0.2.0/28, "2001:db8:1::/120"]
+  addresses: [%s, "%s"]
 bgp:
   asn: %d
   peers: [{name: router, address: %s, asn: %d, connectRetry: 2s}]
-`, bmcUser, s.path("bmc-password"), s.path("bmc.crt"), inventory.String(), asn, router4.Addr(), asn)
+`, bmcUser, s.path("bmc-password"), s.path("bmc.crt"), inventory.String(), publicPool[0], publicPool[1], asn, router4.Addr(), asn)
 	s.cloudConfig = s.path("cloud.yaml")
 	if err := os.WriteFile(s.cloudConfig+".new", []byte(text), 0o600); err != nil {
 		return err

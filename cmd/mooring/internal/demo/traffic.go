@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -41,7 +42,10 @@ type traffic struct {
 // send sends short requests from a host until the demo ends, each over a connection of its own.
 func (s *environment) send(from *netlab.Host, urls ...string) *traffic {
 	sent := &traffic{open: map[*answer]time.Time{}}
-	http := &http.Client{Timeout: longest, Transport: &http.Transport{DisableKeepAlives: true, DialContext: from.DialContext}}
+	connect := func(ctx context.Context, network, address string) (net.Conn, error) {
+		return from.Dial(ctx, s.ports.Dialer(), network, address)
+	}
+	http := &http.Client{Timeout: longest, Transport: &http.Transport{DisableKeepAlives: true, DialContext: connect}}
 	for _, url := range urls {
 		s.background.Go(func() {
 			ticker := time.NewTicker(pace)
