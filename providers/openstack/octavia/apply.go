@@ -79,6 +79,15 @@ func unlessZero(port int) *int {
 // made are the IDs of what a plan made, by listener.
 type made struct{ listeners, pools map[model.Key]string }
 
+// apply is api.apply, after which no list from before shows the load balancer.
+func (s services) apply(ctx context.Context, have observation, changes []change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	defer s.lists.outdate(have.id)
+	return s.api.apply(ctx, have, changes)
+}
+
 // apply carries out a plan in its order, and ends at the first error: what is left is planned again by the next look. Octavia refuses a
 // change while another is in progress, which is "come again": no worker waits.
 func (a api) apply(ctx context.Context, have observation, changes []change) error {

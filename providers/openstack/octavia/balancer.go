@@ -31,6 +31,7 @@ type Balancers struct {
 	options func() annotations.Options
 	known   *members
 	seen    *memory
+	current *current
 }
 
 var _ cloudprovider.LoadBalancer = &Balancers{}
@@ -38,7 +39,7 @@ var _ cloudprovider.LoadBalancer = &Balancers{}
 // New returns the load balancers of a project. It makes no call. The options are asked for before each operation, so that they may change.
 func New(clients Clients, options func() annotations.Options) *Balancers {
 	defaulted := func() annotations.Options { return options().Defaulted() }
-	return &Balancers{clients: clients, options: defaulted, known: &members{}, seen: newMemory()}
+	return &Balancers{clients: clients, options: defaulted, known: &members{}, seen: newMemory(), current: &current{}}
 }
 
 // services are the clients during one operation.
@@ -46,6 +47,7 @@ type services struct {
 	api     api
 	network network
 	seen    *memory
+	lists   *lists
 }
 
 func (b *Balancers) services(ctx context.Context) (services, error) {
@@ -53,7 +55,12 @@ func (b *Balancers) services(ctx context.Context) (services, error) {
 	if err != nil {
 		return services{}, err
 	}
-	return services{api: api{client: octavia, driver: b.options().Driver()}, network: network{client: neutron}, seen: b.seen}, nil
+	lists, others := b.current.of(octavia, neutron)
+	if others {
+		b.seen.clear()
+	}
+	return services{api: api{client: octavia, driver: b.options().Driver()}, network: network{client: neutron, lists: lists}, seen: b.seen,
+		lists: lists}, nil
 }
 
 // request reads a Service. Its error says all that is wrong with it.
@@ -73,6 +80,7 @@ func (b *Balancers) GetLoadBalancerName(_ context.Context, clusterName string, s
 // costs two calls.
 func (b *Balancers) GetLoadBalancer(ctx context.Context, clusterName string, service *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
 	r, _ := b.request(ctx, clusterName, service, nil) // what is wrong with annotations does not matter here
+	r.goes = true
 	s, err := b.services(ctx)
 	if err != nil {
 		return nil, false, err
@@ -84,7 +92,7 @@ func (b *Balancers) GetLoadBalancer(ctx context.Context, clusterName string, ser
 	if lb.ProvisioningStatus != stateActive {
 		return &v1.LoadBalancerStatus{}, true, nil
 	}
-	attached, err := s.network.ofPort(ctx, lb.VipPortID)
+	attached, err := s.network.ofPort(ctx, lb.VipPortID, s.lists.ages.toAdd)
 	if err != nil {
 		return nil, false, err
 	}
@@ -98,7 +106,7 @@ func (b *Balancers) GetLoadBalancer(ctx context.Context, clusterName string, ser
 
 // find returns the load balancer of a Service, the first one of those that candidates returns, and what serving says of it.
 func (s services) find(ctx context.Context, r request) (lb *loadbalancers.LoadBalancer, owns, serves bool, err error) {
-	found, err := s.api.candidates(ctx, r)
+	found, err := s.candidates(ctx, r)
 	if err != nil || len(found) == 0 {
 		return nil, false, false, err
 	}
@@ -114,7 +122,7 @@ func serving(r request, lb *loadbalancers.LoadBalancer) (owns, serves bool) {
 }
 
 // EnsureLoadBalancer creates the Service's load balancer by one call, or changes what differs. While octavia works on it the error is an
-// api.RetryError of k8s.io/cloud-provider, after one call. Nothing to do costs five to six calls.
+// api.RetryError of k8s.io/cloud-provider, after one call at the most. Nothing to do costs five to six calls, of which other Services share two.
 func (b *Balancers) EnsureLoadBalancer(ctx context.Context, clusterName string, service *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
 	r, err := b.request(ctx, clusterName, service, nodes)
 	if err != nil {
@@ -128,7 +136,7 @@ func (b *Balancers) EnsureLoadBalancer(ctx context.Context, clusterName string, 
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.api.candidates(ctx, r)
+	found, err := s.candidates(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -163,9 +171,15 @@ func (s services) create(ctx context.Context, r request, want model.LoadBalancer
 			listener.Pool.Members[i].SubnetID = or(listener.Pool.Members[i].SubnetID, want.VIPSubnetID)
 		}
 	}
-	lb, err := s.api.create(ctx, creation(want, r.options.SerialCreate))
+	asked := creation(want, r.options.SerialCreate)
+	lb, err := s.api.create(ctx, asked)
 	if err != nil {
 		return err
+	}
+	s.lists.outdate(lb.ID)
+	s.seen.place(r, lb.ID)
+	if listeners, whole := answered(lb, asked, r.name()); whole {
+		s.seen.keepMade(lb.ID, listeners)
 	}
 	return again(fmt.Sprintf("octavia creates load balancer %s (%s)", lb.ID, lb.Name))
 }
@@ -184,9 +198,12 @@ func (s services) ensure(ctx context.Context, r request, want model.LoadBalancer
 	}
 	keepClusterUID(&r, lb.Tags)
 	want.Tags = withOwner(want.Tags, r.owner())
-	have, err := s.look(ctx, lb, r.name(), asksHealthCheckPort(r))
-	if err != nil {
-		return nil, err
+	have, known := s.seen.made(lb)
+	if !known {
+		var err error
+		if have, err = s.look(ctx, lb, r.name(), asksHealthCheckPort(r)); err != nil {
+			return nil, err
+		}
 	}
 	if err := lacksFamily(r, have); err != nil {
 		return nil, err
@@ -198,7 +215,7 @@ func (s services) ensure(ctx context.Context, r request, want model.LoadBalancer
 	if len(changes) > 0 {
 		s.seen.forget(lb.ID)
 	}
-	if err := s.api.apply(ctx, have, changes); err != nil {
+	if err := s.apply(ctx, have, changes); err != nil {
 		return nil, err
 	}
 	if r.options.ManageSecurityGroups {
@@ -249,13 +266,14 @@ func (s services) proceed(ctx context.Context, r request, lb *loadbalancers.Load
 	case stepChange:
 		return nil
 	case stepFailover:
-		if err := loadbalancers.Failover(ctx, s.api.client, lb.ID).ExtractErr(); err != nil {
+		err := loadbalancers.Failover(ctx, s.api.client, lb.ID).ExtractErr()
+		s.lists.outdate(lb.ID)
+		if err != nil {
 			return s.api.failed("failover of load balancer "+lb.ID, err)
 		}
 		return again(fmt.Sprintf("load balancer %s was in ERROR and fails over", lb.ID))
 	case stepRecreate:
-		err := loadbalancers.Delete(ctx, s.api.client, lb.ID, loadbalancers.DeleteOpts{Cascade: true}).ExtractErr()
-		if err := unlessGone(err); err != nil {
+		if err := s.deleteBalancer(ctx, lb.ID, true); err != nil {
 			return s.api.failed("deleting load balancer "+lb.ID+", which is in ERROR", err)
 		}
 		return again(fmt.Sprintf("load balancer %s was in ERROR and is created anew", lb.ID))
@@ -271,6 +289,7 @@ func (s services) proceed(ctx context.Context, r request, lb *loadbalancers.Load
 // shows that it is gone; that it is gone already is fine.
 func (b *Balancers) EnsureLoadBalancerDeleted(ctx context.Context, clusterName string, service *v1.Service) error {
 	r, _ := b.request(ctx, clusterName, service, nil) // what is wrong with annotations does not matter here
+	r.goes = true
 	s, err := b.services(ctx)
 	if err != nil {
 		return err
@@ -300,7 +319,9 @@ func (s services) leave(ctx context.Context, r request, lb *loadbalancers.LoadBa
 	}
 	want := model.LoadBalancer{Name: r.name(), Tags: []string{r.owner().Tag(), model.ClusterTag(r.cluster)}}
 	if tags := release(want, have); !sameSet(tags, have.tags) {
-		if err := s.api.retag(ctx, have.id, have.name, tags); err != nil {
+		err := s.api.retag(ctx, have.id, have.name, tags)
+		s.lists.outdate(have.id)
+		if err != nil {
 			return s.api.failed("taking the tags of the Service from load balancer "+have.id, err)
 		}
 	}
@@ -318,12 +339,12 @@ func (s services) empty(ctx context.Context, r request, lb *loadbalancers.LoadBa
 		return have, err
 	}
 	changes = slices.DeleteFunc(changes, func(c change) bool { return c.verb == claim })
-	return have, s.api.apply(ctx, have, changes)
+	return have, s.apply(ctx, have, changes)
 }
 
 // delete deletes the load balancer, with its floating IP unless that is kept.
 func (s services) delete(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) error {
-	attached, err := s.network.ofPort(ctx, lb.VipPortID)
+	attached, err := s.network.ofPort(ctx, lb.VipPortID, s.lists.ages.toChange)
 	if err != nil {
 		return err
 	}
@@ -338,11 +359,19 @@ func (s services) delete(ctx context.Context, r request, lb *loadbalancers.LoadB
 			return err
 		}
 	}
-	err = loadbalancers.Delete(ctx, s.api.client, lb.ID, loadbalancers.DeleteOpts{Cascade: !r.options.SerialDelete}).ExtractErr()
-	if err := unlessGone(err); err != nil {
+	if err := s.deleteBalancer(ctx, lb.ID, !r.options.SerialDelete); err != nil {
 		return s.api.failed("deleting load balancer "+lb.ID, err)
 	}
+	s.seen.placeDeleted(r, lb.ID)
 	return again(fmt.Sprintf("octavia deletes load balancer %s", lb.ID))
+}
+
+// deleteBalancer deletes a load balancer. That it is gone is fine.
+func (s services) deleteBalancer(ctx context.Context, id string, cascade bool) error {
+	err := loadbalancers.Delete(ctx, s.api.client, id, loadbalancers.DeleteOpts{Cascade: cascade}).ExtractErr()
+	s.lists.outdate(id)
+	s.seen.forget(id)
+	return unlessGone(err)
 }
 
 // statusOf is what a Service shows. With the PROXY protocol traffic from inside the cluster has to go through the load balancer too.

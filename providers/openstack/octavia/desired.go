@@ -22,6 +22,8 @@ type request struct {
 	nodes      []*v1.Node
 	settings   annotations.Settings
 	options    annotations.Options
+	// goes says that the Service is to have no load balancer, or that it is asked whether it has one.
+	goes bool
 }
 
 func (r request) key() types.NamespacedName {

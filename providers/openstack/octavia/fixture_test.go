@@ -23,14 +23,56 @@ const cluster, clusterUID = "kubernetes", types.UID("cluster-uid")
 // fixture is load balancers on the simulated services.
 type fixture struct {
 	t         *testing.T
-	cloud     *octaviatest.Cloud
+	cloud     others
 	balancers *Balancers
 	ctx       context.Context
 }
 
+// others is the cloud as others than the balancers change it. Some time passes before that is looked at, so that no list is shared that began before.
+type others struct {
+	*octaviatest.Cloud
+	later func()
+}
+
+// Set changes attributes of an object.
+func (o others) Set(kind, id string, attributes octaviatest.Object) {
+	o.Cloud.Set(kind, id, attributes)
+	o.later()
+}
+
+// Put makes an object.
+func (o others) Put(kind string, object octaviatest.Object) string {
+	defer o.later()
+	return o.Cloud.Put(kind, object)
+}
+
+// later is when no list from before is fresh any more.
+func (f *fixture) later() {
+	if f.balancers == nil || f.balancers.current.lists == nil {
+		return
+	}
+	lists := f.balancers.current.lists
+	lists.lock.Lock()
+	defer lists.lock.Unlock()
+	for _, list := range lists.balancers {
+		list.outdate()
+	}
+	lists.floating.outdate()
+	lists.groups.outdate()
+	lists.external.outdate()
+}
+
+// outdate has no list count that began before.
+func (s *shared[T]) outdate() {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.last = nil
+}
+
 func newFixture(t *testing.T, pending int, options annotations.Options) *fixture {
 	t.Helper()
-	f := &fixture{t: t, cloud: octaviatest.New(t, pending), ctx: provider.WithClusterUID(t.Context(), clusterUID)}
+	f := &fixture{t: t, ctx: provider.WithClusterUID(t.Context(), clusterUID)}
+	f.cloud = others{octaviatest.New(t, pending), f.later}
 	octavia, neutron := f.cloud.Clients()
 	clients := func(context.Context) (*gophercloud.ServiceClient, *gophercloud.ServiceClient, error) {
 		return octavia, neutron, nil
@@ -86,6 +128,7 @@ func (f *fixture) ensure(service *v1.Service, of []*v1.Node) (*v1.LoadBalancerSt
 		if !comesAgain(err) {
 			f.t.Fatalf("ensure: %v", err)
 		}
+		f.later()
 	}
 	f.t.Fatal("ensure: 50 answers are to come again")
 	return nil, 0
@@ -101,6 +144,7 @@ func (f *fixture) delete(service *v1.Service) {
 		if !comesAgain(err) {
 			f.t.Fatalf("delete: %v", err)
 		}
+		f.later()
 	}
 	f.t.Fatal("delete: 50 answers are to come again")
 }

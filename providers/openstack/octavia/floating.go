@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/external"
@@ -19,7 +21,10 @@ import (
 )
 
 // network makes the calls of neutron. Its errors are classified.
-type network struct{ client *gophercloud.ServiceClient }
+type network struct {
+	client *gophercloud.ServiceClient
+	lists  *lists
+}
 
 func (n network) failed(what string, err error) error {
 	if err == nil {
@@ -33,16 +38,30 @@ func (n network) floatingIPs(ctx context.Context, options floatingips.ListOpts) 
 	return found, n.failed("listing floating IPs", err)
 }
 
-// ofPort returns the floating IP of a port, nil if it has none.
-func (n network) ofPort(ctx context.Context, port string) (*floatingips.FloatingIP, error) {
+// ofPort returns the floating IP of a port, nil if it has none, from a list that may be so old and that began after all that was written to the
+// port's floating IP from here.
+func (n network) ofPort(ctx context.Context, port string, age time.Duration) (*floatingips.FloatingIP, error) {
 	if port == "" {
 		return nil, nil
+	}
+	if all, _, ok := n.lists.floating.get(ctx, n.lists.since(age, port)); ok {
+		return attachedTo(all, port), nil
 	}
 	found, err := n.floatingIPs(ctx, floatingips.ListOpts{PortID: port})
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
 	return &found[0], nil
+}
+
+// attachedTo returns a copy of the floating IP of a port, nil if there is none.
+func attachedTo(all []floatingips.FloatingIP, port string) *floatingips.FloatingIP {
+	for _, one := range all {
+		if one.PortID == port {
+			return &one
+		}
+	}
+	return nil
 }
 
 // ensureAddresses returns the addresses that the Service shows: those of its VIPs, and of the floating IP in place of the IPv4 one unless the
@@ -57,7 +76,11 @@ func (n network) ensureAddresses(ctx context.Context, r request, have observatio
 
 // ensureFloatingIP returns the address of the floating IP, empty if there is to be none.
 func (n network) ensureFloatingIP(ctx context.Context, r request, have observation, owns bool) (string, error) {
-	attached, err := n.ofPort(ctx, have.vipPortID)
+	age := n.lists.ages.toAdd
+	if r.settings.Internal {
+		age = n.lists.ages.toChange // what is found is taken away
+	}
+	attached, err := n.ofPort(ctx, have.vipPortID, age)
 	switch {
 	case err != nil:
 		return "", err
@@ -75,6 +98,7 @@ func (n network) ensureFloatingIP(ctx context.Context, r request, have observati
 	}
 	if found != nil {
 		updated, err := floatingips.Update(ctx, n.client, found.ID, floatingips.UpdateOpts{PortID: &have.vipPortID}).Extract()
+		n.lists.outdate(have.vipPortID, found.Description)
 		if err != nil {
 			return "", n.failed("attaching floating IP "+found.FloatingIP, err)
 		}
@@ -85,9 +109,11 @@ func (n network) ensureFloatingIP(ctx context.Context, r request, have observati
 
 // dropFloatingIP deletes a floating IP that was made for a Service, and only detaches any other, and one that is to be kept.
 func (n network) dropFloatingIP(ctx context.Context, attached *floatingips.FloatingIP, keep bool) error {
-	switch {
-	case attached == nil:
+	if attached == nil {
 		return nil
+	}
+	defer n.lists.outdate(attached.PortID, attached.Description)
+	switch {
 	case keep || !strings.HasPrefix(attached.Description, model.FloatingIPPrefix):
 		nowhere := ""
 		_, err := floatingips.Update(ctx, n.client, attached.ID, floatingips.UpdateOpts{PortID: &nowhere}).Extract()
@@ -102,6 +128,11 @@ func (n network) dropFloatingIP(ctx context.Context, attached *floatingips.Float
 func (n network) availableFloatingIP(ctx context.Context, r request) (*floatingips.FloatingIP, error) {
 	asked := r.service.Spec.LoadBalancerIP
 	options := floatingips.ListOpts{Description: model.FloatingIPDescription(r.cluster, r.key()), FloatingNetworkID: r.settings.FloatingNetworkID}
+	all, _, ok := n.lists.floating.get(ctx, n.lists.since(n.lists.ages.toAdd, options.Description))
+	described := func(ip floatingips.FloatingIP) bool { return ip.Description == options.Description }
+	if asked == "" && ok && !slices.ContainsFunc(all, described) {
+		return nil, nil
+	}
 	if asked != "" {
 		options = floatingips.ListOpts{FloatingIP: asked}
 	}
@@ -146,6 +177,7 @@ func (n network) createFloatingIP(ctx context.Context, r request, have observati
 	for _, subnet := range candidates {
 		options.SubnetID = subnet
 		created, err := floatingips.Create(ctx, n.client, options).Extract()
+		n.lists.outdate(options.PortID, options.Description)
 		if err == nil {
 			return created.FloatingIP, nil
 		}
@@ -154,11 +186,18 @@ func (n network) createFloatingIP(ctx context.Context, r request, have observati
 	return "", errors.Join(problems...)
 }
 
+func (n network) externalNetworks(ctx context.Context) ([]networks.Network, error) {
+	isExternal := true
+	options := external.ListOptsExt{ListOptsBuilder: networks.ListOpts{}, External: &isExternal}
+	return pagesOf(ctx, networks.List(n.client, options), networks.ExtractNetworks)
+}
+
 // externalNetwork returns the only external network, empty if there is none.
 func (n network) externalNetwork(ctx context.Context) (string, error) {
-	isExternal := true
-	found, err := pagesOf(ctx, networks.List(n.client, external.ListOptsExt{ListOptsBuilder: networks.ListOpts{}, External: &isExternal}),
-		networks.ExtractNetworks)
+	if all, _, ok := n.lists.external.get(ctx, n.lists.since(n.lists.ages.toAdd)); ok && len(all) == 1 {
+		return all[0].ID, nil
+	}
+	found, err := n.externalNetworks(ctx)
 	switch {
 	case err != nil:
 		return "", n.failed("listing external networks", err)

@@ -1,6 +1,7 @@
 package octavia
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -9,21 +10,58 @@ import (
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
 )
 
-// memory is what was below each load balancer when it was last looked at or its members were written. It serves to write other members without
-// a look: what it says of listeners, pools and whose they are is theirs for good, as long as the load balancer has the same ones. What it says
-// of members is only what they were: where all of them seem to be right, the load balancer is looked at. It is safe for concurrent use.
+// memory is what was below each load balancer when it was created, last looked at or its members were written, and which load balancer a
+// Service was found to have. It serves to write other members without a look: what it says of listeners, pools and whose they are is theirs for
+// good, as long as the load balancer has the same ones. What it says of members is only what they were: where all of them seem to be right, the
+// load balancer is looked at. And it serves the first Ensure after a creation, which needs no look at what octavia has just answered. Nothing is
+// taken from it without a look of that moment at the load balancer itself. It is safe for concurrent use.
 type memory struct {
-	lock sync.Mutex
-	byID map[string][]observedListener
+	lock   sync.Mutex
+	byID   map[string]remembered
+	places map[serviceKey]place
 }
 
-func newMemory() *memory { return &memory{byID: map[string][]observedListener{}} }
+// remembered is what is below a load balancer. Made says that octavia's answer to its creation says so, and nobody has looked since.
+type remembered struct {
+	listeners []observedListener
+	made      bool
+}
+
+// serviceKey is a Service of a cluster; its UID tells it from one of the same name.
+type serviceKey struct{ name, uid string }
+
+func (r request) serviceKey() serviceKey { return serviceKey{r.name(), string(r.service.UID)} }
+
+// place is the load balancer of a Service that has one only. Deleted says that octavia has taken its deletion.
+type place struct {
+	id      string
+	deleted bool
+}
+
+func newMemory() *memory {
+	return &memory{byID: map[string]remembered{}, places: map[serviceKey]place{}}
+}
+
+// clear forgets all.
+func (m *memory) clear() {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	clear(m.byID)
+	clear(m.places)
+}
 
 // keep remembers what is below a load balancer.
 func (m *memory) keep(id string, listeners []observedListener) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	m.byID[id] = listeners
+	m.byID[id] = remembered{listeners: listeners}
+}
+
+// keepMade remembers what is below a load balancer by the answer to its creation.
+func (m *memory) keepMade(id string, listeners []observedListener) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.byID[id] = remembered{listeners: listeners, made: true}
 }
 
 // forget has the load balancer looked at the next time.
@@ -37,22 +75,65 @@ func (m *memory) forget(id string) {
 func (m *memory) keepOnly(balancers []loadbalancers.LoadBalancer) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	kept := make(map[string][]observedListener, len(balancers))
+	exists := map[string]bool{}
 	for i := range balancers {
-		if listeners, known := m.byID[balancers[i].ID]; known {
-			kept[balancers[i].ID] = listeners
-		}
+		exists[balancers[i].ID] = true
 	}
-	m.byID = kept
+	maps.DeleteFunc(m.byID, func(id string, _ remembered) bool { return !exists[id] })
+	maps.DeleteFunc(m.places, func(_ serviceKey, at place) bool { return !exists[at.id] })
+}
+
+// place remembers the only load balancer of a Service.
+func (m *memory) place(r request, id string) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.places[r.serviceKey()] = place{id: id}
+}
+
+// placeDeleted remembers that octavia has taken the deletion of a Service's load balancer, if it is known to be the only one.
+func (m *memory) placeDeleted(r request, id string) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if m.places[r.serviceKey()].id == id {
+		m.places[r.serviceKey()] = place{id: id, deleted: true}
+	}
+}
+
+// unplace forgets which load balancer a Service has.
+func (m *memory) unplace(r request) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	delete(m.places, r.serviceKey())
+}
+
+// placed returns the load balancer of a Service, false if it is not known.
+func (m *memory) placed(r request) (place, bool) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	at, known := m.places[r.serviceKey()]
+	return at, known
+}
+
+// made returns what octavia's answer to the creation of a load balancer says is below it, false if the load balancer was looked at since, or has
+// other listeners or pools by now. It returns it once.
+func (m *memory) made(lb *loadbalancers.LoadBalancer) (have observation, known bool) {
+	have, known = m.of(lb)
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	was, remains := m.byID[lb.ID]
+	if remains {
+		m.byID[lb.ID] = remembered{listeners: was.listeners}
+	}
+	return have, known && was.made
 }
 
 // of returns what is remembered of a load balancer, false if nothing is, or if it has other listeners or pools by now.
 func (m *memory) of(lb *loadbalancers.LoadBalancer) (have observation, known bool) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	remembered, known := m.byID[lb.ID]
+	was, known := m.byID[lb.ID]
 	var listeners, pools, hasListeners, hasPools []string
-	for _, listener := range remembered {
+	for _, listener := range was.listeners {
 		listeners = append(listeners, listener.id)
 		if listener.poolID != "" {
 			pools = append(pools, listener.poolID)
@@ -65,7 +146,7 @@ func (m *memory) of(lb *loadbalancers.LoadBalancer) (have observation, known boo
 		hasPools = append(hasPools, pool.ID)
 	}
 	have = header(lb)
-	have.listeners = slices.Clone(remembered)
+	have.listeners = slices.Clone(was.listeners)
 	return have, known && sameSet(listeners, hasListeners) && sameSet(pools, hasPools)
 }
 

@@ -43,15 +43,17 @@ func pagesOf[T any](ctx context.Context, pager pagination.Pager, extract func(pa
 // listBalancers lists load balancers without those that are deleted already, each once: octavia repeats one that matches by two tags.
 func (a api) listBalancers(ctx context.Context, options loadbalancers.ListOpts) ([]loadbalancers.LoadBalancer, error) {
 	found, err := pagesOf(ctx, loadbalancers.List(a.client, options), loadbalancers.ExtractLoadBalancers)
-	if err != nil {
-		return nil, a.failed("listing load balancers", err)
-	}
+	return existing(found), a.failed("listing load balancers", err)
+}
+
+// existing returns each load balancer of a list once, without those that are deleted already.
+func existing(found []loadbalancers.LoadBalancer) []loadbalancers.LoadBalancer {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(found, func(lb loadbalancers.LoadBalancer) bool {
 		repeated := seen[lb.ID]
 		seen[lb.ID] = true
 		return repeated || lb.ProvisioningStatus == stateDeleted
-	}), nil
+	})
 }
 
 func (a api) listListeners(ctx context.Context, options listeners.ListOpts) ([]listeners.Listener, error) {
@@ -62,55 +64,6 @@ func (a api) listListeners(ctx context.Context, options listeners.ListOpts) ([]l
 func (a api) listPools(ctx context.Context, options pools.ListOpts) ([]pools.Pool, error) {
 	found, err := pagesOf(ctx, pools.List(a.client, options), pools.ExtractPools)
 	return found, a.failed("listing pools", err)
-}
-
-// candidates returns the load balancers of a Service, in the order in which they were made: one unless its creation was asked for twice. It is
-// the one that the Service names by its ID, or else of those with its name the ones whose tags name the Service's UID; or else one whose tags
-// name no Service of this name, which cloud-provider-openstack made: a Service that shares it may have its tags there already. One that names
-// another UID belongs to a Service of the same name, of another cluster or of another time.
-func (a api) candidates(ctx context.Context, r request) ([]loadbalancers.LoadBalancer, error) {
-	if id := r.settings.LoadBalancerID; id != "" {
-		found, err := loadbalancers.Get(ctx, a.client, id).Extract()
-		if isNotFound(err) || err == nil && found.ProvisioningStatus == stateDeleted {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, a.failed("getting load balancer "+id, err)
-		}
-		return []loadbalancers.LoadBalancer{*found}, nil
-	}
-	found, err := a.listBalancers(ctx, loadbalancers.ListOpts{Name: r.name()})
-	if err != nil {
-		return nil, err
-	}
-	var own, unowned []loadbalancers.LoadBalancer
-	for i := range found {
-		switch named, claimed := r.namedBy(found[i].Tags); {
-		case named:
-			own = append(own, found[i])
-		case !claimed:
-			unowned = append(unowned, found[i])
-		}
-	}
-	slices.SortStableFunc(own, func(a, b loadbalancers.LoadBalancer) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	switch {
-	case len(own) > 0:
-		return own, nil
-	case len(unowned) < 2:
-		return unowned, nil
-	default:
-		return nil, fmt.Errorf("%d load balancers have the name %s and no tags that say whose they are (%s and %s among them): delete all but one",
-			len(unowned), r.name(), unowned[0].ID, unowned[1].ID)
-	}
-}
-
-// namedBy reports whether the tags of a load balancer name the Service, and whether they name it or another one of its name.
-func (r request) namedBy(tags []string) (named, claimed bool) {
-	for _, owner := range model.Owners(tags) {
-		named = named || owner.UID == r.service.UID
-		claimed = claimed || owner.UID == r.service.UID || owner.Service == r.key()
-	}
-	return named, claimed
 }
 
 // look observes what is below a load balancer: its listeners and pools by a call each; members by one call for all, or, with their monitor
@@ -230,6 +183,26 @@ func assemble(found []listeners.Listener, ofPool []pools.Pool, members map[strin
 		all = append(all, has)
 	}
 	return all
+}
+
+// answered returns what octavia's answer to a creation says is below the load balancer. It is whole if it is what was asked for: octavia answers
+// with all that it made, listeners, pools and members, but not every release of it may.
+func answered(lb *loadbalancers.LoadBalancer, asked model.LoadBalancer, tag string) (below []observedListener, whole bool) {
+	members, probes := map[string][]pools.Member{}, map[string]monitors.Monitor{}
+	behind := slices.Clone(lb.Pools)
+	for i := range behind {
+		members[behind[i].ID] = behind[i].Members
+		if monitor := behind[i].Monitor; monitor.ID != "" {
+			behind[i].MonitorID, probes[monitor.ID] = monitor.ID, monitor
+		}
+	}
+	have := header(lb)
+	have.listeners = assemble(lb.Listeners, behind, members, probes)
+	for i := range have.listeners { // all is pending, as the load balancer is
+		have.listeners[i].poolStuck = false
+	}
+	changes, err := plan(asked, have, claimant{tag: tag, owns: true})
+	return have.listeners, err == nil && len(changes) == 0 && len(have.listeners) > 0
 }
 
 func listenerOf(l listeners.Listener) model.Listener {

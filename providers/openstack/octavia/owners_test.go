@@ -263,7 +263,7 @@ func TestFloatingIPs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 0, annotations.Options{SubnetID: "nodes"})
 			if test.prepare != nil {
-				test.prepare(f.cloud)
+				test.prepare(f.cloud.Cloud)
 			}
 			service := web()
 			test.service(service)

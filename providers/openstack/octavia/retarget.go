@@ -60,7 +60,7 @@ func (b *Balancers) retarget(ctx context.Context, r request, targets func(observ
 		}
 		changes = retargeting(have, as, targets)
 	}
-	if err := s.api.apply(ctx, have, changes); err != nil {
+	if err := s.apply(ctx, have, changes); err != nil {
 		s.seen.forget(lb.ID) // what was known may not be so any more
 		return err
 	}

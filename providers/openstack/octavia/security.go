@@ -74,7 +74,9 @@ func (n network) ensureSecurityGroup(ctx context.Context, r request, have observ
 	if group == nil {
 		name := model.SecurityGroupName(r.key(), r.service.UID)
 		description := fmt.Sprintf("Security Group for %s Service LoadBalancer in cluster %s", r.key(), r.cluster)
-		if group, err = groups.Create(ctx, n.client, groups.CreateOpts{Name: name, Description: description}).Extract(); err != nil {
+		group, err = groups.Create(ctx, n.client, groups.CreateOpts{Name: name, Description: description}).Extract()
+		n.lists.outdate(name)
+		if err != nil {
 			return n.failed("creating security group "+name, err)
 		}
 	}
@@ -204,6 +206,11 @@ func (n network) setGroups(ctx context.Context, port ports.Port, to []string) er
 
 // deleteSecurityGroup deletes the Service's group if there is one, whatever the cloud config says now.
 func (n network) deleteSecurityGroup(ctx context.Context, r request) error {
+	name := model.SecurityGroupName(r.key(), r.service.UID)
+	all, _, ok := n.lists.groups.get(ctx, n.lists.since(n.lists.ages.toAdd, name))
+	if ok && !slices.ContainsFunc(all, func(group groups.SecGroup) bool { return group.Name == name }) {
+		return nil
+	}
 	group, err := n.securityGroup(ctx, r)
 	if err != nil || group == nil {
 		return err

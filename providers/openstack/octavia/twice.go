@@ -42,7 +42,7 @@ func (s services) keepOne(ctx context.Context, r request, found []loadbalancers.
 
 // shows reports whether the Service shows the address of a load balancer.
 func (s services) shows(ctx context.Context, r request, lb *loadbalancers.LoadBalancer) (bool, error) {
-	attached, err := s.network.ofPort(ctx, lb.VipPortID)
+	attached, err := s.network.ofPort(ctx, lb.VipPortID, s.lists.ages.toChange)
 	if err != nil {
 		return false, err
 	}
@@ -66,15 +66,14 @@ func (s services) deleteSecond(ctx context.Context, r request, lb *loadbalancers
 	if lb.ProvisioningStatus != stateActive && lb.ProvisioningStatus != stateError {
 		return again(fmt.Sprintf("load balancer %s, which was made twice, is %s", lb.ID, lb.ProvisioningStatus))
 	}
-	attached, err := s.network.ofPort(ctx, lb.VipPortID)
+	attached, err := s.network.ofPort(ctx, lb.VipPortID, s.lists.ages.toChange)
 	if err == nil {
 		err = s.network.dropFloatingIP(ctx, attached, r.settings.KeepFloatingIP)
 	}
 	if err != nil {
 		return err
 	}
-	err = loadbalancers.Delete(ctx, s.api.client, lb.ID, loadbalancers.DeleteOpts{Cascade: !r.options.SerialDelete}).ExtractErr()
-	if err := unlessGone(err); err != nil {
+	if err := s.deleteBalancer(ctx, lb.ID, !r.options.SerialDelete); err != nil {
 		return s.api.failed("deleting load balancer "+lb.ID+", which was made twice", err)
 	}
 	return again(fmt.Sprintf("octavia deletes load balancer %s, which was made twice", lb.ID))

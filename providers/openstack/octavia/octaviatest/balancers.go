@@ -191,7 +191,36 @@ func (c *Cloud) createBalancer(lb Object) (int, any) {
 	for _, one := range listeners {
 		c.populate(lb, one.(map[string]any))
 	}
-	return http.StatusCreated, Object{"loadbalancer": c.created(lb)}
+	return http.StatusCreated, Object{"loadbalancer": c.answered(lb)}
+}
+
+// answered is the answer to a creation, which holds all that is below the load balancer as Octavia's does: LoadBalancerFullResponse in its
+// octavia/api/v2/types/load_balancer.py. All of it is still to be made.
+func (c *Cloud) answered(lb Object) Object {
+	shown := c.created(lb)
+	of := func(kind, key string, id any) []Object {
+		found := []Object{}
+		for _, object := range c.all(kind) {
+			if object[key] == id {
+				object = maps.Clone(object)
+				object["provisioning_status"] = "PENDING_CREATE"
+				found = append(found, object)
+			}
+		}
+		return found
+	}
+	shown["provisioning_status"] = "PENDING_CREATE"
+	shown["listeners"], shown["pools"] = of(Listeners, "loadbalancer_id", lb["id"]), of(Pools, "loadbalancer_id", lb["id"])
+	for _, pool := range shown["pools"].([]Object) {
+		pool["members"] = of(Members, "pool_id", pool["id"])
+		if probes := of(Monitors, "pool_id", pool["id"]); len(probes) > 0 {
+			pool["healthmonitor"] = probes[0]
+		}
+		delete(pool, "healthmonitor_id")
+		maps.DeleteFunc(pool, func(key string, _ any) bool { return slices.Contains(c.brief, key) })
+	}
+	maps.DeleteFunc(shown, func(key string, _ any) bool { return slices.Contains(c.brief, key) })
+	return shown
 }
 
 func (c *Cloud) created(lb Object) Object {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +52,8 @@ type Cloud struct {
 	calls   []string
 	pending int
 	failing map[string]*fault
+	held    map[string]chan struct{}
+	brief   []string
 	last    int
 	lastVIP int
 }
@@ -65,7 +68,7 @@ type fault struct {
 // when it answers.
 func New(t testing.TB, pending int) *Cloud {
 	t.Helper()
-	c := &Cloud{objects: map[string]map[string]Object{}, pending: pending, failing: map[string]*fault{}}
+	c := &Cloud{objects: map[string]map[string]Object{}, pending: pending, failing: map[string]*fault{}, held: map[string]chan struct{}{}}
 	c.handler = c.routes()
 	c.server = httptest.NewServer(c.handler)
 	t.Cleanup(c.server.Close)
@@ -141,11 +144,40 @@ func (c *Cloud) Set(kind, id string, attributes Object) {
 	maps.Copy(c.objects[kind][id], attributes)
 }
 
-// Fail has the next calls of a method on a kind refused, such as "POST listeners".
+// Delete deletes an object, and nothing else.
+func (c *Cloud) Delete(kind, id string) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	delete(c.objects[kind], id)
+}
+
+// Fail has the next calls of a method on a kind refused, such as "POST listeners", or "GET listeners?tags" those with that key in their query.
 func (c *Cloud) Fail(call string, times, status int, text string) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	c.failing[call] = &fault{status: status, text: text, times: times}
+}
+
+// Brief has creations answered without some of what is below the load balancer: "listeners", "pools" or "members".
+func (c *Cloud) Brief(without ...string) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.brief = without
+}
+
+// Hold has calls of a method on a kind answered by nothing until release is called, "GET loadbalancers?tags" only those with that key in their
+// query. They are counted when they come.
+func (c *Cloud) Hold(call string) (release func()) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	held := make(chan struct{})
+	c.held[call] = held
+	return sync.OnceFunc(func() {
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		delete(c.held, call)
+		close(held)
+	})
 }
 
 // Calls returns the calls since it was last asked: method and path, with IDs left out.
@@ -190,10 +222,18 @@ func (c *Cloud) answer(w http.ResponseWriter, r *http.Request, path string, hand
 	defer c.lock.Unlock()
 	call := r.Method + " " + strings.NewReplacer("lbaas/", "", "{kind}", r.PathValue("kind"), "/{id}", "").Replace(path)
 	c.calls = append(c.calls, call)
+	if held := matching(c.held, call, r); held != nil {
+		c.lock.Unlock()
+		select {
+		case <-held:
+		case <-r.Context().Done():
+		}
+		c.lock.Lock()
+	}
 	var body Object
 	_ = json.NewDecoder(r.Body).Decode(&body) // calls without a body have none
 	status, answer := 0, any(nil)
-	if fault := c.failing[call]; fault != nil && fault.times > 0 {
+	if fault := matching(c.failing, call, r); fault != nil && fault.times > 0 {
 		fault.times--
 		status, answer = refuse(fault.status, fault.text)
 	} else {
@@ -204,6 +244,16 @@ func (c *Cloud) answer(w http.ResponseWriter, r *http.Request, path string, hand
 	if answer != nil {
 		_ = json.NewEncoder(w).Encode(answer) // a client that is gone does not matter
 	}
+}
+
+// matching returns what is set for a call with one of the keys in its query, or else for the call.
+func matching[T any](set map[string]T, call string, r *http.Request) T {
+	for key := range r.URL.Query() {
+		if found, ok := set[call+"?"+key]; ok {
+			return found
+		}
+	}
+	return set[call]
 }
 
 func refuse(status int, text string) (int, any) {
@@ -222,7 +272,11 @@ func singular(kind string) string {
 func (c *Cloud) list(r *http.Request, _ Object) (int, any) {
 	kind := r.PathValue("kind")
 	found := []Object{}
+	limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
 	for _, object := range c.all(kind) {
+		if err == nil && len(found) == limit {
+			break
+		}
 		if c.matches(kind, object, r.URL.Query()) {
 			found = append(found, c.shown(kind, object))
 		}
@@ -234,6 +288,7 @@ func (c *Cloud) list(r *http.Request, _ Object) (int, any) {
 func (c *Cloud) matches(kind string, object Object, query map[string][]string) bool {
 	for key, values := range query {
 		switch key {
+		case "limit", "fields":
 		case "tags":
 			if slices.ContainsFunc(values, func(tag string) bool { return !slices.Contains(texts(object["tags"]), tag) }) {
 				return false
@@ -295,7 +350,15 @@ func (c *Cloud) createPlain(r *http.Request, body Object) (int, any) {
 		return http.StatusCreated, Object{strings.ReplaceAll(kind, "-", "_"): made}
 	}
 	object, _ := body[singular(kind)].(map[string]any)
+	if port := Object(object).text("port_id"); kind == FloatingIPs && port != "" && c.hasFloatingIP(port) {
+		return http.StatusConflict, Object{"NeutronError": Object{"type": "FloatingIPPortAlreadyAssociated",
+			"message": "Cannot associate floating IP with port " + port + ", as that fixed IP already has a floating IP", "detail": ""}}
+	}
 	return http.StatusCreated, Object{singular(kind): c.plain(kind, object)}
+}
+
+func (c *Cloud) hasFloatingIP(port string) bool {
+	return slices.ContainsFunc(c.all(FloatingIPs), func(address Object) bool { return address.text("port_id") == port })
 }
 
 func (c *Cloud) plain(kind string, object Object) Object {
