@@ -8,7 +8,7 @@ RUN     := CGO_ENABLED=0 $(GO) run -trimpath
 # version of Kubernetes' libraries.
 PLUGINS := $(patsubst %/go.mod,%,$(wildcard test/plugins/*/go.mod))
 # Modules besides the root's own, each checked like it.
-MODULES := localcluster/binaries examples/provider examples/vendor test/bench test/chart $(PLUGINS) hack/lint hack/test hack/schema hack/release
+MODULES := localcluster/binaries examples/provider examples/vendor test/bench test/chart $(PLUGINS) hack/lint hack/test hack/schema hack/protocol hack/release
 
 .DEFAULT_GOAL := help
 .PHONY: help

@@ -26,6 +26,7 @@ var arrows = map[string][]string{
 	"internal/cloud":               {"provider", "internal/message", "internal/secrets"},
 	"internal/dryrun":              {"ccm/plan", "provider"},
 	"internal/election":            {"internal/version"},
+	"internal/autoscaler":          {"internal/cloud", "internal/message", "internal/required", "provider"},
 	"internal/configevents":        {},
 	"internal/docgen":              {},
 	"internal/instances":           {"internal/cloud", "internal/message", "provider"},
