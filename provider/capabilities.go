@@ -73,6 +73,9 @@ type Capabilities struct {
 	// Limits are what the account bears of calls, if the provider knows. They hold where the operator says nothing.
 	Limits Limits
 
+	// NodeGroups makes and removes machines on demand, for the Cluster Autoscaler. Nil: it cannot.
+	NodeGroups NodeGroups
+
 	// RunOnEveryReplica is the part of the provider that runs on standbys as on the leader. Nil: there is none.
 	RunOnEveryReplica RunOnEveryReplicaFunc
 

@@ -92,6 +92,9 @@ func (d *decorated) Capabilities() provider.Capabilities {
 	if change := capabilities.ChangeTargets; change != nil {
 		capabilities.ChangeTargets = d.calls.changeTargets(change)
 	}
+	if groups := capabilities.NodeGroups; groups != nil {
+		capabilities.NodeGroups = &nodeGroups{plugin: groups, calls: d.calls}
+	}
 	if retry := capabilities.RetryLoadBalancers; retry != nil {
 		capabilities.RetryLoadBalancers = func(ctx context.Context, again func(types.NamespacedName)) {
 			call := &call{client: d.calls, about: subject{name: "RetryLoadBalancers"}, span: noSpan}

@@ -54,7 +54,7 @@ func (e *StillRunningError) Unwrap() error { return ErrStillRunning }
 type object struct {
 	used time.Time
 	// worked has a bit for each method whose last answer was no failure.
-	worked uint32
+	worked uint64
 
 	// refusals is how many calls in a row were refused for the quota. The row is looked at from a refusal at rowAt on, in which
 	// there have been rowLength, when the group's counts were rowBefore.

@@ -57,6 +57,12 @@ var operations = map[string]operation{
 	"DeleteRoute":                  {group: GroupRoutes, write: true},
 	"ReplaceRoute":                 {group: GroupRoutes, write: true},
 	"ChangeRoutes":                 {group: GroupRoutes, write: true},
+	"ListNodeGroups":               {group: GroupInstances, whole: true},
+	"NodeGroupStatus":              {group: GroupInstances},
+	"NodeGroupTemplate":            {group: GroupInstances},
+	"IncreaseNodeGroup":            {group: GroupInstances, write: true},
+	"DecreaseNodeGroupTarget":      {group: GroupInstances, write: true},
+	"DeleteNodeGroupInstances":     {group: GroupInstances, write: true},
 }
 
 // subject is what a call is and what it is about.
@@ -101,8 +107,8 @@ func groupNames(limits provider.Limits) []string {
 }
 
 // bits gives each method a bit, by which to keep what is known of it for each object.
-var bits = func() map[string]uint32 {
-	bits := map[string]uint32{}
+var bits = func() map[string]uint64 {
+	bits := map[string]uint64{}
 	for i, name := range slices.Sorted(maps.Keys(operations)) {
 		bits[name] = 1 << i
 	}
@@ -110,4 +116,4 @@ var bits = func() map[string]uint32 {
 }()
 
 // bit is that of the method.
-func (s subject) bit() uint32 { return bits[s.name] }
+func (s subject) bit() uint64 { return bits[s.name] }

@@ -1,0 +1,54 @@
+package cloud
+
+import (
+	"context"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// nodeGroups is provider.NodeGroups as others call it. Their calls are about instances, and draw on that quota.
+type nodeGroups struct {
+	plugin provider.NodeGroups
+	calls  *client
+}
+
+// nodeGroup is the object of a call. Nodes are named without a slash, so that it is never that of a node.
+func nodeGroup(id string) string { return "node group/" + id }
+
+func (n *nodeGroups) ListNodeGroups(ctx context.Context) ([]provider.NodeGroup, error) {
+	return read(ctx, n.calls, n.calls.about("ListNodeGroups", ""), n.plugin.ListNodeGroups)
+}
+
+func (n *nodeGroups) NodeGroupStatus(ctx context.Context, group string) (provider.NodeGroupStatus, error) {
+	about := n.calls.about("NodeGroupStatus", nodeGroup(group))
+	return read(ctx, n.calls, about, func(ctx context.Context) (provider.NodeGroupStatus, error) {
+		return n.plugin.NodeGroupStatus(ctx, group)
+	})
+}
+
+func (n *nodeGroups) NodeGroupTemplate(ctx context.Context, group string) (*v1.Node, error) {
+	return read(ctx, n.calls, n.calls.about("NodeGroupTemplate", nodeGroup(group)), func(ctx context.Context) (*v1.Node, error) {
+		return n.plugin.NodeGroupTemplate(ctx, group)
+	})
+}
+
+func (n *nodeGroups) IncreaseNodeGroup(ctx context.Context, group string, delta int) error {
+	return n.calls.change(ctx, n.calls.about("IncreaseNodeGroup", nodeGroup(group)), func(ctx context.Context) error {
+		return n.plugin.IncreaseNodeGroup(ctx, group, delta)
+	})
+}
+
+func (n *nodeGroups) DecreaseNodeGroupTarget(ctx context.Context, group string, delta int) error {
+	return n.calls.change(ctx, n.calls.about("DecreaseNodeGroupTarget", nodeGroup(group)), func(ctx context.Context) error {
+		return n.plugin.DecreaseNodeGroupTarget(ctx, group, delta)
+	})
+}
+
+func (n *nodeGroups) DeleteNodeGroupInstances(ctx context.Context, group string, providerIDs []string) error {
+	return n.calls.change(ctx, n.calls.about("DeleteNodeGroupInstances", nodeGroup(group)), func(ctx context.Context) error {
+		return n.plugin.DeleteNodeGroupInstances(ctx, group, slices.Clone(providerIDs))
+	})
+}
