@@ -20,7 +20,7 @@ type mutation struct {
 
 func mutations() []mutation {
 	return slices.Concat(instanceMutations(), identityMutations(), legacyMutations(), listMutations(), watchMutations(),
-		balancerMutations(), balancerShapeMutations(), balancerServiceMutations(), balancerChangeMutations(), balancerFailureMutations(), routeMutations())
+		balancerMutations(), balancerShapeMutations(), balancerServiceMutations(), balancerChangeMutations(), balancerFailureMutations(), routeMutations(), nodeGroupMutations())
 }
 
 // TestEveryRuleCanFail tries each rule on a provider that breaks it, and on one that does not.

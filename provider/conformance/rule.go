@@ -53,6 +53,8 @@ const (
 	NeedReplaceRoute      Need = "ReplaceRoute"
 	NeedChangeRoutes      Need = "ChangeRoutes"
 	NeedChangeTargets     Need = "ChangeTargets"
+	NeedNodeGroups        Need = "NodeGroups"
+	NeedNodeGroup         Need = "a node group"
 	NeedInstance          Need = "an instance"
 	NeedTwoInstances      Need = "two instances"
 	NeedCreate            Need = "CreateInstance"
@@ -92,8 +94,10 @@ func lacks(subject *Subject, need Need) string {
 	case NeedRoutes:
 		_, offered = subject.Cloud.Routes()
 	case NeedListInstances, NeedWatchInstances, NeedListLoadBalancers, NeedReplaceRoute, NeedBalancerWrites,
-		NeedChangeRoutes, NeedChangeTargets:
+		NeedChangeRoutes, NeedChangeTargets, NeedNodeGroups:
 		reason, offered = notDeclared, declares(provider.CapabilitiesOf(subject.Cloud), need)
+	case NeedNodeGroup:
+		reason, offered = "the factory does not say which group may be changed: ", subject.NodeGroup != ""
 	case NeedInstance:
 		reason, offered = "the factory creates no instance and names none: ", canHave(subject, 1)
 	case NeedTwoInstances:
@@ -130,6 +134,8 @@ func declares(capabilities provider.Capabilities, need Need) bool {
 		return capabilities.ChangeRoutes != nil
 	case NeedChangeTargets:
 		return capabilities.ChangeTargets != nil
+	case NeedNodeGroups:
+		return capabilities.NodeGroups != nil
 	default:
 		return need == NeedBalancerWrites && capabilities.LoadBalancerWrites > 1
 	}
@@ -157,5 +163,6 @@ func Rules() []Rule {
 		balancerRules(), balancerTargetRules(), balancerShapeRules(), balancerOwnerRules(), balancerServiceRules(), balancerChangeRules(),
 		balancerFailureRules(), balancerEndingRules(),
 		routeRules(), routeSharingRules(), routeChangeRules(), routeFailureRules(),
+		nodeGroupRules(),
 	)
 }

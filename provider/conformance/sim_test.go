@@ -42,7 +42,7 @@ func newSim(t *testing.T, simulated *simtest.Cloud, clusterName string) *sim.Clo
 	cloud, err := sim.New(sim.Config{
 		APIVersion: sim.ConfigAPIVersion, Kind: sim.ConfigKind, Endpoint: simulated.URL, TokenFile: simulated.TokenFile,
 		Region: cloudsim.DefaultRegion, ClusterName: clusterName, Watch: true, RouteBatch: 3, ChangeTargets: true,
-		RequestTimeout: metav1.Duration{Duration: time.Minute},
+		RequestTimeout: metav1.Duration{Duration: time.Minute}, NodeGroups: nodeGroupsOf(clusterName),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -53,11 +53,24 @@ func newSim(t *testing.T, simulated *simtest.Cloud, clusterName string) *sim.Clo
 	return cloud
 }
 
+// group is the node group that the rules may change.
+const group = "conformance"
+
+func nodeGroupsOf(clusterName string) []sim.NodeGroup {
+	if clusterName != "" {
+		return nil
+	}
+	return []sim.NodeGroup{{
+		Name: group, MaxSize: 3, Zone: cloudsim.DefaultZones()[0], MachineType: cloudsim.TypeSmall, Network: "10.77.0.0/24",
+	}}
+}
+
 // subjectOf is a provider of a simulated cloud, with all hooks.
 func subjectOf(t *testing.T, simulated *simtest.Cloud, cloud cloudprovider.Interface) *conformance.Subject {
 	client := simulated.Client
 	return &conformance.Subject{
-		Cloud: cloud,
+		Cloud:     cloud,
+		NodeGroup: group,
 		Hooks: conformance.Hooks{
 			CreateInstance: func(ctx context.Context, name string) (conformance.Instance, error) {
 				spec := cloudsim.DefaultInstance(100)

@@ -19,6 +19,9 @@ type Subject struct {
 	// Instances exist and run for as long as the subject is used. They are looked at, are targets of load balancers and routes
 	// of the suite, and are never changed. Rules that need one use these when there is no CreateInstance.
 	Instances []Instance
+	// NodeGroup is the ID of a node group that rules may increase by two, and of which they delete what they have made. Empty: the rules
+	// that need it are reported as not run.
+	NodeGroup string
 	// Hooks do what cloudprovider.Interface cannot.
 	Hooks Hooks
 	// Close is called when the rule has ended and what it made is removed. Nil is fine.

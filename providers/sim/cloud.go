@@ -29,6 +29,8 @@ func init() {
 type Cloud struct {
 	config Config
 	client *api.Client
+	// groups is nil without node groups.
+	groups *nodeGroups
 }
 
 var (
@@ -57,7 +59,11 @@ func New(config Config) (*Cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cloud{config: config, client: client}, nil
+	cloud := &Cloud{config: config, client: client}
+	if len(config.NodeGroups) > 0 {
+		cloud.groups = newNodeGroups(cloud)
+	}
+	return cloud, nil
 }
 
 // Initialize arranges that connections are closed when the manager stops. The provider needs nothing from the cluster.
@@ -70,7 +76,7 @@ func (c *Cloud) Initialize(_ cloudprovider.ControllerClientBuilder, stop <-chan 
 
 // Capabilities says that the provider lists all its instances, and watches them if the config says so, also on a standby; that
 // it lists its load balancers, and that it replaces routes in place; and, if the config says so, that it changes routes by the
-// batch and targets by a difference.
+// batch and targets by a difference, and that it makes instances of groups on demand.
 func (c *Cloud) Capabilities() provider.Capabilities {
 	capabilities := provider.Capabilities{
 		ProviderIDSchemes: []string{ProviderName},
@@ -92,6 +98,9 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 	}
 	if c.config.ChangeTargets {
 		capabilities.ChangeTargets = loadBalancers{c}.changeTargets
+	}
+	if c.groups != nil {
+		capabilities.NodeGroups = c.groups
 	}
 	return capabilities
 }

@@ -56,6 +56,8 @@ type Config struct {
 	RouteBatch int `json:"routeBatch,omitempty"`
 	// ChangeTargets says that targets of load balancers are changed by a difference.
 	ChangeTargets bool `json:"changeTargets,omitempty"`
+	// NodeGroups are groups of instances that are made and deleted on demand, for the Cluster Autoscaler.
+	NodeGroups []NodeGroup `json:"nodeGroups,omitempty"`
 	// RequestTimeout is the deadline of each call of the cloud; zero means DefaultRequestTimeout.
 	RequestTimeout metav1.Duration `json:"requestTimeout,omitzero"`
 }
@@ -131,6 +133,7 @@ func validateConfig(config Config, withFiles bool) field.ErrorList {
 	if config.RouteBatch < 0 || config.RouteBatch > api.MaxRouteChanges {
 		errs = append(errs, field.Invalid(field.NewPath("routeBatch"), config.RouteBatch, fmt.Sprintf("must be 0 to %d", api.MaxRouteChanges)))
 	}
+	errs = append(errs, validateNodeGroups(config)...)
 	if d := config.RequestTimeout.Duration; d < 0 || d > maxRequestTimeout {
 		errs = append(errs, field.Invalid(field.NewPath("requestTimeout"), d.String(), "must be between 0s and "+maxRequestTimeout.String()))
 	}

@@ -56,7 +56,7 @@ changeTargets: true
 func TestConfigErrorsAllAtOnce(t *testing.T) {
 	empty := tempFile(t, "\n")
 	missing := filepath.Join(t.TempDir(), "missing")
-	const known = "apiVersion, caFile, changeTargets, clusterName, endpoint, kind, maxRoutes, region, requestTimeout, routeBatch, routeWrites, " +
+	const known = "apiVersion, caFile, changeTargets, clusterName, endpoint, kind, maxRoutes, nodeGroups, region, requestTimeout, routeBatch, routeWrites, " +
 		"tokenFile, watch"
 	cases := map[string]struct {
 		config string
@@ -93,6 +93,29 @@ func TestConfigErrorsAllAtOnce(t *testing.T) {
 				fmt.Sprintf(`tokenFile: Invalid value: %q: token file %s: is empty`, empty, empty),
 				`requestTimeout: Invalid value: "1h0m0s": must be between 0s and 5m0s`,
 				`routeBatch: Invalid value: 101: must be 0 to 100`,
+			},
+		},
+		"node groups": {
+			fmt.Sprintf("apiVersion: %s\nkind: %s\nendpoint: https://x\ntokenFile: %s\nregion: r\n", ConfigAPIVersion, ConfigKind, tempFile(t, "secret")) + `
+nodeGroups:
+- {name: a, maxSize: 300, zone: z, machineType: m, network: 10.0.0.0/24}
+- {name: a, minSize: 3, maxSize: 2, zone: z, machineType: m, network: 10.0.0.0/16, options: {scaleDownUtilizationThreshold: 2}}
+- {name: A_B, labels: {"a b": c}, taints: [{key: k, effect: Never}], network: 10.1.0.1/24}
+`,
+			[]string{
+				`clusterName: Required value: it marks the instances of nodeGroups`,
+				`nodeGroups[0].network: Invalid value: "10.0.0.0/24": has fewer addresses than maxSize, which is 300`,
+				`nodeGroups[1].name: Duplicate value: "a"`,
+				`nodeGroups[1].minSize: Invalid value: 3: must be 0 to maxSize`,
+				`nodeGroups[1].network: Invalid value: "10.0.0.0/16": overlaps 10.0.0.0/24 of nodeGroups[0]`,
+				`nodeGroups[1].options.scaleDownUtilizationThreshold: Invalid value: 2: must be 0 to 1`,
+				`nodeGroups[2].name: Invalid value: "A_B": a lowercase RFC 1123 label`,
+				`nodeGroups[2].maxSize: Invalid value: 0: must be 1 to 10000`,
+				`nodeGroups[2].zone: Required value: where the instances are`,
+				`nodeGroups[2].machineType: Required value: what the instances are`,
+				`nodeGroups[2].network: Invalid value: "10.1.0.1/24": must be a CIDR such as 10.20.0.0/16`,
+				`nodeGroups[2].labels: Invalid value: "a b"`,
+				`nodeGroups[2].taints[0].effect: Unsupported value: "Never"`,
 			},
 		},
 	}

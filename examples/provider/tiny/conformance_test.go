@@ -30,15 +30,15 @@ func TestConformance(t *testing.T) {
 	}, conformance.Options{Rules: tried(t)})
 }
 
-// tried returns the rules about what this cloud has. There are no routes, no watch, no change of targets by a difference and none of
-// the older interfaces.
+// tried returns the rules about what this cloud has. There are no routes, no watch, no change of targets by a difference, no node
+// groups and none of the older interfaces.
 func tried(t *testing.T) []string {
 	t.Helper()
 	var ids []string
 	for _, rule := range conformance.Rules() {
 		if !slices.ContainsFunc(rule.Needs, func(need conformance.Need) bool {
 			return need == conformance.NeedRoutes || need == conformance.NeedWatchInstances || need == conformance.NeedInstances ||
-				need == conformance.NeedChangeTargets
+				need == conformance.NeedChangeTargets || need == conformance.NeedNodeGroups
 		}) {
 			ids = append(ids, rule.ID)
 		}
