@@ -296,7 +296,7 @@ func (f fixture) keystone(t *testing.T) {
 }
 
 func (f fixture) quotas(t *testing.T) {
-	if err := f.cloud.SetQuotas(t.Context(), openstack.Quotas{Servers: new(0), Ports: new(500), LoadBalancers: new(0)}); err != nil {
+	if err := f.cloud.SetQuotas(t.Context(), f.cloud.Tenant(), openstack.Quotas{Servers: new(0), Ports: new(500), LoadBalancers: new(0)}); err != nil {
 		t.Fatal(err)
 	}
 	err := loadbalancers.Create(t.Context(), f.clients.LoadBalancer, loadbalancers.CreateOpts{Name: "refused", VipSubnetID: f.env.Subnet}).Err

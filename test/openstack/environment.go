@@ -23,6 +23,8 @@ type EnvironmentOptions struct {
 	CIDR string
 	// CIDR6 is the subnet for IPv6, whose addresses are made from those of the network cards. Empty means none.
 	CIDR6 string
+	// Tenant is whose network it is. Empty means Tenant of the cloud.
+	Tenant Credentials
 }
 
 // Environment are IDs of what a tenant makes servers and load balancers with.
@@ -39,10 +41,13 @@ type Environment struct {
 	clients *Clients // past the proxies
 }
 
-// Environment makes a network with a subnet and a router for the tenant. None of its calls, nor those of the methods of Environment, are
+// Environment makes a network with a subnet and a router for a tenant. None of its calls, nor those of the methods of Environment, are
 // counted or subject to faults.
 func (c *Cloud) Environment(ctx context.Context, options EnvironmentOptions) (*Environment, error) {
-	clients, err := c.direct(ctx, c.Tenant())
+	if options.Tenant == (Credentials{}) {
+		options.Tenant = c.Tenant()
+	}
+	clients, err := c.direct(ctx, options.Tenant)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/google/uuid"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/quotasets"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	lbquotas "github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/quotas"
@@ -98,16 +99,16 @@ func (c *Cloud) signal(name Process, signal syscall.Signal) error {
 	return c.room.SignalGroup(running, signal)
 }
 
-// Quotas are limits of the tenant's project; nil leaves one as it is, and -1 is none.
+// Quotas are limits of a tenant's project; nil leaves one as it is, and -1 is none.
 type Quotas struct {
 	Servers, Cores                        *int // nova's
 	Ports, FloatingIPs, Routers           *int // neutron's
 	LoadBalancers, Listeners, PoolMembers *int // octavia's
 }
 
-// SetQuotas limits what the tenant may have.
-func (c *Cloud) SetQuotas(ctx context.Context, quotas Quotas) error {
-	tenant, err := c.direct(ctx, c.Tenant())
+// SetQuotas limits what a tenant may have.
+func (c *Cloud) SetQuotas(ctx context.Context, who Credentials, quotas Quotas) error {
+	tenant, err := c.direct(ctx, who)
 	if err != nil {
 		return err
 	}
@@ -151,6 +152,16 @@ func (c *Cloud) SetServerError(ctx context.Context, server string) error {
 		return fmt.Errorf("put the server %s into the state ERROR: %w", server, err)
 	}
 	return nil
+}
+
+// SetLoadBalancerError puts a load balancer into the state ERROR in octavia's database: what an administrator does with one that stays pending
+// because the worker that was busy with it has died. No API does that.
+func (c *Cloud) SetLoadBalancerError(ctx context.Context, id string) error {
+	if _, err := uuid.Parse(id); err != nil {
+		return fmt.Errorf("put a load balancer into the state ERROR: %w", err)
+	}
+	_, err := c.sql(ctx, "update octavia.load_balancer set provisioning_status = 'ERROR' where id = '"+id+"'")
+	return err
 }
 
 // SetPortActive has a port of a server become ACTIVE, as the compute host of a zone does that has connected it. Else ports stay DOWN.

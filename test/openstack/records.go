@@ -90,7 +90,7 @@ func registerUsers(ctx context.Context, client *gophercloud.ServiceClient) error
 	services := records.project(serviceProject)
 	records.assign(records.user(serviceUser, servicePassword, services), services, "admin", "service")
 	tenant := records.project(tenantProject)
-	records.assign(records.user(tenantUser, tenantPassword, tenant), tenant, "member", "reader", "load-balancer_member")
+	records.assign(records.user(tenantUser, tenantPassword, tenant), tenant, tenantRoles...)
 	records.assign(admin, tenant, "admin")
 	records.assign(admin, adminIn, "load-balancer_admin")
 	return records.err

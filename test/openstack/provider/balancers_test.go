@@ -22,7 +22,7 @@ const clusterName = "kubernetes"
 
 // TestLoadBalancers makes, changes and deletes a load balancer with each driver of Octavia.
 func TestLoadBalancers(t *testing.T) {
-	f := newFixture(t)
+	f := newFixture(t, "balancers")
 	ctx, cancel := context.WithTimeout(mooring.WithClusterUID(t.Context(), "cluster-uid"), 2*timeout)
 	defer cancel()
 	made, err := f.environment.CreateServers(ctx, openstack.ServerOptions{Names: []string{"worker-0", "worker-1", "worker-2"}})

@@ -1,4 +1,3 @@
-// Package provider holds the provider openstack to the rules on OpenStack's own services.
 package provider
 
 import (
@@ -22,40 +21,25 @@ import (
 	"github.com/mooring-ccm/mooring/test/openstack/openstacktest"
 )
 
-// timeout bounds what the tests do to the cloud besides the rules.
-const timeout = 5 * time.Minute
-
-// fixture is a cloud with a network and a router, and the provider that is configured for it.
+// fixture is a tenant, and the provider that is configured for it.
 type fixture struct {
-	cloud       *openstack.Cloud
-	environment *openstack.Environment
-	clients     *openstack.Clients
-	credentials openstack.Credentials
-	provider    *provideropenstack.Cloud
+	tenancy
+	clients  *openstack.Clients
+	provider *provideropenstack.Cloud
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t *testing.T, name string) *fixture {
 	t.Helper()
 	if os.Getenv(openstacktest.RequireVariable) != "1" {
-		t.Skip("takes some minutes: make test-openstack runs it")
+		t.Skip("takes minutes: make test-openstack runs it")
 	}
-	cloud := openstacktest.Start(t)
+	f := &fixture{tenancy: newTenancy(t, name)}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	environment, err := cloud.Environment(ctx, openstack.EnvironmentOptions{Name: "nodes", CIDR: "192.168.0.0/22", CIDR6: "fd00:1::/64"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients, err := cloud.Clients(ctx, cloud.Tenant())
-	if err != nil {
-		t.Fatal(err)
-	}
-	credentials, err := cloud.CreateApplicationCredential(ctx, cloud.Tenant(), "conformance")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fixture{cloud: cloud, environment: environment, clients: clients, credentials: credentials}
-	f.configure(t, "[Route]", "router-id="+environment.Router, "[LoadBalancer]", "enabled=false")
+	clients, err := f.cloud.Clients(ctx, f.tenant)
+	must(t, err)
+	f.clients = clients
+	f.configure(t, "[Route]", "router-id="+f.environment.Router, "[LoadBalancer]", "enabled=false")
 	return f
 }
 
@@ -105,7 +89,7 @@ func (f *fixture) hooks() conformance.Hooks {
 
 // TestConformance tries the rules on the services.
 func TestConformance(t *testing.T) {
-	f := newFixture(t)
+	f := newFixture(t, "conformance")
 	factory := func(context.Context) (*conformance.Subject, error) {
 		return &conformance.Subject{Cloud: f.provider, Hooks: f.hooks()}, nil
 	}
