@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/loadbalancers"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/layer3/floatingips"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,8 +33,8 @@ func (w *world) orphans(t *testing.T) {
 	w.plant(t, name, owned(kubernetes.UID)...)
 	w.plant(t, name, owned("another-cluster")...)
 	w.plant(t, "by-hand")
-	if diff := cmp.Diff(map[string]bool{name: true}, s.findOrphans(t)); diff != "" {
-		t.Errorf("orphans by name, and whether they are this cluster's beyond doubt (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]orphan{{Name: name, Proven: true}}, s.findOrphans(t)); diff != "" {
+		t.Errorf("orphans (-want +got):\n%s", diff)
 	}
 	s.findOrphans(t, "--remove", "--yes")
 	until(t, "the orphan is gone, and nothing else", func(ctx context.Context) error {
@@ -61,8 +63,14 @@ func (w *world) plant(t *testing.T, name string, tags ...string) {
 	})
 }
 
-// findOrphans runs the command orphans, and returns whether each load balancer that it finds is proven to be the cluster's.
-func (s *site) findOrphans(t *testing.T, flags ...string) map[string]bool {
+// orphan is a load balancer that the command found, and whether it is the cluster's beyond doubt.
+type orphan struct {
+	Name   string `json:"name"`
+	Proven bool   `json:"proven"`
+}
+
+// findOrphans runs the command orphans, and returns what it finds.
+func (s *site) findOrphans(t *testing.T, flags ...string) []orphan {
 	t.Helper()
 	var out, progress bytes.Buffer
 	command := vendortool.NewOrphans()
@@ -76,17 +84,10 @@ func (s *site) findOrphans(t *testing.T, flags ...string) map[string]bool {
 		t.Fatalf("orphans: %v\n%s", err, progress.String())
 	}
 	var findings struct {
-		LoadBalancers []struct {
-			Name   string `json:"name"`
-			Proven bool   `json:"proven"`
-		} `json:"loadBalancers"`
+		LoadBalancers []orphan `json:"loadBalancers"`
 	}
 	must(t, json.Unmarshal(out.Bytes(), &findings))
-	found := map[string]bool{}
-	for _, one := range findings.LoadBalancers {
-		found[one.Name] = one.Proven
-	}
-	return found
+	return findings.LoadBalancers
 }
 
 // balancers returns all load balancers of the project.
@@ -119,11 +120,12 @@ func (w *world) end(t *testing.T) {
 	}
 	left, err := w.balancers(t.Context())
 	must(t, err)
-	names := map[string]bool{}
+	var names []string
 	for _, lb := range left {
-		names[lb.Name] = true
+		names = append(names, lb.Name)
 	}
-	if diff := cmp.Diff(map[string]bool{"by-hand": true, w.harbor.balancerName("gone"): true}, names); diff != "" {
+	want := []string{"by-hand", w.harbor.balancerName("gone")}
+	if diff := cmp.Diff(want, names, cmpopts.SortSlices(strings.Compare)); diff != "" {
 		t.Errorf("load balancers that are left (-want +got):\n%s", diff)
 	}
 	pages, err := floatingips.List(w.environment.Clients().Network, nil).AllPages(t.Context())
