@@ -73,7 +73,7 @@ func TestConformance(t *testing.T) {
 		}
 	}})
 	slices.Sort(notRun)
-	if got, want := slices.Compact(notRun), []string{"balancer", "instances-name-reused", "legacy", "routes", "zones"}; !slices.Equal(got, want) {
+	if got, want := slices.Compact(notRun), []string{"balancer", "instances-name-reused", "legacy", "node", "routes", "zones"}; !slices.Equal(got, want) {
 		t.Errorf("rules about %q were not run, want %q", got, want)
 	}
 }

@@ -26,7 +26,7 @@ const sharedRouter = "a route of Neutron names no cluster: a router is one clust
 // TestConformance holds the provider to the rules, on a cloud that answers as OpenStack's services do.
 func TestConformance(t *testing.T) {
 	skip := map[string]string{"routes-other-cluster": sharedRouter}
-	want := []string{"legacy", "routes-other-cluster", "watch", "zones"}
+	want := []string{"legacy", "node", "routes-other-cluster", "watch", "zones"}
 	if got := conform(t, "amphora", conformance.Options{Skip: skip}); !slices.Equal(got, want) {
 		t.Errorf("rules about %q were not run, want %q", got, want)
 	}

@@ -106,7 +106,7 @@ func TestConformance(t *testing.T) {
 	t.Run("Join", f.join)
 	conformance.Run(t, factory, options)
 	slices.Sort(notRun)
-	want := []string{"balancer", "legacy", "routes-other-cluster", "watch", "zones"}
+	want := []string{"balancer", "legacy", "node", "routes-other-cluster", "watch", "zones"}
 	if got := slices.Compact(notRun); !slices.Equal(got, want) {
 		t.Errorf("rules about %q were not run, want %q", got, want)
 	}
