@@ -163,6 +163,6 @@ func Rules() []Rule {
 		balancerRules(), balancerTargetRules(), balancerShapeRules(), balancerOwnerRules(), balancerServiceRules(), balancerChangeRules(),
 		balancerFailureRules(), balancerEndingRules(),
 		routeRules(), routeSharingRules(), routeChangeRules(), routeFailureRules(),
-		nodeGroupRules(),
+		nodeGroupRules(), nodeGroupDeletionRules(), nodeGroupFailureRules(),
 	)
 }

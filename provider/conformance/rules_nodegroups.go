@@ -52,6 +52,11 @@ func nodeGroupRules() []Rule {
 			Needs:  []Need{NeedNodeGroups, NeedNodeGroup},
 			check:  checkNodeGroupsMaximum,
 		},
+	}
+}
+
+func nodeGroupDeletionRules() []Rule {
+	return []Rule{
 		{
 			ID:     "node-groups-delete",
 			Text:   "The instance that is to be deleted leaves its group, no other does, and no other takes its place.",
@@ -80,6 +85,11 @@ func nodeGroupRules() []Rule {
 			Needs:  []Need{NeedNodeGroups, NeedNodeGroup},
 			check:  checkNodeGroupsDecrease,
 		},
+	}
+}
+
+func nodeGroupFailureRules() []Rule {
+	return []Rule{
 		{
 			ID:     "node-groups-failure",
 			Text:   "When the cloud fails, the status of a group is an error or whole, and no increase that was not made is reported as made.",
