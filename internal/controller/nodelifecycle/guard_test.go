@@ -103,6 +103,8 @@ func TestDoubt(t *testing.T) {
 	all, everything := with(running, lost...), gone(append(missing, alive...)...)
 	lone := func(edits ...edit) []facts { return []facts{mine(node("x0", corev1.ConditionUnknown, edits...))} }
 	holdBoth := []string{"hold x0: EveryInstanceGone", "hold x1: EveryInstanceGone"}
+	lives := there(provider.InstanceRunning, alive...)
+	reported, reportedNames := cluster("u", 4, corev1.ConditionFalse, reporting, annotated("true"))
 	checkGuard(t, map[string]guardCase{
 		"every instance gone at once, as in an empty list": {
 			nodes: all, rounds: 2, sayings: []saying{everything}, want: holdBoth, held: map[HoldReason]int{HoldEveryInstanceGone: 2},
@@ -146,6 +148,10 @@ func TestDoubt(t *testing.T) {
 		"a list that lacks running nodes": {
 			nodes: all, rounds: 2, sayings: []saying{gone("x0", "r0", "r1", "r2", "r3"), there(provider.InstanceRunning, "r4", "r5")},
 			want: []string{"hold x0: RunningNodesDenied"}, held: map[HoldReason]int{HoldRunningNodesDenied: 1},
+		},
+		"a list that lacks nodes whose end is acknowledged, though their kubelets report": {
+			nodes: with(running, with(reported, lost[0])...), rounds: 2, sayings: []saying{gone(append(reportedNames, "x0")...), lives},
+			want: []string{"delete u0: acknowledged", "delete u1: acknowledged", "delete u2: acknowledged", "delete u3: acknowledged", "delete x0"},
 		},
 		"a list that lacks a node that was running a moment ago": {
 			nodes: all, rounds: 2, sayings: []saying{gone("x0", "r0"), there(provider.InstanceRunning, alive[1:]...)}, want: []string{"delete x0"},

@@ -181,7 +181,9 @@ func population(nodes []facts) int {
 
 // doubtOf returns why the cloud cannot be believed when it denies instances, or nothing. It has to know one of our nodes at
 // least: an answer that knows none is an empty or a stranger's. And it must not deny nodes that are alive: a few may have
-// lost their instances a moment ago, but not a greater share than may be deleted, nor more than half.
+// lost their instances a moment ago, but not a greater share than may be deleted, nor more than half. A node whose end was
+// announced, or acknowledged and is not ready, is no evidence against the cloud: it will be deleted, and what is decided about the
+// others must not depend on whether that has happened yet.
 func doubtOf(nodes []facts, said answers, settings Settings, now time.Time) HoldReason {
 	known, running, deniedRunning := 0, 0, 0
 	for _, node := range nodes {
@@ -192,7 +194,7 @@ func doubtOf(nodes []facts, said answers, settings Settings, now time.Time) Hold
 		if answer.exists {
 			known++
 		}
-		if node.alive(now) && !node.announced {
+		if going := node.announced || node.acknowledged && !node.ready; node.alive(now) && !going {
 			running++
 			if !answer.exists {
 				deniedRunning++

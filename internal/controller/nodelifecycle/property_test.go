@@ -160,7 +160,7 @@ func (m *model) checkDeletion(action action, said answers, planned plan) {
 		return
 	case m.reports(action.node):
 		m.t.Fatalf("deletes %s, whose kubelet reported at %s", action.node.name, action.node.reportedAt)
-	case !m.believable(said) && action.node.announced && m.silence() && len(m.alone[action.node.uid]) >= m.settings.Confirmations &&
+	case action.node.announced && m.silence() && len(m.alone[action.node.uid]) >= m.settings.Confirmations &&
 		m.lasted(m.alone[action.node.uid]) >= m.settings.MinDenialTime:
 		return
 	case !m.believable(said):
