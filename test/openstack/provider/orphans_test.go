@@ -26,10 +26,10 @@ func (w *world) orphans(t *testing.T) {
 	kubernetes, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	must(t, err)
 	gone := types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "gone"}
-	owned := func(cluster types.UID) []string {
-		return []string{model.ClusterTag(s.name), model.Owner{ClusterUID: cluster, UID: uuid.NewUUID(), Service: gone}.Tag()}
-	}
 	name := s.balancerName(gone.Name)
+	owned := func(cluster types.UID) []string {
+		return []string{name, model.ClusterTag(s.name), model.Owner{ClusterUID: cluster, UID: uuid.NewUUID(), Service: gone}.Tag()}
+	}
 	w.plant(t, name, owned(kubernetes.UID)...)
 	w.plant(t, name, owned("another-cluster")...)
 	w.plant(t, "by-hand")
