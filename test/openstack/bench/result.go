@@ -17,22 +17,40 @@ type Result struct {
 	Program, Phase string
 	// Seconds is how long it took until all was as wanted.
 	Seconds float64
-	// Calls are those until the manager made none any more, by kind; Failed are those of them that were refused, or had no answer.
-	Calls  faultproxy.Counts
-	Failed int
+	// Calls are those until the manager made none any more, by kind, and Refused those of them that were refused or had no answer.
+	Calls   faultproxy.Counts
+	Refused map[Refusal]int
 }
+
+// Refusal is what refused calls are counted by: what was asked, and the status of the answer, 0 if there was none.
+type Refusal struct {
+	faultproxy.Kind
+	Status int
+}
+
+// String returns the refusal as "loadbalancer PUT /v2.0/lbaas/pools/{id}/members: 409".
+func (r Refusal) String() string { return fmt.Sprintf("%s: %d", r.Kind, r.Status) }
 
 // refused is the lowest status of an answer that is no answer to the question. A 404 is one.
 const refused, notFound = 400, 404
 
 // count counts calls.
 func (r *Result) count(calls []faultproxy.Call) {
-	r.Calls = faultproxy.Count(calls)
+	r.Calls, r.Refused = faultproxy.Count(calls), map[Refusal]int{}
 	for _, call := range calls {
 		if call.Status == 0 || call.Status >= refused && call.Status != notFound {
-			r.Failed++
+			r.Refused[Refusal{faultproxy.Kind{Service: call.Service, Method: call.Method, Template: call.Template}, call.Status}]++
 		}
 	}
+}
+
+// refusals returns how many calls were refused.
+func (r Result) refusals() int {
+	sum := 0
+	for _, count := range r.Refused {
+		sum += count
+	}
+	return sum
 }
 
 // Total returns the number of calls of all services.
@@ -65,17 +83,23 @@ func Table(results []Result) string {
 			for _, service := range services {
 				fmt.Fprintf(&out, " %d |", result.Calls.Total(string(service.service)))
 			}
-			fmt.Fprintf(&out, " %d | %d | %.1f |\n", result.Total(), result.Failed, result.Seconds)
+			fmt.Fprintf(&out, " %d | %d | %.1f |\n", result.Total(), result.refusals(), result.Seconds)
 		}
 	}
 	return out.String()
 }
 
-// Kinds returns what each manager called in each phase, the most frequent first.
+// Kinds returns what each manager called in each phase, the most frequent first, and then what was refused.
 func Kinds(results []Result) string {
 	var out strings.Builder
 	for _, result := range results {
 		fmt.Fprintf(&out, "%s, %s\n%s", result.Program, result.Phase, result.Calls)
+		lines := []string{}
+		for refusal, count := range result.Refused {
+			lines = append(lines, fmt.Sprintf("%6d refused: %s\n", count, refusal))
+		}
+		slices.Sort(lines)
+		out.WriteString(strings.Join(lines, ""))
 	}
 	return out.String()
 }

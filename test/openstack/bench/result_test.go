@@ -38,6 +38,20 @@ func TestTable(t *testing.T) {
 	}
 }
 
+func TestKindsSayWhatWasRefused(t *testing.T) {
+	want := `few, join
+     1 compute GET /servers
+     1 identity POST /tokens
+     1 load-balancer GET /
+     1 network GET /ports/{id}
+     1 refused: identity POST /tokens: 401
+     1 refused: load-balancer GET /: 0
+`
+	if diff := cmp.Diff(want, Kinds(results()[1:2])); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestRatios(t *testing.T) {
 	want := "few: 4 calls, 25 % of 16\nmany: 16 calls, 100 % of 16\n"
 	if diff := cmp.Diff(want, Ratios(results(), "join")); diff != "" {
