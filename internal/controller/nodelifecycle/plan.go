@@ -154,13 +154,13 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 }
 
 // relevant returns what was said of nodes that were to be asked for, and of ready ones, which bear witness. That the instance of a
-// young node is not there says nothing.
+// young node is not there says nothing, nor does an answer as old as the window, which is longer than anything is remembered.
 func relevant(nodes []facts, said answers, settings Settings, now time.Time) answers {
 	counts := answers{}
 	for _, node := range nodes {
 		answer, known := said[node.uid]
 		switch {
-		case !known, !node.ready && !answer.exists && node.young(settings, now):
+		case !known, now.Sub(answer.at) >= settings.Window, !node.ready && !answer.exists && node.young(settings, now):
 		case node.due(settings, now), node.ready && node.owner == ours:
 			counts[node.uid] = answer
 		}
