@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/orphans"
@@ -26,6 +27,8 @@ const (
 	pageSize = 500
 	// removalTimeout is how long the cloud may take to remove one thing.
 	removalTimeout = 10 * time.Minute
+	// minPause is the least pause before a call is repeated, whatever the cloud asks for.
+	minPause = time.Second
 )
 
 // search is a cloud and a cluster whose orphans are looked for.
@@ -186,7 +189,26 @@ func (s *search) removeBalancer(ctx context.Context, one orphans.Balancer) error
 	if !offered || balancers == nil {
 		return errors.New("the provider lists load balancers, but has none")
 	}
-	return balancers.EnsureLoadBalancerDeleted(ctx, s.clusterName, one.AsService())
+	return settled(ctx, func(ctx context.Context) error {
+		return balancers.EnsureLoadBalancerDeleted(ctx, s.clusterName, one.AsService())
+	})
+}
+
+// settled repeats a call for as long as its error asks for it by an api.RetryError of k8s.io/cloud-provider, as that of a cloud does which
+// has begun to delete something.
+func settled(ctx context.Context, call func(context.Context) error) error {
+	for {
+		err := call(ctx)
+		var retry *cloudproviderapi.RetryError
+		if !errors.As(err, &retry) {
+			return err
+		}
+		select {
+		case <-time.After(max(minPause, retry.RetryAfter())):
+		case <-ctx.Done():
+			return fmt.Errorf("still when the time for it was over: %w", err)
+		}
+	}
 }
 
 // removeRoute removes a route by the call that the provider has for it.
