@@ -103,7 +103,7 @@ func (a api) apply(ctx context.Context, have observation, changes []change) erro
 func (a api) change(ctx context.Context, have observation, c change, ids made) error {
 	switch c.verb {
 	case claim:
-		return a.retag(ctx, have.id, c.name, c.tags)
+		return a.claim(ctx, have, c)
 	case deleteMonitor:
 		return unlessGone(monitors.Delete(ctx, a.client, c.id).ExtractErr())
 	case deletePool:
@@ -133,14 +133,6 @@ func unlessGone(err error) error {
 	if isNotFound(err) {
 		return nil
 	}
-	return err
-}
-
-func (a api) retag(ctx context.Context, id, name string, tags []string) error {
-	if len(tags) == 0 {
-		tags = []string{""} // no tags are a change of none
-	}
-	_, err := loadbalancers.Update(ctx, a.client, id, loadbalancers.UpdateOpts{Name: &name, Tags: &tags}).Extract()
 	return err
 }
 

@@ -32,6 +32,7 @@ type Balancers struct {
 	known   *members
 	seen    *memory
 	current *current
+	tagging *tagging
 }
 
 var _ cloudprovider.LoadBalancer = &Balancers{}
@@ -39,7 +40,7 @@ var _ cloudprovider.LoadBalancer = &Balancers{}
 // New returns the load balancers of a project. It makes no call. The options are asked for before each operation, so that they may change.
 func New(clients Clients, options func() annotations.Options) *Balancers {
 	defaulted := func() annotations.Options { return options().Defaulted() }
-	return &Balancers{clients: clients, options: defaulted, known: &members{}, seen: newMemory(), current: &current{}}
+	return &Balancers{clients: clients, options: defaulted, known: &members{}, seen: newMemory(), current: &current{}, tagging: &tagging{}}
 }
 
 // services are the clients during one operation.
@@ -59,7 +60,7 @@ func (b *Balancers) services(ctx context.Context) (services, error) {
 	if others {
 		b.seen.clear()
 	}
-	return services{api: api{client: octavia, driver: b.options().Driver()}, network: network{client: neutron, lists: lists}, seen: b.seen,
+	return services{api: api{client: octavia, driver: b.options().Driver(), tagging: b.tagging}, network: network{client: neutron, lists: lists}, seen: b.seen,
 		lists: lists}, nil
 }
 
@@ -311,14 +312,25 @@ func (b *Balancers) EnsureLoadBalancerDeleted(ctx context.Context, clusterName s
 	return s.delete(ctx, r, lb, owns)
 }
 
-// leave takes from a shared load balancer what is the Service's: its listeners, and its tags at the end.
+// leave takes from a shared load balancer what is the Service's: its listeners, and its tags at the end. Who is the last to leave, as tags say
+// at that moment, deletes it: those who shared it may have left meanwhile.
 func (s services) leave(ctx context.Context, r request, lb *loadbalancers.LoadBalancer, owns bool) error {
 	have, err := s.empty(ctx, r, lb, owns)
 	if err != nil {
 		return err
 	}
+	lb, end, err := s.api.tagging.begin(ctx, s.api, lb.ID)
+	if err != nil {
+		return s.api.failed("looking at load balancer "+have.id+" again before it is left", err)
+	}
+	defer end()
+	have.tags = lb.Tags
 	want := model.LoadBalancer{Name: r.name(), Tags: []string{r.owner().Tag(), model.ClusterTag(r.cluster)}}
-	if tags := release(want, have); !sameSet(tags, have.tags) {
+	tags := release(want, have)
+	if len(model.Sharers(tags)) == 0 && strings.HasPrefix(lb.Name, model.NamePrefix) {
+		return s.delete(ctx, r, lb, owns)
+	}
+	if !sameSet(tags, have.tags) {
 		err := s.api.retag(ctx, have.id, have.name, tags)
 		s.lists.outdate(have.id)
 		if err != nil {

@@ -18,8 +18,9 @@ import (
 
 // api makes the calls of octavia. Its errors are classified.
 type api struct {
-	client *gophercloud.ServiceClient
-	driver string
+	client  *gophercloud.ServiceClient
+	driver  string
+	tagging *tagging
 }
 
 func (a api) failed(what string, err error) error {

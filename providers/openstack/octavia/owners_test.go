@@ -1,14 +1,19 @@
 package octavia
 
 import (
+	"context"
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/annotations"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/octaviatest"
@@ -139,6 +144,71 @@ func TestSharing(t *testing.T) {
 	f.delete(second)
 	if left := f.cloud.All(octaviatest.LoadBalancers); len(left) != 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// TestBothSharersLeaveAtOnce has both look before either is gone. Nothing is left, though each saw the other.
+func TestBothSharersLeaveAtOnce(t *testing.T) {
+	f := newFixture(t, 0, annotations.Options{SubnetID: "nodes", FloatingNetworkID: "public"})
+	f.ensure(web(), nodes(1))
+	second := web(annotations.LoadBalancerID, f.values(octaviatest.LoadBalancers, "id")[0])
+	second.Name, second.UID, second.Spec.Ports = "dns", "dns-uid", []v1.ServicePort{{Protocol: v1.ProtocolUDP, Port: 53, NodePort: 30053}}
+	f.ensure(second, nodes(1))
+	f.cloud.Calls()
+	release := f.cloud.Hold("DELETE pools")
+	defer release()
+	var both sync.WaitGroup
+	services, answers := []*v1.Service{web(), second}, make([]error, 2)
+	for i, service := range services {
+		both.Go(func() { answers[i] = f.balancers.EnsureLoadBalancerDeleted(f.ctx, cluster, service) })
+	}
+	begun := 0
+	poll.Until(t, "both have begun", func(context.Context) error {
+		for _, call := range f.cloud.Calls() {
+			if strings.HasPrefix(call, "DELETE pools") {
+				begun++
+			}
+		}
+		if begun < 2 {
+			return fmt.Errorf("%d have", begun)
+		}
+		return nil
+	})
+	release()
+	both.Wait()
+	f.later()
+	for i, answer := range answers {
+		if answer != nil && !comesAgain(answer) {
+			t.Errorf("%s: %v", services[i].Name, answer)
+		}
+		if answer != nil {
+			f.delete(services[i])
+		}
+	}
+	if left := f.cloud.All(octaviatest.LoadBalancers); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	if left := f.cloud.All(octaviatest.FloatingIPs); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestAClaimBringsNoTagBack has another Service leave between a look and the claim that follows from it.
+func TestAClaimBringsNoTagBack(t *testing.T) {
+	f := newFixture(t, 0, annotations.Options{SubnetID: "nodes"})
+	f.ensure(web(), nodes(1))
+	id := f.values(octaviatest.LoadBalancers, "id")[0]
+	tags := f.cloud.All(octaviatest.LoadBalancers)[0]["tags"]
+	s, err := f.balancers.services(f.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := observation{id: id, name: "kube_service_kubernetes_default_web", tags: []string{"kube_service_kubernetes_default_web", "kube_service_kubernetes_default_gone"}}
+	if err := s.api.claim(f.ctx, have, change{name: have.name, tags: append(have.tags, "new")}); !comesAgain(err) {
+		t.Errorf("error %v", err)
+	}
+	if left := f.cloud.All(octaviatest.LoadBalancers)[0]["tags"]; !reflect.DeepEqual(left, tags) {
+		t.Errorf("the tags were %v and are %v", tags, left)
 	}
 }
 
