@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/internal/controller/servingcertificate/requesttest"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/gobuild"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
@@ -133,7 +135,10 @@ func enter(t *testing.T, kind router.Kind, proxyMode string) *fixture {
 		options.Dir = filepath.Join(l.dir, "controlplane")
 		options.BindAddress = controlPlane4.Addr()
 		options.NodeMonitorGracePeriod = 4 * time.Second
-		options.APIServerArgs = []string{"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/108"}
+		options.APIServerArgs = []string{
+			"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/108",
+			"--kubelet-certificate-authority=" + filepath.Join(options.Dir, "pki", "ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+		}
 		options.ControllerManagerArgs = []string{"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/108"}
 	})
 	l.client = kubernetes.NewForConfigOrDie(l.cluster.AdminConfig())
@@ -192,7 +197,7 @@ func (l *fixture) startNodes(t *testing.T) {
 	for _, m := range l.machines {
 		l.awaitProxy(t, m)
 		l.programs = append(l.programs, worker.StartKubelet(t, l.cluster, m.host, worker.Kubelet{
-			Name: m.name, NodeIPs: []netip.Addr{m.addr4().Addr(), m.addr6().Addr()},
+			Name: m.name, NodeIPs: []netip.Addr{m.addr4().Addr(), m.addr6().Addr()}, ServerTLSBootstrap: true,
 		}, filepath.Join(l.dir, m.name), socket))
 	}
 }
@@ -244,7 +249,7 @@ func (l *fixture) startReplica(t *testing.T, i int) *replica {
 		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--cert-dir="+filepath.Join(l.dir, name+"-certs"), "--allocate-node-cidrs", "--cluster-cidr="+clusterCIDR,
 		"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s", "--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s",
-		"--leader-elect-retry-period=1s", "--v=2")...)
+		"--leader-elect-retry-period=1s", "--controllers=*,kubelet-serving-certificate", "--v=2")...)
 	if i < len(l.replicas) {
 		l.replicas[i] = r
 	} else {
@@ -296,7 +301,7 @@ bgp:
 // kubeconfig returns that of the manager.
 func (l *fixture) kubeconfig(t *testing.T) string {
 	t.Helper()
-	must(t, l.cluster.Apply(t.Context(), deploy.MetalRBAC))
+	must(t, l.cluster.Apply(t.Context(), append(slices.Clone(deploy.MetalRBAC), requesttest.Rights...)))
 	path, err := l.cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "cloud-controller-manager")
 	must(t, err)
 	return path

@@ -36,11 +36,13 @@ func scenario(t *testing.T, kind router.Kind, proxyMode string) {
 		play func(*testing.T)
 	}{
 		{"nodes are initialized from the inventory", s.initialized},
+		{"kubelets are reached with verified certificates, and forged requests wait", s.certified},
 		{"pods are routed to", s.podsRouted},
 		{"a Service is reached over both families, spread over nodes", s.spread},
 		{"a Service with policy Local sees its clients", s.local},
 		{"the replica that leads is killed", s.leaderKilled},
 		{"both replicas are replaced", s.upgraded},
+		{"another leader approves, and forged requests still wait", s.certifiedAnew},
 		{"the policy of a Service is edited", s.edited},
 		{"the only endpoint of a Service moves", s.moved},
 		{"kube-proxy is replaced on every node", s.proxiesRestart},
@@ -67,6 +69,7 @@ type scene struct {
 	web, door               *corev1.Service
 	webTraffic, doorTraffic *traffic
 	changes                 *router.Monitor // of all stages
+	forged                  []forgery
 }
 
 func (s *scene) initialized(t *testing.T) {
@@ -79,6 +82,7 @@ func (s *scene) initialized(t *testing.T) {
 			return nil
 		})
 	}
+	s.uncertified(t)
 	s.writeConfig(t, s.machines...)
 	for i := range replicaCount {
 		s.startReplica(t, i)

@@ -78,28 +78,10 @@ func TestEachMissingRightOfServingCertificatesIsNamed(t *testing.T) {
 	eachMissingRightIsNamed(t, deploy.ServingCertificateRBAC, func(g grant) bool { return g.group == certificatesv1.GroupName }, "--controllers=*,kubelet-serving-certificate")
 }
 
-// approvesOnMetal is what the chart adds for the controller to the rights of the provider metal.
-const approvesOnMetal = `
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: serving-certificates}
-rules:
-- {apiGroups: [certificates.k8s.io], resources: [certificatesigningrequests], verbs: [list, watch]}
-- {apiGroups: [certificates.k8s.io], resources: [certificatesigningrequests/approval], verbs: [patch]}
-- {apiGroups: [certificates.k8s.io], resources: [signers], resourceNames: [kubernetes.io/kubelet-serving], verbs: [approve]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: serving-certificates}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: serving-certificates}
-subjects: [{kind: ServiceAccount, namespace: kube-system, name: cloud-controller-manager}]
-`
-
 // TestServingCertificatesOnMetal has machines of an inventory ask for certificates: each gets one for what the inventory has of it, and none for
 // the address of another.
 func TestServingCertificatesOnMetal(t *testing.T) {
-	s, _ := newMetalScenario(t, way{rights: append(slices.Clone(deploy.MetalRBAC), approvesOnMetal...), args: []string{
+	s, _ := newMetalScenario(t, way{rights: append(slices.Clone(deploy.MetalRBAC), requesttest.Rights...), args: []string{
 		"--controllers=*,kubelet-serving-certificate", "--kubelet-serving-deny=Unknown",
 	}}, "m1", "m2")
 	s.launch(t)
