@@ -156,14 +156,10 @@ func (b *Balancers) EnsureLoadBalancer(ctx context.Context, clusterName string, 
 
 // create makes the load balancer. Its error is "come again" unless octavia refuses.
 func (s services) create(ctx context.Context, r request, want model.LoadBalancer) error {
-	if want.VIPPortID == "" && want.VIPSubnetID == "" && want.VIPNetworkID == "" {
-		subnet, err := s.network.subnetOf(ctx, r.nodes, r.family())
-		if err != nil {
-			return err
-		}
-		want.VIPSubnetID = subnet
+	err := s.placeVIP(ctx, r, &want)
+	if err != nil {
+		return err
 	}
-	var err error
 	if want.AdditionalVIPSubnetIDs, err = s.additionalSubnets(ctx, r); err != nil {
 		return err
 	}

@@ -7,14 +7,54 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/loadbalancers"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/openstack/octavia/annotations"
+	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
 )
 
 // dualStackField is what of a Service asks for a second address.
 const dualStackField = "spec.ipFamilyPolicy RequireDualStack (additional VIPs)"
+
+// placeVIP sees to it that the VIP gets an address of the Service's first family: in the subnet of the nodes if none is configured. One that
+// is configured for the other family is that of most Services. A Service that asks for IPv6 first has its VIP beside it then, in the only
+// subnet of its network that has IPv6. Octavia itself takes IPv4 where a network has both.
+func (s services) placeVIP(ctx context.Context, r request, want *model.LoadBalancer) (err error) {
+	switch {
+	case want.VIPPortID != "":
+		return nil
+	case want.VIPSubnetID == "" && want.VIPNetworkID == "":
+		want.VIPSubnetID, err = s.network.subnetOf(ctx, r.nodes, r.family())
+		return err
+	case r.family() != v1.IPv6Protocol:
+		return nil
+	}
+	configured, network := "network "+want.VIPNetworkID, want.VIPNetworkID
+	if want.VIPSubnetID != "" {
+		subnet, err := subnets.Get(ctx, s.network.client, want.VIPSubnetID).Extract()
+		if err != nil {
+			return s.network.failed("looking at subnet "+want.VIPSubnetID, err)
+		}
+		if subnet.IPVersion == int(gophercloud.IPv6) {
+			return nil
+		}
+		configured, network = fmt.Sprintf("subnet %s of network %s has IPv4, and the network", subnet.ID, subnet.NetworkID), subnet.NetworkID
+	}
+	beside, err := pagesOf(ctx, subnets.List(s.network.client, subnets.ListOpts{NetworkID: network, IPVersion: int(gophercloud.IPv6)}), subnets.ExtractSubnets)
+	if err != nil {
+		return s.network.failed("listing the subnets of network "+network, err)
+	}
+	if len(beside) != 1 {
+		return provider.Terminal(fmt.Errorf("spec.ipFamilies asks for IPv6 first: %s has %d subnets of IPv6: name one by the annotation %s",
+			configured, len(beside), annotations.Prefix+"subnet-id"))
+	}
+	want.VIPSubnetID, want.VIPNetworkID = beside[0].ID, ""
+	return nil
+}
 
 // secondFamily is the family of the additional VIP, empty for none (ADR 38). A Service that only prefers two families has one address, as with
 // cloud-provider-openstack: a driver that cannot do more would refuse it otherwise.

@@ -55,6 +55,48 @@ func TestAddressesOfBothFamilies(t *testing.T) {
 	}
 }
 
+// TestIPv6WhereASubnetOfIPv4IsConfigured has the VIP beside the subnet, in the only one of its network that has IPv6, and nothing created where
+// there is no such one.
+func TestIPv6WhereASubnetOfIPv4IsConfigured(t *testing.T) {
+	v4, v6 := v1.IPv4Protocol, v1.IPv6Protocol
+	second := octaviatest.Object{"network_id": "private", "cidr": "fd01::/64", "ip_version": 6}
+	for name, test := range map[string]struct {
+		families   []v1.IPFamily
+		options    annotations.Options
+		more       octaviatest.Object
+		want, says string
+	}{
+		"IPv4 subnet":            {families: []v1.IPFamily{v6}, options: annotations.Options{SubnetID: "nodes"}, want: "fd00::65 VIP"},
+		"IPv6 subnet":            {families: []v1.IPFamily{v6}, options: annotations.Options{SubnetID: "nodes6"}, more: second, want: "fd00::65 VIP"},
+		"network of both":        {families: []v1.IPFamily{v6}, options: annotations.Options{NetworkID: "private"}, want: "fd00::65 VIP"},
+		"IPv4 first":             {families: []v1.IPFamily{v4, v6}, options: annotations.Options{SubnetID: "nodes"}, more: second, want: "10.0.0.101 VIP"},
+		"two subnets with IPv6":  {families: []v1.IPFamily{v6}, options: annotations.Options{SubnetID: "nodes"}, more: second, says: "has 2 subnets of IPv6"},
+		"a network without IPv6": {families: []v1.IPFamily{v6}, options: annotations.Options{NetworkID: "public"}, says: "network public has 0 subnets of IPv6"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.options.Internal = true
+			f := newFixture(t, 1, test.options)
+			if test.more != nil {
+				f.cloud.Put(octaviatest.Subnets, test.more)
+			}
+			service, of := dual(f, v1.IPFamilyPolicySingleStack, test.families...)
+			if test.says == "" {
+				if status, _ := f.ensure(service, of); addresses(status) != test.want {
+					t.Errorf("the addresses are %s, want %s", addresses(status), test.want)
+				}
+				return
+			}
+			_, err := f.balancers.EnsureLoadBalancer(f.ctx, cluster, service, of)
+			if !provider.IsTerminal(err) || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), "spec.ipFamilies") {
+				t.Errorf("error %v, want a terminal one that says %q", err, test.says)
+			}
+			if made := f.cloud.All(octaviatest.LoadBalancers); len(made) > 0 {
+				t.Errorf("%v were made", made)
+			}
+		})
+	}
+}
+
 // Drivers and APIs that know no additional VIPs are named, and the Service is not shown with one address.
 func TestSecondFamilyIsNotSupported(t *testing.T) {
 	v4, v6 := v1.IPv4Protocol, v1.IPv6Protocol

@@ -33,17 +33,18 @@ func TestBalancerConformance(t *testing.T) {
 	for _, driver := range []struct {
 		name string
 		skip map[string]string
+		more []string
 	}{
-		{"amphora", nil},
+		{"amphora", nil, []string{"create-monitor=true"}},
 		{"ovn", map[string]string{
 			"balancer-source-ranges": "the driver ovn refuses allowed CIDRs",
 			"balancer-health-check":  "the driver ovn has no HTTP monitors",
-		}},
+		}, nil},
 	} {
 		t.Run(driver.name, func(t *testing.T) {
-			balanced := []string{
+			balanced := append([]string{
 				"[LoadBalancer]", "lb-provider=" + driver.name, "subnet-id=" + f.environment.Subnet, "floating-network-id=" + f.environment.External,
-			}
+			}, driver.more...)
 			f.configure(t, balanced...)
 			other := f.provider
 			f.configure(t, balanced...)

@@ -70,7 +70,7 @@ func placementAnnotations() []Annotation {
 			Text: "The class of the cloud config. What the class sets goes before the annotations of the same names.",
 			read: text(func(s *Settings) *string { return &s.Class })},
 		{Name: Prefix + "subnet-id", Values: "ID", Option: "subnet-id", Default: "the subnet of the first node", Creation: true, OVN: Same,
-			Text: "The subnet of the VIP.", read: text(func(s *Settings) *string { return &s.SubnetID })},
+			Text: "The subnet of the VIP. If it has IPv4 and the Service asks for IPv6 first, the VIP is in the only subnet of its network that has IPv6.", read: text(func(s *Settings) *string { return &s.SubnetID })},
 		{Name: Prefix + "network-id", Values: "ID", Option: "network-id", Creation: true, OVN: Same,
 			Text: "The network of the VIP.", read: text(func(s *Settings) *string { return &s.NetworkID })},
 		{Name: Prefix + "port-id", Values: "ID", Creation: true, OVN: Same,

@@ -73,9 +73,9 @@ func New(t testing.TB, pending int) *Cloud {
 	c.server = httptest.NewServer(c.handler)
 	t.Cleanup(c.server.Close)
 	c.Put(Networks, Object{"id": "public", "name": "public", "router:external": true})
-	c.Put(Subnets, Object{"id": "public-subnet", "name": "public-subnet", "network_id": "public", "cidr": "203.0.113.0/24"})
-	c.Put(Subnets, Object{"id": "nodes", "name": "nodes", "network_id": "private", "cidr": "10.0.0.0/24"})
-	c.Put(Subnets, Object{"id": "nodes6", "name": "nodes6", "network_id": "private", "cidr": "fd00::/64"})
+	c.Put(Subnets, Object{"id": "public-subnet", "name": "public-subnet", "network_id": "public", "cidr": "203.0.113.0/24", "ip_version": 4})
+	c.Put(Subnets, Object{"id": "nodes", "name": "nodes", "network_id": "private", "cidr": "10.0.0.0/24", "ip_version": 4})
+	c.Put(Subnets, Object{"id": "nodes6", "name": "nodes6", "network_id": "private", "cidr": "fd00::/64", "ip_version": 6})
 	return c
 }
 
