@@ -23,7 +23,7 @@ import (
 
 // runOnEveryReplica follows the config and announces, until ctx ends.
 func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica) error {
-	c.source.Register(replica.Registerer)
+	config.Register(c.source, replica.Registerer)
 	if err := replica.Registerer.Register(c.registry); err != nil {
 		return fmt.Errorf("registering the metrics of machines and addresses: %w", err)
 	}
@@ -48,7 +48,6 @@ func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica)
 	if report == nil {
 		report = func(error) {}
 	}
-	c.source.OnRefusal(report)
 	changed := make(chan struct{}, 1)
 	defer c.source.Subscribe(func(*config.CloudConfig) {
 		select {
@@ -56,7 +55,13 @@ func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica)
 		default:
 		}
 	})()
-	run("following the cloud config", c.source.Run)
+	run("following the cloud config", func(ctx context.Context) error {
+		return c.source.Run(ctx, func(refused error) {
+			if refused != nil { // what is taken is reported when it has been taken over
+				report(refused)
+			}
+		})
+	})
 	run("taking over changes of the cloud config", func(ctx context.Context) error { return c.follow(ctx, running, changed, report) })
 	if running != nil {
 		replica.Informers.Start(ctx.Done())

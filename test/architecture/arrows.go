@@ -18,7 +18,7 @@ const anything = "..."
 var arrows = map[string][]string{
 	"provider":                     {},
 	"provider/conformance":         {"provider", "internal/docgen"},
-	"providers/internal":           {"internal/message"},
+	"providers/internal":           {"internal/message", "provider"},
 	"providers/sim":                {"provider", "providers/internal", "internal/message"},
 	"providers/sim/simtest":        {"providers/sim", "localcluster/poll"},
 	"providers/metal":              {"provider", "providers/internal", "internal/message", "internal/required"},

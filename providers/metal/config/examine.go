@@ -1,7 +1,6 @@
 package config
 
 import (
-	"crypto/sha256"
 	"errors"
 	"os"
 	"reflect"
@@ -9,6 +8,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/providers/internal/configsource"
 )
 
 // Examination is what is to be said of a cloud config without a process that uses it.
@@ -35,7 +36,7 @@ type NamedFile struct{ Field, Path string }
 
 // Examine says everything about the cloud config in data. Relative paths in it are relative to dir.
 func Examine(data []byte, dir string) Examination {
-	config, errs := origin{dir: dir}.decode(&files{sum: sha256.New()}, data)
+	config, errs := decode(configsource.NewFiles(), data, dir)
 	var named named
 	named.add(reflect.ValueOf(config.Inventory.Defaults), field.NewPath("inventory", "defaults")) // before what inherits it
 	named.add(reflect.ValueOf(config), nil)

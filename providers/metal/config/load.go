@@ -1,99 +1,39 @@
 package config
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"errors"
 	"fmt"
-	"hash"
 	"io"
-	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/mooring-ccm/mooring/providers/internal/configsource"
 	"github.com/mooring-ccm/mooring/providers/internal/strict"
 )
 
+// Source is a cloud config of this kind that follows its files.
+type Source = configsource.Source[CloudConfig]
+
+// format is how it is read, and what of a change a running process takes.
+var format = configsource.Format[CloudConfig]{Provider: "metal", Read: read, ValidateChange: validateChange}
+
+// Open loads the cloud config that a provider's factory is given, and follows it as configsource.Open says. The error is that of Load.
+func Open(from io.Reader) (*Source, error) { return configsource.Open(format, from) }
+
+// OpenFile loads the cloud config at path, as Open does with a file.
+func OpenFile(path string) (*Source, error) { return configsource.OpenFile(format, path) }
+
 // Load reads the cloud config at path and the lists of machines that it names. The error names everything that is wrong, with
 // the path and the value of each field, and for a list its file.
-func Load(path string) (*CloudConfig, error) {
-	origin, err := fileOrigin(path)
-	if err != nil {
-		return nil, err
-	}
-	loaded := origin.load()
-	return loaded.config, loaded.err
-}
+func Load(path string) (*CloudConfig, error) { return format.Load(path) }
 
 // Read reads a cloud config that has no file of its own, as Load does. Relative paths in it are relative to dir.
-func Read(from io.Reader, dir string) (*CloudConfig, error) {
-	data, err := io.ReadAll(from)
-	if err != nil {
-		return nil, fmt.Errorf("reading the cloud config: %w", err)
-	}
-	loaded := origin{data: data, dir: dir}.load()
-	return loaded.config, loaded.err
-}
+func Read(from io.Reader, dir string) (*CloudConfig, error) { return format.LoadFrom(from, dir) }
 
-// origin is where a cloud config comes from.
-type origin struct {
-	// path is the file; empty if there is none, and then data is what it would hold.
-	path string
-	data []byte
-	// name is what holds the data, for messages.
-	name string
-	// dir is what relative paths in it are relative to.
-	dir string
-}
-
-// where is the origin for messages.
-func (o origin) where() string { return cmp.Or(o.path, o.name) }
-
-// fileOrigin names a file so that a change of the working directory does not matter.
-func fileOrigin(path string) (origin, error) {
-	absolute, err := filepath.Abs(path)
-	if err != nil {
-		return origin{}, fmt.Errorf("finding the cloud config %s: %w", path, err)
-	}
-	return origin{path: absolute, dir: filepath.Dir(absolute)}, nil
-}
-
-// loaded is what came of loading.
-type loaded struct {
-	// config is nil if err is not.
-	config *CloudConfig
-	err    error
-	// folders are those in which something may change that was read.
-	folders []string
-	// digest stands for everything that was read, failures included.
-	digest string
-	// looks are what was looked at, in order.
-	looks []look
-}
-
-// load reads the config and the lists of machines that it names.
-func (o origin) load() loaded {
-	files := &files{sum: sha256.New()}
-	config, err := o.read(files)
-	if err != nil {
-		config = nil
-	}
-	return loaded{config: config, err: err, folders: files.folders(), digest: files.digest(), looks: files.looks}
-}
-
-func (o origin) read(files *files) (*CloudConfig, error) {
-	data := o.data
-	if o.path != "" {
-		var err error
-		if data, err = files.read(o.path); err != nil {
-			return nil, fmt.Errorf("reading the cloud config: %w", err)
-		}
-	}
-	config, errs := o.decode(files, data)
+func read(files *configsource.Files, data []byte, dir string) (*CloudConfig, error) {
+	config, errs := decode(files, data, dir)
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("invalid cloud config: %w", errs.ToAggregate())
 	}
@@ -101,14 +41,14 @@ func (o origin) read(files *files) (*CloudConfig, error) {
 }
 
 // decode returns the config in data with its defaults and the lists of machines that it names, and everything that is wrong with it.
-func (o origin) decode(files *files, data []byte) (*CloudConfig, field.ErrorList) {
+func decode(files *configsource.Files, data []byte, dir string) (*CloudConfig, field.ErrorList) {
 	config := &CloudConfig{}
 	decoded := withoutUnknownValues(strict.YAML(data, config))
-	resolveFiles(reflect.ValueOf(config), o.dir)
+	resolveFiles(reflect.ValueOf(config), dir)
 	inventory := &config.Inventory
 	wrong := complete(inventory.Machines, field.NewPath("inventory", "machines"), inventory.Defaults)
 	for i, path := range inventory.Paths {
-		machines, errs := readLists(files, path, o.dir, field.NewPath("inventory", "paths").Index(i), inventory.Defaults)
+		machines, errs := readLists(files, path, dir, field.NewPath("inventory", "paths").Index(i), inventory.Defaults)
 		inventory.Machines = append(inventory.Machines, machines...)
 		wrong = append(wrong, errs...)
 	}
@@ -117,9 +57,9 @@ func (o origin) decode(files *files, data []byte) (*CloudConfig, field.ErrorList
 }
 
 // readLists returns the machines of the list at path, or of all lists in the folder at path.
-func readLists(files *files, path, dir string, at *field.Path, defaults MachineDefaults) ([]Machine, field.ErrorList) {
+func readLists(files *configsource.Files, path, dir string, at *field.Path, defaults MachineDefaults) ([]Machine, field.ErrorList) {
 	absolute := resolve(path, dir)
-	names, err := files.lists(absolute)
+	names, err := files.List(absolute, ".yaml", ".yml", ".json")
 	if err != nil {
 		return nil, field.ErrorList{field.Invalid(at, path, err.Error())}
 	}
@@ -130,7 +70,7 @@ func readLists(files *files, path, dir string, at *field.Path, defaults MachineD
 		if name != absolute {
 			shown = filepath.Join(path, filepath.Base(name))
 		}
-		data, err := files.read(name)
+		data, err := files.Read(name)
 		if err != nil {
 			errs = append(errs, field.Invalid(at, path, err.Error()))
 			continue
@@ -203,80 +143,3 @@ func resolveFiles(value reflect.Value, dir string) {
 		}
 	}
 }
-
-// look is one file that was read, or one path at which lists were looked for.
-type look struct {
-	path string
-	list bool
-}
-
-// digest returns what the digest of loading would be if the same files were looked at: the cheap way to see that nothing has
-// changed. What else would be looked at is named by one of them.
-func digest(looks []look) string {
-	again := &files{sum: sha256.New()}
-	for _, look := range looks {
-		if look.list {
-			_, _ = again.lists(look.path)
-		} else {
-			_, _ = again.read(look.path)
-		}
-	}
-	return again.digest()
-}
-
-// files reads files and remembers which, and what was in them.
-type files struct {
-	watched []string
-	looks   []look
-	sum     hash.Hash
-}
-
-// read reads a file.
-func (f *files) read(path string) ([]byte, error) {
-	f.watched = append(f.watched, filepath.Dir(path))
-	f.looks = append(f.looks, look{path: path})
-	data, err := os.ReadFile(path)
-	_, _ = fmt.Fprintf(f.sum, "%q %q %v\n", path, data, err)
-	return data, err
-}
-
-// errNoLists is why a folder without lists is an error: it is what a volume looks like that was not mounted, and the machines that
-// seem to be gone would lose their nodes.
-var errNoLists = errors.New("there is no file *.yaml, *.yml or *.json in this folder")
-
-// lists returns the path itself, or the files in the folder that it names, sorted. Hidden files and folders are left out: the
-// kubelet keeps the versions of a ConfigMap in such.
-func (f *files) lists(path string) ([]string, error) {
-	f.watched = append(f.watched, filepath.Dir(path))
-	f.looks = append(f.looks, look{path: path, list: true})
-	info, err := os.Stat(path)
-	if err != nil || !info.IsDir() {
-		return []string{path}, nil // reading it shows what is wrong with it
-	}
-	f.watched = append(f.watched, path)
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for _, entry := range entries {
-		extension := filepath.Ext(entry.Name())
-		if strings.HasPrefix(entry.Name(), ".") || entry.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, extension) {
-			continue
-		}
-		found = append(found, filepath.Join(path, entry.Name()))
-	}
-	_, _ = fmt.Fprintf(f.sum, "%q holds %q\n", path, found)
-	if len(found) == 0 {
-		return nil, errNoLists
-	}
-	return found, nil
-}
-
-// folders returns where changes have to be looked for.
-func (f *files) folders() []string {
-	slices.Sort(f.watched)
-	return slices.Compact(f.watched)
-}
-
-func (f *files) digest() string { return string(f.sum.Sum(nil)) }

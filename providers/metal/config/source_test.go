@@ -10,10 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,7 +63,7 @@ func follow(t *testing.T, source *Source) *following {
 	log := funcr.New(func(_, args string) { note(&f.logs, args) }, funcr.Options{})
 	ctx, stop := context.WithCancel(logr.NewContext(t.Context(), log))
 	done := make(chan error, 1)
-	go func() { done <- source.Run(ctx) }()
+	go func() { done <- source.Run(ctx, nil) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
@@ -113,7 +110,7 @@ func TestChangesAreFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	source.Register(registry)
+	Register(source, registry)
 	f := follow(t, source)
 	is := func(want string) func() bool { return func() bool { return names(f.Current()) == want } }
 
@@ -177,63 +174,6 @@ mooring_metal_machines %d
 	}
 }
 
-// The kubelet shows a ConfigMap as symbolic links into a folder that is itself one, which it replaces.
-func TestConfigMapsAreFollowed(t *testing.T) {
-	dir := t.TempDir()
-	publish := func(version, content string) {
-		t.Helper()
-		folder := filepath.Join(dir, "..v"+version)
-		err := errors.Join(
-			os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "config.yaml"), []byte(content), 0o600),
-			os.Symlink(filepath.Base(folder), filepath.Join(dir, "..data_tmp")),
-			os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")),
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	publish("1", fleet("n1"))
-	path := filepath.Join(dir, "config.yaml")
-	if err := os.Symlink("..data/config.yaml", path); err != nil {
-		t.Fatal(err)
-	}
-	source, err := OpenFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := follow(t, source)
-	for version, machines := range map[string][]string{"2": {"n1", "n2"}, "3": {"n3"}} {
-		publish(version, fleet(machines...))
-		f.eventually("version "+version, func() bool { return names(f.Current()) == strings.Join(machines, " ") })
-	}
-}
-
-// Where folders cannot be watched, changes are found all the same.
-func TestFilesAreReadWithoutAWatch(t *testing.T) {
-	path := filepath.Join(write(t, map[string]string{"config.yaml": fleet("n1")}), "config.yaml")
-	synctest.Test(t, func(t *testing.T) {
-		source, err := OpenFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source.newWatcher = func() (*fsnotify.Watcher, error) { return nil, errors.New("too many open files") }
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- source.Run(ctx) }()
-		time.Sleep(time.Second)
-		replace(t, path, fleet("n1", "n2"))
-		time.Sleep(pollInterval)
-		synctest.Wait()
-		if got := names(source.Current()); got != "n1 n2" {
-			t.Errorf("after %s: machines %s", pollInterval, got)
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // speaks returns a config with a BGP section with these fields and one peer.
 func speaks(fields string) string {
 	return head + "bgp: {" + fields + ", peers: [{address: 10.0.0.1, asn: 64513}]}\n"
@@ -280,96 +220,4 @@ func TestChangesThatAreNotTaken(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Readers and subscribers may come and go while files change.
-func TestSourceIsSafeForConcurrentUse(t *testing.T) {
-	path := filepath.Join(write(t, map[string]string{"config.yaml": fleet("n1")}), "config.yaml")
-	source, err := OpenFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	source.Register(prometheus.NewRegistry())
-	follow(t, source)
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for range 50 {
-				cancel := source.Subscribe(func(config *CloudConfig) { _ = names(config) })
-				_, _ = names(source.Current()), source.Failure()
-				_ = source.Reload(t.Context())
-				cancel()
-			}
-		})
-	}
-	for i := range 50 {
-		replace(t, path, fleet("n1", fmt.Sprintf("n%d", 2+i%7)))
-	}
-	all.Wait()
-	if err := source.Reload(t.Context()); err != nil || names(source.Current()) != "n1 n2" {
-		t.Errorf("at last: machines %s, %v", names(source.Current()), err)
-	}
-}
-
-// object is a cloud config of the API server. What is sent to it is what it holds next; an error is that it is gone.
-type object struct {
-	strings.Reader
-	next chan any
-}
-
-func (o *object) String() string { return "ConfigMap default/config" }
-
-func (o *object) Watch(ctx context.Context, changed func([]byte, error)) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case next := <-o.next:
-			switch next := next.(type) {
-			case string:
-				changed([]byte(next), nil)
-			case error:
-				changed(nil, next)
-			}
-		}
-	}
-}
-
-// A config that is an object is followed, with the lists that it names; one that is wrong or gone leaves the one before in force.
-func TestAnObjectIsFollowed(t *testing.T) {
-	dir := write(t, map[string]string{"one.yaml": listHead})
-	list := filepath.Join(dir, "one.yaml")
-	from := &object{Reader: *strings.NewReader(fleet("n1") + "  paths: [" + list + "]\n"), next: make(chan any)}
-	source, err := Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	refusals := make(chan string, 10)
-	source.OnRefusal(func(err error) { refusals <- err.Error() })
-	f := follow(t, source)
-	is := func(want string) func() bool {
-		return func() bool { return names(f.Current()) == want && f.Failure() == nil }
-	}
-	refused := func(next any, want string) {
-		t.Helper()
-		before := names(f.Current())
-		from.next <- next
-		if got := <-refusals; !strings.Contains(got, want) {
-			t.Errorf("refused because of %q, want %q", got, want)
-		}
-		if names(f.Current()) != before || f.Failure() == nil {
-			t.Errorf("the config is %q with failure %v, want %q and one", names(f.Current()), f.Failure(), before)
-		}
-	}
-	from.next <- fleet("n1", "n4") + "  paths: [" + list + "]\n"
-	f.eventually("another content", is("n1 n4"))
-	replace(t, list, listHead+"machines: [{name: n6, addresses: [{address: 10.0.0.6}]}]")
-	f.eventually("a list that it names", is("n1 n4 n6"))
-	refused(fleet("n1", "n1"), "Duplicate value")
-	from.next <- fleet("n1") // what is right is taken again
-	f.eventually("a content that is right again", is("n1"))
-	refused(errors.New("the ConfigMap is deleted"), "is deleted")
-	refused(head, "every node would be without a machine")
-	from.next <- fleet("n1")
-	f.eventually("the content from before the deletion", is("n1"))
 }

@@ -14,19 +14,27 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/mooring-ccm/mooring/internal/message"
+	"github.com/mooring-ccm/mooring/providers/internal/configsource"
 )
 
 // fromClouds fills what is empty in [Global] from clouds.yaml and secure.yaml. What is set in [Global] goes before.
-func (g *Global) fromClouds() error {
+func (g *Global) fromClouds(files *configsource.Files) error {
+	for _, path := range usual("clouds.yaml") {
+		_, _ = files.Read(path) // one may come that goes before the one that is there
+	}
 	file, err := g.cloudsFile()
 	if err != nil {
 		return err
 	}
-	name, cloud, err := chosenCloud(file, g.Cloud)
+	name, cloud, err := chosenCloud(files, file, g.Cloud)
 	if err != nil {
 		return err
 	}
-	// The library puts clouds.yaml, secure.yaml and clouds-public.yaml together. Files of certificates are read by readTLS.
+	// The library puts clouds.yaml, secure.yaml and clouds-public.yaml together. Files of certificates are read by readTLS. It reads the files
+	// itself, and after this, so that a change in between is seen by the next look.
+	for _, path := range append(usual("clouds-public.yaml"), filepath.Join(filepath.Dir(file), "secure.yaml")) {
+		_, _ = files.Read(path)
+	}
 	auth, endpoint, tls, err := clouds.Parse(clouds.WithCloudName(name), clouds.WithLocations(file))
 	if err != nil {
 		return fmt.Errorf("cloud %q in %s: %s", message.Line(name, maxShown), file, withoutValues(err))
@@ -80,17 +88,22 @@ func (g *Global) cloudsFile() (string, error) {
 	if file := first(g.CloudsFile, os.Getenv("OS_CLIENT_CONFIG_FILE")); file != "" {
 		return file, nil
 	}
-	candidates := []string{"clouds.yaml"}
-	if home, err := os.UserConfigDir(); err == nil {
-		candidates = append(candidates, filepath.Join(home, "openstack", "clouds.yaml"))
-	}
-	candidates = append(candidates, "/etc/openstack/clouds.yaml")
+	candidates := usual("clouds.yaml")
 	for _, candidate := range candidates {
 		if _, err := os.Stat(candidate); !errors.Is(err, fs.ErrNotExist) {
 			return candidate, nil
 		}
 	}
 	return "", fmt.Errorf("there is no clouds.yaml; looked for %s: set clouds-file", strings.Join(candidates, ", "))
+}
+
+// usual are the paths at which a file is looked for that no option names.
+func usual(name string) []string {
+	paths := []string{name}
+	if home, err := os.UserConfigDir(); err == nil {
+		paths = append(paths, filepath.Join(home, "openstack", name))
+	}
+	return append(paths, filepath.Join("/etc/openstack", name))
 }
 
 // cloudsPath is the file that clouds are read from, or the one that would be if there were any.
@@ -103,8 +116,8 @@ func (g *Global) cloudsPath() string {
 }
 
 // chosenCloud returns the cloud of that name, of OS_CLOUD, or the only one that is in the file.
-func chosenCloud(file, name string) (string, clouds.Cloud, error) {
-	data, err := os.ReadFile(file)
+func chosenCloud(files *configsource.Files, file, name string) (string, clouds.Cloud, error) {
+	data, err := files.Read(file)
 	if err != nil {
 		return "", clouds.Cloud{}, err
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/mooring-ccm/mooring/providers/internal/configsource"
 )
 
 // Examination is everything about a cloud.conf.
@@ -26,11 +28,11 @@ type Examination struct {
 func Examine(data []byte) Examination {
 	p := parse(data)
 	found := Examination{Errors: p.errs, Files: map[string]string{}, Lines: linesOf(data)}
-	config, unknown := &p.config, false
+	config, unknown, files := &p.config, false, configsource.NewFiles()
 	if config.Global.UseClouds {
 		unknown = found.missing("clouds-file", config.Global.cloudsPath())
 		if !unknown {
-			if err := config.Global.fromClouds(); err != nil {
+			if err := config.Global.fromClouds(files); err != nil {
 				unknown = true // what clouds.yaml would have had is not missed
 				found.Errors = append(found.Errors, field.Invalid(field.NewPath("[Global]", "use-clouds"), true, err.Error()))
 			}
@@ -52,7 +54,7 @@ func Examine(data []byte) Examination {
 	if ca {
 		global.CAFile = ""
 	}
-	found.Errors = append(found.Errors, config.readTLS()...)
+	found.Errors = append(found.Errors, config.readTLS(files)...)
 	if len(found.Errors) == 0 {
 		config.warn()
 	}

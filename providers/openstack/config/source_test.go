@@ -1,13 +1,11 @@
 package config
 
 import (
-	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 func open(t *testing.T, file string) *Source {
@@ -35,89 +33,53 @@ func rewrite(t *testing.T, file, text string) {
 // A secret that has changed is taken without a restart; what is wrong, or decides which parts of the provider run, is not.
 func TestSourceFollowsTheFile(t *testing.T) {
 	file := write(t, "cloud.conf", minimal)
-	synctest.Test(t, func(t *testing.T) {
-		source, reports := open(t, file), []error{}
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _ = source.Run(ctx, func(err error) { reports = append(reports, err) }) }()
-		look := func(text string) {
-			rewrite(t, file, text)
-			time.Sleep(pollInterval + time.Second)
-			synctest.Wait()
-		}
-		look(minimal)
-		if len(reports) != 0 {
-			t.Errorf("%v reported of a file that has not changed", reports)
-		}
-		rotated := strings.Replace(minimal, "s3cr3t#1", "n3w", 1)
-		look(rotated)
-		if got := source.Current().Global.ApplicationCredentialSecret; got != "n3w" || len(reports) != 1 || reports[0] != nil {
-			t.Errorf("the secret is %q, reported %v", got.Reveal(), reports)
-		}
-		look("[Global]\n")
-		look("[Global]\n")
-		if source.Current().Global.Region != "RegionOne" || source.Failure() == nil || len(reports) != 2 || reports[1] == nil {
-			t.Errorf("a broken file: %v, reported %v", source.Failure(), reports)
-		}
-		look(rotated + "[Route]\nrouter-id=r\n")
-		if source.Current().Route.RouterID != "" || !strings.Contains(source.Failure().Error(), "[Route].router-id: Forbidden") {
-			t.Errorf("a change of what runs: %v", source.Failure())
-		}
-		look(rotated)
-		if source.Failure() != nil || len(reports) != 4 || reports[3] != nil {
-			t.Errorf("%v, reported %v", source.Failure(), reports)
-		}
-		cancel()
-		synctest.Wait()
-	})
-}
-
-// object is a cloud config in the API server.
-type object struct {
-	*strings.Reader
-	changes chan string
-}
-
-func (object) String() string { return "Secret kube-system/cloud" }
-
-func (o object) Watch(ctx context.Context, changed func([]byte, error)) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case text := <-o.changes:
-			if text == "" {
-				changed(nil, errors.New("the Secret is gone"))
-			} else {
-				changed([]byte(text), nil)
-			}
-		}
+	source := open(t, file)
+	look := func(text string) error {
+		rewrite(t, file, text)
+		return source.Reload(t.Context())
+	}
+	rotated := strings.Replace(minimal, "s3cr3t#1", "n3w", 1)
+	err := look(rotated)
+	if got := source.Current().Global.ApplicationCredentialSecret; got != "n3w" || err != nil {
+		t.Errorf("the secret is %q, %v", got.Reveal(), err)
+	}
+	if err := look("[Global]\n"); source.Current().Global.Region != "RegionOne" || err == nil {
+		t.Errorf("a broken file: %v", err)
+	}
+	if err := look(rotated + "[Route]\nrouter-id=r\n"); source.Current().Route.RouterID != "" || !strings.Contains(err.Error(), "[Route].router-id: Forbidden") {
+		t.Errorf("a change of what runs: %v", err)
+	}
+	if err := look(rotated); err != nil {
+		t.Error(err)
 	}
 }
 
-func TestSourceFollowsAnObject(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		from := object{strings.NewReader(minimal), make(chan string)}
-		source, err := Open(from)
-		if err != nil {
-			t.Fatal(err)
+// What a cloud.conf names is followed, too, also files that are not there yet.
+func TestSourceFollowsWhatTheFileNames(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "home"))
+	if err := os.MkdirAll("home/openstack", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cloud := func(url, secret string) string {
+		return "clouds: {only: {region_name: RegionOne, auth_type: v3applicationcredential, auth: {auth_url: " + url +
+			", application_credential_id: a, application_credential_secret: " + secret + "}}}\n"
+	}
+	rewrite(t, "cloud.conf", "[Global]\nuse-clouds=true\n")
+	rewrite(t, "home/openstack/clouds.yaml", cloud("https://one.example.com", "one"))
+	source := open(t, "cloud.conf")
+	for _, change := range []struct{ file, text, url, secret string }{
+		{"home/openstack/clouds.yaml", cloud("https://two.example.com", "one"), "https://two.example.com", "one"},
+		{"home/openstack/secure.yaml", "clouds: {only: {auth: {application_credential_secret: two}}}\n", "https://two.example.com", "two"},
+		{"clouds.yaml", cloud("https://three.example.com", "three"), "https://three.example.com", "three"},
+	} {
+		rewrite(t, change.file, change.text)
+		err := source.Reload(t.Context())
+		if got := source.Current().Global; err != nil || got.AuthURL != change.url || got.ApplicationCredentialSecret.Reveal() != change.secret {
+			t.Errorf("after a change of %s: %s with %q, %v; want %s with %q",
+				change.file, got.AuthURL, got.ApplicationCredentialSecret.Reveal(), err, change.url, change.secret)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _ = source.Run(ctx, nil) }()
-		from.changes <- strings.Replace(minimal, "s3cr3t#1", "n3w", 1)
-		synctest.Wait()
-		from.changes <- ""
-		synctest.Wait()
-		if got := source.Current().Global.ApplicationCredentialSecret; got != "n3w" || source.Failure() == nil {
-			t.Errorf("the secret is %q, failure %v; want the last that was there, and that it is gone", got.Reveal(), source.Failure())
-		}
-		cancel()
-		synctest.Wait()
-	})
-}
-
-func TestOpenNeedsAConfig(t *testing.T) {
-	if _, err := Open(nil); err == nil || !strings.Contains(err.Error(), "--cloud-config") {
-		t.Errorf("%v", err)
 	}
 }
 
