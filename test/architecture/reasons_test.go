@@ -19,6 +19,7 @@ var eventSenders = map[string][]string{
 	"Route controller":          {"internal/controller/route"},
 	"Service controller":        {"internal/controller/service"},
 	"Serving certificates":      {"internal/controller/servingcertificate"},
+	"Node groups":               {"internal/controller/nodegroups"},
 	"Cloud config":              {"internal/configevents"},
 	"Bare metal: addresses":     {"providers/metal/ipam", "providers/metal/ipam/pool"},
 	"Bare metal: announcement":  {"providers/metal/announce"},

@@ -16,6 +16,8 @@ var rooms = []room{
 	{"internal/controller/route", "Route controller"},
 	{"internal/controller/service", "Service controller"},
 	{"internal/controller/servingcertificate", "Serving certificates of kubelets"},
+	{"internal/autoscaler", "Cluster Autoscaler: its calls"},
+	{"internal/controller/nodegroups", "Cluster Autoscaler: deletions"},
 	{"internal/instances", "What the cloud said of instances"},
 	{"internal/cloud", "Calls to the cloud"},
 	{"internal/version", "The program itself"},

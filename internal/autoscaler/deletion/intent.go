@@ -1,0 +1,184 @@
+// Package deletion is what is written on a Node whose instance the Cluster Autoscaler wants deleted, and what has to be true before that.
+//
+// See ADR 64.
+package deletion
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// Annotation holds the intent to delete the instance of a node, as JSON.
+	Annotation = "autoscaler.mooring.dev/deletion"
+	// Taint is the one by which the Cluster Autoscaler announces a deletion. It takes it off when it gives the deletion up.
+	Taint = "ToBeDeletedByClusterAutoscaler"
+	// excludedBy is the value of the label that keeps nodes from load balancers if it was set with an intent. Only its presence counts to who
+	// reads it; by the value it is known as ours.
+	excludedBy = "autoscaler-deletion"
+)
+
+// Intent is what the autoscaler has asked for.
+type Intent struct {
+	// Group is the node group, and ProviderID the instance to be deleted: that of the node at that time.
+	Group      string `json:"group"`
+	ProviderID string `json:"providerID"`
+	// At is when it was asked for.
+	At time.Time `json:"at"`
+}
+
+// errNoIntent is why Of returns none.
+var errNoIntent = errors.New("the annotation names no group, no provider ID or no time")
+
+// Of returns the intent of a node, nil if there is none. One that cannot be read, or is about another instance than the node's, is an
+// error and counts as none: somebody else wrote it.
+func Of(node *corev1.Node) (*Intent, error) {
+	text, found := node.Annotations[Annotation]
+	if !found {
+		return nil, nil
+	}
+	intent := &Intent{}
+	if err := json.Unmarshal([]byte(text), intent); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", Annotation, err)
+	}
+	switch {
+	case intent.Group == "" || intent.ProviderID == "" || intent.At.IsZero():
+		return nil, fmt.Errorf("annotation %s: %w", Annotation, errNoIntent)
+	case intent.ProviderID != node.Spec.ProviderID:
+		return nil, fmt.Errorf("annotation %s is about the instance %q, and the node's is %q", Annotation, intent.ProviderID, node.Spec.ProviderID)
+	}
+	return intent, nil
+}
+
+// Announced reports whether a node carries the autoscaler's taint.
+func Announced(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == Taint })
+}
+
+// operation is one operation of a JSON patch (RFC 6902). A test for nil is one for absence.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// Begin returns a JSON patch that writes an intent, and keeps the node out of load balancers if it is not already. It takes effect only
+// on the very node that was looked at, with the same taints.
+func Begin(node *corev1.Node, intent Intent) ([]byte, error) {
+	text, err := json.Marshal(intent)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the intent: %w", err)
+	}
+	operations := append(sameNode(node), operation{Op: "test", Path: "/spec/taints", Value: node.Spec.Taints})
+	operations = append(operations, set("/metadata/annotations", node.Annotations, Annotation, string(text))...)
+	if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; !excluded {
+		operations = append(operations, set("/metadata/labels", node.Labels, corev1.LabelNodeExcludeBalancers, excludedBy)...)
+	}
+	return encode(operations)
+}
+
+// Cancel returns a JSON patch that takes an intent back, with the label if it was set with it: one that somebody else set stays. It takes
+// effect only while the node has that intent.
+func Cancel(node *corev1.Node) ([]byte, error) {
+	operations := append(sameNode(node),
+		operation{Op: "test", Path: member("/metadata/annotations", Annotation), Value: node.Annotations[Annotation]},
+		operation{Op: "remove", Path: member("/metadata/annotations", Annotation)})
+	if node.Labels[corev1.LabelNodeExcludeBalancers] == excludedBy {
+		path := member("/metadata/labels", corev1.LabelNodeExcludeBalancers)
+		operations = append(operations, operation{Op: "test", Path: path, Value: excludedBy}, operation{Op: "remove", Path: path})
+	}
+	return encode(operations)
+}
+
+// sameNode tests that a node is the one that was looked at, and still has its instance.
+func sameNode(node *corev1.Node) []operation {
+	return []operation{
+		{Op: "test", Path: "/metadata/uid", Value: node.UID}, {Op: "test", Path: "/spec/providerID", Value: node.Spec.ProviderID},
+	}
+}
+
+// set adds a member to a map, which may not be there yet.
+func set(path string, current map[string]string, key, value string) []operation {
+	if len(current) == 0 {
+		return []operation{{Op: "test", Path: path}, {Op: "add", Path: path, Value: map[string]string{key: value}}}
+	}
+	return []operation{{Op: "add", Path: member(path, key), Value: value}}
+}
+
+// member is the path of a member (RFC 6901).
+func member(path, key string) string {
+	return path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+func encode(operations []operation) ([]byte, error) {
+	encoded, err := json.Marshal(operations)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the patch: %w", err)
+	}
+	return encoded, nil
+}
+
+// Pending returns the instances of a group that are to be deleted and whose nodes are still there, by provider ID.
+func Pending(nodes []corev1.Node, group string) map[string]types.NodeName {
+	pending := map[string]types.NodeName{}
+	for i := range nodes {
+		if intent, err := Of(&nodes[i]); err == nil && intent != nil && intent.Group == group {
+			pending[intent.ProviderID] = types.NodeName(nodes[i].Name)
+		}
+	}
+	return pending
+}
+
+// The indexes of a cache of nodes.
+const (
+	// ByIntent finds the nodes that have an intent, by IndexValue.
+	ByIntent = "autoscaler/deletion"
+	// ByProviderID finds nodes by their provider IDs.
+	ByProviderID = "autoscaler/provider-id"
+	// IndexValue is what all nodes with an intent are found by.
+	IndexValue = "pending"
+)
+
+// AddIndexes adds the indexes to a cache.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &corev1.Node{}, ByIntent, func(object client.Object) []string {
+		if _, found := object.GetAnnotations()[Annotation]; found {
+			return []string{IndexValue}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("indexing nodes by what is to be deleted: %w", err)
+	}
+	if err := indexer.IndexField(ctx, &corev1.Node{}, ByProviderID, func(object client.Object) []string {
+		if node, ok := object.(*corev1.Node); ok && node.Spec.ProviderID != "" {
+			return []string{node.Spec.ProviderID}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("indexing nodes by their provider IDs: %w", err)
+	}
+	return nil
+}
+
+// Holders returns the names of the nodes that have a provider ID, in order, by a cache with the indexes.
+func Holders(ctx context.Context, cached client.Reader, providerID string) ([]string, error) {
+	var list corev1.NodeList
+	if err := cached.List(ctx, &list, client.MatchingFields{ByProviderID: providerID}, client.UnsafeDisableDeepCopy); err != nil { // only names are read
+		return nil, fmt.Errorf("listing the nodes with the provider ID %q: %w", providerID, err)
+	}
+	names := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
