@@ -106,6 +106,7 @@ func (o *options) config() (*config, error) {
 			errs = append(errs, controller.Validate()...)
 		}
 	}
+	errs = append(errs, c.portClashes()...)
 	if err = joined("invalid flags", errs...); err != nil {
 		return nil, err
 	}

@@ -32,6 +32,8 @@ type Controller struct {
 	Validate func() []error
 	// Grants are the rights that the controller needs. They are asked for at start-up, and a missing one ends it.
 	Grants []Grant
+	// port returns the flag and the value of the port that the controller serves. Nil: it serves none.
+	port func() (flag string, port int)
 	// managerGrants are rights that the manager's own identity needs on behalf of this controller. Nil: none.
 	managerGrants func(*config) []Grant
 	// New builds the controller. It is called on every replica, before the caches start: it sets up watches, and must not call
@@ -57,6 +59,7 @@ func builtin() []Controller {
 	return []Controller{
 		nodeController(),
 		nodeLifecycleController(),
+		nodeGroupController(),
 		routeController(),
 		serviceController(),
 		servingCertificateController(),

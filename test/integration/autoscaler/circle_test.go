@@ -1,0 +1,225 @@
+package autoscaler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
+)
+
+// sizes returns what is wrong with the target sizes of a round.
+func sizes(want map[string]int) func(*round) error {
+	return func(r *round) error {
+		for id, size := range want {
+			if r.groups[id] == nil || r.targets[id] != size {
+				return fmt.Errorf("the groups are %v and their sizes %v, not %v", r.groups, r.targets, want)
+			}
+		}
+		if len(r.groups) != len(want) {
+			return fmt.Errorf("the groups are %v", r.groups)
+		}
+		return nil
+	}
+}
+
+// TestCircle has nodes come because they are needed and go because they are not. The one that goes is a target of no load balancer any more when
+// its instance is deleted, and nothing happens to all others.
+func TestCircle(t *testing.T) {
+	f := newFixture(t)
+	f.register(t, "node-001")
+	f.balancer(t, "web")
+	first := f.round("both groups are empty", sizes(map[string]int{small: 0, large: 0}))
+	if group := first.groups[small]; group.GetMinSize() != 1 || group.GetMaxSize() != 4 || group.GetDebug() == "" {
+		t.Errorf("the group is %v", group)
+	}
+	if template := first.templates[small]; template == nil || template.Status.Allocatable.Cpu().Value() < 1 || template.Labels["sim.mooring.dev/node-group"] != small {
+		t.Errorf("the template is %v", template)
+	}
+	must(t, f.scaleUp(small, 3))
+	f.round("the size is raised at once", sizes(map[string]int{small: 3, large: 0}))
+	names := f.join(t, small, 3)
+	f.awaitTargets(t, append(names, "node-001")...)
+	f.round("all nodes have a group, but for the one of none", func(*round) error {
+		for _, name := range append(slices.Clone(names), "node-001") {
+			node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+			must(t, err)
+			want := small
+			if name == "node-001" {
+				want = ""
+			}
+			if got, err := f.nodeGroupForNode(t.Context(), node); got != want || err != nil {
+				return fmt.Errorf("%s is of the group %q: %v", name, got, err)
+			}
+		}
+		return nil
+	})
+	before := f.witness(t, names[1], names[2], "node-001")
+
+	doomed, err := admin.CoreV1().Nodes().Get(t.Context(), names[0], metav1.GetOptions{})
+	must(t, err)
+	var mu sync.Mutex
+	var atDeletion []string
+	f.faults.set(false, func(string) {
+		mu.Lock()
+		defer mu.Unlock()
+		atDeletion, err = f.targets(context.WithoutCancel(t.Context()))
+	})
+	must(t, f.scaleDown(names[0]))
+	f.round("the size is lowered at once", sizes(map[string]int{small: 2, large: 0}))
+	f.awaitGone(t, small, names[0])
+	mu.Lock()
+	defer mu.Unlock()
+	if err != nil || slices.Contains(atDeletion, doomed.Spec.ProviderID) || len(atDeletion) == 0 {
+		t.Errorf("when %s was deleted, the targets were %v: %v", doomed.Spec.ProviderID, atDeletion, err)
+	}
+	if got := f.faults.deleted(); !slices.Equal(got, []string{doomed.Spec.ProviderID}) {
+		t.Errorf("the deletions are %v", got)
+	}
+	f.awaitTargets(t, names[1], names[2], "node-001")
+	f.unharmed(t, before)
+	f.round("two are left", func(r *round) error {
+		if len(r.instances[small]) != 2 {
+			return fmt.Errorf("the instances are %v", r.instances[small])
+		}
+		return sizes(map[string]int{small: 2, large: 0})(r)
+	})
+}
+
+// witness returns nodes that nothing is to happen to.
+func (f *fixture) witness(t *testing.T, names ...string) (nodes []*corev1.Node) {
+	t.Helper()
+	for _, name := range names {
+		node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+		must(t, err)
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
+// unharmed fails if something has happened to nodes.
+func (f *fixture) unharmed(t *testing.T, before []*corev1.Node) {
+	t.Helper()
+	for _, node := range before {
+		now, err := admin.CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
+		must(t, err)
+		if now.UID != node.UID || fmt.Sprint(now.Labels, now.Annotations, now.Spec.Taints) != fmt.Sprint(node.Labels, node.Annotations, node.Spec.Taints) {
+			t.Errorf("node %s was %v %v %v and is %v %v %v", node.Name, node.Labels, node.Annotations, node.Spec.Taints, now.Labels, now.Annotations, now.Spec.Taints)
+		}
+		if slices.Contains(f.faults.deleted(), node.Spec.ProviderID) {
+			t.Errorf("the instance of %s was to be deleted", node.Name)
+		}
+	}
+}
+
+// states returns the states of a group's instances, by provider ID.
+func states(r *round, group string) map[string]externalgrpc.InstanceStatus_InstanceState {
+	all := map[string]externalgrpc.InstanceStatus_InstanceState{}
+	for _, instance := range r.instances[group] {
+		all[instance.GetId()] = instance.GetStatus().GetInstanceState()
+	}
+	return all
+}
+
+// TestTakenBack has the autoscaler take its taint off before the instance is deleted: what was written on the node goes, and a label that
+// somebody else has set stays. The wish survives a restart of the manager meanwhile.
+func TestTakenBack(t *testing.T) {
+	f := newFixture(t)
+	f.balancer(t, "web")
+	must(t, f.scaleUpSoon(small, 3))
+	names := f.join(t, small, 3)
+	f.awaitTargets(t, names...)
+	edit(t, names[1], func(node *corev1.Node) { node.Labels[corev1.LabelNodeExcludeBalancers] = "" })
+	f.awaitTargets(t, names[0], names[2])
+	f.faults.set(true, nil) // until it is taken back
+	before := f.witness(t, names...)
+	f.round("three are there", sizes(map[string]int{small: 3, large: 0}))
+	must(t, f.scaleDown(names[0], names[1]))
+	f.awaitTargets(t, names[2])
+	f.end(t)
+	f.launch(t)
+	f.round("what is to be deleted is shown so, after a restart", func(r *round) error {
+		if got := states(r, small); got[before[0].Spec.ProviderID] != externalgrpc.InstanceStatus_instanceDeleting ||
+			got[before[1].Spec.ProviderID] != externalgrpc.InstanceStatus_instanceDeleting || got[before[2].Spec.ProviderID] != externalgrpc.InstanceStatus_instanceRunning {
+			return fmt.Errorf("the states are %v", got)
+		}
+		return sizes(map[string]int{small: 1, large: 0})(r)
+	})
+	untaint(t, names[0])
+	untaint(t, names[1])
+	f.awaitTargets(t, names[0], names[2])
+	f.awaitNode(t, names[1], "has only the label that was there", func(node *corev1.Node) error {
+		if fmt.Sprint(node.Labels, node.Annotations, node.Spec.Taints) != fmt.Sprint(before[1].Labels, before[1].Annotations, before[1].Spec.Taints) {
+			return fmt.Errorf("it has %v %v %v", node.Labels, node.Annotations, node.Spec.Taints)
+		}
+		return nil
+	})
+	f.round("three are there again", sizes(map[string]int{small: 3, large: 0}))
+	f.faults.set(false, nil)
+	f.unharmed(t, before)
+}
+
+// TestRestart ends the manager between the wish and the deletion, and repeats the call before and after.
+func TestRestart(t *testing.T) {
+	f := newFixture(t)
+	must(t, f.scaleUpSoon(small, 2))
+	names := f.join(t, small, 2)
+	f.round("two are there", sizes(map[string]int{small: 2, large: 0}))
+	f.faults.set(true, nil)
+	node := taint(t, names[0])
+	must(t, f.deleteNodes(node))
+	must(t, f.deleteNodes(node))
+	f.end(t)
+	f.faults.set(false, nil)
+	f.launch(t)
+	f.round("one is left", sizes(map[string]int{small: 1, large: 0}))
+	f.awaitGone(t, small, names[0])
+	must(t, f.deleteFrom(small, node))
+	if got := f.faults.deleted(); !slices.Equal(got, []string{node.Spec.ProviderID}) {
+		t.Errorf("the deletions are %v", got)
+	}
+	f.round("still one is left", sizes(map[string]int{small: 1, large: 0}))
+}
+
+// TestNeverRegistered has an instance deleted whose kubelet never came, and one that fails to be made: without a node there is nothing to wait for.
+func TestNeverRegistered(t *testing.T) {
+	f := newFixture(t)
+	must(t, f.scaleUpSoon(small, 2))
+	var ids []string
+	f.round("two run", func(r *round) error {
+		ids = nil
+		for id, state := range states(r, small) {
+			if state == externalgrpc.InstanceStatus_instanceRunning {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) != 2 {
+			return errors.New("they do not")
+		}
+		return nil
+	})
+	must(t, f.deleteFrom(small, fakeNode(ids[0])))
+	must(t, f.deleteFrom(small, fakeNode(ids[0])))
+	f.round("one is left", sizes(map[string]int{small: 1, large: 0}))
+	if got := f.faults.deleted(); !slices.Equal(got, ids[:1]) {
+		t.Errorf("the deletions are %v, not %v", got, ids[:1])
+	}
+}
+
+// scaleUpSoon is scaleUp after a round, as soon as there is a connection.
+func (f *fixture) scaleUpSoon(group string, delta int) error {
+	f.t.Helper()
+	f.round("the groups are known", func(r *round) error {
+		if r.groups[group] == nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	return f.scaleUp(group, delta)
+}
