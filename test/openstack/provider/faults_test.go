@@ -34,6 +34,7 @@ func (w *world) rotate(t *testing.T) {
 	w.cloud.Faults().Reset()
 	s.configure(t)
 	must(t, w.cloud.DeleteApplicationCredential(t.Context(), w.tenant, old))
+	s.create(t, "rotated", toFront) // which needs a login at once
 	until(t, "the manager logs in with the new credential", func(context.Context) error {
 		for _, call := range w.cloud.Faults().Calls() {
 			if call.Path == login && call.Status == http.StatusCreated {
@@ -42,7 +43,6 @@ func (w *world) rotate(t *testing.T) {
 		}
 		return errors.New("nobody has logged in")
 	})
-	s.create(t, "rotated", toFront)
 	s.awaitServed(t, "rotated")
 }
 
