@@ -36,6 +36,8 @@ type Options struct {
 	Programs []Program
 	// Servers and Services are how many of each there are. The last server joins when the load balancers stand.
 	Servers, Services int
+	// Driver is octavia's: "amphora" or "ovn".
+	Driver string
 	// Binaries are the control plane's.
 	Binaries localcluster.Binaries
 	// Logs is a directory for the logs of the managers; empty for none.
@@ -103,8 +105,12 @@ func (b *bench) furnish(ctx context.Context) (err error) {
 
 // cloudConf is what every manager reads. It is upstream's format, and lb-method what the driver ovn demands of upstream's.
 func (b *bench) cloudConf() string {
+	method := "ROUND_ROBIN"
+	if b.options.Driver == "ovn" {
+		method = "SOURCE_IP_PORT"
+	}
 	return b.cloud.CloudConf(b.credentials, "[Networking]", "internal-network-name="+b.environment.NetworkName,
-		"[LoadBalancer]", "lb-provider=ovn", "lb-method=SOURCE_IP_PORT", "subnet-id="+b.environment.Subnet,
+		"[LoadBalancer]", "lb-provider="+b.options.Driver, "lb-method="+method, "subnet-id="+b.environment.Subnet,
 		"floating-network-id="+b.environment.External)
 }
 

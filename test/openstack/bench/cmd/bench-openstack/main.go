@@ -1,7 +1,7 @@
 // Command bench-openstack measures the calls of managers on the services of a real OpenStack: this repository's daemon and, if its program is
 // named, OpenStack's own manager.
 //
-//	bench-openstack [-upstream PROGRAM] [-servers N] [-services N] -daemon PROGRAM
+//	bench-openstack [-upstream PROGRAM] [-servers N] [-services N] [-driver amphora|ovn] -daemon PROGRAM
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -28,11 +29,12 @@ func main() {
 	upstream := flag.String("upstream", "", "the program openstack-cloud-controller-manager of cloud-provider-openstack; empty: Mooring alone")
 	servers := flag.Int("servers", 200, "how many servers join")
 	services := flag.Int("services", 20, "how many Services get a load balancer")
+	driver := flag.String("driver", "amphora", "octavia's driver: amphora, or ovn, which takes half a second for each member")
 	logs := flag.String("logs", "", "directory for the logs of the managers; empty: none are kept")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	options := bench.Options{Servers: *servers, Services: *services, Logs: *logs}
+	options := bench.Options{Servers: *servers, Services: *services, Driver: *driver, Logs: *logs}
 	for _, program := range []bench.Program{{Name: "mooring", Path: *daemon}, {Name: "upstream", Path: *upstream, Upstream: true}} {
 		if program.Path != "" {
 			options.Programs = append(options.Programs, program)
@@ -45,6 +47,9 @@ func main() {
 }
 
 func run(ctx context.Context, options bench.Options) (err error) {
+	if !slices.Contains([]string{"amphora", "ovn"}, options.Driver) {
+		return fmt.Errorf("-driver=%s: it is amphora or ovn", options.Driver)
+	}
 	if len(options.Programs) == 0 || options.Servers < 2 || options.Services < 1 {
 		return errors.New("needs -daemon or -upstream, two servers and a Service at the least")
 	}
@@ -59,7 +64,7 @@ func run(ctx context.Context, options bench.Options) (err error) {
 	options.Display = progress.New(os.Stderr)
 	results, err := bench.Run(ctx, options)
 	if len(results) > 0 {
-		fmt.Printf("%d servers, %d Services\n\n%s\nall but the start together:\n%s\n%s", options.Servers, options.Services,
+		fmt.Printf("%d servers, %d Services, driver %s\n\n%s\nall but the start together:\n%s\n%s", options.Servers, options.Services, options.Driver,
 			bench.Table(results), bench.Ratios(results, "join", "balance", "one more", "delete"), bench.Kinds(results))
 	}
 	return err
