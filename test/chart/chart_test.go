@@ -78,6 +78,7 @@ func TestLint(t *testing.T) {
 		"deployment":      "provider: {name: sim}",
 		"daemonset":       "kind: DaemonSet\nprovider: {name: sim}",
 		"dry run":         "dryRun: true\nprovider: {name: sim}",
+		"autoscaler":      "provider: {name: sim}\nhostNetwork: false\nautoscaler: {existingSecret: a, from: [{podSelector: {}}]}\nnetworkPolicy: {enabled: true}",
 		"with everything": everything,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,6 +117,10 @@ func TestBadValuesAreNamed(t *testing.T) {
 		},
 		"an issuer of nothing": {
 			"provider: {name: sim}\nservingCertificate: {certManager: {enabled: true}}", []string{"servingCertificate.certManager.issuerRef: required"},
+		},
+		"a port of two": {"provider: {name: sim}\nautoscaler: {existingSecret: a, port: 10258}", []string{"autoscaler.port: is securePort, too"}},
+		"controllers twice": {
+			"provider: {name: sim}\nautoscaler: {existingSecret: a}\nextraArgs: ['--controllers=service']", []string{"autoscaler.existingSecret: give controllers in place of"},
 		},
 		"a policy that selects nothing": {
 			"provider: {name: sim}\nnetworkPolicy: {enabled: true}", []string{"networkPolicy: needs hostNetwork=false"},

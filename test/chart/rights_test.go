@@ -90,6 +90,7 @@ func TestTokensTakeSeparateIdentities(t *testing.T) {
 		"rbac: {separateIdentities: true, extraIdentities: [{name: a-controller, rules: []}]}":                             {tokens: append([]string{"ccm-a-controller"}, own...), made: append([]string{"ccm-a-controller"}, own...), prefix: "ccm-"},
 		"rbac: {separateIdentities: true, referenceIdentities: true}":                                                      {tokens: reference, creates: true},
 		"rbac: {separateIdentities: true, referenceIdentities: true}\ncontrollers: [service, kubelet-serving-certificate]": {tokens: []string{"kubelet-serving-certificate", "service-controller"}, made: []string{"kubelet-serving-certificate"}, creates: true},
+		"rbac: {separateIdentities: true, referenceIdentities: true}\ncontrollers: [service, cluster-autoscaler-provider]": {tokens: []string{"cluster-autoscaler-provider", "service-controller"}, made: []string{"cluster-autoscaler-provider"}, creates: true},
 		"rbac: {separateIdentities: true, referenceIdentities: true}\ncontrollers: ['*', '-route']":                        {tokens: []string{reference[0], reference[2]}, creates: true},
 	} {
 		values += "\nserviceAccount: {name: ccm}\nprovider: {name: sim}"
@@ -137,6 +138,11 @@ func TestRightsFollowControllers(t *testing.T) {
 		"controllers: ['*', '-kubelet-serving-certificate']":                           byDefault,
 		"controllers: [kubelet-serving-certificate]\ndryRun: true":                     serving[:1],
 		"controllers: [kubelet-serving-certificate]\nrbac: {separateIdentities: true}": serving[:1],
+		"controllers: [cluster-autoscaler-provider]":                                   {"get nodes", "patch nodes", "list services"},
+		"controllers: [service]\nautoscaler: {existingSecret: a}":                      {"get nodes", "patch nodes", "list services", "patch services/status"},
+		"autoscaler: {existingSecret: a}":                                              byDefault,
+		"autoscaler: {existingSecret: a}\ndryRun: true":                                {"get nodes", "list services"},
+		"autoscaler: {existingSecret: a}\nrbac: {separateIdentities: true}":            {"get nodes", "list services", "update leases " + deletionLog},
 	} {
 		got := rightsOf(t, values+"\nprovider: {name: sim}")
 		all := slices.Concat(got.cluster, got.namespaced)

@@ -95,6 +95,10 @@ ca:
 {{- $serving := .Values.servingCertificate }}
 {{- if and $serving.existingSecret $serving.certManager.enabled }}{{ fail "servingCertificate: give existingSecret or certManager, not both" }}{{ end }}
 {{- if and $serving.certManager.enabled (not $serving.certManager.issuerRef) }}{{ fail "servingCertificate.certManager.issuerRef: required" }}{{ end }}
+{{- if .Values.autoscaler.existingSecret }}
+{{- range .Values.extraArgs }}{{ if hasPrefix "--controllers" . }}{{ fail "autoscaler.existingSecret: give controllers in place of --controllers in extraArgs, because both count" }}{{ end }}{{ end }}
+{{- if eq (int .Values.autoscaler.port) (int .Values.securePort) }}{{ fail "autoscaler.port: is securePort, too" }}{{ end }}
+{{- end }}
 {{- $monitor := .Values.serviceMonitor }}
 {{- if and $monitor.enabled (not (or $monitor.tlsConfig $monitor.insecureSkipVerify (include "mooring.servingSecret" .))) }}{{ fail "serviceMonitor: needs servingCertificate.existingSecret or servingCertificate.certManager, which Prometheus verifies; or serviceMonitor.tlsConfig; or serviceMonitor.insecureSkipVerify=true" }}{{ end }}
 {{- if and .Values.networkPolicy.enabled .Values.hostNetwork }}{{ fail "networkPolicy: needs hostNetwork=false, because no policy selects pods with the network of their node" }}{{ end }}

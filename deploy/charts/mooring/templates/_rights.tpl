@@ -1,5 +1,5 @@
 {{/* Which controllers run, by --controllers: "*", NAME and -NAME, by the names of now and those of the reference of old. With that flag
-     in extraArgs, all do that are on by default: it is not read here but for the name of the one that is not. */}}
+     in extraArgs, all do that are on by default: it is not read here but for the names of those that are not. */}}
 {{- define "mooring.controllers" -}}
 {{- $listed := .Values.controllers | default (list "*") }}
 {{- range .Values.extraArgs }}{{ if hasPrefix "--controllers" . }}{{ $listed = list "*" }}{{ end }}{{ end }}
@@ -11,6 +11,8 @@
 {{- $serving := "kubelet-serving-certificate" }}
 {{- $run := dict "serving" (has $serving $listed) }}
 {{- range .Values.extraArgs }}{{ if regexMatch (printf "^--controllers=(.*,)?%s(,|$)" $serving) . }}{{ $_ := set $run "serving" true }}{{ end }}{{ end }}
+{{- $_ := set $run "autoscaler" (or (has "cluster-autoscaler-provider" $listed) (not (empty .Values.autoscaler.existingSecret))) }}
+{{- range .Values.extraArgs }}{{ if regexMatch "^--controllers=(.*,)?cluster-autoscaler-provider(,|$)" . }}{{ $_ := set $run "autoscaler" true }}{{ end }}{{ end }}
 {{- range $controller, $aliases := $names }}
 {{- $runs := has "*" $listed }}
 {{- range $aliases }}
@@ -19,6 +21,15 @@
 {{- $_ := set $run $controller $runs }}
 {{- end }}
 {{- toYaml $run }}
+{{- end }}
+
+{{/* --controllers as it is given: with the autoscaler's Secret the controller that serves it runs, too. */}}
+{{- define "mooring.listedControllers" -}}
+{{- $listed := .Values.controllers }}
+{{- if and .Values.autoscaler.existingSecret (not (has "cluster-autoscaler-provider" $listed)) }}
+{{- $listed = append ($listed | default (list "*")) "cluster-autoscaler-provider" }}
+{{- end }}
+{{- join "," $listed }}
 {{- end }}
 
 {{/* What a controller writes, as rules: of a dict with patchNodes, deleteNodes, patchNodeStatus, patchServiceStatus and
@@ -71,6 +82,9 @@
 {{- end }}
 {{- if $run.serving }}
 {{- $_ := set $identities "kubelet-serving-certificate" (include "mooring.writes" (dict "approveServing" true) | fromYamlArray) }}
+{{- end }}
+{{- if $run.autoscaler }}
+{{- $_ := set $identities "cluster-autoscaler-provider" (include "mooring.writes" (dict "patchNodes" true) | fromYamlArray) }}
 {{- end }}
 {{- range .Values.rbac.extraIdentities }}
 {{- $_ := set $identities .name .rules }}
