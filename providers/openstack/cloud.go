@@ -2,17 +2,21 @@ package openstack
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"sync"
 
 	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/klog/v2"
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/openstack/config"
 	"github.com/mooring-ccm/mooring/providers/openstack/instances"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia"
+	"github.com/mooring-ccm/mooring/providers/openstack/quotas"
 	"github.com/mooring-ccm/mooring/providers/openstack/routes"
 	"github.com/mooring-ccm/mooring/providers/openstack/session"
 )
@@ -37,6 +41,7 @@ type Cloud struct {
 	instances *instances.Instances
 	routes    *routes.Routes
 	balancers *octavia.Balancers
+	quotas    *quotas.Watcher
 }
 
 var (
@@ -51,13 +56,20 @@ func New(source *config.Source) *Cloud {
 	servers := instances.New(source, s)
 	c := &Cloud{source: source, session: s, instances: servers, routes: routes.New(source, s, servers)}
 	c.balancers = octavia.New(c.balancerClients, c.balancerOptions)
+	c.quotas = quotas.New(s, c.hasBalancers())
 	return c
 }
 
-// Initialize arranges that connections are closed when the manager stops. The provider needs nothing from the cluster.
+// Initialize has the quotas of the project read now and then, and arranges that connections are closed when the manager stops. The provider
+// needs nothing from the cluster.
 func (c *Cloud) Initialize(_ cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Background().WithName(ProviderName)))
+	var reading sync.WaitGroup
+	reading.Go(func() { c.quotas.Run(ctx) })
 	go func() {
 		<-stop
+		cancel()
+		reading.Wait()
 		c.session.CloseIdleConnections()
 	}()
 }
@@ -73,8 +85,8 @@ func (c *Cloud) SetInformers(factory informers.SharedInformerFactory) {
 // routes by the batch if there is a router, and that it lists load balancers if it makes them.
 //
 // It declares no limits. OpenStack's services have no quota of calls that could be asked for: Nova's list of rates is empty since Newton, and the
-// quotas of Nova, Neutron and Octavia are of objects, which an error names when they are met. The manager's groups are one service each
-// already: instances are Nova's, load balancers Octavia's and routes Neutron's.
+// quotas of Nova, Neutron and Octavia are of objects. Package quotas shows those, and an error names the one that is met. The manager's groups
+// are one service each already: instances are Nova's, load balancers Octavia's and routes Neutron's.
 func (c *Cloud) Capabilities() provider.Capabilities {
 	capabilities := provider.Capabilities{
 		ProviderIDSchemes: []string{instances.Scheme},
@@ -101,6 +113,11 @@ func (c *Cloud) hasRoutes() bool { return c.source.Current().Route.RouterID != "
 
 // runOnEveryReplica follows the cloud config.
 func (c *Cloud) runOnEveryReplica(ctx context.Context, replica provider.Replica) error {
+	if replica.Registerer != nil {
+		if err := c.quotas.Register(replica.Registerer); err != nil {
+			return fmt.Errorf("registering the metrics of quotas: %w", err)
+		}
+	}
 	for _, warning := range c.source.Current().Warnings {
 		logr.FromContextOrDiscard(ctx).Info("The cloud config says something that may not do what was meant", "reason", warning)
 	}

@@ -87,13 +87,17 @@ func TestAlertsOfMetalFire(t *testing.T) {
 		"the probes of one replica are blind": {`mooring_metal_probes_blind{instance="b"} 1` + hour, []string{"MooringProberBlind"}},
 		"no kube-proxy has ever answered":     {`mooring_metal_kube_proxy_unproven{instance="a"} 1` + hour, []string{"MooringKubeProxyUnproven"}},
 		"the cloud config is refused":         {`mooring_metal_config_reload_failed{instance="a"} 1` + hour, []string{"MooringConfigRefused"}},
-		"a pool has one address left":         {pool("19", "1"), []string{"MooringPoolNearlyFull"}},
-		"a pool has three addresses left":     {pool("17", "3"), nil},
-		"a Service is refused an address":     {`mooring_metal_services_without_address{instance="a"} 1` + hour, []string{"MooringServicesWithoutAddress"}},
-		"changes are not announced":           {`mooring_metal_announce_failures_total{instance="a",sink="BGP"} 0x110 1x10`, []string{"MooringAnnouncementFails"}},
-		"ARP cannot be sent":                  {`mooring_metal_l2_frames_total{instance="a",protocol="arp",result="error"} 0+1` + hour, []string{"MooringLayer2SendFails"}},
-		"a BMC is another machine's":          {`mooring_metal_bmc_systems{instance="a",result="wrong"} 1` + hour, []string{"MooringBMCWrong"}},
-		"a BMC does not answer":               {`mooring_metal_bmc_failures{instance="a",machine="n1"} 40` + hour, []string{"MooringBMCFails"}},
+		"an OpenStack quota is nearly used": {`mooring_openstack_quota_used{instance="a",resource="load_balancers"} 19` + hour +
+			"\n" + `mooring_openstack_quota_limit{instance="a",resource="load_balancers"} 20` + hour, []string{"MooringOpenStackQuotaNearlyUsed"}},
+		"an OpenStack quota is half used": {`mooring_openstack_quota_used{instance="a",resource="servers"} 5` + hour +
+			"\n" + `mooring_openstack_quota_limit{instance="a",resource="servers"} 10` + hour, nil},
+		"a pool has one address left":     {pool("19", "1"), []string{"MooringPoolNearlyFull"}},
+		"a pool has three addresses left": {pool("17", "3"), nil},
+		"a Service is refused an address": {`mooring_metal_services_without_address{instance="a"} 1` + hour, []string{"MooringServicesWithoutAddress"}},
+		"changes are not announced":       {`mooring_metal_announce_failures_total{instance="a",sink="BGP"} 0x110 1x10`, []string{"MooringAnnouncementFails"}},
+		"ARP cannot be sent":              {`mooring_metal_l2_frames_total{instance="a",protocol="arp",result="error"} 0+1` + hour, []string{"MooringLayer2SendFails"}},
+		"a BMC is another machine's":      {`mooring_metal_bmc_systems{instance="a",result="wrong"} 1` + hour, []string{"MooringBMCWrong"}},
+		"a BMC does not answer":           {`mooring_metal_bmc_failures{instance="a",machine="n1"} 40` + hour, []string{"MooringBMCFails"}},
 	}
 	all, fired := alerts(t), map[string]bool{}
 	for name, fault := range faults {

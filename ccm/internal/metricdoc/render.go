@@ -21,6 +21,7 @@ var rooms = []room{
 	{"internal/instances", "What the cloud said of instances"},
 	{"internal/cloud", "Calls to the cloud"},
 	{"internal/version", "The program itself"},
+	{"providers/openstack/quotas", "OpenStack: quotas"},
 	{"providers/metal/config", "Bare metal: cloud config and inventory"},
 	{"providers/metal/ipam", "Bare metal: addresses"},
 	{"providers/metal/announce", "Bare metal: announcement"},

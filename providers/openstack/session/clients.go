@@ -9,6 +9,7 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
 	"github.com/gophercloud/gophercloud/v2/openstack/utils"
 	"golang.org/x/sync/singleflight"
 
@@ -36,6 +37,27 @@ type Clients struct {
 
 // Config is the config that these clients logged in by.
 func (c *Clients) Config() *config.Config { return c.config }
+
+// ProjectID returns the project that the login is for.
+func (c *Clients) ProjectID() (string, error) {
+	result, scoped := c.provider.GetAuthResult().(interface {
+		ExtractProject() (*tokens.Project, error)
+	})
+	if !scoped {
+		return "", errNoProject
+	}
+	project, err := result.ExtractProject()
+	if err == nil && (project == nil || project.ID == "") {
+		err = errNoProject
+	}
+	if err != nil {
+		return "", fmt.Errorf("finding the project of the token: %w", err)
+	}
+	return project.ID, nil
+}
+
+// errNoProject is a token that names no project, as of a login by a token that a file has.
+var errNoProject = errors.New("the token names no project")
 
 // Compute returns the client of Nova, with the microversion that is agreed on.
 func (c *Clients) Compute(ctx context.Context) (*gophercloud.ServiceClient, error) {

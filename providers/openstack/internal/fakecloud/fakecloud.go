@@ -21,6 +21,9 @@ import (
 // balancersPath is where Octavia is.
 const balancersPath = "/load-balancer"
 
+// Project is the ID of the project that tokens are for.
+const Project = "1d1ec7"
+
 // Object is a resource as the API shows it.
 type Object = map[string]any
 
@@ -37,6 +40,8 @@ type Cloud struct {
 	// Servers and Ports are in the order of lists; PageSize is how many a page has at most.
 	Servers, Ports, Networks []Object
 	PageSize                 int
+	// Limits is what Nova says of the quotas of the project.
+	Limits Object
 	// Router is the only router; NoExtraRoutes leaves its atomic changes out.
 	Router        Object
 	NoExtraRoutes bool
@@ -63,6 +68,9 @@ func New(t testing.TB) *Cloud {
 	})
 	mux.HandleFunc("GET /network/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, 200, Object{"versions": []Object{{"id": "v2.0", "status": "CURRENT"}}})
+	})
+	mux.HandleFunc("GET /compute/v2.1/limits", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, 200, Object{"limits": Object{"rate": []Object{}, "absolute": c.Limits}})
 	})
 	mux.HandleFunc("GET /compute/v2.1/servers/detail", c.listServers)
 	mux.HandleFunc("GET /compute/v2.1/servers/{id}", c.getServer)
@@ -160,7 +168,7 @@ func (c *Cloud) login(w http.ResponseWriter, r *http.Request) {
 	for _, kind := range slices.Sorted(maps.Keys(paths)) {
 		catalog = append(catalog, endpoint(kind, paths[kind]))
 	}
-	write(w, 201, Object{"token": Object{"expires_at": "2999-01-01T00:00:00.000000Z", "catalog": catalog}})
+	write(w, 201, Object{"token": Object{"expires_at": "2999-01-01T00:00:00.000000Z", "catalog": catalog, "project": Object{"id": Project}}})
 }
 
 func (c *Cloud) listServers(w http.ResponseWriter, r *http.Request) {
