@@ -3,6 +3,7 @@ package chart_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,6 +32,34 @@ func podOf(t *testing.T, values string) corev1.PodSpec {
 	var workload appsv1.Deployment // a DaemonSet has its template in the same place
 	must(t, yaml.Unmarshal([]byte(objects["workload.yaml"]), &workload))
 	return workload.Spec.Template.Spec
+}
+
+// TestReplicasKnowTheirNode: the provider metal reads NODE_NAME. Whoever sets it by hand keeps what they set, once.
+func TestReplicasKnowTheirNode(t *testing.T) {
+	for values, want := range map[string]string{
+		"provider: {name: metal}":                                                     "spec.nodeName",
+		"provider: {name: metal}\nextraEnv: [{name: A, value: b}]":                    "spec.nodeName",
+		"provider: {name: metal}\napiServer: {host: 192.0.2.1, port: 6443}":           "spec.nodeName",
+		"provider: {name: metal}\nextraEnv: [{name: NODE_NAME, value: other}]":        "other",
+		"provider: {name: metal}\nkind: DaemonSet":                                    "spec.nodeName",
+		"provider: {name: sim}":                                                       "",
+		"provider: {name: sim}\nextraEnv: [{name: NODE_NAME, value: whatever it is}]": "whatever it is",
+	} {
+		var got []string
+		for _, variable := range podOf(t, values).Containers[0].Env {
+			if variable.Name != "NODE_NAME" {
+				continue
+			}
+			text := variable.Value
+			if variable.ValueFrom != nil {
+				text += variable.ValueFrom.FieldRef.FieldPath
+			}
+			got = append(got, text)
+		}
+		if strings.Join(got, " and ") != want {
+			t.Errorf("%s: NODE_NAME is %q, want %q", values, got, want)
+		}
+	}
 }
 
 // node returns a node as a distribution registers it before its cloud controller manager runs.
