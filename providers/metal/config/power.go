@@ -56,8 +56,8 @@ type BMC struct {
 	Command *Command `json:"command,omitempty"`
 	// Credentials are who asks, by Redfish or IPMI. Default: those of the defaults.
 	Credentials *Credentials `json:"credentials,omitempty"`
-	// PowerOffCredentials are who turns the machine off, where power.outOfService.fence is enabled: a user with more rights than one
-	// that only looks. Default: those of the defaults, or else Credentials.
+	// PowerOffCredentials are who turns the machine off, where power.outOfService.fence is enabled, and off and on where it is in a node
+	// group: a user with more rights than one that only looks. Default: those of the defaults, or else Credentials.
 	PowerOffCredentials *Credentials `json:"powerOffCredentials,omitempty"`
 	// SystemUUID is the UUID that the controller gives for its system, where firmware makes that another one than the machine's
 	// systemUUID. Default: the machine's.
@@ -131,8 +131,16 @@ type Command struct {
 	// Argv is the absolute path of the program and its arguments. Required.
 	Argv []string `json:"argv"`
 	// PowerOff is the absolute path of the program that turns the machine off by force, and its arguments, where
-	// power.outOfService.fence is enabled. It has the same environment, and exits with 0 once the controller has taken the command.
+	// power.outOfService.fence is enabled or the machine is in a node group. It has the same environment, and exits with 0 once the
+	// controller has taken the command.
 	PowerOff []string `json:"powerOff,omitempty"`
+	// ShutDown is the absolute path of the program that asks the operating system to shut down, and its arguments, where the machine
+	// is in a node group. It has the same environment, and exits with 0 once the controller has taken the command. Default: none, and
+	// the machine is turned off by force when the time for that is over.
+	ShutDown []string `json:"shutDown,omitempty"`
+	// PowerOn is the absolute path of the program that turns the machine on, and its arguments, where the machine is in a node group.
+	// It has the same environment, and exits with 0 once the controller has taken the command.
+	PowerOn []string `json:"powerOn,omitempty"`
 	// Timeout is how long it may take before it is killed with all that it started. Default: that of power.
 	Timeout metav1.Duration `json:"timeout,omitzero"`
 }
@@ -296,8 +304,13 @@ func (c *Command) validate(path *field.Path) field.ErrorList {
 	} else if !filepath.IsAbs(c.Argv[0]) {
 		errs = append(errs, field.Invalid(path.Child("argv").Index(0), c.Argv[0], "must be an absolute path"))
 	}
-	if len(c.PowerOff) > 0 && !filepath.IsAbs(c.PowerOff[0]) {
-		errs = append(errs, field.Invalid(path.Child("powerOff").Index(0), c.PowerOff[0], "must be an absolute path"))
+	for _, program := range []struct {
+		name string
+		argv []string
+	}{{"powerOff", c.PowerOff}, {"shutDown", c.ShutDown}, {"powerOn", c.PowerOn}} {
+		if len(program.argv) > 0 && !filepath.IsAbs(program.argv[0]) {
+			errs = append(errs, field.Invalid(path.Child(program.name).Index(0), program.argv[0], "must be an absolute path"))
+		}
 	}
 	if c.Timeout.Duration != 0 {
 		errs = append(errs, between(path.Child("timeout"), c.Timeout.Duration, 100*time.Millisecond, time.Minute)...)

@@ -99,10 +99,12 @@ func (c *command) run(ctx context.Context, argv []string) (string, error) {
 	return strings.TrimSpace(output.String()), nil
 }
 
-// powerOff runs the program that turns the machine off, unless the one that reads the state says another UUID by now.
-func (c *command) powerOff(ctx context.Context, systemUUID string) error {
-	if len(c.config.PowerOff) == 0 {
-		return fmt.Errorf("bmc.command.powerOff is not set: %w", ErrCannotTurnOff)
+// change runs the program that does it, unless the one that reads the state says another UUID by now.
+func (c *command) change(ctx context.Context, what change, systemUUID string) error {
+	argv := map[change][]string{byForce: c.config.PowerOff, softly: c.config.ShutDown, turningOn: c.config.PowerOn}[what]
+	if len(argv) == 0 {
+		field := map[change]string{byForce: "powerOff", softly: "shutDown", turningOn: "powerOn"}[what]
+		return fmt.Errorf("bmc.command.%s is not set: %w", field, what.impossible())
 	}
 	reading, err := c.Read(ctx)
 	switch {
@@ -111,7 +113,7 @@ func (c *command) powerOff(ctx context.Context, systemUUID string) error {
 	case !reading.System.Is(systemUUID):
 		return ErrUnverified
 	}
-	_, err = c.run(ctx, c.config.PowerOff)
+	_, err = c.run(ctx, argv)
 	return err
 }
 

@@ -80,7 +80,7 @@ func FuzzRedfish(f *testing.F) {
 			if err == nil && service.status > 299 || err != nil && reading != (Reading{}) {
 				t.Errorf("status %d: %+v, %v", service.status, reading, err)
 			}
-			checkMessage(t, reader.powerOff(t.Context(), uuid1))
+			checkMessage(t, reader.change(t.Context(), byForce, uuid1))
 			_ = reader.Close(t.Context())
 			service.check(t)
 		}

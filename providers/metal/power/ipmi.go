@@ -112,12 +112,17 @@ func (i *ipmi) connect(ctx context.Context, as *config.Credentials, privilege ty
 	return session, nil
 }
 
-// powerOff asks for the GUID and takes the power away in one session (IPMI 2.0, 28.3), as an operator.
-func (i *ipmi) powerOff(ctx context.Context, systemUUID string) error {
-	return guarded(i, "turning the machine off", func() error { return i.turnOff(ctx, systemUUID) })
+// chassisControls are the commands by which a change is made (IPMI 2.0, 28.3).
+var chassisControls = map[change]chassis.ChassisControl{
+	byForce: chassis.ChassisControlPowerDown, softly: chassis.ChassisControlSoftShutdown, turningOn: chassis.ChassisControlPowerUp,
 }
 
-func (i *ipmi) turnOff(ctx context.Context, systemUUID string) error {
+// change asks for the GUID and changes the power in one session, as an operator.
+func (i *ipmi) change(ctx context.Context, what change, systemUUID string) error {
+	return guarded(i, what.String(), func() error { return i.control(ctx, what, systemUUID) })
+}
+
+func (i *ipmi) control(ctx context.Context, what change, systemUUID string) error {
 	session, err := i.connect(ctx, i.credentials, types.PrivilegeLevelOperator)
 	if err != nil {
 		return err
@@ -130,8 +135,8 @@ func (i *ipmi) turnOff(ctx context.Context, systemUUID string) error {
 	case !system.Is(systemUUID):
 		return ErrUnverified
 	}
-	if _, err := session.ChassisControl(ctx, chassis.ChassisControlPowerDown); err != nil {
-		return i.failed(ctx, "turning the machine off", err)
+	if _, err := session.ChassisControl(ctx, chassisControls[what]); err != nil {
+		return i.failed(ctx, what.String(), err)
 	}
 	return nil
 }
