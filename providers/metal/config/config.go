@@ -29,6 +29,10 @@ type CloudConfig struct {
 	Inventory Inventory `json:"inventory,omitzero"`
 	// Power says how the power state of machines is read, and what follows from it.
 	Power Power `json:"power,omitzero"`
+	// NodeGroups are groups of machines that the Cluster Autoscaler turns on and off. Machines that are in none are left alone.
+	NodeGroups []NodeGroup `json:"nodeGroups,omitempty"`
+	// NodeGroupLease is where it is recorded which machines of groups are asleep.
+	NodeGroupLease NodeGroupLease `json:"nodeGroupLease,omitzero"`
 	// Pools are the addresses that load balancers get, in the order in which they are looked through within one priority.
 	Pools []Pool `json:"pools,omitempty"`
 	// Announcement says which next hops an address gets.
@@ -42,6 +46,7 @@ type CloudConfig struct {
 // setDefaults fills in what the file leaves out. Machines have been completed where they were read.
 func (c *CloudConfig) setDefaults() {
 	c.Power.setDefaults()
+	c.setNodeGroupDefaults()
 	setPoolDefaults(c.Pools)
 	c.Announcement.setDefaults()
 	if c.BGP != nil {
@@ -59,6 +64,7 @@ func (c *CloudConfig) validate() field.ErrorList {
 	errs = append(errs, validateUnique(c.Inventory.Machines)...)
 	errs = append(errs, validateBMCs(c.Inventory.Machines)...)
 	errs = append(errs, c.Power.validate(field.NewPath("power"))...)
+	errs = append(errs, c.validateNodeGroups(field.NewPath("nodeGroups"))...)
 	errs = append(errs, validatePools(field.NewPath("pools"), c.Pools)...)
 	errs = append(errs, validateReserved(field.NewPath("pools"), c.Pools, c.reserved())...)
 	errs = append(errs, c.Announcement.validate(field.NewPath("announcement"))...)

@@ -80,6 +80,7 @@ func FuzzCloudConfig(f *testing.F) {
 		head + "inventory: {machines: [{name: n1, systemUUID: ffffffff-ffff-ffff-ffff-ffffffffffff, addresses: [{address: x}]}]}\n",
 		head + "inventory: {machines: [{name: N_1, id: 'a/b', labels: {kubernetes.io/x: y, a: '!'}, macAddresses: [zz]}]}\n",
 		head + "inventory: {machines: [{name: n1, bmc: {ipmi: {address: '[::1]:99999', cipherSuite: 0}, redfish: {endpoint: 'ftp://x'}}}]}\n",
+		head + groupedMachines + "nodeGroups: [{name: a, machines: {zones: [z]}}, {name: A, machines: {names: [n1, n9]}, minSize: 3, maxSize: -1}]\n",
 		"apiVersion: metal.mooring.dev/v2\nkind: [a]\n", head + "pools: &a [*a]\n", head + `"a\nb": {"c": 1}` + "\n",
 	} {
 		f.Add(text)

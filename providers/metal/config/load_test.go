@@ -155,10 +155,10 @@ power: {interval: 1ms, timeout: soon, concurrency: -1, staleAfter: 1}
 		"empty/readme":  "",
 		"racks/sub/x.y": "",
 	})
-	const machineFields = "addresses, bmc, id, labels, macAddresses, machineType, name, region, systemUUID, zone"
+	const machineFields = "addresses, bmc, id, labels, macAddresses, machineType, maintenance, name, region, systemUUID, zone"
 	want := []string{
 		`kind: Duplicate value: "Other"`,
-		`invetory: Invalid value: unknown field; known here: announcement, apiVersion, bgp, inventory, kind, l2, pools, power`,
+		`invetory: Invalid value: unknown field; known here: announcement, apiVersion, bgp, inventory, kind, l2, nodeGroupLease, nodeGroups, pools, power`,
 		`inventory.machines[1].systemUUID: Invalid value: "123": must be a string, not an integer`,
 		`inventory.machines[1].zone: Invalid value: "5": must be a string, not an integer`,
 		`inventory.machines[4].bmc.redfish.password: Invalid value: unknown field; known here: auth, caFile, endpoint, insecureSkipVerify, systemID`,

@@ -33,7 +33,7 @@ func TestExamine(t *testing.T) {
 		"all errors": {
 			metalHead + "pools: [{name: P, addresses: [x]}]\nbgp: {peers: []}\nother: secret\n", false,
 			"FILE: MetalCloudConfig of the provider metal\n" +
-				"ERROR    other: Invalid value: unknown field; known here: announcement, apiVersion, bgp, inventory, kind, l2, pools, power\n" +
+				"ERROR    other: Invalid value: unknown field; known here: announcement, apiVersion, bgp, inventory, kind, l2, nodeGroupLease, nodeGroups, pools, power\n" +
 				"ERROR    pools[0].name: Invalid value: \"P\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', " +
 				"and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')\n" +
 				"ERROR    pools[0].addresses[0]: Invalid value: \"x\": neither a prefix, a range nor an address: ParseAddr(\"x\"): unable to parse IP\n" +
