@@ -45,6 +45,7 @@ type Cloud struct {
 	began        *config.CloudConfig
 	poller       *power.Poller
 	instances    *Instances
+	groups       *nodeGroups
 	loadBalancer *loadBalancer
 	pools        atomic.Pointer[pool.Pools]
 
@@ -90,6 +91,8 @@ func New(source *config.Source) (*Cloud, error) {
 		loadBalancer: newLoadBalancer(), registry: registry, led: make(chan struct{}),
 	}
 	c.pools.Store(pools)
+	c.groups = &nodeGroups{current: source.Current}
+	c.instances.sleeps = c.groups.sleeps
 	return c, nil
 }
 
@@ -143,6 +146,9 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 		offered := c.instances.Capabilities()
 		capabilities.ListInstances, capabilities.WatchInstances = offered.ListInstances, offered.WatchInstances
 		capabilities.StandbySafe = offered.StandbySafe
+	}
+	if len(c.began.NodeGroups) > 0 {
+		capabilities.NodeGroups = c.groups
 	}
 	if len(c.began.Pools) > 0 {
 		capabilities.ListLoadBalancers = c.loadBalancer.list

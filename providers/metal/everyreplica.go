@@ -221,6 +221,7 @@ func (c *Cloud) onlyAtStart(settings *config.CloudConfig) error {
 		had, has bool
 	}{
 		{"inventory", c.began.Inventory.Enabled(), settings.Inventory.Enabled()},
+		{"nodeGroups", len(c.began.NodeGroups) > 0, len(settings.NodeGroups) > 0},
 		{"pools", len(c.began.Pools) > 0, len(settings.Pools) > 0},
 		{"bgp", c.began.BGP != nil, settings.BGP != nil},
 		{"l2", c.began.L2 != nil, settings.L2 != nil},

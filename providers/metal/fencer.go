@@ -14,7 +14,7 @@ import (
 // fencer returns what turns off the machines of nodes that are silent, if the config in force says so.
 func (c *Cloud) fencer(l *leader, nodes coreinformers.NodeInformer) (*fencing.Controller, error) {
 	return fencing.New(fencing.Options{
-		Client: l.client.CoreV1(), Nodes: nodes, Recorder: l.recorder, Observe: c.instances.Observe, TurnOff: c.instances.TurnOff,
+		Client: l.client.CoreV1(), Nodes: nodes, Recorder: l.recorder, Observe: c.observeForFencing, TurnOff: c.instances.TurnOff,
 		Self: self.Observe, Registerer: c.registry,
 		Settings: func() fencing.Settings {
 			settings := c.source.Current().Power.OutOfService
@@ -25,6 +25,17 @@ func (c *Cloud) fencer(l *leader, nodes coreinformers.NodeInformer) (*fencing.Co
 			}
 		},
 	})
+}
+
+// observeForFencing returns what is known of the power of a node's machine, and nothing of one that goes to sleep: that its node falls
+// silent is no fault, and its node group turns it off.
+func (c *Cloud) observeForFencing(node *v1.Node) power.Observation {
+	for _, id := range c.instances.machinesOf(node) {
+		if c.groups.goesToSleep(id) {
+			return power.Observation{}
+		}
+	}
+	return c.instances.Observe(node)
 }
 
 // TurnOff turns the machine of a node off by its management controller, which has to name the machine. See power.TurnOff.

@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/machine"
+	"github.com/mooring-ccm/mooring/providers/metal/nodegroup"
 	"github.com/mooring-ccm/mooring/providers/metal/power"
 )
 
@@ -35,13 +36,15 @@ type PowerStates interface {
 }
 
 // Instances are the machines of the inventory as instances: cloudprovider.InstancesV2, with lists and watches. A machine exists as
-// long as it is in the inventory, and is shut down when its management controller has confirmed that it is off. Every answer is at
-// hand: nothing is asked. It is safe for concurrent use, also on a standby, where nobody may read power states.
+// long as it is in the inventory and its node group has not put it to sleep, and is shut down when its management controller has
+// confirmed that it is off. Every answer is at hand: nothing is asked. It is safe for concurrent use, also on a standby, where nobody may read power states.
 type Instances struct {
 	power PowerStates
-	index atomic.Pointer[machine.Index]
-	nodes atomic.Pointer[corelisters.NodeLister]
-	close []func()
+	// sleeps reports whether a machine is asleep; nil if none ever is.
+	sleeps func(id string) bool
+	index  atomic.Pointer[machine.Index]
+	nodes  atomic.Pointer[corelisters.NodeLister]
+	close  []func()
 
 	mu       sync.Mutex
 	watchers map[*watcher]bool
@@ -116,9 +119,21 @@ func (i *Instances) wake() {
 	}
 }
 
-// InstanceExists reports whether the node's machine is in the inventory. What cannot be decided is an error.
+// find returns the machine of a node. One that is asleep is not there, so that its node is deleted and it comes back as a new one,
+// unless its kubelet says that it runs.
+func (i *Instances) find(node *v1.Node) (*config.Machine, error) {
+	found, err := i.index.Load().Find(node)
+	if err == nil && i.asleep(found) && !nodegroup.Ready(node) {
+		return nil, fmt.Errorf("machine %s is asleep: %w", found.Name, provider.ErrInstanceNotFound)
+	}
+	return found, err
+}
+
+func (i *Instances) asleep(m *config.Machine) bool { return i.sleeps != nil && i.sleeps(m.ID) }
+
+// InstanceExists reports whether the node's machine is in the inventory and not asleep. What cannot be decided is an error.
 func (i *Instances) InstanceExists(_ context.Context, node *v1.Node) (bool, error) {
-	_, err := i.index.Load().Find(node)
+	_, err := i.find(node)
 	if errors.Is(err, provider.ErrInstanceNotFound) {
 		return false, nil
 	}
@@ -127,7 +142,7 @@ func (i *Instances) InstanceExists(_ context.Context, node *v1.Node) (bool, erro
 
 // InstanceShutdown reports whether the node's machine is confirmed to be off.
 func (i *Instances) InstanceShutdown(_ context.Context, node *v1.Node) (bool, error) {
-	found, err := i.index.Load().Find(node)
+	found, err := i.find(node)
 	if err != nil {
 		return false, err
 	}
@@ -136,7 +151,7 @@ func (i *Instances) InstanceShutdown(_ context.Context, node *v1.Node) (bool, er
 
 // InstanceMetadata returns what the inventory says of the node's machine.
 func (i *Instances) InstanceMetadata(_ context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
-	found, err := i.index.Load().Find(node)
+	found, err := i.find(node)
 	if err != nil {
 		return nil, err
 	}
@@ -181,12 +196,15 @@ type sight struct {
 	state   provider.InstanceState
 }
 
-// look returns all machines as they are now, in the order of their IDs.
+// look returns all machines that are not asleep as they are now, in the order of their IDs.
 func (i *Instances) look() []sight {
 	index := i.index.Load()
 	names := index.NodeNames(i.knownNodes())
 	all := make([]sight, 0, len(index.Machines()))
 	for _, found := range index.Machines() {
+		if i.asleep(found) {
+			continue
+		}
 		name, other := names[found.ID]
 		if !other {
 			name = types.NodeName(found.Name)

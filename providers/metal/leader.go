@@ -123,6 +123,9 @@ func (c *Cloud) leadMachines(l *leader) error {
 	if err != nil {
 		return err
 	}
+	if err := c.leadNodeGroups(l, nodes); err != nil {
+		return err
+	}
 	l.run("fencing", fencer.Run)
 	l.run("power states", func(ctx context.Context) error { return c.poller.Run(ctx, c.source) })
 	l.run("out of service", marking.Run)

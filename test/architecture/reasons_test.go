@@ -23,7 +23,7 @@ var eventSenders = map[string][]string{
 	"Cloud config":              {"internal/configevents"},
 	"Bare metal: addresses":     {"providers/metal/ipam", "providers/metal/ipam/pool"},
 	"Bare metal: announcement":  {"providers/metal/announce"},
-	"Bare metal: machines":      {"providers/metal/outofservice", "providers/metal/fencing"},
+	"Bare metal: machines":      {"providers/metal/outofservice", "providers/metal/fencing", "providers/metal/nodegroup"},
 }
 
 // TestEveryReasonIsExplained holds the reasons and conditions in the source against the pages that say what to do about each.

@@ -31,6 +31,7 @@ var rooms = []room{
 	{"providers/metal/power", "Bare metal: power"},
 	{"providers/metal/outofservice", "Bare metal: machines that are off"},
 	{"providers/metal/fencing", "Bare metal: machines that are turned off"},
+	{"providers/metal/nodegroup", "Bare metal: machines that sleep"},
 }
 
 // group is a section.
