@@ -145,6 +145,21 @@ func TestForceComesLate(t *testing.T) {
 	}
 }
 
+// A cycle counts from when the machine came on, however long its BMC took, and to the last moment at which it may have.
+func TestCyclesCountFromPower(t *testing.T) {
+	came := noon().Add(3 * time.Minute)
+	m := facts{id: "a", recorded: true, power: on, powerSince: came, intent: intent{Want: awake, Waking: true, Since: noon(), Cycle: noon()}}
+	made, _ := advance([]facts{m}, limitsOfTests(), noon(), came)
+	if got := made["a"]; got.Waking || !got.Cycle.Equal(came) {
+		t.Errorf("%+v", got)
+	}
+	m.power = unknown
+	made, err := decrease([]facts{m}, limitsOfTests(), 1, came)
+	if got := made["a"]; err != nil || got.Want != asleep || !got.Cycle.Equal(came) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // Who turns on a machine that sleeps has decided. One of which nothing is recorded sleeps if it is off and has no node.
 func TestOthersDecide(t *testing.T) {
 	registered := func(m *facts) { m.node = nodeFacts{count: 1, name: "a"} }
