@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/fencing"
 	"github.com/mooring-ccm/mooring/providers/metal/nodegroup"
 	"github.com/mooring-ccm/mooring/providers/metal/power"
@@ -261,8 +263,15 @@ func TestMachinesAreForcedOff(t *testing.T) {
 		node.Annotations = map[string]string{fencing.FencedAnnotation: "2026-01-01T00:00:00Z"}
 	})
 	r.settled(t, r.Cloud, 1)
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: nameOf(0)}, Spec: v1.NodeSpec{ProviderID: idOf(0)}}
+	poll.Until(t, "a machine that is to be awake is on for fencing", func(context.Context) error {
+		return poll.Holds(r.observeForFencing(node).State == power.On)
+	})
 	if err := r.groups.DeleteNodeGroupInstances(t.Context(), groupOfTests, []string{idOf(0)}); err != nil {
 		t.Fatal(err)
+	}
+	if seen := r.observeForFencing(node); seen.State != power.Unknown {
+		t.Errorf("for fencing a machine that goes to sleep is %s", seen.State)
 	}
 	r.power(t, 0, redfishsim.Off)
 	if err := r.client.CoreV1().Nodes().Delete(t.Context(), nameOf(0), metav1.DeleteOptions{}); err != nil {
@@ -305,4 +314,37 @@ func TestMachinesSleepByIPMI(t *testing.T) {
 	is("off")
 	r.growTo(t, r.Cloud, 1)
 	is("on")
+}
+
+// A replica that does not lead says which groups there are, and nothing of machines: it does not know. No machine sleeps for it.
+func TestStandbysKnowGroupsOnly(t *testing.T) {
+	t.Parallel()
+	r := newPoweredRack(t, 3, "minSize: 1, options: {scaleDownUnneededTime: 5m}")
+	source, err := config.OpenFile(r.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	standby, err := New(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer standby.instances.Close()
+	groups := provider.CapabilitiesOf(standby).NodeGroups
+	listed, err := groups.ListNodeGroups(t.Context())
+	if err != nil || len(listed) != 1 || listed[0].Min != 1 || listed[0].Max != 2 || *listed[0].Options.ScaleDownUnneededTime != 5*time.Minute {
+		t.Errorf("%+v, %v", listed, err)
+	}
+	_, status := groups.NodeGroupStatus(t.Context(), groupOfTests)
+	_, template := groups.NodeGroupTemplate(t.Context(), groupOfTests)
+	for call, err := range map[string]error{
+		"status": status, "template": template, "increase": groups.IncreaseNodeGroup(t.Context(), groupOfTests, 1),
+		"decrease": groups.DecreaseNodeGroupTarget(t.Context(), groupOfTests, 1), "delete": groups.DeleteNodeGroupInstances(t.Context(), groupOfTests, nil),
+	} {
+		if !errors.Is(err, nodegroup.ErrNotLeading) {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	if !r.listed(t, standby, 0) {
+		t.Error("a machine sleeps for a standby")
+	}
 }

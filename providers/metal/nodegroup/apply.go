@@ -194,6 +194,7 @@ func (c *Controller) finish(ctx context.Context, action action, err error) {
 		c.report(action)
 		log.Info("The power of a machine of a node group was changed", "operation", action.kind.String())
 	case errors.Is(err, errOutdated), errors.Is(err, errNotToBeTurnedOff), errors.Is(err, ErrNotLeading):
+		c.loaded = c.loaded && !errors.Is(err, errOutdated) // it is read again before anything else is decided
 		told.notBefore = now.Add(c.options.Period)
 		c.metrics.commands.WithLabelValues(action.kind.String(), "outdated").Inc()
 	default:
