@@ -182,3 +182,33 @@ func TestLists(t *testing.T) {
 	}
 	o.running.Wait()
 }
+
+// TestALookFromBefore has a look at a group end after a change that it did not see: it does not take the change back.
+func TestALookFromBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		groups := newFakeGroups("g")
+		o := observing(t, groups)
+		if err := o.refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stuck := make(chan struct{})
+		groups.set(func() { groups.hang["g"] = stuck })
+		go func() { _ = o.refresh(t.Context()) }()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		o.lower("g", 0, "x://bare")
+		groups.set(func() { delete(groups.hang, "g") })
+		close(stuck)
+		synctest.Wait()
+		known, err := o.get("g")
+		if err != nil || known.status.TargetSize != 1 || known.status.Instances[1].State != provider.NodeGroupInstanceDeleting {
+			t.Errorf("%+v %v", known.status, err)
+		}
+		groups.set(func() {
+			groups.status = provider.NodeGroupStatus{TargetSize: 1, Instances: groups.status.Instances[:1]}
+		})
+		if known, err = o.latest(t.Context(), "g"); err != nil || known.status.TargetSize != 1 || len(known.status.Instances) != 1 {
+			t.Errorf("%+v %v", known.status, err)
+		}
+	})
+}

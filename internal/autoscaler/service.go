@@ -92,7 +92,7 @@ func (s *service) NodeGroupTargetSize(ctx context.Context, request *externalgrpc
 	if err != nil {
 		return nil, failure("target size of the node group", err)
 	}
-	return &externalgrpc.NodeGroupTargetSizeResponse{TargetSize: int32(size)}, nil
+	return &externalgrpc.NodeGroupTargetSizeResponse{TargetSize: number(size)}, nil
 }
 
 // NodeGroupNodes returns the instances of a group.

@@ -72,16 +72,20 @@ func TestIncreaseHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		groups := newFakeGroups("g")
 		s := serving(t, groups, cluster(t, interceptor.Funcs{}))
-		size := func() int32 {
+		known := func() int32 {
 			t.Helper()
-			if err := s.observer.refresh(t.Context()); err != nil {
-				t.Fatal(err)
-			}
 			answer, err := s.NodeGroupTargetSize(t.Context(), &externalgrpc.NodeGroupTargetSizeRequest{Id: "g"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return answer.GetTargetSize()
+		}
+		size := func() int32 {
+			t.Helper()
+			if err := s.observer.refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return known()
 		}
 		increase := func() codes.Code {
 			ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
@@ -113,6 +117,9 @@ func TestIncreaseHangs(t *testing.T) {
 		groupsHang.err = errors.New("no")
 		close(stuck)
 		synctest.Wait()
+		if got := known(); got != 2 {
+			t.Errorf("before the next look after it has failed the size is %d", got)
+		}
 		if got := size(); got != 2 {
 			t.Errorf("after it has failed the size is %d", got)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -26,9 +27,12 @@ const (
 // groupOf returns a group as the autoscaler knows it.
 func groupOf(group provider.NodeGroup) *externalgrpc.NodeGroup {
 	return &externalgrpc.NodeGroup{
-		Id: group.ID, MinSize: int32(group.Min), MaxSize: int32(group.Max), Debug: message.Line(group.Description, mostText),
+		Id: group.ID, MinSize: number(group.Min), MaxSize: number(group.Max), Debug: message.Line(group.Description, mostText),
 	}
 }
+
+// number returns a number of the protocol, the greatest for one that is greater.
+func number(of int) int32 { return int32(min(max(of, 0), math.MaxInt32)) }
 
 // instancesOf returns the instances of a group. Those that are to be deleted are shown as being deleted, whatever the cloud says.
 func instancesOf(group provider.NodeGroupStatus, pending map[string]types.NodeName) []*externalgrpc.Instance {

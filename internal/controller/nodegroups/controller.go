@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/mooring-ccm/mooring/internal/autoscaler/deletion"
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/required"
 	"github.com/mooring-ccm/mooring/provider"
@@ -94,7 +95,7 @@ func New(options Options) (*Controller, error) {
 
 // Start works until ctx ends, and returns when the cloud is not asked any more.
 func (c *Controller) Start(ctx context.Context) error {
-	asking, cancel := context.WithCancel(logr.NewContext(ctx, c.log))
+	asking, cancel := context.WithCancel(cloud.WithPriority(logr.NewContext(ctx, c.log), cloud.PriorityDeletion))
 	c.beside.begin(asking)
 	defer c.beside.running.Wait()
 	defer cancel()

@@ -229,7 +229,7 @@ func TestBalancersAreListedOnce(t *testing.T) {
 			}
 			return said, answered
 		}
-		for _, node := range []string{"a", "b"} {
+		for _, node := range []string{"a", "a", "b"} {
 			if _, answered := ask(node); answered {
 				t.Errorf("%s is answered before there is a list", node)
 			}

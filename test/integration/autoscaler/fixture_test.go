@@ -42,8 +42,10 @@ type fixture struct {
 	dir    string
 	args   []string
 	port   string
-	ended  chan error
-	stop   func()
+	// securePort is that of health and metrics.
+	securePort string
+	ended      chan error
+	stop       func()
 }
 
 // newFixture starts all of it. The cloud has one more instance than the groups, whose node is nobody's to delete.
@@ -51,6 +53,7 @@ func newFixture(t *testing.T, args ...string) *fixture {
 	t.Helper()
 	f := &fixture{
 		cloud: simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)}), faults: newFaults(), dir: t.TempDir(), port: localclustertest.FreePort(t),
+		securePort: localclustertest.FreePort(t),
 	}
 	f.ca = newAuthority(t, f.dir, "ca")
 	server := f.ca.sign(t, f.dir, "server")
@@ -58,7 +61,7 @@ func newFixture(t *testing.T, args ...string) *fixture {
 	must(t, err)
 	f.args = append([]string{
 		"--cloud-provider=groups", "--cloud-config=" + f.cloud.ConfigFile, "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
-		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + localclustertest.FreePort(t), "--cert-dir=" + t.TempDir(),
+		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + f.securePort, "--cert-dir=" + t.TempDir(),
 		"--controllers=*,cluster-autoscaler-provider", "--autoscaler-bind-address=127.0.0.1", "--autoscaler-port=" + f.port,
 		"--autoscaler-tls-cert-file=" + server.certificate, "--autoscaler-tls-private-key-file=" + server.key, "--autoscaler-client-ca-file=" + f.ca.file,
 		"--leader-elect=false", "--configure-cloud-routes=false", "--load-balancer-target-delay=1s",
@@ -367,10 +370,13 @@ func (f *fixture) balancer(t *testing.T, name string) {
 	must(t, err)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		_, _ = services.Patch(ctx, name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-		if err := services.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
+		eventually(t, "the Service "+name+" is gone", func(context.Context) error {
+			err := services.Delete(ctx, name, metav1.DeleteOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return errors.Join(err, errors.New("it is there"))
+		})
 	})
 }
 

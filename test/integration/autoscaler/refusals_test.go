@@ -2,6 +2,7 @@ package autoscaler_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -197,4 +198,36 @@ func TestRest(t *testing.T) {
 	if group, err := f.nodeGroupForNode(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}); group != "" || err != nil {
 		t.Errorf("a node of nobody is of the group %q: %v", group, err)
 	}
+}
+
+// TestTheLeaderServes has two replicas of which one leads: the port of the other is closed until it does.
+func TestTheLeaderServes(t *testing.T) {
+	lease := []string{
+		"--leader-elect=true", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s", "--leader-elect-retry-period=1s",
+	}
+	first := newFixture(t, lease...)
+	first.round("the first leads", sizes(map[string]int{small: 0, large: 0}))
+	second := newFixture(t, lease...)
+	second.awaitStandby(t)
+	if r, err := second.runOnce(t.Context()); status.Code(errors.Unwrap(err)) != codes.Unavailable {
+		t.Errorf("one that does not lead has answered %v: %v", r, err)
+	}
+	first.round("the first still leads", sizes(map[string]int{small: 0, large: 0}))
+	first.end(t)
+	if r, err := first.runOnce(t.Context()); status.Code(errors.Unwrap(err)) != codes.Unavailable {
+		t.Errorf("one that has stopped has answered %v: %v", r, err)
+	}
+	second.round("the second leads", sizes(map[string]int{small: 0, large: 0}))
+}
+
+// awaitStandby waits until a manager could take over.
+func (f *fixture) awaitStandby(t *testing.T) {
+	t.Helper()
+	eventually(t, "the standby is ready", func(ctx context.Context) error {
+		connection, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}).DialContext(ctx, "tcp", "127.0.0.1:"+f.securePort)
+		if err != nil {
+			return err
+		}
+		return connection.Close()
+	})
 }
