@@ -51,8 +51,8 @@ func newBalancers(cached client.Reader, list listBalancers, beside *beside, agai
 
 // of returns whether load balancers have a node as a target. It returns false while they are being listed; the node is looked at again then.
 func (b *balancers) of(ctx context.Context, node string) (answer, bool, error) {
-	any, err := b.any(ctx)
-	if err != nil || !any {
+	found, err := b.any(ctx)
+	if err != nil || !found {
 		return answer{state: targetOfNone}, true, err
 	}
 	if b.list == nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,6 +209,7 @@ func (b *byGroup) DeleteNodeGroupInstances(ctx context.Context, group string, id
 // TestBalancersAreListedOnce has several nodes ask at once: one list is made for those that asked before it began, and each is told once.
 func TestBalancersAreListedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		lists, again := 0, []string{}
 		beside := &beside{}
 		beside.begin(t.Context())
@@ -216,12 +218,18 @@ func TestBalancersAreListedOnce(t *testing.T) {
 		}).Build()
 		var fails error
 		b := newBalancers(cached, func(context.Context) ([]provider.LoadBalancer, error) {
+			mu.Lock()
 			lists++
+			mu.Unlock()
 			time.Sleep(time.Second)
 			return []provider.LoadBalancer{
 				{Service: types.NamespacedName{Namespace: "default", Name: "web"}, Targets: []types.NodeName{"a"}}, {Targets: []types.NodeName{}},
 			}, fails
-		}, beside, func(node string) { again = append(again, node) })
+		}, beside, func(node string) {
+			mu.Lock()
+			defer mu.Unlock()
+			again = append(again, node)
+		})
 		ask := func(node string) (answer, bool) {
 			said, answered, err := b.of(t.Context(), node)
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
+	"github.com/mooring-ccm/mooring/providers/sim"
 )
 
 // sizes returns what is wrong with the target sizes of a round.
@@ -222,4 +224,74 @@ func (f *fixture) scaleUpSoon(group string, delta int) error {
 		return nil
 	})
 	return f.scaleUp(group, delta)
+}
+
+// leastRights are what the controller needs where no other runs. The account has no other right but to have its callers authenticated.
+const leastRights = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: autoscaler-alone, namespace: kube-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: autoscaler-alone}
+rules:
+- {apiGroups: [""], resources: [nodes], verbs: [get, list, watch, patch]}
+- {apiGroups: [""], resources: [services], verbs: [list, watch]}
+- {apiGroups: [""], resources: [events], verbs: [create, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: autoscaler-alone}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: autoscaler-alone}
+subjects: [{kind: ServiceAccount, namespace: kube-system, name: autoscaler-alone}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: autoscaler-alone, namespace: kube-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: extension-apiserver-authentication-reader}
+subjects: [{kind: ServiceAccount, namespace: kube-system, name: autoscaler-alone}]
+`
+
+// TestAlone runs the controller without any other, with the rights that it needs and no more. Somebody else initializes nodes, and deletes them.
+func TestAlone(t *testing.T) {
+	must(t, cluster.Apply(t.Context(), []byte(leastRights)))
+	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceSystem, "autoscaler-alone")
+	must(t, err)
+	f := newFixture(t, "--controllers=cluster-autoscaler-provider", "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig,
+		"--authorization-kubeconfig="+kubeconfig)
+	must(t, f.scaleUpSoon(small, 2))
+	var names []string
+	f.round("two run", func(r *round) error {
+		names = nil
+		found, err := f.instances(t.Context(), small)
+		for _, instance := range found {
+			if states(r, small)[sim.ProviderID(instance.ID)] == externalgrpc.InstanceStatus_instanceRunning {
+				names = append(names, instance.Name+" "+sim.ProviderID(instance.ID))
+			}
+		}
+		if len(names) != 2 {
+			return fmt.Errorf("%v do: %v", names, err)
+		}
+		return nil
+	})
+	for _, each := range names {
+		name, providerID, _ := strings.Cut(each, " ")
+		_, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID},
+		}, metav1.CreateOptions{})
+		must(t, err)
+	}
+	doomed, providerID, _ := strings.Cut(names[0], " ")
+	must(t, f.scaleDown(doomed))
+	eventually(t, "the instance of "+doomed+" is gone, and an event says so", func(ctx context.Context) error {
+		found, err := f.instances(ctx, small)
+		must(t, err)
+		events, err := admin.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + doomed + ",reason=AutoscalerDeletionAccepted"})
+		must(t, err)
+		if len(found) != 1 || len(events.Items) != 1 || !slices.Equal(f.faults.deleted(), []string{providerID}) {
+			return fmt.Errorf("there are %d instances and %d events, and the deletions are %v", len(found), len(events.Items), f.faults.deleted())
+		}
+		return nil
+	})
 }

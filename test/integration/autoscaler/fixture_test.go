@@ -59,15 +59,18 @@ func newFixture(t *testing.T, args ...string) *fixture {
 	server := f.ca.sign(t, f.dir, "server")
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceSystem, "cloud-controller-manager")
 	must(t, err)
+	if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--controllers=") }) {
+		args = append(args, "--controllers=*,cluster-autoscaler-provider")
+	}
 	f.args = append([]string{
 		"--cloud-provider=groups", "--cloud-config=" + f.cloud.ConfigFile, "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
 		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + f.securePort, "--cert-dir=" + t.TempDir(),
-		"--controllers=*,cluster-autoscaler-provider", "--autoscaler-bind-address=127.0.0.1", "--autoscaler-port=" + f.port,
+		"--autoscaler-bind-address=127.0.0.1", "--autoscaler-port=" + f.port,
 		"--autoscaler-tls-cert-file=" + server.certificate, "--autoscaler-tls-private-key-file=" + server.key, "--autoscaler-client-ca-file=" + f.ca.file,
 		"--leader-elect=false", "--configure-cloud-routes=false", "--load-balancer-target-delay=1s",
 		"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s", "--graceful-shutdown-timeout=10s",
 		"--cloud-api-timeout=5s", "--cloud-api-write-timeout=10s",
-	}, args...)
+	}, args...) // the last one of a flag counts
 	f.driver = newDriver(t, "127.0.0.1:"+f.port, f.ca.file, f.ca.sign(t, f.dir, "autoscaler"))
 	t.Cleanup(func() {
 		f.faults.release()
