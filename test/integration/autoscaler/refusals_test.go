@@ -101,6 +101,9 @@ func TestOneGroupHangs(t *testing.T) {
 	f.balancer(t, "web")
 	must(t, f.scaleUpSoon(small, 2))
 	f.round("the one that hangs is left out", sizes(map[string]int{small: 2}))
+	f.end(t) // which does not wait for what hangs
+	f.launch(t)
+	f.round("it is left out still", sizes(map[string]int{small: 2}))
 	names := f.join(t, small, 2)
 	f.round("its nodes are those of no group", func(r *round) error {
 		if group, err := f.nodeGroupForNode(t.Context(), kept[0]); group != "" || err != nil {
