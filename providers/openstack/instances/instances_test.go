@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/openstack/config"
 	"github.com/mooring-ccm/mooring/providers/openstack/internal/fakecloud"
 	"github.com/mooring-ccm/mooring/providers/openstack/session"
 )
@@ -210,6 +211,29 @@ func TestInstances(t *testing.T) {
 		}
 		if _, err := instances.InstanceMetadata(t.Context(), of); !errors.Is(err, provider.ErrInstanceNotFound) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestProviderIDsAreThoseOfClusterAPI: Cluster API finds the node of a Machine by the provider ID, letter by letter, that its provider for OpenStack
+// writes into the Machine: with the region where identityRef of the OpenStackMachine has one (controllers/openstackmachine_controller.go of
+// kubernetes-sigs/cluster-api-provider-openstack). Its templates have the kubelet name the server without a region.
+func TestProviderIDsAreThoseOfClusterAPI(t *testing.T) {
+	for region, regional := range map[string]string{"": "", "RegionOne": "true"} {
+		t.Setenv(config.RegionalVariable, regional)
+		instances, _ := newInstances(t, 1)
+		want := fmt.Sprintf("openstack://%s/%s", region, serverID(0))
+		for _, of := range []*v1.Node{node("worker-0", ""), node("worker-0", want)} {
+			if metadata, err := instances.InstanceMetadata(t.Context(), of); err != nil || metadata.ProviderID != want {
+				t.Errorf("the node with the provider ID %q: %q, %v, want %q", of.Spec.ProviderID, metadata.ProviderID, err, want)
+			}
+		}
+		if all, err := list(t, instances); err != nil || len(all) != 1 || all[0].ProviderID != want {
+			t.Errorf("in the list: %+v, %v, want %q", all, err, want)
+		}
+		// What the templates write is read in any case, so that such a node is not taken for one without a server.
+		if exists, err := instances.InstanceExists(t.Context(), node("worker-0", "openstack:///"+serverID(0))); !exists || err != nil {
+			t.Errorf("by the templates' provider ID: exists %t, %v", exists, err)
 		}
 	}
 }
