@@ -205,8 +205,8 @@ func TestBFD(t *testing.T) {
 	if l == nil {
 		return
 	}
-	fast := func(p config.BGPPeer) config.BGPPeer {
-		interval := metav1.Duration{Duration: 100 * time.Millisecond}
+	fast := func(p config.BGPPeer) config.BGPPeer { // 3 s, which a busy machine may not stand still for, and the hold time is far beyond
+		interval := metav1.Duration{Duration: time.Second}
 		p.HoldTime, p.KeepaliveTime = seconds(90), seconds(30)
 		p.BFD = &config.BFD{TransmitInterval: interval, ReceiveInterval: interval, Multiplier: 3}
 		return p
