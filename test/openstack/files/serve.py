@@ -11,6 +11,14 @@ name, address, conf = sys.argv[1:4]
 state = os.path.dirname(os.path.dirname(conf))
 
 
+def log_from_native_threads():
+    """Keeps oslo.log 5.0 from giving logging the locks of eventlet, which it does where anything has imported that. Nothing here runs on
+    eventlet, and a native thread that waits for such a lock, as octavia's worker does with many messages at once, waits for ever."""
+    from oslo_log import log
+
+    log._fix_eventlet_logging = lambda: None
+
+
 def use_sockets_of_this_cloud():
     """Changes the defaults of octavia_lib, which ignores what octavia.conf says of its sockets."""
     from octavia_lib.api.drivers.driver_lib import DriverLibrary
@@ -74,6 +82,7 @@ def worker():
     return main()
 
 
+log_from_native_threads()
 if name in ("agent", "worker"):
     sys.exit({"agent": agent, "worker": worker}[name]())
 
