@@ -33,7 +33,7 @@ func examples(t *testing.T, page, kind string) []string {
 // What people copy from the documentation loads.
 func TestExamplesLoad(t *testing.T) {
 	lists := examples(t, "how-to/metal-machines.md", MachineListKind)
-	for _, page := range []string{"how-to/metal-machines.md", "how-to/metal-layer-2.md", "reference/metal-config.md", "tutorial/metal-rack.md"} {
+	for _, page := range []string{"how-to/metal-machines.md", "how-to/metal-sleep.md", "how-to/metal-layer-2.md", "reference/metal-config.md", "tutorial/metal-rack.md"} {
 		for _, example := range examples(t, page, CloudConfigKind) {
 			list := lists[0]
 			if strings.Contains(example, "name: n1") {

@@ -110,6 +110,20 @@ func TestNodeGroupMistakes(t *testing.T) {
 	}
 }
 
+// What is valid and hardly meant is said: a group that would not wake, and one that wears machines out.
+func TestNodeGroupWarnings(t *testing.T) {
+	found := Examine([]byte(head+groupedMachines+"nodeGroups: [{name: a, machines: {zones: [z]}, minCycleTime: 0s}, {name: b, machines: {zones: [y]}, minSize: 1}]\n"), "")
+	var fields []string
+	for _, warning := range found.Warnings {
+		if strings.HasPrefix(warning.Field, "nodeGroups") {
+			fields = append(fields, warning.Field)
+		}
+	}
+	if got, want := fmt.Sprint(fields), "[nodeGroups[0].capacity nodeGroups[0].minCycleTime]"; got != want || len(found.Errors) > 0 {
+		t.Errorf("warnings about %s, want %s; %v", got, want, found.Errors)
+	}
+}
+
 // FuzzNodeGroups asserts of groups that are accepted what everything rests on: no machine is in two, each can be turned on and off by
 // a BMC that names it, and the sizes are possible.
 func FuzzNodeGroups(f *testing.F) {

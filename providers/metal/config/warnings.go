@@ -19,6 +19,7 @@ func (c *CloudConfig) Warnings() []Warning {
 	c.warnOfPools(&found)
 	c.warnOfFamilies(&found)
 	c.warnOfMachines(&found)
+	c.warnOfNodeGroups(&found)
 	if c.BGP != nil {
 		c.BGP.warn(&found, field.NewPath("bgp"))
 	}
@@ -149,4 +150,17 @@ func familyOf(addr netip.Addr) AddressFamily {
 		return IPv4
 	}
 	return IPv6
+}
+
+// warnOfNodeGroups says which groups do not wake once all their machines sleep, and which wear machines out.
+func (c *CloudConfig) warnOfNodeGroups(found *warnings) {
+	for i := range c.NodeGroups {
+		group, at := &c.NodeGroups[i], field.NewPath("nodeGroups").Index(i)
+		if len(group.Capacity) == 0 && group.MinSize == 0 {
+			found.add(at.Child("capacity"), "is not set, and minSize is 0: when all machines sleep nobody knows what they have, and none is turned on")
+		}
+		if group.MinCycleTime.Duration == 0 {
+			found.add(at.Child("minCycleTime"), "is 0s: machines may be turned off and on without a pause, which wears them out")
+		}
+	}
 }

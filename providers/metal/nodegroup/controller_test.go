@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -290,6 +292,32 @@ func TestCallsNameTheirGroup(t *testing.T) {
 		}
 		if b.GoesToSleep("a") || !b.GoesToSleep("b") || !b.Sleeps("b") {
 			t.Error("a is on and b is off")
+		}
+	})
+}
+
+// The gauges say at any time what there is, and keep a code of errors that was there at zero.
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, fake.NewClientset(), "a")
+		gauge := func(of *prometheus.GaugeVec, label string) float64 {
+			return testutil.ToFloat64(of.WithLabelValues("g", label))
+		}
+		b.set("b", metalpower.Off, func(context.Context) error { return metalpower.ErrUnverified })
+		if err := b.IncreaseNodeGroup(t.Context(), "g", 1); err != nil {
+			t.Fatal(err)
+		}
+		b.wait(time.Minute)
+		if running, waking, asleep := gauge(b.metrics.machines, "running"), gauge(b.metrics.machines, "waking"), gauge(b.metrics.machines, "asleep"); running != 1 || waking != 1 || asleep != 1 {
+			t.Errorf("%v run, %v wake and %v sleep", running, waking, asleep)
+		}
+		if refused := gauge(b.metrics.errors, metalpower.ClassUnverified); refused != 1 {
+			t.Errorf("%v errors", refused)
+		}
+		b.set("b", metalpower.On, nil)
+		b.wait(time.Minute)
+		if running, refused := gauge(b.metrics.machines, "running"), gauge(b.metrics.errors, metalpower.ClassUnverified); running != 2 || refused != 0 {
+			t.Errorf("%v run, and %v errors", running, refused)
 		}
 	})
 }

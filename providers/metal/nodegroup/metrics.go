@@ -14,11 +14,14 @@ type metrics struct {
 	machines *prometheus.GaugeVec
 	errors   *prometheus.GaugeVec
 	commands *prometheus.CounterVec
+	// codes are the codes of errors that were ever shown, by group. They are of the passes alone.
+	codes map[string]map[string]int
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	factory := promauto.With(registerer)
 	return &metrics{
+		codes: map[string]map[string]int{},
 		machines: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mooring_metal_node_group_machines",
 			Help: "Machines of node groups, by group and state: running, waking, stopping, asleep, or unknown (to be on, and not known to be).",
@@ -40,22 +43,41 @@ var states = map[provider.NodeGroupInstanceState]string{
 	provider.NodeGroupInstanceDeleting: "stopping", provider.NodeGroupInstanceUnknown: "unknown",
 }
 
-// observe counts the machines of all groups.
+// observe counts the machines of all groups. A series is never missing in between: what is there no more is zero, or goes with its group.
 func (m *metrics) observe(seen snapshot, now time.Time) {
-	m.machines.Reset()
-	m.errors.Reset()
+	present := map[string]bool{}
 	for _, group := range seen.groups {
+		present[group.Name] = true
 		machines := seen.of(group)
 		status := statusOf(machines, group.limits(), now)
+		byState := map[string]int{"asleep": len(machines) - len(status.Instances)}
 		for _, state := range states {
-			m.machines.WithLabelValues(group.Name, state).Set(0)
+			byState[state] = 0
 		}
-		m.machines.WithLabelValues(group.Name, "asleep").Set(float64(len(machines) - len(status.Instances)))
+		byCode := map[string]int{}
+		for code := range m.codes[group.Name] {
+			byCode[code] = 0
+		}
 		for _, instance := range status.Instances {
-			m.machines.WithLabelValues(group.Name, states[instance.State]).Inc()
+			byState[states[instance.State]]++
 			if instance.Error != nil {
-				m.errors.WithLabelValues(group.Name, instance.Error.Code).Inc()
+				byCode[instance.Error.Code]++
 			}
+		}
+		for state, count := range byState {
+			m.machines.WithLabelValues(group.Name, state).Set(float64(count))
+		}
+		for code, count := range byCode {
+			m.errors.WithLabelValues(group.Name, code).Set(float64(count))
+		}
+		m.codes[group.Name] = byCode
+	}
+	for name := range m.codes {
+		if !present[name] {
+			gone := prometheus.Labels{"group": name}
+			m.machines.DeletePartialMatch(gone)
+			m.errors.DeletePartialMatch(gone)
+			delete(m.codes, name)
 		}
 	}
 }
