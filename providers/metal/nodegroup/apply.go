@@ -84,10 +84,9 @@ func (c *Controller) begin(ctx context.Context, action action) {
 	c.told[action.machine.id] = told
 	c.mu.Unlock()
 	c.attempts.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+		limited, cancel := context.WithTimeout(ctx, commandTimeout)
 		defer cancel()
-		err := c.carryOut(ctx, action)
-		c.finish(ctx, action, err)
+		c.finish(ctx, action, c.carryOut(limited, action))
 	})
 }
 
@@ -104,7 +103,7 @@ func (c *Controller) carryOut(ctx context.Context, action action) (err error) {
 		return err
 	}
 	machine, grouped := seen.configs[id]
-	stored, err := c.store().read(ctx, time.Now())
+	stored, err := c.store.read(ctx, time.Now())
 	if err != nil {
 		return err
 	}
@@ -185,6 +184,7 @@ func (c *Controller) finish(ctx context.Context, action action, err error) {
 		told.turnedOn = now // it may have got there, whatever was answered
 	}
 	switch {
+	case err != nil && ctx.Err() != nil: // this leader ends
 	case err == nil:
 		told.refused, told.reported, told.notBefore = refusal{}, "", now.Add(repeatAfter)
 		if action.kind == shutDown {

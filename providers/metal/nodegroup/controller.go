@@ -65,6 +65,8 @@ type Options struct {
 type Controller struct {
 	options Options
 	metrics *metrics
+	// store is where the record is; another Lease takes another process.
+	store store
 	// changing is held by who changes the record: it has room for one.
 	changing chan struct{}
 	attempts sync.WaitGroup
@@ -101,7 +103,9 @@ func New(options Options) (*Controller, error) {
 	if options.BMC == nil {
 		options.BMC = controllers{}
 	}
+	lease := options.Config().NodeGroupLease
 	return &Controller{
+		store:   store{leases: options.Leases, namespace: lease.Namespace, name: lease.Name},
 		options: options, metrics: newMetrics(options.Registerer), changing: make(chan struct{}, 1), told: map[string]commands{},
 	}, nil
 }
@@ -266,7 +270,7 @@ func (c *Controller) load(ctx context.Context) error {
 	if loaded {
 		return nil
 	}
-	found, err := c.store().read(ctx, time.Now())
+	found, err := c.store.read(ctx, time.Now())
 	if err != nil {
 		return err
 	}
@@ -275,11 +279,6 @@ func (c *Controller) load(ctx context.Context) error {
 	c.mu.Unlock()
 	c.options.Changed()
 	return nil
-}
-
-func (c *Controller) store() store {
-	lease := c.options.Config().NodeGroupLease
-	return store{leases: c.options.Leases, namespace: lease.Namespace, name: lease.Name}
 }
 
 // record stores new intents. If that fails the record is read again before anything else.
@@ -291,7 +290,7 @@ func (c *Controller) record(ctx context.Context, made changes, now time.Time) er
 	c.mu.Lock()
 	next := c.recorded.with(made, func(id string) bool { return known[id] })
 	c.mu.Unlock()
-	stored, err := c.store().write(ctx, next, now)
+	stored, err := c.store.write(ctx, next, now)
 	c.mu.Lock()
 	if err != nil {
 		c.loaded = false
