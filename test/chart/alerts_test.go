@@ -98,6 +98,8 @@ func TestAlertsOfMetalFire(t *testing.T) {
 		"ARP cannot be sent":              {`mooring_metal_l2_frames_total{instance="a",protocol="arp",result="error"} 0+1` + hour, []string{"MooringLayer2SendFails"}},
 		"a BMC is another machine's":      {`mooring_metal_bmc_systems{instance="a",result="wrong"} 1` + hour, []string{"MooringBMCWrong"}},
 		"a BMC does not answer":           {`mooring_metal_bmc_failures{instance="a",machine="n1"} 40` + hour, []string{"MooringBMCFails"}},
+		"a BMC turns a machine not on":    {`mooring_metal_node_group_errors{instance="a",group="g",code="bmc-refused"} 1` + hour, []string{"MooringNodeGroupMachineFails"}},
+		"a machine has to rest":           {`mooring_metal_node_group_errors{instance="a",group="g",code="machine-rests"} 1` + hour, nil},
 	}
 	all, fired := alerts(t), map[string]bool{}
 	for name, fault := range faults {
