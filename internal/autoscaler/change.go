@@ -103,6 +103,12 @@ func (e *underWay) Error() string {
 	return "the cloud has not answered in time, and may still do it; what becomes of it is in the log and in the size of the group"
 }
 
+// begunError is the end of a change that may have been made in part.
+type begunError struct{ err error }
+
+func (e *begunError) Error() string { return e.err.Error() }
+func (e *begunError) Unwrap() error { return e.err }
+
 // beside makes a call that changes something. It is not given up when the autoscaler does, because what half of a change leaves behind is of no
 // use to anybody, and nobody would learn of its end.
 func (o *observer) beside(ctx context.Context, what string, do func(context.Context) error, end func(error)) error {
@@ -115,7 +121,10 @@ func (o *observer) beside(ctx context.Context, what string, do func(context.Cont
 	o.mu.Unlock()
 	select {
 	case <-one.done:
-		return result
+		if result != nil {
+			return &begunError{result}
+		}
+		return nil
 	case <-ctx.Done():
 		return &underWay{}
 	}

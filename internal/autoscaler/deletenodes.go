@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/autoscaler/deletion"
 	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
 	"github.com/mooring-ccm/mooring/internal/message"
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 const (
@@ -100,7 +102,11 @@ func (s *service) facts(ctx context.Context, id string, asked []deletion.Asked) 
 	if facts.Nodes, err = s.nodes(ctx, asked); err != nil {
 		return deletion.Facts{}, err
 	}
-	facts.Holders, err = s.holders(ctx, asked, facts.Nodes)
+	facts.Holders, err = s.holders(ctx, asked, func(one deletion.Asked) bool {
+		return facts.Nodes[one.Name] == nil && slices.ContainsFunc(known.status.Instances, func(instance provider.NodeGroupInstance) bool {
+			return instance.ProviderID == one.ProviderID && instance.State != provider.NodeGroupInstanceDeleting
+		})
+	})
 	return facts, err
 }
 
@@ -132,9 +138,9 @@ func (s *service) nodes(ctx context.Context, asked []deletion.Asked) (map[string
 	return found, group.Wait()
 }
 
-// holders returns which nodes have the provider IDs of a request: by the cache, and if there are instances without a node by a complete list of
-// the API server, since one may have registered a moment ago.
-func (s *service) holders(ctx context.Context, asked []deletion.Asked, nodes map[string]*corev1.Node) (map[string][]string, error) {
+// holders returns which nodes have the provider IDs of a request: by the cache, and if an instance without a node is to be deleted by a complete
+// list of the API server, since its node may have registered a moment ago.
+func (s *service) holders(ctx context.Context, asked []deletion.Asked, withoutNode func(deletion.Asked) bool) (map[string][]string, error) {
 	holders, bare := map[string][]string{}, false
 	for _, one := range asked {
 		names, err := deletion.Holders(ctx, s.cached, one.ProviderID)
@@ -142,7 +148,7 @@ func (s *service) holders(ctx context.Context, asked []deletion.Asked, nodes map
 			return nil, err
 		}
 		holders[one.ProviderID] = names
-		bare = bare || nodes[one.Name] == nil
+		bare = bare || withoutNode(one)
 	}
 	if !bare {
 		return holders, nil

@@ -179,6 +179,40 @@ func TestTemplateThatFails(t *testing.T) {
 	}
 }
 
+// TestCodes tells a change that was not begun from one that may have been made in part.
+func TestCodes(t *testing.T) {
+	groups := newFakeGroups("g")
+	s := serving(t, groups, cluster(t, interceptor.Funcs{}))
+	for _, c := range []struct {
+		err  error
+		code codes.Code
+	}{
+		{errors.New("no"), codes.Internal}, {provider.ErrNodeGroupSize, codes.FailedPrecondition}, {provider.Throttled(0, errors.New("slow")), codes.ResourceExhausted},
+		{provider.Terminal(errors.New("never")), codes.Internal},
+	} {
+		groups.set(func() { delete(groups.fail, "g") })
+		if err := s.observer.refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.groups = &failingIncrease{groups, c.err}
+		if _, err := s.NodeGroupIncreaseSize(t.Context(), &externalgrpc.NodeGroupIncreaseSizeRequest{Id: "g", Delta: 1}); status.Code(err) != c.code {
+			t.Errorf("%v is %v", c.err, err)
+		}
+		groups.set(func() { groups.fail["g"] = c.err })
+		_, err := s.NodeGroupIncreaseSize(t.Context(), &externalgrpc.NodeGroupIncreaseSizeRequest{Id: "g", Delta: 1})
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("%v of the look before is %v", c.err, err)
+		}
+	}
+}
+
+type failingIncrease struct {
+	*fakeGroups
+	err error
+}
+
+func (f *failingIncrease) IncreaseNodeGroup(context.Context, string, int) error { return f.err }
+
 // TestTranslation of instances, their errors and options.
 func TestTranslation(t *testing.T) {
 	instances := instancesOf(provider.NodeGroupStatus{Instances: []provider.NodeGroupInstance{
@@ -277,4 +311,35 @@ func FuzzRequests(f *testing.F) {
 			t.Fatalf("a node without taint has %v %v: %v", plain.Labels, plain.Annotations, err)
 		}
 	})
+}
+
+// TestRegisteredAMomentAgo has the node of an instance be there that the autoscaler, and the cache, have not seen: it is not deleted. The complete
+// list is made for an instance that is there without a node, and for nothing else.
+func TestRegisteredAMomentAgo(t *testing.T) {
+	for name, c := range map[string]struct {
+		asked string
+		live  []*corev1.Node
+		code  codes.Code
+		lists int
+	}{
+		"registered":    {"x://bare", []*corev1.Node{node("bare", false)}, codes.FailedPrecondition, 1},
+		"never":         {"x://bare", nil, codes.OK, 1},
+		"being deleted": {"x://leaving", []*corev1.Node{node("bare", false)}, codes.OK, 0},
+		"gone":          {"x://gone", []*corev1.Node{node("bare", false)}, codes.OK, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			groups := newFakeGroups("g")
+			groups.status.Instances = append(groups.status.Instances, provider.NodeGroupInstance{ProviderID: "x://leaving", State: provider.NodeGroupInstanceDeleting})
+			s := serving(t, groups, cluster(t, interceptor.Funcs{}))
+			lists := 0
+			s.live = cluster(t, interceptor.Funcs{List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				lists++
+				return inner.List(ctx, list, options...)
+			}}, c.live...)
+			_, err := s.NodeGroupDeleteNodes(t.Context(), &externalgrpc.NodeGroupDeleteNodesRequest{Id: "g", Nodes: []*externalgrpc.ExternalGrpcNode{{Name: c.asked, ProviderID: c.asked}}})
+			if status.Code(err) != c.code || lists != c.lists || (len(groups.deleted) == 1) != (name == "never") {
+				t.Errorf("%v, after %d lists, and deleted are %v", err, lists, groups.deleted)
+			}
+		})
+	}
 }

@@ -116,15 +116,16 @@ func duration(said *time.Duration, otherwise *durationpb.Duration) *durationpb.D
 	return otherwise
 }
 
-// failure returns an error as the autoscaler shows it: what was tried, and a code by the provider's type of it. Codes.Unimplemented is not
+// failure returns an error as the autoscaler shows it: what was tried, and a code by the provider's type of it. Codes.Unavailable says that
+// nothing was changed, codes.Internal that something may have been. Codes.Unimplemented is not
 // among them, because the autoscaler takes it for a statement about the cloud.
 func failure(tried string, err error) error {
 	if err == nil {
 		return nil
 	}
 	code := codes.Unavailable
-	var stale *staleError
 	var late *underWay
+	var begun *begunError
 	switch {
 	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded):
 		code = codes.DeadlineExceeded
@@ -132,11 +133,9 @@ func failure(tried string, err error) error {
 		code = codes.NotFound
 	case errors.Is(err, provider.ErrNodeGroupSize), errors.Is(err, provider.ErrNotInNodeGroup):
 		code = codes.FailedPrecondition
-	case errors.As(err, &stale), errors.Is(err, errNothingKnown):
-		code = codes.Unavailable
 	case provider.IsThrottled(err):
 		code = codes.ResourceExhausted
-	case provider.IsTerminal(err), errors.Is(err, provider.ErrNotImplemented):
+	case errors.As(err, &begun), provider.IsTerminal(err), errors.Is(err, provider.ErrNotImplemented):
 		code = codes.Internal
 	}
 	return status.Error(code, message.Line(fmt.Sprintf("%s: %v", tried, err), mostText))

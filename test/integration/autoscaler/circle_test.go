@@ -44,7 +44,7 @@ func TestCircle(t *testing.T) {
 	if template := first.templates[small]; template == nil || template.Status.Allocatable.Cpu().Value() < 1 || template.Labels["sim.mooring.dev/node-group"] != small {
 		t.Errorf("the template is %v", template)
 	}
-	must(t, f.scaleUp(small, 3))
+	f.grow(small, 3)
 	f.round("the size is raised at once", sizes(map[string]int{small: 3, large: 0}))
 	names := f.join(t, small, 3)
 	f.awaitTargets(t, append(names, "node-001")...)
@@ -73,7 +73,7 @@ func TestCircle(t *testing.T) {
 		defer mu.Unlock()
 		atDeletion, err = f.targets(context.WithoutCancel(t.Context()))
 	})
-	must(t, f.scaleDown(names[0]))
+	f.shrink(names[0])
 	f.round("the size is lowered at once", sizes(map[string]int{small: 2, large: 0}))
 	f.awaitGone(t, small, names[0])
 	mu.Lock()
@@ -134,7 +134,7 @@ func states(r *round, group string) map[string]externalgrpc.InstanceStatus_Insta
 func TestTakenBack(t *testing.T) {
 	f := newFixture(t)
 	f.balancer(t, "web")
-	must(t, f.scaleUpSoon(small, 3))
+	f.growSoon(small, 3)
 	names := f.join(t, small, 3)
 	f.awaitTargets(t, names...)
 	edit(t, names[1], func(node *corev1.Node) { node.Labels[corev1.LabelNodeExcludeBalancers] = "" })
@@ -142,7 +142,7 @@ func TestTakenBack(t *testing.T) {
 	f.faults.set(true, nil) // until it is taken back
 	before := f.witness(t, names...)
 	f.round("three are there", sizes(map[string]int{small: 3, large: 0}))
-	must(t, f.scaleDown(names[0], names[1]))
+	f.shrink(names[0], names[1])
 	f.awaitTargets(t, names[2])
 	f.end(t)
 	f.launch(t)
@@ -170,19 +170,19 @@ func TestTakenBack(t *testing.T) {
 // TestRestart ends the manager between the wish and the deletion, and repeats the call before and after.
 func TestRestart(t *testing.T) {
 	f := newFixture(t)
-	must(t, f.scaleUpSoon(small, 2))
+	f.growSoon(small, 2)
 	names := f.join(t, small, 2)
 	f.round("two are there", sizes(map[string]int{small: 2, large: 0}))
 	f.faults.set(true, nil)
 	node := taint(t, names[0])
-	must(t, f.deleteNodes(node))
-	must(t, f.deleteNodes(node))
+	f.persist("a deletion", func() error { return f.deleteNodes(node) })
+	f.persist("a deletion", func() error { return f.deleteNodes(node) })
 	f.end(t)
 	f.faults.set(false, nil)
 	f.launch(t)
 	f.round("one is left", sizes(map[string]int{small: 1, large: 0}))
 	f.awaitGone(t, small, names[0])
-	must(t, f.deleteFrom(small, node))
+	f.persist("a deletion", func() error { return f.deleteFrom(small, node) })
 	if got := f.faults.deleted(); !slices.Equal(got, []string{node.Spec.ProviderID}) {
 		t.Errorf("the deletions are %v", got)
 	}
@@ -192,7 +192,7 @@ func TestRestart(t *testing.T) {
 // TestNeverRegistered has an instance deleted whose kubelet never came, and one that fails to be made: without a node there is nothing to wait for.
 func TestNeverRegistered(t *testing.T) {
 	f := newFixture(t)
-	must(t, f.scaleUpSoon(small, 2))
+	f.growSoon(small, 2)
 	var ids []string
 	f.round("two run", func(r *round) error {
 		ids = nil
@@ -206,16 +206,16 @@ func TestNeverRegistered(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, f.deleteFrom(small, fakeNode(ids[0])))
-	must(t, f.deleteFrom(small, fakeNode(ids[0])))
+	f.persist("a deletion", func() error { return f.deleteFrom(small, fakeNode(ids[0])) })
+	f.persist("a deletion", func() error { return f.deleteFrom(small, fakeNode(ids[0])) })
 	f.round("one is left", sizes(map[string]int{small: 1, large: 0}))
 	if got := f.faults.deleted(); !slices.Equal(got, ids[:1]) {
 		t.Errorf("the deletions are %v, not %v", got, ids[:1])
 	}
 }
 
-// scaleUpSoon is scaleUp after a round, as soon as there is a connection.
-func (f *fixture) scaleUpSoon(group string, delta int) error {
+// growSoon is grow after a round, as soon as there is a connection.
+func (f *fixture) growSoon(group string, delta int) {
 	f.t.Helper()
 	f.round("the groups are known", func(r *round) error {
 		if r.groups[group] == nil {
@@ -223,7 +223,7 @@ func (f *fixture) scaleUpSoon(group string, delta int) error {
 		}
 		return nil
 	})
-	return f.scaleUp(group, delta)
+	f.grow(group, delta)
 }
 
 // leastRights are what the controller needs where no other runs. The account has no other right but to have its callers authenticated.
@@ -260,7 +260,7 @@ func TestAlone(t *testing.T) {
 	must(t, err)
 	f := newFixture(t, "--controllers=cluster-autoscaler-provider", "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig,
 		"--authorization-kubeconfig="+kubeconfig)
-	must(t, f.scaleUpSoon(small, 2))
+	f.growSoon(small, 2)
 	var names []string
 	f.round("two run", func(r *round) error {
 		names = nil
@@ -283,7 +283,7 @@ func TestAlone(t *testing.T) {
 		must(t, err)
 	}
 	doomed, providerID, _ := strings.Cut(names[0], " ")
-	must(t, f.scaleDown(doomed))
+	f.shrink(doomed)
 	eventually(t, "the instance of "+doomed+" is gone, and an event says so", func(ctx context.Context) error {
 		found, err := f.instances(ctx, small)
 		must(t, err)

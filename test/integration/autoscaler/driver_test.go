@@ -219,3 +219,28 @@ func grpcNode(node *corev1.Node) *externalgrpc.ExternalGrpcNode {
 func fakeNode(providerID string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: providerID}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 }
+
+// persist makes a call that has to succeed, again as long as the cloud has not answered the manager in time: then nothing was done, and on a
+// machine that is busy it may happen.
+func (d *driver) persist(what string, do func() error) {
+	d.t.Helper()
+	var result error
+	eventually(d.t, what, func(context.Context) error {
+		if result = do(); status.Code(result) == codes.Unavailable {
+			return result
+		}
+		return nil
+	})
+	must(d.t, result)
+}
+
+// grow scales a group up, and shrink scales it down.
+func (d *driver) grow(group string, delta int) {
+	d.t.Helper()
+	d.persist("increasing "+group, func() error { return d.scaleUp(group, delta) })
+}
+
+func (d *driver) shrink(names ...string) {
+	d.t.Helper()
+	d.persist(fmt.Sprintf("deleting %v", names), func() error { return d.scaleDown(names...) })
+}

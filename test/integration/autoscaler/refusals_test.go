@@ -23,8 +23,8 @@ import (
 func TestRefusals(t *testing.T) {
 	f := newFixture(t)
 	f.register(t, "node-001")
-	must(t, f.scaleUpSoon(small, 2))
-	must(t, f.scaleUp(large, 2))
+	f.growSoon(small, 2)
+	f.grow(large, 2)
 	smalls, larges := f.join(t, small, 2), f.join(t, large, 2)
 	all := slices.Concat(smalls, larges, []string{"node-001"})
 	f.round("all are there", sizes(map[string]int{small: 2, large: 2}))
@@ -92,14 +92,14 @@ func TestRefusals(t *testing.T) {
 // TestOneGroupHangs has everything about one group hang. It is left out, and the whole circle of the other one goes on.
 func TestOneGroupHangs(t *testing.T) {
 	f := newFixture(t)
-	must(t, f.scaleUpSoon(large, 1))
+	f.growSoon(large, 1)
 	kept := f.witness(t, f.join(t, large, 1)...)
 	f.round("both are there", sizes(map[string]int{small: 0, large: 1}))
 	f.end(t)
 	f.faults.hang(large)
 	f.launch(t)
 	f.balancer(t, "web")
-	must(t, f.scaleUpSoon(small, 2))
+	f.growSoon(small, 2)
 	f.round("the one that hangs is left out", sizes(map[string]int{small: 2}))
 	f.end(t) // which does not wait for what hangs
 	f.launch(t)
@@ -115,7 +115,7 @@ func TestOneGroupHangs(t *testing.T) {
 		t.Errorf("to increase the one that hangs is the error %v", err)
 	}
 	f.awaitTargets(t, append(names, kept[0].Name)...)
-	must(t, f.scaleDown(names[0]))
+	f.shrink(names[0])
 	f.awaitGone(t, small, names[0])
 	f.awaitTargets(t, names[1], kept[0].Name)
 	f.faults.release()
@@ -126,12 +126,12 @@ func TestOneGroupHangs(t *testing.T) {
 // TestDeletionsHang has the deletion of one group's instance hang meanwhile that of the other goes on.
 func TestDeletionsHang(t *testing.T) {
 	f := newFixture(t)
-	must(t, f.scaleUpSoon(small, 2))
-	must(t, f.scaleUp(large, 2))
+	f.growSoon(small, 2)
+	f.grow(large, 2)
 	smalls, larges := f.join(t, small, 2), f.join(t, large, 2)
 	f.round("all are there", sizes(map[string]int{small: 2, large: 2}))
 	f.faults.set(true, nil)
-	must(t, f.scaleDown(larges[0]))
+	f.shrink(larges[0])
 	f.faults.hang(large)
 	f.faults.set(false, nil)
 	f.round("the other group is served", func(r *round) error {
@@ -140,7 +140,7 @@ func TestDeletionsHang(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, f.scaleDown(smalls[0]))
+	f.shrink(smalls[0])
 	f.awaitGone(t, small, smalls[0])
 	f.faults.release()
 	f.awaitGone(t, large, larges[0])
