@@ -1,4 +1,4 @@
-// Package autoscaler_test plays the Cluster Autoscaler against the whole daemon on a real control plane and the simulated cloud, or a rack, by its protocol over
+// Package autoscaler_test plays the Cluster Autoscaler against the whole daemon on a real control plane and the simulated cloud, by its protocol over
 // mutual TLS and in the order of its own calls.
 package autoscaler_test
 
