@@ -1,5 +1,5 @@
-// Package autoscaler_test plays the Cluster Autoscaler against the whole daemon on a real control plane and the simulated cloud, by its protocol over
-// mutual TLS and in the order of its own calls.
+// Package autoscaler_test plays the Cluster Autoscaler against the whole daemon on a real control plane, with the simulated cloud and with
+// machines that have simulated BMCs, by its protocol over mutual TLS and in the order of its own calls.
 package autoscaler_test
 
 import (

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,13 +15,11 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/controller-manager/pkg/clientbuilder"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/node"
@@ -43,34 +40,6 @@ const (
 	sleeper = "sleeper"
 	spare   = "metal://4c4c4544-0051-3510-8052-000000000002"
 )
-
-// grantRecord gives the manager's account the right to the record, as the how-to says.
-func grantRecord(t *testing.T) {
-	t.Helper()
-	page, err := os.ReadFile("../../../docs/how-to/metal-sleep.md")
-	harness.Must(t, err)
-	found := regexp.MustCompile("(?s)```yaml\n(apiVersion: rbac.*?)```").FindSubmatch(page)
-	if found == nil {
-		t.Fatal("the how-to shows no Role")
-	}
-	role := &rbacv1.Role{}
-	harness.Must(t, yaml.UnmarshalStrict(found[1], role))
-	_, err = admin.RbacV1().Roles(role.Namespace).Create(t.Context(), role, metav1.CreateOptions{})
-	harness.Must(t, err)
-	_, err = admin.RbacV1().RoleBindings(role.Namespace).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: role.Namespace, Name: harness.Account}},
-	}, metav1.CreateOptions{})
-	harness.Must(t, err)
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		if err := errors.Join(admin.RbacV1().RoleBindings(role.Namespace).Delete(ctx, role.Name, metav1.DeleteOptions{}),
-			admin.RbacV1().Roles(role.Namespace).Delete(ctx, role.Name, metav1.DeleteOptions{}),
-			admin.CoordinationV1().Leases(role.Namespace).Delete(ctx, config.DefaultNodeGroupLeaseName, metav1.DeleteOptions{})); err != nil {
-			t.Error(err)
-		}
-	})
-}
 
 // poweredCloud returns what makes the provider, with two machines of one group: one that is on, and one that is off.
 func poweredCloud(t *testing.T) (func() *metal.Cloud, *redfishsim.Service) {
@@ -195,7 +164,7 @@ func resized(t *testing.T, groups provider.NodeGroups, want int) {
 // On a real control plane and under the rights that ship, with those that the how-to adds: a node that is needed stays, one that the
 // autoscaler removes goes when its machine is off, and the same machine comes back as a new node that is initialized.
 func TestMachineSleepsAndWakes(t *testing.T) {
-	grantRecord(t)
+	harness.GrantNodeGroupRecord(t, admin)
 	another, service := poweredCloud(t)
 	made := another()
 	groups := provider.CapabilitiesOf(made).NodeGroups
