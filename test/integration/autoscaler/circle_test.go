@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -294,4 +295,36 @@ func TestAlone(t *testing.T) {
 		}
 		return nil
 	})
+	f.end(t) // a watch is logged when it has ended
+	requireUsed(t, "system:serviceaccount:kube-system:autoscaler-alone", "get nodes", "watch nodes", "patch nodes", "watch services", "create events")
+}
+
+// requireUsed fails unless an account has used just these rights, and others only that come with them: lists, where an API server does not stream them,
+// and the patches of events that are repeated.
+func requireUsed(t *testing.T, user string, want ...string) {
+	t.Helper()
+	asked, err := cluster.AuditEvents(t.Context())
+	must(t, err)
+	used := map[string]bool{}
+	for _, request := range asked {
+		if request.User.Username != user || request.ObjectRef == nil || !slices.Contains([]string{"nodes", "services", "events"}, request.ObjectRef.Resource) {
+			continue
+		}
+		right := request.Verb + " " + request.ObjectRef.Resource
+		if request.ResponseStatus != nil && request.ResponseStatus.Code == http.StatusForbidden {
+			t.Errorf("%s was refused", right)
+		}
+		used[right] = true
+	}
+	for _, right := range want {
+		if !used[right] {
+			t.Errorf("nothing needed the right to %s", right)
+		}
+		delete(used, right)
+	}
+	for right := range used {
+		if !slices.Contains([]string{"list nodes", "list services", "patch events"}, right) {
+			t.Errorf("the right to %s is none of those that are needed", right)
+		}
+	}
 }

@@ -69,7 +69,8 @@ func startFixture(t *testing.T, cloud *simtest.Cloud, args ...string) *fixture {
 		args = append(args, "--controllers=*,cluster-autoscaler-provider")
 	}
 	f.args = append([]string{
-		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + f.securePort, "--cert-dir=" + t.TempDir(),
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--bind-address=127.0.0.1", "--secure-port=" + f.securePort, "--cert-dir=" + t.TempDir(),
 		"--autoscaler-bind-address=127.0.0.1", "--autoscaler-port=" + f.port,
 		"--autoscaler-tls-cert-file=" + server.certificate, "--autoscaler-tls-private-key-file=" + server.key, "--autoscaler-client-ca-file=" + f.ca.file,
 		"--leader-elect=false", "--configure-cloud-routes=false", "--load-balancer-target-delay=1s",

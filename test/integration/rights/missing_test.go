@@ -29,6 +29,7 @@ func eachMissingRightIsNamed(t *testing.T, rights []byte, chosen func(grant) boo
 	must(t, err)
 	grants = slices.DeleteFunc(grants, func(g grant) bool { return g.given != "" }) // what is in those is Kubernetes' business
 	s := newSimScenario(t, rights)
+	s.offerNodeGroup(t)
 	s.args = append(s.args, args...)
 	for i := range grants {
 		s.giveAllBut(t, accountWithout(i), grants, grants[i])
