@@ -3,6 +3,7 @@ package servingcertificate
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -111,6 +112,9 @@ func TestPauses(t *testing.T) {
 			t.Error("another request does not begin anew")
 		}
 		s.approved("n", "1", time.Now())
+		if left := s.undecided("n", slices.Clone(waiting)); len(left) != 1 || left[0].UID != "2" || len(s.undecided("m", waiting)) != 2 {
+			t.Errorf("%d requests are undecided, want those that were not approved", len(left))
+		}
 		s.forget("n", nil)
 		if len(s.of) != 1 || s.again("n", time.Now()) {
 			t.Error("an approval that the cache does not show is forgotten, or looked at again")

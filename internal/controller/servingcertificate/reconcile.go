@@ -43,7 +43,7 @@ func (r *reconciler) Reconcile(ctx context.Context, of reconcile.Request) (recon
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if len(waiting) == 0 {
+	if waiting = r.state.undecided(requester, waiting); len(waiting) == 0 {
 		r.state.forget(requester, approvals)
 		r.answers.forget(requester)
 		r.metrics.waits(requester, nil)

@@ -1,6 +1,7 @@
 package servingcertificate
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -112,6 +113,21 @@ func (s *state) approved(requester string, uid types.UID, now time.Time) {
 	if known := s.of[requester]; known != nil {
 		known.approved[uid] = now
 	}
+}
+
+// undecided returns the requests without those that this process has approved: a cache that does not show that yet would have them approved
+// again, which the API server refuses.
+func (s *state) undecided(requester string, waiting []*certificatesv1.CertificateSigningRequest) []*certificatesv1.CertificateSigningRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.of[requester]
+	if known == nil {
+		return waiting
+	}
+	return slices.DeleteFunc(waiting, func(object *certificatesv1.CertificateSigningRequest) bool {
+		_, approved := known.approved[object.UID]
+		return approved
+	})
 }
 
 // forget drops a requester whose requests have all been decided, but for approvals that the cache may not show yet.
