@@ -47,7 +47,7 @@ func TestDemoMetal(t *testing.T) {
 			summary = strings.Join(strings.Fields(summary), " ")
 			for _, want := range []string{
 				map[netlab.Kind]string{netlab.FRR: `zebra and bgpd; AS 64512`, netlab.BIRD: `bird; AS 64512`}[kind],
-				`3 systems, all on`,
+				`3 systems are on and one is off`,
 				`for example metal://serial-1, with 10\.78\.1\.1 and fd00:78::1:1`,
 				`6 routes, for example to 10\.244\.\d+\.0/24 by way of 10\.78\.1\.1`,
 				`192\.0\.2\.\d+ and 2001:db8:1::\w*, after \d+\.\d+ s`,
@@ -63,7 +63,11 @@ func TestDemoMetal(t *testing.T) {
 				`10 routes; all of \d{2,} requests were answered`,
 				`metal-3 is deleted after \d+\.\d+ s`,
 				`it has 8 routes`,
-				`All 29 steps happened, in `,
+				`metal-4; the group "reserve" has 0 of 1`,
+				`metal-4 is on after \d+\.\d+ s, by Redfish`,
+				`metal://serial-4 after \d+\.\d+ s`,
+				`archive goes to 3 nodes`,
+				`All 33 steps happened, in `,
 			} {
 				if !regexp.MustCompile(want).MatchString(summary) {
 					t.Errorf("the summary does not say %q", want)

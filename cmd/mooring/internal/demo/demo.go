@@ -146,7 +146,7 @@ func (s *environment) sections(ctx context.Context) ([]section, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.rack, s.place = r, r.place
+	s.rack, s.place = r, func(name string) (placement, error) { return r.place(s, name) }
 	return metalSections(r), nil
 }
 

@@ -30,6 +30,7 @@ func metalSections(r *rack) []section {
 		r.death(),
 		r.failover(),
 		r.inventory(),
+		r.wake(),
 	}
 }
 
@@ -84,6 +85,24 @@ rules:
   verbs: [get, list, watch]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: "mooring:metal-node-groups", namespace: kube-system}
+rules:
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [mooring-metal-node-groups]
+  verbs: [get, update]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: "mooring:metal-node-groups", namespace: kube-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: "mooring:metal-node-groups"}
+subjects: [{kind: ServiceAccount, name: cloud-controller-manager, namespace: kube-system}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: "mooring:metal"}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "mooring:metal"}
@@ -94,7 +113,7 @@ func (r *rack) grantRights(ctx context.Context, s *environment) (string, error) 
 	if err := s.cluster.Apply(ctx, []byte(metalRights)); err != nil {
 		return "", err
 	}
-	if err := r.writeConfig(s, r.machines); err != nil {
+	if err := errors.Join(r.writeConfig(s, r.machines), r.writeCertificates(s)); err != nil {
 		return "", err
 	}
 	return grantRights(ctx, s)

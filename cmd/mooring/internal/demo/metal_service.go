@@ -196,14 +196,22 @@ func (r *rack) awaitSpread(ctx context.Context, _ *environment) (string, error) 
 // spread returns an error unless the router sends what is for the Services to exactly these machines.
 func (r *rack) spread(table netlab.Table, over []*machine) error {
 	for _, e := range r.all() {
-		for _, to := range e.addresses() {
-			var want []netip.Addr
-			for _, m := range over {
-				want = append(want, m.address(to))
-			}
-			if got := table[to]; !slices.Equal(got, want) {
-				return fmt.Errorf("the router sends %s to %v instead of %v", to, got, want)
-			}
+		if err := r.spreadOf(e, table, over); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spreadOf returns an error unless the router spreads a Service over these machines.
+func (r *rack) spreadOf(e *exposed, table netlab.Table, over []*machine) error {
+	for _, to := range e.addresses() {
+		var want []netip.Addr
+		for _, m := range over {
+			want = append(want, m.address(to))
+		}
+		if got := table[to]; !slices.Equal(got, want) {
+			return fmt.Errorf("the router sends %s to %v instead of %v", to, got, want)
 		}
 	}
 	return nil

@@ -26,6 +26,8 @@ type rack struct {
 	// outside is where the client is, behind the router.
 	outside  *netlab.Host
 	machines []*machine
+	// sleeper is off at first, and no node.
+	sleeper  *machine
 	replicas map[string]*netlab.Host
 	// bmc answers for the management controllers of all machines, at bmcURL.
 	bmc    *redfishsim.Service
@@ -77,7 +79,7 @@ var (
 func (r *rack) build() section {
 	return section{name: "rack", title: "Rack", steps: []step{
 		{
-			name: "network", title: fmt.Sprintf("%d machines, a router and a client behind it, each in a network of its own", machineCount),
+			name: "network", title: fmt.Sprintf("%d machines, a router and a client behind it, each in a network of its own", machineCount+1),
 			deadline: stepDeadline, run: r.cable,
 		},
 		{name: "router", title: "a real router runs", deadline: stepDeadline, run: r.startRouter},
@@ -106,21 +108,30 @@ func (r *rack) cable(ctx context.Context, s *environment) (detail string, err er
 		r.router.Neighbors = append(r.router.Neighbors, netlab.Neighbor{Address: four, ASN: asn})
 		four, six = four.Next(), six.Next()
 	}
-	for i := 1; i <= machineCount; i++ {
-		m := &machine{
-			name: fmt.Sprintf("metal-%d", i), id: fmt.Sprintf("serial-%d", i),
-			v4: netip.AddrFrom4([4]byte{10, 78, 1, byte(i)}), v6: netip.MustParseAddr(fmt.Sprintf("fd00:78::1:%d", i)),
-		}
-		if m.host, err = r.newHost(ctx, m.name, m.v4, m.v6); err != nil {
-			return "", err
-		}
-		if err := errors.Join(m.host.Forward(), m.host.Blackhole(ctx, publicPool...)); err != nil {
+	for i := range machineCount {
+		m, err := r.newMachine(ctx, i+1)
+		if err != nil {
 			return "", err
 		}
 		r.machines = append(r.machines, m)
 	}
+	if r.sleeper, err = r.newMachine(ctx, machineCount+1); err != nil {
+		return "", err
+	}
 	return fmt.Sprintf("machines in %s and %s; the client is %s and %s",
 		control4.Masked(), control6.Masked(), client[0].Addr(), client[1].Addr()), nil
+}
+
+// newMachine makes a machine on the segment.
+func (r *rack) newMachine(ctx context.Context, number int) (m *machine, err error) {
+	m = &machine{
+		name: fmt.Sprintf("metal-%d", number), id: fmt.Sprintf("serial-%d", number),
+		v4: netip.AddrFrom4([4]byte{10, 78, 1, byte(number)}), v6: netip.MustParseAddr(fmt.Sprintf("fd00:78::1:%d", number)),
+	}
+	if m.host, err = r.newHost(ctx, m.name, m.v4, m.v6); err != nil {
+		return nil, err
+	}
+	return m, errors.Join(m.host.Forward(), m.host.Blackhole(ctx, publicPool...))
 }
 
 // newHost makes a host on the segment, whose way to everywhere else is the router.
@@ -162,6 +173,8 @@ func (r *rack) serveBMC(_ context.Context, s *environment) (string, error) {
 		systems = append(systems, redfishsim.System{ID: m.id})
 	}
 	r.bmc = redfishsim.New(bmcUser, bmcPassword, systems...)
+	r.bmc.SetUUID(r.sleeper.id, r.sleeper.systemUUID())
+	r.bmc.SetPower(r.sleeper.id, redfishsim.Off)
 	address := control4.Addr().String()
 	certificate, key, err := cert.GenerateSelfSignedCertKey(address, []net.IP{control4.Addr().AsSlice()}, nil)
 	if err != nil {
@@ -182,7 +195,7 @@ func (r *rack) serveBMC(_ context.Context, s *environment) (string, error) {
 		return unlessClosed(server.ServeTLS(listener, s.path("bmc.crt"), s.path("bmc.key")))
 	})
 	r.bmcURL = "https://" + listener.Addr().String()
-	return fmt.Sprintf("%s, %d systems, all on", r.bmcURL, len(systems)), nil
+	return fmt.Sprintf("%s, %d systems are on and one is off", r.bmcURL, len(systems)), nil
 }
 
 func unlessClosed(err error) error {
@@ -203,6 +216,14 @@ func (r *rack) writeConfig(s *environment, machines []*machine) error {
     bmc: {redfish: {endpoint: "%s", systemID: %s}}
 `, m.name, m.id, i+1, m.v4, m.v6, r.bmcURL, m.id)
 	}
+	fmt.Fprintf(&inventory, `  - name: %s
+    id: %s
+    zone: rack-%d
+    labels: {example.com/pool: %s}
+    systemUUID: %s
+    addresses: [{address: %s}, {address: "%s"}]
+    bmc: {redfish: {endpoint: "%s", systemID: %[2]s}}
+`, r.sleeper.name, r.sleeper.id, machineCount+1, reserve, r.sleeper.systemUUID(), r.sleeper.v4, r.sleeper.v6, r.bmcURL)
 	text := fmt.Sprintf(`apiVersion: metal.mooring.dev/v1alpha1
 kind: MetalCloudConfig
 inventory:
@@ -212,13 +233,17 @@ inventory:
     bmc: {credentials: {username: %s, passwordFile: %q}, caFile: %q}
   machines:
 %spower: {interval: 1s, timeout: 1s}
+nodeGroups:
+- name: %s
+  machines: {labels: {example.com/pool: %[5]s}}
+  capacity: {cpu: "4", memory: 8Gi, pods: "110"}
 pools:
 - name: public
-  addresses: [%s, "%s"]
+  addresses: [%[6]s, "%[7]s"]
 bgp:
-  asn: %d
-  peers: [{name: router, address: %s, asn: %d, connectRetry: 2s}]
-`, bmcUser, s.path("bmc-password"), s.path("bmc.crt"), inventory.String(), publicPool[0], publicPool[1], asn, router4.Addr(), asn)
+  asn: %[8]d
+  peers: [{name: router, address: %[9]s, asn: %[10]d, connectRetry: 2s}]
+`, bmcUser, s.path("bmc-password"), s.path("bmc.crt"), inventory.String(), reserve, publicPool[0], publicPool[1], asn, router4.Addr(), asn)
 	s.cloudConfig = s.path("cloud.yaml")
 	if err := os.WriteFile(s.cloudConfig+".new", []byte(text), 0o600); err != nil {
 		return err
@@ -227,7 +252,7 @@ bgp:
 }
 
 // place has each replica run on a host of its own.
-func (r *rack) place(name string) (placement, error) {
+func (r *rack) place(s *environment, name string) (placement, error) {
 	host, found := r.replicas[name]
 	if !found {
 		return placement{}, fmt.Errorf("there is no host for %s", name)
@@ -238,10 +263,9 @@ func (r *rack) place(name string) (placement, error) {
 	}
 	return placement{
 		inside: host.Args(), address: netip.AddrPortFrom(address, 10258),
-		flags: []string{
-			"--cloud-provider=metal", "--allocate-node-cidrs", "--cluster-cidr=" + rackCIDRs,
-			"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s",
-		},
+		flags: append(r.autoscalerFlags(s, address),
+			"--cloud-provider=metal", "--allocate-node-cidrs", "--cluster-cidr="+rackCIDRs,
+			"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"),
 	}, nil
 }
 
