@@ -348,9 +348,10 @@ func TestANodeThatIsReplacedInFlightIsNotMistaken(t *testing.T) {
 	if n := get(t, name); len(n.Status.Addresses) != 1 || n.Spec.ProviderID != "plain://"+name {
 		t.Errorf("the second node is %v, want all of its own", showing(n))
 	}
+	// What is refused is tried again until the watch has the second node, with growing pauses: twice, where the machine is busy.
 	done := writes(t, m)[name]
-	if !slices.Equal(done, []string{"patch status 200", "patch 422", "patch status 200", "patch 200"}) {
-		t.Errorf("writes %v, want the one for the node that is gone refused", done)
+	if !slices.Equal(slices.Compact(slices.Clone(done)), []string{"patch status 200", "patch 422", "patch status 200", "patch 200"}) || len(done) > 8 {
+		t.Errorf("writes %v, want those for the node that is gone refused", done)
 	}
 }
 
