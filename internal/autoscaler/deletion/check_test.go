@@ -150,7 +150,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add([]byte{3, 3, 9}, []byte{2, 3, 4, 255, 6, 7, 8, 9}, uint8(0), uint8(2))
 	f.Fuzz(func(t *testing.T, asking, shapes []byte, minimum, target uint8) {
 		if len(asking) > 64 || len(shapes) > 64 {
-			t.Skip()
+			return // more of the same
 		}
 		facts := deletion.Facts{
 			Group: provider.NodeGroup{ID: "group", Min: int(minimum)}, Status: provider.NodeGroupStatus{TargetSize: int(target)},
