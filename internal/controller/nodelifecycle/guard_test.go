@@ -325,3 +325,13 @@ func TestAnswersThatWereNotSoughtDoNotCount(t *testing.T) {
 		t.Errorf("actions (-want +got):\n%s", diff)
 	}
 }
+
+func TestAnAnswerAsOldAsTheWindowSaysNothing(t *testing.T) {
+	settings, node := testSettings(), mine(node("x0", corev1.ConditionUnknown))
+	for age, want := range map[time.Duration]int{settings.Window: 0, settings.Window - time.Second: 1} {
+		said := answers{node.uid: {at: today.Add(-age)}}
+		if got := relevant([]facts{node}, said, settings, today); len(got) != want {
+			t.Errorf("%d answers of %s ago count, want %d", len(got), age, want)
+		}
+	}
+}
