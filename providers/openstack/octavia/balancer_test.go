@@ -357,21 +357,23 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: error %v", field, err)
 		}
 	}
+	triedAgain := func(err error) bool {
+		return !comesAgain(err) && !provider.IsTerminal(err) && !provider.IsThrottled(err)
+	}
 	for text, check := range map[string]func(error) bool{
 		"403 Quota has been met for resources: Load Balancer": func(err error) bool {
 			var q *QuotaError
 			return errors.As(err, &q) && q.Resource == "Load Balancer" && !provider.IsTerminal(err)
 		},
 		"403 Policy does not allow this request":        provider.IsTerminal,
-		"400 Subnet nodes not found":                    provider.IsTerminal,
+		"400 Subnet nodes not found.":                   triedAgain,
+		"400 Invalid input for field/attribute vip":     provider.IsTerminal,
 		"409 Load Balancer x is immutable":              comesAgain,
 		"409 This listener already has a default pool":  comesAgain,
 		"409 the port is taken":                         func(err error) bool { return !comesAgain(err) && !provider.IsTerminal(err) },
 		"429 slow down":                                 provider.IsThrottled,
 		"503 Project busy. Unable to lock the project.": comesAgain,
-		"500 broken": func(err error) bool {
-			return !comesAgain(err) && !provider.IsTerminal(err) && !provider.IsThrottled(err)
-		},
+		"500 broken": triedAgain,
 	} {
 		code, fault, _ := strings.Cut(text, " ")
 		status := map[string]int{"403": 403, "400": 400, "409": 409, "429": 429, "500": 500, "503": 503}[code]

@@ -80,6 +80,8 @@ var fields = []struct{ word, field string }{
 //   - 409 while the load balancer changes, 404 or 412 for a part that is gone since the look, and 503 of an octavia that counts quotas for
 //     another creation in the project, is "come again" (api.RetryError);
 //   - 501 is an *UnsupportedError, and terminal, as is 400 of an API before 2.26 (Zed) that knows no additional VIPs;
+//   - 400 for a subnet, network or port that is "not found" may be tried again: octavia says that as well while it cannot ask neutron, an
+//     outage of keystone for instance;
 //   - a quota that is met is a *QuotaError, which may be tried again.
 func classify(driver string, err error) error {
 	err = session.Classify(err)
@@ -99,6 +101,8 @@ func classify(driver string, err error) error {
 		return errors.Join(again("it changed since the last look: "+answer.Text), err)
 	case answer.Status == http.StatusNotImplemented, answer.Status == http.StatusBadRequest && strings.Contains(answer.Text, additionalVIPs):
 		return provider.Terminal(&UnsupportedError{Driver: driver, Field: fieldOf(answer.Text), Fault: answer.Text, Err: answer})
+	case answer.Status == http.StatusBadRequest && strings.HasSuffix(strings.TrimSuffix(answer.Text, "."), " not found"):
+		return answer
 	default:
 		return err
 	}
