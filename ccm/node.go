@@ -2,15 +2,22 @@ package ccm
 
 import (
 	"context"
+	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/names"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mooring-ccm/mooring/internal/controller/node"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/version"
 	"github.com/mooring-ccm/mooring/provider"
 )
+
+// withoutUpdates is what it means that nodes may not be updated.
+const withoutUpdates = "nodes that join are patched instead of updated, which costs the API server half as much again"
 
 // nodeController initializes nodes and keeps them as the cloud says. Its identity is that of the reference's.
 func nodeController() Controller {
@@ -20,17 +27,23 @@ func nodeController() Controller {
 		Grants: []Grant{
 			{Resource: "nodes", Verbs: []string{"get", "list", "watch", "patch"}},
 			{Resource: "nodes/status", Verbs: []string{"patch"}},
+			{Resource: "nodes", Verbs: []string{"update"}, Without: withoutUpdates},
+			{Resource: "nodes/status", Verbs: []string{"update"}, Without: withoutUpdates},
 		},
 		New: newNodeController,
 	}
 }
 
-func newNodeController(_ context.Context, environment Environment) (manager.Runnable, error) {
+func newNodeController(ctx context.Context, environment Environment) (manager.Runnable, error) {
 	instances, err := environment.inventory()
 	if err != nil {
 		return nil, err
 	}
 	owners, err := environment.owners()
+	if err != nil {
+		return nil, err
+	}
+	whole, err := wholeNodesOf(ctx, environment)
 	if err != nil {
 		return nil, err
 	}
@@ -41,12 +54,29 @@ func newNodeController(_ context.Context, environment Environment) (manager.Runn
 		Recorder:              environment.Recorder,
 		Inventory:             instances,
 		Owners:                owners,
+		Whole:                 whole,
 		StatusUpdateFrequency: environment.Settings.NodeStatusUpdateFrequency.Duration,
 		Workers:               int(environment.Settings.NodeController.ConcurrentNodeSyncs),
 		TracerProvider:        environment.spans,
 		Registerer:            environment.Registerer,
 		Logger:                environment.Logger,
 	})
+}
+
+// wholeNodesOf returns what says which nodes the cache holds whole. A dry run plans patches, which name what they change.
+func wholeNodesOf(ctx context.Context, environment Environment) (func(*corev1.Node) bool, error) {
+	if environment.DryRun {
+		return nil, nil
+	}
+	config := environment.Config
+	config.Timeout = requestTimeout
+	server, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("client for the API server's version: %w", err)
+	}
+	whole := &wholeNodes{server: server, libraries: version.Get().Kubernetes}
+	whole.compare(ctx)
+	return whole.holds, environment.Manager.Add(whole)
 }
 
 // rulesOf returns the rules by which nodes are ours: what an operator says, or else what the provider says of itself.

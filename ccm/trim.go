@@ -7,13 +7,15 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // cacheOptions say what the manager's cache holds: what somebody watches or reads, without what nobody reads of it. Nothing is
 // watched before that.
 //
-// Whatever is left out here must not be lost on the server: writes are patches that name what they change, never updates of a
-// cached object.
+// Whatever is left out here must not be lost on the server: writes are patches that name what they change. Only an object that is known whole may
+// be updated, see wholeNodes.
 //
 // See ADR 4.
 func cacheOptions() cache.Options {
@@ -27,13 +29,17 @@ func cacheOptions() cache.Options {
 }
 
 // trimNode leaves out of a Node what neither controllers nor plugins are concerned with: the larger part of it, which grows with
-// what runs on the node. Annotations and labels stay, all of them, because patches test what is there.
+// what runs on the node. Annotations and labels stay, all of them, because patches test what is there. A node that waits for its initialization
+// stays whole until it is initialized.
 func trimNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return object, nil // the last word about an object that the watch has lost sight of
 	}
 	node.ManagedFields = nil
+	if isKeptWhole(node) {
+		return node, nil
+	}
 	node.Status.Images = nil
 	node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil
 	node.Status.Config = nil
@@ -41,3 +47,6 @@ func trimNode(object any) (any, error) {
 	node.Status.Features, node.Status.DeclaredFeatures = nil, nil
 	return node, nil
 }
+
+// isKeptWhole reports whether trimNode leaves a node as it is, but for managedFields: an update without them does not change them.
+func isKeptWhole(node *corev1.Node) bool { return ownership.Uninitialized(node) }

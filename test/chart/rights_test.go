@@ -120,12 +120,12 @@ func TestTokensTakeSeparateIdentities(t *testing.T) {
 // manifests are good for, test/integration/rights proves.
 func TestRightsFollowControllers(t *testing.T) {
 	const deletionLog = "cloud-controller-manager-node-deletions"
-	writes := []string{"patch nodes", "delete nodes", "patch nodes/status", "patch services/status"}
+	writes := []string{"update nodes", "update nodes/status", "patch nodes", "delete nodes", "patch nodes/status", "patch services/status"}
 	serving := []string{"list certificatesigningrequests", "patch certificatesigningrequests/approval", "approve signers kubernetes.io/kubelet-serving"}
 	byDefault := append([]string{"get nodes", "list services", "update leases " + deletionLog}, writes...)
 	for values, want := range map[string][]string{
 		"": append([]string{"get nodes", "list services", "update leases " + deletionLog}, writes...),
-		"controllers: ['*', '-cloud-node-lifecycle']":                                  {"get nodes", "patch nodes", "patch nodes/status", "list services", "patch services/status"},
+		"controllers: ['*', '-cloud-node-lifecycle']":                                  {"get nodes", "update nodes", "update nodes/status", "patch nodes", "patch nodes/status", "list services", "patch services/status"},
 		"controllers: [cloud-node-lifecycle-controller]":                               {"get nodes", "patch nodes", "delete nodes", "patch nodes/status", "update leases " + deletionLog},
 		"controllers: [route]":                                                         {"get nodes", "patch nodes/status"},
 		"controllers: [service-lb-controller]":                                         {"list services", "patch services/status"},

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
@@ -37,6 +40,14 @@ type applied struct {
 type writer struct {
 	client client.Client
 	traces *traces
+	// whole reports whether a node is known with all that the API server has of it, so that it may be written back whole. Nil: none is.
+	whole func(*corev1.Node) bool
+	// denied is set once the API server has said that we may not update nodes.
+	denied *atomic.Bool
+}
+
+func newWriter(options Options, traces *traces) writer {
+	return writer{client: options.Client, traces: traces, whole: options.Whole, denied: &atomic.Bool{}}
 }
 
 // apply carries out a plan, one action after the other, and stops at the first that does not take effect. Only that the API
@@ -45,9 +56,14 @@ type writer struct {
 // See ADR 13.
 func (w writer) apply(ctx context.Context, node *corev1.Node, planned plan) applied {
 	done := applied{outcome: kit.Written}
+	known := w.versionOf(node)
 	for _, action := range planned.actions {
 		stepping, span := w.traces.start(ctx, spanOf(action.target))
-		patched, err := w.write(stepping, node.Name, action)
+		var (
+			version string
+			err     error
+		)
+		version, known, err = w.write(stepping, node, action, known)
 		endStep(span, err)
 		done.outcome = kit.OutcomeOf(err)
 		if done.outcome.Failed() {
@@ -60,9 +76,54 @@ func (w writer) apply(ctx context.Context, node *corev1.Node, planned plan) appl
 		if err != nil {
 			return done
 		}
-		done.resourceVersion = patched.ResourceVersion
+		done.resourceVersion = version
 	}
 	return done
+}
+
+// versionOf returns the resource version in which the whole of a node is known, empty if it is not.
+func (w writer) versionOf(node *corev1.Node) string {
+	if w.whole == nil || w.denied.Load() || !w.whole(node) {
+		return ""
+	}
+	return node.ResourceVersion
+}
+
+// write carries out one action: by an update if the node is known in the version that it has, else by the guarded patch. It returns the version
+// of the node after it, and the same if the node is still known in that one.
+func (w writer) write(ctx context.Context, node *corev1.Node, action action, known string) (version, stillKnown string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if after := updated(node, action.patch); known != "" && after != nil {
+		after.ResourceVersion = known
+		err := w.update(ctx, after, action.target)
+		if err == nil {
+			return after.ResourceVersion, after.ResourceVersion, nil
+		}
+		if kit.OutcomeOf(err) != kit.Outdated && !kit.RefusedForGood(err) {
+			return "", "", err
+		}
+		// What somebody else wrote meanwhile may be nothing to us, such as a heartbeat, and who may not update may patch.
+		w.note(ctx, err)
+	}
+	patched, err := w.patch(ctx, node.Name, action)
+	return patched.ResourceVersion, "", err
+}
+
+// note remembers that we may not update nodes.
+func (w writer) note(ctx context.Context, err error) {
+	if apierrors.IsForbidden(err) && !w.denied.Swap(true) {
+		log.FromContext(ctx).Info("May not update nodes, and patches them instead, which costs the API server more", "reason", err.Error())
+	}
+}
+
+// update writes a node back whole. What the API server takes from the node that it has, whatever an update says, is left out of it.
+func (w writer) update(ctx context.Context, node *corev1.Node, of target) error {
+	if of == targetAddresses {
+		return w.client.Status().Update(ctx, node, client.FieldOwner(fieldManager))
+	}
+	node.Status = corev1.NodeStatus{}
+	return w.client.Update(ctx, node, client.FieldOwner(fieldManager))
 }
 
 // spanOf names the span of a write.
@@ -73,14 +134,12 @@ func spanOf(written target) string {
 	return spanWriteNode
 }
 
-func (w writer) write(ctx context.Context, name string, action action) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
+func (w writer) patch(ctx context.Context, name string, action action) (*corev1.Node, error) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	encoded, err := json.Marshal(action.patch)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the patch: %w", err)
+		return node, fmt.Errorf("encoding the patch: %w", err)
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	patch := client.RawPatch(types.JSONPatchType, encoded)
 	if action.target == targetAddresses {
 		return node, w.client.Status().Patch(ctx, node, patch, client.FieldOwner(fieldManager))

@@ -46,6 +46,9 @@ type Options struct {
 	Inventory *instances.Inventory
 	// Owners says which nodes are ours, and takes in what proves it.
 	Owners *instances.Owners
+	// Whole reports whether Cache holds all that the API server has of a node, but for managedFields, so that it may be updated instead
+	// of patched, which is cheaper. Nil: of none.
+	Whole func(*corev1.Node) bool
 	// StatusUpdateFrequency is how often all initialized nodes are compared with the cloud. Zero:
 	// DefaultStatusUpdateFrequency.
 	StatusUpdateFrequency time.Duration
@@ -85,7 +88,7 @@ func New(options Options) (*Controller, error) {
 	metrics, traces := newMetrics(options.Registerer), newTraces(options.TracerProvider)
 	log := options.Logger.WithValues("controller", Name)
 	reconciler := &reconciler{
-		reader: options.Client, live: options.LiveReader, writer: writer{client: options.Client, traces: traces}, recorder: options.Recorder,
+		reader: options.Client, live: options.LiveReader, writer: newWriter(options, traces), recorder: options.Recorder,
 		inventory: options.Inventory, owners: options.Owners,
 		state: newState(), metrics: metrics, traces: traces, known: 2 * options.StatusUpdateFrequency,
 	}

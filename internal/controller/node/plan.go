@@ -26,10 +26,14 @@ type plan struct {
 	paused []string
 }
 
-// The fields of a node that others write, too, as JSON pointers. A label's is followed by its escaped key.
+// The fields of a node that we write, as JSON pointers. Those of a label and an annotation are followed by its escaped key, that of a taint
+// by its place.
 const (
-	fieldAddresses = "/status/addresses"
-	fieldLabels    = "/metadata/labels"
+	fieldAddresses   = "/status/addresses"
+	fieldLabels      = "/metadata/labels"
+	fieldAnnotations = "/metadata/annotations"
+	fieldProviderID  = "/spec/providerID"
+	fieldTaints      = "/spec/taints"
 )
 
 // restraint is a reason against writing all that is desired.
@@ -93,7 +97,7 @@ func planFor(node *corev1.Node, want desired, held restraint) plan {
 	if want.additional != nil {
 		annotations = withRecord(annotations, record)
 	}
-	patch = append(patch, setValues("/metadata/annotations", node.Annotations, withAnnotations(annotations, want.annotations))...)
+	patch = append(patch, setValues(fieldAnnotations, node.Annotations, withAnnotations(annotations, want.annotations))...)
 	patch = append(patch, removeTaints(node)...)
 	if len(patch) > 0 {
 		planned.actions = append(planned.actions, action{target: targetNode, patch: append(isNode(node), patch...)})
@@ -168,7 +172,7 @@ func pauseLabels(has, labels map[string]string, paused map[string]bool) []string
 // labelOf returns the key of the label that a field is, if it is one.
 func labelOf(field string) (key string, isLabel bool) {
 	escaped, isLabel := strings.CutPrefix(field, fieldLabels+"/")
-	return strings.NewReplacer("~1", "/", "~0", "~").Replace(escaped), isLabel
+	return unescape(escaped), isLabel
 }
 
 // recordOf returns the additional labels that we put on a node. A record that cannot be read is none, and a key that no
@@ -228,11 +232,10 @@ func patchAddresses(node *corev1.Node, addresses []corev1.NodeAddress) []operati
 }
 
 func setProviderID(node *corev1.Node, providerID string) []operation {
-	const path = "/spec/providerID"
 	if node.Spec.ProviderID != "" || providerID == "" {
 		return nil
 	}
-	return []operation{{Op: "test", Path: path}, {Op: "add", Path: path, Value: providerID}}
+	return []operation{{Op: "test", Path: fieldProviderID}, {Op: "add", Path: fieldProviderID, Value: providerID}}
 }
 
 // setValues turns a map of strings into another one, key by key in order, each tested to be as it was.
@@ -270,7 +273,7 @@ func setValues(path string, from, to map[string]string) []operation {
 func removeTaints(node *corev1.Node) []operation {
 	var patch []operation
 	for _, place := range slices.Backward(cloudTaints(node)) {
-		path := fmt.Sprintf("/spec/taints/%d", place)
+		path := fmt.Sprintf("%s/%d", fieldTaints, place)
 		patch = append(patch,
 			operation{Op: "test", Path: path, Value: node.Spec.Taints[place]}, operation{Op: "remove", Path: path})
 	}
@@ -280,6 +283,11 @@ func removeTaints(node *corev1.Node) []operation {
 // escape makes a key a part of a JSON pointer (RFC 6901, section 3).
 func escape(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+// unescape is the reverse of escape.
+func unescape(part string) string {
+	return strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
 }
 
 // changes returns the paths that a plan writes, in order, for logs.

@@ -39,6 +39,7 @@ type options struct {
 	Calls     cloud.Options
 	Workers   int
 	Inventory *instances.Inventory // nil: one that has not asked the cloud anything yet
+	Patches   bool                 // nodes are patched as if the cache did not hold them whole
 }
 
 // start runs the node controller until the test ends, with the rights that ship and nothing else.
@@ -63,7 +64,12 @@ func (o options) build(parts harness.Parts) (manager.Runnable, error) {
 	if o.Inventory == nil {
 		o.Inventory = instances.New(instances.Options{Cloud: decorated, Registerer: parts.Registry})
 	}
+	whole := ownership.Uninitialized
+	if o.Patches {
+		whole = nil
+	}
 	return node.New(node.Options{
+		Whole:  whole,
 		Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: o.Inventory,
 		Owners: instances.NewOwners(o.Inventory, o.Rules), StatusUpdateFrequency: o.Refresh, Workers: o.Workers, Registerer: parts.Registry, Logger: parts.Logger,
 	})

@@ -93,7 +93,7 @@ func TestNodesAreInitializedFromTheSimulatedCloud(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		waitForEvent(t, name, "Normal Synced: Node synced successfully")
-		if diff := cmp.Diff([]string{"patch status 200", "patch 200"}, writes(t, m)[name]); diff != "" {
+		if diff := cmp.Diff([]string{"update status 200", "update 200"}, writes(t, m)[name]); diff != "" {
 			t.Errorf("%s: want the addresses first, then the rest with the taint, and no more (-want +got):\n%s", name, diff)
 		}
 	}
@@ -175,7 +175,7 @@ func TestPlainPluginsInitializeNodes(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"plain-1": 1}, plain.counts()); diff != "" {
 		t.Errorf("calls of the plugin (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"patch status 200", "patch 200"}, writes(t, m)["plain-1"]); diff != "" {
+	if diff := cmp.Diff([]string{"update status 200", "update 200"}, writes(t, m)["plain-1"]); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }

@@ -327,7 +327,7 @@ func TestANewNodePassesTheRefresh(t *testing.T) {
 	close(held.opened)
 	waitInitialized(t, newcomer.Name)
 	done := m.Writes(t, "nodes")
-	place := slices.Index(done, harness.Write{Name: newcomer.Name, What: "patch 200"})
+	place := slices.Index(done, harness.Write{Name: newcomer.Name, What: "update 200"})
 	if want := 2; place != want { // after the node that was in the worker's hands, and the new node's own addresses
 		t.Errorf("the new node's initialization is write %d of %v, want %d", place, done, want)
 	}

@@ -73,9 +73,9 @@ func TestARefusedAddressWriteHoldsNothingElseBack(t *testing.T) {
 		return nil
 	})
 	done := writes(t, m)[name]
-	if len(done) < 3 || done[0] != "patch status 403" || done[1] != "patch 200" || done[len(done)-1] != "patch status 200" ||
-		slices.ContainsFunc(done[2:len(done)-1], func(write string) bool { return write != "patch status 403" }) {
-		t.Errorf("writes %v, want the rest after the first refusal, and the status in the end", done)
+	if len(done) < 4 || !slices.Equal(done[:3], []string{"update status 403", "patch status 403", "patch 200"}) || done[len(done)-1] != "patch status 200" ||
+		slices.ContainsFunc(done[3:len(done)-1], func(write string) bool { return write != "patch status 403" }) {
+		t.Errorf("writes %v, want the rest after the first refusals, and the status in the end", done)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestAnAddressThatComesTwiceIsWrittenOnce(t *testing.T) {
 	if len(n.Status.Addresses) < 2 || !slices.Equal(n.Status.Addresses[:2], []corev1.NodeAddress{second, first}) {
 		t.Errorf("addresses %v, want each once and in the cloud's order", n.Status.Addresses)
 	}
-	if done := writes(t, m)[name]; !slices.Equal(done, []string{"patch status 200", "patch 200"}) {
+	if done := writes(t, m)[name]; !slices.Equal(done, []string{"update status 200", "update 200"}) {
 		t.Errorf("writes %v", done)
 	}
 }
@@ -214,7 +214,7 @@ func TestARefusalByAdmissionIsToldToTheNode(t *testing.T) {
 	if !strings.Contains(event, "admission policies and webhooks") || strings.Contains(event, "permissions") {
 		t.Errorf("the event does not say what to look at:\n%s", event)
 	}
-	if first := writes(t, m)[name]; first[0] != "patch status 200" || first[1] != "patch 422" {
+	if first := writes(t, m)[name]; !slices.Equal(first[:3], []string{"update status 200", "update 422", "patch 422"}) {
 		t.Errorf("writes %v", first)
 	}
 	change(t, name, func(n *corev1.Node) { delete(n.Labels, "frozen") })
@@ -238,7 +238,7 @@ func meddling(meddle func(nodeName string, status bool)) func(http.RoundTripper)
 
 func (m *meddler) RoundTrip(request *http.Request) (*http.Response, error) {
 	path, found := strings.CutPrefix(request.URL.Path, "/api/v1/nodes/")
-	if found && request.Method == http.MethodPatch && m.first(path) {
+	if found && (request.Method == http.MethodPatch || request.Method == http.MethodPut) && m.first(path) {
 		name, subresource, _ := strings.Cut(path, "/")
 		m.meddle(name, subresource == "status")
 	}
@@ -278,8 +278,38 @@ func TestAWriterThatComesBetweenLosesNothing(t *testing.T) {
 		t.Errorf("events %q, want none of the conflict", events)
 	}
 	done := writes(t, m)[name]
-	if !slices.Equal(done, []string{"patch status 200", "patch 422", "patch 200"}) {
-		t.Errorf("writes %v, want one that came too late and one more", done)
+	if !slices.Equal(done, []string{"update status 200", "update 409", "patch 422", "update 200"}) {
+		t.Errorf("writes %v, want those that came too late and one more", done)
+	}
+}
+
+// What changes between is nothing to us, as with the heartbeats of a kubelet: the patch takes the place of the update at once.
+func TestAHeartbeatBetweenCostsAPatch(t *testing.T) {
+	for name, test := range map[string]struct {
+		patches bool
+		want    []string
+	}{
+		"beaten-whole":   {false, []string{"update status 409", "patch status 200", "patch 200"}},
+		"beaten-trimmed": {true, []string{"patch status 200", "patch 200"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			m := start(t, options{Pool: name, Patches: test.patches, Transport: meddling(func(name string, status bool) {
+				if status {
+					change(t, name, func(n *corev1.Node) { n.Annotations = map[string]string{"heartbeat": "1"} })
+				}
+			}), Cloud: newPlain("plain", func(_ context.Context, n *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+				asked++
+				return instanceOf(n), nil
+			})})
+			join(t, inPool(name, named(name)))
+			if n := waitInitialized(t, name); n.Annotations["heartbeat"] != "1" || n.Status.Addresses[0] != instanceOf(n).NodeAddresses[0] {
+				t.Errorf("the node is %v, want the addresses, and the annotation of the other writer", showing(n))
+			}
+			if done := writes(t, m)[name]; !slices.Equal(done, test.want) || asked != 1 {
+				t.Errorf("writes %v, %d questions to the cloud", done, asked)
+			}
+		})
 	}
 }
 
@@ -350,7 +380,9 @@ func TestANodeThatIsReplacedInFlightIsNotMistaken(t *testing.T) {
 	}
 	// What is refused is tried again until the watch has the second node, with growing pauses: twice, where the machine is busy.
 	done := writes(t, m)[name]
-	if !slices.Equal(slices.Compact(slices.Clone(done)), []string{"patch status 200", "patch 422", "patch status 200", "patch 200"}) || len(done) > 8 {
+	refused := func(write string) bool { return write == "update 409" || write == "patch 422" }
+	if !slices.Equal(slices.DeleteFunc(slices.Clone(done), refused), []string{"update status 200", "update status 200", "update 200"}) ||
+		len(done) < 5 || len(done) > 11 || !refused(done[1]) || !refused(done[2]) {
 		t.Errorf("writes %v, want those for the node that is gone refused", done)
 	}
 }
@@ -364,7 +396,7 @@ func TestANodeThatIsDeletedInFlightIsNoFailure(t *testing.T) {
 	})})
 	join(t, named(name))
 	eventually(t, "the write to a deleted node is refused", func(context.Context) error {
-		if done := writes(t, m)[name]; !slices.Equal(done, []string{"patch status 200", "patch 404"}) {
+		if done := writes(t, m)[name]; !slices.Equal(done, []string{"update status 200", "update 404"}) {
 			return fmt.Errorf("writes %v", done)
 		}
 		return nil
@@ -404,7 +436,7 @@ func TestAMassJoinCostsPagesNotNodes(t *testing.T) {
 		t.Errorf("%v listings, want no more than 4 for any number of nodes", listings)
 	}
 	for name, done := range writes(t, m) {
-		if len(done) != 2 || done[0] != "patch status 200" || done[1] != "patch 200" {
+		if !slices.Equal(done, []string{"update status 200", "update 200"}) {
 			t.Errorf("%s was written %v, want its addresses and then the rest", name, done)
 		}
 	}

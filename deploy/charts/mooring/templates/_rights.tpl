@@ -32,18 +32,18 @@
 {{- join "," $listed }}
 {{- end }}
 
-{{/* What a controller writes, as rules: of a dict with patchNodes, deleteNodes, patchNodeStatus, patchServiceStatus and
-     approveServing. */}}
+{{/* What a controller writes, as rules: of a dict with updateNodes (and their status), patchNodes, deleteNodes, patchNodeStatus,
+     patchServiceStatus and approveServing. */}}
 {{- define "mooring.writes" -}}
 {{- if or .patchNodes .deleteNodes }}
 - apiGroups: [""]
   resources: [nodes]
-  verbs: [{{ if .patchNodes }}patch{{ end }}{{ if and .patchNodes .deleteNodes }}, {{ end }}{{ if .deleteNodes }}delete{{ end }}]
+  verbs: [{{ if .updateNodes }}update, {{ end }}{{ if .patchNodes }}patch{{ end }}{{ if and .patchNodes .deleteNodes }}, {{ end }}{{ if .deleteNodes }}delete{{ end }}]
 {{- end }}
 {{- if .patchNodeStatus }}
 - apiGroups: [""]
   resources: [nodes/status]
-  verbs: [patch]
+  verbs: [{{ if .updateNodes }}update, {{ end }}patch]
 {{- end }}
 {{- if .patchServiceStatus }}
 - apiGroups: [""]
@@ -72,7 +72,7 @@
 {{- $run := include "mooring.controllers" . | fromYaml }}
 {{- $identities := dict }}
 {{- if or $run.node $run.lifecycle }}
-{{- $_ := set $identities "node-controller" (include "mooring.writes" (dict "patchNodes" true "deleteNodes" $run.lifecycle "patchNodeStatus" true) | fromYamlArray) }}
+{{- $_ := set $identities "node-controller" (include "mooring.writes" (dict "updateNodes" $run.node "patchNodes" true "deleteNodes" $run.lifecycle "patchNodeStatus" true) | fromYamlArray) }}
 {{- end }}
 {{- if $run.route }}
 {{- $_ := set $identities "route-controller" (include "mooring.writes" (dict "patchNodeStatus" true) | fromYamlArray) }}

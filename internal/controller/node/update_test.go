@@ -1,0 +1,168 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/provider"
+)
+
+// An update writes what the patch would have written, by the library with which the API server applies it.
+func TestUpdatesAreWhatThePatchesMake(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		node, _, planned := drawPlan(t)
+		before := node.DeepCopy()
+		for _, one := range planned.actions {
+			want, err := patched(node, plan{actions: []action{one}})
+			if err != nil {
+				t.Fatalf("the plan does not fit its own node: %v", err)
+			}
+			got := updated(node, one.patch)
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); got == nil || diff != "" {
+				t.Fatalf("an update differs from the patch %v (-patch +update):\n%s", one.patch, diff)
+			}
+		}
+		if diff := cmp.Diff(before, node); diff != "" {
+			t.Fatalf("the node in the cache was changed:\n%s", diff)
+		}
+	})
+}
+
+func TestAnOperationThatIsNotKnownMakesNoUpdate(t *testing.T) {
+	for _, one := range []operation{
+		{Op: "replace", Path: "/spec/podCIDR", Value: "10.0.0.0/24"}, {Op: "remove", Path: fieldTaints + "/1"}, {Op: "remove", Path: fieldTaints + "/-1"},
+		{Op: "remove", Path: fieldTaints + "/x"}, {Op: "add", Path: fieldTaints + "/0", Value: cloudTaint}, {Op: "add", Path: fieldProviderID, Value: 1},
+		{Op: "remove", Path: fieldAddresses}, {Op: "move", Path: fieldLabels + "/a", Value: "b"}, {Op: "remove", Path: fieldLabels}, {Op: "remove", Path: fieldAnnotations},
+	} {
+		if after := updated(newNode(withTaints(cloudTaint), withLabels("a", "1")), []operation{one}); after != nil {
+			t.Errorf("%+v makes %+v", one, after)
+		}
+	}
+}
+
+// writes counts what a manager writes, by its kind.
+type writes struct {
+	all []string
+	// answers are errors for kinds of writes.
+	answers map[string]error
+}
+
+func (w *writes) note(kind string) error {
+	w.all = append(w.all, kind)
+	return w.answers[kind]
+}
+
+func (w *writes) funcs() interceptor.Funcs {
+	return interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			if err := w.note("update"); err != nil {
+				return err
+			}
+			// Unlike the API server, the fake takes the status of an update by the way.
+			live := &corev1.Node{}
+			if err := c.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
+				return err
+			}
+			object.(*corev1.Node).Status = live.Status
+			return c.Update(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if err := w.note("patch"); err != nil {
+				return err
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, object client.Object, options ...client.SubResourceUpdateOption) error {
+			if err := w.note("update " + sub); err != nil {
+				return err
+			}
+			return c.SubResource(sub).Update(ctx, object, options...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if err := w.note("patch " + sub); err != nil {
+				return err
+			}
+			return c.SubResource(sub).Patch(ctx, object, patch, options...)
+		},
+	}
+}
+
+// joining is a cluster with one node that waits and that the cache holds whole.
+func joining(answers map[string]error, whole func(*corev1.Node) bool) (*small, *writes) {
+	w := &writes{answers: answers}
+	s := newSmall(w.funcs(), newNode(withTaints(otherTaint, cloudTaint), withLabels("a", "1"), withAddresses(hostName("node0"))))
+	s.writer.whole = whole
+	s.cloud.show = []provider.Instance{instance("sim://0", "node0", "a", internalIP("10.0.0.1"))}
+	return s, w
+}
+
+func TestANodeThatIsKnownWholeIsUpdated(t *testing.T) {
+	nodes := schema.GroupResource{Resource: "nodes"}
+	forbidden := apierrors.NewForbidden(nodes, "node0", errors.New("no"))
+	conflict := apierrors.NewConflict(nodes, "node0", errors.New("changed"))
+	for name, test := range map[string]struct {
+		answers map[string]error
+		whole   func(*corev1.Node) bool
+		want    []string
+		waits   bool
+	}{
+		"whole":          {nil, ownership.Uninitialized, []string{"update status", "update"}, false},
+		"not whole":      {nil, func(*corev1.Node) bool { return false }, []string{"patch status", "patch"}, false},
+		"nobody knows":   {nil, nil, []string{"patch status", "patch"}, false},
+		"changed before": {map[string]error{"update status": conflict}, ownership.Uninitialized, []string{"update status", "patch status", "patch"}, false},
+		"changed between": {
+			map[string]error{"update": conflict}, ownership.Uninitialized, []string{"update status", "update", "patch"}, false,
+		},
+		"may not update": {
+			map[string]error{"update status": forbidden, "update": forbidden}, ownership.Uninitialized, []string{"update status", "patch status", "patch"}, false,
+		},
+		"addresses refused": {
+			map[string]error{"update status": forbidden, "patch status": forbidden}, ownership.Uninitialized,
+			[]string{"update status", "patch status", "patch"}, false,
+		},
+		"overloaded": {map[string]error{"update status": apierrors.NewTooManyRequests("x", 1)}, ownership.Uninitialized, []string{"update status"}, true},
+		"no answer":  {map[string]error{"update": context.DeadlineExceeded}, ownership.Uninitialized, []string{"update status", "update"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, w := joining(test.answers, test.whole)
+			node, _ := s.pass(t, "node0")
+			if !slices.Equal(w.all, test.want) {
+				t.Errorf("writes %q, want %q", w.all, test.want)
+			}
+			if ownership.Uninitialized(node) != test.waits {
+				t.Errorf("the node is %+v, and waits: %t", node.Spec, test.waits)
+			}
+			if !test.waits && (node.Spec.ProviderID != "sim://0" || node.Labels["a"] != "1" || !slices.Equal(node.Spec.Taints, []corev1.Taint{otherTaint})) {
+				t.Errorf("the node is %+v with the labels %v", node.Spec, node.Labels)
+			}
+		})
+	}
+}
+
+// Whoever may not update nodes asks once, and not for each node again.
+func TestAProhibitionOfUpdatesIsRemembered(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "node0", errors.New("no"))
+	s, w := joining(map[string]error{"update status": forbidden}, ownership.Uninitialized)
+	second := newNode(withTaints(cloudTaint), func(n *corev1.Node) { n.Name, n.UID = "node1", "uid-1" })
+	if err := s.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	s.cloud.show = append(s.cloud.show, instance("sim://1", "node1", "a", internalIP("10.0.0.2")))
+	s.pass(t, "node0")
+	w.all = nil
+	if node, _ := s.pass(t, "node1"); ownership.Uninitialized(node) || !slices.Equal(w.all, []string{"patch status", "patch"}) {
+		t.Errorf("writes %q, the node is %+v", w.all, node.Spec)
+	}
+}
