@@ -103,6 +103,7 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision
 		note := fmt.Sprintf("%s, and the cloud provider answered with the provider ID %q", decision.Reason, observation.Answered)
 		return result{kind: waits, note: note, worthKnowing: true}
 	}
+	node = r.latest(ctx, node)
 	want, err := desireObserved(node, observation)
 	if err != nil {
 		return result{kind: failed, err: err}
@@ -111,6 +112,16 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision
 	planned, err := r.plan(node, want, observation)
 	ctx = dryrun.Because(ctx, "the node waits for its initialization, and the cloud has an instance for it")
 	return resultOf(r.writer.apply(ctx, node, planned), result{kind: initialized, err: err, plan: planned, want: want})
+}
+
+// latest returns a node as the cache has it by now, if nothing has changed since that matters: the cloud may have taken its time, and kubelets
+// report. A write by the version of before would only meet a conflict.
+func (r *reconciler) latest(ctx context.Context, node *corev1.Node) *corev1.Node {
+	now := &corev1.Node{} // shares what it holds with the cache: it is only read
+	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(node), now, client.UnsafeDisableDeepCopy); err != nil || matters(node, now) {
+		return node
+	}
+	return now
 }
 
 // plan is planFor, by what is remembered of the node. An *unconfirmedError says that the addresses are left alone; all else holds.

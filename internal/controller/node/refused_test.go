@@ -31,12 +31,16 @@ type shownCloud struct {
 	show     []provider.Instance
 	takes    time.Duration
 	listings int
+	asked    func() // is called when the cloud is asked; nil: nothing
 }
 
 func (*shownCloud) ProviderName() string { return "sim" }
 func (c *shownCloud) Capabilities() provider.Capabilities {
 	return provider.Capabilities{ListInstances: func(_ context.Context, yield func([]provider.Instance) error) error {
 		c.listings++
+		if c.asked != nil {
+			c.asked()
+		}
 		page := slices.Clone(c.show)
 		time.Sleep(c.takes)
 		return yield(page)

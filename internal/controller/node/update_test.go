@@ -166,3 +166,22 @@ func TestAProhibitionOfUpdatesIsRemembered(t *testing.T) {
 		t.Errorf("writes %q, the node is %+v", w.all, node.Spec)
 	}
 }
+
+// A kubelet reports while the cloud takes its time. The write is for the node as it is by then.
+func TestAHeartbeatDuringTheQuestionIsNoConflict(t *testing.T) {
+	s, w := joining(nil, ownership.Uninitialized)
+	s.cloud.asked = func() {
+		node := s.node(t, "node0")
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		if err := s.Status().Update(t.Context(), node); err != nil {
+			t.Error(err)
+		}
+		w.all = nil
+	}
+	if node, _ := s.pass(t, "node0"); ownership.Uninitialized(node) || len(node.Status.Conditions) != 1 || len(node.Status.Addresses) != 2 {
+		t.Errorf("the node is %+v with %+v", node.Spec, node.Status)
+	}
+	if want := []string{"update status", "update"}; !slices.Equal(w.all, want) {
+		t.Errorf("writes %q, want %q", w.all, want)
+	}
+}

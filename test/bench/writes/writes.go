@@ -171,7 +171,7 @@ func registered(number, images int) *corev1.Node {
 	}
 	for image := range images {
 		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{
-			Names: []string{fmt.Sprintf("registry.example/some/project/image-%02d@sha256:%064d", image, number), fmt.Sprintf("registry.example/some/project/image-%02d:v1.2.3", image)},
+			Names:     []string{fmt.Sprintf("registry.example/some/project/image-%02d@sha256:%064d", image, number), fmt.Sprintf("registry.example/some/project/image-%02d:v1.2.3", image)},
 			SizeBytes: int64(image) << 20,
 		})
 	}

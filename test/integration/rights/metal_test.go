@@ -18,6 +18,8 @@ import (
 // machines is an inventory that the manager follows, and the files of the machines' power.
 type machines struct {
 	dir string
+	// network begins the addresses of all machines.
+	network string
 }
 
 // newMetalScenario is newScenario with the provider metal: pools for namespaces by their label, a router that does not answer, and the
@@ -26,7 +28,7 @@ func newMetalScenario(t *testing.T, w way, names ...string) (*scenario, machines
 	t.Helper()
 	s := newScenario(t, w.rights, w.apiServerArgs...)
 	s.ready = "/livez" // routers have to have the table before a replica is ready
-	m := machines{dir: t.TempDir()}
+	m := machines{dir: t.TempDir(), network: "10.0.0."}
 	m.write(t, names...)
 	s.delegate()
 	s.args = slices.Concat(s.args, []string{"--cloud-provider=metal", "--cloud-config=" + filepath.Join(m.dir, "cloud.yaml"), "--cluster-cidr=10.244.0.0/16"},
@@ -53,8 +55,8 @@ power: {interval: 1s, timeout: 1s, outOfService: {enabled: true, after: 1s}}
 		if _, err := os.Stat(m.power(name)); err != nil {
 			m.turn(t, name, "on")
 		}
-		fmt.Fprintf(&text, "  - {name: %s, addresses: [{address: 10.0.0.%s}], bmc: {allowUnverified: true, command: {argv: [/bin/cat, %s]}}}\n",
-			name, strings.TrimPrefix(name, "m"), m.power(name))
+		fmt.Fprintf(&text, "  - {name: %s, addresses: [{address: %s}], bmc: {allowUnverified: true, command: {argv: [/bin/cat, %s]}}}\n",
+			name, m.network+strings.TrimPrefix(name, "m"), m.power(name))
 	}
 	replace(t, filepath.Join(m.dir, "cloud.yaml"), text.String())
 }
@@ -95,6 +97,16 @@ func machineSteps(m machines) []step {
 			for _, name := range []string{"m1", "m2", "m3"} {
 				s.join(t, name)
 			}
+		}},
+		{"machines get other addresses", func(t *testing.T, s *scenario) {
+			m := machines{dir: m.dir, network: "10.0.1."}
+			m.write(t, "m1", "m2", "m3")
+			s.awaitNode(t, "m1", "shows its own", func(node *corev1.Node) error {
+				if !slices.Contains(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.1.1"}) {
+					return fmt.Errorf("addresses %v", node.Status.Addresses)
+				}
+				return nil
+			})
 		}},
 		{"a machine is turned off, its volumes are released, and it is turned on", func(t *testing.T, s *scenario) {
 			m.turn(t, "m1", "off")
