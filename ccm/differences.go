@@ -49,6 +49,8 @@ func additions() map[string]string {
 			"of --cloud-api-max-in-flight by default, so that the rest of the calls are not held up",
 		"route-reconciliation-max-period": "Comparing all routes every ten seconds costs quota, however rarely they change. Nodes are watched, so " +
 			"comparisons are for what happens in the cloud",
+		"node-full-refresh-period": "The reference looks up every node once per --node-status-update-frequency, which is 60,000 calls an hour for 5,000 " +
+			"nodes, whether or not anything happens to them",
 		"node-deletion-confirmations":   "The reference deletes a node by the first answer that denies its instance. A wrong one deletes live nodes",
 		"node-deletion-min-age":         "A cloud may not show an instance yet that it has just made",
 		"node-deletion-min-denial-time": "A fault that passes within seconds gives the same wrong answer twice",
@@ -90,6 +92,8 @@ func notes() map[string]string {
 		"route-reconciliation-period": "The pause after a change of the routes. While nothing changes, pauses grow up to " +
 			"--route-reconciliation-max-period; changes of nodes are acted upon at once, and --route-reconciliation-period is how often while they " +
 			"keep coming",
+		"node-status-update-frequency": "With a provider that can neither list nor watch its instances, this is how often a node is looked up to which " +
+			"something has just happened. Others are looked up less and less often, see --node-full-refresh-period",
 		"leader-elect": "The lease is released on SIGTERM and SIGINT, after the controllers have stopped. Standbys learn that by a watch, " +
 			"not at its next retry",
 		"enable-leader-migration": "Without --leader-elect it is an error at start-up; the reference then ignores it. The plugin is initialized " +

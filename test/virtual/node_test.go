@@ -16,15 +16,21 @@ import (
 	"github.com/mooring-ccm/mooring/test/integration/faulty"
 )
 
-func nodeController(r *run) (controller, error) {
-	return node.New(node.Options{
-		Client: r.client, LiveReader: r.cluster, Cache: r.caches, Recorder: r.events, Inventory: r.inventory, Owners: r.owners, Logger: logr.Discard(),
-	})
+// nodeController returns how a node controller is made that asks for each node within a time, 0 for the default.
+func nodeController(full time.Duration) func(*run) (controller, error) {
+	return func(r *run) (controller, error) {
+		return node.New(node.Options{
+			Client: r.client, LiveReader: r.cluster, Cache: r.caches, Recorder: r.events, Inventory: r.inventory, Owners: r.owners,
+			FullRefreshPeriod: full, Logger: logr.Discard(),
+		})
+	}
 }
 
 const (
 	// longestNodeRetry is how long a node that fails waits at the most for its next try.
 	longestNodeRetry = 4 * time.Minute
+	// firstRound is how long it takes to look at all nodes that were there when this process began to lead.
+	firstRound = 10 * time.Minute
 	// prompt is how long a healthy object waits.
 	prompt = time.Second
 	// abandonedBound is how many goroutines may be left of an object whose calls have hung for three days.
@@ -66,14 +72,33 @@ func (r *run) initialized(bound time.Duration, name string) {
 
 // For days the cloud fails for one node, panics for one, hangs for one, refuses one for its quota and lies about one every other time; and
 // one is somebody else's. All that time nodes that join are initialized at once, and those that are there are compared with the cloud as
-// often as documented. The sick ones cost some calls an hour, and are initialized within their longest pause once they are well.
+// often as documented: in each interval, or after pauses that are as long as nothing has changed. The sick ones cost some calls an hour, and are initialized within their longest pause once they are well.
 func TestNodesForDays(t *testing.T) {
+	t.Run("each node in each interval", func(t *testing.T) {
+		nodesForDays(t, node.DefaultStatusUpdateFrequency, func(r *run) {
+			r.within(node.DefaultStatusUpdateFrequency+prompt, "the new address of a node", func() bool { return r.hasAddress("steady") })
+		})
+	})
+	t.Run("nodes to which something happens", func(t *testing.T) {
+		boots := 0
+		nodesForDays(t, 0, func(r *run) {
+			boots++
+			r.cluster.change("steady", func(node *corev1.Node) { node.Status.NodeInfo.BootID = fmt.Sprint("boot-", boots) })
+			if boots > 1 { // it had none before
+				r.within(prompt, "the new address of a node that rebooted", func() bool { return r.hasAddress("steady") })
+			}
+		})
+	})
+}
+
+// nodesForDays has the days pass. A function waits until the address that has moved is seen.
+func nodesForDays(t *testing.T, full time.Duration, seen func(*run)) {
 	const lasts = 3 * day
-	virtually(t, faulty.Options{}, nodeController, func(r *run) {
+	virtually(t, faulty.Options{}, nodeController(full), func(r *run) {
 		r.joined("steady")
 		r.joined("lies")
 		r.foreign("foreign")
-		r.within(node.DefaultStatusUpdateFrequency+prompt, "the node's addresses", func() bool { return len(r.cluster.node("lies").Status.Addresses) > 0 })
+		r.within(firstRound+prompt, "the node's addresses", func() bool { return len(r.cluster.node("lies").Status.Addresses) > 0 })
 		r.cloud.Fault("InstanceMetadata", "lies", everyOther())
 		r.cloud.Fault("InstanceMetadata", "hangs", faulty.Hang())
 		r.join("hangs")
@@ -84,7 +109,7 @@ func TestNodesForDays(t *testing.T) {
 		time.Sleep(time.Hour)
 		before := goroutines()
 		for began := time.Now(); time.Since(began) < lasts; {
-			r.hourOfNodes(fmt.Sprintf("new-%d", int(time.Since(began).Hours())))
+			r.hourOfNodes(seen, fmt.Sprintf("new-%d", int(time.Since(began).Hours())))
 		}
 		if grown := goroutines() - before; grown > abandonedBound {
 			t.Errorf("%d goroutines more after %s, want at most %d", grown, lasts, abandonedBound)
@@ -105,14 +130,14 @@ func TestNodesForDays(t *testing.T) {
 }
 
 // hourOfNodes is an hour in which a node joins and leaves, and another one gets another address.
-func (r *run) hourOfNodes(joins string) {
+func (r *run) hourOfNodes(seen func(*run), joins string) {
 	r.t.Helper()
 	hour := time.Now()
 	r.join(joins)
 	r.initialized(prompt, joins)
 	r.cluster.remove(r.cluster.node(joins))
 	r.cloud.MoveInstance("steady")
-	r.within(node.DefaultStatusUpdateFrequency+prompt, "the new address of a node", func() bool { return r.hasAddress("steady") })
+	seen(r)
 	time.Sleep(time.Until(hour.Add(time.Hour)))
 	if r.cluster.node("lies").Status.Addresses[0].Type != corev1.NodeInternalIP {
 		r.t.Errorf("a node that is ready lost its address by one answer: %v", r.cluster.node("lies").Status.Addresses)

@@ -52,6 +52,9 @@ type Options struct {
 	// StatusUpdateFrequency is how often all initialized nodes are compared with the cloud. Zero:
 	// DefaultStatusUpdateFrequency.
 	StatusUpdateFrequency time.Duration
+	// FullRefreshPeriod is within which each initialized node is compared with the cloud if that is a call for each node and nothing
+	// happens to them. No longer than StatusUpdateFrequency: all are, once per StatusUpdateFrequency. Zero: DefaultFullRefreshPeriod.
+	FullRefreshPeriod time.Duration
 	// Workers is how many nodes are worked on at once. Zero: DefaultWorkers.
 	Workers int
 	// TracerProvider takes a trace of each node that joins. Nil: there are none.
@@ -65,6 +68,8 @@ type Options struct {
 const (
 	// DefaultStatusUpdateFrequency is the reference's --node-status-update-frequency.
 	DefaultStatusUpdateFrequency = 5 * time.Minute
+	// DefaultFullRefreshPeriod makes less than 1,000 calls an hour of 5,000 nodes to which nothing happens.
+	DefaultFullRefreshPeriod = 6 * time.Hour
 	// DefaultWorkers is enough for the API server, or a cloud that is asked node by node, to be what a mass join waits for: as
 	// many as calls to the cloud may be under way. Workers that have nothing to do cost nothing.
 	DefaultWorkers = 64
@@ -75,7 +80,7 @@ const (
 type Controller struct {
 	*kit.Controller
 	reconciler *reconciler
-	refresher  *refresher
+	refresher  interface{ run(ctx context.Context) }
 	inventory  *instances.Inventory
 	log        logr.Logger
 }
@@ -92,22 +97,32 @@ func New(options Options) (*Controller, error) {
 		inventory: options.Inventory, owners: options.Owners,
 		state: newState(), metrics: metrics, traces: traces, known: 2 * options.StatusUpdateFrequency,
 	}
-	refresher := &refresher{
-		interval: options.StatusUpdateFrequency, reader: options.Client, inventory: options.Inventory,
-		reconciler: reconciler, metrics: metrics, log: log, queued: make(chan kit.Queue, 1),
-		asked: map[types.UID]bool{}, failed: map[types.UID]error{},
-	}
 	watcher := watcher{decide: reconciler.decide, state: reconciler.state, metrics: metrics, traces: traces}
+	controller := &Controller{reconciler: reconciler, inventory: options.Inventory, log: log}
+	var captures func(context.Context, kit.Queue) error
+	if options.oneByOne() {
+		watcher.single = newSingleRefresher(options, reconciler, log)
+		controller.refresher, captures = watcher.single, watcher.single.capture
+	} else {
+		all := newRefresher(options, reconciler, log)
+		controller.refresher, captures = all, all.capture
+	}
 	inner, err := kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, Workers: options.Workers, Logger: log,
 		LoggerFor:   func(node types.NamespacedName) logr.Logger { return log.WithValues("node", node.Name) },
 		RateLimiter: failureBackoff.RateLimiter(),
-		Sources:     []source.Source{source.Kind(options.Cache, &corev1.Node{}, watcher.handler()), source.Func(refresher.capture)},
+		Sources:     []source.Source{source.Kind(options.Cache, &corev1.Node{}, watcher.handler()), source.Func(captures)},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Controller{Controller: inner, reconciler: reconciler, refresher: refresher, inventory: options.Inventory, log: log}, nil
+	controller.Controller = inner
+	return controller, nil
+}
+
+// oneByOne reports whether nodes are compared with the cloud one by one: each is a call, and not all of them are wanted each time.
+func (o *Options) oneByOne() bool {
+	return !o.Inventory.Lists() && o.FullRefreshPeriod > o.StatusUpdateFrequency
 }
 
 // complete fills in defaults and returns what is missing.
@@ -120,6 +135,12 @@ func (o *Options) complete() error {
 	if o.StatusUpdateFrequency < 0 {
 		wrong = append(wrong, fmt.Errorf("the node controller's option StatusUpdateFrequency is %s, want more than 0",
 			o.StatusUpdateFrequency))
+	}
+	if o.FullRefreshPeriod < 0 {
+		wrong = append(wrong, fmt.Errorf("the node controller's option FullRefreshPeriod is %s, want more than 0", o.FullRefreshPeriod))
+	}
+	if o.FullRefreshPeriod == 0 {
+		o.FullRefreshPeriod = DefaultFullRefreshPeriod
 	}
 	if o.StatusUpdateFrequency == 0 {
 		o.StatusUpdateFrequency = DefaultStatusUpdateFrequency

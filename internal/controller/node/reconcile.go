@@ -237,10 +237,26 @@ func (r *reconciler) differs(node *corev1.Node, observation instances.Observatio
 	if r.state.agrees(node, current) {
 		return false
 	}
-	planned, _, ours, err := r.planRefresh(node, r.decide(node), observation)
-	agree := len(planned.actions) == 0 && len(planned.paused) == 0 && err == nil
-	if ours && agree { // of a node in doubt nothing is noted: it may yet turn out to be ours
+	left, ours := r.left(node, observation)
+	if ours && left == 0 { // of a node in doubt nothing is noted: it may yet turn out to be ours
 		r.state.recordAgreement(node, current)
 	}
-	return ours && !agree
+	return ours && left > 0
+}
+
+// left returns how much a pass over an initialized node would have to do, what it would leave alone or complain about included, and whether
+// the node is ours.
+func (r *reconciler) left(node *corev1.Node, observation instances.Observation) (left int, ours bool) {
+	planned, _, ours, err := r.planRefresh(node, r.decide(node), observation)
+	left = len(planned.actions) + len(planned.paused)
+	if err != nil {
+		left++
+	}
+	return left, ours
+}
+
+// refreshes reports whether a node is one that a refresh may ask for. Nodes that wait for their initialization are in the queue on their
+// own account.
+func (r *reconciler) refreshes(node *corev1.Node) bool {
+	return node.DeletionTimestamp.IsZero() && !ownership.Uninitialized(node) && r.decide(node).Owner != ownership.Foreign
 }

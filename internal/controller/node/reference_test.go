@@ -236,7 +236,7 @@ func TestAddressesAreWrittenWhenTheyDiffer(t *testing.T) {
 }
 
 func TestARefreshIsNotConcernedWithNodesThatWait(t *testing.T) {
-	refresher := &refresher{reconciler: &reconciler{owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"})}}
+	reconciler := &reconciler{owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"})}
 	for name, test := range map[string]struct {
 		node *corev1.Node
 		want bool
@@ -246,7 +246,7 @@ func TestARefreshIsNotConcernedWithNodesThatWait(t *testing.T) {
 		"foreign":     {newNode(withID("sim://1"), withAnnotation(ownership.AnnotationIgnore, "true")), false},
 		"in doubt":    {newNode(withID("other://1")), true},
 	} {
-		if got := refresher.concerns(test.node); got != test.want {
+		if got := reconciler.refreshes(test.node); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}

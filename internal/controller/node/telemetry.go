@@ -248,6 +248,7 @@ type metrics struct {
 	failures          *prometheus.CounterVec
 	refreshDuration   prometheus.Histogram
 	refreshFailures   prometheus.Counter
+	refreshLookups    *prometheus.CounterVec
 	uninitialized     prometheus.Gauge
 
 	mu      sync.Mutex
@@ -275,13 +276,17 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		}, []string{"reason"}),
 		refreshDuration: factory.NewHistogram(prometheus.HistogramOpts{
 			Name:    "mooring_node_refresh_duration_seconds",
-			Help:    "How long it took to compare all initialized nodes with the cloud.",
+			Help:    "How long it took to compare all initialized nodes with the cloud, where that is done at once.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 4, 9), // 10 ms to 11 min
 		}),
 		refreshFailures: factory.NewCounter(prometheus.CounterOpts{
 			Name: "mooring_node_refresh_lookup_failures_total",
 			Help: "Nodes that could not be compared with the cloud during a refresh.",
 		}),
+		refreshLookups: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_node_refresh_lookups_total",
+			Help: "Lookups of initialized nodes where each is a call of the cloud, by reason: first, age, retry, or what happened to the node.",
+		}, []string{"reason"}),
 		uninitialized: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "mooring_node_uninitialized",
 			Help: "Nodes that wait for their initialization and are not foreign.",

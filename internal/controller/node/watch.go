@@ -38,22 +38,27 @@ type watcher struct {
 	state   *state
 	metrics *metrics
 	traces  *traces
+	// single takes in what happens to initialized nodes. Nil: all of them are compared with the cloud at once.
+	single *singleRefresher
 }
 
 func (w watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q kit.Queue) {
 			w.traces.observe(e.Object, w.decide, time.Now())
+			w.single.appeared(e.Object)
 			w.enqueue(q, e.Object)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q kit.Queue) {
 			w.traces.observe(e.ObjectNew, w.decide, time.Now())
+			w.single.observe(e.ObjectOld, e.ObjectNew)
 			if matters(e.ObjectOld, e.ObjectNew) {
 				w.enqueue(q, e.ObjectNew)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], _ kit.Queue) {
 			w.state.forget(e.Object.Name)
+			w.single.forget(e.Object.Name)
 			w.traces.forget(e.Object.Name, "the node was deleted")
 			w.metrics.count(e.Object.Name, false)
 		},
@@ -94,7 +99,8 @@ func matters(before, after *corev1.Node) bool {
 }
 
 // refresher compares all initialized nodes with the cloud, once per interval, and queues those that differ. It writes nothing
-// itself, and what it queues is behind every new node.
+// itself, and what it queues is behind every new node. It is for plugins that can be asked for all nodes at once; others have a
+// singleRefresher, unless an operator wants each node asked for in each interval.
 type refresher struct {
 	interval   time.Duration
 	reader     client.Reader
@@ -110,6 +116,14 @@ type refresher struct {
 	mu     sync.Mutex
 	asked  map[types.UID]bool  // the nodes for which the cloud is being asked
 	failed map[types.UID]error // those for which it returned an error when it was last asked
+}
+
+func newRefresher(options Options, reconciler *reconciler, log logr.Logger) *refresher {
+	return &refresher{
+		interval: options.StatusUpdateFrequency, reader: options.Client, inventory: options.Inventory,
+		reconciler: reconciler, metrics: reconciler.metrics, log: log, queued: make(chan kit.Queue, 1),
+		asked: map[types.UID]bool{}, failed: map[types.UID]error{},
+	}
 }
 
 // capture is a source of the controller, by which its queue becomes known.
@@ -181,7 +195,7 @@ func (r *refresher) open(all []corev1.Node) (nodes []*corev1.Node) {
 	r.failed = map[types.UID]error{}
 	for i := range all {
 		node := &all[i]
-		if !r.concerns(node) {
+		if !r.reconciler.refreshes(node) {
 			continue
 		}
 		if err := failed[node.UID]; err != nil {
@@ -214,11 +228,4 @@ func (r *refresher) ended(ctx context.Context, err error) {
 		err = cmp.Or(err, failed)
 	}
 	r.failures.Note(logr.NewContext(ctx, r.log), "Could not compare all nodes with the cloud; trying again", err, "interval", r.interval)
-}
-
-// concerns reports whether a node is one that the refresh may ask for. Nodes that wait for their initialization are in the
-// queue on their own account.
-func (r *refresher) concerns(node *corev1.Node) bool {
-	return node.DeletionTimestamp.IsZero() && !ownership.Uninitialized(node) &&
-		r.reconciler.decide(node).Owner != ownership.Foreign
 }

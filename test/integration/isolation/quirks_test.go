@@ -34,8 +34,8 @@ func TestQuirks(t *testing.T) {
 
 // quirksAtOnce has one provider do all of this.
 func quirksAtOnce(t *testing.T) {
-	m := start(t, "quirks", faulty.Options{LoadBalancerWrites: 4}, "--node-status-update-frequency=1s", "--load-balancer-drift-check-period=2s",
-		"--load-balancer-drift-check-calls=600")
+	m := start(t, "quirks", faulty.Options{LoadBalancerWrites: 4}, "--node-status-update-frequency=1s", "--node-full-refresh-period=1s",
+		"--load-balancer-drift-check-period=2s", "--load-balancer-drift-check-calls=600")
 	m.populate(t)
 	for name, scenario := range map[string]func(*testing.T, *manager){
 		"an address comes twice":                    addressComesTwice,

@@ -32,6 +32,7 @@ const never = 24 * time.Hour
 type options struct {
 	Cloud     cloudprovider.Interface
 	Refresh   time.Duration   // zero: never
+	Full      time.Duration   // within which a plugin that cannot list is asked for each node; zero: Refresh, and all of them at once
 	Rules     ownership.Rules // the provider's name and schemes are filled in
 	Pool      string          // not empty: only nodes of this pool are the manager's, see inPool
 	Account   string          // empty: harness.Account
@@ -61,6 +62,9 @@ func (o options) build(parts harness.Parts) (manager.Runnable, error) {
 	if o.Refresh == 0 {
 		o.Refresh = never
 	}
+	if o.Full == 0 {
+		o.Full = o.Refresh
+	}
 	if o.Inventory == nil {
 		o.Inventory = instances.New(instances.Options{Cloud: decorated, Registerer: parts.Registry})
 	}
@@ -71,7 +75,8 @@ func (o options) build(parts harness.Parts) (manager.Runnable, error) {
 	return node.New(node.Options{
 		Whole:  whole,
 		Client: parts.GetClient(), LiveReader: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: o.Inventory,
-		Owners: instances.NewOwners(o.Inventory, o.Rules), StatusUpdateFrequency: o.Refresh, Workers: o.Workers, Registerer: parts.Registry, Logger: parts.Logger,
+		Owners: instances.NewOwners(o.Inventory, o.Rules), StatusUpdateFrequency: o.Refresh, FullRefreshPeriod: o.Full, Workers: o.Workers,
+		Registerer: parts.Registry, Logger: parts.Logger,
 	})
 }
 

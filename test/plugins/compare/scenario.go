@@ -73,6 +73,7 @@ func Run[C Cloud](t *testing.T, scenario Scenario[C]) {
 	binaries := localclustertest.Build(t, localcluster.ControlPlane)
 	reference := newEnvironment(t, scenario, "reference", scenario.Reference)
 	mooring := newEnvironment(t, scenario, "mooring", scenario.Mooring)
+	mooring.flags = append(mooring.flags, "--node-full-refresh-period="+Refresh.String()) // as often as the reference does
 	mooring.flags = append(mooring.flags, scenario.MooringFlags...)
 	p := &comparison[C]{scenario: scenario, reference: reference, mooring: mooring, expected: expected}
 	t.Cleanup(func() { p.close(t) })

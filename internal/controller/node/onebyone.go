@@ -1,0 +1,285 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+)
+
+// singleRefresher compares initialized nodes with the cloud one by one, for a plugin to which each node is a call: when something has
+// happened to a node, and otherwise less and less often. It queues those that differ and writes nothing itself.
+//
+// See ADR 59.
+type singleRefresher struct {
+	pace       pace
+	retries    kit.Backoff
+	reader     client.Reader
+	inventory  *instances.Inventory
+	reconciler *reconciler
+	metrics    *metrics
+	log        logr.Logger
+	queued     chan kit.Queue // receives the controller's queue once there is one
+
+	// failures logs once that nodes cannot be compared.
+	failures kit.FailureLog
+
+	mu        sync.Mutex
+	histories map[string]*history
+	failed    map[string]error // the last lookups of these nodes
+	// turns has the names of nodes when their turns come. It is nil before this process leads.
+	turns workqueue.TypedDelayingInterface[string]
+}
+
+// retriesOf are the pauses after lookups that fail. They grow to the shortest pause after one that does not.
+func retriesOf(shortest time.Duration) kit.Backoff {
+	return kit.Backoff{
+		First: min(failureBackoff.First, shortest), Longest: shortest, Terminal: min(failureBackoff.Terminal, shortest),
+	}
+}
+
+func newSingleRefresher(options Options, reconciler *reconciler, log logr.Logger) *singleRefresher {
+	return &singleRefresher{
+		pace: newPace(options.StatusUpdateFrequency, options.FullRefreshPeriod), retries: retriesOf(options.StatusUpdateFrequency),
+		reader: options.Client, inventory: options.Inventory, reconciler: reconciler, metrics: reconciler.metrics, log: log,
+		queued: make(chan kit.Queue, 1), histories: map[string]*history{}, failed: map[string]error{},
+	}
+}
+
+// capture is a source of the controller, by which its queue becomes known.
+func (r *singleRefresher) capture(_ context.Context, q kit.Queue) error {
+	select {
+	case r.queued <- q:
+	default: // a second start of the sources brings the same queue
+	}
+	return nil
+}
+
+// run looks nodes up until ctx ends.
+func (r *singleRefresher) run(ctx context.Context) {
+	var q kit.Queue
+	select {
+	case q = <-r.queued:
+	case <-ctx.Done():
+		return
+	}
+	turns := workqueue.NewTypedDelayingQueue[string]()
+	defer context.AfterFunc(ctx, turns.ShutDown)()
+	defer turns.ShutDown()
+	r.lead(turns, time.Now())
+	var lookups sync.WaitGroup
+	defer lookups.Wait()
+	if !r.addAll(ctx, turns) {
+		return
+	}
+	for {
+		name, ended := turns.Get()
+		if ended {
+			return
+		}
+		node, why, wait := r.turn(ctx, name)
+		if node == nil {
+			turns.Done(name)
+			if wait > 0 {
+				turns.AddAfter(name, wait)
+			}
+			continue
+		}
+		lookups.Go(func() {
+			r.lookUp(ctx, q, node, why)
+			turns.Done(name) // so that a node is never looked up twice at a time
+			turns.Add(name)
+		})
+	}
+}
+
+// lead begins the first round. What this process saw happen as a standby was answered by the last leader, unless it was just now.
+func (r *singleRefresher) lead(turns workqueue.TypedDelayingInterface[string], now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turns = turns
+	for _, known := range r.histories {
+		known.since = now
+		if now.Sub(known.needed) >= r.pace.shortest {
+			known.need = ""
+		}
+	}
+}
+
+// addAll has the turns of all nodes considered, and reports whether ctx goes on. It reads the cache, which returns no errors in practice.
+func (r *singleRefresher) addAll(ctx context.Context, turns workqueue.TypedDelayingInterface[string]) bool {
+	const listing = "Could not list the nodes to compare them with the cloud; trying again"
+	for before := 0; ctx.Err() == nil; before++ {
+		var list corev1.NodeList
+		err := r.reader.List(ctx, &list, client.UnsafeDisableDeepCopy) // the nodes are only read
+		pause := r.retries.After(before, err)
+		r.failures.Note(logr.NewContext(ctx, r.log), listing, err, "retryAfter", pause)
+		if err == nil {
+			for i := range list.Items {
+				turns.Add(list.Items[i].Name)
+			}
+			return true
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// turn returns a node that is to be looked up now, and why; or none, and how long it is until its next turn, zero if nothing is known of
+// any: an event of the node brings that.
+func (r *singleRefresher) turn(ctx context.Context, name string) (node *corev1.Node, why lookupReason, wait time.Duration) {
+	node = &corev1.Node{} // shares what it holds with the cache: it is only read
+	err := r.reader.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err):
+		r.forget(name)
+		return nil, "", 0
+	case err != nil:
+		return nil, "", r.pace.shortest
+	case !r.reconciler.refreshes(node):
+		return nil, "", 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, known := time.Now(), r.of(node)
+	pace := r.pace
+	if r.reconciler.decide(node).Owner == ownership.Unproven {
+		pace.first = pace.shortest // when its instance is gone it is too late to prove it ours
+	}
+	at, why := pace.due(*known, known.settled(node))
+	if wait := at.Sub(now); wait > 0 {
+		return nil, "", wait
+	}
+	known.begin(r.pace, now)
+	return node, why, 0
+}
+
+// lookUp compares a node with the cloud. An answer from before would be late by one pause.
+func (r *singleRefresher) lookUp(ctx context.Context, q kit.Queue, node *corev1.Node, why lookupReason) {
+	r.metrics.refreshLookups.WithLabelValues(string(why)).Inc()
+	observation, err := r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityRefresh), node, 0)
+	if ctx.Err() != nil {
+		return // we are being stopped, which is nobody's failure
+	}
+	differs := err == nil && r.reconciler.differs(node, observation)
+	settled := !differs && observation.Status == instances.Found && r.reconciler.decide(node).ProvenBy(observation.Answered)
+	r.ended(ctx, node, err, settled)
+	if differs {
+		kit.Add(q, types.NamespacedName{Name: node.Name}, priorityRefresh)
+	}
+}
+
+// ended notes what became of a lookup. A node that is not settled differs from what the cloud says, is denied by it or is not proven to be
+// ours: it is looked up again soon.
+func (r *singleRefresher) ended(ctx context.Context, node *corev1.Node, err error, settled bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.histories[node.Name]
+	if known == nil || known.uid != node.UID {
+		return // the node is gone
+	}
+	known.end(time.Now(), err != nil, func(before int) time.Duration { return r.retries.After(before, err) }, settled)
+	delete(r.failed, node.Name)
+	if err != nil {
+		r.metrics.refreshFailures.Inc()
+		r.failed[node.Name] = fmt.Errorf("looking up node %q: %w", node.Name, err)
+	}
+	var failing error
+	for _, failing = range r.failed {
+		break
+	}
+	r.failures.Note(logr.NewContext(ctx, r.log), "Could not compare all nodes with the cloud; trying again", failing, "interval", r.pace.shortest)
+}
+
+// appeared considers the turn of a node that has come.
+func (r *singleRefresher) appeared(node *corev1.Node) {
+	if r != nil {
+		r.consider(node, func(*history) {})
+	}
+}
+
+// observe takes in a change of a node.
+func (r *singleRefresher) observe(before, after *corev1.Node) {
+	if r == nil || !r.reconciler.refreshes(after) {
+		return
+	}
+	now, need := time.Now(), needOf(before, after, r.pace.shortest)
+	if need == "" && matters(before, after) && r.reconciler.decide(before).Owner == ownership.Foreign {
+		need = needChanged
+	}
+	switch {
+	case ownership.Uninitialized(before):
+		r.consider(after, func(of *history) { of.since, of.changed = now, now })
+	case need != "" && (need != needChanged || !r.agreed(before, after)):
+		r.consider(after, func(of *history) { of.note(need, now) })
+	case isReady(before) != isReady(after):
+		r.consider(after, func(*history) {}) // it is no old node any more
+	}
+}
+
+// agreed reports whether a change brought a node nearer to what the cloud said a short while ago, or to what holds whatever it says: so do
+// our own writes, one after the other.
+func (r *singleRefresher) agreed(before, after *corev1.Node) bool {
+	if left, nearer := r.nearer(before, after, instances.Observation{}); nearer && left == 0 {
+		return true
+	}
+	said, known := r.inventory.Peek(after, r.reconciler.known)
+	if !known || said.Status != instances.Found {
+		return false
+	}
+	left, nearer := r.nearer(before, after, said)
+	return nearer || left == 0
+}
+
+// nearer returns how much is left to do about a node by an answer, and whether that is less than before.
+func (r *singleRefresher) nearer(before, after *corev1.Node, said instances.Observation) (left int, nearer bool) {
+	left, _ = r.reconciler.left(after, said)
+	was, _ := r.reconciler.left(before, said)
+	return left, left < was
+}
+
+// consider changes what is known of a node, and has its turn considered anew if this process leads.
+func (r *singleRefresher) consider(node *corev1.Node, change func(*history)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(r.of(node))
+	if r.turns != nil {
+		r.turns.Add(node.Name)
+	}
+}
+
+// forget drops a node that is there no more.
+func (r *singleRefresher) forget(name string) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.histories, name)
+	delete(r.failed, name)
+}
+
+// of returns what is known of a node. The lock is held.
+func (r *singleRefresher) of(node *corev1.Node) *history {
+	known := r.histories[node.Name]
+	if known == nil || known.uid != node.UID {
+		known = &history{uid: node.UID, since: time.Now()}
+		r.histories[node.Name] = known
+	}
+	return known
+}

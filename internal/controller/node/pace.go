@@ -1,0 +1,175 @@
+package node
+
+import (
+	"cmp"
+	"hash/fnv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// lookupReason is why an initialized node is looked up, as mooring_node_refresh_lookups_total labels it.
+type lookupReason string
+
+const (
+	// reasonFirst is that this process has not looked the node up since it leads, or since the node was initialized.
+	reasonFirst lookupReason = "first"
+	// reasonAge is that the last lookup is old by the time for which nothing has changed about the node.
+	reasonAge lookupReason = "age"
+	// reasonRetry is that the last lookup failed.
+	reasonRetry lookupReason = "retry"
+)
+
+// pace says how long it is from one lookup of a node to the next where each costs the cloud a call: as long as nothing has changed
+// about the node, in doublings of shortest, and no longer than longest.
+//
+// See ADR 59.
+type pace struct {
+	shortest, longest time.Duration
+	// first bounds the time until the first lookup.
+	first time.Duration
+}
+
+// firstRounds is how many of the shortest pauses the first round of lookups takes: 10 minutes by default.
+const firstRounds = 2
+
+func newPace(shortest, longest time.Duration) pace {
+	return pace{shortest: shortest, longest: longest, first: min(firstRounds*shortest, longest)}
+}
+
+// history is what is known of the lookups of one node, and of what happened to it between them.
+type history struct {
+	uid types.UID
+	// since is when this process could look the node up first: it began to lead then, or the node was initialized.
+	since time.Time
+	// began is when the last lookup began, zero if there was none.
+	began time.Time
+	// failures are how many lookups have failed in a row, and retry is when the next one may be made after one that failed.
+	failures int
+	retry    time.Time
+	// changed is when something last happened to the node, or the cloud showed it otherwise than it was.
+	changed time.Time
+	// need is what happened to the node that no lookup has begun after, empty for nothing, and needed when.
+	need   lookupReason
+	needed time.Time
+	// spent is until when the lookups so far have used up what a node may cost: each takes one shortest pause of it.
+	spent time.Time
+}
+
+// settled returns since when nothing has happened to a node, as far as this process can know. The node's own times are of other
+// machines' clocks: by one that is wrong a node is looked up as if it were older or younger.
+func (h history) settled(node *corev1.Node) time.Time {
+	newest := node.CreationTimestamp.Time
+	if since := readySince(node); since.After(newest) {
+		newest = since
+	}
+	if h.changed.After(newest) {
+		newest = h.changed
+	}
+	return newest
+}
+
+// due returns when a node is to be looked up next, and why. Settled is since when nothing has happened to it.
+//
+//   - A lookup that failed is repeated after its pause, whatever happens meanwhile.
+//   - A need is answered at once, but in the long run a node is looked up once in each shortest pause: after two lookups that were closer
+//     than that the next need waits.
+//   - By age, a node is looked up no later than its pause after the last lookup, and no sooner than the shortest pause.
+func (p pace) due(h history, settled time.Time) (time.Time, lookupReason) {
+	if h.failures > 0 {
+		return h.retry, reasonRetry
+	}
+	at, why := p.slot(h.since, settled, h.uid, p.first), reasonFirst
+	if !h.began.IsZero() {
+		at, why = p.slot(h.began, settled, h.uid, p.longest), reasonAge
+		if soonest := h.began.Add(p.shortest); at.Before(soonest) {
+			at = soonest
+		}
+	}
+	if h.need == "" {
+		return at, why
+	}
+	allowed := h.needed
+	if again := h.spent.Add(-p.shortest); again.After(allowed) {
+		allowed = again
+	}
+	if allowed.After(at) {
+		return at, why
+	}
+	return allowed, h.need
+}
+
+// slot returns the first time that is a node's by its pause, after the last lookup and after what last happened to the node. A node's times
+// are fixed by its UID for each pause, and those of a pause are among those of half of it: so nodes of one age are spread evenly over a pause,
+// whenever they were looked up before, and stay so when their pauses double. They are the same for each process, so that a node's turn comes
+// however often the leader changes.
+func (p pace) slot(last, settled time.Time, uid types.UID, longest time.Duration) time.Time {
+	phase, from := phaseOf(uid), last
+	if settled.After(from) {
+		from = settled
+	}
+	pause := p.shortest
+	at := next(from, pause, phase)
+	for pause <= longest/2 && at.Sub(settled) >= 2*pause {
+		pause *= 2
+		at = next(from, pause, phase)
+	}
+	for pause <= longest/2 {
+		pause *= 2
+	}
+	if latest := next(last, pause, phase); at.After(latest) {
+		return latest // by another clock something happens to the node only later
+	}
+	return at
+}
+
+// next returns the first time after last that is a phase after a multiple of a pause.
+func next(last time.Time, pause time.Duration, phase uint64) time.Time {
+	offset := time.Duration(phase % uint64(pause))
+	past := (time.Duration(last.UnixNano()) - offset) % pause
+	if past < 0 {
+		past += pause
+	}
+	return last.Add(pause - past)
+}
+
+func phaseOf(uid types.UID) uint64 {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(uid)) // never fails
+	return hash.Sum64()
+}
+
+// begin notes that a lookup begins, which answers what was needed so far.
+func (h *history) begin(p pace, now time.Time) {
+	if h.failures == 0 {
+		if h.spent.Before(now) {
+			h.spent = now
+		}
+		h.spent = h.spent.Add(p.shortest)
+	}
+	h.began, h.need, h.needed = now, "", time.Time{}
+}
+
+// end notes how a lookup ended: what failed is repeated after a pause; and what was not as it should be is looked at again soon, because
+// something has just changed.
+func (h *history) end(now time.Time, failed bool, pause func(before int) time.Duration, asItShouldBe bool) {
+	switch {
+	case failed:
+		h.retry = now.Add(pause(h.failures))
+		h.failures++
+	case asItShouldBe:
+		h.failures = 0
+	default:
+		h.failures, h.changed = 0, now
+	}
+}
+
+// note notes a need. Of several, the first is the reason.
+func (h *history) note(need lookupReason, now time.Time) {
+	h.changed = now
+	if h.need == "" {
+		h.needed = now
+	}
+	h.need = cmp.Or(h.need, need)
+}
