@@ -39,6 +39,7 @@ type config struct {
 
 	nodeSelector            labels.Selector
 	providerIDSchemes       []string
+	nodeFullRefreshPeriod   time.Duration
 	cloudAPITimeout         time.Duration
 	cloudAPIWriteTimeout    time.Duration
 	cloudAPIMaxInFlight     int
@@ -68,6 +69,7 @@ func (o *options) config() (*config, error) {
 	c := &config{
 		provider:                o.program.providers[o.KubeCloudShared.CloudProvider.Name],
 		providerIDSchemes:       o.providerIDSchemes,
+		nodeFullRefreshPeriod:   o.nodeFullRefreshPeriod,
 		cloudAPITimeout:         o.cloudAPITimeout,
 		cloudAPIWriteTimeout:    o.cloudAPIWriteTimeout,
 		cloudAPIMaxInFlight:     o.cloudAPIMaxInFlight,

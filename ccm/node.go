@@ -3,9 +3,7 @@ package ccm
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
 	cloudprovider "k8s.io/cloud-provider"
@@ -21,46 +19,22 @@ import (
 // withoutUpdates is what it means that nodes may not be updated.
 const withoutUpdates = "nodes that join are patched instead of updated, which costs the API server half as much again"
 
-const fullRefreshPeriodFlag = "node-full-refresh-period"
-
-// nodeFlags are the values of the flags that the reference does not have.
-type nodeFlags struct {
-	fullRefreshPeriod time.Duration
-}
-
 // nodeController initializes nodes and keeps them as the cloud says. Its identity is that of the reference's.
 func nodeController() Controller {
-	flags := &nodeFlags{fullRefreshPeriod: node.DefaultFullRefreshPeriod}
 	return Controller{
 		Name:       names.CloudNodeController,
 		ClientName: "node-controller",
-		AddFlags:   flags.add,
-		Validate:   flags.validate,
 		Grants: []Grant{
 			{Resource: "nodes", Verbs: []string{"get", "list", "watch", "patch"}},
 			{Resource: "nodes/status", Verbs: []string{"patch"}},
 			{Resource: "nodes", Verbs: []string{"update"}, Without: withoutUpdates},
 			{Resource: "nodes/status", Verbs: []string{"update"}, Without: withoutUpdates},
 		},
-		New: flags.newController,
+		New: newNodeController,
 	}
 }
 
-func (f *nodeFlags) add(flags *pflag.FlagSet) {
-	flags.DurationVar(&f.fullRefreshPeriod, fullRefreshPeriodFlag, f.fullRefreshPeriod,
-		"The longest time between two lookups of an initialized node with a provider that can neither list nor watch its instances. A node is looked up when "+
-			"something happens to it, and else after pauses that double from --node-status-update-frequency. No longer than that: every node is looked up "+
-			"once per --node-status-update-frequency, as in the reference.")
-}
-
-func (f *nodeFlags) validate() []error {
-	if f.fullRefreshPeriod <= 0 {
-		return []error{invalid(fullRefreshPeriodFlag, f.fullRefreshPeriod.String(), "must be positive")}
-	}
-	return nil
-}
-
-func (f *nodeFlags) newController(ctx context.Context, environment Environment) (manager.Runnable, error) {
+func newNodeController(ctx context.Context, environment Environment) (manager.Runnable, error) {
 	instances, err := environment.inventory()
 	if err != nil {
 		return nil, err
@@ -82,7 +56,7 @@ func (f *nodeFlags) newController(ctx context.Context, environment Environment) 
 		Owners:                owners,
 		Whole:                 whole,
 		StatusUpdateFrequency: environment.Settings.NodeStatusUpdateFrequency.Duration,
-		FullRefreshPeriod:     f.fullRefreshPeriod,
+		FullRefreshPeriod:     environment.config.nodeFullRefreshPeriod,
 		Workers:               int(environment.Settings.NodeController.ConcurrentNodeSyncs),
 		TracerProvider:        environment.spans,
 		Registerer:            environment.Registerer,

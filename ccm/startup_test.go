@@ -58,7 +58,7 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 		"flags in conflict, all at once": {
 			with("--allocate-node-cidrs", "--leader-elect-lease-duration=5s", "--node-selector=a=!b", "--provider-id-schemes=aws,a/b",
 				"--concurrent-node-syncs=0", "--controllers=lunch", "--cloud-api-max-in-flight=-1", "--cloud-api-qps=-1",
-				"--cloud-api-burst=-1"),
+				"--cloud-api-burst=-1", "--node-status-update-frequency=0", "--node-full-refresh-period=-1s"),
 			`invalid flags:` + "\n" +
 				`  "lunch" is not in the list of known controllers` + "\n" +
 				`  concurrent-node-syncs must be a positive number` + "\n" +
@@ -68,7 +68,9 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 				`  --provider-id-schemes[1]: Invalid value: "a/b": must be the part of a provider ID before ://, such as aws, or nothing for provider IDs without one` + "\n" +
 				`  --cloud-api-max-in-flight: Invalid value: -1: must not be negative` + "\n" +
 				`  --cloud-api-qps: Invalid value: -1: must be 0 or a positive number` + "\n" +
-				`  --cloud-api-burst: Invalid value: -1: must not be negative`,
+				`  --cloud-api-burst: Invalid value: -1: must not be negative` + "\n" +
+				`  --node-status-update-frequency: Invalid value: "0s": must be positive` + "\n" +
+				`  --node-full-refresh-period: Invalid value: "-1s": must be positive`,
 		},
 		"a burst of nothing": {
 			with("--cloud-api-burst=5"), `invalid flags: --cloud-api-burst: Invalid value: 5: needs --cloud-api-qps`,

@@ -223,6 +223,8 @@ func (r *singleRefresher) observe(before, after *corev1.Node) {
 		need = needChanged
 	}
 	switch {
+	case before.UID != after.UID: // the watch has not seen the one go and the other come
+		r.appeared(after)
 	case ownership.Uninitialized(before):
 		r.consider(after, func(of *history) { of.since, of.changed = now, now })
 	case need != "" && (need != needChanged || !r.agreed(before, after)):

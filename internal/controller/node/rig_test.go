@@ -143,11 +143,11 @@ func (r *rig) add(name string, age time.Duration, edits ...edit) {
 	for _, edit := range edits {
 		edit(node)
 	}
-	r.cloud.answer[name] = func() (*cloudprovider.InstanceMetadata, error) {
+	r.says(name, func() (*cloudprovider.InstanceMetadata, error) {
 		return &cloudprovider.InstanceMetadata{
 			ProviderID: "sim://" + name, Zone: "a", NodeAddresses: addresses(internalIP("10.0.0.1")), AdditionalLabels: map[string]string{"rack": "7"},
 		}, nil
-	}
+	})
 	r.mu.Lock()
 	r.nodes[name] = node
 	r.mu.Unlock()
