@@ -69,7 +69,7 @@ func (o *options) config() (*config, error) {
 	c := &config{
 		provider:                o.program.providers[o.KubeCloudShared.CloudProvider.Name],
 		providerIDSchemes:       o.providerIDSchemes,
-		nodeFullRefreshPeriod:   o.nodeFullRefreshPeriod,
+		nodeFullRefreshPeriod:   o.fullRefreshPeriod(),
 		cloudAPITimeout:         o.cloudAPITimeout,
 		cloudAPIWriteTimeout:    o.cloudAPIWriteTimeout,
 		cloudAPIMaxInFlight:     o.cloudAPIMaxInFlight,

@@ -92,8 +92,8 @@ func notes() map[string]string {
 		"route-reconciliation-period": "The pause after a change of the routes. While nothing changes, pauses grow up to " +
 			"--route-reconciliation-max-period; changes of nodes are acted upon at once, and --route-reconciliation-period is how often while they " +
 			"keep coming",
-		"node-status-update-frequency": "With a provider that can neither list nor watch its instances, this is how often a node is looked up to which " +
-			"something has just happened. Others are looked up less and less often, see --node-full-refresh-period",
+		"node-status-update-frequency": "With a provider that can neither list nor watch its instances, the default is how often a node is looked up to " +
+			"which something has just happened. Others are looked up less and less often, see --node-full-refresh-period",
 		"leader-elect": "The lease is released on SIGTERM and SIGINT, after the controllers have stopped. Standbys learn that by a watch, " +
 			"not at its next retry",
 		"enable-leader-migration": "Without --leader-elect it is an error at start-up; the reference then ignores it. The plugin is initialized " +

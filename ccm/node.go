@@ -3,6 +3,7 @@ package ccm
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
@@ -78,6 +79,19 @@ func wholeNodesOf(ctx context.Context, environment Environment) (func(*corev1.No
 	whole := &wholeNodes{server: server, libraries: version.Get().Kubernetes}
 	whole.compare(ctx)
 	return whole.holds, environment.Manager.Add(whole)
+}
+
+// fullRefreshPeriod returns the period of --node-full-refresh-period. Who has said how often nodes are to be looked up, by a flag that the
+// reference has, gets just that.
+func (o *options) fullRefreshPeriod() time.Duration {
+	switch frequency := o.NodeStatusUpdateFrequency.Duration; {
+	case o.nodeFullRefreshPeriod > 0:
+		return o.nodeFullRefreshPeriod
+	case frequency != node.DefaultStatusUpdateFrequency:
+		return frequency
+	default:
+		return node.DefaultFullRefreshPeriod
+	}
 }
 
 // rulesOf returns the rules by which nodes are ours: what an operator says, or else what the provider says of itself.

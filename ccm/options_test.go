@@ -14,6 +14,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	ccmconfig "k8s.io/cloud-provider/config"
 	"k8s.io/cloud-provider/names"
+	ccmoptions "k8s.io/cloud-provider/options"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -172,5 +173,22 @@ func TestBuiltinControllersAreChanged(t *testing.T) {
 	}
 	if len(newProgram(nil).controllers) != 6 {
 		t.Error("another program was changed")
+	}
+}
+
+// TestFullRefreshPeriod reads how often nodes are looked up where each is a call. Who sets the reference's flag gets what it says.
+func TestFullRefreshPeriod(t *testing.T) {
+	for frequency, periods := range map[time.Duration]map[time.Duration]time.Duration{
+		5 * time.Minute:  {0: 6 * time.Hour, time.Hour: time.Hour, time.Minute: time.Minute},
+		10 * time.Second: {0: 10 * time.Second, time.Hour: time.Hour},
+		time.Hour:        {0: time.Hour, 6 * time.Hour: 6 * time.Hour},
+	} {
+		for given, want := range periods {
+			o := &options{CloudControllerManagerOptions: &ccmoptions.CloudControllerManagerOptions{}, nodeFullRefreshPeriod: given}
+			o.NodeStatusUpdateFrequency.Duration = frequency
+			if got := o.fullRefreshPeriod(); got != want {
+				t.Errorf("frequency %s, period %s: %s, want %s", frequency, given, got, want)
+			}
+		}
 	}
 }

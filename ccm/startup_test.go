@@ -70,7 +70,7 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 				`  --cloud-api-qps: Invalid value: -1: must be 0 or a positive number` + "\n" +
 				`  --cloud-api-burst: Invalid value: -1: must not be negative` + "\n" +
 				`  --node-status-update-frequency: Invalid value: "0s": must be positive` + "\n" +
-				`  --node-full-refresh-period: Invalid value: "-1s": must be positive`,
+				`  --node-full-refresh-period: Invalid value: "-1s": must not be negative`,
 		},
 		"a burst of nothing": {
 			with("--cloud-api-burst=5"), `invalid flags: --cloud-api-burst: Invalid value: 5: needs --cloud-api-qps`,

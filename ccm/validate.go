@@ -146,11 +146,13 @@ func (o *options) validateOwn() []error {
 		{"cloud-api-write-timeout", o.cloudAPIWriteTimeout},
 		{"graceful-shutdown-timeout", o.gracefulShutdownTimeout},
 		{"node-status-update-frequency", o.NodeStatusUpdateFrequency.Duration},
-		{"node-full-refresh-period", o.nodeFullRefreshPeriod},
 	} {
 		if period.value <= 0 {
 			errs = append(errs, invalid(period.flag, period.value.String(), "must be positive"))
 		}
+	}
+	if o.nodeFullRefreshPeriod < 0 {
+		errs = append(errs, invalid("node-full-refresh-period", o.nodeFullRefreshPeriod.String(), "must not be negative"))
 	}
 	return errs
 }
