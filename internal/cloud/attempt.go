@@ -68,6 +68,7 @@ func (a *attempt) run() {
 	a.deadline = time.AfterFunc(a.timeout, func() { a.cancel(ErrDeadline) })
 	a.giveUp = time.AfterFunc(a.timeout+grace, a.abandon)
 	a.mu.Unlock()
+	a.client.writes.begin(a.about)
 	go func() {
 		// Errors of SDKs may panic when they are asked what they say, so that they are classified here, and their texts bounded.
 		err := Protect(a.about.name, func() error { return a.shown(classify(a.method(a.ctx))) }, a.returned)
@@ -136,6 +137,7 @@ func (a *attempt) expect() {
 
 // returned ends the attempt. It is called once, by the plugin's goroutine.
 func (a *attempt) returned(err error) {
+	a.client.writes.end(a.about)
 	a.mu.Lock()
 	a.deadline.Stop()
 	a.giveUp.Stop()

@@ -74,6 +74,9 @@ type Options struct {
 	// Fence is asked right before each call. An error means that this process must not call the cloud any more, and is returned
 	// by the call. Nil: it always may.
 	Fence func() error
+	// OnWrites is told how many writes the plugin is at: before each begins, and after each has returned, however late. It is called under
+	// a lock, so that the newest is the last, and must neither block nor call the cloud. Nil is not called.
+	OnWrites func(underway int)
 	// Secrets are what no error of the plugin may repeat. Nil: errors go on as they are.
 	Secrets *secrets.Set
 	// TracerProvider records a span for each call. Nil: none are.
@@ -89,6 +92,7 @@ type client struct {
 	groups       map[string]string // of methods, as the provider declares
 	fence        func() error
 	queue        *queue
+	writes       writesUnderWay
 	secrets      *secrets.Set
 	tracer       trace.Tracer
 	metrics      *metrics
@@ -106,6 +110,7 @@ func Decorate(plugin cloudprovider.Interface, options Options) cloudprovider.Int
 		writeTimeout: cmp.Or(options.WriteTimeout, DefaultWriteTimeout),
 		groups:       limits.Groups,
 		fence:        options.Fence,
+		writes:       writesUnderWay{tell: options.OnWrites},
 		secrets:      options.Secrets,
 		queue: newQueue(groupNames(limits), cmp.Or(options.MaxInFlight, DefaultMaxInFlight), options.MaxInFlight > 0,
 			rate.Limit(options.QPS), burst, metrics),
