@@ -29,6 +29,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/election"
+	"github.com/mooring-ccm/mooring/internal/election/witness"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/reconnect"
 	"github.com/mooring-ccm/mooring/internal/secrets"
@@ -54,7 +55,9 @@ type assembly struct {
 	// replicaPart is nil if the provider runs nothing on every replica.
 	replicaPart *replicaPart
 	// lock is nil without leader election.
-	lock    *election.Lock
+	lock *election.Lock
+	// witness is nil if this process has none.
+	witness *witness.Supervisor
 	manager manager.Manager
 	// migration is nil unless controllers run under the lease of --enable-leader-migration.
 	migration   *migration
@@ -75,6 +78,9 @@ func (a *assembly) assemble(ctx context.Context) error {
 		if err := a.addMigration(ctx); err != nil {
 			return err
 		}
+	}
+	if err := a.addWitness(); err != nil {
+		return err
 	}
 	a.inventory = sync.OnceValues(func() (*instances.Inventory, error) { return a.newInventory(ctx) })
 	a.owners = sync.OnceValues(a.newOwners)

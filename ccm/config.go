@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
+	"github.com/mooring-ccm/mooring/internal/election/witness"
 	"github.com/mooring-ccm/mooring/internal/secrets"
 	"github.com/mooring-ccm/mooring/internal/version"
 )
@@ -52,6 +53,8 @@ type config struct {
 	configObject *configRef
 	// serviceAccountPrefix begins the names of the controllers' ServiceAccounts.
 	serviceAccountPrefix string
+	// witness says how a witness reaches the API server, nil if none is wanted.
+	witness *witness.Settings
 	// tracing is nil if nothing is traced.
 	tracing *tracingapi.TracingConfiguration
 
@@ -115,6 +118,7 @@ func (o *options) config() (*config, error) {
 	if c.kubeconfig, err = o.kubeconfig(); err != nil {
 		return nil, err
 	}
+	c.witness = o.witness()
 	if o.dryRun {
 		c.writeNothing()
 	}
@@ -151,16 +155,9 @@ func (o *options) applyTo(component *ccmconfig.CloudControllerManagerConfigurati
 // kubeconfig returns how to reach the API server, as in the reference: --kubeconfig, --master, or the Pod's ServiceAccount.
 func (o *options) kubeconfig() (*rest.Config, error) {
 	connection := o.Generic.ClientConnection
-	var kubeconfig *rest.Config
-	var err error
-	if connection.Kubeconfig == "" && o.Master == "" {
-		kubeconfig, err = rest.InClusterConfig()
-	} else {
-		kubeconfig, err = clientcmd.BuildConfigFromFlags(o.Master, connection.Kubeconfig)
-	}
+	kubeconfig, err := connect(connection.Kubeconfig, o.Master)
 	if err != nil {
-		return nil, fmt.Errorf("no way to the API server by --kubeconfig %q, --master %q or the ServiceAccount of a Pod: %w",
-			connection.Kubeconfig, o.Master, err)
+		return nil, err
 	}
 	kubeconfig.DisableCompression = true
 	kubeconfig.AcceptContentTypes = connection.AcceptContentTypes
@@ -168,4 +165,19 @@ func (o *options) kubeconfig() (*rest.Config, error) {
 	kubeconfig.QPS = connection.QPS
 	kubeconfig.Burst = int(connection.Burst)
 	return version.AddUserAgent(kubeconfig, programName), nil
+}
+
+// connect returns how to reach the API server by the values of --kubeconfig and --master.
+func connect(file, master string) (*rest.Config, error) {
+	var kubeconfig *rest.Config
+	var err error
+	if file == "" && master == "" {
+		kubeconfig, err = rest.InClusterConfig()
+	} else {
+		kubeconfig, err = clientcmd.BuildConfigFromFlags(master, file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("no way to the API server by --kubeconfig %q, --master %q or the ServiceAccount of a Pod: %w", file, master, err)
+	}
+	return kubeconfig, nil
 }

@@ -65,9 +65,14 @@ func run(ctx context.Context, c *config) error {
 	if err != nil {
 		return err
 	}
-	client := cloud.Decorate(plugin, c.cloudOptions(registry, spans, fence, known))
+	witness := c.newWitness(ctx)
+	defer witness.Close()
+	calling := c.cloudOptions(registry, spans, fence, known)
+	calling.OnWrites = witness.Writes
+	client := cloud.Decorate(plugin, calling)
 	a := &assembly{
 		config: c, identity: identity, events: events, registry: registry, spans: spans, watches: watches, fence: fence,
+		witness:   witness,
 		plugin:    plugin,
 		secrets:   known,
 		client:    client,
