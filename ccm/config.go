@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
+	"github.com/mooring-ccm/mooring/internal/election"
 	"github.com/mooring-ccm/mooring/internal/election/witness"
 	"github.com/mooring-ccm/mooring/internal/secrets"
 	"github.com/mooring-ccm/mooring/internal/version"
@@ -55,6 +56,8 @@ type config struct {
 	serviceAccountPrefix string
 	// witness says how a witness reaches the API server, nil if none is wanted.
 	witness *witness.Settings
+	// pod is where this process runs, nil if that is not known or nobody is elected. run looks it up.
+	pod *election.Pod
 	// tracing is nil if nothing is traced.
 	tracing *tracingapi.TracingConfiguration
 

@@ -144,6 +144,7 @@ func managerGrants(c *config) []Grant {
 		if len(c.migrated) > 0 {
 			grants = append(grants, leaseGrants(election.ResourceNamespace, c.component.Generic.LeaderMigration.LeaderName)...)
 		}
+		grants = append(grants, podGrants(c.pod)...)
 	}
 	if c.component.KubeCloudShared.UseServiceAccountCredentials {
 		grants = append(grants, identityGrants(c.enabled, c.serviceAccountPrefix)...)

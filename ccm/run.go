@@ -26,6 +26,7 @@ func run(ctx context.Context, c *config) error {
 		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("dryRun", true))
 	}
 	sayWhat(ctx, c)
+	c.pod = leaderPod(ctx, c, os.Getenv)
 	fence := newFence()
 	identity, err := newIdentities(c.kubeconfig, c.component.KubeCloudShared.UseServiceAccountCredentials, c.serviceAccountPrefix, fence)
 	if err != nil {

@@ -19,8 +19,19 @@ import (
 // errWatchEnded is a watch that the server ended before it was of any use.
 var errWatchEnded = errors.New("the watch ended at once")
 
-// await blocks until it is worth reading the lease again: it looks free, it may have expired, the watch ended, or ctx did.
+// await blocks until it is worth reading the lease again: it looks free, it may have expired, its holder has changed or is gone, the watch
+// ended, or ctx did.
 func (l *Lock) await(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	died := l.holderDied()
+	go func() {
+		select {
+		case <-died:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	err := l.watch(ctx)
 	if err == nil || ctx.Err() != nil {
 		return
@@ -48,7 +59,8 @@ func (l *Lock) watch(ctx context.Context) error {
 	if err != nil {
 		return unlessDone(ctx, fmt.Errorf("list: %w", err))
 	}
-	if len(list.Items) == 0 || l.looksFree(&list.Items[0]) {
+	holder := l.seen.record.HolderIdentity
+	if len(list.Items) == 0 || l.looksFree(&list.Items[0]) || l.seen.heldByAnother(holder) {
 		return nil
 	}
 	expiry.Reset(time.Until(l.seen.expiry()))
@@ -64,7 +76,7 @@ func (l *Lock) watch(ctx context.Context) error {
 		case watch.Error:
 			return unlessDone(ctx, fmt.Errorf("watch: %w", apierrors.FromObject(event.Object)))
 		case watch.Added, watch.Modified:
-			if lease, ok := event.Object.(*coordinationv1.Lease); ok && l.looksFree(lease) {
+			if lease, ok := event.Object.(*coordinationv1.Lease); ok && (l.looksFree(lease) || l.seen.heldByAnother(holder)) {
 				return nil
 			}
 			expiry.Reset(time.Until(l.seen.expiry()))

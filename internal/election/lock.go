@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -33,6 +34,9 @@ type Options struct {
 	// BeforeRelease is asked before the lease is given up. An error keeps the lease, which then expires by itself: a replica
 	// whose work has not ended must not let another begin. Nil never objects.
 	BeforeRelease func() error
+	// Pod is where this replica runs, so that another one sees there when it has crashed, and whose namespace this one looks into itself.
+	// Nil: nothing is said, and no Pod is looked at.
+	Pod *Pod
 	// OnLost is called once, in a goroutine of its own, when this replica must not act as the leader any more: its lease has become
 	// overdue, or was seen in the hands of somebody else. It is not called after Renounce. Nil is not called.
 	OnLost func(reason error)
@@ -50,6 +54,14 @@ type Lock struct {
 	// seen and unwatchable are used by the elector's goroutine only; unwatchable is why the lease could not be watched.
 	seen        observation
 	unwatchable string
+	// pods are the Pods of all replicas, nil if none is looked at. The elector's goroutine follows that of the holder by them; read is the
+	// annotation of the lease that was last read.
+	pods      kubernetes.Interface
+	following *follower
+	read      string
+	// announced says that annotation is what this replica writes on the lease that it holds.
+	announced  sync.Once
+	annotation string
 
 	mu sync.Mutex
 	// acquired is when this replica won the lease, zero before. It is not reset: a replica that loses the lease ends.
@@ -81,29 +93,35 @@ func New(config *rest.Config, options Options) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client that watches the lease %s/%s: %w", options.Namespace, options.Name, err)
 	}
-	return newLock(writer, watcher.Leases(options.Namespace), options), nil
+	lock := newLock(writer, watcher.Leases(options.Namespace), options)
+	if options.Pod != nil {
+		if lock.pods, err = kubernetes.NewForConfig(watching); err != nil {
+			return nil, fmt.Errorf("client that watches the Pod of the holder of the lease %s/%s: %w", options.Namespace, options.Name, err)
+		}
+	}
+	return lock, nil
 }
 
 func newLock(writer coordinationv1client.LeasesGetter, watcher coordinationv1client.LeaseInterface, options Options) *Lock {
-	return &Lock{
-		LeaseLock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: options.Namespace, Name: options.Name},
-			Client:     writer,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: options.Identity, EventRecorder: options.Recorder},
-		},
-		options: options,
-		watcher: watcher,
+	lock := &Lock{options: options, watcher: watcher}
+	lock.LeaseLock = &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: options.Namespace, Name: options.Name},
+		Client:     annotatedLeases{writer, lock},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: options.Identity, EventRecorder: options.Recorder},
 	}
+	return lock
 }
 
 // Get returns the lease. Before this replica has led it returns only when the lease is free, when reading it fails, or when
-// ctx ends; then it returns the lease as it is held, which shows the elector that there is nothing to take. An expired lease
-// is returned without its holder, or the elector would start to observe it only now and wait for its duration a second time.
+// ctx ends; then it returns the lease as it is held, which shows the elector that there is nothing to take. An expired lease, and
+// that of a holder whose container has terminated, is returned without its holder, or the elector would start to observe it only
+// now and wait for its duration a second time.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if bounded, cancel, held := l.whileHeld(ctx); held {
 		defer cancel()
 		return l.getHeld(bounded)
 	}
+	defer l.unfollow()
 	for {
 		record, raw, err := l.LeaseLock.Get(ctx)
 		if err != nil {
@@ -111,7 +129,8 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		}
 		now := time.Now()
 		l.seen.see(record, now)
-		if l.seen.freeFor(l.Identity(), now) {
+		l.follow(ctx, record)
+		if l.seen.freeFor(l.Identity(), now) || l.holderTerminated(record) {
 			if record.HolderIdentity != l.Identity() {
 				record.HolderIdentity = ""
 			}

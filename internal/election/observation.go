@@ -33,3 +33,8 @@ func (o *observation) freeFor(identity string, now time.Time) bool {
 	holder := o.record.HolderIdentity
 	return holder == "" || holder == identity || !now.Before(o.expiry())
 }
+
+// heldByAnother reports whether the lease has a holder, and not the one that it had.
+func (o *observation) heldByAnother(than string) bool {
+	return o.record.HolderIdentity != "" && o.record.HolderIdentity != than
+}

@@ -35,6 +35,7 @@ metadata: {name: autoscaler, namespace: kube-system}
 rules:
 - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}
 - {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [cloud-controller-manager], verbs: [get, list, watch, update]}
+- {apiGroups: [""], resources: [pods], verbs: [list, watch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

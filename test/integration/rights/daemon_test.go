@@ -14,6 +14,9 @@ import (
 	"syscall"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	processes "github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
@@ -40,9 +43,17 @@ func launch(t, lifetime *testing.T, args ...string) *daemon {
 	args = append([]string{"--bind-address=127.0.0.1", "--secure-port=" + d.port, "--cert-dir=" + d.dir, "--logging-format=json"}, args...)
 	path, err := program()
 	must(t, err)
-	d.Program = localclustertest.StartProgram(lifetime, processes.Options{Name: programName, Path: path, Args: args, Dir: d.dir})
+	terminationLog := filepath.Join(d.dir, "termination-log")
+	must(t, os.WriteFile(terminationLog, nil, 0o600))
+	d.Program = localclustertest.StartProgram(lifetime, processes.Options{Name: programName, Path: path, Args: args, Dir: d.dir, Env: []string{
+		// As in a Pod of its own, which nobody has created.
+		"POD_NAME=" + d.pod(), "POD_NAMESPACE=" + metav1.NamespaceSystem, "POD_UID=" + string(uuid.NewUUID()), "TERMINATION_MESSAGE_PATH=" + terminationLog,
+	}})
 	return d
 }
+
+// pod is the name of the Pod in which the process says that it runs.
+func (d *daemon) pod() string { return "replica-" + d.port }
 
 // terminate asks the process to end, as Kubernetes does with a Pod, and waits until it has.
 func (d *daemon) terminate(t *testing.T) {

@@ -79,14 +79,14 @@ func replace(t *testing.T, path, text string) {
 // playMetal makes every part of the provider metal work.
 func playMetal(t *testing.T, w way) *scenario {
 	s, m := newMetalScenario(t, w, "m1", "m2", "m3")
-	s.run(t, managerStarts(), servingSteps(), machineSteps(m), addressSteps())
+	s.run(t, managerStarts(), servingSteps(), machineSteps(m), addressSteps(), handOverSteps(), podSteps())
 	return s
 }
 
 // playLoadBalancersOnly gives out addresses where nodes are nobody's business.
 func playLoadBalancersOnly(t *testing.T, w way) *scenario {
 	s, _ := newMetalScenario(t, w)
-	s.run(t, managerStarts(), servingSteps(), addressSteps())
+	s.run(t, managerStarts(), servingSteps(), addressSteps(), handOverSteps(), podSteps())
 	return s
 }
 

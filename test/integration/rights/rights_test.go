@@ -83,7 +83,7 @@ func playSim(t *testing.T, w way) *scenario {
 	s := newSimScenario(t, w.rights, w.apiServerArgs...)
 	s.delegate()
 	s.args = append(s.args, w.args...)
-	s.run(t, managerStarts(), servingSteps(), controllerSteps(), certificateSteps(w), managerHandsOver(), certificateSteps(w))
+	s.run(t, managerStarts(), servingSteps(), controllerSteps(), certificateSteps(w), managerHandsOver(), certificateSteps(w), podSteps())
 	return s
 }
 

@@ -145,6 +145,8 @@ func without(resource, verb string) string {
 	switch {
 	case resource == "events":
 		return "no events are written"
+	case resource == "pods":
+		return "after a crash of the leader the next one waits until the lease has expired"
 	case verb == "update" && strings.HasPrefix(resource, "nodes"):
 		return "nodes that join are patched instead of updated, which costs the API server half as much again"
 	default:

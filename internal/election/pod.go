@@ -1,0 +1,89 @@
+package election
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+)
+
+// HolderPodAnnotation is the annotation of the Lease by which its holder says in which Pod it runs, as JSON. It names the holder, too:
+// whoever takes the Lease without knowing of the annotation leaves it there, and it then says nothing.
+const HolderPodAnnotation = "mooring.dev/lease-holder-pod"
+
+// maxHolderPod bounds that annotation, in bytes. Names have at most 253 characters.
+const maxHolderPod = 2048
+
+// Pod is the Pod in which a replica runs, in a container of its own PID namespace.
+type Pod struct {
+	Namespace, Name string
+	// UID is that of the object in the API. That of a static Pod is another one than that of its mirror, and matches nothing.
+	UID types.UID
+	// TerminationLog is the file that the container's terminationMessagePath names. It is written when this replica first tries to take
+	// the lease, and never created.
+	TerminationLog string
+}
+
+// holderPod is the value of HolderPodAnnotation.
+type holderPod struct {
+	Holder    string    `json:"holder"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+}
+
+// podOf returns the Pod of the holder by the annotation, if it is in the namespace of this replica's own Pod. Nobody else's are looked
+// at. The zero value is nobody's.
+func podOf(annotation, holder, namespace string) holderPod {
+	var pod holderPod
+	if holder == "" || len(annotation) > maxHolderPod || json.Unmarshal([]byte(annotation), &pod) != nil {
+		return holderPod{}
+	}
+	if pod.Holder != holder || pod.Namespace != namespace || pod.Name == "" || pod.UID == "" {
+		return holderPod{}
+	}
+	return pod
+}
+
+// terminationMessage is the line by which a container says that the holder of a lease runs in it. The kubelet makes a new file for each
+// container, and shows what is in it once that container has terminated: a container does not know its own ID for certain.
+func terminationMessage(holder string) string { return "lease holder " + holder }
+
+// errNoPod is why a replica outside of a Pod says nothing of one.
+var errNoPod = errors.New("the Pod of this replica is not known")
+
+// announcePod returns the annotation of a Lease that this replica takes, empty if it cannot say by what the end of its process would show.
+// The termination message is written before the Lease, once.
+func (l *Lock) announcePod(ctx context.Context) string {
+	l.announced.Do(func() {
+		annotation, err := l.introduce()
+		if err != nil && !errors.Is(err, errNoPod) {
+			klog.FromContext(ctx).Info("If this replica crashes while it leads, the next leader waits for the whole lease", "lease", l.Describe(),
+				"reason", err.Error())
+		}
+		l.annotation = annotation
+	})
+	return l.annotation
+}
+
+// introduce writes the termination message, and returns the annotation that goes with it.
+func (l *Lock) introduce() (string, error) {
+	pod := l.options.Pod
+	if pod == nil {
+		return "", errNoPod
+	}
+	file, err := os.OpenFile(pod.TerminationLog, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return "", fmt.Errorf("termination message of the container: %w", err)
+	}
+	_, err = file.WriteString(terminationMessage(l.Identity()) + "\n")
+	if err = errors.Join(err, file.Close()); err != nil {
+		return "", fmt.Errorf("termination message of the container: %w", err)
+	}
+	annotation, err := json.Marshal(holderPod{Holder: l.Identity(), Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID})
+	return string(annotation), err
+}
