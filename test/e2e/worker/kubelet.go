@@ -30,6 +30,9 @@ var Sysctls = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
+// PauseImage is the image that keeps the namespaces of each Pod. Tests that run Pods bring it.
+const PauseImage = "localhost/pause:test"
+
 // Kubelet is a node to be: its name, and what its kubelet gets as --node-ip.
 type Kubelet struct {
 	Name    string
@@ -50,7 +53,7 @@ func (k Kubelet) NodeIP() string {
 }
 
 // StartContainerd starts the container runtime that all kubelets share, and returns its socket. It has a network
-// configuration, without which a node does not become ready; no pod ever uses it.
+// configuration, without which a node does not become ready; Pods have the network of the host.
 func StartContainerd(t *testing.T, dir string) (*Program, string) {
 	t.Helper()
 	socket := filepath.Join(dir, "containerd.sock")
@@ -64,6 +67,9 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
   address = %q
 [ttrpc]
   address = %q
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %q
+  restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".containerd]
   snapshotter = "native"
 [plugins."io.containerd.grpc.v1.cri".cni]
@@ -71,7 +77,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
   conf_dir = %q
 [plugins."io.containerd.internal.v1.opt"]
   path = %q
-`, filepath.Join(dir, "root"), filepath.Join(dir, "state"), socket, socket+".ttrpc",
+`, filepath.Join(dir, "root"), filepath.Join(dir, "state"), socket, socket+".ttrpc", PauseImage,
 		filepath.Join(dir, "cni"), filepath.Join(dir, "cni"), filepath.Join(dir, "opt")))
 	containerd := Start(t, dir, "containerd", "containerd", "--config", filepath.Join(dir, "containerd.toml"))
 	Poll(t, "containerd listens", []*Program{containerd}, func(ctx context.Context) error {
@@ -89,7 +95,7 @@ kind: KubeletConfiguration
 containerRuntimeEndpoint: unix://%[1]s
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %[4]s}}
 authorization: {mode: Webhook}
-# No pod runs, so there is nothing to keep in control groups.
+# The few pods of a test need no limits by control groups.
 cgroupDriver: cgroupfs
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
