@@ -81,19 +81,22 @@ func (l *Lock) holderDied() <-chan struct{} {
 // its container, one of the two is wrong, and the lease has to expire.
 func (l *Lock) holderTerminated(record *resourcelock.LeaderElectionRecord) bool {
 	f := l.following
-	if f == nil || f.of.Holder != record.HolderIdentity {
+	if f == nil {
 		return false
 	}
 	select {
 	case <-f.died:
+		f.died = nil // it is looked at once: what is contradicted now stays so
 	default:
+		return false
+	}
+	if f.of.Holder != record.HolderIdentity {
 		return false
 	}
 	logger := f.logger.WithValues("lease", f.lease, "pod", f.of.Namespace+"/"+f.of.Name, "finishedAt", f.finished)
 	if contradicted(f.finished, record.RenewTime) {
 		logger.Info("The container of the lease's holder is reported as terminated, but the lease was renewed later: waiting until it expires",
 			"renewed", record.RenewTime.Time)
-		f.died = nil
 		return false
 	}
 	logger.Info("The container of the lease's holder has terminated: taking the lease")
@@ -105,17 +108,8 @@ func (f *follower) watch(ctx context.Context, client kubernetes.Interface) {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, f.of.Name).String()
 	informer := coreinformers.NewFilteredPodInformer(client, f.of.Namespace, 0, cache.Indexers{},
 		func(options *metav1.ListOptions) { options.FieldSelector = only })
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    f.see,
-		UpdateFunc: func(_, pod any) { f.see(pod) },
-		// The last state counts as any other. That the Pod is gone does not: its processes may run.
-		DeleteFunc: func(pod any) {
-			if last, ok := pod.(cache.DeletedFinalStateUnknown); ok {
-				pod = last.Obj
-			}
-			f.see(pod)
-		},
-	})
+	// That the Pod is gone says nothing: its processes may run.
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: f.see, UpdateFunc: func(_, pod any) { f.see(pod) }})
 	if err = errors.Join(err, informer.SetWatchErrorHandlerWithContext(f.sayUnwatchable)); err != nil {
 		f.sayUnwatchable(ctx, nil, err)
 		return

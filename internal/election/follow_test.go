@@ -150,7 +150,7 @@ func (t *tenure) remove() {
 	_ = t.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "kube-system", them.Name)
 }
 
-// TestTheLastStateOfAPodThatIsDeletedCounts, as when the watch learns both at once.
+// TestTheLastStateOfAPodThatIsDeletedCounts, where it is deleted before the standby acts.
 func TestTheLastStateOfAPodThatIsDeletedCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tenure := standby(t)
@@ -228,7 +228,7 @@ func (t *tenure) requireAnnotation(test *testing.T, want string) {
 	if err != nil {
 		test.Fatal(err)
 	}
-	if got := lease.Annotations[HolderPodAnnotation]; got != want {
+	if got, there := lease.Annotations[HolderPodAnnotation]; got != want || there != (want != "") {
 		test.Errorf("held by %q, the annotation is %q, want %q", ptr.Deref(lease.Spec.HolderIdentity, ""), got, want)
 	}
 }
