@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -51,9 +50,7 @@ func TestKubeletReportsThatTheLeaderHasCrashed(t *testing.T) {
 		return
 	}
 	rig := newCrashRig(t)
-	passed := t.Run("the process of the leader is killed", rig.killed) &&
-		t.Run("what watches over its container is killed", rig.shimKilled)
-	if !passed {
+	if !t.Run("the process of the leader is killed", rig.killed) {
 		for _, program := range rig.programs {
 			t.Logf("the end of the log of %s:\n%s", program.Name, program.Tail())
 		}
@@ -222,25 +219,32 @@ func removeCgroups(t *testing.T) {
 	}
 }
 
-// leader waits until a Pod leads that is not in the process of before, with the other one listening, and returns its name and its process.
-func (l *crashRig) leader(t *testing.T, before int) (pod string, pid int) {
+// leading is a replica that leads: who it is to the lease, its Pod, and its process.
+type leading struct {
+	holder, pod string
+	pid         int
+}
+
+// leader waits until another replica leads than the holder of before, in a process that runs.
+func (l *crashRig) leader(t *testing.T, before string) leading {
 	t.Helper()
+	var found leading
 	worker.Poll(t, "a replica leads", l.programs, func(ctx context.Context) error {
 		lease, err := l.client.CoordinationV1().Leases("kube-system").Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		var holder struct{ Holder, Name string }
-		if err := json.Unmarshal([]byte(lease.Annotations["mooring.dev/lease-holder-pod"]), &holder); err != nil {
+		var where struct{ Holder, Name string }
+		if err := json.Unmarshal([]byte(lease.Annotations["mooring.dev/lease-holder-pod"]), &where); err != nil {
 			return fmt.Errorf("annotation of the lease: %w", err)
 		}
-		pod = holder.Name
-		if pid = processOf(pod); pid == 0 || pid == before || holder.Holder != ptr.Deref(lease.Spec.HolderIdentity, "") {
-			return fmt.Errorf("the holder is %s in Pod %s, process %d", ptr.Deref(lease.Spec.HolderIdentity, ""), pod, pid)
+		found = leading{ptr.Deref(lease.Spec.HolderIdentity, ""), where.Name, processOf(where.Name)}
+		if found.holder == "" || found.holder == before || found.holder != where.Holder || found.pid == 0 {
+			return fmt.Errorf("%+v holds the lease, which says that it is %s", found, where.Holder)
 		}
 		return nil
 	})
-	return pod, pid
+	return found
 }
 
 // processOf returns the process of Mooring that runs in a Pod, 0 if none does.
@@ -258,48 +262,24 @@ func processOf(pod string) int {
 }
 
 func (l *crashRig) killed(t *testing.T) {
-	pod, pid := l.leader(t, 0)
-	l.awaitStandby(t, pod)
+	leader := l.leader(t, "")
+	l.awaitStandby(t, leader)
 	killedAt := time.Now()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(leader.pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	next, _ := l.leader(t, pid)
-	t.Logf("from SIGKILL of %s to the lease of %s: %s", pod, next, time.Since(killedAt))
+	next := l.leader(t, leader.holder)
+	t.Logf("from SIGKILL of %s to the lease of %s: %s", leader.pod, next.pod, time.Since(killedAt))
 }
 
-// shimKilled kills the parent of the leader's process. containerd has to end the container before it says that it has ended.
-func (l *crashRig) shimKilled(t *testing.T) {
-	pod, pid := l.leader(t, 0)
-	l.awaitStandby(t, pod)
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	shim, err := strconv.Atoi(strings.Fields(string(status[bytes.LastIndexByte(status, ')')+1:]))[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	killedAt := time.Now()
-	if err := syscall.Kill(shim, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	next, _ := l.leader(t, pid)
-	t.Logf("from SIGKILL of the shim of %s to the lease of %s: %s", pod, next, time.Since(killedAt))
-	// Nobody may have taken its exit code: what is left of it then is an entry in the table of processes.
-	if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil && !bytes.Contains(status, []byte("State:\tZ")) {
-		t.Errorf("the process of the old leader is there when another one leads:\n%s", status)
-	}
-}
-
-// awaitStandby waits until the other replica has said that it has seen the Pod of the leader.
-func (l *crashRig) awaitStandby(t *testing.T, leader string) {
+// awaitStandby waits until the other replica has said that it watches for the end of the leader.
+func (l *crashRig) awaitStandby(t *testing.T, leader leading) {
 	t.Helper()
 	worker.Poll(t, "a standby watches the Pod of the leader", l.programs, func(context.Context) error {
 		logs, err := filepath.Glob(filepath.Join(l.dir, "node", "pod-logs", "kube-system_ccm-*", "ccm", "*.log"))
 		for _, log := range logs {
 			content, reading := os.ReadFile(log)
-			if err = errors.Join(err, reading); bytes.Contains(content, []byte(`"The holder of the lease may run" logger="leaderelection" pod="kube-system/`+leader)) {
+			if err = errors.Join(err, reading); bytes.Contains(content, []byte(`"The holder of the lease may run" logger="leaderelection" pod="kube-system/`+leader.pod+`"`)) {
 				return nil
 			}
 		}
