@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -50,7 +51,9 @@ func TestKubeletReportsThatTheLeaderHasCrashed(t *testing.T) {
 		return
 	}
 	rig := newCrashRig(t)
-	if !t.Run("the process of the leader is killed", rig.killed) {
+	passed := t.Run("the process of the leader is killed", rig.killed) &&
+		t.Run("what watches over its container is killed", rig.shimKilled)
+	if !passed {
 		for _, program := range rig.programs {
 			t.Logf("the end of the log of %s:\n%s", program.Name, program.Tail())
 		}
@@ -272,14 +275,41 @@ func (l *crashRig) killed(t *testing.T) {
 	t.Logf("from SIGKILL of %s to the lease of %s: %s", leader.pod, next.pod, time.Since(killedAt))
 }
 
+// shimKilled kills the parent of the leader's process. containerd reports then that the container has ended and that it does not know how: the
+// lease has to expire, whatever has become of the process.
+func (l *crashRig) shimKilled(t *testing.T) {
+	leader := l.leader(t, "")
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", leader.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shim, err := strconv.Atoi(strings.Fields(string(status[bytes.LastIndexByte(status, ')')+1:]))[1])
+	if err == nil {
+		err = syscall.Kill(shim, syscall.SIGKILL)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.awaitLog(t, `how container ccm has terminated is not known: exit code 255`)
+	if still := l.leader(t, ""); still.holder != leader.holder {
+		t.Errorf("%s has the lease of %s", still.holder, leader.holder)
+	}
+}
+
 // awaitStandby waits until the other replica has said that it watches for the end of the leader.
 func (l *crashRig) awaitStandby(t *testing.T, leader leading) {
 	t.Helper()
-	worker.Poll(t, "a standby watches the Pod of the leader", l.programs, func(context.Context) error {
+	l.awaitLog(t, `"The holder of the lease may run" logger="leaderelection" pod="kube-system/`+leader.pod+`"`)
+}
+
+// awaitLog waits until one of the replicas has said something.
+func (l *crashRig) awaitLog(t *testing.T, what string) {
+	t.Helper()
+	worker.Poll(t, "a replica says "+what, l.programs, func(context.Context) error {
 		logs, err := filepath.Glob(filepath.Join(l.dir, "node", "pod-logs", "kube-system_ccm-*", "ccm", "*.log"))
 		for _, log := range logs {
 			content, reading := os.ReadFile(log)
-			if err = errors.Join(err, reading); bytes.Contains(content, []byte(`"The holder of the lease may run" logger="leaderelection" pod="kube-system/`+leader.pod+`"`)) {
+			if err = errors.Join(err, reading); bytes.Contains(content, []byte(what)) {
 				return nil
 			}
 		}
