@@ -23,8 +23,10 @@ import (
 	processes "github.com/mooring-ccm/mooring/localcluster/program"
 )
 
-// longLease is the timing of a lease that does not expire while a test runs.
-var longLease = []string{"--leader-elect-lease-duration=1h", "--leader-elect-renew-deadline=50m", "--leader-elect-retry-period=1s", "--v=4"}
+// inPods is the timing of a lease that does not expire while a test runs, and has no witness: it would end with the container.
+var inPods = []string{
+	"--leader-elect-lease-duration=1h", "--leader-elect-renew-deadline=50m", "--leader-elect-retry-period=1s", "--leader-elect-witness=false", "--v=4",
+}
 
 // pods are those in which the test has replicas run, as far as the API server knows. There is neither kubelet nor container: the test
 // writes what a kubelet would.
@@ -36,7 +38,7 @@ type pods struct {
 func newPods(t *testing.T, args ...string) *pods {
 	t.Helper()
 	cluster, kubeconfig := controlPlane(t)
-	return &pods{newReplicas(t, cluster, kubeconfig, append(longLease, args...)...), t}
+	return &pods{newReplicas(t, cluster, kubeconfig, append(slices.Clone(inPods), args...)...), t}
 }
 
 // replica is a process, and the Pod in which it says that it runs.
