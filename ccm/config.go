@@ -133,6 +133,7 @@ func (c *config) cloudOptions(registerer prometheus.Registerer, spans trace.Trac
 	return cloud.Options{
 		Secrets:        known,
 		Fence:          fence.closed,
+		WritesFrom:     fence.inherited,
 		TracerProvider: spans,
 		CallTimeout:    c.cloudAPITimeout,
 		WriteTimeout:   c.cloudAPIWriteTimeout,

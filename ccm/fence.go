@@ -94,6 +94,19 @@ func (f *fence) expiry() (stopped, expired time.Time) {
 	return stopped, expired
 }
 
+// inherited returns until when leases would have lasted that this process took because their holders had crashed: the cloud may be at what
+// they had it do. Zero: it took none.
+func (f *fence) inherited() (until time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, lock := range f.locks {
+		if of := lock.Inherited(); of.After(until) {
+			until = of
+		}
+	}
+	return until
+}
+
 // transport refuses requests that may change something while the fence is closed. It is for rest.Config.Wrap, so that it is asked
 // after whatever delays a request in this process.
 func (f *fence) transport(next http.RoundTripper) http.RoundTripper {

@@ -121,6 +121,9 @@ func (c *call) enter(ctx context.Context) (*waiter, error) {
 		defer cancel()
 	}
 	err := c.closed()
+	if err == nil && c.about.write {
+		err = c.afterOthers(ctx)
+	}
 	var w *waiter
 	if err == nil {
 		w, err = c.queue.enter(ctx, c.about, c.arrival)
@@ -140,6 +143,28 @@ func (c *call) enter(ctx context.Context) (*waiter, error) {
 	c.arrival = w.arrival
 	c.attempts++
 	return w, nil
+}
+
+// afterOthers waits until a write may begin beside what an earlier leader had begun.
+func (c *call) afterOthers(ctx context.Context) error {
+	if c.writesFrom == nil {
+		return nil
+	}
+	wait := time.Until(c.writesFrom())
+	if wait <= 0 {
+		return nil
+	}
+	if wait >= noticeAfter {
+		requestOf(ctx).waits("the leader before this one has crashed, and what it had the cloud do may still be under way for " + wait.Round(time.Second).String())
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // again reports whether an attempt that returned err is to be repeated, after it has waited for as long as the cloud asks for.

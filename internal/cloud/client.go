@@ -74,6 +74,8 @@ type Options struct {
 	// Fence is asked right before each call. An error means that this process must not call the cloud any more, and is returned
 	// by the call. Nil: it always may.
 	Fence func() error
+	// WritesFrom returns when writes may begin: until then the cloud may be at what an earlier leader had it do. Reads do not wait. Nil: at once.
+	WritesFrom func() time.Time
 	// OnWrites is told how many writes the plugin is at: before each begins, and after each has returned, however late. It is called under
 	// a lock, so that the newest is the last, and must neither block nor call the cloud. Nil is not called.
 	OnWrites func(underway int)
@@ -91,6 +93,7 @@ type client struct {
 	writeTimeout time.Duration
 	groups       map[string]string // of methods, as the provider declares
 	fence        func() error
+	writesFrom   func() time.Time // nil: writes never wait for what others have begun
 	queue        *queue
 	writes       writesUnderWay
 	secrets      *secrets.Set
@@ -110,6 +113,7 @@ func Decorate(plugin cloudprovider.Interface, options Options) cloudprovider.Int
 		writeTimeout: cmp.Or(options.WriteTimeout, DefaultWriteTimeout),
 		groups:       limits.Groups,
 		fence:        options.Fence,
+		writesFrom:   options.WritesFrom,
 		writes:       writesUnderWay{tell: options.OnWrites},
 		secrets:      options.Secrets,
 		queue: newQueue(groupNames(limits), cmp.Or(options.MaxInFlight, DefaultMaxInFlight), options.MaxInFlight > 0,

@@ -132,6 +132,9 @@ func TestLeaseIsFreeWhenItsHolderHasTerminated(t *testing.T) {
 				if tenure.following != nil {
 					t.Error("the Pod is watched on")
 				}
+				if rest, early := time.Until(tenure.Inherited()), test.want != expiredAfter; early != (rest > 0) || rest > expiredAfter-test.want {
+					t.Errorf("the lease would have lasted for %s, and was taken early: %t", rest, early)
+				}
 			})
 		})
 	}

@@ -64,6 +64,9 @@ type Lock struct {
 	annotation string
 
 	mu sync.Mutex
+	// inherited is until when the lease of the last holder would have lasted, if this replica takes it because the holder's container has
+	// terminated. Zero: it was free.
+	inherited time.Time
 	// acquired is when this replica won the lease, zero before. It is not reset: a replica that loses the lease ends.
 	acquired time.Time
 	// renewed is when the last write was sent that the API server took of this replica as the holder.
@@ -130,7 +133,9 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 		now := time.Now()
 		l.seen.see(record, now)
 		l.follow(ctx, record)
-		if l.seen.freeFor(l.Identity(), now) || l.holderTerminated(record) {
+		free := l.seen.freeFor(l.Identity(), now)
+		if free || l.holderTerminated(record) {
+			l.inherit(!free)
 			if record.HolderIdentity != l.Identity() {
 				record.HolderIdentity = ""
 			}
@@ -140,6 +145,24 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 			return record, raw, nil
 		}
 	}
+}
+
+// inherit notes that the lease is to be taken, and whether that is before it has expired.
+func (l *Lock) inherit(early bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inherited = time.Time{}
+	if early {
+		l.inherited = l.seen.expiry()
+	}
+}
+
+// Inherited returns until when the lease of the last holder would have lasted, if this replica took it because the holder's container had
+// terminated: what that one had begun elsewhere may still be under way. Zero: the lease was free, or this replica has not led.
+func (l *Lock) Inherited() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inherited
 }
 
 // getHeld reads the lease that this replica has won.

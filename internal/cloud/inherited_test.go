@@ -1,0 +1,37 @@
+package cloud
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// TestWritesWaitForWhatAnEarlierLeaderHadBegun looks that writes wait until then, each for itself, that reads do not, and that nobody waits
+// for longer than its own context.
+func TestWritesWaitForWhatAnEarlierLeaderHadBegun(t *testing.T) {
+	var from time.Time
+	inVirtualTime(t, Options{WritesFrom: func() time.Time { return from }}, func(t *testing.T, m *misbehaving) {
+		const left, call = 12 * time.Second, 50 * time.Millisecond // how long a call takes
+		began := time.Now()
+		from = began.Add(left)
+		if err := m.node(t.Context(), "node"); err != nil || time.Since(began) != call {
+			t.Errorf("a read took %s, error %v", time.Since(began), err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := m.ensure(short, "impatient"); err == nil || time.Since(began) != call+time.Second {
+			t.Errorf("a write whose caller gave up took %s, error %v", time.Since(began), err)
+		}
+		var heard string
+		noticed := WithNotice(t.Context(), func(reason string) { heard = reason })
+		if err := m.ensure(noticed, "patient"); err != nil || time.Since(began) != left+call {
+			t.Errorf("a write took %s, error %v", time.Since(began), err)
+		}
+		if heard == "" {
+			t.Error("nobody was told what the write waited for")
+		}
+		if err := m.ensure(t.Context(), "next"); err != nil || time.Since(began) != left+2*call {
+			t.Errorf("the next write took until %s, error %v", time.Since(began), err)
+		}
+	})
+}
