@@ -30,7 +30,7 @@ const (
 	// longestNodeRetry is how long a node that fails waits at the most for its next try.
 	longestNodeRetry = 4 * time.Minute
 	// firstRound is how long it takes to look at all nodes that were there when this process began to lead.
-	firstRound = 10 * time.Minute
+	firstRound = 10 * time.Second
 	// prompt is how long a healthy object waits.
 	prompt = time.Second
 	// abandonedBound is how many goroutines may be left of an object whose calls have hung for three days.

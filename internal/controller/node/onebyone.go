@@ -111,7 +111,7 @@ func (r *singleRefresher) lead(turns workqueue.TypedDelayingInterface[string], n
 	defer r.mu.Unlock()
 	r.turns = turns
 	for _, known := range r.histories {
-		known.since = now
+		known.since, known.joined = now, false
 		if now.Sub(known.needed) >= r.pace.shortest {
 			known.need = ""
 		}
@@ -157,11 +157,7 @@ func (r *singleRefresher) turn(ctx context.Context, name string) (node *corev1.N
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, known := time.Now(), r.of(node)
-	pace := r.pace
-	if r.reconciler.decide(node).Owner == ownership.Unproven {
-		pace.first = pace.shortest // when its instance is gone it is too late to prove it ours
-	}
-	at, why := pace.due(*known, known.settled(node))
+	at, why := r.pace.due(*known, known.settled(node))
 	if wait := at.Sub(now); wait > 0 {
 		return nil, "", wait
 	}
@@ -226,7 +222,7 @@ func (r *singleRefresher) observe(before, after *corev1.Node) {
 	case before.UID != after.UID: // the watch has not seen the one go and the other come
 		r.appeared(after)
 	case ownership.Uninitialized(before):
-		r.consider(after, func(of *history) { of.since, of.changed = now, now })
+		r.consider(after, func(of *history) { of.since, of.changed, of.joined = now, now, true })
 	case need != "" && (need != needChanged || !r.agreed(before, after)):
 		r.consider(after, func(of *history) { of.note(need, now) })
 	case isReady(before) != isReady(after):

@@ -13,7 +13,7 @@ import (
 type lookupReason string
 
 const (
-	// reasonFirst is that this process has not looked the node up since it leads, or since the node was initialized.
+	// reasonFirst is that this process has met the node, when it began to lead or later, and has not looked it up.
 	reasonFirst lookupReason = "first"
 	// reasonAge is that the last lookup is old by the time for which nothing has changed about the node.
 	reasonAge lookupReason = "age"
@@ -27,15 +27,15 @@ const (
 // See ADR 59.
 type pace struct {
 	shortest, longest time.Duration
-	// first bounds the time until the first lookup.
+	// first is over how long the lookups of nodes are spread that this process has met.
 	first time.Duration
 }
 
-// firstRounds is how many of the shortest pauses the first round of lookups takes: 10 minutes by default.
-const firstRounds = 2
+// firstRound is long enough for nodes not to be looked up all at once, and short enough for what changed while nobody led.
+const firstRound = 10 * time.Second
 
 func newPace(shortest, longest time.Duration) pace {
-	return pace{shortest: shortest, longest: longest, first: min(firstRounds*shortest, longest)}
+	return pace{shortest: shortest, longest: longest, first: min(firstRound, shortest)}
 }
 
 // history is what is known of the lookups of one node, and of what happened to it between them.
@@ -43,6 +43,8 @@ type history struct {
 	uid types.UID
 	// since is when this process could look the node up first: it began to lead then, or the node was initialized.
 	since time.Time
+	// joined says that this process has seen the node be initialized, by which it was looked up. Others it has met.
+	joined bool
 	// began is when the last lookup began, zero if there was none.
 	began time.Time
 	// failures are how many lookups have failed in a row, and retry is when the next one may be made after one that failed.
@@ -75,17 +77,21 @@ func (h history) settled(node *corev1.Node) time.Time {
 //   - A lookup that failed is repeated after its pause, whatever happens meanwhile.
 //   - A need is answered at once, but in the long run a node is looked up once in each shortest pause: after two lookups that were closer
 //     than that the next need waits.
+//   - A node that this process has met is looked up in the first round.
 //   - By age, a node is looked up no later than its pause after the last lookup, and no sooner than the shortest pause.
 func (p pace) due(h history, settled time.Time) (time.Time, lookupReason) {
 	if h.failures > 0 {
 		return h.retry, reasonRetry
 	}
-	at, why := p.slot(h.since, settled, h.uid, p.first), reasonFirst
-	if !h.began.IsZero() {
+	at, why := h.since.Add(time.Duration(phaseOf(h.uid)%uint64(p.first))), reasonFirst
+	switch {
+	case !h.began.IsZero():
 		at, why = p.slot(h.began, settled, h.uid, p.longest), reasonAge
 		if soonest := h.began.Add(p.shortest); at.Before(soonest) {
 			at = soonest
 		}
+	case h.joined:
+		at, why = p.slot(h.since, settled, h.uid, p.longest), reasonAge
 	}
 	if h.need == "" {
 		return at, why
