@@ -29,8 +29,6 @@ func nodeController(full time.Duration) func(*run) (controller, error) {
 const (
 	// longestNodeRetry is how long a node that fails waits at the most for its next try.
 	longestNodeRetry = 4 * time.Minute
-	// firstRound is how long it takes to look at all nodes that were there when this process began to lead.
-	firstRound = 10 * time.Second
 	// prompt is how long a healthy object waits.
 	prompt = time.Second
 	// abandonedBound is how many goroutines may be left of an object whose calls have hung for three days.
@@ -98,7 +96,7 @@ func nodesForDays(t *testing.T, full time.Duration, seen func(*run)) {
 		r.joined("steady")
 		r.joined("lies")
 		r.foreign("foreign")
-		r.within(firstRound+prompt, "the node's addresses", func() bool { return len(r.cluster.node("lies").Status.Addresses) > 0 })
+		r.within(node.DefaultStatusUpdateFrequency+prompt, "the node's addresses", func() bool { return len(r.cluster.node("lies").Status.Addresses) > 0 })
 		r.cloud.Fault("InstanceMetadata", "lies", everyOther())
 		r.cloud.Fault("InstanceMetadata", "hangs", faulty.Hang())
 		r.join("hangs")
