@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"strings"
 	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -8,25 +9,48 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster"
 )
 
-// writes counts the writes of one user that the API server received within a span of time, by verb and resource. Those of the
-// election's lease are counted apart.
-func writes(events []auditv1.Event, user string, began, ended time.Time) (counts map[string]int, lease int) {
-	counts = map[string]int{}
+// requests are what one user asked the API server within a span of time, by verb and resource. Writes of the election's lease are counted apart.
+type requests struct {
+	writes, reads map[string]int
+	leaseWrites   int
+}
+
+// requestsOf counts the requests of one user that the API server received within a span of time, and the watches that ended within it: those
+// are on record only then.
+func requestsOf(events []auditv1.Event, user string, began, ended time.Time) requests {
+	counted := requests{writes: map[string]int{}, reads: map[string]int{}}
 	for _, event := range events {
 		at := event.RequestReceivedTimestamp.Time
-		if event.User.Username != user || !localcluster.IsWrite(event) || at.Before(began) || at.After(ended) || event.ObjectRef == nil {
+		if event.Verb == "watch" {
+			at = event.StageTimestamp.Time
+		}
+		if event.User.Username != user || at.Before(began) || at.After(ended) {
 			continue
 		}
 		object := event.ObjectRef
-		if object.Resource == "leases" && object.Name == leaseName {
-			lease++
-			continue
+		switch write := localcluster.IsWrite(event); {
+		case write && object == nil:
+		case write && object.Resource == "leases" && object.Name == leaseName:
+			counted.leaseWrites++
+		case write:
+			counted.writes[kindOf(event)]++
+		default:
+			counted.reads[kindOf(event)]++
 		}
-		kind := event.Verb + " " + object.Resource
-		if object.Subresource != "" {
-			kind += "/" + object.Subresource
-		}
-		counts[kind]++
 	}
-	return counts, lease
+	return counted
+}
+
+// kindOf names a request: "patch nodes/status", or "get /readyz" for one that is about no resource.
+func kindOf(event auditv1.Event) string {
+	object := event.ObjectRef
+	if object == nil {
+		path, _, _ := strings.Cut(event.RequestURI, "?")
+		return event.Verb + " " + path
+	}
+	kind := event.Verb + " " + object.Resource
+	if object.Subresource != "" {
+		kind += "/" + object.Subresource
+	}
+	return kind
 }

@@ -54,7 +54,8 @@ func (m *Meter) End(ctx context.Context, scenario string) (figures.Result, error
 	if err != nil {
 		return result, err
 	}
-	result.Writes, result.LeaseWrites = writes(events, e.user, m.began, ended)
+	asked := requestsOf(events, e.user, m.began, ended)
+	result.Writes, result.Reads, result.LeaseWrites = asked.writes, asked.reads, asked.leaseWrites
 	return result, nil
 }
 

@@ -113,6 +113,8 @@ type Result struct {
 	Calls map[string]Calls `json:"calls"`
 	// Writes are the API server's writes by verb and resource, without renewals of the election's lease.
 	Writes map[string]int `json:"writes"`
+	// Reads are what else the API server was asked, by verb and resource: watches by when they ended.
+	Reads map[string]int `json:"reads,omitempty"`
 	// LeaseWrites are the writes of the election's lease.
 	LeaseWrites int `json:"leaseWrites"`
 	// CPUSeconds is the processor time of the manager's processes, user and system.
@@ -159,6 +161,15 @@ func (r Result) Failed() int64 {
 func (r Result) Written() int {
 	total := 0
 	for _, count := range r.Writes {
+		total += count
+	}
+	return total
+}
+
+// Asked is how many requests the API server got, reads and renewals of the election's lease included.
+func (r Result) Asked() int {
+	total := r.Written() + r.LeaseWrites
+	for _, count := range r.Reads {
 		total += count
 	}
 	return total

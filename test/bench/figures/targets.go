@@ -27,7 +27,9 @@ const (
 	UnitTimes   = "times"
 	UnitSeconds = "s"
 	UnitCalls   = "calls"
-	UnitUpdates = "updates"
+	// UnitRequests are those of the API server.
+	UnitRequests = "requests"
+	UnitUpdates  = "updates"
 )
 
 // ours are the variants that have to reach the targets.
@@ -107,6 +109,12 @@ func (r Report) absolute(variant string) []Check {
 	}
 	if one, found := r.Find("idle", variant); found {
 		add("idle", "Idle: at most 2 cloud calls a minute", 2, float64(one.Received())*60/one.Seconds, UnitCalls, one.Complete)
+	}
+	if one, found := r.Find("idle-replicas", variant); found {
+		if other, found := r.Find("idle-replicas", ReferenceDefault); found && len(other.Reads) > 0 {
+			add("idle-requests", "Idle: two replicas ask the API server no more than those of the default reference",
+				float64(other.Asked()), float64(one.Asked()), UnitRequests, one.Complete)
+		}
 	}
 	if variant != MooringBulk {
 		return checks

@@ -146,7 +146,7 @@ func sumTable(measured figures.Report) string {
 
 // detailTable has a row for each variant, with everything that was measured.
 func detailTable(measured figures.Report, scenario string) string {
-	rows := [][]string{{"variant", "time", "cloud calls", "refused, failed", "API writes", "lease", "CPU", "peak"}}
+	rows := [][]string{{"variant", "time", "cloud calls", "refused, failed", "API writes", "API reads", "lease", "CPU", "peak"}}
 	for _, variant := range measured.VariantNames() {
 		result, found := measured.Find(scenario, variant)
 		if !found {
@@ -159,7 +159,7 @@ func detailTable(measured figures.Report, scenario string) string {
 		rows = append(rows, []string{
 			titleOf(measured, variant), took, withKinds(grouped(result.Received()), callsText(result.Calls)),
 			fmt.Sprintf("%s, %s", grouped(result.Refused()), grouped(result.Failed())),
-			withKinds(grouped(int64(result.Written())), writesText(result.Writes)),
+			withKinds(grouped(int64(result.Written())), writesText(result.Writes)), readsText(result),
 			fmt.Sprint(result.LeaseWrites), seconds(result.CPUSeconds), fmt.Sprintf("%d MiB", result.PeakBytes>>20),
 		})
 	}
@@ -171,6 +171,14 @@ func withKinds(total, kinds string) string {
 		return total
 	}
 	return total + ": " + kinds
+}
+
+// readsText is how often the API server was asked for something; empty for figures of before that was counted.
+func readsText(result figures.Result) string {
+	if len(result.Reads) == 0 {
+		return ""
+	}
+	return withKinds(grouped(int64(result.Asked()-result.Written()-result.LeaseWrites)), writesText(result.Reads))
 }
 
 func writesText(writes map[string]int) string {
