@@ -88,7 +88,7 @@ func breakCluster(t *testing.T, cluster *localcluster.Cluster, admin *kubernetes
 	t.Helper()
 	manifest, err := os.ReadFile("testdata/check.yaml")
 	must(t, err)
-	rights := strings.Replace(string(deploy.MetalRBAC), "[patch, delete]", "[patch]", 1)
+	rights := strings.Replace(string(deploy.MetalRBAC), "[update, patch, delete]", "[update, patch]", 1)
 	if rights == string(deploy.MetalRBAC) {
 		t.Fatal("the manifest does not grant the deletion of nodes in these words any more")
 	}
