@@ -28,6 +28,9 @@ var (
 	eventually = harness.Eventually
 )
 
+// terminationLog is the name of the file with the termination message, in the folder of a daemon.
+const terminationLog = "termination-log"
+
 // daemon is a process of the manager.
 type daemon struct {
 	*processes.Program
@@ -43,11 +46,11 @@ func launch(t, lifetime *testing.T, args ...string) *daemon {
 	args = append([]string{"--bind-address=127.0.0.1", "--secure-port=" + d.port, "--cert-dir=" + d.dir, "--logging-format=json"}, args...)
 	path, err := program()
 	must(t, err)
-	terminationLog := filepath.Join(d.dir, "termination-log")
-	must(t, os.WriteFile(terminationLog, nil, 0o600))
+	message := filepath.Join(d.dir, terminationLog)
+	must(t, os.WriteFile(message, nil, 0o600))
 	d.Program = localclustertest.StartProgram(lifetime, processes.Options{Name: programName, Path: path, Args: args, Dir: d.dir, Env: []string{
 		// As in a Pod of its own, which nobody has created.
-		"POD_NAME=" + d.pod(), "POD_NAMESPACE=" + metav1.NamespaceSystem, "POD_UID=" + string(uuid.NewUUID()), "TERMINATION_MESSAGE_PATH=" + terminationLog,
+		"POD_NAME=" + d.pod(), "POD_NAMESPACE=" + metav1.NamespaceSystem, "POD_UID=" + string(uuid.NewUUID()), "TERMINATION_MESSAGE_PATH=" + message,
 	}})
 	return d
 }
