@@ -81,8 +81,7 @@ func TestEachNeedIsOneLookup(t *testing.T) {
 				for r.during("n", time.Minute)+r.during("n", time.Minute) > 0 { // no turn of its own is near
 				}
 				before := r.count("n")
-				r.change("n", test.change...)
-				if got := r.during("n", 5*time.Second); got != test.want {
+				if got := r.during("n", 5*time.Second, func() { r.change("n", test.change...) }); got != test.want {
 					t.Errorf("%d lookups within 5 seconds, want %d", got, test.want)
 				}
 				r.change("n", heartbeat)
@@ -109,8 +108,8 @@ func TestOurOwnWritesAreNoNeeds(t *testing.T) {
 		})
 		item, _ := r.queue.Get() // what the node's appearance has put there
 		r.queue.Done(item)
-		r.change("n", func(n *corev1.Node) { n.Status.NodeInfo.BootID = "2" })
-		if got := r.during("n", 5*time.Second); got != 1 || r.queue.Len() != 1 {
+		reboots := func() { r.change("n", func(n *corev1.Node) { n.Status.NodeInfo.BootID = "2" }) }
+		if got := r.during("n", 5*time.Second, reboots); got != 1 || r.queue.Len() != 1 {
 			t.Fatalf("%d lookups and %d nodes to be changed, want one of each", got, r.queue.Len())
 		}
 		r.change("n", withAddresses(internalIP("10.0.0.2")))
@@ -128,8 +127,8 @@ func TestANodeThatWasReplacedHasATurn(t *testing.T) {
 		r.add("n", old)
 		r.lead()
 		time.Sleep(30 * time.Minute)
-		r.change("n", func(n *corev1.Node) { n.UID = "another" })
-		if got := r.during("n", 10*time.Minute); got != 1 {
+		isReplaced := func() { r.change("n", func(n *corev1.Node) { n.UID = "another" }) }
+		if got := r.during("n", 10*time.Minute, isReplaced); got != 1 {
 			t.Errorf("%d lookups within 10 minutes, want one", got)
 		}
 	})
@@ -172,8 +171,8 @@ func TestNodesWhoseLookupsFailHoldUpNobody(t *testing.T) {
 		fails, hangs := r.count("fails"), r.count("hangs-1")
 		for i := range 12 {
 			name := fmt.Sprint("n-", i)
-			r.change(name, func(n *corev1.Node) { n.Status.NodeInfo.BootID += "2" })
-			if got := r.during(name, 5*time.Second); got != 1 {
+			reboots := func() { r.change(name, func(n *corev1.Node) { n.Status.NodeInfo.BootID += "2" }) }
+			if got := r.during(name, 5*time.Second, reboots); got != 1 {
 				t.Errorf("%d lookups of the healthy node %s within 5 seconds after its reboot, want one", got, name)
 			}
 			for _, name := range []string{"fails", "hangs-1"} {
@@ -214,8 +213,7 @@ func TestAChangeOfLeader(t *testing.T) {
 		if got := r.all(); got != 0 {
 			t.Fatalf("%d lookups by a standby, want none", got)
 		}
-		r.lead()
-		if got := r.during("just-now", time.Second); got != 1 {
+		if got := r.during("just-now", time.Second, r.lead); got != 1 {
 			t.Errorf("%d lookups of a node that rebooted just before, want one", got)
 		}
 		if got := r.all(); got > nodes/5 {

@@ -173,9 +173,12 @@ func (r *rig) says(name string, answer func() (*cloudprovider.InstanceMetadata, 
 	r.cloud.answer[name] = answer
 }
 
-// during returns how often nodes were looked up while time passes.
-func (r *rig) during(name string, passes time.Duration) int {
+// during returns how often a node was looked up while something happens and time passes after it.
+func (r *rig) during(name string, passes time.Duration, happens ...func()) int {
 	before := r.count(name)
+	for _, happen := range happens {
+		happen()
+	}
 	time.Sleep(passes)
 	synctest.Wait()
 	return r.count(name) - before
