@@ -91,7 +91,7 @@ func (p pace) due(h history, settled time.Time) (time.Time, lookupReason) {
 			at = soonest
 		}
 	case h.joined:
-		at, why = p.slot(h.since, settled, h.uid, p.longest), reasonAge
+		at, why = p.afterJoining(h), reasonAge
 	}
 	if h.need == "" {
 		return at, why
@@ -104,6 +104,14 @@ func (p pace) due(h history, settled time.Time) (time.Time, lookupReason) {
 		return at, why
 	}
 	return allowed, h.need
+}
+
+// afterJoining returns when a node is due for the first time after it was initialized, by which it was looked up: within the shortest pause, as
+// what comes late, such as a load balancer's address, is to be seen then; spread, as nodes join together; and not in the first fifth of it,
+// when others may still join.
+func (p pace) afterJoining(h history) time.Time {
+	calm := p.shortest / 5
+	return h.since.Add(calm + time.Duration(phaseOf(h.uid)%uint64(p.shortest-calm)))
 }
 
 // slot returns the first time that is a node's by its pause, after the last lookup and after what last happened to the node. A node's times
