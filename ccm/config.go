@@ -129,11 +129,14 @@ func (o *options) config() (*config, error) {
 }
 
 // cloudOptions returns how the cloud is called.
-func (c *config) cloudOptions(registerer prometheus.Registerer, spans trace.TracerProvider, fence *fence, known *secrets.Set) cloud.Options {
+func (c *config) cloudOptions(
+	registerer prometheus.Registerer, spans trace.TracerProvider, fence *fence, writes *witness.Supervisor, known *secrets.Set,
+) cloud.Options {
 	return cloud.Options{
 		Secrets:        known,
 		Fence:          fence.closed,
 		WritesFrom:     fence.inherited,
+		OnWrites:       writes.Writes,
 		TracerProvider: spans,
 		CallTimeout:    c.cloudAPITimeout,
 		WriteTimeout:   c.cloudAPIWriteTimeout,

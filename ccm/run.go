@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/informers"
+	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -43,14 +44,8 @@ func run(ctx context.Context, c *config) error {
 		return err
 	}
 	known := secrets.New(os.Environ())
-	known.FollowFile(environment.ConfigFile)
-	if environment.ConfigObject, err = c.readConfigObject(ctx, identity, watches, known); err != nil {
-		return orderly(ctx, err)
-	}
-	plugin, err := newPlugin(ctx, c.provider, environment)
+	plugin, err := c.configuredPlugin(ctx, identity, watches, environment, known)
 	if err != nil {
-		err = known.Conceal(err)
-		c.sayRefused(ctx, identity.client, err)
 		return orderly(ctx, err)
 	}
 	if err := waitForAPIServer(ctx, identity); err != nil {
@@ -68,9 +63,7 @@ func run(ctx context.Context, c *config) error {
 	}
 	witness := c.newWitness(ctx)
 	defer witness.Close()
-	calling := c.cloudOptions(registry, spans, fence, known)
-	calling.OnWrites = witness.Writes
-	client := cloud.Decorate(plugin, calling)
+	client := cloud.Decorate(plugin, c.cloudOptions(registry, spans, fence, witness, known))
 	a := &assembly{
 		config: c, identity: identity, events: events, registry: registry, spans: spans, watches: watches, fence: fence,
 		witness:   witness,
@@ -94,6 +87,22 @@ func run(ctx context.Context, c *config) error {
 		return orderly(ctx, err)
 	}
 	return a.start(ctx)
+}
+
+// configuredPlugin reads the cloud config, and returns the plugin that is made of it. What an error says of the config has no secrets in it.
+func (c *config) configuredPlugin(ctx context.Context, identity identities, watches *reconnect.Monitor, environment ProviderEnvironment,
+	known *secrets.Set,
+) (plugin cloudprovider.Interface, err error) {
+	known.FollowFile(environment.ConfigFile)
+	if environment.ConfigObject, err = c.readConfigObject(ctx, identity, watches, known); err != nil {
+		return nil, err
+	}
+	if plugin, err = newPlugin(ctx, c.provider, environment); err != nil {
+		err = known.Conceal(err)
+		c.sayRefused(ctx, identity.client, err)
+		return nil, err
+	}
+	return plugin, nil
 }
 
 // orderly is the result of a start-up that was cut short: no error if that is because a shutdown was requested.

@@ -94,8 +94,7 @@ func (w writer) versionOf(node *corev1.Node) string {
 func (w writer) write(ctx context.Context, node *corev1.Node, action action, known string) (version, stillKnown string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if after := updated(node, action.patch); known != "" && after != nil {
-		after.ResourceVersion = known
+	if after := w.updated(node, action, known); after != nil {
 		err := w.update(ctx, after, action.target)
 		if err == nil {
 			return after.ResourceVersion, after.ResourceVersion, nil
@@ -108,6 +107,18 @@ func (w writer) write(ctx context.Context, node *corev1.Node, action action, kno
 	}
 	patched, err := w.patch(ctx, node.Name, action)
 	return patched.ResourceVersion, "", err
+}
+
+// updated returns the node as an action leaves it, with the version in which it is known; nil if it is not known, or cannot be made so.
+func (w writer) updated(node *corev1.Node, action action, known string) *corev1.Node {
+	if known == "" {
+		return nil
+	}
+	after := updated(node, action.patch)
+	if after != nil {
+		after.ResourceVersion = known
+	}
+	return after
 }
 
 // note remembers that we may not update nodes.

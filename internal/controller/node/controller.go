@@ -99,19 +99,19 @@ func New(options Options) (*Controller, error) {
 	}
 	watcher := watcher{decide: reconciler.decide, state: reconciler.state, metrics: metrics, traces: traces}
 	controller := &Controller{reconciler: reconciler, inventory: options.Inventory, log: log}
-	var captures func(context.Context, kit.Queue) error
+	var queued queueSource
 	if options.oneByOne() {
 		watcher.single = newSingleRefresher(options, reconciler, log)
-		controller.refresher, captures = watcher.single, watcher.single.capture
+		controller.refresher, queued = watcher.single, watcher.single.queued
 	} else {
 		all := newRefresher(options, reconciler, log)
-		controller.refresher, captures = all, all.capture
+		controller.refresher, queued = all, all.queued
 	}
 	inner, err := kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, Workers: options.Workers, Logger: log,
 		LoggerFor:   func(node types.NamespacedName) logr.Logger { return log.WithValues("node", node.Name) },
 		RateLimiter: failureBackoff.RateLimiter(),
-		Sources:     []source.Source{source.Kind(options.Cache, &corev1.Node{}, watcher.handler()), source.Func(captures)},
+		Sources:     []source.Source{source.Kind(options.Cache, &corev1.Node{}, watcher.handler()), source.Func(queued.capture)},
 	})
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ type singleRefresher struct {
 	reconciler *reconciler
 	metrics    *metrics
 	log        logr.Logger
-	queued     chan kit.Queue // receives the controller's queue once there is one
+	queued     queueSource
 
 	// failures logs once that nodes cannot be compared.
 	failures kit.FailureLog
@@ -54,25 +54,14 @@ func newSingleRefresher(options Options, reconciler *reconciler, log logr.Logger
 	return &singleRefresher{
 		pace: newPace(options.StatusUpdateFrequency, options.FullRefreshPeriod), retries: retriesOf(options.StatusUpdateFrequency),
 		reader: options.Client, inventory: options.Inventory, reconciler: reconciler, metrics: reconciler.metrics, log: log,
-		queued: make(chan kit.Queue, 1), histories: map[string]*history{}, failed: map[string]error{},
+		queued: newQueueSource(), histories: map[string]*history{}, failed: map[string]error{},
 	}
-}
-
-// capture is a source of the controller, by which its queue becomes known.
-func (r *singleRefresher) capture(_ context.Context, q kit.Queue) error {
-	select {
-	case r.queued <- q:
-	default: // a second start of the sources brings the same queue
-	}
-	return nil
 }
 
 // run looks nodes up until ctx ends.
 func (r *singleRefresher) run(ctx context.Context) {
-	var q kit.Queue
-	select {
-	case q = <-r.queued:
-	case <-ctx.Done():
+	q := r.queued.await(ctx)
+	if q == nil {
 		return
 	}
 	turns := workqueue.NewTypedDelayingQueue[string]()

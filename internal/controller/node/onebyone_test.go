@@ -99,10 +99,7 @@ func TestEachNeedIsOneLookup(t *testing.T) {
 // What the cloud shows otherwise reaches the queue, by any lookup; and our own write of it is no need.
 func TestOurOwnWritesAreNoNeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.add("n", old)
-		r.lead()
-		time.Sleep(30 * time.Minute)
+		r := ledForLong(t)
 		r.says("n", func() (*cloudprovider.InstanceMetadata, error) {
 			return &cloudprovider.InstanceMetadata{ProviderID: "sim://n", Zone: "b", NodeAddresses: addresses(internalIP("10.0.0.2"))}, nil
 		})
@@ -123,10 +120,7 @@ func TestOurOwnWritesAreNoNeeds(t *testing.T) {
 // A node that somebody has replaced while the watch was away is another node, and has a turn.
 func TestANodeThatWasReplacedHasATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.add("n", old)
-		r.lead()
-		time.Sleep(30 * time.Minute)
+		r := ledForLong(t)
 		isReplaced := func() { r.change("n", func(n *corev1.Node) { n.UID = "another" }) }
 		if got := r.during("n", 10*time.Minute, isReplaced); got != 1 {
 			t.Errorf("%d lookups within 10 minutes, want one", got)
@@ -137,10 +131,7 @@ func TestANodeThatWasReplacedHasATurn(t *testing.T) {
 // A node that flaps costs no more than the reference's interval, but for the first time.
 func TestANodeThatFlapsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.add("n", old)
-		r.lead()
-		time.Sleep(30 * time.Minute)
+		r := ledForLong(t)
 		before := r.count("n")
 		for range 360 {
 			r.change("n", readyNow(corev1.ConditionFalse))

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
@@ -89,14 +88,14 @@ func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 		r := &refresher{
 			interval: interval, reader: fixedNodes{nodes: nodes}, inventory: instances.New(instances.Options{Cloud: plugin}), metrics: newMetrics(nil),
 			reconciler: &reconciler{owners: instances.NewOwners(nil, ownership.Rules{ProviderName: "sim"}), state: newState()},
-			log:        logr.Discard(), queued: make(chan kit.Queue, 1), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
+			log:        logr.Discard(), queued: newQueueSource(), asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 		}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { r.run(ctx) })
-		_ = r.capture(ctx, q)
+		_ = r.queued.capture(ctx, q)
 		time.Sleep(time.Hour + interval/2)
 		if got := q.Len(); got != 0 {
 			t.Fatalf("%d nodes are to be changed, want none", got)

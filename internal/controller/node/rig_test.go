@@ -102,8 +102,17 @@ func (r *rig) lead() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { r.refresher.run(ctx) })
-	_ = r.refresher.capture(ctx, r.queue)
+	_ = r.refresher.queued.capture(ctx, r.queue)
 	r.t.Cleanup(func() { cancel(); running.Wait() })
+}
+
+// ledForLong is a rig with an old node "n", when the first round is over and its answers are too old to be used.
+func ledForLong(t *testing.T) *rig {
+	r := newRig(t)
+	r.add("n", old)
+	r.lead()
+	time.Sleep(30 * time.Minute)
+	return r
 }
 
 // Get and List are those of the cache.

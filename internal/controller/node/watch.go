@@ -108,7 +108,7 @@ type refresher struct {
 	reconciler *reconciler
 	metrics    *metrics
 	log        logr.Logger
-	queued     chan kit.Queue // receives the controller's queue once there is one
+	queued     queueSource
 
 	// failures logs once that nodes cannot be compared.
 	failures kit.FailureLog
@@ -121,26 +121,39 @@ type refresher struct {
 func newRefresher(options Options, reconciler *reconciler, log logr.Logger) *refresher {
 	return &refresher{
 		interval: options.StatusUpdateFrequency, reader: options.Client, inventory: options.Inventory,
-		reconciler: reconciler, metrics: reconciler.metrics, log: log, queued: make(chan kit.Queue, 1),
+		reconciler: reconciler, metrics: reconciler.metrics, log: log, queued: newQueueSource(),
 		asked: map[types.UID]bool{}, failed: map[types.UID]error{},
 	}
 }
 
-// capture is a source of the controller, by which its queue becomes known.
-func (r *refresher) capture(_ context.Context, q kit.Queue) error {
+// queueSource is a source of the controller that brings nothing, by which its queue becomes known.
+type queueSource chan kit.Queue
+
+func newQueueSource() queueSource { return make(queueSource, 1) }
+
+// capture is called when the sources start.
+func (s queueSource) capture(_ context.Context, q kit.Queue) error {
 	select {
-	case r.queued <- q:
+	case s <- q:
 	default: // a second start of the sources brings the same queue
 	}
 	return nil
 }
 
+// await returns the queue, or nil when ctx ends before there is one.
+func (s queueSource) await(ctx context.Context) kit.Queue {
+	select {
+	case q := <-s:
+		return q
+	case <-ctx.Done():
+		return nil
+	}
+}
+
 // run refreshes until ctx ends, from its beginning on.
 func (r *refresher) run(ctx context.Context) {
-	var q kit.Queue
-	select {
-	case q = <-r.queued:
-	case <-ctx.Done():
+	q := r.queued.await(ctx)
+	if q == nil {
 		return
 	}
 	ticker := time.NewTicker(r.interval)

@@ -98,6 +98,13 @@ func (e *Environment) FallSilent(ctx context.Context, count int) error {
 	return nil
 }
 
+// Waiting returns the node of an instance as its kubelet registers it, waiting for its initialization. Instances are numbered from 1.
+func Waiting(number int) *corev1.Node {
+	node := registered(number)
+	waiting(node, number)
+	return node
+}
+
 // registered is the node of an instance, ready, as a kubelet with --cloud-provider=external reports it.
 func registered(number int) *corev1.Node {
 	name := cloudsim.DefaultInstance(number).Name

@@ -82,14 +82,11 @@ func update(
 	}
 }
 
-// initialLabels are the labels of a new node, and addedLabels what the cloud adds to them.
-var (
-	initialLabels = map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}
-	addedLabels   = map[string]string{
-		corev1.LabelInstanceTypeStable: "m5.large", corev1.LabelInstanceType: "m5.large", corev1.LabelTopologyZone: "zone-a",
-		corev1.LabelFailureDomainBetaZone: "zone-a", corev1.LabelTopologyRegion: "region", corev1.LabelFailureDomainBetaRegion: "region",
-	}
-)
+// addedLabels are what the cloud adds to the labels of a new node.
+var addedLabels = map[string]string{
+	corev1.LabelInstanceTypeStable: "m5.large", corev1.LabelInstanceType: "m5.large", corev1.LabelTopologyZone: "zone-a",
+	corev1.LabelFailureDomainBetaZone: "zone-a", corev1.LabelTopologyRegion: "region", corev1.LabelFailureDomainBetaRegion: "region",
+}
 
 // proof is the annotation that Mooring writes beside the labels.
 const proof = "mooring.dev/proven"

@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/test/bench/environment"
 )
 
 // writers is how many requests are under way at once.
@@ -148,31 +148,13 @@ func median(durations []time.Duration) time.Duration {
 	return durations[len(durations)/2]
 }
 
-// registered is a node as its kubelet registers it.
+// registered is a node as its kubelet registers it, with images.
 func registered(number, images int) *corev1.Node {
-	name := fmt.Sprintf("node-%05d", number)
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{corev1.LabelHostname: name},
-			Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
-		},
-		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
-			{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule},
-		}},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}}},
-	}
-	for key, value := range initialLabels {
-		node.Labels[key] = value
-	}
-	for _, condition := range []corev1.NodeConditionType{
-		corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady,
-	} {
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: condition, Status: corev1.ConditionFalse, Reason: "KubeletSaysSo"})
-	}
+	node := environment.Waiting(number + 1)
 	for image := range images {
+		name := fmt.Sprintf("registry.example/some/project/image-%02d", image)
 		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{
-			Names:     []string{fmt.Sprintf("registry.example/some/project/image-%02d@sha256:%064d", image, number), fmt.Sprintf("registry.example/some/project/image-%02d:v1.2.3", image)},
-			SizeBytes: int64(image) << 20,
+			Names: []string{fmt.Sprintf("%s@sha256:%064d", name, number), name + ":v1.2.3"}, SizeBytes: int64(image) << 20,
 		})
 	}
 	return node
