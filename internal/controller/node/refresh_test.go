@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,45 +21,6 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// moodyCloud is asked for one instance at a time. Calls for nodes named "hangs" end with an error after a minute, as the client of
-// the cloud has it, and those for nodes named "fails" at once.
-type moodyCloud struct {
-	cloudprovider.Interface
-	mu    sync.Mutex
-	zone  string
-	calls map[string]int
-}
-
-func (c *moodyCloud) ProviderName() string { return "sim" }
-
-func (c *moodyCloud) InstancesV2() (cloudprovider.InstancesV2, bool) {
-	return moodyInstances{cloud: c}, true
-}
-
-type moodyInstances struct {
-	cloudprovider.InstancesV2
-	cloud *moodyCloud
-}
-
-func (i moodyInstances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	i.cloud.mu.Lock()
-	i.cloud.calls[node.Name]++
-	took, zone := 50*time.Millisecond, i.cloud.zone
-	i.cloud.mu.Unlock()
-	if strings.HasPrefix(node.Name, "hangs") {
-		took = time.Minute
-	}
-	select {
-	case <-time.After(took):
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if strings.HasPrefix(node.Name, "hangs") || strings.HasPrefix(node.Name, "fails") {
-		return nil, errors.New("no answer")
-	}
-	return &cloudprovider.InstanceMetadata{ProviderID: node.Spec.ProviderID, Zone: zone}, nil
-}
-
 // fixedNodes are the nodes of a cluster.
 type fixedNodes struct {
 	client.Reader
@@ -77,9 +37,16 @@ func (f fixedNodes) List(_ context.Context, list client.ObjectList, _ ...client.
 func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval = 10 * time.Second
-		plugin := &moodyCloud{zone: "a", calls: map[string]int{}}
+		plugin, zone := newPlainCloud(), "a"
+		plugin.hangs["hangs-1"], plugin.hangs["hangs-2"] = true, true
 		var nodes []corev1.Node
 		for _, name := range []string{"n", "fails", "hangs-1", "hangs-2"} {
+			plugin.answer[name] = func() (*cloudprovider.InstanceMetadata, error) {
+				if name != "n" {
+					return nil, errors.New("no answer")
+				}
+				return &cloudprovider.InstanceMetadata{ProviderID: "sim://n", Zone: zone}, nil
+			}
 			nodes = append(nodes, *newNode(withID("sim://"+name), func(n *corev1.Node) {
 				n.Name, n.UID = name, types.UID("uid-"+name)
 				n.Labels = map[string]string{corev1.LabelTopologyZone: "a", corev1.LabelFailureDomainBetaZone: "a"}
@@ -105,7 +72,7 @@ func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 		if plugin.calls["n"] != 361 || plugin.calls["fails"] != 361 || plugin.calls["hangs-1"] < 50 || plugin.calls["hangs-1"] > 61 {
 			t.Errorf("%s calls within an hour, want one per interval, and one at a time", calls)
 		}
-		plugin.zone = "b"
+		zone = "b"
 		plugin.mu.Unlock()
 		start := time.Now()
 		for q.Len() == 0 && time.Since(start) < 10*interval {

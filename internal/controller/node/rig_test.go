@@ -22,7 +22,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// plainCloud is asked for one instance at a time, and answers after 50 ms. It knows each instance as its node was when it was added.
+// plainCloud is asked for one instance at a time, and answers after 50 ms. Each answer is called with the lock held.
 type plainCloud struct {
 	cloudprovider.Interface
 	mu     sync.Mutex
@@ -31,6 +31,12 @@ type plainCloud struct {
 	twice  bool // a node was asked for twice at a time
 	answer map[string]func() (*cloudprovider.InstanceMetadata, error)
 	hangs  map[string]bool // the call takes a minute
+}
+
+func newPlainCloud() *plainCloud {
+	return &plainCloud{
+		calls: map[string]int{}, open: map[string]bool{}, hangs: map[string]bool{}, answer: map[string]func() (*cloudprovider.InstanceMetadata, error){},
+	}
 }
 
 func (c *plainCloud) ProviderName() string { return "sim" }
@@ -77,9 +83,7 @@ type rig struct {
 }
 
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, nodes: map[string]*corev1.Node{}, cloud: &plainCloud{
-		calls: map[string]int{}, open: map[string]bool{}, hangs: map[string]bool{}, answer: map[string]func() (*cloudprovider.InstanceMetadata, error){},
-	}}
+	r := &rig{t: t, nodes: map[string]*corev1.Node{}, cloud: newPlainCloud()}
 	inventory := instances.New(instances.Options{Cloud: r.cloud})
 	owners := instances.NewOwners(inventory, ownership.Rules{ProviderName: "sim"})
 	reconciler := &reconciler{
