@@ -6,8 +6,8 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,7 +54,7 @@ func compare(path string, from, to any) []plan.Change {
 	if a, b, both := asMaps(from, to); both {
 		var changes []plan.Change
 		for _, name := range slices.Sorted(maps.Keys(union(a, b))) {
-			changes = append(changes, compare(path+"/"+escape(name), a[name], b[name])...)
+			changes = append(changes, compare(path+"/"+jsonpointer.Escape(name), a[name], b[name])...)
 		}
 		return changes
 	}
@@ -92,6 +92,3 @@ func element(list []any, at int) any {
 	}
 	return nil
 }
-
-// escape writes a name as in a JSON pointer (RFC 6901).
-func escape(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }

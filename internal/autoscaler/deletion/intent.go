@@ -9,9 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/go-openapi/jsonpointer"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -116,7 +116,7 @@ func set(path string, current map[string]string, key, value string) []operation 
 
 // member is the path of a member (RFC 6901).
 func member(path, key string) string {
-	return path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+	return path + "/" + jsonpointer.Escape(key)
 }
 
 func encode(operations []operation) ([]byte, error) {

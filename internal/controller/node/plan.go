@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -172,7 +173,7 @@ func pauseLabels(has, labels map[string]string, paused map[string]bool) []string
 // labelOf returns the key of the label that a field is, if it is one.
 func labelOf(field string) (key string, isLabel bool) {
 	escaped, isLabel := strings.CutPrefix(field, fieldLabels+"/")
-	return unescape(escaped), isLabel
+	return jsonpointer.Unescape(escaped), isLabel
 }
 
 // recordOf returns the additional labels that we put on a node. A record that cannot be read is none, and a key that no
@@ -249,7 +250,7 @@ func setValues(path string, from, to map[string]string) []operation {
 		if had == has && old == value {
 			continue
 		}
-		at := path + "/" + escape(key)
+		at := path + "/" + jsonpointer.Escape(key)
 		before := operation{Op: "test", Path: at}
 		if had {
 			before.Value = old
@@ -278,16 +279,6 @@ func removeTaints(node *corev1.Node) []operation {
 			operation{Op: "test", Path: path, Value: node.Spec.Taints[place]}, operation{Op: "remove", Path: path})
 	}
 	return patch
-}
-
-// escape makes a key a part of a JSON pointer (RFC 6901, section 3).
-func escape(key string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
-
-// unescape is the reverse of escape.
-func unescape(part string) string {
-	return strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
 }
 
 // changes returns the paths that a plan writes, in order, for logs.

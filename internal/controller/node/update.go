@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-openapi/jsonpointer"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -42,7 +43,7 @@ func (o operation) changes(node *corev1.Node) bool {
 	case isLabel:
 		return o.changesValue(node.Labels, label)
 	case isAnnotation:
-		return o.changesValue(node.Annotations, unescape(annotation))
+		return o.changesValue(node.Annotations, jsonpointer.Unescape(annotation))
 	case isTaint:
 		return o.removesTaint(node, taint)
 	default:
