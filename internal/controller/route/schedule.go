@@ -24,6 +24,9 @@ const (
 	// off at most while they are not.
 	quiet     = 500 * time.Millisecond
 	gathering = time.Second
+	// joining is gathering while nodes are being initialized: nobody can use a route before that, and making it costs the API server and the
+	// cloud what the nodes that wait could have had.
+	joining = 5 * time.Second
 	// firstIdle is the shortest time from a pass that found nothing to do to the next one: two a minute.
 	firstIdle = 30 * time.Second
 	// burst is how many passes may follow each other without regard to the period.
@@ -42,6 +45,8 @@ type scheduler struct {
 	passes *rate.Limiter
 	// changes are those of nodes that no pass has seen.
 	changes kit.Burst
+	// joined is when a node was last seen that waits for its initialization, or has just got it.
+	joined time.Time
 	// closedUntil is when the cloud wants to be asked again.
 	closedUntil time.Time
 	interval    time.Duration
@@ -66,12 +71,23 @@ func (s *scheduler) noted(now time.Time) time.Duration {
 	return quiet
 }
 
+// joins takes notice of a node that waits for its initialization, or has just got it.
+func (s *scheduler) joins(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.joined = now
+}
+
 // early returns how long a pass has to be put off: until nodes are quiet, there is a place for it, and the cloud wants to be
 // asked. Zero: it may begin.
 func (s *scheduler) early(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wait := kit.Debounce{Quiet: quiet, Most: gathering}.Left(s.changes, now)
+	most := gathering
+	if now.Sub(s.joined) < quiet {
+		most = joining
+	}
+	wait := kit.Debounce{Quiet: quiet, Most: most}.Left(s.changes, now)
 	if places := s.passes.TokensAt(now); places < 1 {
 		// Rounded up: a place must not be missed by the nanoseconds that a float64 does not hold.
 		wait = max(wait, time.Duration((1-places)*float64(s.period))+time.Millisecond)
@@ -174,11 +190,13 @@ func (w *watcher) enqueue(q kit.Queue) { q.AddAfter(everything, w.scheduler.note
 func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q kit.Queue) {
+			w.notice(e.Object)
 			if w.routable(e.Object) {
 				w.enqueue(q)
 			}
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q kit.Queue) {
+			w.notice(e.ObjectOld)
 			if w.matters(e.ObjectOld, e.ObjectNew) {
 				w.enqueue(q)
 			}
@@ -188,6 +206,13 @@ func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Re
 				w.enqueue(q)
 			}
 		},
+	}
+}
+
+// notice takes notice of a node that joins.
+func (w *watcher) notice(node *corev1.Node) {
+	if ownership.Uninitialized(node) {
+		w.scheduler.joins(time.Now())
 	}
 }
 

@@ -117,6 +117,37 @@ func TestABurstOfChangesIsOnePass(t *testing.T) {
 	}
 }
 
+// A pass is put off while nodes are being initialized, but neither for ever nor by a node that only waits.
+func TestRoutesComeAfterNodesThatJoin(t *testing.T) {
+	p, now := newScheduler(DefaultPeriod, DefaultMaxPeriod), epoch
+	for ; now.Sub(epoch) < joining; now = now.Add(quiet / 2) {
+		p.joins(now)
+		p.noted(now)
+		if p.early(now) == 0 {
+			t.Fatalf("a pass begins %s after the first of nodes that join", now.Sub(epoch))
+		}
+	}
+	p.joins(now)
+	p.noted(now)
+	if got := p.early(now); got != 0 {
+		t.Errorf("a pass has to wait for %s, want 0: it has been put off for %s", got, joining)
+	}
+
+	p.begin(now)
+	p.noted(now)
+	p.joins(now.Add(quiet))
+	if got := p.early(now.Add(quiet)); got != 0 {
+		t.Errorf("a pass has to wait for %s, want 0: one node waits, and nothing else changes", got)
+	}
+	for end := now.Add(gathering); now.Before(end); now = now.Add(quiet / 2) {
+		p.noted(now)
+	}
+	p.noted(now)
+	if got := p.early(now); got != 0 {
+		t.Errorf("a pass has to wait for %s, want 0: no node joins", got)
+	}
+}
+
 // However nodes change, there are no more passes than a handful and one per period, and none is put off for longer than that.
 func TestPassesAreBoundedWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -125,12 +156,15 @@ func TestPassesAreBoundedWhateverHappens(t *testing.T) {
 		for range rapid.IntRange(1, 200).Draw(t, "changes") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "pause")) * time.Millisecond)
 			p.noted(now)
+			if rapid.Bool().Draw(t, "joins") {
+				p.joins(now)
+			}
 			if waiting.IsZero() {
 				waiting = now
 			}
 			at := now.Add(quiet)
 			if p.early(at) > 0 {
-				if put := at.Sub(waiting); put > DefaultPeriod+gathering {
+				if put := at.Sub(waiting); put > DefaultPeriod+joining {
 					t.Fatalf("a change waits for %s already", put)
 				}
 				continue
