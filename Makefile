@@ -79,6 +79,10 @@ bench: preflight ## Measure Mooring beside the reference cloud controller manage
 	@cd test/bench && $(RUN) github.com/mooring-ccm/mooring/localcluster/cmd/gobuild -o $(BIN) ./cmd/bench && $(BIN)/bench $(ARGS)
 	@$(if $(ARGS),,cd test/bench && $(RUN) ./cmd/report)
 
+.PHONY: profile
+profile: ## Take profiles of processor time and allocations while 1,000 nodes join, and while they fall silent
+	@$(MAKE) bench ARGS="--profiles --scenarios join-1000,notready-1000 --variants mooring-plain,mooring-bulk $(ARGS)"
+
 # One after the other: each has both processors to itself.
 .PHONY: bench-metal
 bench-metal: preflight ## Measure BGP announcements with 10,000 load balancers, and their rolling upgrade

@@ -20,7 +20,10 @@ require (
 	sigs.k8s.io/controller-runtime v0.25.2
 )
 
-require github.com/prometheus/common v0.70.0
+require (
+	github.com/google/pprof v0.0.0-20250403155104-27863c87afa6
+	github.com/prometheus/common v0.70.0
+)
 
 require (
 	cel.dev/expr v0.25.1 // indirect

@@ -27,7 +27,7 @@ const StopGrace = 10 * time.Second
 //go:embed rbac-reference.yaml
 var ReferenceRights []byte
 
-// Manager says how to run a manager on a control plane. All but Flags and Env are required.
+// Manager says how to run a manager on a control plane. All but Port, Flags and Env are required.
 type Manager struct {
 	// Name is what errors and its log are called. The log, and its serving certificate, go to Dir.
 	Name, Dir string
@@ -35,19 +35,23 @@ type Manager struct {
 	Path, Account string
 	// CloudConfig is the file that --cloud-config names.
 	CloudConfig string
+	// Port is where it serves on 127.0.0.1. Zero: on one that is free, and that nobody is told.
+	Port int
 	// Flags are for the manager, besides those that say where everything is. Env are environment variables as "NAME=value".
 	Flags, Env []string
 }
 
-// Start starts the manager with the rights of its ServiceAccount. It serves on a free port.
+// Start starts the manager with the rights of its ServiceAccount.
 func (m Manager) Start(ctx context.Context, cluster *localcluster.Cluster) (*program.Program, error) {
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(ctx, AccountNamespace, m.Account)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", m.Name, err)
 	}
-	port, err := program.FreePort()
-	if err != nil {
-		return nil, err
+	port := m.Port
+	if port == 0 {
+		if port, err = program.FreePort(); err != nil {
+			return nil, err
+		}
 	}
 	return program.Start(program.Options{
 		Name: m.Name, Path: m.Path, Dir: m.Dir, Env: m.Env,

@@ -106,6 +106,13 @@ func (s *Service) replacedRoute(id string, spec api.RouteSpec, misfits field.Err
 	return record, valid(misfits, errs)
 }
 
+// RouteCount returns how many routes a cluster has, as the cloud itself knows them: this is not a call, is not counted and never lags.
+func (s *Service) RouteCount(cluster string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.routesOf(cluster)
+}
+
 // routesOf counts the routes of a cluster. Called with mu held.
 func (s *Service) routesOf(cluster string) int {
 	count := 0

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 	"github.com/mooring-ccm/mooring/test/harness"
@@ -120,13 +121,17 @@ func (e *Environment) open(ctx context.Context) (err error) {
 func (e *Environment) StartManager(ctx context.Context) error {
 	name := fmt.Sprintf("manager-%d", len(e.managers)+1)
 	flags := append(append([]string{"--cloud-provider=" + e.options.Variant.Plugin}, e.options.Flags...), e.options.Variant.Flags...)
+	port, err := program.FreePort()
+	if err != nil {
+		return err
+	}
 	started, err := harness.Manager{
-		Name: name, Dir: e.dir, Path: e.options.Program, Account: e.account, CloudConfig: e.Cloud.config, Flags: flags,
+		Port: port, Name: name, Dir: e.dir, Path: e.options.Program, Account: e.account, CloudConfig: e.Cloud.config, Flags: flags,
 	}.Start(ctx, e.cluster)
 	if err != nil {
 		return err
 	}
-	e.managers = append(e.managers, &Manager{program: started})
+	e.managers = append(e.managers, &Manager{program: started, url: fmt.Sprintf("https://127.0.0.1:%d", port)})
 	if err := e.await(ctx, 1, func() int {
 		if e.watch.leader() != "" {
 			return 1

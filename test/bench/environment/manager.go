@@ -13,6 +13,8 @@ import (
 // Manager is a process of a cloud controller manager.
 type Manager struct {
 	program *program.Program
+	// url is where it serves.
+	url string
 
 	// stopped says that the process may end.
 	stopped bool

@@ -32,6 +32,14 @@ func (e *Environment) Join(ctx context.Context, first, count int) error {
 	return e.createNodes(ctx, first, count, waiting)
 }
 
+// JoinWithCIDR is Join of nodes that have a pod CIDR, to which there is no route yet.
+func (e *Environment) JoinWithCIDR(ctx context.Context, first, count int) error {
+	return e.createNodes(ctx, first, count, func(node *corev1.Node, number int) {
+		waiting(node, number)
+		withCIDR(node, number)
+	})
+}
+
 // AddInitialized creates nodes as they are after their initialization, so that there is nothing to do for them.
 func (e *Environment) AddInitialized(ctx context.Context, count int) error {
 	return e.createNodes(ctx, 1, count, initialized)
@@ -41,8 +49,7 @@ func (e *Environment) AddInitialized(ctx context.Context, count int) error {
 func (e *Environment) AddInitializedUnrouted(ctx context.Context, count int) error {
 	return e.createNodes(ctx, 1, count, func(node *corev1.Node, number int) {
 		initialized(node, number)
-		node.Spec.PodCIDR = fmt.Sprintf("10.%d.%d.0/24", 128+number/256, number%256)
-		node.Spec.PodCIDRs = []string{node.Spec.PodCIDR}
+		withCIDR(node, number)
 	})
 }
 
@@ -64,13 +71,15 @@ func (e *Environment) createNodes(ctx context.Context, first, count int, complet
 	return nil
 }
 
-// RemoveNodes deletes all nodes, and waits until none is left. Their instances stay.
+// RemoveNodes deletes all nodes, and waits until none is left and the managers have removed their routes. Their instances stay.
 func (e *Environment) RemoveNodes(ctx context.Context) error {
 	if err := e.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("delete all nodes: %w", err)
 	}
 	all := e.watch.countNodes(func(*corev1.Node) bool { return true })
-	return await(ctx, func() int { return all - e.watch.countNodes(func(*corev1.Node) bool { return true }) }, all, func(int) {}, e.problem)
+	return await(ctx, func() int {
+		return all - e.watch.countNodes(func(*corev1.Node) bool { return true }) - e.Cloud.service.RouteCount(clusterName)
+	}, all, func(int) {}, e.problem)
 }
 
 // FallSilent makes nodes unready, the first ones, as kube-controller-manager does when a kubelet does not report.
@@ -168,6 +177,12 @@ func initialized(node *corev1.Node, number int) {
 		node.Status.Addresses = append(node.Status.Addresses,
 			corev1.NodeAddress{Type: corev1.NodeAddressType(address.Type), Address: address.Address})
 	}
+}
+
+// withCIDR adds a pod CIDR.
+func withCIDR(node *corev1.Node, number int) {
+	node.Spec.PodCIDR = fmt.Sprintf("10.%d.%d.0/24", 128+number/256, number%256)
+	node.Spec.PodCIDRs = []string{node.Spec.PodCIDR}
 }
 
 // AwaitInitialized waits until so many nodes have lost the taint by which they waited.

@@ -22,6 +22,9 @@ const (
 	Throttled300 = "throttled-300"
 )
 
+// JoinRouted is the scenario in which nodes need a route besides their initialization.
+const JoinRouted = "join-routed-1000"
+
 // Report is everything that one run of the benchmark measured. It is what the JSON file holds.
 type Report struct {
 	// Began is when the benchmark began, and Seconds how long it took.
@@ -78,7 +81,7 @@ type Size struct {
 	ThrottledNodes    int `json:"throttledNodes"`
 	ThrottledServices int `json:"throttledServices"`
 	Refusals          int `json:"refusals"`
-	// Rounds is how many times these nodes join.
+	// Rounds is how many times these nodes join, and those of other scenarios of which differences of a tenth matter.
 	Rounds int `json:"rounds"`
 	// Idle and Steady are how long nothing happens in the scenarios of those names.
 	Idle   time.Duration `json:"idle"`
@@ -105,6 +108,8 @@ type Result struct {
 	Seconds float64 `json:"seconds"`
 	// Rounds are the times of the rounds, in their order; empty if there is one only. The last one may have been given up.
 	Rounds []float64 `json:"rounds,omitempty"`
+	// InitializedRounds is when all nodes were initialized, round by round, in the scenario that waits for their routes as well.
+	InitializedRounds []float64 `json:"initializedRounds,omitempty"`
 	// Complete says that the end was reached. Done of Of things were through.
 	Complete bool `json:"complete"`
 	Done     int  `json:"done"`

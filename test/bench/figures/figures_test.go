@@ -108,7 +108,7 @@ func TestChecks(t *testing.T) {
 		got = append(got, outcome{check.Target, check.Want, check.Got, check.Met()})
 	}
 	want := []outcome{
-		{"nodes", 1, 1.5, false}, {"routes", 0.5, 0.1, true}, {"throttled", 1.2, 120, false}, {"notready-updates", 2, 1.5, true}, {"quota", 34.8, 34, true},
+		{"nodes", 0.9, 1.5, false}, {"routes", 0.5, 0.1, true}, {"throttled", 1.2, 120, false}, {"notready-updates", 2, 1.5, true}, {"quota", 34.8, 34, true},
 		{"quota-refused", 9, 10, false}, {"sigterm", 1.5, 1, false}, {"bulk-steady", 200, 120, true},
 		{"cpu", 0.5, 0.4, true}, {"memory", 1, 1.1, false},
 	}

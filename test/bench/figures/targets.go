@@ -43,8 +43,9 @@ func Checks(r Report) []Check {
 			target, scenario, says string
 			most                   float64
 		}{
-			{"nodes", "join-1000", "1,000 nodes: no slower than the tuned reference", 1},
-			{"many-nodes", "join-5000", "5,000 nodes: no slower than the tuned reference", 1},
+			{"nodes", "join-1000", "1,000 nodes: nine tenths of the tuned reference's time", 0.9},
+			{"nodes-routed", JoinRouted, "1,000 nodes with routes: nine tenths of the tuned reference's time", 0.9},
+			{"many-nodes", "join-5000", "5,000 nodes: nine tenths of the tuned reference's time", 0.9},
 			{"routes", "routes-1000", "Routes: half of the tuned reference's time", 0.5},
 			{"services", "services-200", "Services: no slower than the tuned reference", 1},
 			{"notready", "notready-1000", "NotReady: a tenth of the tuned reference's time", 0.1},
@@ -53,6 +54,7 @@ func Checks(r Report) []Check {
 				Target: compared.target, Says: compared.says, Variant: variant,
 			})...)
 		}
+		checks = append(checks, r.initializedBeforeRoutes(variant)...)
 		checks = append(checks, r.comparedWithUndisturbed(variant)...)
 		checks = append(checks, r.absolute(variant)...)
 		checks = append(checks, r.comparedWithDefault(variant)...)
@@ -69,6 +71,19 @@ func (r Report) comparedWithTuned(variant, scenario string, most float64, check 
 	}
 	check.Want, check.Got, check.Bound, check.Unit = most, ratio.Value, ratio.Bound, UnitTimes
 	return []Check{check}
+}
+
+// initializedBeforeRoutes is the target of nodes that wait while routes are made to others.
+func (r Report) initializedBeforeRoutes(variant string) []Check {
+	one, _ := r.Find(JoinRouted, variant)
+	tuned, _ := r.Find(JoinRouted, ReferenceTuned)
+	if len(one.InitializedRounds) == 0 || len(tuned.InitializedRounds) == 0 {
+		return nil
+	}
+	return []Check{{
+		Target: "nodes-before-routes", Says: "1,000 nodes with routes: initialized in nine tenths of the tuned reference's time", Variant: variant,
+		Want: 0.9, Got: Median(one.InitializedRounds) / Median(tuned.InitializedRounds), Unit: UnitTimes,
+	}}
 }
 
 // comparedWithUndisturbed is the target of nodes that join while Services are throttled.

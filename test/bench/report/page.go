@@ -156,6 +156,9 @@ func detailTable(measured figures.Report, scenario string) string {
 		if result.LeaseSeconds > 0 {
 			took += fmt.Sprintf(" (lease %s)", seconds(result.LeaseSeconds))
 		}
+		if len(result.InitializedRounds) > 0 {
+			took += fmt.Sprintf(" (initialized %s)", seconds(figures.Median(result.InitializedRounds)))
+		}
 		rows = append(rows, []string{
 			titleOf(measured, variant), took, withKinds(grouped(result.Received()), callsText(result.Calls)),
 			fmt.Sprintf("%s, %s", grouped(result.Refused()), grouped(result.Failed())),

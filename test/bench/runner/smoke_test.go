@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/pprof/profile"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -32,14 +33,18 @@ func TestBothManagersGoThroughTheScenarios(t *testing.T) {
 	if err := runner.Build(ctx, "..", programs, display); err != nil {
 		t.Fatal(err)
 	}
-	options := runner.Options{Size: runner.QuickSize(), Programs: programs, Binaries: localclustertest.Build(t), Display: display}
+	options := runner.Options{
+		Size: runner.QuickSize(), Programs: programs, Binaries: localclustertest.Build(t), Display: display,
+		Profiles: t.TempDir(), ProfilePeriod: time.Second,
+	}
 
-	measured := run(ctx, t, options, []string{"join-1000", "notready-1000", figures.Throttled300}, figures.ReferenceTuned, figures.MooringBulk)
-	if want := []string{"join-1000", "services-200", "notready-1000", figures.Join300, figures.Throttled300}; !slices.Equal(measured.Scenarios(), want) {
+	measured := run(ctx, t, options, []string{"join-1000", figures.JoinRouted, "notready-1000", figures.Throttled300}, figures.ReferenceTuned, figures.MooringBulk)
+	if want := []string{"join-1000", figures.JoinRouted, "services-200", "notready-1000", figures.Join300, figures.Throttled300}; !slices.Equal(measured.Scenarios(), want) {
 		t.Errorf("scenarios %q, want %q", measured.Scenarios(), want)
 	}
 	requireCounts(t, measured, options.Size)
 	requireThrottled(t, measured, options.Size)
+	requireRounds(t, measured, options.Size)
 
 	// A standby takes 20 s, but for one of Mooring whose leader is asked to stop.
 	stopped := run(ctx, t, options, []string{"leader-sigterm"}, figures.MooringPlain)
@@ -48,6 +53,7 @@ func TestBothManagersGoThroughTheScenarios(t *testing.T) {
 			t.Errorf("%s: the lease after %f s, the node after %f s", one.Scenario, one.LeaseSeconds, one.Seconds)
 		}
 	}
+	requireProfiles(t, options.Profiles, "join-1000-mooring-bulk")
 	requireNothingLeft(t)
 }
 
@@ -122,6 +128,41 @@ func requireThrottled(t *testing.T, measured figures.Report, size figures.Size) 
 		if creations.Refused != creations.Received || result.Refused() != creations.Refused {
 			t.Errorf("%s, %s: want refusals for each creation of a load balancer and nothing else: %+v", result.Scenario, result.Variant,
 				result.Calls)
+		}
+	}
+}
+
+// requireRounds fails unless nodes have joined in several rounds, of which all but the times is that of the first.
+func requireRounds(t *testing.T, measured figures.Report, size figures.Size) {
+	t.Helper()
+	for _, variant := range measured.VariantNames() {
+		routed, _ := measured.Find(figures.JoinRouted, variant)
+		if len(routed.Rounds) != size.Rounds || len(routed.InitializedRounds) != size.Rounds {
+			t.Errorf("%s: rounds of %v s, initialized after %v s, want %d rounds", variant, routed.Rounds, routed.InitializedRounds, size.Rounds)
+			continue
+		}
+		for round, initialized := range routed.InitializedRounds {
+			if initialized <= 0 || initialized > routed.Rounds[round] {
+				t.Errorf("%s: initialized after %f s, routed after %f s", variant, initialized, routed.Rounds[round])
+			}
+		}
+		if made := routed.Calls["CreateRoute"].Received; made != int64(size.Nodes) {
+			t.Errorf("%s has made %d routes, want %d", variant, made, size.Nodes)
+		}
+	}
+}
+
+// requireProfiles fails unless both profiles of a scenario and variant are there and can be read.
+func requireProfiles(t *testing.T, dir, name string) {
+	t.Helper()
+	for _, kind := range []string{"cpu", "allocs"} {
+		content, err := os.ReadFile(filepath.Join(dir, name+"-"+kind+".pprof"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if taken, err := profile.ParseData(content); err != nil || len(taken.SampleType) == 0 {
+			t.Errorf("the %s profile cannot be read: %v", kind, err)
 		}
 	}
 }

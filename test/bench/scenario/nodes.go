@@ -8,15 +8,36 @@ import (
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 )
 
-// join has nodes join an empty cluster, in which an idle manager leads.
+// join has nodes join an empty cluster, in which an idle manager leads: first without pod CIDRs, then with.
 func join() Stage {
 	nodes := func(size figures.Size) int { return size.Nodes }
 	return Stage{
 		Name: "join", Instances: nodes, Replicas: 1,
-		Scenarios: []Scenario{{
-			Name: "join-1000", Title: "1,000 nodes join", Counts: "nodes", Limit: 4 * time.Minute, Act: joining(nodes),
-		}},
+		Scenarios: []Scenario{
+			{
+				Name: "join-1000", Title: "1,000 nodes join", Counts: "nodes", Limit: 4 * time.Minute, Act: joining(nodes), Again: empty,
+				Once: []string{figures.ReferenceDefault},
+			},
+			{
+				Name: figures.JoinRouted, Title: "1,000 nodes with pod CIDRs join and get a route", Counts: "nodes", Limit: 4 * time.Minute,
+				Only:    []string{figures.ReferenceTuned, figures.MooringPlain, figures.MooringBulk},
+				Prepare: empty, Act: joiningWithRoutes, Again: empty,
+			},
+		},
 	}
+}
+
+// joiningWithRoutes creates nodes with pod CIDRs, notes when all are initialized, and waits until all have a route as well.
+func joiningWithRoutes(ctx context.Context, e *environment.Environment, size figures.Size, result *figures.Result) error {
+	began := time.Now()
+	if err := e.JoinWithCIDR(ctx, 1, size.Nodes); err != nil {
+		return err
+	}
+	if err := e.AwaitInitialized(ctx, size.Nodes); err != nil {
+		return err
+	}
+	result.InitializedRounds = append(result.InitializedRounds, time.Since(began).Seconds())
+	return e.AwaitRouted(ctx, size.Nodes)
 }
 
 // joinMany is join with more nodes, and what they cost once they are there.

@@ -4,6 +4,7 @@ package scenario
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mooring-ccm/mooring/test/bench/environment"
@@ -43,6 +44,10 @@ type Scenario struct {
 	Prepare func(ctx context.Context, e *environment.Environment, size figures.Size) error
 	// Act makes it happen and returns when it is over. This is what is timed.
 	Act func(ctx context.Context, e *environment.Environment, size figures.Size, result *figures.Result) error
+	// Again prepares one more round of a variant: Act is timed several times, and all else is counted in the first round only. Nil for one round.
+	Again func(ctx context.Context, e *environment.Environment, size figures.Size) error
+	// Once are the variants that have one round all the same.
+	Once []string
 	// Rests says that nothing happens, so that nothing can be left to do.
 	Rests bool
 }
@@ -52,14 +57,17 @@ func Stages() []Stage {
 	return []Stage{join(), cluster(), routes(), quota(), throttled(), failover(), joinMany()}
 }
 
+// Rounds returns how often a variant goes through a scenario.
+func (s Scenario) Rounds(variant string, size figures.Size) int {
+	if s.Again == nil || slices.Contains(s.Once, variant) {
+		return 1
+	}
+	return size.Rounds
+}
+
 // takesPart reports whether a variant takes part in a scenario.
 func (s Scenario) takesPart(variant string) bool {
-	for _, only := range s.Only {
-		if only == variant {
-			return true
-		}
-	}
-	return len(s.Only) == 0
+	return len(s.Only) == 0 || slices.Contains(s.Only, variant)
 }
 
 // Select returns the stages with the scenarios that are wanted for a variant, and those that must happen before them. Stages

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -28,6 +29,9 @@ import (
 	"github.com/mooring-ccm/mooring/test/bench/scenario"
 )
 
+// profilePeriod is longer than what profiles are taken of first of all: a mass join, and nodes that fall silent.
+const profilePeriod = 15 * time.Second
+
 // flags are what the command line says.
 type flags struct {
 	scenarios, variants []string
@@ -35,6 +39,7 @@ type flags struct {
 	module, out         string
 	programs            string
 	quick, logs         bool
+	profiles            bool
 }
 
 func main() {
@@ -62,6 +67,7 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.out, "out", filepath.Join("..", "..", "out", "bench"), "The folder for the figures.")
 	set.StringVar(&f.programs, "programs", "", "A folder with both managers, built already. Empty: they are built.")
 	set.BoolVar(&f.logs, "logs", false, "Keep the logs of the managers beside the figures.")
+	set.BoolVar(&f.profiles, "profiles", false, "Take profiles of the managers in each scenario: processor time and allocations, beside the figures.")
 	set.StringArrayVar(&f.mooringFlags, "mooring-flag", nil, "A further flag of Mooring. May be given several times.")
 	if err := set.Parse(args); err != nil {
 		return f, err
@@ -102,6 +108,9 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	measured, err := runner.Run(ctx, options(f, programs, binaries, display))
+	if f.profiles {
+		fmt.Printf("\nProfiles for \"go tool pprof\", with the programs in %s, are in %s.\n", programs, filepath.Join(f.out, "profiles"))
+	}
 	if table := report.Table(measured); len(measured.Results) > 0 {
 		fmt.Printf("\n%s", table)
 	}
@@ -131,6 +140,9 @@ func options(f flags, programs string, binaries localcluster.Binaries, display *
 	if f.logs {
 		options.Logs = filepath.Join(f.out, "logs")
 	}
+	if f.profiles {
+		options.Profiles, options.ProfilePeriod = filepath.Join(f.out, "profiles"), profilePeriod
+	}
 	for _, variant := range runner.Variants(options.Size) {
 		if len(f.variants) == 0 || slices.Contains(f.variants, variant.Name) {
 			options.Variants = append(options.Variants, variant)
@@ -141,7 +153,7 @@ func options(f flags, programs string, binaries localcluster.Binaries, display *
 
 // file is where the figures go. Those of a part or of small sizes must not be taken for those of the documentation.
 func (f flags) file() string {
-	if f.quick || len(f.scenarios) > 0 || len(f.variants) > 0 || len(f.mooringFlags) > 0 {
+	if f.quick || f.profiles || len(f.scenarios) > 0 || len(f.variants) > 0 || len(f.mooringFlags) > 0 {
 		return filepath.Join(f.out, "part.json")
 	}
 	return filepath.Join(f.out, "figures.json")
