@@ -75,7 +75,7 @@ vulnerabilities: preflight ## Look both programs up in Go's vulnerability databa
 	@./.ci/vulnerabilities
 
 .PHONY: bench
-bench: preflight ## Measure Mooring beside the reference cloud controller manager (half an hour)
+bench: preflight ## Measure Mooring beside the reference cloud controller manager (45 minutes at most)
 	@cd test/bench && $(RUN) github.com/mooring-ccm/mooring/localcluster/cmd/gobuild -o $(BIN) ./cmd/bench && $(BIN)/bench $(ARGS)
 	@$(if $(ARGS),,cd test/bench && $(RUN) ./cmd/report)
 

@@ -96,6 +96,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	klog.SetLogger(logr.Discard())
 	log.SetLogger(logr.Discard())
 	display := progress.New(os.Stdout)
@@ -111,8 +112,11 @@ func run(ctx context.Context, args []string) error {
 	if f.profiles {
 		fmt.Printf("\nProfiles for \"go tool pprof\", with the programs in %s, are in %s.\n", programs, filepath.Join(f.out, "profiles"))
 	}
-	if table := report.Table(measured); len(measured.Results) > 0 {
-		fmt.Printf("\n%s", table)
+	if len(measured.Results) > 0 {
+		fmt.Printf("\n%s\n%s", report.Table(measured), report.Summary(measured, time.Since(began)))
+	}
+	if f.quick {
+		fmt.Println("Small sizes: neither these figures nor what they miss mean anything.")
 	}
 	return err
 }
