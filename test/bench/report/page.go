@@ -17,8 +17,9 @@ var page = template.Must(template.New("page").Parse(pageText))
 // details is what the page shows of one scenario.
 type details struct{ Name, Title, Table string }
 
-// Page is the page of the documentation. Titles are what scenarios are called, by their names.
-func Page(measured figures.Report, titles map[string]string) (string, error) {
+// Page is the page of the documentation. Titles are what scenarios are called, by their names. Entries are the history, in the order
+// of its versions, these figures among them.
+func Page(measured figures.Report, titles map[string]string, entries []figures.Entry) (string, error) {
 	var all []details
 	for _, name := range measured.Scenarios() {
 		all = append(all, details{Name: name, Title: titles[name], Table: detailTable(measured, name)})
@@ -28,7 +29,7 @@ func Page(measured figures.Report, titles map[string]string) (string, error) {
 		"Setup": measured.Setup, "Remark": measured.Remark, "Machine": measured.Machine, "Date": measured.Began.Format("2006-01-02"),
 		"Memory": measured.Machine.MemoryBytes >> 30, "Minutes": fmt.Sprintf("%.0f", measured.Seconds/60),
 		"TimeTable": timeTable(measured, titles), "ThrottledTable": throttledTable(measured), "TargetTable": targetTable(measured), "Reasons": reasonsFor(figures.Checks(measured)),
-		"SumTable": sumTable(measured), "Details": all,
+		"SumTable": sumTable(measured), "Details": all, "History": History(entries),
 	})
 	if err != nil {
 		return "", fmt.Errorf("write the page: %w", err)

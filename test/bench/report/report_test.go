@@ -43,7 +43,7 @@ func measured() figures.Report {
 }
 
 func TestPage(t *testing.T) {
-	page, err := report.Page(measured(), map[string]string{"join-5000": "5,000 nodes join", "idle": "Nothing happens"})
+	page, err := report.Page(measured(), map[string]string{"join-5000": "5,000 nodes join", "idle": "Nothing happens"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,10 @@
-// Command report writes docs/benchmarks.md and its charts from the figures that the command bench saved. It measures nothing.
+// Command report writes docs/benchmarks.md, its charts and the history from the figures that the command bench saved. It measures
+// nothing.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,21 +12,48 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mooring-ccm/mooring/test/bench/figures"
+	"github.com/mooring-ccm/mooring/test/bench/history"
 	"github.com/mooring-ccm/mooring/test/bench/report"
+	"github.com/mooring-ccm/mooring/test/bench/runner"
 	"github.com/mooring-ccm/mooring/test/bench/scenario"
 )
 
 func main() {
-	from := pflag.String("figures", filepath.Join("..", "..", "out", "bench", "figures.json"), "The file with the figures.")
-	parts := pflag.StringArray("with", nil, "A file with the figures of a part, which replace those of the same scenarios and variants. "+
-		"May be given several times.")
-	docs := pflag.String("docs", filepath.Join("..", "..", "docs"), "The folder of the documentation.")
-	pflag.Parse()
-	if err := write(*from, *parts, *docs); err != nil {
+	err := run(os.Args[1:])
+	if errors.Is(err, pflag.ErrHelp) {
+		return
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)
 		os.Exit(1)
 	}
 }
+
+func run(args []string) error {
+	set := pflag.NewFlagSet("report", pflag.ContinueOnError)
+	from := set.String("figures", filepath.Join("..", "..", "out", "bench", "figures.json"), "The file with the figures.")
+	parts := set.StringArray("with", nil, "A file with the figures of a part, which replace those of the same scenarios and variants. "+
+		"May be given several times.")
+	docs := set.String("docs", filepath.Join("..", "..", "docs"), "The folder of the documentation.")
+	released := set.String("release", "", "Make the newest figures of the history those of this version, such as v0.1.0, and write nothing else anew.")
+	checked := set.String("check", "", "Only check that the history has figures of a full run for this version.")
+	redraw := set.Bool("redraw", false, "Write the chart and the table of the history anew, and nothing else.")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	switch {
+	case *checked != "":
+		return history.Check(historyFolder(*docs), *checked, runner.FullSize())
+	case *released != "":
+		return release(*docs, *released)
+	case *redraw:
+		return redrawHistory(*docs)
+	default:
+		return write(*from, *parts, *docs)
+	}
+}
+
+func historyFolder(docs string) string { return filepath.Join(docs, "benchmarks", "history") }
 
 func read(name string) (figures.Report, error) {
 	data, err := os.ReadFile(name)
@@ -38,34 +67,95 @@ func read(name string) (figures.Report, error) {
 	return measured, nil
 }
 
-func write(from string, parts []string, docs string) error {
+// readAll returns the figures of a file, with those of parts in place of the same ones.
+func readAll(from string, parts []string) (figures.Report, error) {
 	measured, err := read(from)
 	if err != nil {
-		return err
+		return figures.Report{}, err
 	}
 	for _, name := range parts {
 		part, err := read(name)
 		if err != nil {
-			return err
+			return figures.Report{}, err
 		}
 		if measured, err = measured.Merge(part, scenario.Names(scenario.Stages())); err != nil {
-			return fmt.Errorf("add the figures in %s: %w", name, err)
+			return figures.Report{}, fmt.Errorf("add the figures in %s: %w", name, err)
 		}
 	}
+	return measured, nil
+}
+
+func write(from string, parts []string, docs string) error {
+	measured, err := readAll(from, parts)
+	if err != nil {
+		return err
+	}
+	entries, err := history.Read(historyFolder(docs))
+	if err != nil {
+		return err
+	}
+	entries = figures.Record(entries, figures.NewEntry(measured))
 	titles := map[string]string{}
 	for _, stage := range scenario.Stages() {
 		for _, one := range stage.Scenarios {
 			titles[one.Name] = one.Title
 		}
 	}
-	page, err := report.Page(measured, titles)
+	page, err := report.Page(measured, titles, entries)
 	if err != nil {
 		return err
 	}
-	files := map[string]string{"benchmarks.md": page}
+	files := map[string]string{"benchmarks.md": page, historyChart: report.HistoryChart(entries).SVG()}
 	for name, chart := range report.Charts(measured) {
 		files[filepath.Join("benchmarks", name)] = chart.SVG()
 	}
+	if err := history.WriteNext(historyFolder(docs), entries); err != nil {
+		return err
+	}
+	return writeFiles(docs, files)
+}
+
+// historyChart is the chart's file below the folder of the documentation.
+var historyChart = filepath.Join("benchmarks", report.HistoryChartFile)
+
+// release names the newest figures after a release, in the history and where it is shown.
+func release(docs, version string) error {
+	if _, err := drawHistory(docs); err != nil { // before anything is renamed
+		return err
+	}
+	if err := history.Release(historyFolder(docs), version, runner.FullSize()); err != nil {
+		return err
+	}
+	return redrawHistory(docs)
+}
+
+// redrawHistory writes what the page shows of the history anew.
+func redrawHistory(docs string) error {
+	files, err := drawHistory(docs)
+	if err != nil {
+		return err
+	}
+	return writeFiles(docs, files)
+}
+
+// drawHistory returns the page with the history as its files say it is now, and its chart, by the names of their files.
+func drawHistory(docs string) (map[string]string, error) {
+	entries, err := history.Read(historyFolder(docs))
+	if err != nil {
+		return nil, err
+	}
+	page, err := os.ReadFile(filepath.Join(docs, "benchmarks.md"))
+	if err != nil {
+		return nil, fmt.Errorf("draw the history: %w", err)
+	}
+	redrawn, err := report.ReplaceHistory(string(page), entries)
+	if err != nil {
+		return nil, fmt.Errorf("draw the history: %s: %w", filepath.Join(docs, "benchmarks.md"), err)
+	}
+	return map[string]string{"benchmarks.md": redrawn, historyChart: report.HistoryChart(entries).SVG()}, nil
+}
+
+func writeFiles(docs string, files map[string]string) error {
 	if err := os.MkdirAll(filepath.Join(docs, "benchmarks"), 0o755); err != nil {
 		return err
 	}
