@@ -36,7 +36,7 @@ func othersFlags() map[string]string {
 		"--hostname-override":              "kubelet", "--node-ip": "kubelet", "--node-labels": "kubelet", "--provider-id": "kubelet",
 		"--tags": "a vendor's main", "--config": "kubeadm", "--node-monitor-grace-period": "kube-controller-manager", "--healthz-bind-address": "kube-proxy", "--kube-proxy-arg": "k3s", "--lb-class": "MetalLB",
 		"--config-patch": "talosctl", "--disable-cloud-controller": "k3s", "--disable": "k3s", "--kubelet-arg": "k3s",
-		"--role": "openstack", "--user-agent": "OpenStack's manager", "--decode": "base64", "--check": "sha256sum",
+		"--release": "the report of the benchmark", "--role": "openstack", "--user-agent": "OpenStack's manager", "--decode": "base64", "--check": "sha256sum",
 		"--key": "cosign", "--insecure-ignore-tlog": "cosign", "--signature": "cosign",
 		"--file": "chaos", "--tries": "chaos", "--unchanged": "chaos", "--clock-ahead": "chaos", "--nodes": "chaos", "--services": "chaos",
 		"--kubelet-certificate-authority": "kube-apiserver", "--kubelet-insecure-tls": "metrics-server",

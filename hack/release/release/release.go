@@ -80,7 +80,7 @@ func Write(ctx context.Context, options Options) (digests Digests, err error) {
 	if err := os.Mkdir(r.Output, 0o755); err != nil {
 		return Digests{}, fmt.Errorf("folder of the release: %w", err)
 	}
-	for _, step := range []func(context.Context) error{r.programs, r.plugin, r.image, r.chart, r.listDigests, r.provenance, r.sums} {
+	for _, step := range []func(context.Context) error{r.figures, r.programs, r.plugin, r.image, r.chart, r.listDigests, r.provenance, r.sums} {
 		if err := step(ctx); err != nil {
 			return Digests{}, fmt.Errorf("release %s: %w", r.Version, err)
 		}

@@ -197,3 +197,30 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// TestReleaseNeedsFigures releases a version that nothing was measured for, with a program that cannot be built: the figures are
+// looked for first.
+func TestReleaseNeedsFigures(t *testing.T) {
+	options := release.Options{
+		Root: root, Version: "v99.0.0", Commit: commit, Progress: os.Stderr,
+		Programs: []release.Program{{Name: release.Daemon, Platforms: []string{"no/platform"}}},
+	}
+	for version, missing := range map[string]bool{"v99.0.0": true, "v99.0.0-rc.1": false} {
+		parent := t.TempDir()
+		options.Version, options.Output = version, filepath.Join(parent, version)
+		_, err := release.Write(t.Context(), options)
+		if err == nil {
+			t.Fatalf("%s is released", version)
+		}
+		for _, want := range []string{
+			"docs/benchmarks/history/" + version + ".json: is not there", "`go -C test/bench run ./cmd/report --release=" + version + "`",
+		} {
+			if strings.Contains(err.Error(), want) != missing {
+				t.Errorf("%s: the error says %q: %t, want %t: %v", version, want, !missing, missing, err)
+			}
+		}
+		if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
+			t.Errorf("%s: %v are left, error %v", version, left, err)
+		}
+	}
+}
