@@ -296,6 +296,8 @@ const (
 	Exact Bound = iota
 	AtMost
 	AtLeast
+	// GivenUp says that there is no ratio, because neither ended. Only checks have it.
+	GivenUp
 )
 
 // Compare divides one result's time by another's. It is false when that says nothing: neither ended, or there is no time.

@@ -73,6 +73,8 @@ func TestChecks(t *testing.T) {
 			{Scenario: "join-1000", Variant: figures.MooringBulk, Seconds: 3, Complete: true},
 			{Scenario: "routes-1000", Variant: figures.ReferenceTuned, Seconds: 240},
 			{Scenario: "routes-1000", Variant: figures.MooringBulk, Seconds: 24, Complete: true},
+			{Scenario: "services-200", Variant: figures.ReferenceTuned, Seconds: 240},
+			{Scenario: "services-200", Variant: figures.MooringBulk, Seconds: 240},
 			{
 				Scenario: "notready-1000", Variant: figures.MooringBulk, Seconds: 5, Complete: true,
 				Calls: map[string]figures.Calls{"UpdateLoadBalancer": {Received: 300}},
@@ -108,7 +110,7 @@ func TestChecks(t *testing.T) {
 		got = append(got, outcome{check.Target, check.Want, check.Got, check.Met()})
 	}
 	want := []outcome{
-		{"nodes", 0.9, 1.5, false}, {"routes", 0.5, 0.1, true}, {"throttled", 1.2, 120, false}, {"notready-updates", 2, 1.5, true}, {"quota", 34.8, 34, true},
+		{"nodes", 0.9, 1.5, false}, {"routes", 0.5, 0.1, true}, {"services", 1, 0, false}, {"throttled", 1.2, 120, false}, {"notready-updates", 2, 1.5, true}, {"quota", 34.8, 34, true},
 		{"quota-refused", 9, 10, false}, {"sigterm", 1.5, 1, false}, {"bulk-steady", 200, 120, true},
 		{"cpu", 0.5, 0.4, true}, {"memory", 1, 1.1, false},
 	}

@@ -20,7 +20,7 @@ type Check struct {
 }
 
 // Met reports whether the target was reached.
-func (c Check) Met() bool { return c.Got <= c.Want && c.Bound != AtLeast }
+func (c Check) Met() bool { return c.Got <= c.Want && c.Bound != AtLeast && c.Bound != GivenUp }
 
 // The units of checks.
 const (
@@ -66,7 +66,13 @@ func (r Report) comparedWithTuned(variant, scenario string, most float64, check 
 	one, found := r.Find(scenario, variant)
 	tuned, foundTuned := r.Find(scenario, ReferenceTuned)
 	ratio, known := Compare(one, tuned)
-	if !found || !foundTuned || !known {
+	if !found || !foundTuned {
+		return nil
+	}
+	if !known && !one.Complete { // then nobody ended, and saying nothing would hide it
+		ratio, known = Ratio{Bound: GivenUp}, true
+	}
+	if !known {
 		return nil
 	}
 	check.Want, check.Got, check.Bound, check.Unit = most, ratio.Value, ratio.Bound, UnitTimes

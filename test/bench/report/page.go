@@ -118,6 +118,8 @@ func reached(check figures.Check) string {
 		return "< " + text
 	case figures.AtLeast:
 		return "> " + text
+	case figures.GivenUp:
+		return "given up"
 	default:
 		return text
 	}

@@ -39,6 +39,17 @@ func TestSummaryMarksEveryTargetThatWasMissed(t *testing.T) {
 	}
 }
 
+func TestSummaryMarksWhatNobodyEnded(t *testing.T) {
+	run := measured()
+	for _, variant := range []string{figures.ReferenceTuned, figures.MooringPlain} {
+		run.Results = append(run.Results, figures.Result{Scenario: "routes-1000", Variant: variant, Seconds: 240, Done: 5, Of: 1000})
+	}
+	summary := report.Summary(run, time.Minute)
+	if want := "≤ × 0.50  given up    MISSED\n"; !strings.Contains(summary, want) {
+		t.Errorf("the summary lacks %q:\n%s", want, summary)
+	}
+}
+
 func TestSummarySaysWhenARunTookTooLong(t *testing.T) {
 	for name, test := range map[string]struct {
 		cores int
