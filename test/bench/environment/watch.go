@@ -14,8 +14,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// poll is how often what is watched is looked at. It is the resolution of all times.
-const poll = 10 * time.Millisecond
+// poll is how often what is watched is looked at, unless looking takes more than one part in pollShare of that: with thousands of nodes it
+// would take the processor from the manager. Then it is rarer, but not than longestPoll. It is the resolution of all times.
+const (
+	poll        = 10 * time.Millisecond
+	longestPoll = 100 * time.Millisecond
+	pollShare   = 50
+)
 
 // leaseName is the lease by which the managers elect their leader, in kube-system.
 const leaseName = "cloud-controller-manager"
@@ -103,10 +108,10 @@ func (w *watch) leader() string {
 
 // await polls until count reaches want, ctx ends or a problem comes up, and reports how far it is.
 func await(ctx context.Context, count func() int, want int, report func(done int), problem func() error) error {
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
 	for {
+		began := time.Now()
 		done := count()
+		pause := min(max(poll, pollShare*time.Since(began)), longestPoll)
 		report(done)
 		if done >= want {
 			return nil
@@ -115,7 +120,7 @@ func await(ctx context.Context, count func() int, want int, report func(done int
 			return err
 		}
 		select {
-		case <-ticker.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
