@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/program"
 )
@@ -27,7 +29,7 @@ const StopGrace = 10 * time.Second
 //go:embed rbac-reference.yaml
 var ReferenceRights []byte
 
-// Manager says how to run a manager on a control plane. All but Port, Flags and Env are required.
+// Manager says how to run a manager on a control plane. All but Port, Flags, Env and Through are required.
 type Manager struct {
 	// Name is what errors and its log are called. The log, and its serving certificate, go to Dir.
 	Name, Dir string
@@ -39,6 +41,8 @@ type Manager struct {
 	Port int
 	// Flags are for the manager, besides those that say where everything is. Env are environment variables as "NAME=value".
 	Flags, Env []string
+	// Through is the address, "host:port", of a relay by which it reaches the API server. Empty: it does so directly.
+	Through string
 }
 
 // Start starts the manager with the rights of its ServiceAccount.
@@ -46,6 +50,11 @@ func (m Manager) Start(ctx context.Context, cluster *localcluster.Cluster) (*pro
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(ctx, AccountNamespace, m.Account)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", m.Name, err)
+	}
+	if m.Through != "" {
+		if kubeconfig, err = m.through(kubeconfig); err != nil {
+			return nil, fmt.Errorf("start %s: %w", m.Name, err)
+		}
 	}
 	port := m.Port
 	if port == 0 {
@@ -61,4 +70,20 @@ func (m Manager) Start(ctx context.Context, cluster *localcluster.Cluster) (*pro
 			"--cert-dir=" + filepath.Join(m.Dir, m.Name+"-serving"),
 		}, m.Flags...),
 	})
+}
+
+// through returns the path of a kubeconfig like another one, by which the API server is reached through the relay.
+func (m Manager) through(kubeconfig string) (string, error) {
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		return "", fmt.Errorf("read its kubeconfig: %w", err)
+	}
+	for _, cluster := range config.Clusters {
+		cluster.Server = "https://" + m.Through
+	}
+	path := filepath.Join(m.Dir, m.Name+".kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return "", fmt.Errorf("write its kubeconfig: %w", err)
+	}
+	return path, nil
 }

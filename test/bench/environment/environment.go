@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -43,6 +44,9 @@ type Options struct {
 	Instances int
 	// Logs is a directory that gets the logs when the environment is closed. Empty means that they are lost.
 	Logs string
+	// Inspect has the managers reach the API server by a relay that counts what they receive and send, and their heap be read when a
+	// measurement ends.
+	Inspect bool
 	// Progress is called with how far a wait is.
 	Progress func(done, of int)
 }
@@ -55,6 +59,7 @@ type Environment struct {
 	options  Options
 	dir      string
 	cluster  *localcluster.Cluster
+	relay    *relay // nil unless Options.Inspect is set
 	client   kubernetes.Interface
 	watch    *watch
 	account  string // the ServiceAccount of the managers
@@ -92,9 +97,15 @@ func (e *Environment) open(ctx context.Context) (err error) {
 	// The control plane lives until Close, and not only until it is prepared.
 	e.cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Options{
 		Binaries: e.options.Binaries, Dir: filepath.Join(e.dir, "control-plane"), Audit: auditv1.LevelMetadata,
+		APIServerArgs: []string{"--service-node-port-range=" + nodePorts},
 	})
 	if err != nil {
 		return err
+	}
+	if e.options.Inspect {
+		if e.relay, err = startRelay(strings.TrimPrefix(e.cluster.AdminConfig().Host, "https://")); err != nil {
+			return err
+		}
 	}
 	if e.Cloud, err = startCloud(e.dir, e.options.Instances); err != nil {
 		return fmt.Errorf("start the simulated cloud: %w", err)
@@ -118,29 +129,51 @@ func (e *Environment) open(ctx context.Context) (err error) {
 }
 
 // StartManager starts one more process of the manager. The first leads, and any other stands by.
-func (e *Environment) StartManager(ctx context.Context) error {
-	name := fmt.Sprintf("manager-%d", len(e.managers)+1)
-	flags := append(append([]string{"--cloud-provider=" + e.options.Variant.Plugin}, e.options.Flags...), e.options.Variant.Flags...)
+func (e *Environment) StartManager(ctx context.Context, further ...string) error {
+	flags := slices.Concat([]string{"--cloud-provider=" + e.options.Variant.Plugin}, e.options.Flags, e.options.Variant.Flags, further)
 	port, err := program.FreePort()
 	if err != nil {
 		return err
 	}
-	started, err := harness.Manager{
-		Port: port, Name: name, Dir: e.dir, Path: e.options.Program, Account: e.account, CloudConfig: e.Cloud.config, Flags: flags,
-	}.Start(ctx, e.cluster)
+	manager := harness.Manager{
+		Name: fmt.Sprintf("manager-%d", len(e.managers)+1), Dir: e.dir, Path: e.options.Program, Account: e.account,
+		CloudConfig: e.Cloud.config, Flags: flags, Port: port,
+	}
+	if e.relay != nil {
+		manager.Through = e.relay.address()
+	}
+	started, err := manager.Start(ctx, e.cluster)
 	if err != nil {
 		return err
 	}
-	e.managers = append(e.managers, &Manager{program: started, url: fmt.Sprintf("https://127.0.0.1:%d", port)})
-	if err := e.await(ctx, 1, func() int {
-		if e.watch.leader() != "" {
-			return 1
-		}
-		return 0
-	}); err != nil {
+	e.managers = append(e.managers, &Manager{program: started, port: port})
+	if err := e.awaitLed(ctx, true); err != nil {
 		return fmt.Errorf("a manager leads: %w", err)
 	}
 	return e.AwaitQuiet(ctx)
+}
+
+// Restart ends all managers and starts one with further flags.
+func (e *Environment) Restart(ctx context.Context, further ...string) error {
+	for _, m := range e.managers {
+		if err := m.stop(ctx); err != nil {
+			return fmt.Errorf("stop %s: %w", m.program.Name(), err)
+		}
+	}
+	if err := e.awaitLed(ctx, false); err != nil {
+		return fmt.Errorf("nobody holds the lease: %w", err)
+	}
+	return e.StartManager(ctx, further...)
+}
+
+// awaitLed waits until somebody holds the lease, or nobody does.
+func (e *Environment) awaitLed(ctx context.Context, led bool) error {
+	return await(ctx, func() int {
+		if (e.watch.leader() != "") == led {
+			return 1
+		}
+		return 0
+	}, 1, func(int) {}, e.problem)
 }
 
 // AwaitQuiet waits until the managers have nothing to do: for a while, no call of the cloud and next to no processor time.
@@ -245,6 +278,9 @@ func (e *Environment) Close(ctx context.Context) error {
 	}
 	if e.watch != nil {
 		e.watch.close()
+	}
+	if e.relay != nil {
+		errs = append(errs, e.relay.close())
 	}
 	if e.cluster != nil {
 		errs = append(errs, e.cluster.Stop(ctx))

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"syscall"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/test/harness"
@@ -13,33 +17,34 @@ import (
 // Manager is a process of a cloud controller manager.
 type Manager struct {
 	program *program.Program
-	// url is where it serves.
-	url string
+	// port is where it serves.
+	port int
 
 	// stopped says that the process may end.
 	stopped bool
 
-	// cpu and peak are what the process has used, as of the last reading while it ran; window is the peak since the last reset.
-	cpu          float64
-	peak, window int64
+	// cpu and peak are what the process has used, as of the last reading while it ran; window is the peak since the last reset, and resident
+	// what it had at that reading.
+	cpu                    float64
+	peak, window, resident int64
 }
 
 // read brings the figures of the process up to date. Those of one that has ended stay as they are: the kernel keeps its
 // processor time only.
 func (m *Manager) read() error {
 	if state := m.program.State(); state != nil {
-		m.cpu = (state.UserTime() + state.SystemTime()).Seconds()
+		m.cpu, m.resident = (state.UserTime() + state.SystemTime()).Seconds(), 0
 		return nil
 	}
 	cpu, err := cpuSeconds(m.program.PID())
 	if err != nil {
 		return fmt.Errorf("processor time of %s: %w", m.program.Name(), err)
 	}
-	peak, err := peakBytes(m.program.PID())
+	used, err := memoryOf(m.program.PID())
 	if err != nil {
 		return fmt.Errorf("memory of %s: %w", m.program.Name(), err)
 	}
-	m.cpu, m.peak, m.window = cpu, max(m.peak, peak), max(m.window, peak)
+	m.cpu, m.peak, m.window, m.resident = cpu, max(m.peak, used.peak), max(m.window, used.peak), used.resident
 	return nil
 }
 
@@ -58,4 +63,20 @@ func (m *Manager) stop(ctx context.Context) error {
 	_ = m.read()
 	err := m.program.Stop(ctx, harness.StopGrace)
 	return errors.Join(err, m.read())
+}
+
+// served returns what a manager serves at a path. The admin is authorized everywhere; the manager has signed its certificate itself.
+func (e *Environment) served(ctx context.Context, m *Manager, path string, params map[string]string) ([]byte, error) {
+	config := e.cluster.AdminConfig()
+	config.Host = "https://127.0.0.1:" + strconv.Itoa(m.port)
+	config.TLSClientConfig = rest.TLSClientConfig{CertData: config.CertData, KeyData: config.KeyData, Insecure: true}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	request := client.CoreV1().RESTClient().Get().AbsPath(path)
+	for name, value := range params {
+		request.Param(name, value)
+	}
+	return request.DoRaw(ctx)
 }

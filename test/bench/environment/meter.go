@@ -14,6 +14,7 @@ type Meter struct {
 	began       time.Time
 	cpu         float64
 	calls       map[string]figures.Calls
+	traffic     traffic
 	// seconds is the time until Lap.
 	seconds float64
 }
@@ -22,6 +23,7 @@ type Meter struct {
 func (e *Environment) Measure() (*Meter, error) {
 	e.done, e.of = 0, 0
 	for _, m := range e.managers {
+		m.window = 0
 		if m.program.State() != nil {
 			continue
 		}
@@ -33,7 +35,7 @@ func (e *Environment) Measure() (*Meter, error) {
 		}
 		m.window = 0
 	}
-	return &Meter{environment: e, cpu: e.cpu(), calls: e.Cloud.calls(), began: time.Now()}, nil
+	return &Meter{environment: e, cpu: e.cpu(), calls: e.Cloud.calls(), traffic: e.relay.traffic(), began: time.Now()}, nil
 }
 
 // Lap notes the time. What follows is counted, and not timed.
@@ -42,13 +44,15 @@ func (m *Meter) Lap() { m.seconds = time.Since(m.began).Seconds() }
 // End returns what was measured.
 func (m *Meter) End(ctx context.Context, scenario string) (figures.Result, error) {
 	e := m.environment
-	ended := time.Now()
+	ended, passed := time.Now(), e.relay.traffic()
 	result := figures.Result{
 		Scenario: scenario, Variant: e.options.Variant.Name, Seconds: m.seconds, Done: e.done, Of: e.of,
 		CPUSeconds: e.cpu() - m.cpu, Calls: since(m.calls, e.Cloud.calls()),
+		ReceivedBytes: passed.received - m.traffic.received, SentBytes: passed.sent - m.traffic.sent,
 	}
 	for _, manager := range e.managers {
 		result.PeakBytes = max(result.PeakBytes, manager.window)
+		result.ResidentBytes = max(result.ResidentBytes, manager.resident)
 	}
 	events, err := e.cluster.AuditEvents(ctx)
 	if err != nil {
@@ -56,7 +60,10 @@ func (m *Meter) End(ctx context.Context, scenario string) (figures.Result, error
 	}
 	asked := requestsOf(events, e.user, m.began, ended)
 	result.Writes, result.Reads, result.LeaseWrites = asked.writes, asked.reads, asked.leaseWrites
-	return result, nil
+	if e.options.Inspect {
+		result.LiveBytes, err = e.live(ctx)
+	}
+	return result, err
 }
 
 // since returns what was counted after some calls.

@@ -40,6 +40,14 @@ func (e *Environment) JoinWithCIDR(ctx context.Context, first, count int) error 
 	})
 }
 
+// JoinAside is Join for nodes that are no targets of load balancers, as a label of theirs says.
+func (e *Environment) JoinAside(ctx context.Context, first, count int) error {
+	return e.createNodes(ctx, first, count, func(node *corev1.Node, number int) {
+		waiting(node, number)
+		node.Labels[corev1.LabelNodeExcludeBalancers] = ""
+	})
+}
+
 // AddInitialized creates nodes as they are after their initialization, so that there is nothing to do for them.
 func (e *Environment) AddInitialized(ctx context.Context, count int) error {
 	return e.createNodes(ctx, 1, count, initialized)

@@ -38,31 +38,44 @@ func parseStat(content []byte) (float64, error) {
 	return float64(ticks) / ticksPerSecond, nil
 }
 
-// peakBytes returns the largest resident memory of a process since resetPeak, VmHWM in /proc/PID/status.
-func peakBytes(pid int) (int64, error) {
+// memory is what a process has resident, in bytes: at most since resetPeak, and now.
+type memory struct{ peak, resident int64 }
+
+// memoryOf returns VmHWM and VmRSS in /proc/PID/status.
+func memoryOf(pid int) (memory, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, err
+		return memory{}, err
 	}
-	return parsePeak(content)
+	return parseStatus(content)
 }
 
-func parsePeak(content []byte) (int64, error) {
+func parseStatus(content []byte) (memory, error) {
+	peak, err := kilobytes(content, "VmHWM:")
+	if err != nil {
+		return memory{}, err
+	}
+	resident, err := kilobytes(content, "VmRSS:")
+	return memory{peak: peak << 10, resident: resident << 10}, err
+}
+
+// kilobytes returns the value of a line "name: N kB".
+func kilobytes(content []byte, name string) (int64, error) {
 	for line := range strings.Lines(string(content)) {
-		value, found := strings.CutPrefix(line, "VmHWM:")
+		value, found := strings.CutPrefix(line, name)
 		if !found {
 			continue
 		}
-		kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		number, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("VmHWM in a process's status: %w", err)
+			return 0, fmt.Errorf("%s in a process's status: %w", name, err)
 		}
-		return kilobytes << 10, nil
+		return number, nil
 	}
-	return 0, fmt.Errorf("no VmHWM in a process's status")
+	return 0, fmt.Errorf("no %s in a process's status", name)
 }
 
-// resetPeak makes peakBytes start anew from what is resident now.
+// resetPeak makes the peak of memoryOf start anew from what is resident now.
 func resetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }

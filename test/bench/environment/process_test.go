@@ -20,13 +20,13 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-func TestParsePeak(t *testing.T) {
-	got, err := parsePeak([]byte("Name:\tx\nVmPeak:\t  900 kB\nVmHWM:\t    64 kB\nVmRSS:\t 10 kB\n"))
-	if err != nil || got != 64<<10 {
-		t.Errorf("got %d bytes, error %v; want %d", got, err, 64<<10)
+func TestParseStatus(t *testing.T) {
+	got, err := parseStatus([]byte("Name:\tx\nVmPeak:\t  900 kB\nVmHWM:\t    64 kB\nVmRSS:\t 10 kB\n"))
+	if want := (memory{peak: 64 << 10, resident: 10 << 10}); err != nil || got != want {
+		t.Errorf("got %+v, error %v; want %+v", got, err, want)
 	}
-	for _, wrong := range []string{"", "VmRSS: 1 kB\n", "VmHWM: much\n"} {
-		if _, err := parsePeak([]byte(wrong)); err == nil {
+	for _, wrong := range []string{"", "VmRSS: 1 kB\n", "VmHWM: 1 kB\n", "VmHWM: much\nVmRSS: 1 kB\n"} {
+		if _, err := parseStatus([]byte(wrong)); err == nil {
 			t.Errorf("%q is accepted", wrong)
 		}
 	}
@@ -42,9 +42,9 @@ func TestPeakOfThisProcessIsReset(t *testing.T) {
 	for i := 0; i < size; i += os.Getpagesize() {
 		large[i] = 1
 	}
-	before, err := peakBytes(pid)
-	if err != nil || before < size {
-		t.Fatalf("peak of %d bytes, error %v; want at least %d", before, err, size)
+	before, err := memoryOf(pid)
+	if err != nil || before.peak < size || before.resident < size {
+		t.Fatalf("got %+v, error %v; want at least %d", before, err, size)
 	}
 	if err := unix.Munmap(large); err != nil {
 		t.Fatal(err)
@@ -52,9 +52,9 @@ func TestPeakOfThisProcessIsReset(t *testing.T) {
 	if err := resetPeak(pid); err != nil {
 		t.Fatal(err)
 	}
-	after, err := peakBytes(pid)
-	if err != nil || after > before-size/2 {
-		t.Errorf("peak of %d bytes after a reset, %d before, error %v", after, before, err)
+	after, err := memoryOf(pid)
+	if err != nil || after.peak > before.peak-size/2 || after.resident > before.resident-size/2 {
+		t.Errorf("%+v after a reset, %+v before, error %v", after, before, err)
 	}
 	if cpu, err := cpuSeconds(pid); err != nil || cpu < 0 {
 		t.Errorf("%f s of processor time, error %v", cpu, err)

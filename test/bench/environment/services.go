@@ -12,6 +12,12 @@ import (
 // benchmarkLabel is on the Services of the benchmark.
 const benchmarkLabel = "bench.mooring.dev/service"
 
+// nodePorts are what the API server gives to Services: the default range has less than 3,000.
+const nodePorts = "20000-39999"
+
+// MostServices is for how many Services there are node ports, with some to spare.
+const MostServices = 15_000
+
 // CreateServices creates Services of the type LoadBalancer as fast as the API server takes them.
 func (e *Environment) CreateServices(ctx context.Context, count int) error {
 	return e.eachService(ctx, count, func(ctx context.Context, name string) error {

@@ -83,6 +83,11 @@ type Size struct {
 	Refusals          int `json:"refusals"`
 	// Rounds is how many times these nodes join, and those of other scenarios of which differences of a tenth matter.
 	Rounds int `json:"rounds"`
+	// Growth are the numbers of nodes of growing clusters, and QuotaGrowth those under a quota. Targets is how many of the nodes of a growing
+	// cluster are behind load balancers, at most.
+	Growth      []int `json:"growth,omitempty"`
+	QuotaGrowth []int `json:"quotaGrowth,omitempty"`
+	Targets     int   `json:"targets,omitempty"`
 	// Idle and Steady are how long nothing happens in the scenarios of those names.
 	Idle   time.Duration `json:"idle"`
 	Steady time.Duration `json:"steady"`
@@ -124,8 +129,17 @@ type Result struct {
 	LeaseWrites int `json:"leaseWrites"`
 	// CPUSeconds is the processor time of the manager's processes, user and system.
 	CPUSeconds float64 `json:"cpuSeconds"`
-	// PeakBytes is the largest resident memory of a process of the manager during the scenario.
-	PeakBytes int64 `json:"peakBytes"`
+	// PeakBytes is the largest resident memory of a process of the manager during the scenario, and ResidentBytes what it has at the end.
+	PeakBytes     int64 `json:"peakBytes"`
+	ResidentBytes int64 `json:"residentBytes,omitempty"`
+	// LiveBytes is what was reachable on its heap when it was last collected. Only scenarios of growth have it, and the following.
+	LiveBytes int64 `json:"liveBytes,omitempty"`
+	// ReceivedBytes and SentBytes are what the manager received from the API server and sent to it: as they were on the wire, encrypted.
+	ReceivedBytes int64 `json:"receivedBytes,omitempty"`
+	SentBytes     int64 `json:"sentBytes,omitempty"`
+	// Nodes and Services are how many there are.
+	Nodes    int `json:"nodes,omitempty"`
+	Services int `json:"services,omitempty"`
 	// LeaseSeconds is when the next leader had the lease, in the scenarios where the leader stops.
 	LeaseSeconds float64 `json:"leaseSeconds,omitempty"`
 }

@@ -1,0 +1,41 @@
+package environment
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// liveHeap is the metric of Go's runtime that says how many bytes were reachable when the heap was last collected.
+const liveHeap = "go_gc_heap_live_bytes"
+
+// live returns how much of the heap of the manager that was started last is in use.
+func (e *Environment) live(ctx context.Context) (int64, error) {
+	manager := e.managers[len(e.managers)-1]
+	content, err := e.served(ctx, manager, "/metrics", nil)
+	if err != nil {
+		return 0, fmt.Errorf("read the metrics of %s: %w", manager.program.Name(), err)
+	}
+	value, err := gauge(content, liveHeap)
+	if err != nil {
+		return 0, fmt.Errorf("metrics of %s: %w", manager.program.Name(), err)
+	}
+	return int64(value), nil
+}
+
+// gauge returns the value of the only series of a metric.
+func gauge(content []byte, name string) (float64, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(content))
+	if err != nil {
+		return 0, fmt.Errorf("read metrics: %w", err)
+	}
+	series := families[name].GetMetric()
+	if len(series) != 1 || series[0].GetGauge() == nil {
+		return 0, fmt.Errorf("%d series of %s, want one gauge", len(series), name)
+	}
+	return series[0].GetGauge().GetValue(), nil
+}
