@@ -83,6 +83,11 @@ bench: preflight ## Measure Mooring beside the reference cloud controller manage
 profile: ## Take profiles of processor time and allocations while 1,000 nodes join, and while they fall silent
 	@$(MAKE) bench ARGS="--profiles --scenarios join-1000,notready-1000 --variants mooring-plain,mooring-bulk $(ARGS)"
 
+.PHONY: bench-scale
+bench-scale: preflight ## Measure Mooring with 1,000 to 15,000 nodes, and how each figure grows (20 minutes)
+	@cd test/bench && $(RUN) github.com/mooring-ccm/mooring/localcluster/cmd/gobuild -o $(BIN) ./cmd/bench-scale && $(BIN)/bench-scale $(ARGS)
+	@$(if $(ARGS),,cd test/bench && $(RUN) ./cmd/report --scale)
+
 # One after the other: each has both processors to itself.
 .PHONY: bench-metal
 bench-metal: preflight ## Measure BGP announcements with 10,000 load balancers, and their rolling upgrade

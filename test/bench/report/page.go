@@ -3,6 +3,7 @@ package report
 import (
 	_ "embed"
 	"fmt"
+	"math"
 	"strings"
 	"text/template"
 
@@ -28,7 +29,7 @@ func Page(measured figures.Report, titles map[string]string, entries []figures.E
 	err := page.Execute(&b, map[string]any{
 		"Setup": measured.Setup, "Remark": measured.Remark, "Machine": measured.Machine, "Date": measured.Began.Format("2006-01-02"),
 		"Memory": measured.Machine.MemoryBytes >> 30, "Minutes": fmt.Sprintf("%.0f", measured.Seconds/60),
-		"TimeTable": timeTable(measured, titles), "ThrottledTable": throttledTable(measured), "TargetTable": targetTable(measured), "Reasons": reasonsFor(figures.Checks(measured)),
+		"TimeTable": timeTable(measured, titles), "ThrottledTable": throttledTable(measured), "TargetTable": checkTable(figures.Checks(measured)), "Reasons": reasonsFor(figures.Checks(measured)),
 		"SumTable": sumTable(measured), "Details": all, "History": History(entries),
 	})
 	if err != nil {
@@ -96,9 +97,10 @@ func throttledTable(measured figures.Report) string {
 	return table(rows...)
 }
 
-func targetTable(measured figures.Report) string {
+// checkTable has a row for each target.
+func checkTable(checks []figures.Check) string {
 	rows := [][]string{{"target", "plugin", "wanted", "reached", ""}}
-	for _, check := range figures.Checks(measured) {
+	for _, check := range checks {
 		met := "yes"
 		if !check.Met() {
 			met = "**no**"
@@ -131,9 +133,28 @@ func amount(value float64, unit string) string {
 		return times(value)
 	case figures.UnitSeconds:
 		return seconds(value)
+	case figures.UnitBytes:
+		return size(value)
+	case figures.UnitExponent:
+		return fmt.Sprintf("%.2f", math.Round(value*100)/100+0) // without the sign of a zero
 	default:
+		if value >= 1000 {
+			return grouped(int64(math.Round(value)))
+		}
 		return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0")
 	}
+}
+
+// size is an amount of memory or traffic, with about three digits.
+func size(bytes float64) string {
+	unit := "KiB"
+	if bytes /= 1 << 10; math.Abs(bytes) >= 1000 {
+		bytes, unit = bytes/(1<<10), "MiB"
+	}
+	if math.Abs(bytes) < 100 {
+		return fmt.Sprintf("%.1f %s", bytes, unit)
+	}
+	return fmt.Sprintf("%.0f %s", bytes, unit)
 }
 
 func sumTable(measured figures.Report) string {

@@ -5,6 +5,8 @@ import "github.com/mooring-ccm/mooring/test/bench/figures"
 // reasons say why a target is not reached, by the target's name. They are shown only while that is so, and have to be looked
 // through after each run that is published.
 var reasons = map[string]string{
+	"growth-resident": "what is resident holds garbage, too: Go lets the heap grow to twice of what is in use before it collects, so that a byte in " +
+		"use may take two. A limit of memory (`GOMEMLIMIT`) has it collect earlier.",
 	"nodes": "a node costs two writes of the API server, one after the other, and on two cores that serve the API server, the cloud and the " +
 		"manager these are what both managers wait for. Ours are JSON patches with preconditions, so that a " +
 		"heartbeat between reading and writing is no conflict; the reference updates the object as it has read it. Measured apart, a " +

@@ -73,16 +73,20 @@ func TestPage(t *testing.T) {
 
 func TestChartsAreWellFormed(t *testing.T) {
 	for name, chart := range report.Charts(measured()) {
-		elements := 0
-		for decoder := xml.NewDecoder(strings.NewReader(chart.SVG())); ; elements++ {
-			if _, err := decoder.Token(); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatalf("%s is not well-formed: %v", name, err)
-			}
-		}
-		if elements < 20 {
+		if elements := requireWellFormed(t, name, chart.SVG()); elements < 20 {
 			t.Errorf("%s has %d elements only", name, elements)
+		}
+	}
+}
+
+// requireWellFormed fails unless a text is XML, and returns how many parts it has.
+func requireWellFormed(t *testing.T, name, text string) (elements int) {
+	t.Helper()
+	for decoder := xml.NewDecoder(strings.NewReader(text)); ; elements++ {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			return elements
+		} else if err != nil {
+			t.Fatalf("%s is not well-formed: %v", name, err)
 		}
 	}
 }

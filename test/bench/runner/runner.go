@@ -26,6 +26,8 @@ var errLimit = errors.New("the scenario's limit is reached")
 type Options struct {
 	// Size is how large the scenarios are.
 	Size figures.Size
+	// Stages are what is run: all or a part of scenario.Stages, or scenario.Growth.
+	Stages []scenario.Stage
 	// Scenarios are the names of those to run; empty means all. Variants are who takes part.
 	Scenarios []string
 	Variants  []figures.Variant
@@ -55,7 +57,7 @@ func Run(ctx context.Context, options Options) (figures.Report, error) {
 	}
 	began := time.Now()
 	var errs []error
-	for _, stage := range scenario.Stages() {
+	for _, stage := range options.Stages {
 		for _, variant := range options.Variants {
 			for _, selected := range scenario.Select([]scenario.Stage{stage}, wanted, variant.Name) {
 				if err := runStage(ctx, options, selected, variant, &report); err != nil {
@@ -63,7 +65,7 @@ func Run(ctx context.Context, options Options) (figures.Report, error) {
 				}
 			}
 			report.Seconds = time.Since(began).Seconds()
-			sortResults(&report)
+			sortResults(&report, scenario.Names(options.Stages))
 			if err := options.Save(report); err != nil || ctx.Err() != nil {
 				return report, errors.Join(append(errs, err)...)
 			}
@@ -80,12 +82,12 @@ func setup(options Options) figures.Setup {
 }
 
 // sortResults puts the results of a scenario together, in the order in which scenarios and variants run.
-func sortResults(report *figures.Report) {
-	scenarios, variants := scenario.Names(scenario.Stages()), Names(report.Setup.Variants)
+func sortResults(report *figures.Report, scenarios []string) {
+	variants := Names(report.Setup.Variants)
 	place := func(one figures.Result) int {
 		return slices.Index(scenarios, one.Scenario)*len(variants) + slices.Index(variants, one.Variant)
 	}
-	slices.SortFunc(report.Results, func(a, b figures.Result) int { return place(a) - place(b) })
+	slices.SortStableFunc(report.Results, func(a, b figures.Result) int { return place(a) - place(b) })
 }
 
 // runStage takes one variant through one stage, and adds to the report.
@@ -102,6 +104,7 @@ func runStage(ctx context.Context, options Options, stage scenario.Stage, varian
 		if err != nil {
 			return fmt.Errorf("scenario %s: %w", one.Name, err)
 		}
+		result.Nodes, result.Services = stage.Nodes, stage.Services
 		show.done("%s: %s", one.Name, summary(one, result))
 		report.Results = append(report.Results, result)
 	}
@@ -150,7 +153,7 @@ func environmentOptions(options Options, stage scenario.Stage, variant figures.V
 	}
 	return environment.Options{
 		Stage: stage.Name, Variant: variant, Program: filepath.Join(options.Programs, variant.Program), Flags: flags,
-		Binaries: options.Binaries, Instances: stage.Instances(options.Size), Logs: logs,
+		Binaries: options.Binaries, Instances: stage.Instances(options.Size), Logs: logs, Inspect: stage.Inspect,
 		Progress: func(done, of int) { show.update("%d of %d", done, of) },
 	}
 }

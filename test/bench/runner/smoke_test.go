@@ -17,6 +17,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/progress"
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 	"github.com/mooring-ccm/mooring/test/bench/runner"
+	"github.com/mooring-ccm/mooring/test/bench/scenario"
 )
 
 // smokeLimit bounds the whole test, the builds of both managers included.
@@ -30,11 +31,11 @@ func TestBothManagersGoThroughTheScenarios(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), smokeLimit)
 	defer cancel()
 	display, programs := progress.New(os.Stderr), t.TempDir()
-	if err := runner.Build(ctx, "..", programs, display); err != nil {
+	if err := runner.Build(ctx, "..", programs, runner.Variants(runner.QuickSize()), display); err != nil {
 		t.Fatal(err)
 	}
 	options := runner.Options{
-		Size: runner.QuickSize(), Programs: programs, Binaries: localclustertest.Build(t), Display: display,
+		Stages: scenario.Stages(), Size: runner.QuickSize(), Programs: programs, Binaries: localclustertest.Build(t), Display: display,
 		Profiles: t.TempDir(), ProfilePeriod: time.Second,
 	}
 

@@ -24,6 +24,10 @@ type Stage struct {
 	Prepare func(ctx context.Context, e *environment.Environment, size figures.Size) error
 	// Replicas is how many processes of the manager run: one leads, the others stand by.
 	Replicas int
+	// Inspect has the traffic and the heap of the manager be measured, too.
+	Inspect bool
+	// Nodes and Services are how many there are, where the stage decides that and not the size of a run.
+	Nodes, Services int
 	// Scenarios happen in this order.
 	Scenarios []Scenario
 }

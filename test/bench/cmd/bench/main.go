@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -100,7 +99,7 @@ func run(ctx context.Context, args []string) error {
 	klog.SetLogger(logr.Discard())
 	log.SetLogger(logr.Discard())
 	display := progress.New(os.Stdout)
-	programs, err := build(ctx, f, display)
+	programs, err := runner.Programs(ctx, f.module, f.out, f.programs, runner.Variants(runner.FullSize()), display)
 	if err != nil {
 		return err
 	}
@@ -121,22 +120,10 @@ func run(ctx context.Context, args []string) error {
 	return err
 }
 
-// build returns the folder with the managers, after building them there if need be.
-func build(ctx context.Context, f flags, display *progress.Display) (string, error) {
-	if f.programs != "" {
-		return filepath.Abs(f.programs)
-	}
-	programs, err := filepath.Abs(filepath.Join(f.out, "programs"))
-	if err != nil {
-		return "", err
-	}
-	return programs, runner.Build(ctx, f.module, programs, display)
-}
-
 func options(f flags, programs string, binaries localcluster.Binaries, display *progress.Display) runner.Options {
 	options := runner.Options{
-		Size: runner.FullSize(), Scenarios: f.scenarios, Programs: programs, Binaries: binaries, Flags: f.mooringFlags,
-		Display: display, Save: func(measured figures.Report) error { return save(f.file(), measured) },
+		Stages: scenario.Stages(), Size: runner.FullSize(), Scenarios: f.scenarios, Programs: programs, Binaries: binaries, Flags: f.mooringFlags,
+		Display: display, Save: func(measured figures.Report) error { return runner.Save(f.file(), measured) },
 	}
 	if f.quick {
 		options.Size = runner.QuickSize()
@@ -161,19 +148,4 @@ func (f flags) file() string {
 		return filepath.Join(f.out, "part.json")
 	}
 	return filepath.Join(f.out, "figures.json")
-}
-
-// save writes the figures, whole or not at all.
-func save(name string, measured figures.Report) error {
-	data, err := json.MarshalIndent(measured, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(name+".new", append(data, '\n'), 0o644); err != nil {
-		return fmt.Errorf("save the figures: %w", err)
-	}
-	return os.Rename(name+".new", name)
 }

@@ -1,8 +1,9 @@
-// Command report writes docs/benchmarks.md, its charts and the history from the figures that the command bench saved. It measures
-// nothing.
+// Command report writes docs/benchmarks.md, its charts and the history from the figures that the command bench saved, or docs/benchmarks-scale.md
+// with its charts from those of bench-scale. It measures nothing.
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,9 +32,10 @@ func main() {
 
 func run(args []string) error {
 	set := pflag.NewFlagSet("report", pflag.ContinueOnError)
-	from := set.String("figures", filepath.Join("..", "..", "out", "bench", "figures.json"), "The file with the figures.")
+	from := set.String("figures", "", "The file with the figures. Empty: the one that the benchmark writes.")
 	parts := set.StringArray("with", nil, "A file with the figures of a part, which replace those of the same scenarios and variants. "+
 		"May be given several times.")
+	scale := set.Bool("scale", false, "Write docs/benchmarks-scale.md from the figures of bench-scale instead.")
 	docs := set.String("docs", filepath.Join("..", "..", "docs"), "The folder of the documentation.")
 	released := set.String("release", "", "Make the newest figures of the history those of this version, such as v0.1.0, and write nothing else anew.")
 	checked := set.String("check", "", "Only check that the history has figures of a full run for this version.")
@@ -48,17 +50,22 @@ func run(args []string) error {
 		return release(*docs, *released)
 	case *redraw:
 		return redrawHistory(*docs)
+	case *scale:
+		return growth(cmp.Or(*from, measuredBy("scale.json")), *parts, *docs)
 	default:
-		return write(*from, *parts, *docs)
+		return comparison(cmp.Or(*from, measuredBy("figures.json")), *parts, *docs)
 	}
 }
+
+// measuredBy is the file that a benchmark writes.
+func measuredBy(name string) string { return filepath.Join("..", "..", "out", "bench", name) }
 
 func historyFolder(docs string) string { return filepath.Join(docs, "benchmarks", "history") }
 
 func read(name string) (figures.Report, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return figures.Report{}, fmt.Errorf("read the figures (make bench writes them): %w", err)
+		return figures.Report{}, fmt.Errorf("read the figures (make bench and make bench-scale write them): %w", err)
 	}
 	var measured figures.Report
 	if err := json.Unmarshal(data, &measured); err != nil {
@@ -85,7 +92,8 @@ func readAll(from string, parts []string) (figures.Report, error) {
 	return measured, nil
 }
 
-func write(from string, parts []string, docs string) error {
+// comparison writes the page and the charts that compare Mooring with the reference, and the history.
+func comparison(from string, parts []string, docs string) error {
 	measured, err := readAll(from, parts)
 	if err != nil {
 		return err
@@ -111,6 +119,26 @@ func write(from string, parts []string, docs string) error {
 	}
 	if err := history.WriteNext(historyFolder(docs), entries); err != nil {
 		return err
+	}
+	return writeFiles(docs, files)
+}
+
+// growth writes the page and the charts about growing clusters.
+func growth(from string, parts []string, docs string) error {
+	if len(parts) > 0 {
+		return errors.New("--with: figures about growing clusters come from one run")
+	}
+	measured, err := read(from)
+	if err != nil {
+		return err
+	}
+	page, err := report.GrowthPage(measured)
+	if err != nil {
+		return err
+	}
+	files := map[string]string{"benchmarks-scale.md": page}
+	for name, chart := range report.GrowthCharts(measured) {
+		files[filepath.Join("benchmarks", name)] = chart.SVG()
 	}
 	return writeFiles(docs, files)
 }
