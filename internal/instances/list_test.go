@@ -119,7 +119,7 @@ func TestListingsRestLongerThanTheyTook(t *testing.T) {
 		for range 3 {
 			lookup(t, inv, node("missing"), 0)
 		}
-		want := instances.DefaultWindow + 3*time.Second + 2*2*time.Second // list, rest, list, rest, list; a rest is 2 s at most
+		want := instances.DefaultWindow + 3*time.Second + 2*3*time.Second // list, rest, list, rest, list; a rest is three times as long
 		if took := time.Since(start); took != want {
 			t.Errorf("3 listings of 1s took %s, want %s", took, want)
 		}
@@ -127,6 +127,29 @@ func TestListingsRestLongerThanTheyTook(t *testing.T) {
 			t.Errorf("a listing is said to take %s, want 1s", took)
 		}
 	})
+}
+
+// TestCallsOfALastingJoinGrowWithTheCluster has nodes appear one after the other, so that somebody always needs a new listing: twice as many
+// nodes take twice as long, and each listing has twice as many pages.
+func TestCallsOfALastingJoinGrowWithTheCluster(t *testing.T) {
+	const anode = 5 * time.Millisecond
+	pagesOf := func(count int) (pages int) {
+		synctest.Test(t, func(t *testing.T) {
+			_, names := nodes(count)
+			cloud := newListingCloud(names...)
+			cloud.pageTime = 50 * time.Millisecond
+			inv := instances.New(instances.Options{Cloud: cloud})
+			for start := time.Now(); time.Since(start) < time.Duration(count)*anode; {
+				lookup(t, inv, node("missing"), 0)
+			}
+			pages = cloud.count() * count / cloud.pageSize
+		})
+		return pages
+	}
+	small, large := pagesOf(1000), pagesOf(15000)
+	if large > 15*small*11/10 {
+		t.Errorf("1,000 nodes cost %d pages, and 15,000 cost %d", small, large)
+	}
 }
 
 func TestAListIsCompleteOrAnError(t *testing.T) {

@@ -95,6 +95,7 @@ func TestAListingIsOneAnswer(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
+		time.Sleep(5 * time.Second) // the cloud rests between two listings
 		if got := cloud.count(); got != 2 {
 			t.Errorf("%d listings, want 2", got)
 		}

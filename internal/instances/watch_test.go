@@ -107,6 +107,7 @@ func TestChangesAreShown(t *testing.T) {
 func TestAWatchThatEndsFallsBackToListing(t *testing.T) {
 	cloud := newWatchCloud("a")
 	watching(t, cloud, func(t *testing.T, inv *instances.Inventory) {
+		time.Sleep(5 * time.Second) // the cloud has rested since its last listing
 		before := cloud.count()
 		cloud.set(func(c *watchCloud) { c.refuse = errors.New("connection refused") })
 		cloud.breaks(errors.New("connection reset"))
