@@ -258,24 +258,18 @@ func (e *Environment) cpu() float64 {
 	return total
 }
 
-// Life stops the managers and returns what they used in their lives.
-func (e *Environment) Life(ctx context.Context) (figures.Life, error) {
-	life := figures.Life{Stage: e.options.Stage, Variant: e.options.Variant.Name}
+// StopManagers stops the managers. It is an error if one does not end as it was asked to.
+func (e *Environment) StopManagers(ctx context.Context) error {
 	var errs []error
 	for _, m := range e.managers {
 		errs = append(errs, m.stop(ctx))
-		life.CPUSeconds += m.cpu
-		life.PeakBytes = max(life.PeakBytes, m.peak)
 	}
-	return life, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // Close ends everything and removes all files but the logs, if they are wanted.
 func (e *Environment) Close(ctx context.Context) error {
-	var errs []error
-	for _, m := range e.managers {
-		errs = append(errs, m.stop(ctx))
-	}
+	errs := []error{e.StopManagers(ctx)}
 	if e.watch != nil {
 		e.watch.close()
 	}

@@ -23,10 +23,10 @@ type Manager struct {
 	// stopped says that the process may end.
 	stopped bool
 
-	// cpu and peak are what the process has used, as of the last reading while it ran; window is the peak since the last reset, and resident
-	// what it had at that reading.
-	cpu                    float64
-	peak, window, resident int64
+	// cpu is the processor time of the process until the last reading while it ran; peak is its largest memory since the last reset, and
+	// resident what it had at that reading.
+	cpu            float64
+	peak, resident int64
 }
 
 // read brings the figures of the process up to date. Those of one that has ended stay as they are: the kernel keeps its
@@ -44,7 +44,7 @@ func (m *Manager) read() error {
 	if err != nil {
 		return fmt.Errorf("memory of %s: %w", m.program.Name(), err)
 	}
-	m.cpu, m.peak, m.window, m.resident = cpu, max(m.peak, used.peak), max(m.window, used.peak), used.resident
+	m.cpu, m.peak, m.resident = cpu, max(m.peak, used.peak), used.resident
 	return nil
 }
 

@@ -23,7 +23,7 @@ type Meter struct {
 func (e *Environment) Measure() (*Meter, error) {
 	e.done, e.of = 0, 0
 	for _, m := range e.managers {
-		m.window = 0
+		m.peak = 0
 		if m.program.State() != nil {
 			continue
 		}
@@ -33,7 +33,7 @@ func (e *Environment) Measure() (*Meter, error) {
 		if err := resetPeak(m.program.PID()); err != nil {
 			return nil, fmt.Errorf("reset the peak of %s: %w", m.program.Name(), err)
 		}
-		m.window = 0
+		m.peak = 0
 	}
 	return &Meter{environment: e, cpu: e.cpu(), calls: e.Cloud.calls(), traffic: e.relay.traffic(), began: time.Now()}, nil
 }
@@ -51,7 +51,7 @@ func (m *Meter) End(ctx context.Context, scenario string) (figures.Result, error
 		ReceivedBytes: passed.received - m.traffic.received, SentBytes: passed.sent - m.traffic.sent,
 	}
 	for _, manager := range e.managers {
-		result.PeakBytes = max(result.PeakBytes, manager.window)
+		result.PeakBytes = max(result.PeakBytes, manager.peak)
 		result.ResidentBytes = max(result.ResidentBytes, manager.resident)
 	}
 	events, err := e.cluster.AuditEvents(ctx)

@@ -38,8 +38,6 @@ type Report struct {
 	Setup Setup `json:"setup"`
 	// Results has one entry for each scenario and variant that ran, in that order.
 	Results []Result `json:"results"`
-	// Lives has one entry for each stage and variant: what the manager's processes used from start to end.
-	Lives []Life `json:"lives"`
 }
 
 // Machine is the computer that everything shared: the control plane, the simulated cloud and the manager.
@@ -153,14 +151,6 @@ type Calls struct {
 	Failed   int64 `json:"failed,omitempty"`
 }
 
-// Life is what the manager's processes of one stage and variant used from their start to their end.
-type Life struct {
-	Stage      string  `json:"stage"`
-	Variant    string  `json:"variant"`
-	CPUSeconds float64 `json:"cpuSeconds"`
-	PeakBytes  int64   `json:"peakBytes"`
-}
-
 // Received is how many calls the cloud got in all.
 func (r Result) Received() int64 {
 	return sum(r.Calls, func(c Calls) int64 { return c.Received })
@@ -241,7 +231,7 @@ func (r Report) VariantNames() []string {
 	return names
 }
 
-// Sum is what a variant used over all the stages that every variant ran.
+// Sum is what a variant used over some scenarios.
 type Sum struct {
 	Variant    string
 	CPUSeconds float64
@@ -251,25 +241,24 @@ type Sum struct {
 	Writes     int
 }
 
-// Sums adds up each variant's figures: processor time and peak memory over the whole lives of its processes, calls and
-// writes over the scenarios that every variant ran.
-func (r Report) Sums() []Sum {
-	variants := r.VariantNames()
+// Sums adds up each variant's figures over the scenarios that every variant went through.
+func (r Report) Sums() []Sum { return r.sumsOf(r.VariantNames()) }
+
+// sumsOf adds up the figures of some variants over the scenarios that each of them went through.
+func (r Report) sumsOf(variants []string) []Sum {
 	ran := map[string]int{}
 	for _, result := range r.Results {
-		ran[result.Scenario]++
+		if slices.Contains(variants, result.Variant) {
+			ran[result.Scenario]++
+		}
 	}
 	var sums []Sum
 	for _, name := range variants {
 		total := Sum{Variant: name}
-		for _, life := range r.Lives {
-			if life.Variant == name {
-				total.CPUSeconds += life.CPUSeconds
-				total.PeakBytes = max(total.PeakBytes, life.PeakBytes)
-			}
-		}
 		for _, result := range r.Results {
 			if result.Variant == name && ran[result.Scenario] == len(variants) {
+				total.CPUSeconds += result.CPUSeconds
+				total.PeakBytes = max(total.PeakBytes, result.PeakBytes)
 				total.Calls += result.Received()
 				total.Refused += result.Refused()
 				total.Writes += result.Written()

@@ -39,26 +39,24 @@ func TestSumsCountOnlyWhatAllHaveRun(t *testing.T) {
 		return figures.Result{
 			Scenario: scenario, Variant: variant, Complete: true, Seconds: 1,
 			Calls: map[string]figures.Calls{"Get": {Received: calls, Refused: 1}}, Writes: map[string]int{"patch nodes": writes},
+			CPUSeconds: float64(calls) / 10, PeakBytes: 100 - calls,
 		}
 	}
 	report := figures.Report{
 		Setup: figures.Setup{Variants: []figures.Variant{{Name: "a"}, {Name: "b"}, {Name: "absent"}}},
 		Results: []figures.Result{
-			result("join", "a", 10, 3), result("join", "b", 20, 4), result("steady", "b", 1000, 1000),
-		},
-		Lives: []figures.Life{
-			{Stage: "x", Variant: "a", CPUSeconds: 2, PeakBytes: 50}, {Stage: "y", Variant: "a", CPUSeconds: 3, PeakBytes: 40},
-			{Stage: "x", Variant: "b", CPUSeconds: 1, PeakBytes: 10},
+			result("join", "a", 10, 3), result("join", "b", 20, 4), result("idle", "a", 5, 1), result("idle", "b", 5, 1),
+			result("steady", "b", 1000, 1000),
 		},
 	}
 	want := []figures.Sum{
-		{Variant: "a", CPUSeconds: 5, PeakBytes: 50, Calls: 10, Refused: 1, Writes: 3},
-		{Variant: "b", CPUSeconds: 1, PeakBytes: 10, Calls: 20, Refused: 1, Writes: 4},
+		{Variant: "a", CPUSeconds: 1.5, PeakBytes: 95, Calls: 15, Refused: 2, Writes: 4},
+		{Variant: "b", CPUSeconds: 2.5, PeakBytes: 95, Calls: 25, Refused: 2, Writes: 5},
 	}
 	if diff := cmp.Diff(want, report.Sums()); diff != "" {
 		t.Errorf("sums (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"join", "steady"}, report.Scenarios()); diff != "" {
+	if diff := cmp.Diff([]string{"join", "idle", "steady"}, report.Scenarios()); diff != "" {
 		t.Errorf("scenarios (-want +got):\n%s", diff)
 	}
 }
@@ -85,16 +83,12 @@ func TestChecks(t *testing.T) {
 			},
 			{Scenario: figures.Join300, Variant: figures.MooringBulk, Seconds: 2, Complete: true},
 			{Scenario: figures.Throttled300, Variant: figures.MooringBulk, Seconds: 240},
-			{Scenario: "leader-sigterm", Variant: figures.MooringBulk, Seconds: 1, Complete: false},
+			{Scenario: "leader-sigterm", Variant: figures.MooringBulk, Seconds: 1, Complete: false, CPUSeconds: 4, PeakBytes: 110},
+			{Scenario: "leader-sigterm", Variant: figures.ReferenceDefault, Seconds: 1, CPUSeconds: 10, PeakBytes: 100},
 			{
 				Scenario: "steady-5000", Variant: figures.MooringBulk, Seconds: 300, Complete: true,
 				Calls: map[string]figures.Calls{"ListInstances": {Received: 10}},
 			},
-		},
-		Lives: []figures.Life{
-			{Stage: "join", Variant: figures.ReferenceDefault, CPUSeconds: 10, PeakBytes: 100},
-			{Stage: "join", Variant: figures.MooringBulk, CPUSeconds: 4, PeakBytes: 110},
-			{Stage: "steady", Variant: figures.MooringBulk, CPUSeconds: 400, PeakBytes: 900},
 		},
 	}
 	type outcome struct {
@@ -161,7 +155,6 @@ func TestMerge(t *testing.T) {
 		Results: []figures.Result{
 			{Scenario: "first", Variant: "a", Seconds: 1}, {Scenario: "first", Variant: "b", Seconds: 2}, {Scenario: "third", Variant: "a"},
 		},
-		Lives: []figures.Life{{Stage: "x", Variant: "a", CPUSeconds: 1}, {Stage: "x", Variant: "b", CPUSeconds: 2}},
 	}
 	part := figures.Report{
 		Began: time.Date(2030, 5, 6, 7, 8, 9, 0, time.UTC), Seconds: 10,
@@ -169,7 +162,6 @@ func TestMerge(t *testing.T) {
 			Kubernetes: "v1", Size: figures.Size{Nodes: 1000, Rounds: 3}, Variants: []figures.Variant{{Name: "b"}},
 		},
 		Results: []figures.Result{{Scenario: "first", Variant: "b", Seconds: 5}, {Scenario: "second", Variant: "b"}},
-		Lives:   []figures.Life{{Stage: "x", Variant: "b", CPUSeconds: 4}, {Stage: "y", Variant: "b"}},
 	}
 	got, err := whole.Merge(part, []string{"first", "second", "third"})
 	if err != nil {
@@ -181,9 +173,6 @@ func TestMerge(t *testing.T) {
 	want.Results = []figures.Result{
 		{Scenario: "first", Variant: "a", Seconds: 1}, {Scenario: "first", Variant: "b", Seconds: 5}, {Scenario: "second", Variant: "b"},
 		{Scenario: "third", Variant: "a"},
-	}
-	want.Lives = []figures.Life{
-		{Stage: "x", Variant: "a", CPUSeconds: 1}, {Stage: "x", Variant: "b", CPUSeconds: 4}, {Stage: "y", Variant: "b"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("merged (-want +got):\n%s", diff)

@@ -28,9 +28,6 @@ func (r Report) Merge(part Report, order []string) (Report, error) {
 		return slices.Index(order, one.Scenario)*len(variants) + variant
 	}
 	slices.SortStableFunc(r.Results, func(a, b Result) int { return place(a) - place(b) })
-	r.Lives = append(slices.DeleteFunc(slices.Clone(r.Lives), func(old Life) bool {
-		return slices.ContainsFunc(part.Lives, func(life Life) bool { return life.Stage == old.Stage && life.Variant == old.Variant })
-	}), part.Lives...)
 	r.Seconds += part.Seconds
 	r.Setup.Size = part.Setup.Size
 	r.Remark = strings.TrimSpace(r.Remark + fmt.Sprintf("\nThe figures of `%s` come from a run of their own%s on %s.",

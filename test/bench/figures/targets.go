@@ -152,9 +152,10 @@ func (r Report) absolute(variant string) []Check {
 	return checks
 }
 
-// comparedWithDefault are the targets of what a manager itself uses, over the stages that both have gone through.
+// comparedWithDefault are the targets of what a manager itself uses, over the scenarios that both have gone through.
 func (r Report) comparedWithDefault(variant string) []Check {
-	one, other := r.shared(variant, ReferenceDefault)
+	sums := r.sumsOf([]string{variant, ReferenceDefault})
+	one, other := sums[0], sums[1]
 	if one.CPUSeconds == 0 || other.CPUSeconds == 0 {
 		return nil
 	}
@@ -168,20 +169,6 @@ func (r Report) comparedWithDefault(variant string) []Check {
 			Want: 1, Got: float64(one.PeakBytes) / float64(other.PeakBytes), Unit: UnitTimes,
 		},
 	}
-}
-
-// shared adds up what two variants used in the stages that both went through.
-func (r Report) shared(variant, other string) (one, two Life) {
-	for _, a := range r.Lives {
-		for _, b := range r.Lives {
-			if a.Stage != b.Stage || a.Variant != variant || b.Variant != other {
-				continue
-			}
-			one.CPUSeconds, two.CPUSeconds = one.CPUSeconds+a.CPUSeconds, two.CPUSeconds+b.CPUSeconds
-			one.PeakBytes, two.PeakBytes = max(one.PeakBytes, a.PeakBytes), max(two.PeakBytes, b.PeakBytes)
-		}
-	}
-	return one, two
 }
 
 // QuotaFloor is the least time, in seconds, in which a quota lets one call for each node through.

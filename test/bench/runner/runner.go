@@ -109,13 +109,7 @@ func runStage(ctx context.Context, options Options, stage scenario.Stage, varian
 		report.Results = append(report.Results, result)
 	}
 	show.update("stopping")
-	life, err := e.Life(ctx)
-	if err != nil {
-		return err
-	}
-	report.Lives = append(report.Lives, life)
-	show.done("over: %.1f s of processor time, %d MiB at most", life.CPUSeconds, life.PeakBytes>>20)
-	return nil
+	return e.StopManagers(ctx)
 }
 
 // prepare opens an environment, builds what stands in it and starts the manager.

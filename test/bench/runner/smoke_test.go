@@ -75,8 +75,8 @@ func run(ctx context.Context, t *testing.T, options runner.Options, scenarios []
 	for _, result := range measured.Results {
 		requirePlausible(t, result)
 	}
-	if len(measured.Lives) == 0 || saved < len(measured.Lives) {
-		t.Errorf("%d lives, saved %d times", len(measured.Lives), saved)
+	if len(measured.Results) == 0 || saved < len(variants) {
+		t.Errorf("%d results of %d variants, saved %d times", len(measured.Results), len(variants), saved)
 	}
 	return measured
 }

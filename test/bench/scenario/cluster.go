@@ -32,10 +32,10 @@ func cluster() Stage {
 			},
 			{
 				Name: "notready-1000", Title: "1,000 nodes fall silent: half are gone, half are off", Counts: "steps",
-				Needs: "services-200", Limit: 5 * time.Minute, Prepare: loseMachines, Act: loseNodes,
+				Only: quick, Needs: "services-200", Limit: 5 * time.Minute, Prepare: loseMachines, Act: loseNodes,
 			},
 			{
-				Name: "services-deleted", Title: "200 Services are deleted", Counts: "Services", Needs: "services-200",
+				Name: "services-deleted", Title: "200 Services are deleted", Counts: "Services", Only: quick, Needs: "services-200",
 				Limit: 4 * time.Minute, Prepare: calm,
 				Act: func(ctx context.Context, e *environment.Environment, size figures.Size, _ *figures.Result) error {
 					if err := e.DeleteServices(ctx, size.Services); err != nil {

@@ -20,8 +20,7 @@ func join() Stage {
 			},
 			{
 				Name: figures.JoinRouted, Title: "1,000 nodes with pod CIDRs join and get a route", Counts: "nodes", Limit: 4 * time.Minute,
-				Only:    []string{figures.ReferenceTuned, figures.MooringPlain, figures.MooringBulk},
-				Prepare: empty, Act: joiningWithRoutes, Again: empty,
+				Only: quick, Prepare: empty, Act: joiningWithRoutes, Again: empty,
 			},
 		},
 	}
@@ -47,7 +46,7 @@ func joinMany() Stage {
 		Name: "join-many", Instances: nodes, Replicas: 1,
 		Scenarios: []Scenario{
 			{
-				Name: "join-5000", Title: "5,000 nodes join", Counts: "nodes", Limit: 3 * time.Minute, Act: joining(nodes),
+				Name: "join-5000", Title: "5,000 nodes join", Counts: "nodes", Only: quick, Limit: 3 * time.Minute, Act: joining(nodes),
 			},
 			{
 				Name: "steady-5000", Title: "5,000 nodes, nothing happens for 5 minutes", Needs: "join-5000",

@@ -24,11 +24,11 @@ func throttled() Stage {
 		Name: "throttled", Instances: func(size figures.Size) int { return size.ThrottledNodes }, Replicas: 1,
 		Scenarios: []Scenario{
 			{
-				Name: figures.Join300, Title: "300 nodes join", Counts: "nodes", Limit: throttledLimit, Act: joiningAfter(empty),
+				Name: figures.Join300, Title: "300 nodes join", Counts: "nodes", Only: quick, Limit: throttledLimit, Act: joiningAfter(empty),
 			},
 			{
 				Name: figures.Throttled300, Title: "300 nodes join while five Services are throttled", Counts: "nodes",
-				Needs: figures.Join300, Limit: throttledLimit, Act: joiningAfter(throttleServices),
+				Only: quick, Needs: figures.Join300, Limit: throttledLimit, Act: joiningAfter(throttleServices),
 			},
 		},
 	}
