@@ -23,6 +23,7 @@ var pureImports = []string{
 	"k8s.io/cloud-provider/api",          // well-known annotations and taints
 	"k8s.io/cloud-provider/node/helpers", // of which GetNodeAddressesFromNodeIP is a function over values
 	"k8s.io/utils/net",                   // of which ParseIPSloppy is a function over values
+	"github.com/go-openapi/jsonpointer",  // of which Escape and Unescape are functions over values
 	"k8s.io/component-helpers/node/util", // of which GetNodeCondition is a function over values
 	Module + "/internal/instances/bounds", Module + "/internal/message",
 	Module + "/provider",

@@ -48,10 +48,10 @@ type Service struct {
 	// requests counts by method and path.
 	requests map[string]int
 	// resetTypes are the resets that systems take, ignoresResets says that they have no effect, and changes counts what changes of
-	// systems: their ETags are made of it.
+	// each system, by its ID: its ETag is made of it.
 	resetTypes    []string
 	ignoresResets bool
-	changes       int
+	changes       map[string]int
 	// withoutSessions, fault and hang are what the methods of these names set.
 	withoutSessions bool
 	fault           int
@@ -63,6 +63,7 @@ type Service struct {
 func New(username, password string, all ...System) *Service {
 	s := &Service{
 		username: username, password: password, systems: map[string]System{}, sessions: map[string]string{}, requests: map[string]int{},
+		changes:    map[string]int{},
 		resetTypes: slices.Sorted(maps.Keys(resets)),
 	}
 	for _, system := range all {
@@ -88,7 +89,7 @@ func (s *Service) SetPower(id, state string) {
 	system := s.systems[id]
 	system.ID, system.Power = id, state
 	s.systems[id] = system
-	s.changes++
+	s.changes[id]++
 }
 
 // SetUUID gives a system another UUID: it is another computer, as when a blade is moved.
@@ -98,7 +99,7 @@ func (s *Service) SetUUID(id, uuid string) {
 	system := s.systems[id]
 	system.ID, system.UUID = id, uuid
 	s.systems[id] = system
-	s.changes++
+	s.changes[id]++
 }
 
 // Rename gives a system another ID, as an update of firmware may.
@@ -349,13 +350,13 @@ func (s *Service) reset(w http.ResponseWriter, r *http.Request, system System) {
 	if !s.ignoresResets {
 		system.Power = state
 		s.systems[system.ID] = system
-		s.changes++
+		s.changes[system.ID]++
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
 // etag is the version of a system (RFC 9110, 8.8.3).
-func (s *Service) etag(id string) string { return fmt.Sprintf(`W/"%s-%d"`, id, s.changes) }
+func (s *Service) etag(id string) string { return fmt.Sprintf(`W/"%s-%d"`, id, s.changes[id]) }
 
 func (s *Service) show(system System) map[string]any {
 	at := systems + "/" + system.ID
