@@ -76,10 +76,12 @@ func serve(ctx context.Context, c *config, handler http.Handler) (stop func(wait
 
 	ended := make(chan struct{})
 	guarded := genericapp.BuildHandlerChain(handler, &authorization, &authentication)
+	release := holdCA(info)
 	stopped, listenerStopped, err := info.Serve(guarded, servingShutdownTimeout, ended)
 	if err != nil {
 		return nil, fmt.Errorf("secure port: %w", err)
 	}
+	release()
 	return func(wait bool) {
 		close(ended)
 		if wait {
