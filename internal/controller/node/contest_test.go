@@ -26,27 +26,6 @@ const (
 	setsAddresses = `{"f:status":{"f:addresses":{"k:{\"type\":\"InternalIP\"}":{".":{},"f:address":{}}}}}`
 )
 
-func TestTheOtherManagerOfAFieldIsFound(t *testing.T) {
-	zone := fieldLabels + "/topology.kubernetes.io~1zone"
-	for name, test := range map[string]struct {
-		field   string
-		entries []metav1.ManagedFieldsEntry
-		want    string
-	}{
-		"nobody":                    {field: zone},
-		"of a label":                {zone, []metav1.ManagedFieldsEntry{managed("kubelet", 9, setsAddresses), managed("rack-labeler", 1, setsZone)}, "rack-labeler"},
-		"of the addresses":          {fieldAddresses, []metav1.ManagedFieldsEntry{managed("kubelet", 1, setsAddresses), managed("rack-labeler", 9, setsZone)}, "kubelet"},
-		"the last one":              {zone, []metav1.ManagedFieldsEntry{managed("a", 1, setsZone), managed("b", 3, setsZone), managed("c", 2, setsZone)}, "b"},
-		"not ourselves":             {zone, []metav1.ManagedFieldsEntry{managed("a", 1, setsZone), managed(fieldManager, 3, setsZone)}, "a"},
-		"another one of our name":   {zone, []metav1.ManagedFieldsEntry{managed(fieldManager, 3, setsZone)}, fieldManager},
-		"an entry of another shape": {zone, []metav1.ManagedFieldsEntry{managed("a", 1, `{"f:metadata":[]}`), {Manager: "b"}}, ""},
-	} {
-		if got := managerOf(test.entries, test.field); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
-	}
-}
-
 func TestAPausedFieldIsLeftAlone(t *testing.T) {
 	node := newNode(withLabels(corev1.LabelTopologyZone, "rack-7"), withAddresses(internalIP("10.0.0.1")))
 	want := desired{
@@ -181,29 +160,5 @@ func TestTwoWritersWhoDisagreeAreDamped(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A cloud whose own answers differ, and somebody who changes a label now and then, are no contest.
-func TestWhatIsNoContest(t *testing.T) {
-	state, node, now := newState(), newNode(), time.Unix(1000, 0)
-	field := fieldLabels + "/a"
-	for i := range 20 {
-		value := map[string]string{field: fmt.Sprint(i % 2)}
-		if paused := state.reversed(node, value, now); len(paused) > 0 {
-			t.Fatalf("change %d of the cloud's answer is taken for a reversal", i)
-		}
-		state.wroteFields(node, value, now)
-		now = now.Add(time.Second)
-	}
-	same := map[string]string{field: "x"}
-	for i := range 20 {
-		for range 5 { // a write that comes too late is planned again
-			if paused := state.reversed(node, same, now); len(paused) > 0 {
-				t.Fatalf("change %d, after the value stood for a while, is taken for a contest", i)
-			}
-		}
-		state.wroteFields(node, same, now)
-		now = now.Add(contestWindow)
 	}
 }

@@ -4,7 +4,8 @@
 //
 // Data flows one way. A watch event or the periodic refresh (watch.go) puts a node's name into the queue;
 // reconcile.go looks the node and its instance up; desired.go and plan.go decide; apply.go writes; and finish.go turns how it
-// ended into events, metrics and the time of the next try.
+// ended into events, metrics and the time of the next try. When nodes are looked up again that need nothing is decided by the package pace,
+// and which fields are left alone because others write them by the package contest.
 package node
 
 import (
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/node/pace"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/required"
 )
@@ -67,9 +69,9 @@ type Options struct {
 
 const (
 	// DefaultStatusUpdateFrequency is the reference's --node-status-update-frequency.
-	DefaultStatusUpdateFrequency = 5 * time.Minute
+	DefaultStatusUpdateFrequency = pace.DefaultShortest
 	// DefaultFullRefreshPeriod makes less than 1,000 calls an hour of 5,000 nodes to which nothing happens.
-	DefaultFullRefreshPeriod = 6 * time.Hour
+	DefaultFullRefreshPeriod = pace.DefaultLongest
 	// DefaultWorkers is enough for the API server, or a cloud that is asked node by node, to be what a mass join waits for: as
 	// many as calls to the cloud may be under way. Workers that have nothing to do cost nothing.
 	DefaultWorkers = 64

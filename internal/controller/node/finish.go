@@ -13,15 +13,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/node/contest"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/provider"
 )
+
+// readTimeout is the deadline of the question who else writes a field.
+const readTimeout = 5 * time.Second
 
 // resultKind is how a pass over a node ended.
 type resultKind int
@@ -179,6 +184,60 @@ func (r *reconciler) waiting(node *corev1.Node, reason string) {
 	if r.events.Allow(node.UID, ReasonWaitingForCloud, time.Now()) {
 		r.recorder.Event(node, corev1.EventTypeNormal, ReasonWaitingForCloud, kit.EventMessage("Waiting to ask the cloud for the node's instance: "+reason))
 	}
+}
+
+// warnReversed counts fields that are left alone from now on, and says by an event who else writes them, unless there was one a
+// short while ago.
+func (r *reconciler) warnReversed(ctx context.Context, node *corev1.Node, paused []contest.Reversal) {
+	r.metrics.failures.WithLabelValues(ReasonConflictingWriter).Add(float64(len(paused)))
+	now := time.Now()
+	news := slices.DeleteFunc(slices.Clone(paused), func(of contest.Reversal) bool {
+		return !r.events.Allow(node.UID, ReasonConflictingWriter+of.Field, now)
+	})
+	log := logf.FromContext(ctx)
+	if len(news) == 0 {
+		log.V(1).Info("Another writer keeps changing fields of the node; leaving them alone", "retryAfter", paused[0].Pause)
+		return
+	}
+	live := r.readLive(ctx, node)
+	changes := make([]string, len(news))
+	for i, of := range news {
+		changes[i] = describeReversal(of, live)
+	}
+	what := "Another writer keeps changing what the cloud decides about: " + strings.Join(changes, "; ")
+	advice := fmt.Sprintf(". Stop the other writer, or annotate the node %s=true.", ownership.AnnotationIgnore)
+	r.recorder.Event(node, corev1.EventTypeWarning, ReasonConflictingWriter, message.Line(what, kit.MaxMessage-len(advice))+advice)
+	log.Info("Another writer keeps changing fields of the node; leaving them alone for a while", "reason", ReasonConflictingWriter,
+		"changes", changes)
+}
+
+// readLive reads a node with the record of who set which field, which the cache leaves out. Without it the event says what is known.
+func (r *reconciler) readLive(ctx context.Context, node *corev1.Node) *corev1.Node {
+	if r.live == nil {
+		return node
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	live := &corev1.Node{}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(node), live); err != nil || live.UID != node.UID {
+		return node
+	}
+	return live
+}
+
+// describeReversal says what is contested, by whom, and what follows.
+func describeReversal(of contest.Reversal, live *corev1.Node) string {
+	what, wanted, has := "the addresses", of.Wanted, addressList(live.Status.Addresses)
+	path := []string{"f:status", "f:addresses"}
+	if key, isLabel := labelOf(of.Field); isLabel {
+		what, wanted, has = "the label "+key, fmt.Sprintf("%q", of.Wanted), fmt.Sprintf("%q", live.Labels[key])
+		path = []string{"f:metadata", "f:labels", "f:" + key}
+	}
+	by := "a writer that left no name"
+	if manager := contest.ManagerOf(live.ManagedFields, path, fieldManager); manager != "" {
+		by = fmt.Sprintf("the field manager %q", manager)
+	}
+	return fmt.Sprintf("%s from %s to %s, by %s, left alone for %s", what, wanted, has, by, of.Pause)
 }
 
 // retry puts a node that has had its chance behind those that have not.

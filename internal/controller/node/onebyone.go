@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,10 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/node/pace"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
@@ -24,7 +28,7 @@ import (
 //
 // See ADR 59.
 type singleRefresher struct {
-	pace       pace
+	pace       pace.Pace
 	retries    kit.Backoff
 	reader     client.Reader
 	inventory  *instances.Inventory
@@ -37,7 +41,7 @@ type singleRefresher struct {
 	failures kit.FailureLog
 
 	mu        sync.Mutex
-	histories map[string]*history
+	histories map[string]*pace.History
 	failed    map[string]error // the last lookups of these nodes
 	// turns has the names of nodes when their turns come. It is nil before this process leads.
 	turns workqueue.TypedDelayingInterface[string]
@@ -52,9 +56,9 @@ func retriesOf(shortest time.Duration) kit.Backoff {
 
 func newSingleRefresher(options Options, reconciler *reconciler, log logr.Logger) *singleRefresher {
 	return &singleRefresher{
-		pace: newPace(options.StatusUpdateFrequency, options.FullRefreshPeriod), retries: retriesOf(options.StatusUpdateFrequency),
+		pace: pace.New(options.StatusUpdateFrequency, options.FullRefreshPeriod), retries: retriesOf(options.StatusUpdateFrequency),
 		reader: options.Client, inventory: options.Inventory, reconciler: reconciler, metrics: reconciler.metrics, log: log,
-		queued: newQueueSource(), histories: map[string]*history{}, failed: map[string]error{},
+		queued: newQueueSource(), histories: map[string]*pace.History{}, failed: map[string]error{},
 	}
 }
 
@@ -94,16 +98,13 @@ func (r *singleRefresher) run(ctx context.Context) {
 	}
 }
 
-// lead begins the first round. What this process saw happen as a standby was answered by the last leader, unless it was just now.
+// lead begins the first round.
 func (r *singleRefresher) lead(turns workqueue.TypedDelayingInterface[string], now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turns = turns
 	for _, known := range r.histories {
-		known.since, known.joined = now, false
-		if now.Sub(known.needed) >= r.pace.shortest {
-			known.need = ""
-		}
+		known.Lead(r.pace, now)
 	}
 }
 
@@ -131,7 +132,7 @@ func (r *singleRefresher) addAll(ctx context.Context, turns workqueue.TypedDelay
 
 // turn returns a node that is to be looked up now, and why; or none, and how long it is until its next turn, zero if nothing is known of
 // any: an event of the node brings that.
-func (r *singleRefresher) turn(ctx context.Context, name string) (node *corev1.Node, why lookupReason, wait time.Duration) {
+func (r *singleRefresher) turn(ctx context.Context, name string) (node *corev1.Node, why pace.Cause, wait time.Duration) {
 	node = &corev1.Node{} // shares what it holds with the cache: it is only read
 	err := r.reader.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy)
 	switch {
@@ -139,23 +140,23 @@ func (r *singleRefresher) turn(ctx context.Context, name string) (node *corev1.N
 		r.forget(name)
 		return nil, "", 0
 	case err != nil:
-		return nil, "", r.pace.shortest
+		return nil, "", r.pace.Shortest
 	case !r.reconciler.refreshes(node):
 		return nil, "", 0
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, known := time.Now(), r.of(node)
-	at, why := r.pace.due(*known, known.settled(node))
+	at, why := r.pace.Due(*known, known.Settled(node))
 	if wait := at.Sub(now); wait > 0 {
 		return nil, "", wait
 	}
-	known.begin(r.pace, now)
+	known.Begin(r.pace, now)
 	return node, why, 0
 }
 
 // lookUp compares a node with the cloud. An answer from before would be late by one pause.
-func (r *singleRefresher) lookUp(ctx context.Context, q kit.Queue, node *corev1.Node, why lookupReason) {
+func (r *singleRefresher) lookUp(ctx context.Context, q kit.Queue, node *corev1.Node, why pace.Cause) {
 	r.metrics.refreshLookups.WithLabelValues(string(why)).Inc()
 	observation, err := r.inventory.Lookup(cloud.WithPriority(ctx, cloud.PriorityRefresh), node, 0)
 	if ctx.Err() != nil {
@@ -175,10 +176,10 @@ func (r *singleRefresher) ended(ctx context.Context, node *corev1.Node, err erro
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.histories[node.Name]
-	if known == nil || known.uid != node.UID {
+	if !known.Is(node.UID) {
 		return // the node is gone
 	}
-	known.end(time.Now(), err != nil, func(before int) time.Duration { return r.retries.After(before, err) }, settled)
+	known.End(time.Now(), err != nil, func(before int) time.Duration { return r.retries.After(before, err) }, settled)
 	delete(r.failed, node.Name)
 	if err != nil {
 		r.metrics.refreshFailures.Inc()
@@ -188,13 +189,13 @@ func (r *singleRefresher) ended(ctx context.Context, node *corev1.Node, err erro
 	for _, failing = range r.failed {
 		break
 	}
-	r.failures.Note(logr.NewContext(ctx, r.log), "Could not compare all nodes with the cloud; trying again", failing, "interval", r.pace.shortest)
+	r.failures.Note(logr.NewContext(ctx, r.log), "Could not compare all nodes with the cloud; trying again", failing, "interval", r.pace.Shortest)
 }
 
 // appeared considers the turn of a node that has come.
 func (r *singleRefresher) appeared(node *corev1.Node) {
 	if r != nil {
-		r.consider(node, func(*history) {})
+		r.consider(node, func(*pace.History) {})
 	}
 }
 
@@ -203,7 +204,7 @@ func (r *singleRefresher) observe(before, after *corev1.Node) {
 	if r == nil || !r.reconciler.refreshes(after) {
 		return
 	}
-	now, need := time.Now(), needOf(before, after, r.pace.shortest)
+	now, need := time.Now(), needOf(before, after, r.pace.Shortest)
 	if need == "" && matters(before, after) && r.reconciler.decide(before).Owner == ownership.Foreign {
 		need = needChanged
 	}
@@ -211,11 +212,11 @@ func (r *singleRefresher) observe(before, after *corev1.Node) {
 	case before.UID != after.UID: // the watch has not seen the one go and the other come
 		r.appeared(after)
 	case ownership.Uninitialized(before):
-		r.consider(after, func(of *history) { of.since, of.changed, of.joined = now, now, true })
+		r.consider(after, func(of *pace.History) { of.Join(now) })
 	case need != "" && (need != needChanged || !r.agreed(before, after)):
-		r.consider(after, func(of *history) { of.note(need, now) })
+		r.consider(after, func(of *pace.History) { of.Note(need, now) })
 	case isReady(before) != isReady(after):
-		r.consider(after, func(*history) {}) // it is no old node any more
+		r.consider(after, func(*pace.History) {}) // it is no old node any more
 	}
 }
 
@@ -241,7 +242,7 @@ func (r *singleRefresher) nearer(before, after *corev1.Node, said instances.Obse
 }
 
 // consider changes what is known of a node, and has its turn considered anew if this process leads.
-func (r *singleRefresher) consider(node *corev1.Node, change func(*history)) {
+func (r *singleRefresher) consider(node *corev1.Node, change func(*pace.History)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(r.of(node))
@@ -262,11 +263,77 @@ func (r *singleRefresher) forget(name string) {
 }
 
 // of returns what is known of a node. The lock is held.
-func (r *singleRefresher) of(node *corev1.Node) *history {
+func (r *singleRefresher) of(node *corev1.Node) *pace.History {
 	known := r.histories[node.Name]
-	if known == nil || known.uid != node.UID {
-		known = &history{uid: node.UID, since: time.Now()}
+	if !known.Is(node.UID) {
+		known = pace.NewHistory(node.UID, time.Now())
 		r.histories[node.Name] = known
 	}
 	return known
+}
+
+// The needs: what happens to an initialized node after which the cloud may say something else of it.
+const (
+	// needRebooted is that the node's boot ID has changed.
+	needRebooted pace.Cause = "rebooted"
+	// needReady is that the node is ready again.
+	needReady pace.Cause = "ready"
+	// needNodeIP is that the kubelet was given another --node-ip.
+	needNodeIP pace.Cause = "node_ip"
+	// needChanged is that somebody else has changed what we hold the node to: its addresses, its provider ID, labels from the cloud.
+	needChanged pace.Cause = "changed"
+)
+
+// needOf returns why a change of an initialized node is a reason to look it up, empty if it is none. Young is how old a node is at
+// most that becomes ready for the first time: it is looked up soon in any case. A change of what we write may be our own write, see
+// watcher.
+func needOf(before, after *corev1.Node, young time.Duration) pace.Cause {
+	const nodeIP = cloudproviderapi.AnnotationAlphaProvidedIPAddr
+	was, is := before.Status.NodeInfo.BootID, after.Status.NodeInfo.BootID
+	switch {
+	case before.UID != after.UID || ownership.Uninitialized(before) || ownership.Uninitialized(after):
+		return "" // the initialization looks it up
+	case was != "" && is != "" && was != is:
+		return needRebooted
+	case !isReady(before) && isReady(after) && pace.ReadySince(after).Sub(after.CreationTimestamp.Time) > young:
+		return needReady
+	case before.Annotations[nodeIP] != after.Annotations[nodeIP]:
+		return needNodeIP
+	case heldChanged(before, after):
+		return needChanged
+	default:
+		return ""
+	}
+}
+
+// heldChanged reports whether something has changed that we hold a node to, or know it by.
+func heldChanged(before, after *corev1.Node) bool {
+	if before.Spec.ProviderID != after.Spec.ProviderID || !slices.Equal(before.Status.Addresses, after.Status.Addresses) {
+		return true
+	}
+	for _, key := range []string{ownership.AnnotationProven, annotationCloudLabels} {
+		if before.Annotations[key] != after.Annotations[key] {
+			return true
+		}
+	}
+	if maps.Equal(before.Labels, after.Labels) {
+		return false
+	}
+	for _, label := range []labelPair{typeLabel, zoneLabel, regionLabel} {
+		if labelChanged(before, after, label.stable) || labelChanged(before, after, label.beta) {
+			return true
+		}
+	}
+	for key := range recordOf(after) {
+		if labelChanged(before, after, key) {
+			return true
+		}
+	}
+	return false
+}
+
+func labelChanged(before, after *corev1.Node, key string) bool {
+	was, had := before.Labels[key]
+	is, has := after.Labels[key]
+	return had != has || was != is
 }

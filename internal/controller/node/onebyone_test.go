@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/controller/node/pace"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -210,7 +212,7 @@ func TestAChangeOfLeader(t *testing.T) {
 		if got := r.all(); got > nodes/5 {
 			t.Errorf("%d lookups at once of %d nodes, want a tenth", got, nodes)
 		}
-		time.Sleep(firstRound)
+		time.Sleep(pace.FirstRound)
 		if got := r.all(); got != nodes+2 {
 			t.Errorf("%d lookups in the first round of %d nodes, want one of each", got, nodes+2)
 		}
@@ -346,5 +348,21 @@ func TestALabelThatFollowsItsBetaLabelIsNoNeed(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The pauses after lookups that fail grow to the shortest pause after one that does not.
+func TestRetriesGrowToTheShortestPause(t *testing.T) {
+	noAnswer := errors.New("no answer")
+	retries := retriesOf(5 * time.Minute)
+	var pauses []time.Duration
+	for before := range 13 {
+		pauses = append(pauses, retries.After(before, noAnswer))
+	}
+	if first, last := pauses[0], pauses[len(pauses)-1]; first != failureBackoff.First || last != 5*time.Minute || !slices.IsSorted(pauses) {
+		t.Errorf("pauses %s, want them to grow from %s to 5 min", pauses, failureBackoff.First)
+	}
+	if short := retriesOf(100 * time.Millisecond); short.After(9, noAnswer) != 100*time.Millisecond {
+		t.Errorf("pauses of at most 100 ms are %+v", short)
 	}
 }

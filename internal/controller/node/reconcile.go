@@ -128,7 +128,7 @@ func (r *reconciler) latest(ctx context.Context, node *corev1.Node) *corev1.Node
 func (r *reconciler) plan(node *corev1.Node, want desired, observation instances.Observation) (plan, error) {
 	held := restraint{again: r.state.lostIPs(node, observation.At)}
 	if !ownership.Uninitialized(node) {
-		held.paused = r.state.paused(node, time.Now())
+		held.paused, _ = r.state.paused(node, time.Now())
 	}
 	planned := planFor(node, want, held)
 	switch {
@@ -201,7 +201,8 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, decision ow
 	}
 	ctx = dryrun.Because(ctx, "the cloud shows the node's instance otherwise")
 	done := r.writer.apply(ctx, node, planned)
-	ended := resultOf(done, result{kind: refreshed, plan: planned, want: want, pause: r.state.pause(node, time.Now())})
+	_, pause := r.state.paused(node, time.Now())
+	ended := resultOf(done, result{kind: refreshed, plan: planned, want: want, pause: pause})
 	if ended.kind == refreshed && ended.wrote != "" && ended.wrote != node.ResourceVersion { // a dry run writes nothing
 		fields := planned.fields()
 		if ended.withoutAddresses != nil {

@@ -10,6 +10,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/node/contest"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
@@ -57,7 +58,7 @@ type nodeState struct {
 	// withoutIPs is when the first of the cloud's answers was sought that leave the node no IP, zero if the last one leaves it some.
 	withoutIPs time.Time
 	// contests are what became of our last writes of fields that others write, too.
-	contests map[string]*contest
+	contests contest.Fields
 	// agreed is the fingerprint of a node and an observation that agreed, 0 if there is none.
 	agreed fingerprint
 }
@@ -250,6 +251,30 @@ func (s *state) agrees(node *corev1.Node, current fingerprint) bool {
 	defer s.mu.Unlock()
 	known := s.nodes[node.Name]
 	return known != nil && known.uid == node.UID && known.agreed == current
+}
+
+// reversed takes in what a plan would write to a node, and returns the fields that are left alone from now on.
+func (s *state) reversed(node *corev1.Node, fields map[string]string, now time.Time) []contest.Reversal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of(node).contests.Reversed(fields, now)
+}
+
+// wroteFields notes what we have written to an initialized node.
+func (s *state) wroteFields(node *corev1.Node, fields map[string]string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of(node).contests.Wrote(fields, now)
+}
+
+// paused returns the fields of a node that are left alone now, and how long it is until the first of them may be written again.
+func (s *state) paused(node *corev1.Node, now time.Time) (fields map[string]bool, left time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
+		return known.contests.Paused(now), known.contests.Pause(now)
+	}
+	return nil, 0
 }
 
 // waited counts a pass that ended without a result and without a failure. It returns the pause before the next one, and

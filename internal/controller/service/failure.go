@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -211,3 +212,44 @@ func (b backoff) after(before int, err error) time.Duration {
 
 // cannotHelp reports whether repeating cannot help against an error. A deletion that may have left parts is repeated all the same.
 func cannotHelp(err error) bool { return provider.IsTerminal(err) && !isAbsent(err) }
+
+// maxSuspects is how many nodes the cloud is asked about because of one error.
+const maxSuspects = 100
+
+// refusedError says that the cloud refused targets, and which of them its answer names.
+//
+// See ADR 28.
+type refusedError struct {
+	// targets are the identities of those nodes by name.
+	targets map[string]string
+	err     error
+}
+
+func (e *refusedError) Error() string { return e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+// refusedIn returns the targets that an error of the cloud names, nil if it names none.
+func refusedIn(err error) map[string]string {
+	var refused *refusedError
+	if errors.As(err, &refused) {
+		return refused.targets
+	}
+	return nil
+}
+
+// withRefused returns an error of a write to the cloud as a *refusedError if it names nodes of the set that was written, and those nodes.
+// An error that leaves open what became of the write says nothing of its targets.
+func withRefused(err error, written *targetSet) ([]*corev1.Node, error) {
+	if reason := reasonOf(err); reason != ReasonRefused && reason != ReasonCloudError || written == nil {
+		return nil, err
+	}
+	named := namedIn(err.Error(), written.nodes, maxSuspects)
+	if len(named) == 0 {
+		return nil, err
+	}
+	targets := make(map[string]string, len(named))
+	for _, node := range named {
+		targets[node.Name] = written.members[node.Name]
+	}
+	return named, &refusedError{targets: targets, err: err}
+}

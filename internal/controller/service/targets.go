@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/service/refusals"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
@@ -49,7 +50,7 @@ type targets struct {
 	// members says which nodes take part. Only settle asks.
 	members *instances.Members
 	// refusals says which of those the cloud refuses because they have no instances.
-	refusals *refusals
+	refusals *refusals.Refusals
 	// began is when settle was first called.
 	began time.Time
 
@@ -70,7 +71,7 @@ var errNoTargetsYet = errors.New("the nodes are being looked up")
 func (t *targets) start(source *instances.Inventory, owners *instances.Owners) {
 	t.inventory, t.failures = source, map[types.UID]error{}
 	t.members = owners.Members(instances.MemberOptions{Believe: provenFor, LongestPause: longestPause, Late: t.note})
-	t.refusals = newRefusals(source, t.note)
+	t.refusals = refusals.New(source, longestPause, t.note)
 }
 
 // suspect asks the cloud about nodes that it refuses as targets, before another load balancer is written with them. It does not wait for long.
@@ -78,7 +79,7 @@ func (t *targets) suspect(ctx context.Context, nodes []*corev1.Node) {
 	if len(nodes) == 0 || t.inventory.Supported() != nil {
 		return
 	}
-	t.refusals.suspect(ctx, nodes)
+	t.refusals.Suspect(ctx, nodes)
 	t.note()
 }
 
@@ -131,7 +132,7 @@ func (t *targets) known(ctx context.Context) (*targetSet, error) {
 func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
 	t.mu.Lock()
 	generation, memo := t.generation, t.memo
-	fresh := memo != nil && t.memoOf == generation && !(ask && t.refusals.pending())
+	fresh := memo != nil && t.memoOf == generation && !(ask && t.refusals.Pending())
 	t.mu.Unlock()
 	if fresh {
 		return memo, nil
@@ -174,14 +175,14 @@ func (t *targets) taking(ctx context.Context, all []corev1.Node, ask bool) (taki
 		if err := t.wait(doubtful); err != nil {
 			return nil, false, err
 		}
-		t.refusals.check(ctx, named)
+		t.refusals.Check(ctx, named)
 	}
 	for _, node := range nodes {
 		if m := t.members.Of(node); m == ownership.Member || m == ownership.Presumed {
 			taking = append(taking, node)
 		}
 	}
-	return t.refusals.without(taking), len(doubtful) == 0, nil
+	return t.refusals.Without(taking), len(doubtful) == 0, nil
 }
 
 // eligible returns the nodes that are not foreign for certain and may be targets, and those of them that have a provider ID. What
@@ -324,7 +325,7 @@ func (t *targets) await(ctx context.Context, unsettled bool) bool {
 	switch {
 	case unsettled || t.isUnsure():
 		again = time.After(t.retry)
-	case t.refusals.pending():
+	case t.refusals.Pending():
 		again = time.After(longestPause)
 	case t.members.Denies():
 		again = time.After(provenFor)

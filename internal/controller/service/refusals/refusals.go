@@ -1,8 +1,10 @@
-package service
+// Package refusals leaves nodes out of load balancers that the cloud refuses as targets and has no instance of.
+//
+// See ADR 28.
+package refusals
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -13,53 +15,14 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances"
 )
 
-// maxSuspects is how many nodes the cloud is asked about because of one error.
-const maxSuspects = 100
-
-// refusedError says that the cloud refused targets, and which of them its answer names.
-//
-// See ADR 28.
-type refusedError struct {
-	// targets are the identities of those nodes by name.
-	targets map[string]string
-	err     error
-}
-
-func (e *refusedError) Error() string { return e.err.Error() }
-func (e *refusedError) Unwrap() error { return e.err }
-
-// refusedIn returns the targets that an error of the cloud names, nil if it names none.
-func refusedIn(err error) map[string]string {
-	var refused *refusedError
-	if errors.As(err, &refused) {
-		return refused.targets
-	}
-	return nil
-}
-
-// withRefused returns an error of a write to the cloud as a *refusedError if it names nodes of the set that was written, and those nodes.
-// An error that leaves open what became of the write says nothing of its targets.
-func withRefused(err error, written *targetSet) ([]*corev1.Node, error) {
-	if reason := reasonOf(err); reason != ReasonRefused && reason != ReasonCloudError || written == nil {
-		return nil, err
-	}
-	named := namedIn(err.Error(), written.nodes, maxSuspects)
-	if len(named) == 0 {
-		return nil, err
-	}
-	targets := make(map[string]string, len(named))
-	for _, node := range named {
-		targets[node.Name] = written.members[node.Name]
-	}
-	return named, &refusedError{targets: targets, err: err}
-}
-
-// refusals are the nodes that are no targets because the cloud has refused them and says, when it is asked, that they have no instance.
+// Refusals are the nodes that are no targets because the cloud has refused them and says, when it is asked, that they have no instance.
 // Most clouds refuse a whole change because of one such target, so that it would hold back all others until its Node is deleted.
-type refusals struct {
+type Refusals struct {
 	// asking is held while the questions are put, which must not overlap.
 	asking    sync.Mutex
 	questions *instances.Questions
+	// again is how long an answer that there is no instance is good for.
+	again time.Duration
 
 	mu sync.Mutex
 	// suspects have been named by an error, and the cloud has not said yet whether they have instances.
@@ -74,19 +37,21 @@ type missingInstance struct {
 	at         time.Time
 }
 
-// newRefusals returns refusals of no node. Late is called when there is an answer that nobody waits for any more.
-func newRefusals(inventory *instances.Inventory, late func()) *refusals {
+// New returns refusals of no node. Late is called when there is an answer that nobody waits for any more. Again is how long an answer that
+// there is no instance is good for, and the longest pause between questions that fail.
+func New(inventory *instances.Inventory, again time.Duration, late func()) *Refusals {
 	ask := func(ctx context.Context, nodes []*corev1.Node, yield instances.Yield) {
 		inventory.LookupEach(ctx, nodes, 0, yield)
 	}
-	return &refusals{
-		questions: inventory.Questions(ask, instances.QuestionOptions{Late: late, LongestPause: longestPause}),
+	return &Refusals{
+		again:     again,
+		questions: inventory.Questions(ask, instances.QuestionOptions{Late: late, LongestPause: again}),
 		suspects:  map[types.UID]bool{}, gone: map[types.UID]missingInstance{},
 	}
 }
 
-// suspect asks the cloud about nodes that an error has named. What is not answered soon is found by a check.
-func (r *refusals) suspect(ctx context.Context, nodes []*corev1.Node) {
+// Suspect asks the cloud about nodes that an error has named. What is not answered soon is found by a check.
+func (r *Refusals) Suspect(ctx context.Context, nodes []*corev1.Node) {
 	r.mu.Lock()
 	for _, node := range nodes {
 		r.suspects[node.UID] = true
@@ -95,15 +60,15 @@ func (r *refusals) suspect(ctx context.Context, nodes []*corev1.Node) {
 	r.ask(ctx, nodes)
 }
 
-// check asks the cloud about the suspects among all nodes, and again about those whose instances were gone a while ago.
-func (r *refusals) check(ctx context.Context, nodes []*corev1.Node) {
-	if due := r.due(nodes, time.Now()); len(due) > 0 || r.pending() {
+// Check asks the cloud about the suspects among all nodes, and again about those whose instances were gone a while ago.
+func (r *Refusals) Check(ctx context.Context, nodes []*corev1.Node) {
+	if due := r.due(nodes, time.Now()); len(due) > 0 || r.Pending() {
 		r.ask(ctx, due)
 	}
 }
 
 // ask asks the cloud about nodes. A node for which there is only an error stays what it was.
-func (r *refusals) ask(ctx context.Context, nodes []*corev1.Node) {
+func (r *Refusals) ask(ctx context.Context, nodes []*corev1.Node) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
 	answers := r.questions.Ask(ctx, nodes)
@@ -128,7 +93,7 @@ func (r *refusals) ask(ctx context.Context, nodes []*corev1.Node) {
 }
 
 // due returns the nodes to ask about, and forgets those that do not exist any more or have another instance.
-func (r *refusals) due(nodes []*corev1.Node, now time.Time) (due []*corev1.Node) {
+func (r *Refusals) due(nodes []*corev1.Node, now time.Time) (due []*corev1.Node) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	suspects, gone := map[types.UID]bool{}, map[types.UID]missingInstance{}
@@ -140,7 +105,7 @@ func (r *refusals) due(nodes []*corev1.Node, now time.Time) (due []*corev1.Node)
 		if r.suspects[node.UID] {
 			suspects[node.UID] = true
 		}
-		if r.suspects[node.UID] || missing && now.Sub(known.at) >= longestPause {
+		if r.suspects[node.UID] || missing && now.Sub(known.at) >= r.again {
 			due = append(due, node)
 		}
 	}
@@ -149,20 +114,20 @@ func (r *refusals) due(nodes []*corev1.Node, now time.Time) (due []*corev1.Node)
 }
 
 // missing returns what is known of a node whose instance is gone. The lock is held.
-func (r *refusals) missing(node *corev1.Node) (known missingInstance, missing bool) {
+func (r *Refusals) missing(node *corev1.Node) (known missingInstance, missing bool) {
 	known, missing = r.gone[node.UID]
 	return known, missing && known.providerID == node.Spec.ProviderID
 }
 
-// pending reports whether there is anything to ask again about.
-func (r *refusals) pending() bool {
+// Pending reports whether there is anything to ask again about.
+func (r *Refusals) Pending() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.suspects)+len(r.gone) > 0
 }
 
-// without returns the nodes that are not gone. If that is said of more than half, the cloud is not believed, and all stay.
-func (r *refusals) without(nodes []*corev1.Node) []*corev1.Node {
+// Without returns the nodes that are not gone. If that is said of more than half, the cloud is not believed, and all stay.
+func (r *Refusals) Without(nodes []*corev1.Node) []*corev1.Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.gone) == 0 {

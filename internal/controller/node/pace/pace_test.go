@@ -1,7 +1,6 @@
-package node
+package pace
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,8 +15,11 @@ import (
 
 var (
 	epoch       = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	defaultPace = newPace(DefaultStatusUpdateFrequency, DefaultFullRefreshPeriod)
+	defaultPace = New(DefaultShortest, DefaultLongest)
 )
+
+// Two of the reasons that only who watches nodes knows.
+const needReady, needChanged Cause = "ready", "changed"
 
 // The pause grows with the time since which nothing has happened, from the shortest to the longest doubling that the period holds.
 func TestPausesDouble(t *testing.T) {
@@ -38,7 +40,7 @@ func TestPausesDouble(t *testing.T) {
 		"years ago, a period of many years": {100_000 * day, 50 * day, 5 * m << 13},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPace(5*m, test.longest)
+			p := New(5*m, test.longest)
 			for i := range 50 {
 				at := next(epoch, test.want, phaseOf(uid(i)))
 				last, settled := at.Add(-test.want), at.Add(-test.quiet)
@@ -61,34 +63,34 @@ func TestDue(t *testing.T) {
 	at := func(ago time.Duration) time.Time { return epoch.Add(-ago) }
 	old := at(1000 * hour)
 	for name, test := range map[string]struct {
-		history     history
+		history     History
 		settled     time.Time
 		least, most time.Duration // from now
-		why         lookupReason
+		why         Cause
 	}{
-		"a node that was never looked up":     {history: history{since: epoch}, settled: old, least: 1, most: firstRound, why: reasonFirst},
-		"a young one":                         {history: history{since: epoch}, settled: at(m), least: 1, most: firstRound, why: reasonFirst},
-		"one that has just joined":            {history: history{since: epoch, joined: true}, settled: epoch, least: m, most: 5 * m, why: reasonAge},
-		"an old node":                         {history: history{since: old, began: epoch}, settled: old, least: 5 * m, most: 320 * m, why: reasonAge},
-		"a young node":                        {history: history{since: old, began: epoch}, settled: epoch, least: 5 * m, most: 5 * m, why: reasonAge},
-		"an old one that has become young":    {history: history{since: old, began: at(5 * hour)}, settled: epoch, least: 1, most: 5 * m, why: reasonAge},
-		"settled by a clock that is ahead":    {history: history{since: old, began: epoch}, settled: at(-1000 * hour), least: 5 * m, most: 320 * m, why: reasonAge},
-		"a need after a long time":            {history: history{since: old, began: at(3 * hour), need: needReady, needed: epoch, spent: at(3*hour - 5*m)}, settled: epoch, why: needReady},
-		"a need a moment after a lookup":      {history: history{since: old, began: at(m), need: needReady, needed: epoch, spent: at(-4 * m)}, settled: epoch, why: needReady},
-		"another need a moment later":         {history: history{since: old, began: at(m), need: needReady, needed: epoch, spent: at(-9 * m)}, settled: epoch, least: 4 * m, most: 4 * m, why: needReady},
-		"a need of a node never looked up":    {history: history{since: at(m), need: needChanged, needed: epoch}, settled: old, why: needChanged},
-		"a failure":                           {history: history{since: old, began: at(m), failures: 3, retry: at(-2 * m)}, settled: old, least: 2 * m, most: 2 * m, why: reasonRetry},
-		"a need of a node whose lookups fail": {history: history{since: old, began: at(m), failures: 3, retry: at(-2 * m), need: needReady, needed: epoch}, settled: old, least: 2 * m, most: 2 * m, why: reasonRetry},
+		"a node that was never looked up":     {history: History{since: epoch}, settled: old, least: 1, most: FirstRound, why: First},
+		"a young one":                         {history: History{since: epoch}, settled: at(m), least: 1, most: FirstRound, why: First},
+		"one that has just joined":            {history: History{since: epoch, joined: true}, settled: epoch, least: m, most: 5 * m, why: Age},
+		"an old node":                         {history: History{since: old, began: epoch}, settled: old, least: 5 * m, most: 320 * m, why: Age},
+		"a young node":                        {history: History{since: old, began: epoch}, settled: epoch, least: 5 * m, most: 5 * m, why: Age},
+		"an old one that has become young":    {history: History{since: old, began: at(5 * hour)}, settled: epoch, least: 1, most: 5 * m, why: Age},
+		"settled by a clock that is ahead":    {history: History{since: old, began: epoch}, settled: at(-1000 * hour), least: 5 * m, most: 320 * m, why: Age},
+		"a need after a long time":            {history: History{since: old, began: at(3 * hour), need: needReady, needed: epoch, spent: at(3*hour - 5*m)}, settled: epoch, why: needReady},
+		"a need a moment after a lookup":      {history: History{since: old, began: at(m), need: needReady, needed: epoch, spent: at(-4 * m)}, settled: epoch, why: needReady},
+		"another need a moment later":         {history: History{since: old, began: at(m), need: needReady, needed: epoch, spent: at(-9 * m)}, settled: epoch, least: 4 * m, most: 4 * m, why: needReady},
+		"a need of a node never looked up":    {history: History{since: at(m), need: needChanged, needed: epoch}, settled: old, why: needChanged},
+		"a failure":                           {history: History{since: old, began: at(m), failures: 3, retry: at(-2 * m)}, settled: old, least: 2 * m, most: 2 * m, why: Retry},
+		"a need of a node whose lookups fail": {history: History{since: old, began: at(m), failures: 3, retry: at(-2 * m), need: needReady, needed: epoch}, settled: old, least: 2 * m, most: 2 * m, why: Retry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i := range 50 {
 				test.history.uid = uid(i)
 				before := test.history
 				before.need = ""
-				if due, _ := defaultPace.due(before, old); !due.After(epoch) && before.failures == 0 {
+				if due, _ := defaultPace.Due(before, old); !due.After(epoch) && before.failures == 0 {
 					continue // it was looked up meanwhile
 				}
-				due, why := defaultPace.due(test.history, test.settled)
+				due, why := defaultPace.Due(test.history, test.settled)
 				if wait := due.Sub(epoch); wait < test.least || wait > test.most || why != test.why {
 					t.Fatalf("node %d is due after %s because of %q, want %s to %s because of %q", i, wait, why, test.least, test.most, test.why)
 				}
@@ -99,17 +101,17 @@ func TestDue(t *testing.T) {
 
 func TestSettled(t *testing.T) {
 	created, ready, changed := epoch, epoch.Add(time.Hour), epoch.Add(2*time.Hour)
-	node := newNode(func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(created) })
-	if got := (history{}).settled(node); !got.Equal(created) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}}
+	if got := new(History).Settled(node); !got.Equal(created) {
 		t.Errorf("a node without conditions is settled since %s, want its creation", got)
 	}
 	node.Status.Conditions = []corev1.NodeCondition{
 		{Type: corev1.NodeMemoryPressure, LastTransitionTime: metav1.NewTime(changed)}, {Type: corev1.NodeReady, LastTransitionTime: metav1.NewTime(ready)},
 	}
-	if got := (history{}).settled(node); !got.Equal(ready) {
+	if got := new(History).Settled(node); !got.Equal(ready) {
 		t.Errorf("a node is settled since %s, want the transition of its readiness", got)
 	}
-	if got := (history{changed: changed}).settled(node); !got.Equal(changed) {
+	if got := (&History{changed: changed}).Settled(node); !got.Equal(changed) {
 		t.Errorf("a node is settled since %s, want the last difference", got)
 	}
 }
@@ -121,17 +123,17 @@ type watched struct {
 }
 
 // live has nodes be looked up when they are due, for a time after they joined or after a change of leader, each by an answer that shows nothing new.
-func live(p pace, settled []time.Time, joined bool, from time.Time, lasts time.Duration) watched {
+func live(p Pace, settled []time.Time, joined bool, from time.Time, lasts time.Duration) watched {
 	seen := watched{each: map[int][]time.Time{}}
 	for i := range settled {
-		h := history{uid: uid(i), since: from, joined: joined}
+		h := History{uid: uid(i), since: from, joined: joined}
 		for {
-			at, _ := p.due(h, settled[i])
+			at, _ := p.Due(h, settled[i])
 			if at.Sub(from) >= lasts {
 				break
 			}
-			h.begin(p, at)
-			h.end(at, false, nil, true)
+			h.Begin(p, at)
+			h.End(at, false, nil, true)
 			seen.all, seen.each[i] = append(seen.all, at), append(seen.each[i], at)
 		}
 	}
@@ -185,12 +187,12 @@ func TestADayOf5000Nodes(t *testing.T) {
 			if len(seen.each) != nodes {
 				t.Fatalf("%d nodes were looked up, want all", len(seen.each))
 			}
-			if got := seen.longest(from, day); got > DefaultFullRefreshPeriod {
-				t.Errorf("a node was not looked up for %s, want at most %s", got, DefaultFullRefreshPeriod)
+			if got := seen.longest(from, day); got > DefaultLongest {
+				t.Errorf("a node was not looked up for %s, want at most %s", got, DefaultLongest)
 			}
 			for i, times := range seen.each {
-				if times[0].Sub(from) > firstRound {
-					t.Errorf("node %d was looked up first after %s, want at most %s", i, times[0].Sub(from), firstRound)
+				if times[0].Sub(from) > FirstRound {
+					t.Errorf("node %d was looked up first after %s, want at most %s", i, times[0].Sub(from), FirstRound)
 				}
 			}
 		})
@@ -231,23 +233,23 @@ func TestNodesOfOneAgeAreSpread(t *testing.T) {
 // retried at pauses that grow to the shortest.
 func TestLookupsOfOneNodeAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := newPace(5*time.Minute, 6*time.Hour)
-		h := history{uid: uid(rapid.IntRange(0, 1000).Draw(t, "node")), since: epoch}
+		p := New(5*time.Minute, 6*time.Hour)
+		h := History{uid: uid(rapid.IntRange(0, 1000).Draw(t, "node")), since: epoch}
 		var lookups []time.Time
 		for now, end := epoch, epoch.Add(5*time.Hour); now.Before(end); {
-			if at, _ := p.due(h, h.changed); !at.After(now) {
-				h.begin(p, now)
+			if at, _ := p.Due(h, h.changed); !at.After(now) {
+				h.Begin(p, now)
 				lookups = append(lookups, now)
-				h.end(now, false, nil, rapid.Bool().Draw(t, "as it should be"))
+				h.End(now, false, nil, rapid.Bool().Draw(t, "as it should be"))
 			}
 			if rapid.Bool().Draw(t, "happens") {
-				h.note(needReady, now)
+				h.Note(needReady, now)
 			}
 			now = now.Add(time.Duration(rapid.Int64Range(1, int64(3*time.Minute)).Draw(t, "passes")))
 		}
 		for i := range lookups {
 			for j := i; j < len(lookups); j++ {
-				if within := lookups[j].Sub(lookups[i]); j-i+1 > int(within/p.shortest)+2 {
+				if within := lookups[j].Sub(lookups[i]); j-i+1 > int(within/p.Shortest)+2 {
 					t.Fatalf("%d lookups within %s", j-i+1, within)
 				}
 			}
@@ -255,29 +257,21 @@ func TestLookupsOfOneNodeAreBounded(t *testing.T) {
 	})
 }
 
-func TestFailuresAreRetriedAtPausesThatGrow(t *testing.T) {
-	h, now := history{uid: uid(0), since: epoch.Add(-time.Hour)}, epoch
-	retries := retriesOf(5 * time.Minute)
-	var pauses []time.Duration
-	for range 13 {
-		h.begin(defaultPace, now)
-		h.end(now, true, func(before int) time.Duration { return retries.After(before, errors.New("no answer")) }, false)
-		at, why := defaultPace.due(h, now)
-		if why != reasonRetry {
-			t.Fatalf("the reason is %q", why)
+// What fails is repeated after the pauses that it is given, and what succeeds is due by its age again.
+func TestFailuresAreRetried(t *testing.T) {
+	h, now := History{uid: uid(0), since: epoch.Add(-time.Hour)}, epoch
+	for failure := range 13 {
+		h.Begin(defaultPace, now)
+		h.End(now, true, func(before int) time.Duration { return time.Duration(before+1) * time.Second }, false)
+		at, why := defaultPace.Due(h, now)
+		if want := time.Duration(failure+1) * time.Second; why != Retry || at.Sub(now) != want {
+			t.Fatalf("after %d failures it is due in %s because of %q, want %s", failure+1, at.Sub(now), why, want)
 		}
-		pauses = append(pauses, at.Sub(now))
 		now = at
 	}
-	if first, last := pauses[0], pauses[len(pauses)-1]; first != failureBackoff.First || last != 5*time.Minute || !slices.IsSorted(pauses) {
-		t.Errorf("pauses %s, want them to grow from %s to 5 min", pauses, failureBackoff.First)
-	}
-	h.begin(defaultPace, now)
-	h.end(now, false, nil, true)
-	if _, why := defaultPace.due(h, now); why != reasonAge {
+	h.Begin(defaultPace, now)
+	h.End(now, false, nil, true)
+	if _, why := defaultPace.Due(h, now); why != Age {
 		t.Errorf("after a success the reason is %q", why)
-	}
-	if short := retriesOf(100 * time.Millisecond); short.After(9, errors.New("no answer")) != 100*time.Millisecond {
-		t.Errorf("pauses of at most 100 ms are %+v", short)
 	}
 }
