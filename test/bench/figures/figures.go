@@ -241,8 +241,10 @@ type Sum struct {
 	Writes     int
 }
 
-// Sums adds up each variant's figures over the scenarios that every variant went through.
-func (r Report) Sums() []Sum { return r.sumsOf(r.VariantNames()) }
+// Sums adds up each variant's figures over the scenarios that all went through, but for the default reference, which goes through a few only.
+func (r Report) Sums() []Sum {
+	return r.sumsOf(slices.DeleteFunc(r.VariantNames(), func(name string) bool { return name == ReferenceDefault }))
+}
 
 // sumsOf adds up the figures of some variants over the scenarios that each of them went through.
 func (r Report) sumsOf(variants []string) []Sum {

@@ -57,7 +57,7 @@ func Checks(r Report) []Check {
 		checks = append(checks, r.initializedBeforeRoutes(variant)...)
 		checks = append(checks, r.comparedWithUndisturbed(variant)...)
 		checks = append(checks, r.absolute(variant)...)
-		checks = append(checks, r.comparedWithDefault(variant)...)
+		checks = append(checks, r.overAll(variant)...)
 	}
 	return checks
 }
@@ -152,20 +152,21 @@ func (r Report) absolute(variant string) []Check {
 	return checks
 }
 
-// comparedWithDefault are the targets of what a manager itself uses, over the scenarios that both have gone through.
-func (r Report) comparedWithDefault(variant string) []Check {
-	sums := r.sumsOf([]string{variant, ReferenceDefault})
+// overAll are the targets of what a manager itself uses, over the scenarios that both it and the tuned reference have gone through. The
+// default reference is left out of those that cost most.
+func (r Report) overAll(variant string) []Check {
+	sums := r.sumsOf([]string{variant, ReferenceTuned})
 	one, other := sums[0], sums[1]
 	if one.CPUSeconds == 0 || other.CPUSeconds == 0 {
 		return nil
 	}
 	return []Check{
 		{
-			Target: "cpu", Says: "CPU over all: half of the default reference", Variant: variant,
-			Want: 0.5, Got: one.CPUSeconds / other.CPUSeconds, Unit: UnitTimes,
+			Target: "cpu", Says: "CPU over all: a quarter of the tuned reference", Variant: variant,
+			Want: 0.25, Got: one.CPUSeconds / other.CPUSeconds, Unit: UnitTimes,
 		},
 		{
-			Target: "memory", Says: "Peak memory over all: no more than the default reference", Variant: variant,
+			Target: "memory", Says: "Peak memory over all: no more than the tuned reference", Variant: variant,
 			Want: 1, Got: float64(one.PeakBytes) / float64(other.PeakBytes), Unit: UnitTimes,
 		},
 	}

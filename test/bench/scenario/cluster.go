@@ -26,7 +26,7 @@ func cluster() Stage {
 				},
 			},
 			{
-				Name: "idle", Title: "1,000 nodes, 200 Services, nothing happens for a minute", Needs: "services-200",
+				Name: "idle", Title: "1,000 nodes, 200 Services, nothing happens for a minute", Only: untuned, Needs: "services-200",
 				Limit: 4 * time.Minute, Prepare: calm, Rests: true,
 				Act: resting(func(size figures.Size) time.Duration { return size.Idle }),
 			},

@@ -77,8 +77,8 @@ func routes() Stage {
 	return Stage{
 		Name: "routes", Instances: func(size figures.Size) int { return size.Nodes }, Replicas: 1,
 		Scenarios: []Scenario{{
-			Name: "routes-1000", Title: "Routes to 1,000 nodes", Counts: "nodes", Limit: 4 * time.Minute,
-			Prepare: halfWay,
+			Name: "routes-1000", Title: "Routes to 1,000 nodes", Counts: "nodes", Only: quick,
+			Limit: 4 * time.Minute, Prepare: halfWay,
 			Act: func(ctx context.Context, e *environment.Environment, size figures.Size, _ *figures.Result) error {
 				if err := e.AddInitializedUnrouted(ctx, size.Nodes); err != nil {
 					return err

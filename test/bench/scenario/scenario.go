@@ -18,6 +18,9 @@ const TrailLimit = 20 * time.Second
 // all scenarios, the whole would take more than an hour.
 var quick = []string{figures.ReferenceTuned, figures.MooringPlain, figures.MooringBulk}
 
+// untuned are the variants that rest while nothing happens. The reference does so alike with other settings.
+var untuned = []string{figures.ReferenceDefault, figures.MooringPlain, figures.MooringBulk}
+
 // Stage is an environment with what stands in it, and the scenarios that happen there one after the other.
 type Stage struct {
 	// Name is that of the stage.
