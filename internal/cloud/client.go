@@ -13,10 +13,10 @@
 //	it is slow                         waits for it        a place less for slowAfter              a place less, if the bound on
 //	                                   (writes)                                                    calls under way is declared
 //	it hangs, deaf to its context      writes wait for     as if slow; its object goes behind      as if slow
-//	                                   ever, reads longer  others the next time
+//	                                   ever, reads longer  others but refreshes the next time
 //	                                   and longer
 //	it is refused for a quota          goes behind others  the rate, until others are accepted     only if that group is refused
-//	                                   after two refusals  in between and it alone is refused      at the same time
+//	                                   but refreshes       in between and it alone is refused      at the same time
 //	its refusal asks to wait           waits               a second for a read, not for a write;   as above
 //	                                                       twice as long with each further object
 //	                                                       that is refused, up to 30 s

@@ -11,8 +11,10 @@ import (
 const (
 	// fairShare is how often the call that has waited longest is let in, whatever its priority: every so many-th.
 	fairShare = 16
-	// ranks are the priorities, and below them the rank of objects that wait behind others.
-	ranks = int(PriorityNewNode-PriorityRefresh) + 2
+	// ranks are the priorities, and two of objects that wait behind others: rankBehind, before refreshes, since nobody waits for
+	// those, and the lowest one for refreshes of such objects.
+	ranks      = int(PriorityNewNode-PriorityRefresh) + 3
+	rankBehind = 2
 	// maxCanaries is how many reads that worked are kept for checks, and maxChecks how many of them a check repeats.
 	maxCanaries, maxChecks = 16, 4
 	// maxBehind is the part of the window that objects may have whose last call hung or was refused repeatedly: one in four.
@@ -93,12 +95,23 @@ func (g *groupQueue) lists(write bool) *[ranks][]*waiter {
 	return &g.reads
 }
 
+// rankOf returns the place of a priority in the order of calls, the highest of which goes first.
+func rankOf(priority Priority, behind bool) int {
+	switch refresh := priority == PriorityRefresh; {
+	case refresh && behind:
+		return 0
+	case refresh:
+		return 1
+	case behind:
+		return rankBehind
+	default:
+		return int(priority-PriorityRefresh) + rankBehind
+	}
+}
+
 // insert adds a call in its place.
 func (g *groupQueue) insert(w *waiter) {
-	w.rank = 0
-	if !w.behind {
-		w.rank = int(Priority(w.request.priority.Load())-PriorityRefresh) + 1
-	}
+	w.rank = rankOf(Priority(w.request.priority.Load()), w.behind)
 	list := &g.lists(w.about.write)[w.rank]
 	at, _ := slices.BinarySearchFunc(*list, w, func(a, b *waiter) int { return cmp.Compare(a.arrival, b.arrival) })
 	*list = slices.Insert(*list, at, w)
@@ -270,7 +283,7 @@ func (g *groupQueue) pick() *waiter {
 			break
 		}
 		for rank := range ranks {
-			if len(lists[rank]) == 0 || rank == 0 && behind >= max(g.window.size/maxBehind, 1) {
+			if len(lists[rank]) == 0 || lists[rank][0].behind && behind >= max(g.window.size/maxBehind, 1) {
 				continue
 			}
 			w := lists[rank][0]

@@ -98,6 +98,29 @@ func TestCallsEnterByPriorityThenArrival(t *testing.T) {
 	})
 }
 
+// TestRefusedObjectsGoBeforeRefreshes holds what a round of refreshes must not do to a node that joins: let it wait until the round is
+// over since its first lookup was refused.
+func TestRefusedObjectsGoBeforeRefreshes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSingle(t)
+		s.queue.leave(s.first, accepted)
+		for _, name := range []string{"refused", "refused refresh"} {
+			s.queue.leave(enter(t, s.queue, reading(name)), refusedFor(0))
+		}
+		time.Sleep(time.Minute) // the hold
+		s.first = enter(t, s.queue, reading("first"))
+
+		s.wait(WithPriority(t.Context(), PriorityRefresh), reading("refused refresh"))
+		s.wait(WithPriority(t.Context(), PriorityRefresh), reading("refresh"))
+		s.wait(WithPriority(t.Context(), PriorityNewNode), reading("refused"))
+		s.wait(WithPriority(t.Context(), PriorityUpdate), reading("update"))
+		want := []string{"update", "refused", "refresh", "refused refresh"}
+		if diff := cmp.Diff(want, s.open()); diff != "" {
+			t.Errorf("order (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestACallThatWaitsCanBeRaised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSingle(t)
