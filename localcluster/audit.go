@@ -52,6 +52,10 @@ func (c *Cluster) AuditEvents(ctx context.Context) ([]auditv1.Event, error) {
 	return events, err
 }
 
+// auditLogSize is so large, in megabytes, that kube-apiserver rotates no log: it would after 100 MB, some 15,000 nodes that join, and
+// what is in the old file would be missing.
+const auditLogSize = "1000000"
+
 // answerTimeout is how long a write that was received may take until it is answered.
 const answerTimeout = time.Minute
 
@@ -73,6 +77,11 @@ func (a *auditTrail) read(path string) ([]auditv1.Event, map[types.UID]string, e
 		return nil, nil, fmt.Errorf("read the audit log: %w", err)
 	}
 	defer file.Close()
+	if end, err := file.Seek(0, io.SeekEnd); err != nil {
+		return nil, nil, fmt.Errorf("read the audit log: %w", err)
+	} else if end < a.offset {
+		return nil, nil, fmt.Errorf("read the audit log %s: it has %d bytes of which %d were read; something has rotated or cut it", path, end, a.offset)
+	}
 	if _, err := file.Seek(a.offset, io.SeekStart); err != nil {
 		return nil, nil, fmt.Errorf("read the audit log: %w", err)
 	}

@@ -149,7 +149,8 @@ func (c *Cluster) apiServerArgs() []string {
 		args = append(args, "--disable-admission-plugins=ServiceAccount")
 	}
 	if audits(c.options.Audit) {
-		args = append(args, "--audit-policy-file="+c.pki("audit-policy.yaml"), "--audit-log-path="+c.auditLog())
+		args = append(args, "--audit-policy-file="+c.pki("audit-policy.yaml"), "--audit-log-path="+c.auditLog(),
+			"--audit-log-maxsize="+auditLogSize)
 	}
 	return append(args, c.options.APIServerArgs...)
 }
