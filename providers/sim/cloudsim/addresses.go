@@ -20,12 +20,12 @@ const addressCount = 1<<17 - 2
 
 // allocate returns one address for each family of a load balancer: the requested one, else the one that it has, else the
 // next free one after last. It returns an error when a requested address is used or all are.
-func allocate(lb api.LoadBalancer, used map[string]bool, last int64) (addresses []string, newLast int64, err error) {
+func allocate(lb api.LoadBalancer, used func(string) bool, last int64) (addresses []string, newLast int64, err error) {
 	for _, family := range lb.IPFamilies {
 		candidates := slices.Concat(lb.RequestedAddresses, lb.Addresses)
 		i := slices.IndexFunc(candidates, func(a string) bool { return familyOf(a) == family })
 		if i >= 0 {
-			if used[candidates[i]] {
+			if used(candidates[i]) {
 				return nil, 0, fmt.Errorf("address %s belongs to another load balancer", candidates[i])
 			}
 			addresses = append(addresses, candidates[i])
@@ -42,10 +42,10 @@ func allocate(lb api.LoadBalancer, used map[string]bool, last int64) (addresses 
 }
 
 // nextFree goes round the range, so that an address is not given again soon after it became free.
-func nextFree(family api.IPFamily, used map[string]bool, last int64) (address string, at int64, ok bool) {
+func nextFree(family api.IPFamily, used func(string) bool, last int64) (address string, at int64, ok bool) {
 	for step := int64(1); step <= addressCount; step++ {
 		at := (last + step) % addressCount
-		if address := nth(family, at+1).String(); !used[address] {
+		if address := nth(family, at+1).String(); !used(address) {
 			return address, at, true
 		}
 	}

@@ -109,7 +109,7 @@ func (s *Service) createLoadBalancer(r *request, spec api.LoadBalancerSpec, misf
 		return answer{}, err
 	}
 	s.meta = next
-	s.loadBalancers.put(now, spec.Name, record)
+	s.putLoadBalancer(now, record)
 	s.log.Info("load balancer created", "loadBalancer", spec.Name, "listeners", len(spec.Listeners), "targets", len(spec.Targets))
 	return s.loadBalancerAnswer(record), nil
 }
@@ -143,7 +143,7 @@ func (s *Service) updateLoadBalancer(r *request, spec api.LoadBalancerSpec, misf
 		return answer{}, err
 	}
 	s.meta = next
-	s.loadBalancers.put(s.clock.Now(), name, record)
+	s.putLoadBalancer(s.clock.Now(), record)
 	s.log.Info("load balancer changed", "loadBalancer", name, "generation", record.Generation, "targets", len(spec.Targets))
 	return s.loadBalancerAnswer(record), nil
 }
@@ -164,18 +164,16 @@ func (s *Service) deleteLoadBalancer(r *request) (answer, error) {
 	if err := s.store.commit(change{bucketLoadBalancers, name, nil}); err != nil {
 		return answer{}, err
 	}
-	s.loadBalancers.remove(s.clock.Now(), name)
+	s.removeLoadBalancer(s.clock.Now(), name)
 	s.log.Info("load balancer deleted", "loadBalancer", name)
 	return answer{body: struct{}{}}, nil
 }
 
 // address gives a load balancer the addresses that its spec asks for. Those that it has stay. Called with mu held.
 func (s *Service) address(record *loadBalancer, next *meta) error {
-	used := map[string]bool{}
-	for name, other := range s.loadBalancers.live {
-		for _, a := range other.Addresses {
-			used[a] = name != record.Name
-		}
+	used := func(address string) bool {
+		holder, held := s.addressHolders[address]
+		return held && holder != record.Name
 	}
 	addresses, lastAddress, err := allocate(record.LoadBalancer, used, next.LastAddress)
 	if err != nil {
@@ -187,6 +185,32 @@ func (s *Service) address(record *loadBalancer, next *meta) error {
 		record.Hostname = record.Name + ".lb." + record.Region + ".sim.example"
 	}
 	return nil
+}
+
+// putLoadBalancer adds a load balancer, or replaces the one of its name. Called with mu held.
+func (s *Service) putLoadBalancer(now time.Time, record loadBalancer) {
+	s.releaseAddresses(record.Name)
+	s.holdAddresses(record)
+	s.loadBalancers.put(now, record.Name, record)
+}
+
+// removeLoadBalancer forgets a load balancer, whose addresses others may have then. Called with mu held.
+func (s *Service) removeLoadBalancer(now time.Time, name string) {
+	s.releaseAddresses(name)
+	s.loadBalancers.remove(now, name)
+}
+
+func (s *Service) holdAddresses(record loadBalancer) {
+	for _, address := range record.Addresses {
+		s.addressHolders[address] = record.Name
+	}
+}
+
+func (s *Service) releaseAddresses(name string) {
+	record, _ := s.loadBalancers.get(name)
+	for _, address := range record.Addresses {
+		delete(s.addressHolders, address)
+	}
 }
 
 func (s *Service) hasInstance(id string) bool {

@@ -35,6 +35,8 @@ type Service struct {
 	loadBalancers collection[loadBalancer]
 	routes        collection[route]
 	history       history
+	// addressHolders are the names of the load balancers by the addresses that they have.
+	addressHolders map[string]string
 }
 
 // Open opens the state file and returns the cloud that it holds; a new file is seeded. The error names everything that is
@@ -58,7 +60,8 @@ func Open(options Options) (*Service, error) {
 	s := &Service{
 		options: options, clock: options.Clock, log: options.Logger, store: file,
 		calls: newCalls(), faults: newFaults(), pages: newSnapshots(options.Clock), closing: closing, close: closeNow,
-		history: newHistory(),
+		addressHolders: map[string]string{},
+		history:        newHistory(),
 	}
 	s.behavior.set(options.Knobs)
 	if err := s.load(); err != nil {
@@ -108,6 +111,9 @@ func (s *Service) load() error {
 	}
 	if err := loadInto(s.store, bucketLoadBalancers, &s.loadBalancers); err != nil {
 		return err
+	}
+	for _, record := range s.loadBalancers.live {
+		s.holdAddresses(record)
 	}
 	return loadInto(s.store, bucketRoutes, &s.routes)
 }

@@ -38,7 +38,7 @@ func (s *Service) changeTargets(r *request, asked api.TargetsChange, misfits fie
 	if err := s.store.commit(change{bucketLoadBalancers, name, record}); err != nil {
 		return answer{}, err
 	}
-	s.loadBalancers.put(s.clock.Now(), name, record)
+	s.putLoadBalancer(s.clock.Now(), record)
 	s.log.Info("targets changed", "loadBalancer", name, "generation", record.Generation, "targets", len(targets),
 		"added", len(asked.Add), "removed", len(asked.Remove))
 	return s.loadBalancerAnswer(record), nil

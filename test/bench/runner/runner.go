@@ -19,6 +19,9 @@ import (
 // prepareLimit bounds everything that is not measured: a start, a wait until nothing happens.
 const prepareLimit = 5 * time.Minute
 
+// ProfilePeriod is longer than what profiles are taken of first of all: a mass join, and nodes that fall silent.
+const ProfilePeriod = 15 * time.Second
+
 // errLimit says that a scenario was given up. It is a result and no failure.
 var errLimit = errors.New("the scenario's limit is reached")
 
@@ -36,7 +39,7 @@ type Options struct {
 	Binaries localcluster.Binaries
 	// Logs is a directory for the logs of the managers; empty keeps none.
 	Logs string
-	// Profiles is a directory for profiles of the managers in each scenario, from its begin on for ProfilePeriod; empty takes none.
+	// Profiles is a directory for profiles of the managers in each scenario, from its begin on for as long as ProfilePeriod says; empty takes none.
 	Profiles      string
 	ProfilePeriod time.Duration
 	// Flags are further flags of Mooring.

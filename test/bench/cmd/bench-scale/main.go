@@ -31,7 +31,7 @@ type flags struct {
 	size                  figures.Size
 	mooringFlags          []string
 	module, out, programs string
-	part, logs            bool
+	part, logs, profiles  bool
 }
 
 func main() {
@@ -57,11 +57,12 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.out, "out", filepath.Join("..", "..", "out", "bench"), "The folder for the figures.")
 	set.StringVar(&f.programs, "programs", "", "A folder with the manager, built already. Empty: it is built.")
 	set.BoolVar(&f.logs, "logs", false, "Keep the logs of the managers beside the figures.")
+	set.BoolVar(&f.profiles, "profiles", false, "Take profiles of the manager while nodes join and Services come, beside the figures.")
 	set.StringArrayVar(&f.mooringFlags, "mooring-flag", nil, "A further flag of Mooring. May be given several times.")
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}
-	f.part = *quick || set.Changed("sizes") || set.Changed("quota-sizes") || len(f.mooringFlags) > 0
+	f.part = *quick || set.Changed("sizes") || set.Changed("quota-sizes") || f.profiles || len(f.mooringFlags) > 0
 	if *quick {
 		f.size = runner.QuickGrowth()
 	}
@@ -98,6 +99,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	if f.logs {
 		options.Logs = filepath.Join(f.out, "logs")
+	}
+	if f.profiles {
+		options.Profiles, options.ProfilePeriod = filepath.Join(f.out, "profiles"), runner.ProfilePeriod
 	}
 	if options.Programs, err = runner.Programs(ctx, f.module, f.out, f.programs, options.Variants, options.Display); err != nil {
 		return err

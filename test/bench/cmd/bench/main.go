@@ -28,9 +28,6 @@ import (
 	"github.com/mooring-ccm/mooring/test/bench/scenario"
 )
 
-// profilePeriod is longer than what profiles are taken of first of all: a mass join, and nodes that fall silent.
-const profilePeriod = 15 * time.Second
-
 // flags are what the command line says.
 type flags struct {
 	scenarios, variants []string
@@ -132,7 +129,7 @@ func options(f flags, programs string, binaries localcluster.Binaries, display *
 		options.Logs = filepath.Join(f.out, "logs")
 	}
 	if f.profiles {
-		options.Profiles, options.ProfilePeriod = filepath.Join(f.out, "profiles"), profilePeriod
+		options.Profiles, options.ProfilePeriod = filepath.Join(f.out, "profiles"), runner.ProfilePeriod
 	}
 	for _, variant := range runner.Variants(options.Size) {
 		if len(f.variants) == 0 || slices.Contains(f.variants, variant.Name) {
