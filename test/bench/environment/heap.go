@@ -12,9 +12,18 @@ import (
 // liveHeap is the metric of Go's runtime that says how many bytes were reachable when the heap was last collected.
 const liveHeap = "go_gc_heap_live_bytes"
 
-// live returns how much of the heap of the manager that was started last is in use.
+// collections is how often the heap is collected before it is measured. The last collection by itself was at whatever moment, such as in the middle of
+// a listing, and counts what was allocated while it ran; pools keep what they hold over one.
+const collections = 2
+
+// live returns how much of the heap of the manager that was started last is in use, for which it has the heap collected.
 func (e *Environment) live(ctx context.Context) (int64, error) {
 	manager := e.managers[len(e.managers)-1]
+	for range collections {
+		if _, err := e.served(ctx, manager, "/debug/pprof/heap", map[string]string{"gc": "1"}); err != nil {
+			return 0, fmt.Errorf("collect the heap of %s: %w", manager.program.Name(), err)
+		}
+	}
 	content, err := e.served(ctx, manager, "/metrics", nil)
 	if err != nil {
 		return 0, fmt.Errorf("read the metrics of %s: %w", manager.program.Name(), err)
