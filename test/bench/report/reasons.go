@@ -11,7 +11,7 @@ var reasons = map[string]string{
 		"them (`Used` of its allocator, for a metric). Measured alone, the first 333 took 0.73 s and the last 333 of 5,000 took 1.94 s. Without this " +
 		"growth the exponent would be 1.06.",
 	"growth-live": "the last collection may fall into a listing of all instances, which it finds in use. Runs differ: 11.9 KiB in another.",
-	"nodes": joins, "many-nodes": joins,
+	"nodes":       joins, "many-nodes": joins,
 	"nodes-routed": "most of the time goes into two writes of each node, its route, and a third write that says so, and the API server and the " +
 		"cloud share two cores with the manager. Ours begins with routes when the nodes are initialized.",
 	"nodes-before-routes": joins,
