@@ -79,11 +79,21 @@ type manifest struct {
 type binding struct {
 	described, namespace string
 	role                 rbacv1.RoleRef
+	subjects             []rbacv1.Subject
 }
 
-// grantsOf takes a manifest apart. What it does not understand, or what cannot be the least, is an error: wildcards first of all.
+// grantsOf takes a manifest apart into what it grants. What cannot be the least is an error: wildcards first of all.
 func grantsOf(content []byte) ([]grant, error) {
-	m := manifest{rules: map[string][]rbacv1.PolicyRule{}}
+	m, err := manifestOf(content)
+	if err != nil {
+		return nil, err
+	}
+	return m.grants()
+}
+
+// manifestOf reads a manifest. What it does not understand is an error.
+func manifestOf(content []byte) (*manifest, error) {
+	m := &manifest{rules: map[string][]rbacv1.PolicyRule{}}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
 		document, err := reader.Read()
@@ -101,7 +111,7 @@ func grantsOf(content []byte) ([]grant, error) {
 			return nil, err
 		}
 	}
-	return m.grants()
+	return m, nil
 }
 
 func (m *manifest) add(object runtime.Object) error {
@@ -112,9 +122,9 @@ func (m *manifest) add(object runtime.Object) error {
 	case *rbacv1.Role:
 		m.rules["Role "+o.Name] = o.Rules
 	case *rbacv1.ClusterRoleBinding:
-		m.bindings = append(m.bindings, binding{fmt.Sprintf("ClusterRoleBinding %q", o.Name), "", o.RoleRef})
+		m.bindings = append(m.bindings, binding{fmt.Sprintf("ClusterRoleBinding %q", o.Name), "", o.RoleRef, o.Subjects})
 	case *rbacv1.RoleBinding:
-		m.bindings = append(m.bindings, binding{fmt.Sprintf("RoleBinding %q", o.Name+"/"+o.Namespace), o.Namespace, o.RoleRef})
+		m.bindings = append(m.bindings, binding{fmt.Sprintf("RoleBinding %q", o.Name+"/"+o.Namespace), o.Namespace, o.RoleRef, o.Subjects})
 	default:
 		return fmt.Errorf("this test does not know what a %T grants", object)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -34,7 +33,10 @@ func eachMissingRightIsNamed(t *testing.T, rights []byte, chosen func(grant) boo
 	for i := range grants {
 		s.giveAllBut(t, accountWithout(i), grants, grants[i])
 	}
-	s.awaitRights(t, accountWithout(len(grants)-1), grants[:len(grants)-1])
+	// The API server learns of rights in the order in which they were given.
+	for _, g := range grants[:len(grants)-1] {
+		s.awaitGrant(t, subjectOf(accountWithout(len(grants)-1)), g)
+	}
 	for i, missing := range grants {
 		if !chosen(missing) {
 			continue
@@ -64,6 +66,11 @@ func eachMissingRightIsNamed(t *testing.T, rights []byte, chosen func(grant) boo
 
 func accountWithout(i int) string { return fmt.Sprintf("without-%d", i) }
 
+// subjectOf is a ServiceAccount in kube-system.
+func subjectOf(account string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: account}
+}
+
 // giveAllBut gives all rights but one to a ServiceAccount in kube-system.
 func (s *scenario) giveAllBut(t *testing.T, account string, grants []grant, missing grant) {
 	t.Helper()
@@ -79,7 +86,7 @@ func (s *scenario) giveAllBut(t *testing.T, account string, grants []grant, miss
 		rules[g.namespace] = append(rules[g.namespace], rule)
 	}
 	rbac, meta := s.admin.RbacV1(), metav1.ObjectMeta{Name: account}
-	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: account}}
+	subjects := []rbacv1.Subject{subjectOf(account)}
 	for namespace, rules := range rules {
 		var err error
 		if namespace == "" {
@@ -96,25 +103,5 @@ func (s *scenario) giveAllBut(t *testing.T, account string, grants []grant, miss
 			}, metav1.CreateOptions{})
 		}
 		must(t, err)
-	}
-}
-
-// awaitRights waits until the API server's authorizer knows of rights. It learns of them in the order in which they were given.
-func (s *scenario) awaitRights(t *testing.T, account string, grants []grant) {
-	t.Helper()
-	for _, g := range grants {
-		resource, subresource, _ := strings.Cut(g.resource, "/")
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "system:serviceaccount:kube-system:" + account, ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: g.namespace, Verb: g.verb, Group: g.group, Resource: resource, Subresource: subresource, Name: g.name,
-			},
-		}}
-		eventually(t, account+" may "+g.String(), func(ctx context.Context) error {
-			answer, err := s.admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-			if err == nil && !answer.Status.Allowed {
-				err = fmt.Errorf("it may not: %s", answer.Status.Reason)
-			}
-			return err
-		})
 	}
 }

@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
-	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
@@ -64,12 +65,23 @@ func (s *scenario) create(t *testing.T) string {
 	return s.cloud.Create(t, cloudsim.DefaultInstance(s.next())).Name
 }
 
-// register makes a node, ready and with the taint, as a kubelet with an external cloud provider does.
+// register makes a node, ready and with the taint, as a kubelet with an external cloud provider does, but in one write: a report after it
+// could come between what the manager has seen and what it writes back. The manager then patches, and for all nodes that would leave the
+// right to update them unused.
 func (s *scenario) register(t *testing.T, name string) {
 	t.Helper()
-	agent, err := nodeagent.New(s.cluster.AdminConfig(), nodeagent.Options{Name: name})
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+			{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule},
+		}},
+		Status: corev1.NodeStatus{
+			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
+	_, err := s.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
 	must(t, err)
-	must(t, agent.Register(t.Context()))
 }
 
 // join registers the node of an instance and waits until it is initialized.

@@ -93,17 +93,18 @@ func requireLeast(t *testing.T, manifest string, rights []byte, requests map[req
 	grants, err := grantsOf(rights)
 	must(t, err)
 	asked := comparison{grants: grants, requests: requests}
-	if unused := asked.unused(); len(unused) > 0 {
+	unused, refused, wide := asked.unused(), asked.refused(), asked.tooWide()
+	if len(unused)+len(refused)+len(wide) > 0 || testing.Verbose() {
+		t.Logf("%s\n%s", manifest, asked) // before the errors: what is cut off a long output is its beginning
+	}
+	if len(unused) > 0 {
 		t.Errorf("%s grants what no request needed, or what another grant would have done for:\n%s", manifest, listed(unused))
 	}
-	if refused := asked.refused(); len(refused) > 0 {
+	if len(refused) > 0 {
 		t.Errorf("%s does not grant what was asked for:\n%s", manifest, listed(refused))
 	}
-	if wide := asked.tooWide(); len(wide) > 0 {
+	if len(wide) > 0 {
 		t.Errorf("%s grants more objects than were asked for:\n  %s", manifest, strings.Join(wide, "\n  "))
-	}
-	if t.Failed() || testing.Verbose() {
-		t.Logf("%s\n%s", manifest, asked)
 	}
 }
 

@@ -70,6 +70,7 @@ func newScenario(t *testing.T, rights []byte, apiServerArgs ...string) *scenario
 	s.kubeconfig, err = s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceSystem, programName)
 	must(t, err)
 	s.args = []string{"--kubeconfig=" + s.kubeconfig}
+	s.awaitRights(t, rights)
 	return s
 }
 
