@@ -313,10 +313,9 @@ func (w *fixture) confirm(t *testing.T, args []string) {
 func (w *fixture) answer(t *testing.T, args []string, typed string, code, routes int) {
 	t.Helper()
 	p := prepare(t, args...)
-	keyboard := p.onTerminal(100, 30)
+	terminal := p.onTerminal(100, 30)
 	p.await("Remove 0 load balancers and 1 route of cluster")
-	_, err := keyboard.Write([]byte(typed))
-	must(t, err)
+	terminal.write(typed)
 	if got := p.exit(); got != code {
 		t.Errorf("%q: exit code %d, want %d", typed, got, code)
 	}

@@ -132,10 +132,8 @@ func TestDemoMetalOnATerminal(t *testing.T) {
 	p := prepare(t, "demo", "--provider=metal", "--daemon", daemon(t))
 	p.command.Env = append(p.command.Env, "TERM=xterm-256color")
 	terminal := p.onTerminal(100, 30)
-	p.await("metal-2")
-	if _, err := terminal.Write([]byte{3}); err != nil {
-		t.Fatal(err)
-	}
+	terminal.await("metal-2")
+	terminal.write(ctrlC)
 	if code := p.exit(); code != cli.ExitInterrupted {
 		t.Errorf("exit code %d, want %d", code, cli.ExitInterrupted)
 	}

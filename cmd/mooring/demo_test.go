@@ -178,9 +178,7 @@ func TestDemoOnATerminal(t *testing.T) {
 	if _, err := os.Stat(kubeconfig); err != nil {
 		t.Errorf("the kubeconfig: %v", err)
 	}
-	if _, err := terminal.Write([]byte{3}); err != nil { // Ctrl-C
-		t.Fatal(err)
-	}
+	terminal.write(ctrlC)
 	if code := p.exit(); code != cli.ExitOK {
 		t.Errorf("exit code %d after Ctrl-C of a demo that was kept", code)
 	}
@@ -193,13 +191,11 @@ func TestDemoCtrlCOnATerminal(t *testing.T) {
 	p := prepare(t, "demo", "--daemon", daemon(t))
 	p.command.Env = append(p.command.Env, "TERM=xterm-256color")
 	terminal := p.onTerminal(80, 24)
-	p.await("node-002")
+	terminal.await("node-002")
 	if !regexp.MustCompile(`\x1b\[(\d+;)*3[0-7]m`).MatchString(p.text()) {
 		t.Error("there are no colors on a terminal")
 	}
-	if _, err := terminal.Write([]byte{3}); err != nil {
-		t.Fatal(err)
-	}
+	terminal.write(ctrlC)
 	if code := p.exit(); code != cli.ExitInterrupted {
 		t.Errorf("exit code %d, want %d", code, cli.ExitInterrupted)
 	}

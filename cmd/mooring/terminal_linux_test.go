@@ -1,16 +1,74 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 
+	"github.com/charmbracelet/x/ansi"
+	"github.com/charmbracelet/x/vt"
 	"golang.org/x/sys/unix"
+
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
-// onTerminal starts the program on a pseudo terminal of that size and returns the side where somebody types.
-func (p *program) onTerminal(columns, rows uint16) io.Writer {
+// ctrlC is what a terminal sends for that key.
+const ctrlC = "\x03"
+
+// terminal is a terminal that a program runs on.
+type terminal struct {
+	program *program
+	// keyboard is where somebody types, and where what the program writes comes out.
+	keyboard *os.File
+	// screen is what somebody sees.
+	screen *vt.SafeEmulator
+}
+
+// onTerminal starts the program on a terminal of that size.
+func (p *program) onTerminal(columns, rows uint16) *terminal {
+	p.t.Helper()
+	keyboard := p.onPseudoTerminal(columns, rows)
+	x := &terminal{program: p, keyboard: keyboard, screen: vt.NewSafeEmulator(int(columns), int(rows))}
+	go func() { _, _ = io.Copy(keyboard, x.screen) }() // what a terminal answers when it is asked what it can do
+	go func() {
+		_, _ = io.Copy(io.MultiWriter(p, x.screen), keyboard) // ends with an error when the last process has closed the terminal
+		if answers, ok := x.screen.InputPipe().(io.Closer); ok {
+			_ = answers.Close()
+		}
+	}()
+	return x
+}
+
+// write types.
+func (x *terminal) write(text string) {
+	x.program.t.Helper()
+	if _, err := io.WriteString(x.keyboard, text); err != nil {
+		x.program.t.Fatal(err)
+	}
+}
+
+// await waits until somebody sees a text. That the program writes it in one piece is not said: it writes what has changed on the screen.
+func (x *terminal) await(text string) {
+	x.program.t.Helper()
+	poll.Within(x.program.t, patience, "the screen shows "+text, func(context.Context) error {
+		shown := ansi.Strip(x.screen.Render())
+		if strings.Contains(shown, text) {
+			return nil
+		}
+		select {
+		case <-x.program.done:
+			x.program.t.Fatalf("it ended without having shown %q", text)
+		default:
+		}
+		return fmt.Errorf("it shows\n%s", shown)
+	})
+}
+
+// onPseudoTerminal starts the program on a pseudo terminal of that size and returns the other side of it.
+func (p *program) onPseudoTerminal(columns, rows uint16) *os.File {
 	p.t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -39,7 +97,6 @@ func (p *program) onTerminal(columns, rows uint16) io.Writer {
 	p.command.Stdin, p.command.Stdout, p.command.Stderr = screen, screen, screen
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	p.launch()
-	go func() { _, _ = io.Copy(p, keyboard) }() // ends with an error when the last process has closed the terminal
 	return keyboard
 }
 
