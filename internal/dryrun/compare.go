@@ -83,7 +83,7 @@ func compareBalancer(service *corev1.Service, nodes []*corev1.Node, status *core
 	}
 	if listed == nil || listed.Ports == nil {
 		notCompared = append(notCompared, notListeners)
-	} else if has, wants := listeners(listed.Ports), listeners(service.Spec.Ports); !slices.Equal(has, wants) {
+	} else if has, wants := Listeners(listed.Ports), Listeners(service.Spec.Ports); !slices.Equal(has, wants) {
 		differ = append(differ, plan.Change{Path: "/listeners", From: has, To: wants})
 	}
 	return differ, append(notCompared, notSettings)
@@ -120,7 +120,8 @@ func targetNames(nodes []*corev1.Node) []string {
 	return names
 }
 
-func listeners(ports []corev1.ServicePort) []string {
+// Listeners are the ports of a load balancer, in an order of their own, by which two can be compared.
+func Listeners(ports []corev1.ServicePort) []string {
 	result := []string{}
 	for _, port := range ports {
 		result = append(result, fmt.Sprintf("%s %d to %d", port.Protocol, port.Port, port.NodePort))

@@ -18,6 +18,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
+	"github.com/mooring-ccm/mooring/internal/dryrun"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -32,6 +33,9 @@ const (
 	maxRepairs = 3
 	// slowRepair is how often one is made anew after that if the provider still says that it is not there.
 	slowRepair = time.Hour
+
+	// listPatience is for how long changes of targets wait for a list by which they may turn out not to be needed.
+	listPatience = 2 * time.Second
 )
 
 const (
@@ -60,6 +64,8 @@ type driftCheck struct {
 	enqueue  func(types.NamespacedName, int)
 	// orphans looks for what belongs to no Service.
 	orphans *orphancheck.LoadBalancers
+	// spareAgain is when changes of targets wait for a list again after one that came too late. Only withoutServed uses it.
+	spareAgain time.Time
 }
 
 // run compares until ctx ends.
@@ -145,14 +151,9 @@ func (d *driftCheck) checkStatus(ctx context.Context, now time.Time) error {
 // checkAll compares all load balancers with one listing of the cloud.
 func (d *driftCheck) checkAll(ctx context.Context) error {
 	began := time.Now()
-	listed, err := d.list(cloud.WithPriority(ctx, cloud.PriorityRefresh), d.applier.clusterName)
-	d.count(err)
+	listed, byService, err := d.listAll(ctx)
 	if err != nil {
-		return fmt.Errorf("listing load balancers: %w", err)
-	}
-	byService := make(map[types.UID]provider.LoadBalancer, len(listed))
-	for _, balancer := range listed {
-		byService[balancer.ServiceUID] = balancer
+		return err
 	}
 	settled, _, err := d.targets.sets(ctx)
 	if err != nil {
@@ -187,6 +188,20 @@ func (d *driftCheck) checkAll(ctx context.Context) error {
 		}
 	}
 	return d.orphans.Check(ctx, listed)
+}
+
+// listAll lists the load balancers of the cluster, and returns them by the UIDs of their Services, too.
+func (d *driftCheck) listAll(ctx context.Context) (listed []provider.LoadBalancer, byService map[types.UID]provider.LoadBalancer, err error) {
+	listed, err = d.list(cloud.WithPriority(ctx, cloud.PriorityRefresh), d.applier.clusterName)
+	d.count(err)
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing load balancers: %w", err)
+	}
+	byService = make(map[types.UID]provider.LoadBalancer, len(listed))
+	for _, balancer := range listed {
+		byService[balancer.ServiceUID] = balancer
+	}
+	return listed, byService, nil
 }
 
 // missing looks again at a load balancer that is not in a list: lists may lag behind.
@@ -319,24 +334,28 @@ func retryOf(gone bool) string {
 }
 
 // withoutServed asks a cloud that can list whether load balancers that seem to need other targets have them already, and
-// returns the others. One call may spare many; an error spares none.
+// returns the others. One call may spare many; an error spares none. All changes of targets wait for it, so that they do not for long, and
+// after an error not at all for a period.
 func (d *driftCheck) withoutServed(ctx context.Context, keys []types.NamespacedName) []types.NamespacedName {
-	if d.list == nil || len(keys) < 2 {
+	began := time.Now()
+	if d.list == nil || len(keys) < 2 || began.Before(d.spareAgain) {
 		return keys
 	}
-	began := time.Now()
 	settled, _, err := d.targets.sets(ctx)
 	if err != nil {
 		return keys
 	}
-	listed, err := d.list(cloud.WithPriority(ctx, cloud.PriorityRefresh), d.applier.clusterName)
-	d.count(err)
+	// It is canceled and has no deadline: that the cloud takes longer than we wait is no failure of the cloud.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer time.AfterFunc(listPatience, cancel).Stop()
+	_, byService, err := d.listAll(ctx)
 	if err != nil {
+		d.spareAgain = began.Add(d.period)
+		if d.period <= 0 {
+			d.spareAgain = began.Add(DefaultDriftCheckPeriod)
+		}
 		return keys
-	}
-	byService := map[types.UID]provider.LoadBalancer{}
-	for _, balancer := range listed {
-		byService[balancer.ServiceUID] = balancer
 	}
 	var rest []types.NamespacedName
 	for _, key := range keys {
@@ -400,7 +419,7 @@ func differences(service *corev1.Service, made *made, targets *targetSet, listed
 	if readdressed(service, made, listed.Status.Ingress) {
 		differ = append(differ, "its addresses have changed in the cloud")
 	}
-	if listed.Ports != nil && !slices.Equal(listeners(listed.Ports), listeners(made.inputs.ports)) {
+	if listed.Ports != nil && !slices.Equal(dryrun.Listeners(listed.Ports), dryrun.Listeners(made.inputs.ports)) {
 		differ = append(differ, "its listeners have changed in the cloud")
 	}
 	if listed.Targets != nil && targets != nil {
@@ -421,14 +440,4 @@ func markOf(listed []provider.LoadBalancer, clusterUID types.UID) types.UID {
 		return clusterUID
 	}
 	return ""
-}
-
-// listeners are the ports of a load balancer in an order of their own.
-func listeners(ports []corev1.ServicePort) []string {
-	result := []string{}
-	for _, port := range ports {
-		result = append(result, fmt.Sprintf("%s %d to %d", port.Protocol, port.Port, port.NodePort))
-	}
-	slices.Sort(result)
-	return result
 }

@@ -87,14 +87,7 @@ func TestWhatTheCloudHasAlreadyIsNotUpdated(t *testing.T) {
 		e := startEngine(t, 1, func(e *engine) {
 			e.cloud.list = func(context.Context, string) ([]provider.LoadBalancer, error) {
 				lists.Add(1)
-				must, _ := e.expected()
-				e.cloud.mu.Lock()
-				defer e.cloud.mu.Unlock()
-				var listed []provider.LoadBalancer
-				for uid := range e.cloud.balancer {
-					listed = append(listed, provider.LoadBalancer{ServiceUID: uid, Status: *memoryStatus(), Targets: namesIn(must)})
-				}
-				return listed, nil
+				return e.listed(), nil
 			}
 		})
 		defer e.stop()
