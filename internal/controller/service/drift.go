@@ -1,11 +1,12 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,6 +67,7 @@ type driftCheck struct {
 	orphans *orphancheck.LoadBalancers
 	// spareAgain is when changes of targets wait for a list again after one that came too late. Only withoutServed uses it.
 	spareAgain time.Time
+	failures   kit.FailureLog
 }
 
 // run compares until ctx ends.
@@ -78,7 +80,6 @@ func (d *driftCheck) run(ctx context.Context) {
 		step = d.checkAll
 	}
 	statusChecked := time.Now()
-	var failures kit.FailureLog
 	for {
 		timer := time.NewTimer(d.pause())
 		select {
@@ -92,7 +93,7 @@ func (d *driftCheck) run(ctx context.Context) {
 			statusChecked, err = now, d.checkStatus(ctx, now)
 		}
 		err = errors.Join(err, step(ctx))
-		failures.Note(ctx, "Could not compare load balancers with the cloud", err)
+		d.failures.Note(ctx, "Could not compare load balancers with the cloud", err)
 	}
 }
 
@@ -148,34 +149,42 @@ func (d *driftCheck) checkStatus(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// checkAll compares all load balancers with one listing of the cloud.
+// checkAll compares all load balancers with one listing of the cloud, and looks for orphans in it. What cannot be said of one keeps no
+// other from being compared: those that are missing from the list, whose calls may fail or hang, come last, and all at once.
 func (d *driftCheck) checkAll(ctx context.Context) error {
 	began := time.Now()
 	listed, byService, err := d.listAll(ctx)
 	if err != nil {
 		return err
 	}
+	missing, err := d.compareAll(ctx, began, listed, byService)
+	d.failures.Note(ctx, "Could not look for load balancers that belong to no Service", d.orphans.Check(ctx, listed))
+	d.failures.Note(ctx, "Could not look for load balancers that are missing from a list", atOnce(missing))
+	return err
+}
+
+// compareAll compares the load balancers that were comparable at a given time with a list, and returns calls for those that it lacks.
+func (d *driftCheck) compareAll(ctx context.Context, at time.Time, listed []provider.LoadBalancer,
+	byService map[types.UID]provider.LoadBalancer,
+) (missing []func() error, err error) {
 	settled, _, err := d.targets.sets(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	mark := markOf(listed, d.applier.clusterUID(ctx))
+	var errs []error
 	for key, known := range d.states.all() {
-		if !known.comparable(began) {
+		if !known.comparable(at) {
 			continue
 		}
 		service, err := d.current(ctx, key, known)
-		if err != nil {
-			return err
-		}
-		if service == nil {
+		if err != nil || service == nil {
+			errs = append(errs, err)
 			continue
 		}
 		balancer, found := byService[service.UID]
 		if !found {
-			if err := d.missing(ctx, key, known, service); err != nil {
-				return err
-			}
+			missing = append(missing, func() error { return d.missing(ctx, key, known, service) })
 			continue
 		}
 		known, first := d.learn(key, known, &balancer.Status)
@@ -187,7 +196,23 @@ func (d *driftCheck) checkAll(ctx context.Context) error {
 			d.decide(ctx, key, known, differ)
 		}
 	}
-	return d.orphans.Check(ctx, listed)
+	return missing, errors.Join(errs...)
+}
+
+// atOnce makes calls at once, and returns some of their errors. The client of the cloud bounds how many are under way.
+func atOnce(calls []func() error) error {
+	const shown = 3
+	errs := make([]error, len(calls))
+	var running sync.WaitGroup
+	for i, call := range calls {
+		running.Go(func() { errs[i] = call() })
+	}
+	running.Wait()
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if more := len(errs) - shown; more > 0 {
+		errs = append(errs[:shown], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
 }
 
 // listAll lists the load balancers of the cluster, and returns them by the UIDs of their Services, too.
@@ -206,7 +231,7 @@ func (d *driftCheck) listAll(ctx context.Context) (listed []provider.LoadBalance
 
 // missing looks again at a load balancer that is not in a list: lists may lag behind.
 func (d *driftCheck) missing(ctx context.Context, key types.NamespacedName, known state, service *corev1.Service) error {
-	exists, err := d.applier.exists(ctx, service)
+	exists, err := d.applier.exists(cloud.WithPriority(ctx, cloud.PriorityRefresh), service)
 	d.count(err)
 	if err != nil {
 		return fmt.Errorf("looking for the load balancer of service %s: %w", key, err)
@@ -306,7 +331,6 @@ func (d *driftCheck) decide(ctx context.Context, key types.NamespacedName, known
 	gone := len(differ) > 0 && differ[0] == driftGone
 	repair := len(differ) > 0 && (known.differs != what || known.repairs < maxRepairs || gone && at.Sub(known.repairedAt) >= slowRepair)
 	repair = d.states.compared(key, known.made, what, differ, repair)
-	log := logf.FromContext(ctx).WithValues("service", key.String())
 	switch {
 	case repair && gone:
 		d.metrics.drifts.WithLabelValues("gone").Inc()
@@ -315,22 +339,8 @@ func (d *driftCheck) decide(ctx context.Context, key types.NamespacedName, known
 		d.metrics.drifts.WithLabelValues("changed").Inc()
 		d.enqueue(key, priorityRepair)
 	case len(differ) > 0 && known.repairs == maxRepairs:
-		if gone {
-			log.Info("Load balancer is still gone after three repairs; repairing it once an hour", "differences", differ)
-		} else {
-			log.Info("Load balancer still differs after three repairs; giving up", "differences", differ)
-		}
-		d.recorder.Event(known.made.service, corev1.EventTypeWarning, EventDrifted, kit.EventMessage(fmt.Sprintf(
-			"The load balancer still differs after %d repairs: %s. It is repaired %s", maxRepairs, strings.Join(differ, ", "), retryOf(gone))))
+		stillDiffers(ctx, d.recorder, known.made.service, differ, gone)
 	}
-}
-
-// retryOf says when a load balancer is repaired next that has been repaired too often.
-func retryOf(gone bool) string {
-	if gone {
-		return "once an hour"
-	}
-	return "when it differs in another way"
 }
 
 // withoutServed asks a cloud that can list whether load balancers that seem to need other targets have them already, and
@@ -351,10 +361,7 @@ func (d *driftCheck) withoutServed(ctx context.Context, keys []types.NamespacedN
 	defer time.AfterFunc(listPatience, cancel).Stop()
 	_, byService, err := d.listAll(ctx)
 	if err != nil {
-		d.spareAgain = began.Add(d.period)
-		if d.period <= 0 {
-			d.spareAgain = began.Add(DefaultDriftCheckPeriod)
-		}
+		d.spareAgain = began.Add(cmp.Or(max(d.period, 0), DefaultDriftCheckPeriod))
 		return keys
 	}
 	var rest []types.NamespacedName

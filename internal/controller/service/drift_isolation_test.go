@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -69,6 +74,97 @@ func TestAListThatHangsHardlyDelaysTargets(t *testing.T) {
 				time.Sleep(time.Minute)
 				if n := e.cloud.count("update") - before; n != 0 {
 					t.Errorf("%d updates although a list says again that the cloud has done it all", n)
+				}
+			})
+		})
+	}
+}
+
+// troubledReads is a plugin that finds no load balancer of Services whose names begin with "bad": GetLoadBalancer hangs for them or fails.
+type troubledReads struct {
+	*memoryCloud
+	t     *testing.T
+	hangs bool
+}
+
+func (p *troubledReads) GetLoadBalancer(ctx context.Context, cluster string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+	if !strings.HasPrefix(service.Name, "bad") {
+		return p.memoryCloud.GetLoadBalancer(ctx, cluster, service)
+	}
+	if cloud.PriorityOf(ctx) != cloud.PriorityRefresh {
+		p.t.Error("a look for what may be gone has another priority than a comparison")
+	}
+	if p.hangs {
+		time.Sleep(cloud.DefaultCallTimeout)
+	}
+	return nil, false, errors.New("no answer")
+}
+
+// drop removes the load balancer of a Service from the cloud behind our back.
+func (e *engine) drop(service *corev1.Service) {
+	e.cloud.mu.Lock()
+	defer e.cloud.mu.Unlock()
+	delete(e.cloud.balancer, service.UID)
+}
+
+// exists reports whether the cloud has a load balancer.
+func (e *engine) exists(uid types.UID) bool {
+	e.cloud.mu.Lock()
+	defer e.cloud.mu.Unlock()
+	_, found := e.cloud.balancer[uid]
+	return found
+}
+
+// Load balancers that are missing from the list, and that the cloud says nothing of for ever, keep no other from being looked for, compared
+// and repaired, and no orphan from being deleted.
+func TestALookThatFailsKeepsNoOtherFromBeingCompared(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		t.Run(fmt.Sprintf("hangs %t", hangs), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const bad = 20
+				e := startEngine(t, 1, func(e *engine) {
+					e.cloud.list = func(context.Context, string) ([]provider.LoadBalancer, error) {
+						listed := e.listed()
+						for i := range listed {
+							listed[i].ClusterUID = "me"
+						}
+						return listed, nil
+					}
+				})
+				defer e.stop()
+				e.core.reconciler.applier.balancer = &troubledReads{memoryCloud: e.cloud, t: t, hangs: hangs}
+				e.core.options.CollectOrphans, e.core.options.LiveReader = true, e.cluster
+				e.changeNode("a", nodeWith("a"))
+				time.Sleep(time.Minute)
+				healthy := healthyServices(3)
+				for _, service := range healthy {
+					e.addService(service)
+				}
+				var troubled []*corev1.Service
+				for i := range bad {
+					troubled = append(troubled, serviceWith(named(fmt.Sprintf("bad-%d", i))))
+					e.addService(troubled[i])
+				}
+				time.Sleep(time.Minute)
+				for _, service := range troubled {
+					e.drop(service)
+				}
+				defer e.checkDrift(DefaultDriftCheckPeriod, DefaultDriftCheckCalls)()
+				for round := range 24 {
+					orphan := types.UID(fmt.Sprint("orphan-", round))
+					e.drop(healthy[0])
+					e.cloud.mu.Lock()
+					e.cloud.balancer[orphan] = map[string]string{}
+					e.cloud.mu.Unlock()
+					time.Sleep(DefaultDriftCheckPeriod + cloud.DefaultCallTimeout + time.Second)
+					if !e.exists(healthy[0].UID) {
+						t.Errorf("round %d: the load balancer that was deleted is not there again", round)
+					}
+					time.Sleep(DefaultDriftCheckPeriod + cloud.DefaultCallTimeout)
+					if e.exists(orphan) {
+						t.Errorf("round %d: the orphan is still there", round)
+					}
+					time.Sleep(time.Hour)
 				}
 			})
 		})

@@ -141,6 +141,17 @@ func (e *events) noticeOf(p *pass, act action, reason string) func(message strin
 	}
 }
 
+// stillDiffers reports a load balancer that differs from what was made in the same way as before its repairs, or is gone again.
+func stillDiffers(ctx context.Context, recorder record.EventRecorder, service *corev1.Service, differ []string, gone bool) {
+	message, next := "Load balancer still differs after three repairs; giving up", "when it differs in another way"
+	if gone {
+		message, next = "Load balancer is still gone after three repairs; repairing it once an hour", "once an hour"
+	}
+	logf.FromContext(ctx).Info(message, "service", keyOf(service).String(), "differences", differ)
+	recorder.Event(service, corev1.EventTypeWarning, EventDrifted, kit.EventMessage(fmt.Sprintf(
+		"The load balancer still differs after %d repairs: %s. It is repaired %s", maxRepairs, strings.Join(differ, ", "), next)))
+}
+
 // deletionIncomplete reports that a load balancer counts as deleted though its deletion has failed again and again.
 func deletionIncomplete(ctx context.Context, recorder record.EventRecorder, service *corev1.Service, err error) {
 	logf.FromContext(ctx).Info("Load balancer already gone; ignoring the error of its deletion, which may have left parts of it in the cloud",
