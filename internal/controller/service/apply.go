@@ -140,13 +140,19 @@ func (a *applier) remove(ctx context.Context, service *corev1.Service) error {
 	return fmt.Errorf("failed to delete load balancer: %w", err)
 }
 
-// exists asks whether a Service has a load balancer. It changes nothing, and so waits for nobody. An error says that there is none only
-// if it is one of those that name the load balancer; a 404 of the Kubernetes API may be about the Secret with the plugin's credentials.
-func (a *applier) exists(ctx context.Context, service *corev1.Service) (bool, error) {
-	_, exists, err := a.balancer.GetLoadBalancer(ctx, a.clusterName, service)
+// get asks for the load balancer of a Service. It changes nothing, and so waits for nobody. An error says that there is none only if it is
+// one of those that name the load balancer; a 404 of the Kubernetes API may be about the Secret with the plugin's credentials.
+func (a *applier) get(ctx context.Context, service *corev1.Service) (status *corev1.LoadBalancerStatus, exists bool, err error) {
+	status, exists, err = a.balancer.GetLoadBalancer(ctx, a.clusterName, service.DeepCopy()) // plugins exist that write to it
 	if errors.Is(err, cloudprovider.ImplementedElsewhere) || errors.Is(err, provider.ErrInstanceNotFound) {
-		return false, nil // how some plugins say that there is none
+		return nil, false, nil // how some plugins say that there is none
 	}
+	return status, exists, err
+}
+
+// exists asks whether a Service has a load balancer, see get.
+func (a *applier) exists(ctx context.Context, service *corev1.Service) (bool, error) {
+	_, exists, err := a.get(ctx, service)
 	return exists, err
 }
 

@@ -254,8 +254,7 @@ func (d *driftCheck) checkNext(ctx context.Context) error {
 	if err != nil || service == nil {
 		return err
 	}
-	ctx = cloud.WithPriority(ctx, cloud.PriorityRefresh)
-	status, exists, err := d.applier.balancer.GetLoadBalancer(ctx, d.applier.clusterName, service.DeepCopy())
+	status, exists, err := d.applier.get(cloud.WithPriority(ctx, cloud.PriorityRefresh), service)
 	d.count(err)
 	if err != nil {
 		return fmt.Errorf("looking at the load balancer of service %s: %w", key, err)

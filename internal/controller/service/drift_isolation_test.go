@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/provider"
@@ -168,6 +169,68 @@ func TestALookThatFailsKeepsNoOtherFromBeingCompared(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// absentByError is a plugin that says by an error that there is no load balancer.
+type absentByError struct {
+	*memoryCloud
+	err error
+}
+
+func (p *absentByError) GetLoadBalancer(ctx context.Context, cluster string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+	status, exists, err := p.memoryCloud.GetLoadBalancer(ctx, cluster, service)
+	if err == nil && !exists {
+		return nil, false, p.err
+	}
+	return status, exists, err
+}
+
+// A load balancer that somebody has deleted is made anew whichever way the plugin says that it is gone, with a list and without. An error that
+// says nothing of it makes none.
+func TestWhatIsGoneByAnErrorIsMadeAnew(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"not found":             {fmt.Errorf("load balancer: %w", cloudprovider.InstanceNotFound), true},
+		"implemented elsewhere": {cloudprovider.ImplementedElsewhere, true},
+		"of another kind":       {errors.New("no rights"), false},
+	} {
+		for _, lists := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, lists %t", name, lists), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					e := startEngine(t, 1, func(e *engine) {
+						if lists {
+							e.cloud.list = func(context.Context, string) ([]provider.LoadBalancer, error) { return e.listed(), nil }
+						}
+					})
+					defer e.stop()
+					e.core.options.LiveReader = e.cluster
+					e.core.reconciler.applier.balancer = &absentByError{memoryCloud: e.cloud, err: test.err}
+					e.changeNode("a", nodeWith("a"))
+					time.Sleep(time.Minute)
+					services := healthyServices(2)
+					for _, service := range services {
+						e.addService(service)
+					}
+					time.Sleep(time.Minute)
+					e.drop(services[0])
+					defer e.checkDrift(DefaultDriftCheckPeriod, DefaultDriftCheckCalls)()
+					time.Sleep(3 * DefaultDriftCheckPeriod)
+					if has := e.exists(services[0].UID); has != test.want {
+						t.Errorf("there is a load balancer again: %t, want %t", has, test.want)
+					}
+					ensures := len(services)
+					if test.want {
+						ensures++
+					}
+					if n := e.cloud.count("ensure"); n != ensures {
+						t.Errorf("%d Ensures, want %d", n, ensures)
+					}
+				})
+			})
+		}
 	}
 }
 
