@@ -47,7 +47,7 @@ func (e *engine) shown(service *corev1.Service) []string {
 // checkDrift runs a drift check beside an engine until the returned function is called.
 func (e *engine) checkDrift(period time.Duration, calls int) (stop func()) {
 	drift := e.core.newDriftCheck(e.core.reconciler.applier)
-	drift.period, drift.calls = period, calls
+	drift.period, drift.orphans.Period, drift.calls = period, period, calls
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { drift.run(ctx) })

@@ -238,7 +238,7 @@ func (c *Controller) newDriftCheck(applier *applier) *driftCheck {
 			Delete: func(ctx context.Context, service *corev1.Service, attempt orphancheck.Attempt) (bool, error) {
 				return c.orphans.delete(ctx, applier, service, attempt)
 			},
-			DeleteProven: c.options.CollectOrphans, Metrics: c.orphanMetrics, Recorder: c.options.Recorder,
+			DeleteProven: c.options.CollectOrphans, Period: c.options.DriftCheckPeriod, Metrics: c.orphanMetrics, Recorder: c.options.Recorder,
 		},
 	}
 }

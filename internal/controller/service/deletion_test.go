@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,10 +198,10 @@ func TestAnOrphanThatLeavesParts(t *testing.T) {
 	for _, failures := range []int{1, 3} {
 		t.Run(fmt.Sprint(failures), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				deletions := 0
+				var deletions atomic.Int32
 				e := startEngine(t, 1, func(e *engine) {
 					e.cloud.list = func(context.Context, string) ([]provider.LoadBalancer, error) {
-						if deletions > 0 {
+						if deletions.Load() > 0 {
 							return nil, nil
 						}
 						return []provider.LoadBalancer{{Name: "lb-1", ClusterUID: "me", ServiceUID: "uid-gone",
@@ -210,7 +211,7 @@ func TestAnOrphanThatLeavesParts(t *testing.T) {
 						if operation != "delete" {
 							return 0, nil
 						}
-						if deletions++; deletions <= failures {
+						if int(deletions.Add(1)) <= failures {
 							return 0, errors.New("deleting the security group: it is in use")
 						}
 						return 0, nil
@@ -221,8 +222,8 @@ func TestAnOrphanThatLeavesParts(t *testing.T) {
 				stop := e.checkDrift(DefaultDriftCheckPeriod, DefaultDriftCheckCalls)
 				time.Sleep(10 * DefaultDriftCheckPeriod)
 				stop()
-				if want := min(failures+1, absenceTries); deletions != want {
-					t.Errorf("%d deletions, want %d", deletions, want)
+				if n, want := int(deletions.Load()), min(failures+1, absenceTries); n != want {
+					t.Errorf("%d deletions, want %d", n, want)
 				}
 				incomplete := 0
 				for _, event := range e.recorded(orphancheck.EventDeletedOrphan, EventDeletionIncomplete) {

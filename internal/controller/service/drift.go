@@ -79,6 +79,7 @@ func (d *driftCheck) run(ctx context.Context) {
 	if d.list != nil {
 		step = d.checkAll
 	}
+	defer d.orphans.Wait()
 	statusChecked := time.Now()
 	for {
 		timer := time.NewTimer(d.pause())

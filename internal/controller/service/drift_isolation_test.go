@@ -172,6 +172,68 @@ func TestALookThatFailsKeepsNoOtherFromBeingCompared(t *testing.T) {
 	}
 }
 
+// hangingDeletions is a plugin whose deletions hang until their deadline for Services without a name, as orphans are here, but for the UID
+// "good".
+type hangingDeletions struct{ *memoryCloud }
+
+func (p *hangingDeletions) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
+	if service.Name == "" && service.UID != "good" {
+		time.Sleep(slowWrite)
+		return errors.New("no answer in time")
+	}
+	return p.memoryCloud.EnsureLoadBalancerDeleted(ctx, cluster, service)
+}
+
+// Orphans whose deletion hangs for ever hold up neither the drift check, which has load balancers made anew within a period, nor, once they
+// have failed, an orphan that can be deleted.
+func TestOrphansThatHangDoNotDelayTheDriftCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const stuck = 5
+		e := startEngine(t, 2, func(e *engine) {
+			e.cloud.list = func(context.Context, string) ([]provider.LoadBalancer, error) {
+				listed := e.listed()
+				for i := range listed {
+					listed[i].ClusterUID = "me"
+				}
+				return listed, nil
+			}
+		})
+		defer e.stop()
+		e.core.reconciler.applier.balancer = &hangingDeletions{e.cloud}
+		e.core.options.CollectOrphans, e.core.options.LiveReader = true, e.cluster
+		e.changeNode("a", nodeWith("a"))
+		time.Sleep(time.Minute)
+		healthy := healthyServices(3)
+		for _, service := range healthy {
+			e.addService(service)
+		}
+		plant := func(uid types.UID) {
+			e.cloud.mu.Lock()
+			defer e.cloud.mu.Unlock()
+			e.cloud.balancer[uid] = map[string]string{}
+		}
+		for i := range stuck {
+			plant(types.UID(fmt.Sprint("stuck-", i)))
+		}
+		time.Sleep(time.Minute)
+		defer e.checkDrift(DefaultDriftCheckPeriod, DefaultDriftCheckCalls)()
+		time.Sleep(2*DefaultDriftCheckPeriod + stuck*slowWrite) // until each has failed
+		for round := range 24 {
+			e.drop(healthy[0])
+			plant("good")
+			time.Sleep(DefaultDriftCheckPeriod + time.Second)
+			if !e.exists(healthy[0].UID) {
+				t.Errorf("round %d: the load balancer that was deleted is not there again after a period", round)
+			}
+			time.Sleep(DefaultDriftCheckPeriod + slowWrite)
+			if e.exists("good") {
+				t.Errorf("round %d: the other orphan is still there", round)
+			}
+			time.Sleep(time.Hour)
+		}
+	})
+}
+
 // absentByError is a plugin that says by an error that there is no load balancer.
 type absentByError struct {
 	*memoryCloud

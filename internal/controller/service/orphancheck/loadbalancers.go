@@ -6,8 +6,8 @@ package orphancheck
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -62,7 +62,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 
 // LoadBalancers finds load balancers that belong to no Service, reports them, and deletes them if that is wished. It acts on what
 // two checks in a row have found, each with a complete list of the cloud and after it one of the API server itself. It is not safe
-// for concurrent use.
+// for concurrent use; the deletions are made by a goroutine of its own.
 type LoadBalancers struct {
 	// Cached and Live read Services from the cache and from the API server.
 	Cached, Live client.Reader
@@ -75,27 +75,14 @@ type LoadBalancers struct {
 	Delete func(ctx context.Context, service *corev1.Service, attempt Attempt) (parts bool, err error)
 	// DeleteProven says that orphans are deleted that are proven to be this cluster's.
 	DeleteProven bool
-	Metrics      *Metrics
-	Recorder     record.EventRecorder
+	// Period is how often Check is called.
+	Period   time.Duration
+	Metrics  *Metrics
+	Recorder record.EventRecorder
 
-	// seen are those of the last check, reported those that have been reported, failed those whose deletion failed.
-	seen, reported, failed map[orphanKey]bool
-	// parts are those of which only parts may be left: their deletion failed, and they are not listed any more.
-	parts map[orphanKey]partly
-}
-
-// Attempt is what came of deleting an orphan before.
-type Attempt struct {
-	// Failed says that the last deletion failed.
-	Failed bool
-	// Parts is how many in a row failed though there was no load balancer to be seen.
-	Parts int
-}
-
-// partly is an orphan whose deletion failed though there is no load balancer to be seen, and how often it did.
-type partly struct {
-	orphans.Balancer
-	tries int
+	// seen are those of the last check, reported those that have been reported.
+	seen, reported map[orphanKey]bool
+	deletions      deletions
 }
 
 // orphanKey identifies an orphan.
@@ -106,15 +93,15 @@ type orphanKey struct {
 
 func keyOf(one orphans.Balancer) orphanKey { return orphanKey{one.Name, one.ServiceUID} }
 
-// Check looks for orphans in a list of the cloud.
+// Check looks for orphans in a list of the cloud, and reports them. It does not wait for deletions, see Wait.
 func (l *LoadBalancers) Check(ctx context.Context, listed []provider.LoadBalancer) error {
 	found, err := l.find(ctx, listed)
 	if err != nil {
 		return err
 	}
-	errs := l.deleteParts(ctx)
-	seen, reported, failed := map[orphanKey]bool{}, map[orphanKey]bool{}, map[orphanKey]bool{}
+	seen, reported := map[orphanKey]bool{}, map[orphanKey]bool{}
 	owners := map[bool]int{}
+	var proven []orphans.Balancer
 	for _, one := range found {
 		key := keyOf(one)
 		seen[key] = true
@@ -127,30 +114,14 @@ func (l *LoadBalancers) Check(ctx context.Context, listed []provider.LoadBalance
 			l.report(ctx, one)
 		}
 		if l.DeleteProven && one.Proven {
-			err := l.delete(ctx, one, l.failed[key])
-			failed[key] = err != nil
-			errs = append(errs, err)
+			proven = append(proven, one)
 		}
 	}
-	l.seen, l.reported, l.failed = seen, reported, failed
+	l.seen, l.reported = seen, reported
 	l.Metrics.loadBalancers.WithLabelValues("this_cluster").Set(float64(owners[true]))
 	l.Metrics.loadBalancers.WithLabelValues("unknown").Set(float64(owners[false]))
-	return errors.Join(errs...)
-}
-
-// deleteParts repeats deletions that have left parts, each until it works or has failed too often.
-func (l *LoadBalancers) deleteParts(ctx context.Context) (errs []error) {
-	for key, one := range l.parts {
-		err := l.delete(ctx, one.Balancer, true)
-		if ctx.Err() != nil {
-			return append(errs, ctx.Err())
-		}
-		if l.parts[key].tries == one.tries {
-			delete(l.parts, key) // if there is one again, it is listed
-		}
-		errs = append(errs, err)
-	}
-	return errs
+	l.deleteAll(ctx, proven, seen)
+	return nil
 }
 
 // find returns the orphans. The API server is asked only if the cache knows of load balancers without a Service: it is the
@@ -220,26 +191,4 @@ func (l *LoadBalancers) report(ctx context.Context, one orphans.Balancer) {
 		"service", one.Service.String(), "serviceUID", one.ServiceUID, "owner", owner, "delete", l.DeleteProven && one.Proven)
 	l.Recorder.Event(one.AsService(), corev1.EventTypeWarning, EventOrphan,
 		fmt.Sprintf("The load balancer %s in the cloud was made for this Service, which does not exist any more", one.Name))
-}
-
-// delete deletes an orphan, whose last deletion may have failed. Whether it has worked, the next list of the cloud shows.
-func (l *LoadBalancers) delete(ctx context.Context, one orphans.Balancer, failed bool) error {
-	key, service := keyOf(one), one.AsService()
-	tries := l.parts[key].tries
-	parts, err := l.Delete(ctx, service, Attempt{Failed: failed, Parts: tries})
-	if parts {
-		if l.parts == nil {
-			l.parts = map[orphanKey]partly{}
-		}
-		l.parts[key] = partly{one, tries + 1}
-	}
-	if err != nil {
-		return fmt.Errorf("deleting the load balancer %s, which belongs to no Service: %w", one.Name, err)
-	}
-	delete(l.parts, key)
-	l.Metrics.deleted.Inc()
-	l.Recorder.Event(service, corev1.EventTypeNormal, EventDeletedOrphan, fmt.Sprintf("Deleted the load balancer %s", one.Name))
-	logf.FromContext(ctx).Info("Deleted a load balancer that belonged to no Service", "loadBalancer", one.Name,
-		"service", one.Service.String(), "serviceUID", one.ServiceUID)
-	return nil
 }

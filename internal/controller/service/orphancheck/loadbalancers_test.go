@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -55,6 +59,9 @@ func (s *services) List(_ context.Context, list client.ObjectList, options ...cl
 	return nil
 }
 
+// period is how often the tests check.
+const period = 10 * time.Minute
+
 // deletion is a call of LoadBalancers.Delete.
 type deletion struct {
 	UID     types.UID
@@ -66,7 +73,7 @@ type checked struct {
 	*LoadBalancers
 	cached, live *services
 	events       *record.FakeRecorder
-	deletions    []deletion
+	calls        []deletion
 	made         []types.UID
 	// fails are the errors of deletions by UID, parts those after which parts may be left.
 	fails map[types.UID]error
@@ -81,9 +88,9 @@ func newChecked() *checked {
 	}
 	c.LoadBalancers = &LoadBalancers{
 		Cached: c.cached, Live: c.live, ClusterUID: func(context.Context) types.UID { return "me" },
-		Made: func() []types.UID { return c.made }, DeleteProven: true, Metrics: NewMetrics(nil), Recorder: c.events,
+		Made: func() []types.UID { return c.made }, DeleteProven: true, Period: period, Metrics: NewMetrics(nil), Recorder: c.events,
 		Delete: func(_ context.Context, service *corev1.Service, attempt Attempt) (bool, error) {
-			c.deletions = append(c.deletions, deletion{service.UID, attempt})
+			c.calls = append(c.calls, deletion{service.UID, attempt})
 			return c.parts[service.UID], c.fails[service.UID]
 		},
 	}
@@ -101,10 +108,10 @@ func balancer(service, cluster types.UID) provider.LoadBalancer {
 // expect compares what was deleted since it was last called.
 func (c *checked) expect(t *testing.T, want ...deletion) {
 	t.Helper()
-	if diff := cmp.Diff(want, c.deletions); diff != "" {
+	if diff := cmp.Diff(want, c.calls); diff != "" {
 		t.Errorf("deletions (-want +got):\n%s", diff)
 	}
-	c.deletions = nil
+	c.calls = nil
 }
 
 func (c *checked) check(t *testing.T, listed ...provider.LoadBalancer) {
@@ -112,6 +119,7 @@ func (c *checked) check(t *testing.T, listed ...provider.LoadBalancer) {
 	if err := c.Check(t.Context(), listed); err != nil {
 		t.Error(err)
 	}
+	c.Wait()
 }
 
 // recorded returns the events since it was last called.
@@ -133,8 +141,8 @@ func TestAnOrphanIsDeletedWhenTwoChecksHaveFoundIt(t *testing.T) {
 	c.expect(t, deletion{UID: "gone"})
 	want := []string{
 		"Warning OrphanLoadBalancer The load balancer lb-gone in the cloud was made for this Service, which does not exist any more",
-		"Normal DeletedOrphanLoadBalancer Deleted the load balancer lb-gone",
 		"Warning OrphanLoadBalancer The load balancer lb-old in the cloud was made for this Service, which does not exist any more",
+		"Normal DeletedOrphanLoadBalancer Deleted the load balancer lb-gone",
 	}
 	if diff := cmp.Diff(want, c.recorded()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -215,6 +223,7 @@ func TestChecksThatDeleteNothing(t *testing.T) {
 				if err := c.Check(t.Context(), []provider.LoadBalancer{balancer("gone", "me")}); (err != nil) != test.fails {
 					t.Errorf("check %d: error %v", i, err)
 				}
+				c.Wait()
 			}
 			c.expect(t)
 		})
@@ -244,56 +253,145 @@ func TestACheckThatFailsCountsForNothing(t *testing.T) {
 	c.expect(t, deletion{UID: "gone"})
 }
 
-// One that can never be deleted is tried at each check, and holds up no other.
-func TestADeletionThatAlwaysFailsHoldsUpNoOther(t *testing.T) {
-	c := newChecked()
-	c.fails["stuck"] = errors.New("no rights")
-	c.check(t, balancer("stuck", "me"))
-	for i := range 4 {
-		next := types.UID(fmt.Sprint("gone-", i))
-		listed := []provider.LoadBalancer{balancer("stuck", "me"), balancer(next, "me")}
-		_ = c.Check(t.Context(), listed[1:]) // the first sight of this one
-		_ = c.Check(t.Context(), listed)
-		c.deletions = nil
-		if err := c.Check(t.Context(), listed); !errors.Is(err, c.fails["stuck"]) {
-			t.Errorf("error %v, want that of the deletion", err)
+// Orphans that can never be deleted are tried again after pauses that grow, and hold up neither the checks nor the deletion of others by more
+// than the one that is under way.
+func TestDeletionsThatAlwaysFailHoldUpNoOther(t *testing.T) {
+	const hangs, stuck, rounds = 10 * time.Minute, 5, 48
+	synctest.Test(t, func(t *testing.T) {
+		c := newChecked()
+		var listed []provider.LoadBalancer
+		for i := range stuck {
+			listed = append(listed, balancer(types.UID(fmt.Sprint("stuck-", i)), "me"))
 		}
-		c.expect(t, deletion{UID: "stuck"}, deletion{UID: next})
-		if err := c.Check(t.Context(), listed[:1]); err == nil {
-			t.Error("no error")
+		var mu sync.Mutex
+		tries, deleted := map[types.UID]int{}, map[types.UID]bool{}
+		c.Delete = func(_ context.Context, service *corev1.Service, _ Attempt) (bool, error) {
+			bad := strings.HasPrefix(service.Name, "stuck")
+			if bad {
+				time.Sleep(hangs)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			tries[service.UID]++
+			if bad {
+				return false, errors.New("no rights")
+			}
+			deleted[service.UID] = true
+			return false, nil
 		}
-		c.expect(t, deletion{"stuck", Attempt{Failed: true}})
-	}
+		check := func(also ...provider.LoadBalancer) {
+			t.Helper()
+			began := time.Now()
+			if err := c.Check(t.Context(), append(slices.Clone(listed), also...)); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took > 0 {
+				t.Errorf("a check took %s", took)
+			}
+		}
+		for round := range rounds {
+			gone := types.UID(fmt.Sprint("gone-", round))
+			check(balancer(gone, "me"))
+			time.Sleep(period)
+			check(balancer(gone, "me"))
+			time.Sleep(hangs + time.Second)
+			mu.Lock()
+			if !deleted[gone] {
+				t.Errorf("round %d: the other orphan is not deleted", round)
+			}
+			mu.Unlock()
+			c.recorded()
+			time.Sleep(period)
+		}
+		c.Wait()
+		for _, one := range listed {
+			if n := tries[one.ServiceUID]; n < 4 || n > 12 {
+				t.Errorf("%s was tried %d times in %d periods, want pauses that grow up to %d of them", one.Name, n, 2*rounds, longestPause)
+			}
+		}
+	})
+}
+
+// The pause after deletions that fail doubles up to its bound. What has been away from the list begins anew.
+func TestPausesAfterDeletionsThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChecked()
+		c.fails["stuck"] = errors.New("no rights")
+		var at []int
+		c.check(t, balancer("stuck", "me"))
+		for i := range 120 {
+			c.check(t, balancer("stuck", "me"))
+			if len(c.calls) > 0 {
+				c.expect(t, deletion{"stuck", Attempt{Failed: len(at) > 0}})
+				at = append(at, i)
+			}
+			time.Sleep(period)
+		}
+		if diff := cmp.Diff([]int{0, 1, 2, 4, 8, 16, 32, 64, 96}, at); diff != "" {
+			t.Errorf("periods in which it was tried (-want +got):\n%s", diff)
+		}
+		c.check(t)
+		c.check(t, balancer("stuck", "me"))
+		c.check(t, balancer("stuck", "me"))
+		c.expect(t, deletion{UID: "stuck"})
+	})
 }
 
 // A deletion that leaves parts behind is repeated though the list does not show the load balancer, until it works or ends.
 func TestPartsAreDeletedThoughTheyAreNotListed(t *testing.T) {
-	c := newChecked()
-	c.fails["gone"], c.parts["gone"] = errors.New("in use"), true
-	c.check(t, balancer("gone", "me"))
-	for tries := range 4 {
-		var listed []provider.LoadBalancer
-		if tries == 0 {
-			listed = append(listed, balancer("gone", "me"))
+	synctest.Test(t, func(t *testing.T) {
+		c := newChecked()
+		c.fails["gone"], c.parts["gone"] = errors.New("in use"), true
+		c.check(t, balancer("gone", "me"))
+		for tries := range 4 {
+			var listed []provider.LoadBalancer
+			if tries == 0 {
+				listed = append(listed, balancer("gone", "me"))
+			}
+			c.check(t, listed...)
+			c.expect(t, deletion{"gone", Attempt{Failed: tries > 0, Parts: tries}})
+			time.Sleep(longestPause * period)
 		}
-		if err := c.Check(t.Context(), listed); err == nil {
-			t.Error("parts are left, and there is no error")
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.Check(ended, nil); err != nil {
+			t.Error(err)
 		}
-		c.expect(t, deletion{"gone", Attempt{Failed: tries > 0, Parts: tries}})
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := c.Check(ended, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v of a check that was ended", err)
-	}
-	c.deletions = nil
-	delete(c.fails, "gone")
-	c.parts["gone"] = false
-	c.check(t)
-	c.expect(t, deletion{"gone", Attempt{Failed: true, Parts: 5}})
-	if got := c.recorded(); len(got) != 2 || got[1] != "Normal DeletedOrphanLoadBalancer Deleted the load balancer lb-gone" {
-		t.Errorf("events %q", got)
-	}
-	c.check(t)
-	c.expect(t)
+		c.Wait()
+		c.expect(t)
+		delete(c.fails, "gone")
+		c.parts["gone"] = false
+		c.check(t)
+		c.expect(t, deletion{"gone", Attempt{Failed: true, Parts: 4}})
+		if got := c.recorded(); len(got) != 2 || got[1] != "Normal DeletedOrphanLoadBalancer Deleted the load balancer lb-gone" {
+			t.Errorf("events %q", got)
+		}
+		c.check(t)
+		c.expect(t)
+	})
+}
+
+// No deletion begins when the controller has ended, and what the one under way returns then counts for nothing.
+func TestDeletionsEndWithTheController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChecked()
+		ctx, cancel := context.WithCancel(t.Context())
+		calls := 0
+		c.Delete = func(ctx context.Context, _ *corev1.Service, _ Attempt) (bool, error) {
+			calls++
+			<-ctx.Done()
+			return true, ctx.Err()
+		}
+		for range 2 {
+			if err := c.Check(ctx, []provider.LoadBalancer{balancer("a", "me"), balancer("b", "me")}); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		cancel()
+		c.Wait()
+		if calls != 1 || len(c.LoadBalancers.deletions.failing) != 0 {
+			t.Errorf("%d deletions, and %v counted as failed", calls, c.LoadBalancers.deletions.failing)
+		}
+	})
 }
