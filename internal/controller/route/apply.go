@@ -55,7 +55,7 @@ func (a *applier) apply(ctx context.Context, admitted admission, onEnded func(co
 	blocked := unfinished(admitted.removals, removed)
 	free := make([]action, 0, len(admitted.makes))
 	for _, making := range admitted.makes {
-		if i := slices.IndexFunc(blocked, making.destination().overlaps); i >= 0 {
+		if i := slices.IndexFunc(blocked, making.destination().losesTo); i >= 0 {
 			a.events.failed(making, fmt.Errorf("the route to %s that is in its way could not be deleted", blocked[i]))
 			continue
 		}

@@ -192,6 +192,18 @@ func TestApplyMakesNothingWhereARemovalFailed(t *testing.T) {
 	})
 }
 
+func TestApplyMakesRoutesUnderOneThatCannotBeRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newApplying(8)
+		a.plugin.fails = "delete"
+		nodes := []member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}
+		a.run(t, nodes, []*cloudprovider.Route{blackhole("wide", "10.120.0.0/16", "")}, abilities{})
+		if got := a.plugin.seen(); len(got) != 3 || got[0] != "delete test wide" || len(a.events.Events) != 0 {
+			t.Errorf("calls %q and %d events, want the removal, then the routes of both nodes", got, len(a.events.Events))
+		}
+	})
+}
+
 // A call that hangs holds up neither the other nodes nor the next pass, is not made again while it hangs, and is followed by a
 // pass when it ends.
 func TestApplyDoesNotWaitForACallThatHangs(t *testing.T) {

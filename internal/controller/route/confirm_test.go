@@ -55,7 +55,7 @@ func TestNodesAreConfirmedToBeGone(t *testing.T) {
 	routes := []*cloudprovider.Route{
 		route("1", "10.120.1.0/24", "gone"), route("2", "10.120.2.0/24", "there"), route("3", "10.120.3.0/24", "silent"),
 		route("4", "10.120.4.0/24", "Projects/x"), blackhole("5", "10.120.5.0/24", ""), route("6", "10.120.6.0/24", "mine"),
-		route("7", "10.120.7.0/25", "there"),
+		route("7", "10.120.7.0/25", "there"), route("8", "10.120.8.0/23", "there"),
 	}
 	tests := []struct {
 		name        string
@@ -66,14 +66,14 @@ func TestNodesAreConfirmedToBeGone(t *testing.T) {
 		fails       bool
 	}{
 		{
-			name: "some of them", nodes: []member{node("mine"), node("new", "10.120.7.0/24", "10.120.2.0/24", "10.120.1.0/24")},
+			name: "some of them", nodes: []member{node("mine"), node("new", "10.120.7.0/24", "10.120.2.0/24", "10.120.1.0/24", "10.120.8.0/24")},
 			server: &apiServer{nodes: []string{"mine", "new", "there"}, fails: "silent"}, asked: []string{"gone", "silent", "there"},
-			// Of the new node's routes, one is in place of a route that stays, and one overlaps one.
-			done: []string{"remove 4", "remove 5", "remove 6", "recreate 1 by new"}, waiting: 2, fails: true,
+			// Of the new node's routes, one is in place of a route that stays, one has one to a part of it, and one is covered by one.
+			done: []string{"remove 4", "remove 5", "remove 6", "recreate 1 by new", "create 10.120.8.0/24 by new"}, waiting: 2, fails: true,
 		},
 		{
 			name: "all, and so it is", server: &apiServer{}, asked: []string{"*", "gone", "mine", "silent", "there"},
-			done: []string{"remove 1", "remove 2", "remove 3", "remove 4", "remove 5", "remove 6", "remove 7"},
+			done: []string{"remove 1", "remove 2", "remove 3", "remove 4", "remove 5", "remove 6", "remove 7", "remove 8"},
 		},
 		{name: "all, but it is not so", server: &apiServer{nodes: []string{"new"}}, asked: []string{"*"}, fails: true},
 		{name: "all, but nobody knows", server: &apiServer{fails: "*"}, asked: []string{"*"}, fails: true},

@@ -79,7 +79,7 @@ func (w *fixture) pass(t *rapid.T, failing bool) {
 	admitted := w.state.admit(planned, w.state.underWay(), w.now)
 	var blocked []destination
 	for _, a := range slices.Concat(admitted.removals, admitted.makes) {
-		if a.want != nil && slices.ContainsFunc(blocked, a.destination().overlaps) {
+		if a.want != nil && slices.ContainsFunc(blocked, a.destination().losesTo) {
 			continue
 		}
 		if a.old != nil && !inClusterCIDRs(a.old.DestinationCIDR) {

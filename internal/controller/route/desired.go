@@ -68,6 +68,12 @@ func (d destination) overlaps(other destination) bool {
 	return d == other || d.prefix.IsValid() && other.prefix.IsValid() && d.prefix.Overlaps(other.prefix)
 }
 
+// losesTo reports whether a route to the other destination takes packets from one to this: the same destination, or a part of it. One
+// that covers more takes none, because the most specific route wins.
+func (d destination) losesTo(other destination) bool {
+	return d == other || d.overlaps(other) && other.prefix.Bits() >= d.prefix.Bits()
+}
+
 // want is a route that has to exist.
 type want struct {
 	// node and uid are those of the node to which packets go.

@@ -92,7 +92,7 @@ func (a admission) without(held map[types.NodeName]bool) admission {
 		}
 	}
 	for _, making := range a.makes {
-		if making.old != nil && held[making.old.TargetNode] || slices.ContainsFunc(blocked, making.destination().overlaps) {
+		if making.old != nil && held[making.old.TargetNode] || slices.ContainsFunc(blocked, making.destination().losesTo) {
 			rest.waiting = append(rest.waiting, *making.want)
 		} else {
 			rest.makes = append(rest.makes, making)
@@ -116,8 +116,8 @@ func (s *state) underWay() []destination {
 }
 
 // admit returns the part of a plan that is to be done now. busy are the destinations whose operations were under way when the
-// routes were listed. Nothing is done to a destination while it, or one that overlaps it, is busy or has a route that should
-// be gone.
+// routes were listed. Nothing is done to a destination that is busy, and no route is made while one that should be gone, or whose
+// operation is under way, would take packets from it.
 func (s *state) admit(p plan, busy []destination, now time.Time) admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *state) admit(p plan, busy []destination, now time.Time) admission {
 	for _, removal := range p.removals {
 		known := s.attempts[removal.operation()]
 		switch {
-		case slices.ContainsFunc(busy, removal.destination().overlaps), known.rests(now):
+		case slices.Contains(busy, removal.destination()), known.rests(now):
 			blocked = append(blocked, removal.destination())
 		case !known.fresh(now, s.believed(known)):
 			admitted.removals = append(admitted.removals, removal)
@@ -136,7 +136,7 @@ func (s *state) admit(p plan, busy []destination, now time.Time) admission {
 	for _, making := range p.makes {
 		known := s.attempts[making.operation()]
 		switch {
-		case slices.ContainsFunc(blocked, making.destination().overlaps), known.rests(now):
+		case slices.ContainsFunc(blocked, making.destination().losesTo), known.rests(now):
 			admitted.waiting = append(admitted.waiting, *making.want)
 		case !known.fresh(now, s.believed(known)):
 			admitted.makes = append(admitted.makes, making)

@@ -128,6 +128,25 @@ func TestNothingIsMadeWhereARouteShouldBeGone(t *testing.T) {
 	r.expect(t, []string{"create 10.120.1.0/24 by b"}, []string{"10.120.0.0/24"})
 }
 
+// A stale route that cannot be deleted, and covers the pod CIDRs of nodes, holds up none of theirs: the more specific route wins.
+func TestARouteThatCoversOthersIsInNobodysWay(t *testing.T) {
+	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}, blackhole("wide", "10.120.0.0/16", ""))
+	creations := []string{"create 10.120.0.0/24 by a", "create 10.120.1.0/24 by b"}
+	for range 10 {
+		r.do(errors.New("403 forbidden"))
+		r.expect(t, creations, nil)
+		r.now = r.next(r.now)
+		r.expect(t, append([]string{"remove wide"}, creations...), nil)
+	}
+	r.begin(r.plan().removals[0]) // it hangs
+	r.expect(t, creations, nil, r.underWay()...)
+
+	// Nor does a route that cannot be made hold up the removal of one that covers it.
+	r = remember([]member{node("a", "10.120.0.0/24")}, blackhole("wide", "10.120.0.0/16", ""))
+	r.begin(r.plan().makes[0])
+	r.expect(t, []string{"remove wide"}, []string{"10.120.0.0/24"}, r.underWay()...)
+}
+
 func TestNothingIsDoneWhereSomethingIsUnderWay(t *testing.T) {
 	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")},
 		route("stale", "10.120.0.0/25", "gone"), route("other", "10.120.1.0/24", "gone"))
