@@ -108,8 +108,8 @@ type planner struct {
 	desired
 	abilities
 	routes  map[destination][]*cloudprovider.Route
-	holders map[destination]types.NodeName // the node of ours that has a destination to itself
-	kept    map[*cloudprovider.Route]bool  // routes that stay, or are replaced
+	holders map[destination]want          // what the node of ours wants that has a destination to itself
+	old     map[*cloudprovider.Route]bool // routes that are replaced
 	plan    plan
 }
 
@@ -120,7 +120,7 @@ type planner struct {
 func makePlan(d desired, routes []*cloudprovider.Route, can abilities) plan {
 	p := &planner{
 		desired: d, abilities: can, routes: map[destination][]*cloudprovider.Route{},
-		holders: map[destination]types.NodeName{}, kept: map[*cloudprovider.Route]bool{},
+		holders: map[destination]want{}, old: map[*cloudprovider.Route]bool{},
 	}
 	// A route that is listed twice, because the pages of a list shifted, is one route.
 	sorted := slices.CompactFunc(slices.SortedFunc(slices.Values(routes), byPlace),
@@ -163,7 +163,7 @@ func (p *planner) assign() {
 	for _, w := range p.wants {
 		winner := p.winner(w.destination, claimants[w.destination])
 		if winner == w.node {
-			p.holders[w.destination] = winner
+			p.holders[w.destination] = w
 			continue
 		}
 		p.plan.unmet = append(p.plan.unmet, w)
@@ -198,19 +198,18 @@ func (p *planner) spared(route *cloudprovider.Route) bool {
 func (p *planner) fulfill() (creations []action) {
 	for i := range p.wants {
 		w := &p.wants[i]
-		if p.holders[w.destination] != w.node {
+		if p.holders[w.destination].node != w.node {
 			continue
 		}
 		if !w.destination.within(p.clusterCIDRs) {
 			p.notice(outsideClusterCIDRs, *w, fmt.Sprintf("The pod CIDR %s is not within --cluster-cidr: the route to it is made, "+
 				"but will not be removed when the node is gone", w.cidr))
 		}
-		if fitting := slices.IndexFunc(p.routes[w.destination], w.fits); fitting >= 0 {
-			p.kept[p.routes[w.destination][fitting]] = true
+		if slices.ContainsFunc(p.routes[w.destination], w.fits) {
 			continue
 		}
 		if old := p.replaceable(*w); old != nil {
-			p.kept[old] = true
+			p.old[old] = true
 			p.plan.makes = append(p.plan.makes, action{kind: p.replacement(), old: old, want: w, why: w.unfit(old)})
 			continue
 		}
@@ -305,15 +304,18 @@ func (p *planner) replacement() kind {
 	return recreate
 }
 
-// stale reports whether a route has to go, and why.
+// stale reports whether a route has to go, and why. A route that is right stays even if another is right as well: a cloud may list it
+// once for each of its tables, or in two spellings, and a deletion that goes by the destination would delete all of them.
 func (p *planner) stale(route *cloudprovider.Route) (why string, stale bool) {
 	d := destinationOf(route.DestinationCIDR)
-	if p.kept[route] || !d.within(p.clusterCIDRs) || p.spared(route) {
+	if p.old[route] || !d.within(p.clusterCIDRs) || p.spared(route) {
 		return "", false
 	}
 	target, known := p.targets[route.TargetNode]
-	_, held := p.holders[d]
+	holder, held := p.holders[d]
 	switch {
+	case held && holder.fits(route):
+		return "", false
 	case held:
 		return "another route serves its destination", true
 	case known && target.membership == ours:

@@ -205,9 +205,19 @@ func TestPlanReplacesWhatIsWrong(t *testing.T) {
 			want: []string{"remove 01", "remove 03", "replace 02 by node-1"},
 		},
 		{
-			name: "of two right routes one stays", nodes: []member{node1},
+			name: "two right routes stay, as for two tables", nodes: []member{node1},
 			routes: []*cloudprovider.Route{route("02", "10.120.0.0/24", "node-1"), route("01", "10.120.0.0/24", "node-1")},
-			want:   []string{"remove 02"},
+		},
+		{
+			name: "so do two spellings of one", nodes: []member{node("node-1", "a00:100::/24")},
+			routes: []*cloudprovider.Route{route("01", "a00:100::/24", "node-1"), route("01", "A00:0100::/24", "node-1")},
+		},
+		{
+			name: "of two routes by the node the one with other addresses goes", nodes: []member{node1},
+			routes: []*cloudprovider.Route{
+				addressed("01", "10.120.0.0/24", "node-1", "old"), addressed("02", "10.120.0.0/24", "node-1", "addr-of-node-1"),
+			},
+			want: []string{"remove 01"},
 		},
 	})
 }

@@ -159,6 +159,8 @@ type memoryRoutes struct {
 	// lists is how lists are answered, and lacking are the names of the routes that they lack.
 	lists   string
 	lacking []string
+	// twice says that there are two tables with the same routes: each is listed once for a table, and deleted from both.
+	twice bool
 	// aliases are what the cloud calls targets.
 	aliases map[types.NodeName]types.NodeName
 }
@@ -224,6 +226,11 @@ func (m *memoryRoutes) ListRoutes(context.Context, string) ([]*cloudprovider.Rou
 				shown.TargetNode = alias
 			}
 			listed = append(listed, &shown)
+			if m.twice {
+				other := shown
+				other.Name, other.DestinationCIDR = "other-table-"+shown.Name, strings.ToUpper(shown.DestinationCIDR)
+				listed = append(listed, &other)
+			}
 		}
 	}
 	return listed, nil
@@ -279,6 +286,9 @@ func (m *memoryRoutes) CreateRoute(ctx context.Context, _, _ string, route *clou
 func (m *memoryRoutes) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
 	return m.call(ctx, route.TargetNode, "delete "+route.Name, func() error {
 		m.delete(route.Name)
+		if m.twice {
+			m.delete(strings.TrimPrefix(route.Name, "other-table-"))
+		}
 		return nil
 	})
 }

@@ -29,6 +29,7 @@ import (
 //	                            refused, throttled or lost (which is an error after the effect); or hang; or work again
 //	list fails                  lists fail from now on; or are empty, or broken; or lacks NAME: without these routes; or work again
 //	alias a=server-1            the cloud lists routes by node a as routes by server-1
+//	twice                       the cloud lists each route twice, for two tables, of which one spells IPv6 in capitals; it deletes from both
 //	replaces                    the provider can change a route in place
 //	restart                     another process begins to lead
 //	run 1m                      time passes, in which the controller makes its passes when they are due
@@ -106,6 +107,8 @@ func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
 		return s.cloud.answerLists(d.CmdArgs[0].Key, namesIn(d.CmdArgs[1:]))
 	case "alias":
 		s.cloud.aliases[types.NodeName(d.CmdArgs[0].Key)] = types.NodeName(d.CmdArgs[0].Vals[0])
+	case "twice":
+		s.cloud.twice = true
 	case "replaces":
 		s.reconciler.abilities.replaces, s.reconciler.applier.replace = true, s.cloud.replace
 	case "restart":
