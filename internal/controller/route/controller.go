@@ -123,7 +123,7 @@ func newReconciler(options Options, watcher *watcher) *reconciler {
 			clusterName: options.ClusterName, places: semaphore.NewWeighted(int64(writes)), patience: options.Patience,
 			state: state, metrics: metrics, events: events, late: watcher.trigger,
 		},
-		conditions: newConditionWriter(options.Client), events: events, metrics: metrics,
+		conditions: newConditionWriter(options.Client, options.MaxPeriod), events: events, metrics: metrics,
 	}
 }
 

@@ -39,10 +39,10 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	r.scheduler.begin(time.Now())
 	compared, err := r.compare(ctx)
 	if err != nil {
-		return r.conclude(ctx, nil, result{blocked: err})
+		return r.conclude(ctx, nil, nil, result{blocked: err})
 	}
-	outcomes, partial := r.carryOut(ctx, compared)
-	return r.conclude(ctx, outcomes, result{partial: partial})
+	outcomes, unwritten := r.carryOut(ctx, compared)
+	return r.conclude(ctx, outcomes, unwritten, result{partial: compared.unclear})
 }
 
 // comparison is what a pass has found out, and what there is to do.
@@ -75,26 +75,26 @@ func (r *reconciler) compare(ctx context.Context) (comparison, error) {
 	return comparison{members, wanted, planned, admitted.without(held), errors.Join(unclear, unconfirmed)}, nil
 }
 
-// carryOut does what there is to do. It returns what became of the operations, and what else went wrong.
-func (r *reconciler) carryOut(ctx context.Context, c comparison) ([]outcome, error) {
+// carryOut does what there is to do. It returns what became of the operations, and which conditions could not be written.
+func (r *reconciler) carryOut(ctx context.Context, c comparison) (outcomes []outcome, unwritten error) {
 	r.events.record(c.planned.notices)
 	progress := newProgressWriter(r.conditions, c.members, unmet(c.planned, c.admitted, nil))
-	outcomes := r.applier.apply(ctx, c.admitted, progress.ended)
+	outcomes = r.applier.apply(ctx, c.admitted, progress.ended)
 	written := progress.done()
 	routedNodes, missing := routedNodesOf(c.members, c.wanted, c.planned, unmet(c.planned, c.admitted, outcomes))
 	r.metrics.missing.Set(float64(missing))
-	return outcomes, errors.Join(c.unclear, written, r.conditions.write(ctx, routedNodes, time.Now()))
+	return outcomes, errors.Join(written, r.conditions.write(ctx, routedNodes, time.Now()))
 }
 
 // conclude notes how a pass ended, and returns when the next one is due and all that failed.
-func (r *reconciler) conclude(ctx context.Context, outcomes []outcome, ended result) (reconcile.Result, error) {
-	failures := []error{ended.blocked, ended.partial}
+func (r *reconciler) conclude(ctx context.Context, outcomes []outcome, unwritten error, ended result) (reconcile.Result, error) {
+	failures := []error{ended.blocked, ended.partial, unwritten}
 	for _, outcome := range outcomes {
 		failures = append(failures, outcome.err)
 		ended.changed = ended.changed || outcome.err == nil
 	}
 	now := time.Now()
-	ended.retry = r.state.next(now)
+	ended.retry = earlier(r.state.next(now), r.conditions.next(now))
 	next := r.scheduler.end(now, ended)
 	if err := passError(failures...); err != nil && ctx.Err() == nil { // what fails because the process stops is no failure
 		return reconcile.Result{}, err

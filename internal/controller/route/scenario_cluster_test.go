@@ -80,6 +80,30 @@ type memoryNodes struct {
 	nodes map[string]*corev1.Node
 	// hidden nodes are not in the cache.
 	hidden map[string]bool
+	// patches is how patches of nodes go, by name.
+	patches map[string]string
+}
+
+// answerPatches sets how patches of nodes go.
+func (c *memoryNodes) answerPatches(how string, names []string) error {
+	if !slices.Contains([]string{"work", "refused", "conflict"}, how) {
+		return fmt.Errorf("there are no patches that are or do %q", how)
+	}
+	for _, name := range names {
+		c.patches[name] = how
+	}
+	return nil
+}
+
+// refusal is what the API server answers to a patch; nil: it takes it.
+func (c *memoryNodes) refusal(name string) error {
+	switch c.patches[name] {
+	case "refused":
+		return apierrors.NewForbidden(corev1.Resource("nodes"), name, errors.New("a policy denies it"))
+	case "conflict":
+		return apierrors.NewConflict(corev1.Resource("nodes"), name, errors.New("the object has been modified"))
+	}
+	return nil
 }
 
 func (c *memoryNodes) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
@@ -108,6 +132,10 @@ func (w shownConditions) Patch(_ context.Context, object client.Object, patch cl
 	before, found := c.nodes[object.GetName()]
 	if !found {
 		return apierrors.NewNotFound(corev1.Resource("nodes"), object.GetName())
+	}
+	if err := c.refusal(before.Name); err != nil {
+		c.effects.show("patch: condition of %s: %v", before.Name, err)
+		return err
 	}
 	patched, err := scenariotest.Patched(before, object, patch)
 	if err != nil {

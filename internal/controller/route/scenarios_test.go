@@ -3,6 +3,7 @@ package route
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ import (
 //	vanish to-10.120.0.0/24     somebody deletes this route
 //	calls fail a b              calls that make or delete routes by these targets fail from now on, and have no effect; or are
 //	                            refused, throttled or lost (which is an error after the effect); or hang; or work again
+//	patches refused a           the API server refuses patches of these nodes from now on; or answers with a conflict; or they work again
 //	list fails                  lists fail from now on; or are empty, or broken; or lacks NAME: without these routes; or work again
 //	alias a=server-1            the cloud lists routes by node a as routes by server-1
 //	twice                       the cloud lists each route twice, for two tables, of which one spells IPv6 in capitals; it deletes from both
@@ -59,7 +61,7 @@ type scenario struct {
 func newScenario() *scenario {
 	effects := &effects{}
 	s := &scenario{
-		began: time.Now(), effects: effects, cluster: &memoryNodes{effects: effects, nodes: map[string]*corev1.Node{}, hidden: map[string]bool{}},
+		began: time.Now(), effects: effects, cluster: &memoryNodes{effects: effects, nodes: map[string]*corev1.Node{}, hidden: map[string]bool{}, patches: map[string]string{}},
 		cloud: &memoryRoutes{effects: effects, behavior: map[string]string{}, aliases: map[types.NodeName]types.NodeName{}, lists: "work"},
 	}
 	s.restart()
@@ -81,7 +83,7 @@ func (s *scenario) restart() {
 
 // play does what one command says.
 func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
-	needed := map[string]int{"nodes": 1, "delete": 1, "hide": 1, "route": 2, "vanish": 1, "calls": 2, "list": 1, "alias": 1, "run": 1}[d.Cmd]
+	needed := map[string]int{"nodes": 1, "delete": 1, "hide": 1, "route": 2, "vanish": 1, "calls": 2, "patches": 2, "list": 1, "alias": 1, "run": 1}[d.Cmd]
 	if len(d.CmdArgs) < needed {
 		return fmt.Errorf("%s needs %d arguments", d.Cmd, needed)
 	}
@@ -103,6 +105,8 @@ func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
 		s.cloud.delete(namesIn(d.CmdArgs)...)
 	case "calls":
 		return s.cloud.behave(d.CmdArgs[0].Key, namesIn(d.CmdArgs[1:]))
+	case "patches":
+		return s.cluster.answerPatches(d.CmdArgs[0].Key, namesIn(d.CmdArgs[1:]))
 	case "list":
 		return s.cloud.answerLists(d.CmdArgs[0].Key, namesIn(d.CmdArgs[1:]))
 	case "alias":
@@ -178,16 +182,16 @@ func (s *scenario) pass(ctx context.Context) time.Duration {
 	compared, err := r.compare(ctx)
 	if err != nil {
 		_, _ = fmt.Fprintf(&s.out, "at %s, no plan: %v\n", at, err)
-		_, _ = r.conclude(ctx, nil, result{blocked: err})
+		_, _ = r.conclude(ctx, nil, nil, result{blocked: err})
 		return r.scheduler.When(everything)
 	}
-	outcomes, partial := r.carryOut(ctx, compared)
+	outcomes, unwritten := r.carryOut(ctx, compared)
 	_, _ = fmt.Fprintf(&s.out, "at %s, plan:%s\n", at, describe(compared.admitted))
 	_, _ = s.out.WriteString(s.effects.take())
-	if partial != nil {
-		_, _ = fmt.Fprintf(&s.out, "error: %v\n", partial)
+	if failed := errors.Join(compared.unclear, unwritten); failed != nil {
+		_, _ = fmt.Fprintf(&s.out, "error: %v\n", failed)
 	}
-	_, _ = r.conclude(ctx, outcomes, result{partial: partial})
+	_, _ = r.conclude(ctx, outcomes, unwritten, result{partial: compared.unclear})
 	return r.scheduler.When(everything)
 }
 

@@ -50,8 +50,10 @@ type scheduler struct {
 	// closedUntil is when the cloud wants to be asked again.
 	closedUntil time.Time
 	interval    time.Duration
-	failures    int
-	pause       time.Duration
+	// failures is how many passes in a row could not make their comparison, and partials how many comparisons in a row left something
+	// unclear. Apart: what is unclear of one node, pass after pass, delays no comparison of all.
+	failures, partials int
+	pause              time.Duration
 }
 
 var _ workqueue.TypedRateLimiter[reconcile.Request] = &scheduler{}
@@ -109,9 +111,9 @@ type result struct {
 	changed bool
 	// blocked is why there was no comparison, or none that could be acted upon.
 	blocked error
-	// partial is what could not be found out or written beside routes.
+	// partial is what could not be found out about single nodes.
 	partial error
-	// retry is when an operation that failed may be tried again; zero: none failed.
+	// retry is when an operation, or the write of a condition, that failed may be tried again; zero: none failed.
 	retry time.Time
 }
 
@@ -131,10 +133,10 @@ func (s *scheduler) end(now time.Time, r result) time.Duration {
 		s.pause = backoff(s.longest).After(s.failures, r.blocked)
 		s.failures++
 	case r.partial != nil:
-		s.pause = min(s.interval, backoff(s.longest).After(s.failures, r.partial))
-		s.failures++
+		s.pause = min(s.interval, backoff(s.longest).After(s.partials, r.partial))
+		s.failures, s.partials = 0, s.partials+1
 	default:
-		s.failures = 0
+		s.failures, s.partials = 0, 0
 	}
 	if wait, asked := cloud.RetryAfter(r.blocked); asked {
 		s.closedUntil = now.Add(wait)

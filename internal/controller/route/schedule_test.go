@@ -66,6 +66,20 @@ func TestFailedComparisonsBackOff(t *testing.T) {
 	}
 }
 
+// What could not be found out or written in pass after pass, and comparisons that failed, have pauses of their own.
+func TestPassesThatAreInPartDelayNoFailedComparison(t *testing.T) {
+	outage, partial := result{blocked: errors.New("no answer")}, result{partial: errors.New("no write")}
+	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
+	passTimes(p, partial, 20)
+	if diff := cmp.Diff(seconds(0, 1, 3, 7), passTimes(p, outage, 4)); diff != "" {
+		t.Errorf("passes in an outage after passes in part (-want +got):\n%s", diff)
+	}
+	p.end(epoch, partial) // a comparison, which ends the outage
+	if got := p.end(epoch, outage); got != firstDelay {
+		t.Errorf("the first failure after a comparison delays by %s, want %s", got, firstDelay)
+	}
+}
+
 func TestACloudThatSaysHowLongToWaitIsObeyed(t *testing.T) {
 	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
 	p.begin(epoch)

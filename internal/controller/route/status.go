@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -38,10 +39,14 @@ const (
 // conditionWriter writes the condition NetworkUnavailable of nodes, where it is not what it should be.
 type conditionWriter struct {
 	client client.Client
+	// longest bounds the pause after which a condition is written again that could not be.
+	longest time.Duration
 
 	mu sync.Mutex
 	// written is what was written to nodes whose copy in the cache may still be older.
 	written map[types.UID]statement
+	// failed is what could not be written. Each node has a pause of its own: what the API server refuses of one delays no other.
+	failed map[types.UID]failedWrite
 }
 
 // statement is what a node's condition says since a version of the node.
@@ -50,8 +55,15 @@ type statement struct {
 	resourceVersion string
 }
 
-func newConditionWriter(client client.Client) *conditionWriter {
-	return &conditionWriter{client: client, written: map[types.UID]statement{}}
+// failedWrite is a condition that could not be written, and when to try again.
+type failedWrite struct {
+	routed    bool
+	failures  int
+	notBefore time.Time
+}
+
+func newConditionWriter(client client.Client, longest time.Duration) *conditionWriter {
+	return &conditionWriter{client: client, longest: longest, written: map[types.UID]statement{}, failed: map[types.UID]failedWrite{}}
 }
 
 // routedNode is a node of ours and whether all its routes are there.
@@ -60,14 +72,15 @@ type routedNode struct {
 	routed bool
 }
 
-// write brings the conditions of nodes up to date. A node that has been deleted meanwhile needs none.
+// write brings the conditions of nodes up to date, but for those whose pause after a failure has not passed. A node that has been deleted
+// meanwhile needs none.
 func (c *conditionWriter) write(ctx context.Context, nodes []routedNode, now time.Time) error {
 	c.forget(nodes)
 	var group errgroup.Group
 	group.SetLimit(conditionWrites)
 	errs := make([]error, len(nodes))
 	for i, n := range nodes {
-		if c.says(n) {
+		if c.says(n) || c.rests(n, now) {
 			continue
 		}
 		group.Go(func() error {
@@ -81,10 +94,52 @@ func (c *conditionWriter) write(ctx context.Context, nodes []routedNode, now tim
 
 // bring brings the condition of one node up to date.
 func (c *conditionWriter) bring(ctx context.Context, n routedNode, now time.Time) error {
-	if c.says(n) {
+	if c.says(n) || c.rests(n, now) {
 		return nil
 	}
-	return c.patch(ctx, n, now)
+	err := c.patch(ctx, n, now)
+	c.ended(n, err)
+	return err
+}
+
+// ended notes what became of a write.
+func (c *conditionWriter) ended(n routedNode, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		delete(c.failed, n.node.UID)
+		return
+	}
+	before := c.failed[n.node.UID].failures
+	c.failed[n.node.UID] = failedWrite{n.routed, before + 1, time.Now().Add(backoff(c.longest).After(before, err))}
+}
+
+// rests reports whether the same could not be written a moment ago.
+func (c *conditionWriter) rests(n routedNode, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	failed, found := c.failed[n.node.UID]
+	return found && failed.routed == n.routed && now.Before(failed.notBefore)
+}
+
+// next returns when the first of the conditions may be tried again that could not be written, zero if there are none.
+func (c *conditionWriter) next(now time.Time) (first time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, failed := range c.failed {
+		if now.Before(failed.notBefore) {
+			first = earlier(first, failed.notBefore)
+		}
+	}
+	return first
+}
+
+// earlier returns the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // says reports whether the node's condition is what it should be already. As in the reference, the reason counts: a network
@@ -96,6 +151,11 @@ func (c *conditionWriter) says(n routedNode) bool {
 	if found && kit.Older(n.node.ResourceVersion, written.resourceVersion) {
 		return written.routed == n.routed
 	}
+	return hasCondition(n)
+}
+
+// hasCondition reports whether the node's copy in the cache has the condition that it should have.
+func hasCondition(n routedNode) bool {
 	status, reason, _ := networkUnavailable(n.routed)
 	current := networkCondition(n.node)
 	return current != nil && current.Status == status && current.Reason == reason
@@ -140,8 +200,8 @@ func (c *conditionWriter) patch(ctx context.Context, n routedNode, now time.Time
 	patched := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.node.Name}}
 	err = c.client.Status().Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, encoded), client.FieldOwner(fieldManager))
 	switch outcome := kit.OutcomeOf(err); {
-	case outcome == kit.Gone, outcome == kit.Outdated:
-		return nil // deleted, or another node has the name now: its own event starts a pass
+	case outcome == kit.Gone, outcome == kit.Outdated && !apierrors.IsConflict(err):
+		return nil // deleted, or another node has the name now: its own event starts a pass. None follows a conflict with another writer.
 	case err != nil:
 		return fmt.Errorf("writing the condition NetworkUnavailable of node %q: %w", n.node.Name, err)
 	}
@@ -153,20 +213,24 @@ func (c *conditionWriter) patch(ctx context.Context, n routedNode, now time.Time
 	return nil
 }
 
-// forget drops what was written to nodes that are gone, or whose copy in the cache shows it.
+// forget drops what was written to nodes that are gone, or whose copy in the cache shows it, and what could not be written to nodes that
+// are gone or say it by now.
 func (c *conditionWriter) forget(nodes []routedNode) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.written) == 0 {
+	if len(c.written) == 0 && len(c.failed) == 0 {
 		return
 	}
-	kept := make(map[types.UID]statement, len(c.written))
+	kept, failing := make(map[types.UID]statement, len(c.written)), make(map[types.UID]failedWrite, len(c.failed))
 	for _, n := range nodes {
+		if failed, found := c.failed[n.node.UID]; found && !hasCondition(n) {
+			failing[n.node.UID] = failed
+		}
 		if written, found := c.written[n.node.UID]; found && kit.Older(n.node.ResourceVersion, written.resourceVersion) {
 			kept[n.node.UID] = written
 		}
 	}
-	c.written = kept
+	c.written, c.failed = kept, failing
 }
 
 // progressWriter writes to nodes that their routes are there as soon as the last one is, while routes to other nodes are still being made.

@@ -41,7 +41,7 @@ func TestConditionIsWrittenOnlyIfItChanges(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := !newConditionWriter(nil).says(routedNode{test.node.node, test.routed}); got != test.want {
+			if got := !newConditionWriter(nil, DefaultMaxPeriod).says(routedNode{test.node.node, test.routed}); got != test.want {
 				t.Errorf("written: %t, want %t", got, test.want)
 			}
 		})
@@ -49,7 +49,7 @@ func TestConditionIsWrittenOnlyIfItChanges(t *testing.T) {
 }
 
 func TestConditionIsNotWrittenTwiceWhileTheCacheLags(t *testing.T) {
-	c := newConditionWriter(nil)
+	c := newConditionWriter(nil, DefaultMaxPeriod)
 	m := node("a")
 	m.node.ResourceVersion = "99"
 	c.written[m.node.UID] = statement{routed: true, resourceVersion: "100"}
