@@ -36,11 +36,11 @@ func (q *queue) returned(w *waiter) {
 	}
 }
 
-// locked returns an error if a write about an object has not returned although its deadline has passed.
-func (q *queue) locked(about subject, object string) error {
+// locked returns an error if a write about an object has not returned although its deadline has passed, so that another must not be made.
+func (q *queue) locked(about subject) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.of(about.group).object(object, time.Now()).free(about, false, time.Now())
+	return q.of(about.group).object(about.key(), time.Now()).free(about, false, time.Now())
 }
 
 // overdue returns an error if the bound of abandoned calls of a group is reached.
@@ -71,9 +71,11 @@ func (q *queue) unreturned() error {
 	var errs []error
 	for _, g := range q.groups {
 		for _, o := range g.objects {
-			if w := o.locked; w != nil && !seen[w] { // a write may be about several objects
-				seen[w] = true
-				errs = append(errs, &StillRunningError{Operation: w.about.name, Object: w.about.key(), Since: w.admitted})
+			for _, w := range o.locked {
+				if !seen[w] { // a write may be about several objects
+					seen[w] = true
+					errs = append(errs, &StillRunningError{Operation: w.about.name, Object: w.about.key(), Since: w.admitted})
+				}
 			}
 		}
 	}

@@ -56,6 +56,9 @@ func (c *call) begin(ctx context.Context, w *waiter, method func(context.Context
 
 // timeout is the deadline of an attempt.
 func (c *call) timeout() time.Duration {
+	if len(c.about.several) > 0 {
+		return min(c.writeTimeout, severalTimeout)
+	}
 	if c.about.write {
 		return c.writeTimeout
 	}

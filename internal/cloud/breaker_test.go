@@ -25,7 +25,7 @@ func TestWhenTheCloudIsSuspected(t *testing.T) {
 		"one that worked":                    {1000, time.Hour, []subject{onInstance("a")}, true, false},
 		"few":                                {9, time.Hour, []subject{onInstance("a"), onInstance("b")}, true, false},
 		"many in a moment":                   {1000, 29 * time.Second, []subject{onInstance("a"), onInstance("b")}, true, false},
-		"one that worked, by two questions":  {1000, time.Hour, []subject{onInstance("a"), {operations["InstanceExists"], "InstanceExists", "a", nil}}, true, true},
+		"one that worked, by two questions":  {1000, time.Hour, []subject{onInstance("a"), {operation: operations["InstanceExists"], name: "InstanceExists", object: "a"}}, true, true},
 		"one that worked among those broken": {1000, time.Hour, []subject{onInstance("a"), onInstance("a"), onInstance("b")}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/provider"
@@ -69,6 +71,67 @@ func TestChangesOfRoutes(t *testing.T) {
 			t.Errorf("%s: results %v, error %v, %v calls counted as %s", name, results, err, calls(test.outcome), test.outcome)
 		}
 	}
+}
+
+// A call of several changes that never returns keeps what it may still write. The same change may be made once more, alone, since it comes
+// to the same; no other of its route may, and none in company. What hangs alone is not repeated.
+func TestChangesBesideACallThatNeverReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := func(cidr, node string) provider.RouteChange {
+			return provider.RouteChange{New: &cloudprovider.Route{DestinationCIDR: cidr, TargetNode: types.NodeName(node)}}
+		}
+		a, b, hangs := to("10.0.0.0/24", "a"), to("10.0.1.0/24", "b"), to("10.0.2.0/24", "hangs")
+		over := make(chan struct{})
+		behind := Decorate(&declared{capabilities: provider.Capabilities{
+			ChangeRoutes: func(_ context.Context, _ string, changes []provider.RouteChange) ([]error, error) {
+				for _, change := range changes {
+					if change.New != nil && change.New.TargetNode == "hangs" {
+						<-over
+					}
+				}
+				return make([]error, len(changes)), nil
+			},
+		}}, Options{})
+		change := func(changes ...provider.RouteChange) error {
+			results, err := provider.CapabilitiesOf(behind).ChangeRoutes(t.Context(), "c", changes)
+			return errors.Join(append(results, err)...)
+		}
+		begun := time.Now()
+		if err := change(a, b, hangs); !errors.Is(err, ErrDeadline) || time.Since(begun).Round(time.Second) != severalTimeout+grace {
+			t.Errorf("the call of all ended after %s with %v, want its deadline", time.Since(begun), err)
+		}
+		for name, test := range map[string]struct {
+			changes []provider.RouteChange
+			locked  bool
+		}{
+			"the same, alone":            {[]provider.RouteChange{a}, false},
+			"the same, in company":       {[]provider.RouteChange{a, b}, true},
+			"by another node":            {[]provider.RouteChange{to("10.0.0.0/24", "c")}, true},
+			"a removal":                  {[]provider.RouteChange{{Old: a.New}}, true},
+			"a route that was not in it": {[]provider.RouteChange{to("10.0.9.0/24", "z")}, false},
+		} {
+			if err := change(test.changes...); errors.Is(err, ErrStillRunning) != test.locked || err != nil && !test.locked {
+				t.Errorf("%s: %v, refused: want %t", name, err, test.locked)
+			}
+		}
+		begun = time.Now()
+		if err := change(hangs); !errors.Is(err, ErrDeadline) || time.Since(begun).Round(time.Second) != DefaultWriteTimeout+grace {
+			t.Errorf("alone it ended after %s with %v, want the deadline of a write", time.Since(begun), err)
+		}
+		if err := change(hangs); !errors.Is(err, ErrStillRunning) {
+			t.Errorf("when it hangs alone: %v, want that it is not made again", err)
+		}
+		if err := Unreturned(behind); err == nil || len(strings.Split(err.Error(), "\n")) != 2 {
+			t.Errorf("writes that have not returned: %v, want two", err)
+		}
+		close(over)
+		synctest.Wait()
+		for _, again := range []provider.RouteChange{hangs, {Old: a.New}, to("10.0.1.0/24", "c")} {
+			if err := change(again); err != nil {
+				t.Errorf("when all have returned: %v", err)
+			}
+		}
+	})
 }
 
 // A change of targets is a write like any other: it is counted, and its errors have types.

@@ -50,6 +50,9 @@ const (
 	// DefaultWriteTimeout is the deadline of a call that changes a load balancer or a route. Plugins commonly wait in such
 	// a call until the cloud is done.
 	DefaultWriteTimeout = 10 * time.Minute
+	// severalTimeout is the longest deadline of a call that makes several changes: one that hangs holds up the others for no longer. A
+	// change that takes longer has all the time of a write when it is alone.
+	severalTimeout = time.Minute
 	// DefaultMaxInFlight is how many calls may be under way at once, not counting those that take longer than a second. A tenth is
 	// kept for each group.
 	DefaultMaxInFlight = 80

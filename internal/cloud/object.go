@@ -3,6 +3,7 @@ package cloud
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -30,7 +31,8 @@ const (
 )
 
 // ErrStillRunning says that a call was not made because an earlier one about the same object has not returned, long after its
-// deadline. A write keeps its object until it returns: another beside it might undo what it does.
+// deadline. A write keeps its object until it returns: another beside it might undo what it does. Only a change that was one of several in
+// a call may be made once more, alone: see subject.repeats.
 var ErrStillRunning = errors.New("an earlier call has not returned")
 
 // StillRunningError is an ErrStillRunning that says which call it is.
@@ -72,8 +74,9 @@ type object struct {
 	hung      bool      // its last call was not back at its deadline
 	abandoned int       // calls that have not returned long after that
 	again     time.Time // when the next read may be made
-	// hanging is the newest of those, and locked the write among them.
-	hanging, locked *waiter
+	// hanging is the newest of those, and locked the writes among them.
+	hanging *waiter
+	locked  []*waiter
 }
 
 // counts are what became of the calls of a group, of whatever object.
@@ -127,7 +130,7 @@ func (o *object) abandon(w *waiter, timeout time.Duration, now time.Time) {
 	o.abandoned++
 	o.hanging = w
 	if w.about.write {
-		o.locked = w
+		o.locked = append(o.locked, w)
 	}
 	if o.abandoned >= againAfter {
 		o.again = now.Add(againPause(o.abandoned, timeout))
@@ -146,9 +149,7 @@ func againPause(abandoned int, timeout time.Duration) time.Duration {
 // returned notes that an abandoned call has returned after all.
 func (o *object) returned(w *waiter) {
 	o.abandoned--
-	if o.locked == w {
-		o.locked = nil
-	}
+	o.locked = slices.DeleteFunc(o.locked, func(locked *waiter) bool { return locked == w })
 	if o.abandoned == 0 {
 		o.hanging, o.again = nil, time.Time{}
 	}
@@ -158,9 +159,10 @@ func (o *object) returned(w *waiter) {
 // that what hangs already gets no more of them.
 func (o *object) free(about subject, crowded bool, now time.Time) error {
 	running := o.hanging
+	lock := slices.IndexFunc(o.locked, func(w *waiter) bool { return !about.repeats(w.about) })
 	switch {
-	case about.write && o.locked != nil:
-		running = o.locked
+	case about.write && lock >= 0:
+		running = o.locked[lock]
 	case o.abandoned > 0 && (crowded || now.Before(o.again)):
 	default:
 		return nil

@@ -72,6 +72,16 @@ type subject struct {
 	object string // a node, a Service, a route; empty for a listing or several objects at once
 	// several are those objects.
 	several []string
+	// changes are what is to become of each object, of a method that may be about several.
+	changes map[string]string
+}
+
+// repeats reports whether a call makes alone a change that an earlier one has among several. That is safe beside it, however late the
+// earlier one takes effect: to make a change again that is made already is no error, and changes nothing. Any other change of the object
+// might be undone. A call that was alone is not repeated: it is the change itself that hangs.
+func (s subject) repeats(earlier subject) bool {
+	change, alone := s.changes[s.object]
+	return alone && len(earlier.several) > 0 && earlier.changes[s.object] == change
 }
 
 // key names what a call is about within its group: an object, or the method where there is none in particular.

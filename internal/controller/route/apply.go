@@ -244,7 +244,8 @@ func creating(a action, err error) error {
 const batchShrink = 4
 
 // batches divides actions among calls: each for itself, or as many in a call as the provider takes. Those that have failed as part
-// of a call that failed as a whole go in smaller company, so that one that cannot be done soon holds up itself alone.
+// of a call that failed as a whole go in smaller company, so that one that cannot be done soon holds up itself alone; those of a call that
+// hung go alone at once.
 //
 // See ADR 33.
 func (a *applier) batches(actions []action) [][]action {

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
@@ -216,4 +218,98 @@ func TestApplyDoesNotWaitForABatchThatHangs(t *testing.T) {
 			t.Errorf("calls %q and %d more pokes, want the one that hung and one trigger", got, len(a.pokes))
 		}
 	})
+}
+
+// hangingBatches is a plugin whose calls of ChangeRoutes make all changes but one, at which they hang.
+type hangingBatches struct {
+	cloudprovider.Interface
+	hangsAt string
+	// obeys says that a call returns when its context ends, and partly that it then has results; else it never returns.
+	obeys, partly bool
+	over          chan struct{}
+
+	mu   sync.Mutex
+	hung int
+	made map[string]types.NodeName
+}
+
+func (h *hangingBatches) ProviderName() string { return "sim" }
+
+func (h *hangingBatches) Capabilities() provider.Capabilities {
+	return provider.Capabilities{ChangeRoutes: h.change, RouteBatch: 64}
+}
+
+func (h *hangingBatches) change(ctx context.Context, _ string, changes []provider.RouteChange) ([]error, error) {
+	results := make([]error, len(changes))
+	for i, change := range changes {
+		if change.New.DestinationCIDR != h.hangsAt {
+			h.mu.Lock()
+			h.made[change.New.DestinationCIDR] = change.New.TargetNode
+			h.mu.Unlock()
+			continue
+		}
+		h.mu.Lock()
+		h.hung++
+		h.mu.Unlock()
+		if !h.obeys {
+			<-h.over
+			return nil, errors.New("too late")
+		}
+		<-ctx.Done()
+		for ; i < len(changes); i++ {
+			results[i] = ctx.Err()
+		}
+		if h.partly {
+			return results, nil
+		}
+		return nil, ctx.Err()
+	}
+	return results, nil
+}
+
+// listed returns the routes that there are.
+func (h *hangingBatches) listed() (routes []*cloudprovider.Route) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for cidr, target := range h.made {
+		routes = append(routes, route("to-"+cidr, cidr, string(target)))
+	}
+	return routes
+}
+
+// A change at which the plugin hangs for ever, whether it obeys its context or not, holds up the others of its call for a minute, and then
+// itself alone: nodes that join in the next days have their routes at once.
+func TestAChangeThatHangsIsSoonAlone(t *testing.T) {
+	for name, plugin := range map[string]*hangingBatches{"deaf": {}, "obeys": {obeys: true}, "obeys, with results": {obeys: true, partly: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				plugin.hangsAt, plugin.over, plugin.made = "10.120.7.0/24", make(chan struct{}), map[string]types.NodeName{}
+				a := newApplying(8)
+				a.change, a.batch = provider.CapabilitiesOf(cloud.Decorate(plugin, cloud.Options{})).ChangeRoutes, 64
+				nodes := nodesWithRoutesToMake(64)
+				pass := func() { // passes come once a second
+					a.run(t, nodes, plugin.listed(), abilities{})
+					time.Sleep(time.Second)
+				}
+				for begun := time.Now(); len(plugin.listed()) < 63; pass() {
+					if time.Since(begun) > 75*time.Second {
+						t.Fatalf("after %s there are %d routes, want 63", time.Since(begun), len(plugin.listed()))
+					}
+				}
+				for day := range 3 {
+					time.Sleep(24 * time.Hour)
+					nodes = append(nodes, node(fmt.Sprintf("new-%d", day), fmt.Sprintf("10.120.%d.0/24", 100+day)))
+					pass()
+					if got := len(plugin.listed()); got != 64+day {
+						t.Errorf("after %d days there are %d routes, want %d: that of a new node has not been made", day+1, got, 64+day)
+					}
+				}
+				if plugin.hung > 2 && !plugin.obeys {
+					t.Errorf("%d calls have not returned, want that of the batch and one more", plugin.hung)
+				}
+				close(plugin.over)
+				a.running.Wait()
+			})
+		})
+	}
 }

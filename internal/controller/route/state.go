@@ -21,6 +21,8 @@ const (
 	firstDelay = time.Second
 	// maxFresh is how long a list of routes may take to show what was done to them.
 	maxFresh = 5 * time.Second
+	// alone is after how many failures in company an operation is alone, however large batches are.
+	alone = 16
 )
 
 // state is what the controller remembers of its operations from one pass to the next: which are under way, which have just
@@ -44,7 +46,7 @@ type attempt struct {
 	accepted  int
 	failures  int
 	notBefore time.Time
-	// together is how many times in a row the operation failed because the call failed that it shared with others.
+	// together is how many times in a row the operation failed because the call failed that it shared with others; alone if that hung.
 	together int
 }
 
@@ -211,8 +213,12 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 	}
 	known.done, known.notBefore = time.Time{}, now.Add(backoff(s.maxDelay).After(known.failures, err))
 	known.failures++
-	// A refusal for quota, or a call that was never made, says that there are too many calls: not that there are too few.
-	if !isOwnFailure(err) && !provider.IsThrottled(err) && !errors.Is(err, cloud.ErrUnavailable) {
+	switch {
+	case errors.Is(err, cloud.ErrDeadline), errors.Is(err, cloud.ErrStillRunning):
+		known.together = alone // each smaller batch with the one that hangs would take as long again
+	case isOwnFailure(err), provider.IsThrottled(err), errors.Is(err, cloud.ErrUnavailable):
+		// A refusal for quota, or a call that was never made, says that there are too many calls: not that there are too few.
+	default:
 		known.together++
 	}
 	return known.abandoned
