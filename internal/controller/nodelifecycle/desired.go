@@ -2,7 +2,6 @@ package nodelifecycle
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,6 +82,49 @@ func (l Limit) of(population int) int {
 	return l.Count
 }
 
+// population is how many nodes a limit is a share of.
+func population(nodes []facts) int {
+	count := 0
+	for _, node := range nodes {
+		if node.owner != foreign {
+			count++
+		}
+	}
+	return count
+}
+
+// spending is a number of deletions that were begun together.
+type spending struct {
+	At    time.Time `json:"at"`
+	Count int       `json:"count"`
+}
+
+// recent returns the deletions that still count, none of them from the future: the clock may have been put back. A deletion may happen
+// up to applyTime after it was planned, so that it counts for that much longer than the window.
+func recent(spent []spending, settings Settings, now time.Time) []spending {
+	counts := settings.Window + settings.applyTime()
+	return slices.DeleteFunc(notAfter(spent, now), func(s spending) bool { return now.Sub(s.At) >= counts })
+}
+
+// notAfter returns deletions none of which is later than a time.
+func notAfter(spent []spending, now time.Time) []spending {
+	current := slices.Clone(spent)
+	for i := range current {
+		if current[i].At.After(now) {
+			current[i].At = now
+		}
+	}
+	return current
+}
+
+func total(spent []spending) int {
+	count := 0
+	for _, s := range spent {
+		count += s.Count
+	}
+	return count
+}
+
 // owner is what a node is to us.
 type owner int
 
@@ -110,12 +152,17 @@ type facts struct {
 	heartbeat heartbeat
 	// excluded nodes are not acted on: they are being deleted, or the cache has not caught up with what we did to them.
 	excluded bool
+	// paused are the kinds of action that failed a short while ago, and are left out for now.
+	paused pauses
 	// announced says that somebody is removing the node, acknowledged that an operator knows of its instance's end.
 	announced, acknowledged bool
 	taints                  []corev1.Taint
 	// heldFor is the reason of the condition CloudInstanceGone that the node shows, empty if it shows none.
 	heldFor HoldReason
 }
+
+// pauses are kinds of action that are left out.
+type pauses [deleteNode + 1]bool
 
 // heartbeat is the last report of a kubelet, as its node shows it.
 type heartbeat struct {
@@ -310,30 +357,42 @@ func desire(node facts, said answers) desired {
 	}
 }
 
-// Set parses a share such as "25%" or a number such as "10". It makes a Limit the value of a flag.
-func (l *Limit) Set(text string) error {
-	digits, share := strings.CutSuffix(text, "%")
-	number, err := strconv.Atoi(digits)
+// doubtOf returns why the cloud cannot be believed when it denies instances, or nothing. It has to know one of our nodes at
+// least: an answer that knows none is an empty or a stranger's. And it must not deny nodes that are alive: a few may have
+// lost their instances a moment ago, but not a greater share than may be deleted, nor more than half. A node whose end was
+// announced, or acknowledged and is not ready, is no evidence against the cloud: it will be deleted, and what is decided about the
+// others must not depend on whether that has happened yet.
+func doubtOf(nodes []facts, said answers, settings Settings, now time.Time) HoldReason {
+	known, running, deniedRunning := 0, 0, 0
+	for _, node := range nodes {
+		answer, asked := said[node.uid]
+		if !asked {
+			continue
+		}
+		if answer.exists {
+			known++
+		}
+		if going := node.announced || node.acknowledged && !node.ready; node.alive(now) && !going {
+			running++
+			if !answer.exists {
+				deniedRunning++
+			}
+		}
+	}
+	tolerated := min(max(minLimit, settings.Limit.of(running)), running/2)
 	switch {
-	case err != nil || number < 0:
-		return fmt.Errorf("%q is neither a share of the nodes such as 25%% nor a number of nodes such as 10", text)
-	case share && number > 100:
-		return fmt.Errorf("%q is more than all nodes: 100%% switches the limit off", text)
-	case share:
-		*l = Limit{Percent: number}
+	case known == 0:
+		return HoldEveryInstanceGone
+	case deniedRunning > tolerated:
+		return HoldRunningNodesDenied
 	default:
-		*l = Limit{Count: number}
+		return ""
 	}
-	return nil
 }
 
-// String returns the limit in the form that Set parses.
-func (l Limit) String() string {
-	if l.Percent > 0 {
-		return strconv.Itoa(l.Percent) + "%"
-	}
-	return strconv.Itoa(l.Count)
+// nobodyHeard reports whether no kubelet reports that could confirm it: all nodes are silent, or are being removed.
+func nobodyHeard(nodes []facts, now time.Time) bool {
+	return !slices.ContainsFunc(nodes, func(node facts) bool {
+		return node.owner != foreign && node.alive(now) && !node.announced
+	})
 }
-
-// Type names the type in a command's help.
-func (l *Limit) Type() string { return "limit" }

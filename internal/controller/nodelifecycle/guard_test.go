@@ -278,7 +278,7 @@ func TestLimitHoldsOverTheWindow(t *testing.T) {
 	if diff := cmp.Diff([]string{"hold x5: DeletionLimitReached", "delete x3", "delete x4"}, show(planned)); diff != "" {
 		t.Errorf("when the first two have left the window (-want +got):\n%s", diff)
 	}
-	remembered = remembered.refund(today.Add(11*time.Minute), 1)
+	remembered = remembered.conclude(action{node: mine(node("x4", corev1.ConditionUnknown))}, today.Add(11*time.Minute), false, false)
 	planned, _ = pass(remembered, today.Add(12*time.Minute), "x5")
 	if diff := cmp.Diff([]string{"delete x5"}, show(planned)); diff != "" {
 		t.Errorf("after a deletion did not happen (-want +got):\n%s", diff)

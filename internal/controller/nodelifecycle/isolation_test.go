@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -122,6 +123,37 @@ type memoryNodes struct {
 
 	mu    sync.Mutex
 	nodes map[string]*corev1.Node
+	// fault is what becomes of a write to a node whose name contains "stuck". Nil: it succeeds.
+	fault func(ctx context.Context) error
+	// faults counts the writes that did not succeed.
+	faults int
+}
+
+// write returns what becomes of a write to a node.
+func (m *memoryNodes) write(ctx context.Context, name string) error {
+	m.mu.Lock()
+	fault := m.fault
+	if fault == nil || !strings.Contains(name, "stuck") {
+		m.mu.Unlock()
+		return nil
+	}
+	m.faults++
+	m.mu.Unlock()
+	return fault(ctx)
+}
+
+// breaks sets what becomes of writes to stuck nodes from now on.
+func (m *memoryNodes) breaks(fault func(context.Context) error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fault = fault
+}
+
+// tried returns how many writes did not succeed.
+func (m *memoryNodes) tried() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.faults
 }
 
 func (m *memoryNodes) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
@@ -133,7 +165,10 @@ func (m *memoryNodes) List(_ context.Context, list client.ObjectList, _ ...clien
 	return nil
 }
 
-func (m *memoryNodes) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
+func (m *memoryNodes) Delete(ctx context.Context, object client.Object, _ ...client.DeleteOption) error {
+	if err := m.write(ctx, object.GetName()); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.nodes, object.GetName())
@@ -141,7 +176,10 @@ func (m *memoryNodes) Delete(_ context.Context, object client.Object, _ ...clien
 }
 
 // Patch takes every patch for one that adds the taint.
-func (m *memoryNodes) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+func (m *memoryNodes) Patch(ctx context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	if err := m.write(ctx, object.GetName()); err != nil {
+		return err
+	}
 	m.change(object.GetName(), func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{shutdownTaint()} })
 	return nil
 }
@@ -204,7 +242,8 @@ func playWith(t *testing.T, settings Settings, cloud *moody, names []string, act
 		s.asked = instances.New(instances.Options{Cloud: s.cloud})
 		controller, err := New(Options{
 			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: s.asked,
-			Owners: instances.NewOwners(s.asked, ownership.Rules{ProviderName: "sim"}), DeletionLog: &DeletionLog{}, Settings: settings, Logger: logr.Discard(),
+			Owners: instances.NewOwners(s.asked, ownership.Rules{ProviderName: "sim"}), Settings: settings, Logger: logr.Discard(),
+			DeletionLog: &DeletionLog{Leases: fake.NewClientset().CoordinationV1(), Namespace: "kube-system", Name: "deletions"},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -94,13 +94,30 @@ type nodeState struct {
 	// versions are the resource versions that our last writes made, empty for nodes that we deleted.
 	versions map[types.UID]string
 	// failing are the kinds of action that failed when they were last tried.
-	failing map[types.UID]actionKind
+	failing map[types.UID]map[actionKind]failure
 	// heartbeats are the reports of kubelets that are not ready.
 	heartbeats map[types.UID]heartbeat
 }
 
+// failure is a number of failures in a row, and until when no further try is made.
+type failure struct {
+	count int
+	until time.Time
+}
+
+// writeBackoff is the pause of a write that fails for its node, during which the node's other writes and other nodes have their turn.
+var writeBackoff = kit.Backoff{First: DefaultPeriod, Longest: time.Minute}
+
 func newNodeState() *nodeState {
-	return &nodeState{versions: map[types.UID]string{}, failing: map[types.UID]actionKind{}, heartbeats: map[types.UID]heartbeat{}}
+	return &nodeState{versions: map[types.UID]string{}, failing: map[types.UID]map[actionKind]failure{}, heartbeats: map[types.UID]heartbeat{}}
+}
+
+// paused returns the kinds of action that are not to be tried for a node now.
+func (m *nodeState) paused(node types.UID, now time.Time) (kinds pauses) {
+	for kind, failed := range m.failing[node] {
+		kinds[kind] = now.Before(failed.until)
+	}
+	return kinds
 }
 
 // heartbeatOf returns what we have seen of the reports of a node's kubelet, with what the node shows now.
@@ -124,20 +141,23 @@ func (m *nodeState) stale(node *corev1.Node) bool {
 }
 
 // note remembers what became of an action. It reports whether a failure is news.
-func (m *nodeState) note(done result) (news bool) {
-	uid := done.action.node.uid
+func (m *nodeState) note(done result, now time.Time) (news bool) {
+	uid, kind := done.action.node.uid, done.action.kind
 	switch done.outcome {
 	case kit.Written:
-		delete(m.failing, uid)
+		delete(m.failing[uid], kind)
 		if done.action.kind == deleteNode || done.resourceVersion != "" {
 			m.versions[uid] = done.resourceVersion
 		}
 	case kit.Gone:
 		m.versions[uid] = ""
 	case kit.Refused, kit.Uncertain:
-		kind, failed := m.failing[uid]
-		m.failing[uid] = done.action.kind
-		return !failed || kind != done.action.kind
+		if m.failing[uid] == nil {
+			m.failing[uid] = map[actionKind]failure{}
+		}
+		before := m.failing[uid][kind].count
+		m.failing[uid][kind] = failure{count: before + 1, until: now.Add(writeBackoff.After(before, done.err))}
+		return before == 0
 	case kit.Outdated, kit.NotTried:
 	}
 	return false
@@ -146,6 +166,6 @@ func (m *nodeState) note(done result) (news bool) {
 // forget drops the nodes that are there no more.
 func (m *nodeState) forget(current map[types.UID]bool) {
 	maps.DeleteFunc(m.versions, func(uid types.UID, _ string) bool { return !current[uid] })
-	maps.DeleteFunc(m.failing, func(uid types.UID, _ actionKind) bool { return !current[uid] })
+	maps.DeleteFunc(m.failing, func(uid types.UID, _ map[actionKind]failure) bool { return !current[uid] })
 	maps.DeleteFunc(m.heartbeats, func(uid types.UID, _ heartbeat) bool { return !current[uid] })
 }

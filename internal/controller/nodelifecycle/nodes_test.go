@@ -39,7 +39,7 @@ func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			m := newNodeState()
 			for _, done := range test.done {
-				m.note(done)
+				m.note(done, today)
 			}
 			if got := m.stale(test.node); got != test.want {
 				t.Errorf("stale = %t, want %t", got, test.want)
@@ -65,7 +65,7 @@ func TestAFailureIsNewsOnce(t *testing.T) {
 	}{
 		{failed(addTaint), true}, {failed(addTaint), false}, {failed(deleteNode), true}, {failed(deleteNode), false}, {fine, false}, {failed(deleteNode), true},
 	} {
-		if got := m.note(step.done); got != step.news {
+		if got := m.note(step.done, today); got != step.news {
 			t.Errorf("step %d: news = %t, want %t", i, got, step.news)
 		}
 	}

@@ -116,6 +116,7 @@ func (p *passer) facts(all []*corev1.Node, now time.Time) []facts {
 		nodes[i] = factsOf(node, p.owners.owner(node))
 		nodes[i].excluded = nodes[i].excluded || p.state.stale(node)
 		nodes[i].heartbeat = p.state.heartbeatOf(nodes[i], now)
+		nodes[i].paused = p.state.paused(node.UID, now)
 	}
 	return nodes
 }
@@ -150,17 +151,14 @@ func (p *passer) plan(ctx context.Context, nodes []facts, said answers, now time
 
 // finish draws the consequences of what was done.
 func (p *passer) finish(ctx context.Context, results []result, now time.Time) {
-	undone := 0
 	for _, done := range results {
 		p.metrics.wrote(done)
-		news := p.state.note(done)
+		news := p.state.note(done, time.Now())
 		p.logResult(ctx, done, news)
-		if done.action.counted && done.outcome != kit.Written && done.outcome != kit.Uncertain {
-			undone++
+		if done.action.counted {
+			possible := done.outcome == kit.Written || done.outcome == kit.Uncertain
+			p.guard = p.guard.conclude(done.action, now, possible, done.outcome.Failed())
 		}
-	}
-	if undone > 0 {
-		p.guard = p.guard.refund(now, undone)
 	}
 }
 

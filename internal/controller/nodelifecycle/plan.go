@@ -33,6 +33,8 @@ type guard struct {
 	denials map[types.UID]denial
 	// spent are the deletions that count against the limit, in no particular order.
 	spent []spending
+	// attempts are the deletions of nodes that are still there.
+	attempts map[types.UID]attempt
 	// historyUnknown says that spent cannot be relied upon: the deletion log could not be read or written.
 	historyUnknown bool
 }
@@ -49,10 +51,14 @@ type denial struct {
 	reported HoldReason
 }
 
-// spending is a number of deletions that were begun together.
-type spending struct {
-	At    time.Time `json:"at"`
-	Count int       `json:"count"`
+// attempt is what was tried of a deletion that the limit covers.
+type attempt struct {
+	// noted is the time at which spent counts it; zero if it does not count.
+	noted time.Time
+	// since is when it was first noted. It may have happened ever since, so that all further tries count as this one.
+	since time.Time
+	// failed is when the last one was planned that failed.
+	failed time.Time
 }
 
 // cause is why a node is deleted.
@@ -83,9 +89,9 @@ type action struct {
 	// reason and since say why a node is held, and since when the cloud has denied its instance.
 	reason HoldReason
 	since  time.Time
-	// cause says why a node is deleted, and counted that it uses up the limit.
-	cause   cause
-	counted bool
+	// cause says why a node is deleted, counted that the limit covers that, and again that it is counted already.
+	cause          cause
+	counted, again bool
 }
 
 // plan is what is to be done after an observation.
@@ -101,7 +107,14 @@ type plan struct {
 	limit, spent int
 }
 
-// deletions returns how many nodes the plan deletes at the expense of the limit.
+// add has something done about a node, unless that failed a short while ago.
+func (p *plan) add(action action) {
+	if !action.node.paused[action.kind] {
+		p.actions = append(p.actions, action)
+	}
+}
+
+// deletions returns how many of the deletions have to be noted before they happen.
 func (p plan) deletions() int {
 	count := 0
 	for _, action := range p.actions {
@@ -118,11 +131,11 @@ func (p plan) deletions() int {
 func decide(nodes []facts, said answers, before guard, settings Settings, now time.Time) (plan, guard) {
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b facts) int { return cmp.Compare(a.name, b.name) })
 	next := guard{spent: recent(before.spent, settings, now), historyUnknown: before.historyUnknown}
-	planned := plan{held: map[HoldReason]int{}, spent: total(next.spent)}
-	planned.limit = settings.Limit.of(population(nodes) + planned.spent)
 	said = relevant(nodes, said, settings, now)
 	doubt := doubtOf(nodes, said, settings, now)
 	next.denials = observe(nodes, said, before.denials, doubt == "", settings.Window, now)
+	planned := plan{held: map[HoldReason]int{}, spent: total(next.spent)}
+	planned.limit = settings.Limit.of(population(nodes) + planned.spent - next.carryAttempts(nodes, before))
 	alone := nobodyHeard(nodes, now)
 
 	var limited []facts
@@ -142,13 +155,13 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 		case decision.cause == causeGone && !settings.Limit.Off():
 			limited = append(limited, node)
 		case decision.cause != "":
-			planned.actions = append(planned.actions, action{kind: deleteNode, node: node, cause: decision.cause})
+			planned.add(action{kind: deleteNode, node: node, cause: decision.cause})
 		default:
 			planned.await(decision.until)
 			planned.stillHeld(node)
 		}
 	}
-	planned.limitDeletions(limited, &next, now)
+	planned.limitDeletions(limited, &next, settings, now)
 	slices.SortStableFunc(planned.actions, func(a, b action) int { return cmp.Compare(a.kind, b.kind) })
 	return planned, next
 }
@@ -166,50 +179,6 @@ func relevant(nodes []facts, said answers, settings Settings, now time.Time) ans
 		}
 	}
 	return counts
-}
-
-// population is how many nodes a limit is a share of.
-func population(nodes []facts) int {
-	count := 0
-	for _, node := range nodes {
-		if node.owner != foreign {
-			count++
-		}
-	}
-	return count
-}
-
-// doubtOf returns why the cloud cannot be believed when it denies instances, or nothing. It has to know one of our nodes at
-// least: an answer that knows none is an empty or a stranger's. And it must not deny nodes that are alive: a few may have
-// lost their instances a moment ago, but not a greater share than may be deleted, nor more than half. A node whose end was
-// announced, or acknowledged and is not ready, is no evidence against the cloud: it will be deleted, and what is decided about the
-// others must not depend on whether that has happened yet.
-func doubtOf(nodes []facts, said answers, settings Settings, now time.Time) HoldReason {
-	known, running, deniedRunning := 0, 0, 0
-	for _, node := range nodes {
-		answer, asked := said[node.uid]
-		if !asked {
-			continue
-		}
-		if answer.exists {
-			known++
-		}
-		if going := node.announced || node.acknowledged && !node.ready; node.alive(now) && !going {
-			running++
-			if !answer.exists {
-				deniedRunning++
-			}
-		}
-	}
-	tolerated := min(max(minLimit, settings.Limit.of(running)), running/2)
-	switch {
-	case known == 0:
-		return HoldEveryInstanceGone
-	case deniedRunning > tolerated:
-		return HoldRunningNodesDenied
-	default:
-		return ""
-	}
 }
 
 // observe counts the observations in which each node's instance was denied. A row ends when the instance is there, and when
@@ -270,13 +239,6 @@ func (d denial) afterReports(alive, alone bool) denial {
 	return d
 }
 
-// nobodyHeard reports whether no kubelet reports that could confirm it: all nodes are silent, or are being removed.
-func nobodyHeard(nodes []facts, now time.Time) bool {
-	return !slices.ContainsFunc(nodes, func(node facts) bool {
-		return node.owner != foreign && node.alive(now) && !node.announced
-	})
-}
-
 // keep gives a node whose instance exists the right taint, and takes the word of a missing instance from it. About an
 // instance of which nothing was said there is nothing to do.
 func (p *plan) keep(node facts, want desired) {
@@ -284,14 +246,14 @@ func (p *plan) keep(node facts, want desired) {
 	case want.existence == unsaid:
 		p.stillHeld(node)
 	case node.heldFor != "":
-		p.actions = append(p.actions, action{kind: clearHeld, node: node})
+		p.add(action{kind: clearHeld, node: node})
 	}
 	switch {
 	case want.tainted == nil || *want.tainted == node.hasShutdownTaint():
 	case *want.tainted:
-		p.actions = append(p.actions, action{kind: addTaint, node: node})
+		p.add(action{kind: addTaint, node: node})
 	default:
-		p.actions = append(p.actions, action{kind: removeTaint, node: node})
+		p.add(action{kind: removeTaint, node: node})
 	}
 }
 
@@ -365,70 +327,108 @@ func (p *plan) hold(node facts, reason HoldReason, denials map[types.UID]denial)
 		shown = row.reported
 	}
 	if shown != reason {
-		p.actions = append(p.actions, action{kind: markHeld, node: node, reason: reason, since: row.first})
+		p.add(action{kind: markHeld, node: node, reason: reason, since: row.first})
 	}
-	row.reported = reason
+	if !node.paused[markHeld] {
+		row.reported = reason
+	}
 	denials[node.uid] = row
 }
 
-// limitDeletions deletes as many of the nodes as the limit still allows, those first that have been denied for longest, and holds the
-// rest.
-func (p *plan) limitDeletions(nodes []facts, next *guard, now time.Time) {
-	first := func(node facts) time.Time { return next.denials[node.uid].first }
-	slices.SortStableFunc(nodes, func(a, b facts) int { return first(a).Compare(first(b)) })
-	allowed, reason := min(max(0, p.limit-p.spent), len(nodes)), HoldLimitReached
-	if next.historyUnknown {
-		allowed, reason = 0, HoldHistoryUnknown
-	}
-	for _, node := range nodes[:allowed] {
-		p.actions = append(p.actions, action{kind: deleteNode, node: node, cause: causeGone, counted: true})
-	}
-	if allowed > 0 {
-		p.spent += allowed
-		next.spent = append(next.spent, spending{At: now, Count: allowed})
-	}
-	for _, node := range nodes[allowed:] {
-		p.hold(node, reason, next.denials)
-	}
-}
-
-// recent returns the deletions that still count, none of them from the future: the clock may have been put back. A deletion may happen up to applyTime after it was planned, so that it
-// counts for that much longer than the window.
-func recent(spent []spending, settings Settings, now time.Time) []spending {
-	counts := settings.Window + settings.applyTime()
-	return slices.DeleteFunc(notAfter(spent, now), func(s spending) bool { return now.Sub(s.At) >= counts })
-}
-
-// notAfter returns deletions none of which is later than a time.
-func notAfter(spent []spending, now time.Time) []spending {
-	current := slices.Clone(spent)
-	for i := range current {
-		if current[i].At.After(now) {
-			current[i].At = now
+// limitDeletions deletes as many of the nodes as the limit still allows, and holds the rest. Those come first whose deletion has not
+// failed, and of these those that have been denied for longest. A deletion that may have happened is tried again without counting once
+// more: a node dies once. It gives way to others when it has been tried for as long as the window.
+func (p *plan) limitDeletions(nodes []facts, next *guard, settings Settings, now time.Time) {
+	slices.SortStableFunc(nodes, func(a, b facts) int {
+		return cmp.Or(next.attempts[a.uid].failed.Compare(next.attempts[b.uid].failed), next.denials[a.uid].first.Compare(next.denials[b.uid].first))
+	})
+	waiting := false
+	var counted []facts
+	for _, node := range nodes {
+		switch {
+		case node.paused[deleteNode]:
+			p.stillHeld(node)
+		case next.historyUnknown:
+			p.hold(node, HoldHistoryUnknown, next.denials)
+		case !next.attempts[node.uid].noted.IsZero():
+			counted = append(counted, node)
+		case p.spent < p.limit:
+			p.spent++
+			p.add(action{kind: deleteNode, node: node, cause: causeGone, counted: true})
+			next.spend(node.uid, now)
+		default:
+			waiting = true
+			p.hold(node, HoldLimitReached, next.denials)
 		}
 	}
-	return current
-}
-
-func total(spent []spending) int {
-	count := 0
-	for _, s := range spent {
-		count += s.Count
+	for _, node := range counted {
+		if waiting && now.Sub(next.attempts[node.uid].since) >= settings.Window {
+			p.hold(node, HoldLimitReached, next.denials)
+			continue
+		}
+		p.add(action{kind: deleteNode, node: node, cause: causeGone, counted: true, again: true})
+		next.unspend(next.attempts[node.uid].noted)
+		next.spend(node.uid, now)
 	}
-	return count
 }
 
-// refund returns a guard that does not count deletions planned at a time, because they did not happen.
-func (g guard) refund(at time.Time, count int) guard {
-	g.spent = slices.Clone(g.spent)
+// carryAttempts takes over what was tried of nodes that are still there, and returns how many of these count. It is forgotten when
+// neither the limit needs it nor the order of further deletions.
+func (g *guard) carryAttempts(nodes []facts, before guard) (counted int) {
+	g.attempts = map[types.UID]attempt{}
+	for _, node := range nodes {
+		tried, known := before.attempts[node.uid]
+		if counts := slices.ContainsFunc(g.spent, func(s spending) bool { return s.At.Equal(tried.noted) }); !counts {
+			tried.noted, tried.since = time.Time{}, time.Time{}
+		}
+		if _, isDenied := g.denials[node.uid]; !known || tried.noted.IsZero() && !isDenied {
+			continue
+		}
+		g.attempts[node.uid] = tried
+		if !tried.noted.IsZero() {
+			counted++
+		}
+	}
+	return counted
+}
+
+// spend counts the deletion of a node.
+func (g *guard) spend(node types.UID, now time.Time) {
+	tried := g.attempts[node]
+	tried.noted = now
+	if tried.since.IsZero() {
+		tried.since = now
+	}
+	g.attempts[node] = tried
 	for i := range g.spent {
-		if g.spent[i].At.Equal(at) {
-			refunded := min(count, g.spent[i].Count)
-			g.spent[i].Count -= refunded
-			count -= refunded
+		if g.spent[i].At.Equal(now) {
+			g.spent[i].Count++
+			return
 		}
+	}
+	g.spent = append(g.spent, spending{At: now, Count: 1})
+}
+
+// unspend counts one deletion less of those that were noted at a time.
+func (g *guard) unspend(at time.Time) {
+	if i := slices.IndexFunc(g.spent, func(s spending) bool { return s.At.Equal(at) }); i >= 0 {
+		g.spent[i].Count--
 	}
 	g.spent = slices.DeleteFunc(g.spent, func(s spending) bool { return s.Count <= 0 })
-	g.denials = maps.Clone(g.denials)
+}
+
+// conclude returns the guard that knows what became of a deletion which the limit covers: whether it may have happened, and whether it
+// failed. What cannot have happened does not count, unless an earlier try of it may have.
+func (g guard) conclude(done action, at time.Time, possible, failed bool) guard {
+	g.spent, g.attempts = slices.Clone(g.spent), maps.Clone(g.attempts)
+	tried := g.attempts[done.node.uid]
+	if failed {
+		tried.failed = at
+	}
+	if !possible && !done.again {
+		g.unspend(at)
+		tried.noted, tried.since = time.Time{}, time.Time{}
+	}
+	g.attempts[done.node.uid] = tried
 	return g
 }

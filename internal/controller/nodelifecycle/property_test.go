@@ -3,6 +3,7 @@ package nodelifecycle
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,9 +19,11 @@ import (
 type model struct {
 	t        *rapid.T
 	settings Settings
-	now      time.Time
-	nodes    []facts
-	guard    guard
+	// steady says that one node is ready, and that all others are dead for ever.
+	steady bool
+	now    time.Time
+	nodes  []facts
+	guard  guard
 	// deletion log is what outlives a restart.
 	deletionLog []spending
 	// denials are the times of the believable observations that denied a node, since anything spoke for it or its kubelet did.
@@ -30,13 +33,16 @@ type model struct {
 	// counted are the times of deletions that were neither announced nor acknowledged.
 	counted []time.Time
 	lastSaw time.Time
+	// dead are the nodes that were deleted, which the cache may still show.
+	dead map[types.UID]bool
 }
 
 func newModel(t *rapid.T) *model {
-	m := &model{t: t, now: today, denials: map[types.UID][]time.Time{}, alone: map[types.UID][]time.Time{}, settings: testSettings()}
+	m := &model{t: t, now: today, denials: map[types.UID][]time.Time{}, alone: map[types.UID][]time.Time{}, settings: testSettings(), dead: map[types.UID]bool{}}
 	m.settings.Confirmations = rapid.IntRange(1, 3).Draw(t, "confirmations")
 	m.settings.MinDenialTime = rapid.SampledFrom([]time.Duration{0, 30 * time.Second, 5 * time.Minute}).Draw(t, "min denial time")
 	m.settings.Limit = rapid.SampledFrom([]Limit{{Percent: 25}, {Percent: 60}, {Percent: 100}, {Count: 1}, {Count: 4}, {}}).Draw(t, "limit")
+	m.steady = rapid.Bool().Draw(t, "steady")
 	for i := range rapid.IntRange(1, 14).Draw(t, "nodes") {
 		m.nodes = append(m.nodes, m.draw(fmt.Sprintf("n%02d", i)))
 	}
@@ -52,6 +58,10 @@ func (m *model) draw(name string) facts {
 
 // change is what others do to a node.
 func (m *model) change(f *facts) {
+	if m.steady {
+		*f = facts{uid: f.uid, name: f.name, created: birth, owner: ours, ready: f.name == "n00", paused: f.paused, heldFor: f.heldFor}
+		return
+	}
 	f.ready = rapid.Bool().Draw(m.t, "ready")
 	f.reportedAt = time.Time{}
 	if rapid.IntRange(0, 3).Draw(m.t, "reports") == 0 {
@@ -75,6 +85,10 @@ func (m *model) say() answers {
 	m.lastSaw = at
 	mood := rapid.SampledFrom([]string{"mixed", "mixed", "mixed", "empty", "error"}).Draw(m.t, "mood")
 	for _, node := range m.nodes {
+		if m.steady {
+			said[node.uid] = answer{exists: node.ready, at: m.now}
+			continue
+		}
 		if mood == "error" || node.owner == foreign || rapid.IntRange(0, 5).Draw(m.t, "asked") == 0 {
 			continue
 		}
@@ -126,20 +140,53 @@ func (m *model) pass() {
 	m.watch(said)
 	planned, next := decide(m.nodes, said, m.guard, m.settings, m.now)
 	m.checkStable(said, planned)
-	m.guard, m.deletionLog = next, next.spent
+	m.guard = next
+	if planned.deletions() > 0 {
+		m.deletionLog = next.spent
+	}
 	began := m.now
+	var carriedOut plan
 	for _, action := range planned.actions {
-		if action.node.owner == foreign || action.node.excluded {
-			m.t.Fatalf("%v acts on a node that is foreign or excluded", show(planned))
+		if action.node.owner == foreign || action.node.excluded || action.node.paused[action.kind] {
+			m.t.Fatalf("%v acts on a node that is foreign, excluded or paused", show(planned))
 		}
 		if action.kind == deleteNode {
 			took := rapid.Int64Range(0, int64(m.settings.applyTime())).Draw(m.t, "took")
 			m.now = latest(m.now, began.Add(time.Duration(took)))
-			m.checkDeletion(action, said, planned)
+			counts := m.checkDeletion(action, said)
+			happens, seen := m.delete(action, began)
+			if happens && counts {
+				m.countDeletion(planned)
+			}
+			if !seen {
+				continue
+			}
 		}
+		carriedOut.actions = append(carriedOut.actions, action)
 	}
-	m.apply(planned)
-	m.checkFixedPoint(said, planned, began)
+	m.apply(carriedOut)
+	if len(carriedOut.actions) == len(planned.actions) && total(m.guard.spent) == total(next.spent) { // or else there may be room for other deletions
+		m.checkFixedPoint(said, planned, began)
+	}
+}
+
+// delete has a deletion happen or not, and the controller learn the truth of it or nothing: then the cache may not show it either.
+func (m *model) delete(action action, began time.Time) (happens, seen bool) {
+	fate := rapid.SampledFrom([]string{"done", "done", "unknown and done", "unknown and not seen", "unknown", "refused", "outdated"}).Draw(m.t, "fate")
+	node := &m.nodes[slices.IndexFunc(m.nodes, func(n facts) bool { return n.uid == action.node.uid })]
+	wasDead := m.dead[node.uid]
+	if wasDead && fate != "refused" && fate != "unknown" {
+		fate = "gone"
+	}
+	unknown := strings.HasPrefix(fate, "unknown")
+	happens = !wasDead && (fate == "done" || fate == "unknown and done" || fate == "unknown and not seen")
+	if action.counted {
+		m.guard = m.guard.conclude(action, began, fate == "done" || unknown, unknown || fate == "refused")
+	}
+	m.dead[node.uid] = wasDead || happens
+	node.paused[deleteNode] = unknown || fate == "refused"
+	node.excluded = node.excluded || fate == "outdated" // until the cache shows why
+	return happens, fate == "gone" || happens && fate != "unknown and not seen"
 }
 
 func latest(a, b time.Time) time.Time {
@@ -149,7 +196,8 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-func (m *model) checkDeletion(action action, said answers, planned plan) {
+// checkDeletion holds that a node may be deleted, and reports whether the limit covers that.
+func (m *model) checkDeletion(action action, said answers) (counts bool) {
 	answer, known := said[action.node.uid]
 	switch {
 	case action.node.ready:
@@ -157,23 +205,28 @@ func (m *model) checkDeletion(action action, said answers, planned plan) {
 	case !known || answer.exists:
 		m.t.Fatalf("deletes %s, of which the cloud said %+v now", action.node.name, answer)
 	case action.node.acknowledged:
-		return
+		return false
 	case m.reports(action.node):
 		m.t.Fatalf("deletes %s, whose kubelet reported at %s", action.node.name, action.node.reportedAt)
 	case action.node.announced && m.silence() && len(m.alone[action.node.uid]) >= m.settings.Confirmations &&
 		m.lasted(m.alone[action.node.uid]) >= m.settings.MinDenialTime:
-		return
+		return false
 	case !m.believable(said):
 		m.t.Fatalf("deletes %s by an answer that knows no instance", action.node.name)
 	case len(m.denials[action.node.uid]) < m.settings.Confirmations:
 		m.t.Fatalf("deletes %s after denials at %v, want %d", action.node.name, m.denials[action.node.uid], m.settings.Confirmations)
 	case action.node.announced:
-		return
+		return false
 	case m.lasted(m.denials[action.node.uid]) < m.settings.MinDenialTime:
 		m.t.Fatalf("deletes %s after denials at %v, want them to last %s", action.node.name, m.denials[action.node.uid], m.settings.MinDenialTime)
 	case m.settings.Limit.Off():
-		return
+		return false
 	}
+	return true
+}
+
+// countDeletion holds that no more nodes are deleted than the limit allows.
+func (m *model) countDeletion(planned plan) {
 	m.counted = append(m.counted, m.now)
 	within := 0
 	for _, at := range m.counted {
@@ -235,6 +288,7 @@ func TestGuardHoldsWhateverTheCloudSays(t *testing.T) {
 		for i := range rapid.IntRange(1, 30).Draw(t, "passes") {
 			m.now = m.now.Add(time.Duration(rapid.IntRange(1, 240).Draw(t, "seconds")) * time.Second)
 			for j := range m.nodes {
+				m.nodes[j].paused[deleteNode] = m.nodes[j].paused[deleteNode] && rapid.Bool().Draw(t, "paused")
 				if rapid.IntRange(0, 3).Draw(t, "changes") == 0 {
 					m.change(&m.nodes[j])
 				}

@@ -49,7 +49,7 @@ var ofNodeLifecycle = []Mutant{
 	{
 		Name: "keeps-shutdown-taint", What: "the shutdown taint stays when the instance runs again", Schedule: powers,
 		File: "internal/controller/nodelifecycle/plan.go",
-		Old:  "p.actions = append(p.actions, action{kind: removeTaint, node: node})", New: "_ = removeTaint",
+		Old:  "p.add(action{kind: removeTaint, node: node})", New: "_ = removeTaint",
 	},
 	{
 		Name: "outlives-its-lease", What: "a replica does not notice that its lease is overdue", Schedule: paused,
