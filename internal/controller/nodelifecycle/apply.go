@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
+	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,7 +29,9 @@ const (
 
 // result is what became of one action.
 type result struct {
-	action  action
+	action action
+	// planned is when that was decided.
+	planned time.Time
 	outcome kit.WriteOutcome
 	// resourceVersion is that of the node after a write, empty after a deletion.
 	resourceVersion string
@@ -38,7 +39,7 @@ type result struct {
 	err error
 }
 
-// writer carries plans out.
+// writer carries out single actions.
 type writer struct {
 	client   client.Client
 	recorder record.EventRecorder
@@ -46,54 +47,135 @@ type writer struct {
 	limiter     *kit.EventLimiter
 	settings    Settings
 	deletionLog string
-	workers     int
+	// limit is how many nodes are written to at once.
+	limit int
 }
 
-// apply carries out a plan, several actions at a time, but none before all of an earlier kind are done. Deletions that have
-// not begun by the deadline are not begun. The results are in the order of the actions.
-func (w writer) apply(ctx context.Context, actions []action, deadline time.Time) []result {
-	results := make([]result, 0, len(actions))
-	for phase := range phases(actions) {
-		done := make([]result, len(phase))
-		var group errgroup.Group
-		group.SetLimit(w.workers)
-		for i, action := range phase {
-			group.Go(func() error {
-				done[i] = w.carryOut(ctx, action, deadline)
-				return nil
-			})
+// writes carries plans out. A write outlives the pass that planned it, so that no other node waits for one that hangs.
+type writes struct {
+	writer
+	// finished has room for one: a task has come to its end since it was last received from.
+	finished chan struct{}
+	workers  sync.WaitGroup
+
+	mu    sync.Mutex
+	queue []task
+	// busy are the nodes that are written to, or will be, or whose results are in done.
+	busy map[types.UID]bool
+	done []result
+	// running is the number of workers.
+	running int
+}
+
+// task is what a plan has done about one node, in order.
+type task struct {
+	actions []action
+	planned time.Time
+	// left is how many tasks of the plan have not come to their end.
+	left *int
+}
+
+func newWrites(writer writer) *writes {
+	return &writes{writer: writer, finished: make(chan struct{}, 1), busy: map[types.UID]bool{}}
+}
+
+// apply carries out a plan, as many nodes at a time as there are workers, in the order of their first actions. It returns the results
+// that there are, of earlier plans too, when all is done or nothing has been done for AnswerWait.
+func (w *writes) apply(ctx context.Context, actions []action, planned time.Time) []result {
+	left := w.begin(ctx, actions, planned)
+	for {
+		w.mu.Lock()
+		done := *left == 0
+		w.mu.Unlock()
+		if done {
+			return w.collect()
 		}
-		_ = group.Wait() // each result holds its error
-		results = append(results, done...)
-	}
-	return results
-}
-
-// phases parts actions into runs of one kind.
-func phases(actions []action) iter.Seq[[]action] {
-	return func(yield func([]action) bool) {
-		for len(actions) > 0 {
-			end := slices.IndexFunc(actions, func(a action) bool { return a.kind != actions[0].kind })
-			if end < 0 {
-				end = len(actions)
-			}
-			if !yield(actions[:end]) {
-				return
-			}
-			actions = actions[end:]
+		select {
+		case <-w.finished:
+		case <-time.After(instances.AnswerWait):
+			return w.collect()
 		}
 	}
 }
 
-func (w writer) carryOut(ctx context.Context, action action, deadline time.Time) result {
+// begin has the workers begin with a plan. It returns how many of its tasks are left, which mu guards.
+func (w *writes) begin(ctx context.Context, actions []action, planned time.Time) *int {
+	var tasks []task
+	left, at := new(int), map[types.UID]int{}
+	for _, action := range actions {
+		i, known := at[action.node.uid]
+		if !known {
+			i, at[action.node.uid] = len(tasks), len(tasks)
+			tasks = append(tasks, task{planned: planned, left: left})
+		}
+		tasks[i].actions = append(tasks[i].actions, action)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for node := range at {
+		w.busy[node] = true
+	}
+	*left = len(tasks)
+	w.queue = append(w.queue, tasks...)
+	for range min(w.limit-w.running, len(w.queue)) {
+		w.running++
+		w.workers.Go(func() { w.work(ctx) })
+	}
+	return left
+}
+
+// work carries out tasks until none is left.
+func (w *writes) work(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.queue) > 0 {
+		task := w.queue[0]
+		w.queue = w.queue[1:]
+		w.mu.Unlock()
+		var results []result
+		for _, action := range task.actions {
+			results = append(results, w.carryOut(ctx, action, task.planned))
+		}
+		w.mu.Lock()
+		w.done = append(w.done, results...)
+		*task.left--
+		select {
+		case w.finished <- struct{}{}:
+		default:
+		}
+	}
+	w.running--
+}
+
+// collect returns the results since the last call.
+func (w *writes) collect() []result {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	done := w.done
+	w.done = nil
+	for _, result := range done {
+		delete(w.busy, result.action.node.uid)
+	}
+	return done
+}
+
+// underWay reports whether a node is being written to, or its results have not been collected.
+func (w *writes) underWay(node types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.busy[node]
+}
+
+// carryOut carries out one action. Deletions that have not begun by their time are not begun.
+func (w writer) carryOut(ctx context.Context, action action, planned time.Time) result {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	ctx = dryrun.Because(ctx, why(action))
 	var err error
-	done := result{action: action}
+	done := result{action: action, planned: planned}
 	switch action.kind {
 	case deleteNode:
-		ctx, cancel := context.WithDeadline(ctx, deadline)
+		ctx, cancel := context.WithDeadline(ctx, planned.Add(w.settings.applyTime()))
 		defer cancel()
 		if ctx.Err() != nil {
 			done.outcome = kit.NotTried

@@ -95,14 +95,14 @@ func New(options Options) (*Controller, error) {
 	dirtyNodes := newDirtyNodes(options.Owners.Rules())
 	writer := writer{
 		client: options.Client, recorder: options.Recorder, limiter: &kit.EventLimiter{}, settings: options.Settings,
-		deletionLog: options.DeletionLog.String(), workers: options.Workers,
+		deletionLog: options.DeletionLog.String(), limit: options.Workers,
 	}
 	passer := &passer{
 		reader: options.Client, dirtyNodes: dirtyNodes, deletionLog: options.DeletionLog, settings: options.Settings,
 		metrics:  newMetrics(options.Registerer),
 		owners:   newOwnershipCache(options.Owners, options.Inventory, dirtyNodes.trigger),
 		observer: newObserver(options.Inventory, options.Settings, options.Period, dirtyNodes.trigger, writer.recordWaiting),
-		writer:   writer,
+		writes:   newWrites(writer),
 		guard:    guard{historyUnknown: true}, state: newNodeState(),
 	}
 	return &Controller{
@@ -195,6 +195,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		again := c.passer.pass(ctx)
 		schedule.await(ctx, again) // from the end of the pass: a slow cloud is not asked without pause
 	}
+	c.passer.writes.workers.Wait()
 	return nil
 }
 

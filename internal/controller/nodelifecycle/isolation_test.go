@@ -184,12 +184,15 @@ func (m *memoryNodes) Patch(ctx context.Context, object client.Object, _ client.
 	return nil
 }
 
-func (m *memoryNodes) Status() client.SubResourceWriter { return memoryStatus{} }
+func (m *memoryNodes) Status() client.SubResourceWriter { return memoryStatus{cluster: m} }
 
-type memoryStatus struct{ client.SubResourceWriter }
+type memoryStatus struct {
+	client.SubResourceWriter
+	cluster *memoryNodes
+}
 
-func (memoryStatus) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-	return nil
+func (s memoryStatus) Patch(ctx context.Context, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	return s.cluster.write(ctx, object.GetName())
 }
 
 // change replaces a node by one that is otherwise.

@@ -19,7 +19,7 @@ type passer struct {
 	dirtyNodes  *dirtyNodes
 	owners      *ownershipCache
 	observer    *observer
-	writer      writer
+	writes      *writes
 	deletionLog *DeletionLog
 	settings    Settings
 	metrics     *metrics
@@ -35,6 +35,7 @@ type passer struct {
 // it can be believed; zero if there are none.
 func (p *passer) pass(ctx context.Context) (again time.Time) {
 	began := time.Now()
+	p.finish(ctx, p.writes.collect())
 	if looks := p.dirtyNodes.needsPass(); !looks && p.idle() {
 		if p.owners.due(began) {
 			p.learnOwners(ctx, began)
@@ -55,7 +56,7 @@ func (p *passer) pass(ctx context.Context) (again time.Time) {
 	if ctx.Err() != nil {
 		return time.Time{}
 	}
-	p.writer.recordUnanswered(seen.unanswered)
+	p.writes.recordUnanswered(seen.unanswered)
 	p.failures.Note(ctx, "Could not learn from the cloud about nodes that are not ready", seen.err)
 
 	// Meanwhile a node may have become ready, or its object another.
@@ -88,7 +89,7 @@ func (p *passer) idle() bool {
 func (p *passer) act(ctx context.Context, all []*corev1.Node, said answers) plan {
 	now := time.Now()
 	planned := p.plan(ctx, p.facts(all, now), said, now)
-	p.finish(ctx, p.writer.apply(ctx, planned.actions, now.Add(p.settings.applyTime())), now)
+	p.finish(ctx, p.writes.apply(ctx, planned.actions, now))
 	return planned
 }
 
@@ -114,7 +115,7 @@ func (p *passer) facts(all []*corev1.Node, now time.Time) []facts {
 	nodes := make([]facts, len(all))
 	for i, node := range all {
 		nodes[i] = factsOf(node, p.owners.owner(node))
-		nodes[i].excluded = nodes[i].excluded || p.state.stale(node)
+		nodes[i].excluded = nodes[i].excluded || p.state.stale(node) || p.writes.underWay(node.UID)
 		nodes[i].heartbeat = p.state.heartbeatOf(nodes[i], now)
 		nodes[i].paused = p.state.paused(node.UID, now)
 	}
@@ -150,14 +151,14 @@ func (p *passer) plan(ctx context.Context, nodes []facts, said answers, now time
 }
 
 // finish draws the consequences of what was done.
-func (p *passer) finish(ctx context.Context, results []result, now time.Time) {
+func (p *passer) finish(ctx context.Context, results []result) {
 	for _, done := range results {
 		p.metrics.wrote(done)
 		news := p.state.note(done, time.Now())
 		p.logResult(ctx, done, news)
 		if done.action.counted {
 			possible := done.outcome == kit.Written || done.outcome == kit.Uncertain
-			p.guard = p.guard.conclude(done.action, now, possible, done.outcome.Failed())
+			p.guard = p.guard.conclude(done.action, done.planned, possible, done.outcome.Failed())
 		}
 	}
 }

@@ -71,10 +71,10 @@ func newScenario() *scenario {
 		passer: &passer{
 			reader: cluster, settings: settings, deletionLog: deletionLog, metrics: newMetrics(nil), state: newNodeState(),
 			owners: &ownershipCache{owners: instances.NewOwners(inventory, ownership.Rules{ProviderName: "sim"})},
-			writer: writer{
+			writes: newWrites(writer{
 				client: cluster, recorder: shownEvents{cluster: cluster}, limiter: &kit.EventLimiter{}, settings: settings,
-				deletionLog: deletionLog.String(), workers: 1,
-			},
+				deletionLog: deletionLog.String(), limit: 1,
+			}),
 		},
 	}
 }

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/mooring-ccm/mooring/internal/instances"
 )
 
 // faults are what becomes of the writes to one node for ever: a webhook that is down, one that hangs, and one that says no.
@@ -64,4 +66,40 @@ func TestADeletionThatFailsForEverLeavesTheLimitToOthers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Writes that hang for some nodes for ever hold up no other node, neither when they begin to nor afterwards.
+func TestANodeDoesNotWaitForTheWritesOfOthers(t *testing.T) {
+	for _, name := range []string{"dead", "off"} {
+		undisturbed := longest(t, name, healthy, nil, 0)
+		for _, stuck := range [][]string{{"off-stuck"}, {"dead-stuck"}, {"off-stuck", "off-stuck-2", "dead-stuck", "dead-stuck-2"}} {
+			for _, since := range []time.Duration{0, 50 * time.Second, 10 * time.Minute} {
+				took := longestBesideStuck(t, name, stuck, since)
+				t.Logf("%s takes %s beside %v since %s, and %s alone", name, took, stuck, since, undisturbed)
+				if took > 2*undisturbed+instances.AnswerWait {
+					t.Errorf("%s takes %s beside %v since %s, want at most twice %s and a wait", name, took, stuck, since, undisturbed)
+				}
+			}
+		}
+	}
+}
+
+// longestBesideStuck returns how long a node takes at most, over the times at which it may go silent between two passes. For those that
+// are stuck two writes hang: that of the condition which they show, and another one.
+func longestBesideStuck(t *testing.T, name string, stuck []string, since time.Duration) (most time.Duration) {
+	t.Helper()
+	for phase := range 10 {
+		play(t, 0, append(append([]string{name}, healthy...), stuck...), func(s *scene) {
+			offset := time.Duration(phase)*DefaultPeriod/10 + DefaultPeriod/100
+			s.cluster.breaks(faults["hangs"])
+			for _, other := range stuck {
+				s.cluster.change(other, showing(HoldLimitReached))
+			}
+			s.turn(corev1.ConditionUnknown, stuck...)
+			time.Sleep(since + offset)
+			s.turn(corev1.ConditionUnknown, name)
+			most = max(most, s.takes(name))
+		})
+	}
+	return most
 }
