@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -124,9 +125,11 @@ func (w writer) updated(node *corev1.Node, action action, known string) *corev1.
 	return after
 }
 
-// note remembers that we may not update nodes.
+// note remembers that we may not update nodes. Admission has the same code for a denial, which says nothing of other nodes.
 func (w writer) note(ctx context.Context, err error) {
-	if apierrors.IsForbidden(err) && !w.denied.Swap(true) {
+	var answer apierrors.APIStatus
+	prohibited := apierrors.IsForbidden(err) && errors.As(err, &answer) && lacksPermission(answer)
+	if prohibited && !w.denied.Swap(true) {
 		log.FromContext(ctx).Info("May not update nodes, and patches them instead, which costs the API server more", "reason", err.Error())
 	}
 }

@@ -151,20 +151,46 @@ func TestANodeThatIsKnownWholeIsUpdated(t *testing.T) {
 	}
 }
 
-// Whoever may not update nodes asks once, and not for each node again.
+// Whoever may not update nodes asks once, and not for each node again. What admission has against one node, it says of that one.
 func TestAProhibitionOfUpdatesIsRemembered(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "node0", errors.New("no"))
-	s, w := joining(map[string]error{"update status": forbidden}, ownership.Uninitialized)
+	nodes := schema.GroupResource{Resource: "nodes"}
+	for name, test := range map[string]struct {
+		answer error
+		want   []string
+	}{
+		"by the authorizer": {
+			apierrors.NewForbidden(nodes, "node0", errors.New(`User "ccm" cannot update resource "nodes/status" in API group "" at the cluster scope`)),
+			[]string{"patch status", "patch"},
+		},
+		"by admission": {
+			apierrors.NewForbidden(nodes, "node0", errors.New(`admission webhook "nodes.example.com" denied the request: no`)),
+			[]string{"update status", "update"},
+		},
+		"by nobody: who we are is not known now": {apierrors.NewUnauthorized("the token has expired"), []string{"update status", "update"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if wrote := writesAfter(t, test.answer); !slices.Equal(wrote, test.want) {
+				t.Errorf("writes %q, want %q", wrote, test.want)
+			}
+		})
+	}
+}
+
+// writesAfter returns what is written to a node after an update of another one got an answer.
+func writesAfter(t *testing.T, answer error) []string {
+	t.Helper()
+	s, w := joining(map[string]error{"update status": answer}, ownership.Uninitialized)
 	second := newNode(withTaints(cloudTaint), func(n *corev1.Node) { n.Name, n.UID = "node1", "uid-1" })
 	if err := s.Create(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 	s.cloud.show = append(s.cloud.show, instance("sim://1", "node1", "a", internalIP("10.0.0.2")))
 	s.pass(t, "node0")
-	w.all = nil
-	if node, _ := s.pass(t, "node1"); ownership.Uninitialized(node) || !slices.Equal(w.all, []string{"patch status", "patch"}) {
-		t.Errorf("writes %q, the node is %+v", w.all, node.Spec)
+	w.all, w.answers = nil, nil
+	if node, _ := s.pass(t, "node1"); ownership.Uninitialized(node) {
+		t.Errorf("the node is %+v", node.Spec)
 	}
+	return w.all
 }
 
 // A kubelet reports while the cloud takes its time. The write is for the node as it is by then.
