@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
 	"github.com/mooring-ccm/mooring/provider"
@@ -233,6 +234,35 @@ func TestAnOrphanThatLeavesParts(t *testing.T) {
 				}
 				if want := failures / absenceTries; incomplete != want {
 					t.Errorf("%d Warnings of what may be left, want %d", incomplete, want)
+				}
+			})
+		})
+	}
+}
+
+// A plugin that asks to be asked again, and never ends that, is called within bounds, whatever pause it names. The Service gets the event
+// that its load balancer is being deleted once. Others are deleted meanwhile.
+func TestRetriesOfADeletionAreBounded(t *testing.T) {
+	for pause, bounds := range map[time.Duration][2]int{0: {3000, 3601}, 1000 * time.Hour: {6, 8}} {
+		t.Run(pause.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				plugin := &deletingPlugin{deleted: func(int) error { return cloudproviderapi.NewRetryError("still at it", pause) }}
+				e, doomed, healthy := startDeleting(t, plugin)
+				defer e.stop()
+				e.recorded()
+				e.end(doomed)
+				time.Sleep(time.Second)
+				e.end(healthy)
+				time.Sleep(time.Second)
+				if e.service(keyOf(healthy)) != nil {
+					t.Error("the other Service was not let go")
+				}
+				time.Sleep(time.Hour - 2*time.Second)
+				if n := plugin.count(); n < bounds[0] || n > bounds[1] {
+					t.Errorf("%d deletions in an hour, want %d to %d", n, bounds[0], bounds[1])
+				}
+				if recorded := e.recorded(EventDeleting); len(recorded) != 2 {
+					t.Errorf("%d events of deletions that begin, want one for each Service: %q", len(recorded), recorded[:min(len(recorded), 5)])
 				}
 			})
 		})

@@ -69,7 +69,7 @@ type outcome struct {
 // before announces an action. Announced says that it changes something for the Service.
 func (e *events) before(ctx context.Context, p *pass, act action, announced bool) {
 	switch {
-	case act.verb == verbRemove:
+	case announced && act.verb == verbRemove:
 		e.recorder.Event(act.service, corev1.EventTypeNormal, EventDeleting, "Deleting the load balancer: "+strings.Join(act.why, ", "))
 	case announced:
 		if len(p.seen.drift) > 0 {

@@ -26,6 +26,8 @@ const (
 	absenceTries = 3
 	// repeatEvent is how often a Service that keeps failing for the same reason gets an event.
 	repeatEvent = 10 * time.Minute
+	// shortestRetry is the shortest pause that a plugin gets by an api.RetryError. The longest is cloud.MaxRetryAfter.
+	shortestRetry = time.Second
 	// conflictDelay is the pause after a write to the API server that came too late; it doubles with each further one.
 	conflictDelay = 20 * time.Millisecond
 	// maxConflicts is how many writes in a row may come too late before that counts as a failure.
@@ -201,11 +203,12 @@ type backoff struct {
 	first, longest time.Duration
 }
 
-// after returns the pause after a failure that was preceded by others. An api.RetryError says itself how long.
+// after returns the pause after a failure that was preceded by others. An api.RetryError says itself how long, within bounds: a plugin
+// that is asked again without a pause calls the cloud for ever, and one that asks for days leaves the Service without its load balancer.
 func (b backoff) after(before int, err error) time.Duration {
 	var retry *cloudproviderapi.RetryError
 	if errors.As(err, &retry) {
-		return max(retry.RetryAfter(), conflictDelay)
+		return min(max(retry.RetryAfter(), shortestRetry), cloud.MaxRetryAfter)
 	}
 	return kit.Backoff{First: b.first, Longest: b.longest, Terminal: b.longest, IsTerminal: cannotHelp}.After(before, err)
 }

@@ -329,10 +329,13 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	return err
 }
 
-// announces reports whether something changes for a Service that is ensured: it is not merely looked at again, and this is not the
-// same attempt again.
+// announces reports whether something changes for a Service that is ensured or loses its load balancer: it is not merely looked at
+// again, and this is not the same attempt again.
 func (r *reconciler) announces(p *pass, act action) bool {
 	known, _ := r.states.get(p.key)
+	if act.verb == verbRemove {
+		return known.failure == nil || !known.failure.isOf(p.want.intent, p.want.inputs)
+	}
 	refreshes := p.seen.made == nil && len(act.service.Status.LoadBalancer.Ingress) > 0
 	return act.verb == verbEnsure && !refreshes && known.failure == nil && !slices.Equal(p.seen.drift, []string{driftStatus})
 }
