@@ -120,6 +120,8 @@ func New(options Options) (*Controller, error) {
 		reader: options.Client, classes: options.Classes, targets: targets, states: states,
 		events:  &events{recorder: options.Recorder, metrics: metrics},
 		metrics: metrics, backoff: backoff{first: options.FirstRetry, longest: options.LongestRetry},
+		// One that lists load balancers knows them by the UIDs of their Services. Others may go by the name of the Service.
+		tellsApart: provider.CapabilitiesOf(options.Cloud).ListLoadBalancers != nil,
 	}
 	c := &Controller{
 		options: options, reconciler: reconciler, targets: targets, states: states, metrics: metrics, enqueuer: &kit.Enqueuer{},
@@ -355,6 +357,24 @@ func queuePriority(service *corev1.Service, intent intent, known state) int {
 		return priorityNew
 	case known.made == nil:
 		return priorityRefresh
+	default:
+		return priorityChange
+	}
+}
+
+// priorityFor is how urgent an action is to the Service.
+func priorityFor(p *pass, act action) int {
+	switch {
+	case act.verb == verbRemove:
+		return priorityRemove
+	case len(act.service.Status.LoadBalancer.Ingress) == 0:
+		return priorityNew
+	case act.verb == verbRetarget:
+		return priorityRetarget
+	case p.seen.made == nil:
+		return priorityRefresh
+	case len(p.seen.drift) > 0:
+		return priorityRepair
 	default:
 		return priorityChange
 	}

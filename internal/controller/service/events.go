@@ -166,9 +166,15 @@ func (e *events) failed(p *pass, reason string, err error) {
 	if about == nil && p.seen.made != nil {
 		about, kind = p.seen.made.service, EventDeleteFailed
 	}
+	if about != nil {
+		e.failure(about, kind, reason, err)
+	}
+}
+
+// failure sends a Service the event of a failure, of which kind is the usual one.
+func (e *events) failure(about *corev1.Service, kind, reason string, err error) {
 	var update *retargetError
 	switch {
-	case about == nil:
 	case reason == ReasonPending:
 		e.recorder.Event(about, corev1.EventTypeNormal, EventPending, kit.EventMessage("The load balancer is not ready yet: "+err.Error()))
 	case errors.As(err, &update):

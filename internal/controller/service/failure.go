@@ -79,6 +79,119 @@ func (e *outdatedError) Error() string {
 }
 func (e *outdatedError) Unwrap() error { return e.err }
 
+// failure is a row of passes that failed for one state of a Service.
+type failure struct {
+	// intent and inputs are what the passes were for. Once they are different, it is worth trying again at once.
+	intent intent
+	inputs inputs
+	// count is how many passes failed.
+	count int
+	// conflicts is how many writes in a row came too late.
+	conflicts int
+	// absent is how many deletions in a row failed though there was no load balancer to be seen.
+	absent int
+	// reason is that of the last one, eventAt is when an event last said so.
+	reason  string
+	eventAt time.Time
+	// retryAt is when the next pass is due.
+	retryAt time.Time
+	// refused are the targets that the cloud's last answer named, which are reason to try again once they are none.
+	refused map[string]string
+	// err is the last error. Awaits says that it only waited for the load balancer of a predecessor to be deleted.
+	err    error
+	awaits bool
+}
+
+// next returns the row with one more failure, the pause before the next try, and whether an event is due: the first time, when the
+// reason changes, and every repeatEvent.
+func (f failure) next(err error, pauses backoff, now time.Time) (next failure, delay time.Duration, news bool) {
+	reason := reasonOf(err)
+	f.conflicts = 0
+	if f.absent++; !isAbsent(err) {
+		f.absent = 0
+	}
+	delay = pauses.after(f.count, err)
+	var retry *cloudproviderapi.RetryError
+	if !errors.As(err, &retry) { // a fixed delay does not count toward one that grows
+		f.count++
+	}
+	if f.reason != reason || now.Sub(f.eventAt) >= repeatEvent {
+		f.reason, f.eventAt, news = reason, now, true
+	}
+	var before *predecessorError
+	f.retryAt, f.refused, f.err, f.awaits = now.Add(delay), refusedIn(err), err, errors.As(err, &before)
+	return f, delay, news
+}
+
+// targetsFailure is a row of changes of the targets that failed while their Service could not be ensured. Zero: the last one did not.
+type targetsFailure struct {
+	// count is how many failed.
+	count int
+	// reason is that of the last one, eventAt is when an event last said so.
+	reason  string
+	eventAt time.Time
+	// retryAt is when the next one is due.
+	retryAt time.Time
+	// refused is as in failure.
+	refused map[string]string
+	// first says that the Service was the last to be tried, so that the targets come before it where both are due.
+	first bool
+}
+
+// isOf reports whether passes for an intent and inputs do the same as those that failed.
+func (f *failure) isOf(intent intent, in inputs) bool {
+	return f.intent == intent && len(in.changes(f.inputs)) == 0
+}
+
+// predecessor is a Service that is gone and whose name another one has now, while its load balancer is still to be deleted.
+//
+// See ADR 93.
+type predecessor struct {
+	service *corev1.Service
+	// failure is nil unless its deletion has failed.
+	failure *failure
+}
+
+// held returns how long its deletion has yet to wait.
+func (b predecessor) held(now time.Time) time.Duration {
+	if b.failure == nil {
+		return 0
+	}
+	return b.failure.retryAt.Sub(now)
+}
+
+// predecessorsDue returns in how long the first of the predecessors is due, zero if there is none.
+func (s state) predecessorsDue(now time.Time) (due time.Duration) {
+	for _, before := range s.predecessors {
+		due = soonest(due, max(before.held(now), time.Millisecond))
+	}
+	return due
+}
+
+// soonest returns the shorter of two waits; zero is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// predecessorError says that a Service waits for the load balancer of a predecessor to be deleted.
+type predecessorError struct{ err error }
+
+func (e *predecessorError) Error() string {
+	return fmt.Sprintf("the Service that had this name before still has its load balancer: %v", e.err)
+}
+func (e *predecessorError) Unwrap() error { return e.err }
+
+// held returns how long a pass that would do the same as the one that failed has yet to wait.
+func (s state) held(intent intent, in inputs, now time.Time) time.Duration {
+	if s.failure == nil || !s.failure.isOf(intent, in) {
+		return 0
+	}
+	return s.failure.retryAt.Sub(now)
+}
+
 // reasonOf names a failure.
 func reasonOf(err error) string {
 	var (
@@ -174,6 +287,36 @@ func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Durati
 		r.events.failed(p, reason, err)
 	}
 	r.showFailure(ctx, p, reason, err)
+	return delay
+}
+
+// failedAlone counts, logs and remembers that the targets could not be changed, and sends events as sparingly as for other
+// failures. The condition stays that of the Service's own failure. It returns the pause before the next try.
+func (r *reconciler) failedAlone(ctx context.Context, p *pass, err error) time.Duration {
+	reason := reasonOf(err)
+	r.metrics.failures.WithLabelValues(reason).Inc()
+	r.metrics.updated(p.key, time.Now())
+	delay, news := r.states.targetsFailed(p.key, err, r.backoff)
+	delay = r.unlessLeft(ctx, p, delay)
+	logf.FromContext(ctx).Error(err, "Could not change the targets of a load balancer whose Service cannot be ensured",
+		"reason", reason, "retryAfter", delay)
+	if news {
+		r.events.targetsFailed(p.service, err)
+	}
+	return delay
+}
+
+// predecessorFailed counts, logs and remembers that the load balancer of a predecessor could not be deleted, and sends an event. It
+// returns the pause before the next try. The Service that has the name now is none the worse.
+func (r *reconciler) predecessorFailed(ctx context.Context, p *pass, before *corev1.Service, err error) time.Duration {
+	reason := reasonOf(err)
+	r.metrics.failures.WithLabelValues(reason).Inc()
+	delay, news := r.states.predecessorFailed(p.key, before.UID, err, r.backoff)
+	logf.FromContext(ctx).Error(err, "Could not delete the load balancer of a Service whose name another one has now",
+		"serviceUID", before.UID, "reason", reason, "retryAfter", delay)
+	if news {
+		r.events.failure(before, EventDeleteFailed, reason, err)
+	}
 	return delay
 }
 

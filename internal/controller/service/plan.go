@@ -55,6 +55,8 @@ type desired struct {
 	settled, latest *targetSet
 	// byDifference says that the provider changes targets by a difference.
 	byDifference bool
+	// awaits says that the load balancer of a Service that had the name before is still there, and may be the same one to the plugin.
+	awaits bool
 }
 
 // wholeFor is for how long targets are changed by differences until they are written as a whole again, so that what was changed
@@ -182,24 +184,24 @@ func planFor(want desired, seen observed, now time.Time) []action {
 		return planFailed(seen, now)
 	case seen.held:
 		return planTargets(want, seen, now)
+	case seen.service == nil && seen.made != nil: // it vanished without our leave
+		return []action{removalOf(seen.made.service)}
+	case seen.service == nil:
+		return nil
+	case want.intent == provide && want.awaits:
+		return planProtect(seen, now)
+	case want.intent == provide:
+		return planProvide(want, seen, now)
+	case want.intent == withdraw:
+		return planWithdraw(seen)
+	default:
+		return nil
 	}
-	var plan []action
-	if seen.made != nil && (seen.service == nil || seen.service.UID != seen.made.service.UID) {
-		// The Service vanished without our leave. One that has come back under its name is another one.
-		plan = append(plan, action{verb: verbRemove, service: seen.made.service, why: []string{"the Service is gone"}})
-		seen.made, seen.drift = nil, nil
-	}
-	if seen.service == nil {
-		return plan
-	}
-	switch want.intent {
-	case provide:
-		plan = append(plan, planProvide(want, seen, now)...)
-	case withdraw:
-		plan = append(plan, planWithdraw(seen)...)
-	case leave:
-	}
-	return plan
+}
+
+// removalOf deletes the load balancer of a Service that is gone.
+func removalOf(gone *corev1.Service) action {
+	return action{verb: verbRemove, service: gone, why: []string{"the Service is gone"}}
 }
 
 // planFailed sets the condition of a Service to a failure, and leaves its addresses as they are. There is none to write if the API
@@ -218,16 +220,21 @@ func planFailed(seen observed, now time.Time) []action {
 		publish: publication{seen.service.Status.LoadBalancer.Ingress, next}}}
 }
 
+// planProtect puts the finalizer on a Service that has none.
+func planProtect(seen observed, now time.Time) []action {
+	if hasFinalizer(seen.service) {
+		return nil
+	}
+	announced := publication{ingress: seen.service.Status.LoadBalancer.Ingress, ready: conditionOf(seen.service)}
+	if announced.ready == nil {
+		announced.ready = transition(nil, metav1.ConditionFalse, ReasonEnsuring, "The load balancer is being created", now)
+	}
+	return []action{{verb: verbProtect, service: seen.service, publish: announced}}
+}
+
 // planProvide puts the finalizer before everything that makes something in the cloud, and the status after it.
 func planProvide(want desired, seen observed, now time.Time) []action {
-	var plan []action
-	if !hasFinalizer(seen.service) {
-		announced := publication{ingress: seen.service.Status.LoadBalancer.Ingress, ready: conditionOf(seen.service)}
-		if announced.ready == nil {
-			announced.ready = transition(nil, metav1.ConditionFalse, ReasonEnsuring, "The load balancer is being created", now)
-		}
-		plan = append(plan, action{verb: verbProtect, service: seen.service, publish: announced})
-	}
+	plan := planProtect(seen, now)
 	if why := reasonsToEnsure(want, seen); len(why) > 0 {
 		return append(plan, action{verb: verbEnsure, service: seen.service, why: why, refresh: seen.made == nil || seen.made.accepted == nil})
 	}

@@ -78,7 +78,6 @@ func TestPlanHasAFixedPoint(t *testing.T) {
 		f := &fixture{seen: observed{service: service}, balancers: map[types.UID]bool{}}
 		if rapid.Bool().Draw(t, "made") {
 			old := service.DeepCopy()
-			old.UID = rapid.SampledFrom([]types.UID{service.UID, "uid-0"}).Draw(t, "made for")
 			with := rapid.SampledFrom(sets).Draw(t, "made with")
 			f.seen.made = madeFor(old, with, at("192.0.2.1"))
 			if rapid.Bool().Draw(t, "certain") {

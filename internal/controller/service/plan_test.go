@@ -75,7 +75,6 @@ func situations() map[string]situation {
 	leavingOne := targetsOf([]*corev1.Node{nodeWith("a"), nodeWith("b", doomed)})
 	udp := func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }
 	bare := func(s *corev1.Service) { s.Finalizers = nil }
-	other := func(s *corev1.Service) { s.UID = "uid-2" }
 	nodePort := ofType(corev1.ServiceTypeNodePort)
 	done := serviceWith(provided)
 	withTwo := observed{made: madeFor(done, two, at("192.0.2.1"))}
@@ -125,8 +124,6 @@ func situations() map[string]situation {
 		"the same, and its address is left": {serviceWith(nodePort, reached("192.0.2.1")), withTwo, two, undo},
 		"vanished":                          {nil, withTwo, two, remove},
 		"vanished, nothing made":            {nil, observed{}, two, nil},
-		"another of its name":               {serviceWith(other), withTwo, two, []verb{verbRemove, verbProtect, verbEnsure}},
-		"another of its name, wants none":   {serviceWith(other, nodePort), withTwo, two, remove},
 	}
 }
 
@@ -271,6 +268,25 @@ func TestMark(t *testing.T) {
 	}{{nil, ""}, {[]provider.LoadBalancer{none, theirs}, ""}, {[]provider.LoadBalancer{none, mine}, "me"}} {
 		if got := markOf(test.listed, "me"); got != test.want {
 			t.Errorf("mark %q among %v, want %q", got, test.listed, test.want)
+		}
+	}
+}
+
+// A Service that waits for the load balancer of a predecessor to be deleted is protected, and can be let go.
+func TestPlanWhilePredecessorIsThere(t *testing.T) {
+	set := targetsOf(nil)
+	for name, test := range map[string]struct {
+		service *corev1.Service
+		want    []verb
+	}{
+		"new":           {serviceWith(), []verb{verbProtect}},
+		"protected":     {serviceWith(protected), nil},
+		"to be deleted": {serviceWith(protected, deleted), []verb{verbRemove, verbRelease}},
+	} {
+		want := wanting(test.service, false, set)
+		want.awaits = true
+		if diff := cmp.Diff(test.want, verbs(planFor(want, observed{service: test.service}, noon)), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: plan (-want +got):\n%s", name, diff)
 		}
 	}
 }

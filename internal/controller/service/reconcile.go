@@ -57,6 +57,8 @@ type reconciler struct {
 	backoff backoff
 	applier *applier
 	limiter *writelimit.Limiter
+	// tellsApart says that the plugin does not take the load balancers of two Services of one name for each other, see New.
+	tellsApart bool
 }
 
 // pass is one pass over a Service.
@@ -80,33 +82,85 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.limiter.Cancel(request.NamespacedName)
 		}
 	}()
-	p, wait, err := r.begin(ctx, request.NamespacedName)
+	p, err := r.begin(ctx, request.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	// Neither the deletion of predecessors nor the Service itself waits for the other's next try. Where both are due, they take turns in
+	// the write limiter, in which they are one.
+	known, _ := r.states.get(p.key)
+	var next time.Duration
+	if !known.ownFirst {
+		next, waits = r.removePredecessors(ctx, p)
+	}
+	result, ownWaits := r.serve(ctx, p)
+	if known.ownFirst && !ownWaits {
+		next, waits = r.removePredecessors(ctx, p)
+	}
+	if waits = waits || ownWaits; waits {
+		return reconcile.Result{}, nil
+	}
+	if next > 0 {
+		result = p.again(soonest(result.RequeueAfter, next))
+	}
+	return result, nil
+}
+
+// serve does what is due for the Service itself, and reports whether it waits for other writes to the cloud.
+func (r *reconciler) serve(ctx context.Context, p *pass) (result reconcile.Result, waits bool) {
+	defer func() {
+		if !waits {
+			r.states.hadTurn(p.key)
+		}
+	}()
+	wait := r.held(p)
 	if p.want.intent == withdraw && wait == 0 {
 		if ours, err := r.hasMade(ctx, p.service); !ours {
-			return r.leaveAlone(ctx, p, err), nil
+			return r.leaveAlone(ctx, p, err), false
 		}
 	}
 	// The targets do not wait for the Service's next try. Where both are due, they take turns.
 	if known, _ := r.states.get(p.key); wait > 0 || known.alone.first {
 		var next time.Duration
 		if next, waits = r.follow(ctx, p); wait > 0 || waits {
-			return p.again(soonest(wait, next)), nil
+			return p.again(soonest(wait, next)), waits
 		}
 	}
-	err = r.run(ctx, p)
-	if waits = errors.Is(err, errWaiting); waits {
-		return reconcile.Result{}, nil
+	err := r.run(ctx, p)
+	if errors.Is(err, errWaiting) {
+		return reconcile.Result{}, true
 	}
-	result := r.finish(ctx, p, err)
+	result = r.finish(ctx, p, err)
 	if err != nil && ctx.Err() == nil { // the Service has just begun to wait, and its targets do not
 		var next time.Duration
 		next, waits = r.follow(ctx, p)
 		result = p.again(soonest(result.RequeueAfter, next))
 	}
-	return result, nil
+	return result, waits
+}
+
+// removePredecessors deletes the load balancers of the Services that had the name before. A deletion that fails does not stop the pass.
+// It returns when the next one is due, zero if none is, and whether the pass waits for other writes to the cloud.
+func (r *reconciler) removePredecessors(ctx context.Context, p *pass) (next time.Duration, waits bool) {
+	known, _ := r.states.get(p.key)
+	priority := p.priority
+	defer func() { p.priority = priority }()
+	for _, before := range known.predecessors {
+		if before.held(time.Now()) > 0 {
+			continue
+		}
+		err := r.act(ctx, p, removalOf(before.service))
+		switch {
+		case errors.Is(err, errWaiting):
+			return 0, true
+		case ctx.Err() != nil:
+			return 0, false
+		case err != nil:
+			r.predecessorFailed(ctx, p, before.service, err)
+		}
+	}
+	known, _ = r.states.get(p.key)
+	return known.predecessorsDue(time.Now()), false
 }
 
 // hasMade reports whether a Service that shall lose its load balancer has one from us, or had. If only the condition says so, the cloud
@@ -137,29 +191,25 @@ func (r *reconciler) leaveAlone(ctx context.Context, p *pass, err error) reconci
 	return reconcile.Result{}
 }
 
-// soonest returns the shorter of two waits; zero is none.
-func soonest(a, b time.Duration) time.Duration {
-	if a <= 0 || b > 0 && b < a {
-		return b
-	}
-	return a
-}
-
 // again has a pass made again after a while. It keeps its own place in the queue, not that of a pass that was admitted.
 func (p *pass) again(after time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: after, Priority: &p.priority}
 }
 
-// begin collects what is known, and returns how long to wait if the same has failed a short while ago.
-func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass, time.Duration, error) {
+// begin collects what is known.
+func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass, error) {
 	service := &corev1.Service{}
 	if err := r.reader.Get(ctx, key, service); apierrors.IsNotFound(err) {
 		service = nil
 	} else if err != nil {
-		return nil, 0, fmt.Errorf("reading service %s: %w", key, err)
+		return nil, fmt.Errorf("reading service %s: %w", key, err)
 	}
 	known, _ := r.states.get(key)
 	p := &pass{key: key, service: known.newest(service)}
+	if p.service != nil && known.made != nil && known.made.service.UID != p.service.UID {
+		r.states.nameReused(key)
+		known, _ = r.states.get(key)
+	}
 	if known.written != nil && p.service == service { // the cache has caught up with our own writes
 		r.states.caughtUp(key)
 	}
@@ -168,7 +218,13 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 		p.want.inputs = inputsOf(p.service)
 	}
 	p.priority = queuePriority(p.service, p.want.intent, known)
-	return p, known.held(p.want.intent, p.want.inputs, time.Now()), nil
+	return p, nil
+}
+
+// held returns how long to wait if what the pass would do has failed a short while ago.
+func (r *reconciler) held(p *pass) time.Duration {
+	known, _ := r.states.get(p.key)
+	return known.held(p.want.intent, p.want.inputs, time.Now())
 }
 
 // run plans and applies until there is nothing left to do.
@@ -179,13 +235,23 @@ func (r *reconciler) run(ctx context.Context, p *pass) error {
 		}
 		plan := planFor(p.want, p.seen, time.Now())
 		if len(plan) == 0 {
-			return nil
+			return r.awaited(p)
 		}
 		if err := r.carryOut(ctx, p, plan); err != nil {
 			return err
 		}
 	}
 	return errNoEnd
+}
+
+// awaited returns why a Service that is as planned has no load balancer yet: that of a predecessor may be the same one to the plugin.
+func (r *reconciler) awaited(p *pass) error {
+	if known, _ := r.states.get(p.key); p.want.intent == provide && p.want.awaits && len(known.predecessors) > 0 {
+		if last := known.predecessors[0].failure; last != nil {
+			return &predecessorError{last.err}
+		}
+	}
+	return nil
 }
 
 // carryOut acts in order. It stops early when the Service turns out to be gone, which asks for another plan.
@@ -242,26 +308,11 @@ func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, w
 	return 0, false
 }
 
-// failedAlone counts, logs and remembers that the targets could not be changed, and sends events as sparingly as for other
-// failures. The condition stays that of the Service's own failure. It returns the pause before the next try.
-func (r *reconciler) failedAlone(ctx context.Context, p *pass, err error) time.Duration {
-	reason := reasonOf(err)
-	r.metrics.failures.WithLabelValues(reason).Inc()
-	r.metrics.updated(p.key, time.Now())
-	delay, news := r.states.targetsFailed(p.key, err, r.backoff)
-	delay = r.unlessLeft(ctx, p, delay)
-	logf.FromContext(ctx).Error(err, "Could not change the targets of a load balancer whose Service cannot be ensured",
-		"reason", reason, "retryAfter", delay)
-	if news {
-		r.events.targetsFailed(p.service, err)
-	}
-	return delay
-}
-
 // observe brings what is known up to date.
 func (r *reconciler) observe(p *pass) {
 	known, _ := r.states.get(p.key)
 	p.want.intent = intentFor(p.service, r.classes, known.knows(p.service))
+	p.want.awaits = len(known.predecessors) > 0 && !r.tellsApart
 	p.seen = observed{
 		service: p.service, made: known.made, drift: known.drift,
 		removed: p.service != nil && known.removed != "" && known.removed == p.service.UID,
@@ -315,7 +366,7 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 		})
 	}
 	done, err := r.applier.apply(waiting, act, nodes)
-	if isAbsent(err) && r.absentBefore(p) >= absenceTries-1 {
+	if last := r.lastFailure(p, act); isAbsent(err) && last != nil && last.absent >= absenceTries-1 {
 		deletionIncomplete(ctx, r.events.recorder, act.service, err)
 		err = nil
 	}
@@ -332,10 +383,10 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 // announces reports whether something changes for a Service that is ensured or loses its load balancer: it is not merely looked at
 // again, and this is not the same attempt again.
 func (r *reconciler) announces(p *pass, act action) bool {
-	known, _ := r.states.get(p.key)
 	if act.verb == verbRemove {
-		return known.failure == nil || !known.failure.isOf(p.want.intent, p.want.inputs)
+		return r.lastFailure(p, act) == nil
 	}
+	known, _ := r.states.get(p.key)
 	refreshes := p.seen.made == nil && len(act.service.Status.LoadBalancer.Ingress) > 0
 	return act.verb == verbEnsure && !refreshes && known.failure == nil && !slices.Equal(p.seen.drift, []string{driftStatus})
 }
@@ -358,13 +409,17 @@ func (r *reconciler) remember(ctx context.Context, p *pass, act action, done res
 	}
 }
 
-// absentBefore returns how many deletions in a row have failed before this pass though there was no load balancer to be seen.
-func (r *reconciler) absentBefore(p *pass) int {
+// lastFailure returns how the same failed before this pass, nil if it did not.
+func (r *reconciler) lastFailure(p *pass, act action) *failure {
 	known, _ := r.states.get(p.key)
-	if known.failure == nil || !known.failure.isOf(p.want.intent, p.want.inputs) {
-		return 0
+	switch before := known.predecessor(act.service.UID); {
+	case before != nil:
+		return before.failure
+	case known.failure == nil || !known.failure.isOf(p.want.intent, p.want.inputs):
+		return nil
+	default:
+		return known.failure
 	}
-	return known.failure.absent
 }
 
 // failedLast reports whether the last write for a Service failed, as far as that says anything of the next one: a Service that
@@ -374,30 +429,12 @@ func (r *reconciler) failedLast(p *pass, act action) bool {
 	if act.alone {
 		return isWriteFailure(known.alone.reason) || known.made.accepted == nil && known.made.targets == nil
 	}
-	if last := known.failure; last != nil {
-		return isWriteFailure(last.reason) && last.isOf(p.want.intent, p.want.inputs)
+	if last := r.lastFailure(p, act); last != nil {
+		return isWriteFailure(last.reason)
 	}
-	if known.made != nil || p.service == nil {
+	if known.failure != nil || known.made != nil || p.service == nil || act.service.UID != p.service.UID {
 		return false
 	}
 	condition := conditionOf(p.service)
 	return condition != nil && condition.Status == metav1.ConditionFalse && isWriteFailure(condition.Reason)
-}
-
-// priorityFor is how urgent an action is to the Service.
-func priorityFor(p *pass, act action) int {
-	switch {
-	case act.verb == verbRemove:
-		return priorityRemove
-	case len(act.service.Status.LoadBalancer.Ingress) == 0:
-		return priorityNew
-	case act.verb == verbRetarget:
-		return priorityRetarget
-	case p.seen.made == nil:
-		return priorityRefresh
-	case len(p.seen.drift) > 0:
-		return priorityRepair
-	default:
-		return priorityChange
-	}
 }

@@ -156,11 +156,11 @@ func (s *scenario) pass(ctx context.Context) error {
 	if err := r.targets.settle(ctx); err != nil {
 		return err
 	}
-	p, wait, err := r.begin(ctx, scenarioKey)
+	p, err := r.begin(ctx, scenarioKey)
 	if err != nil {
 		return err
 	}
-	if wait > 0 {
+	if wait := r.held(p); wait > 0 {
 		_, _ = fmt.Fprintf(&s.out, "the next try is due in %s\n", wait)
 		s.follow(ctx, p)
 		return nil

@@ -1,14 +1,13 @@
 package service
 
 import (
-	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
@@ -48,46 +47,10 @@ type state struct {
 	alone targetsFailure
 	// conditionAt is when a failure was last written to the condition.
 	conditionAt time.Time
-}
-
-// failure is a row of passes that failed for one state of a Service.
-type failure struct {
-	// intent and inputs are what the passes were for. Once they are different, it is worth trying again at once.
-	intent intent
-	inputs inputs
-	// count is how many passes failed.
-	count int
-	// conflicts is how many writes in a row came too late.
-	conflicts int
-	// absent is how many deletions in a row failed though there was no load balancer to be seen.
-	absent int
-	// reason is that of the last one, eventAt is when an event last said so.
-	reason  string
-	eventAt time.Time
-	// retryAt is when the next pass is due.
-	retryAt time.Time
-	// refused are the targets that the cloud's last answer named, which are reason to try again once they are none.
-	refused map[string]string
-}
-
-// targetsFailure is a row of changes of the targets that failed while their Service could not be ensured. Zero: the last one did not.
-type targetsFailure struct {
-	// count is how many failed.
-	count int
-	// reason is that of the last one, eventAt is when an event last said so.
-	reason  string
-	eventAt time.Time
-	// retryAt is when the next one is due.
-	retryAt time.Time
-	// refused is as in failure.
-	refused map[string]string
-	// first says that the Service was the last to be tried, so that the targets come before it where both are due.
-	first bool
-}
-
-// isOf reports whether passes for an intent and inputs do the same as those that failed.
-func (f *failure) isOf(intent intent, in inputs) bool {
-	return f.intent == intent && len(in.changes(f.inputs)) == 0
+	// predecessors are the Services that had the name before and whose load balancers are still to be deleted. OwnFirst says that the
+	// deletion of one was the last to be tried, so that the Service comes before them where both are due.
+	predecessors []predecessor
+	ownFirst     bool
 }
 
 func newStates() *states { return &states{byName: map[types.NamespacedName]*state{}} }
@@ -127,6 +90,9 @@ func (s *states) madeFor() (uids []types.UID) {
 		if known.made != nil {
 			uids = append(uids, known.made.service.UID)
 		}
+		for _, before := range known.predecessors {
+			uids = append(uids, before.service.UID)
+		}
 	}
 	return uids
 }
@@ -138,7 +104,7 @@ func (s *states) counts() (provided, unfinished int) {
 	for _, known := range s.byName {
 		if known.made != nil && known.made.ensured && known.failure == nil {
 			provided++
-		} else if known.made != nil || known.failure != nil {
+		} else if known.made != nil || known.failure != nil || len(known.predecessors) > 0 {
 			unfinished++
 		}
 	}
@@ -167,6 +133,40 @@ func (s *states) forget(key types.NamespacedName) {
 // caughtUp says that the cache holds what our last write returned, or something newer.
 func (s *states) caughtUp(key types.NamespacedName) {
 	s.change(key, func(known *state) { known.written = nil })
+}
+
+// nameReused says that the Service of a name is another one than that for which something was made.
+func (s *states) nameReused(key types.NamespacedName) {
+	s.change(key, func(known *state) {
+		before := predecessor{service: known.made.service}
+		if known.failure != nil && known.failure.intent == withdraw {
+			due := *known.failure
+			due.retryAt, before.failure = time.Time{}, &due
+		}
+		*known = state{predecessors: append(slices.Clone(known.predecessors), before), ownFirst: before.failure != nil}
+	})
+}
+
+// predecessorFailed says that the load balancer of a predecessor could not be deleted, and returns what failed does.
+func (s *states) predecessorFailed(key types.NamespacedName, uid types.UID, err error, pauses backoff) (delay time.Duration, news bool) {
+	s.change(key, func(known *state) {
+		known.predecessors, known.ownFirst = slices.Clone(known.predecessors), true
+		before := known.predecessor(uid)
+		next := failure{intent: withdraw}
+		if before.failure != nil {
+			next = *before.failure
+		}
+		next, delay, news = next.next(err, pauses, time.Now())
+		before.failure = &next
+	})
+	return delay, news
+}
+
+// hadTurn says that a Service has had its turn, so that its predecessors are next.
+func (s *states) hadTurn(key types.NamespacedName) {
+	if known, _ := s.get(key); known.ownFirst {
+		s.change(key, func(known *state) { known.ownFirst = false })
+	}
 }
 
 // ensuring says, before the plugin is called, that there may be something in the cloud from now on.
@@ -223,6 +223,13 @@ func (s *states) retargetFailed(key types.NamespacedName) {
 // removed says that a load balancer is deleted. Current is the Service that has the name now, nil if none has.
 func (s *states) removed(key types.NamespacedName, service, current *corev1.Service) {
 	s.change(key, func(known *state) {
+		if known.predecessor(service.UID) != nil {
+			known.predecessors = slices.DeleteFunc(slices.Clone(known.predecessors), func(p predecessor) bool { return p.service.UID == service.UID })
+			if len(known.predecessors) == 0 && known.failure != nil && known.failure.awaits {
+				known.failure = nil
+			}
+			return
+		}
 		known.made, known.drift = nil, nil
 		if current != nil && service.UID == current.UID {
 			known.removed = service.UID
@@ -250,7 +257,7 @@ func (s *states) succeeded(key types.NamespacedName, service *corev1.Service) {
 	known, found := s.get(key)
 	switch {
 	case !found:
-	case known.made == nil && (service == nil || !hasFinalizer(service) && known.written == nil):
+	case known.made == nil && len(known.predecessors) == 0 && (service == nil || !hasFinalizer(service) && known.written == nil):
 		s.forget(key)
 	case known.failure != nil:
 		s.change(key, func(known *state) { known.failure, known.alone = nil, targetsFailure{} })
@@ -273,25 +280,13 @@ func (s *states) outdated(key types.NamespacedName, want desired) (conflicts int
 // failed says that a pass has failed. It returns the pause before the next one, and whether an event is due: the first time, when
 // the reason changes, and every repeatEvent.
 func (s *states) failed(key types.NamespacedName, want desired, err error, pauses backoff) (delay time.Duration, news bool) {
-	now, reason := time.Now(), reasonOf(err)
+	now := time.Now()
 	s.change(key, func(known *state) {
 		next := failure{intent: want.intent, inputs: want.inputs}
 		if last := known.failure; last != nil && last.isOf(next.intent, next.inputs) {
 			next = *last
 		}
-		next.conflicts = 0
-		if next.absent++; !isAbsent(err) {
-			next.absent = 0
-		}
-		delay = pauses.after(next.count, err)
-		var retry *cloudproviderapi.RetryError
-		if !errors.As(err, &retry) { // a fixed delay does not count toward one that grows
-			next.count++
-		}
-		if next.reason != reason || now.Sub(next.eventAt) >= repeatEvent {
-			next.reason, next.eventAt, news = reason, now, true
-		}
-		next.retryAt, next.refused = now.Add(delay), refusedIn(err)
+		next, delay, news = next.next(err, pauses, now)
 		known.failure = &next
 		// The targets wait, too, for as long as the cloud asks.
 		if wait, asked := cloud.RetryAfter(err); asked {
@@ -421,6 +416,14 @@ func (s *states) targetsListed(key types.NamespacedName, looked *made, targets m
 	return kept
 }
 
+// predecessor returns the one with a UID; nil if there is none.
+func (s state) predecessor(uid types.UID) *predecessor {
+	if at := slices.IndexFunc(s.predecessors, func(p predecessor) bool { return p.service.UID == uid }); at >= 0 {
+		return &s.predecessors[at]
+	}
+	return nil
+}
+
 // knows reports whether this process has made or removed the load balancer of this very Service.
 func (s state) knows(service *corev1.Service) bool {
 	if service == nil {
@@ -439,12 +442,4 @@ func (s state) newest(cached *corev1.Service) *corev1.Service {
 		return s.written
 	}
 	return cached
-}
-
-// held returns how long a pass that would do the same as the one that failed has yet to wait.
-func (s state) held(intent intent, in inputs, now time.Time) time.Duration {
-	if s.failure == nil || !s.failure.isOf(intent, in) {
-		return 0
-	}
-	return s.failure.retryAt.Sub(now)
 }

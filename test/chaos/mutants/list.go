@@ -66,7 +66,7 @@ var ofServices = []Mutant{
 	{
 		Name: "no-finalizer", What: "a load balancer is made before the Service has its finalizer", Schedule: crashed,
 		File: "internal/controller/service/plan.go",
-		Old:  "\tif !hasFinalizer(seen.service) {\n\t\tannounced", New: "\tif !hasFinalizer(seen.service) && seen.made != nil && seen.made.ensured {\n\t\tannounced",
+		Old:  "\tif hasFinalizer(seen.service) {\n\t\treturn nil", New: "\tif hasFinalizer(seen.service) || seen.made == nil || !seen.made.ensured {\n\t\treturn nil",
 	},
 	{
 		Name: "releases-first", What: "the finalizer is taken away without deleting the load balancer", Schedule: departures,
