@@ -204,7 +204,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer cancel()
-	others.Go(func() { c.targets.run(ctx, func() { c.retarget(ctx, drift) }) })
+	others.Go(func() { c.targets.run(ctx, func(changed bool) { c.targetsSettled(ctx, drift, changed) }) })
 	others.Go(func() { drift.run(ctx) })
 	if retries := provider.CapabilitiesOf(c.options.Cloud).RetryLoadBalancers; retries != nil {
 		others.Go(func() { retries(ctx, c.retry) })
@@ -261,6 +261,13 @@ func (c *Controller) admit(key types.NamespacedName) {
 	c.enqueuer.Add(key, priorityAdmitted)
 }
 
+// targetsSettled has the load balancers follow a set that has changed. One that has not is of interest only to Services that wait for it.
+func (c *Controller) targetsSettled(ctx context.Context, drift *driftCheck, changed bool) {
+	if changed || c.states.waitForTargets() {
+		c.retarget(ctx, drift)
+	}
+}
+
 // retarget queues the load balancers whose targets are not those that they shall have, and the Services that have waited for
 // the targets to be known.
 func (c *Controller) retarget(ctx context.Context, drift *driftCheck) {
@@ -268,7 +275,8 @@ func (c *Controller) retarget(ctx context.Context, drift *driftCheck) {
 	if err != nil {
 		return // the next time that they settle
 	}
-	var due []types.NamespacedName
+	var due, listed []types.NamespacedName
+	now := time.Now()
 	for key, known := range c.states.all() {
 		switch {
 		case known.failure != nil && known.failure.reason == ReasonTargetsUnknown:
@@ -277,10 +285,14 @@ func (c *Controller) retarget(ctx context.Context, drift *driftCheck) {
 		case c.states.refusedLeft(key, latest):
 			c.enqueuer.Add(key, priorityRetarget)
 		case known.made != nil && known.made.followsAlone() && (known.made.targets == nil || !settled.servedBy(known.made.targets)):
-			due = append(due, key)
+			if known.comparable(now) {
+				listed = append(listed, key)
+			} else {
+				due = append(due, key) // a list could not spare it
+			}
 		}
 	}
-	due = drift.withoutServed(ctx, due)
+	due = append(due, drift.withoutServed(ctx, listed)...)
 	c.metrics.beginRound(due, time.Now())
 	for _, key := range due {
 		c.enqueuer.Add(key, priorityRetarget)
@@ -395,4 +407,24 @@ func (w watcher) nodes() handler.TypedEventHandler[*corev1.Node, reconcile.Reque
 
 func keyOf(service *corev1.Service) types.NamespacedName {
 	return types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
+}
+
+// knows reports whether this process has made or removed the load balancer of this very Service.
+func (s state) knows(service *corev1.Service) bool {
+	if service == nil {
+		return s.made != nil
+	}
+	return (s.made != nil && s.made.service.UID == service.UID) || (s.removed != "" && s.removed == service.UID)
+}
+
+// newest returns the newer of what the cache holds and what our own last write returned: a pass on a copy that is older than
+// our own write would do again what is done.
+func (s state) newest(cached *corev1.Service) *corev1.Service {
+	if s.written == nil || cached == nil || s.written.UID != cached.UID {
+		return cached
+	}
+	if kit.Older(cached.ResourceVersion, s.written.ResourceVersion) {
+		return s.written
+	}
+	return cached
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -285,6 +286,11 @@ func (t *targetSet) changeFrom(written *targetSet) *targetChange {
 		return nil
 	}
 	return change
+}
+
+// same reports whether each load balancer that is served by one of the sets is served by the other.
+func (t *targetSet) same(other *targetSet) bool {
+	return maps.Equal(t.members, other.members) && maps.Equal(t.leaving, other.leaving)
 }
 
 // servedBy reports whether a load balancer with the written targets, identities by name, needs no change: no member is

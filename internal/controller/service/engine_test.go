@@ -91,7 +91,7 @@ func (e *engine) run(workers int) {
 		running.Wait()
 	}
 	drift := e.core.newDriftCheck(e.core.reconciler.applier)
-	running.Go(func() { e.core.targets.run(ctx, func() { e.core.retarget(ctx, drift) }) })
+	running.Go(func() { e.core.targets.run(ctx, func(changed bool) { e.core.targetsSettled(ctx, drift, changed) }) })
 	for range workers {
 		running.Go(func() {
 			for {

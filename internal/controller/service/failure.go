@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -158,6 +160,14 @@ func (b predecessor) held(now time.Time) time.Duration {
 		return 0
 	}
 	return b.failure.retryAt.Sub(now)
+}
+
+// predecessor returns the one with a UID; nil if there is none.
+func (s state) predecessor(uid types.UID) *predecessor {
+	if at := slices.IndexFunc(s.predecessors, func(p predecessor) bool { return p.service.UID == uid }); at >= 0 {
+		return &s.predecessors[at]
+	}
+	return nil
 }
 
 // predecessorsDue returns in how long the first of the predecessors is due, zero if there is none.

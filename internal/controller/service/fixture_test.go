@@ -28,6 +28,8 @@ type cluster struct {
 	services map[types.NamespacedName]*corev1.Service
 	nodes    map[string]*corev1.Node
 	patches  int
+	// nodeLists is how often all nodes were listed.
+	nodeLists int
 	// patchTakes is how long a patch takes.
 	patchTakes time.Duration
 	// refusal is the error of patches that would make of a Service one of those that refused names; nil: none is refused.
@@ -62,6 +64,7 @@ func (c *cluster) List(_ context.Context, list client.ObjectList, _ ...client.Li
 	defer c.mu.Unlock()
 	switch list := list.(type) {
 	case *corev1.NodeList:
+		c.nodeLists++
 		for _, node := range c.nodes {
 			list.Items = append(list.Items, *node.DeepCopy())
 		}

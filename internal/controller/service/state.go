@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // states is what the controller remembers of Services from one pass to the next. It is lost with the process, and nothing
@@ -82,6 +81,18 @@ func (s *states) all() map[types.NamespacedName]state {
 		copied[key] = *known
 	}
 	return copied
+}
+
+// waitForTargets reports whether a Service waits for the set of targets to be known.
+func (s *states) waitForTargets() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, known := range s.byName {
+		if known.failure != nil && known.failure.reason == ReasonTargetsUnknown {
+			return true
+		}
+	}
+	return false
 }
 
 // madeFor returns the UIDs of the Services that something was made for.
@@ -414,32 +425,4 @@ func (s *states) targetsListed(key types.NamespacedName, looked *made, targets m
 		}
 	})
 	return kept
-}
-
-// predecessor returns the one with a UID; nil if there is none.
-func (s state) predecessor(uid types.UID) *predecessor {
-	if at := slices.IndexFunc(s.predecessors, func(p predecessor) bool { return p.service.UID == uid }); at >= 0 {
-		return &s.predecessors[at]
-	}
-	return nil
-}
-
-// knows reports whether this process has made or removed the load balancer of this very Service.
-func (s state) knows(service *corev1.Service) bool {
-	if service == nil {
-		return s.made != nil
-	}
-	return (s.made != nil && s.made.service.UID == service.UID) || (s.removed != "" && s.removed == service.UID)
-}
-
-// newest returns the newer of what the cache holds and what our own last write returned: a pass on a copy that is older than
-// our own write would do again what is done.
-func (s state) newest(cached *corev1.Service) *corev1.Service {
-	if s.written == nil || cached == nil || s.written.UID != cached.UID {
-		return cached
-	}
-	if kit.Older(cached.ResourceVersion, s.written.ResourceVersion) {
-		return s.written
-	}
-	return cached
 }

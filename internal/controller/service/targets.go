@@ -58,6 +58,7 @@ type targets struct {
 	generation uint64 // grows with every change that may matter
 	memo       *targetSet
 	memoOf     uint64 // the generation that memo was built from
+	complete   bool   // memo is known for all nodes
 	settled    *targetSet
 	problem    error               // why the nodes could not be settled the last time
 	unsure     bool                // there are nodes about which the cloud has not answered
@@ -132,7 +133,7 @@ func (t *targets) known(ctx context.Context) (*targetSet, error) {
 func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
 	t.mu.Lock()
 	generation, memo := t.generation, t.memo
-	fresh := memo != nil && t.memoOf == generation && !(ask && t.refusals.Pending())
+	fresh := memo != nil && t.memoOf == generation && (!ask || t.complete && !t.refusals.Pending())
 	t.mu.Unlock()
 	if fresh {
 		return memo, nil
@@ -142,19 +143,31 @@ func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	nodes, complete, err := t.taking(ctx, list.Items, ask)
+	if ask {
+		generation = t.answered(generation)
+	}
 	if err != nil {
 		return nil, err
 	}
 	set := targetsOf(nodes)
-	if !complete {
-		return set, nil
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.memo == nil || t.memoOf <= generation {
-		t.memo, t.memoOf = set, generation
+		t.memo, t.memoOf, t.complete = set, generation, complete
 	}
 	return set, nil
+}
+
+// answered says that the cloud has been asked, so that a set that was built meanwhile may lack what it said. It returns the generation
+// of the set that was asked for, which had generation when that began.
+func (t *targets) answered(generation uint64) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	only := t.generation == generation // else a node has changed since
+	if t.generation++; only {
+		return t.generation
+	}
+	return generation
 }
 
 // taking returns the nodes that take part, and whether all is known by which that is decided. If ask is set, the cloud is asked
@@ -283,9 +296,11 @@ func (t *targets) settle(ctx context.Context) error {
 	return nil
 }
 
-// run follows the nodes until ctx ends, and calls back whenever they have settled.
-func (t *targets) run(ctx context.Context, settled func()) {
+// run follows the nodes until ctx ends, and calls back whenever they have settled, with whether that set differs from the last one: while
+// the cloud does not answer about some node, the same set settles again and again.
+func (t *targets) run(ctx context.Context, settled func(changed bool)) {
 	var failures kit.FailureLog
+	var last *targetSet
 	for {
 		unsettled := t.settle(ctx)
 		err := unsettled
@@ -300,12 +315,20 @@ func (t *targets) run(ctx context.Context, settled func()) {
 			failures.Note(ctx, "Could not determine the set of targets", err, "retryAfter", t.retry.String())
 		}
 		if unsettled == nil {
-			settled()
+			before := last
+			last = t.settledSet()
+			settled(before == nil || !before.same(last))
 		}
 		if !t.await(ctx, unsettled != nil) {
 			return
 		}
 	}
+}
+
+func (t *targets) settledSet() *targetSet {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.settled
 }
 
 // partial returns why the settled set is not known for all nodes, nil if it is or if the cloud only takes its time.
