@@ -184,7 +184,7 @@ func TestHeld(t *testing.T) {
 		"something else":   {failed, provide, changed, noon, 0},
 		"to be withdrawn":  {failed, withdraw, same, noon, 0},
 	} {
-		if got := test.known.held(test.intent, test.inputs, test.now); got != test.want {
+		if got := test.known.held(test.intent, test.inputs, backoff{first: time.Second, longest: time.Minute}, test.now); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}

@@ -28,6 +28,8 @@ const (
 	absenceTries = 3
 	// repeatEvent is how often a Service that keeps failing for the same reason gets an event.
 	repeatEvent = 10 * time.Minute
+	// longestChange is how long a change of a Service waits at most that is changed again and again and can be ensured.
+	longestChange = time.Minute
 	// shortestRetry is the shortest pause that a plugin gets by an api.RetryError. The longest is cloud.MaxRetryAfter.
 	shortestRetry = time.Second
 	// conflictDelay is the pause after a write to the API server that came too late; it doubles with each further one.
@@ -194,12 +196,24 @@ func (e *predecessorError) Error() string {
 }
 func (e *predecessorError) Unwrap() error { return e.err }
 
-// held returns how long a pass that would do the same as the one that failed has yet to wait.
-func (s state) held(intent intent, in inputs, now time.Time) time.Duration {
-	if s.failure == nil || !s.failure.isOf(intent, in) {
-		return 0
+// held returns how long a pass has yet to wait that continues the row that failed, or that would ensure another time what is changed again
+// and again.
+func (s state) held(intent intent, in inputs, pauses backoff, now time.Time) (wait time.Duration) {
+	if s.continues(intent, in, pauses, now) {
+		wait = s.failure.retryAt.Sub(now)
 	}
-	return s.failure.retryAt.Sub(now)
+	if intent == provide && s.made != nil && len(in.changes(s.made.inputs)) > 0 {
+		wait = max(wait, s.changed.Wait(pauses.betweenChanges(), now))
+	}
+	return wait
+}
+
+// continues reports whether passes for an intent and inputs continue the row that failed: they do the same, or the Service is changed so
+// often that one more change is no reason to hope.
+func (s state) continues(intent intent, in inputs, pauses backoff, now time.Time) bool {
+	last := s.failure
+	return last != nil && (last.isOf(intent, in) ||
+		last.intent == intent && last.inputs.uid == in.uid && s.changed.Holds(pauses.growing(), now))
 }
 
 // reasonOf names a failure.
@@ -364,6 +378,14 @@ func (b backoff) after(before int, err error) time.Duration {
 		return min(max(retry.RetryAfter(), shortestRetry), cloud.MaxRetryAfter)
 	}
 	return kit.Backoff{First: b.first, Longest: b.longest, Terminal: b.longest, IsTerminal: cannotHelp}.After(before, err)
+}
+
+// growing is the pauses between what is repeated because others give cause for it again and again.
+func (b backoff) growing() kit.Backoff { return kit.Backoff{First: b.first, Longest: b.longest} }
+
+// betweenChanges is the pauses after which a Service is ensured that is changed again and again.
+func (b backoff) betweenChanges() kit.Backoff {
+	return kit.Backoff{First: b.first, Longest: min(b.longest, longestChange)}
 }
 
 // cannotHelp reports whether repeating cannot help against an error. A deletion that may have left parts is repeated all the same.

@@ -224,7 +224,7 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 // held returns how long to wait if what the pass would do has failed a short while ago.
 func (r *reconciler) held(p *pass) time.Duration {
 	known, _ := r.states.get(p.key)
-	return known.held(p.want.intent, p.want.inputs, time.Now())
+	return known.held(p.want.intent, p.want.inputs, r.backoff, time.Now())
 }
 
 // run plans and applies until there is nothing left to do.
@@ -271,14 +271,14 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) error
 	return nil
 }
 
-// follow changes the targets of a load balancer whose Service has failed and is not due to be tried again, see planTargets. What comes
+// follow changes the targets of a load balancer whose Service is not due to be tried, mostly because it has failed, see planTargets. What comes
 // of it is kept apart from the failure of the Service: neither ends or prolongs the pause of the other. It returns when the next change
 // is due, zero if none is, and whether the pass waits for other writes to the cloud.
 //
 // See ADR 48.
 func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, waits bool) {
 	known, _ := r.states.get(p.key)
-	if known.failure == nil || known.made == nil || !known.failure.isOf(p.want.intent, p.want.inputs) {
+	if known.made == nil || r.held(p) <= 0 && !known.continues(p.want.intent, p.want.inputs, r.backoff, time.Now()) {
 		return 0, false
 	}
 	if err := r.look(ctx, p); err != nil {
@@ -356,7 +356,7 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 		nodes = p.want.latest.nodes
 	}
 	if act.verb == verbEnsure {
-		r.states.ensuring(p.key, act.service, p.want.latest)
+		r.states.ensuring(p.key, act.service, p.want.latest, r.backoff)
 	}
 	began := time.Now()
 	waiting := ctx
@@ -415,7 +415,7 @@ func (r *reconciler) lastFailure(p *pass, act action) *failure {
 	switch before := known.predecessor(act.service.UID); {
 	case before != nil:
 		return before.failure
-	case known.failure == nil || !known.failure.isOf(p.want.intent, p.want.inputs):
+	case !known.continues(p.want.intent, p.want.inputs, r.backoff, time.Now()):
 		return nil
 	default:
 		return known.failure

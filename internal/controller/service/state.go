@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 )
 
 // states is what the controller remembers of Services from one pass to the next. It is lost with the process, and nothing
@@ -44,6 +45,8 @@ type state struct {
 	failure *failure
 	// alone is how the targets fare while the Service itself cannot be ensured.
 	alone targetsFailure
+	// changed slows down Ensures of a Service that is changed again and again.
+	changed kit.Brake
 	// conditionAt is when a failure was last written to the condition.
 	conditionAt time.Time
 	// predecessors are the Services that had the name before and whose load balancers are still to be deleted. OwnFirst says that the
@@ -181,11 +184,14 @@ func (s *states) hadTurn(key types.NamespacedName) {
 }
 
 // ensuring says, before the plugin is called, that there may be something in the cloud from now on.
-func (s *states) ensuring(key types.NamespacedName, service *corev1.Service, latest *targetSet) {
+func (s *states) ensuring(key types.NamespacedName, service *corev1.Service, latest *targetSet, pauses backoff) {
 	s.change(key, func(known *state) {
 		attempt := &made{service: service, inputs: inputsOf(service), failing: true}
 		if before := known.made; before != nil && before.service.UID == service.UID {
 			attempt.accepted, attempt.status = before.accepted, before.status
+			if len(attempt.inputs.changes(before.inputs)) > 0 {
+				known.changed = known.changed.After(pauses.growing(), time.Now())
+			}
 			if maps.Equal(before.targets, latest.members) { // else an Ensure that fails leaves it open which of them it has
 				attempt.targets = before.targets
 			}
@@ -294,8 +300,9 @@ func (s *states) failed(key types.NamespacedName, want desired, err error, pause
 	now := time.Now()
 	s.change(key, func(known *state) {
 		next := failure{intent: want.intent, inputs: want.inputs}
-		if last := known.failure; last != nil && last.isOf(next.intent, next.inputs) {
-			next = *last
+		if known.continues(want.intent, want.inputs, pauses, now) {
+			next = *known.failure
+			next.inputs = want.inputs
 		}
 		next, delay, news = next.next(err, pauses, now)
 		known.failure = &next

@@ -1,0 +1,114 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// stamping is a plugin that writes an annotation to the Service "stamped" each time that it ensures it, as some agents do.
+type stamping struct {
+	cloudprovider.LoadBalancer
+	e *engine
+	// fails says that its Ensures fail after that.
+	fails  atomic.Bool
+	stamps atomic.Int64
+}
+
+func (s *stamping) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) (
+	*corev1.LoadBalancerStatus, error,
+) {
+	if service.Name == "stamped" {
+		stamp := s.stamps.Add(1)
+		time.Sleep(100 * time.Millisecond)
+		s.e.annotate(service, fmt.Sprint(stamp))
+		if s.fails.Load() {
+			return nil, errors.New("no")
+		}
+	}
+	return s.LoadBalancer.EnsureLoadBalancer(ctx, cluster, service, nodes)
+}
+
+func (e *engine) annotate(service *corev1.Service, value string) {
+	e.edit(keyOf(service), func(s *corev1.Service) { s.Annotations = map[string]string{"stamp": value} })
+}
+
+// A Service whose annotations are changed by each Ensure is ensured after pauses, whether that works or fails, and its targets follow the
+// nodes meanwhile. Nobody else notices.
+func TestChangesByEachEnsureDoNotLoop(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		t.Run(fmt.Sprint(fails), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := startEngine(t, 1)
+				defer e.stop()
+				plugin := &stamping{LoadBalancer: e.cloud, e: e}
+				e.core.reconciler.applier.balancer = plugin
+				e.changeNode("a", nodeWith("a"))
+				time.Sleep(time.Minute)
+				stamped, healthy := serviceWith(named("stamped")), serviceWith(named("healthy"))
+				e.addService(stamped)
+				time.Sleep(time.Second)
+				plugin.fails.Store(fails)
+				time.Sleep(time.Hour)
+				e.recorded()
+				before := plugin.stamps.Load()
+				e.addService(healthy)
+				for i := range 60 {
+					name := fmt.Sprintf("n%d", i)
+					e.changeNode(name, nodeWith(name))
+					if took := e.follow(t, []*corev1.Service{stamped, healthy}, name); took > 5*time.Second {
+						t.Errorf("a node was a target after %s", took)
+					}
+					time.Sleep(time.Minute)
+				}
+				least, most := int64(50), int64(65) // one a minute
+				if fails {
+					least, most = 10, 14 // one in five minutes
+				}
+				if n := plugin.stamps.Load() - before; n < least || n > most {
+					t.Errorf("%d Ensures in an hour, want %d to %d", n, least, most)
+				}
+				if failed := e.recorded(EventSyncFailed); len(failed) > 7 {
+					t.Errorf("%d events of failures in an hour", len(failed))
+				}
+			})
+		})
+	}
+}
+
+// Somebody who corrects a Service is served at once, again and again, unless that is within minutes.
+func TestCorrectionsAreTriedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := startEngine(t, 1)
+		defer e.stop()
+		plugin := e.troubled(func(name string, number int) (time.Duration, error) {
+			if strings.HasPrefix(name, "web") && number%4 != 0 {
+				return 0, errors.New("no")
+			}
+			return 0, nil
+		})
+		time.Sleep(time.Minute)
+		service := serviceWith(named("web"))
+		e.addService(service)
+		for i := range 20 {
+			time.Sleep(2 * time.Second)
+			if i%3 == 0 {
+				time.Sleep(20 * time.Minute)
+			}
+			before := len(plugin.written("web"))
+			e.annotate(service, fmt.Sprint(i))
+			time.Sleep(time.Second)
+			if n := len(plugin.written("web")) - before; n < 1 {
+				t.Errorf("correction %d was not tried at once", i)
+			}
+		}
+	})
+}
