@@ -102,6 +102,8 @@ type observed struct {
 	drift []string
 	// removed says that the load balancer of this Service has been deleted already.
 	removed bool
+	// contested says that somebody takes the finalizer away again and again, and that it is not time yet to put it back.
+	contested bool
 	// failed is how this very pass has failed. Nil: it has not.
 	failed *failedPass
 	// held says that the last pass has failed, and that the next one is not due.
@@ -238,10 +240,13 @@ func planProvide(want desired, seen observed, now time.Time) []action {
 	if why := reasonsToEnsure(want, seen); len(why) > 0 {
 		return append(plan, action{verb: verbEnsure, service: seen.service, why: why, refresh: seen.made == nil || seen.made.accepted == nil})
 	}
+	if seen.contested { // nothing is about to be made
+		plan = nil
+	}
 	if !seen.made.serves(want) && seen.made.status != nil {
 		return append(plan, retargetFor(want, seen, now))
 	}
-	if len(plan) == 0 && !shows(seen.service, seen.made, now) {
+	if len(plan) == 0 && !published(seen.service, seen.made, now) {
 		plan = append(plan, action{verb: verbPublish, service: seen.service, publish: publicationFor(seen.service, seen.made, now)})
 	}
 	return plan
@@ -297,8 +302,11 @@ func differenceFor(want desired, made *made, now time.Time) *targetChange {
 
 // shows reports whether a Service that has its load balancer has the finalizer and the status that go with it.
 func shows(service *corev1.Service, made *made, now time.Time) bool {
-	return hasFinalizer(service) &&
-		publicationFor(service, made, now).equal(publication{service.Status.LoadBalancer.Ingress, conditionOf(service)})
+	return hasFinalizer(service) && published(service, made, now)
+}
+
+func published(service *corev1.Service, made *made, now time.Time) bool {
+	return publicationFor(service, made, now).equal(publication{service.Status.LoadBalancer.Ingress, conditionOf(service)})
 }
 
 // reasonsToEnsure says why the plugin has to look at the whole load balancer. None: it need not.
