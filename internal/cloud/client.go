@@ -25,6 +25,8 @@
 //	many wait                          -                   by priority, then by arrival; every     what is declared as the bound of
 //	                                                       sixteenth is the oldest                 all is shared, a tenth for each
 //
+// The plugin's InstancesV2, Instances, Zones, LoadBalancer and Routes, which return what is called, are part of the call.
+//
 // See ADR 53.
 package cloud
 
@@ -124,7 +126,7 @@ func Decorate(plugin cloudprovider.Interface, options Options) cloudprovider.Int
 		tracer:  tracerOf(options.TracerProvider),
 		metrics: metrics,
 	}
-	return &decorated{Interface: plugin, calls: calls}
+	return &decorated{Interface: plugin, calls: calls, accessors: accessorsOf(plugin, calls)}
 }
 
 // within fills in what the provider declares where the operator has said nothing.

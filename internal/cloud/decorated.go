@@ -13,49 +13,45 @@ import (
 // decorated replaces what leaves the process; the rest is the plugin's own.
 type decorated struct {
 	cloudprovider.Interface
-	calls *client
+	calls     *client
+	accessors accessors
 }
 
 var _ provider.Capable = (*decorated)(nil)
 
 func (d *decorated) Instances() (cloudprovider.Instances, bool) {
-	plugin, offered := d.Interface.Instances()
-	if !offered || plugin == nil {
+	if !d.accessors.instances.offers() {
 		return nil, false
 	}
-	return &instances{plugin: plugin, calls: d.calls}, true
+	return &instances{plugin: d.accessors.instances, calls: d.calls}, true
 }
 
 func (d *decorated) InstancesV2() (cloudprovider.InstancesV2, bool) {
-	plugin, offered := d.Interface.InstancesV2()
-	if !offered || plugin == nil {
+	if !d.accessors.instancesV2.offers() {
 		return nil, false
 	}
-	return &instancesV2{plugin: plugin, calls: d.calls}, true
+	return &instancesV2{plugin: d.accessors.instancesV2, calls: d.calls}, true
 }
 
 func (d *decorated) Zones() (cloudprovider.Zones, bool) {
-	plugin, offered := d.Interface.Zones()
-	if !offered || plugin == nil {
+	if !d.accessors.zones.offers() {
 		return nil, false
 	}
-	return &zones{plugin: plugin, calls: d.calls}, true
+	return &zones{plugin: d.accessors.zones, calls: d.calls}, true
 }
 
 func (d *decorated) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
-	plugin, offered := d.Interface.LoadBalancer()
-	if !offered || plugin == nil {
+	if !d.accessors.balancer.offers() {
 		return nil, false
 	}
-	return &loadBalancer{LoadBalancer: plugin, calls: d.calls}, true
+	return &loadBalancer{plugin: d.accessors.balancer, calls: d.calls}, true
 }
 
 func (d *decorated) Routes() (cloudprovider.Routes, bool) {
-	plugin, offered := d.Interface.Routes()
-	if !offered || plugin == nil {
+	if !d.accessors.routes.offers() {
 		return nil, false
 	}
-	return &routes{plugin: plugin, calls: d.calls}, true
+	return &routes{plugin: d.accessors.routes, calls: d.calls}, true
 }
 
 // Capabilities returns the plugin's, with their calls through the same queue.

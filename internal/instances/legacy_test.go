@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -262,4 +264,68 @@ func TestTypeAndZoneOfALegacyInstanceAreAskedForOnceAnHour(t *testing.T) {
 			t.Errorf("asked for a node that waits: %s, want %s", got, want)
 		}
 	})
+}
+
+// buildingCloud is an older plugin of which one call of an accessor panics, or never comes back.
+type buildingCloud struct {
+	*legacyCloud
+	build func(accessor string)
+}
+
+func (c *buildingCloud) InstancesV2() (cloudprovider.InstancesV2, bool) {
+	c.build("InstancesV2")
+	return c.legacyCloud.InstancesV2()
+}
+
+func (c *buildingCloud) Instances() (cloudprovider.Instances, bool) {
+	c.build("Instances")
+	return c.legacyCloud.Instances()
+}
+
+func (c *buildingCloud) Zones() (cloudprovider.Zones, bool) {
+	c.build("Zones")
+	return c.legacyCloud.Zones()
+}
+
+func (c *buildingCloud) HasClusterID() bool { return true }
+
+// A node of an older plugin is asked for again after one call of an accessor has panicked, or hung for ever, whichever it was.
+func TestAccessorsOfOlderPlugins(t *testing.T) {
+	for _, wrong := range []string{"InstancesV2", "Instances", "Zones"} {
+		for _, panics := range []bool{true, false} {
+			for bad := range 6 {
+				synctest.Test(t, func(t *testing.T) {
+					over, calls := make(chan struct{}), atomic.Int32{}
+					defer func() { close(over); synctest.Wait() }()
+					plugin := &buildingCloud{legacyCloud: &legacyCloud{offered: true, zoned: true, id: isID, byID: says}, build: func(accessor string) {
+						if accessor != wrong {
+							return
+						}
+						switch before := calls.Add(1) - 1; {
+						case int(before) != bad:
+						case panics:
+							panic("nil client")
+						default:
+							<-over
+						}
+					}}
+					inv := instances.New(instances.Options{Cloud: cloud.Decorate(plugin, cloud.Options{})})
+					if err := inv.Supported(); err != nil {
+						t.Error(err)
+					}
+					n := nodeWithID("node0", "old://1")
+					for range 4 {
+						began := time.Now()
+						if _, err := inv.Lookup(t.Context(), n, 0); time.Since(began) > 3*time.Minute {
+							t.Errorf("error %v after %s", err, time.Since(began))
+						}
+					}
+					began := time.Now()
+					if got := lookup(t, inv, n, 0); got.Metadata.Zone != "said of old://1" || time.Since(began) > time.Second {
+						t.Errorf("%+v after %s", got, time.Since(began))
+					}
+				})
+			}
+		}
+	}
 }

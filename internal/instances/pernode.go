@@ -184,7 +184,7 @@ func (p *perNode) ask(ctx context.Context, node *corev1.Node) (Observation, erro
 func (p *perNode) metadata(ctx context.Context, node *corev1.Node) (
 	metadata *cloudprovider.InstanceMetadata, answered string, err error,
 ) {
-	instances, err := p.describing(node)
+	instances, v2, err := p.describing(node)
 	if err != nil {
 		return nil, "", err
 	}
@@ -203,7 +203,7 @@ func (p *perNode) metadata(ctx context.Context, node *corev1.Node) (
 		known.ProviderID = node.Spec.ProviderID
 	}
 	// Older plugins may know no provider IDs at all, and are served without, as in the reference.
-	if _, v2 := p.cloud.InstancesV2(); v2 && namesNothing(known.ProviderID) {
+	if v2 && namesNothing(known.ProviderID) {
 		return nil, "", &ProviderIDMissingError{Name: node.Name, Said: known.ProviderID}
 	}
 	return &known, said.ProviderID, nil
@@ -216,23 +216,23 @@ func namesNothing(providerID string) bool {
 	return providerID == "" || found && strings.Trim(rest, "/") == ""
 }
 
-// instances returns how the plugin is asked; an *UnsupportedError if it cannot be.
-func (p *perNode) instances() (cloudprovider.InstancesV2, error) {
-	if instances, ok := provider.InstancesV2(p.cloud); ok {
-		return instances, nil
-	}
-	return nil, &UnsupportedError{Provider: p.cloud.ProviderName()}
+// instances returns how the plugin is asked, and whether that is by its own InstancesV2; an *UnsupportedError if it cannot be.
+func (p *perNode) instances() (asked cloudprovider.InstancesV2, v2 bool, err error) {
+	return p.instancesOf(p.cloud)
 }
 
 // describing returns how the plugin is asked for all that it knows of a node's instance. An older plugin is asked for its type and zone
 // now and then only.
-func (p *perNode) describing(node *corev1.Node) (cloudprovider.InstancesV2, error) {
+func (p *perNode) describing(node *corev1.Node) (asked cloudprovider.InstancesV2, v2 bool, err error) {
+	return p.instancesOf(legacyCloud{Interface: p.cloud, facts: p.legacy, anew: ownership.Uninitialized(node)})
+}
+
+func (p *perNode) instancesOf(older cloudprovider.Interface) (asked cloudprovider.InstancesV2, v2 bool, err error) {
 	if own, ok := p.cloud.InstancesV2(); ok && own != nil {
-		return own, nil
+		return own, true, nil
 	}
-	older := legacyCloud{Interface: p.cloud, facts: p.legacy, anew: ownership.Uninitialized(node)}
 	if instances, ok := provider.InstancesV2(older); ok {
-		return instances, nil
+		return instances, false, nil
 	}
-	return nil, &UnsupportedError{Provider: p.cloud.ProviderName()}
+	return nil, false, &UnsupportedError{Provider: p.cloud.ProviderName()}
 }

@@ -164,29 +164,19 @@ func (p *perNode) exists(ctx context.Context, node *corev1.Node) (Observation, e
 // instanceExists returns the provider ID too by which it asked, so that the question whether the instance runs need not find it out
 // again.
 func (p *perNode) instanceExists(ctx context.Context, node *corev1.Node) (exists bool, providerID string, err error) {
-	instances, err := p.instances()
+	instances, v2, err := p.instances()
 	if err != nil {
 		return false, "", err
 	}
-	if node, err = p.withID(ctx, node); err != nil {
-		return false, "", err
+	node = node.DeepCopy()
+	if !v2 && node.Spec.ProviderID == "" {
+		// An older plugin is asked by the provider ID that it knows for the name.
+		if node.Spec.ProviderID, err = cloudprovider.GetInstanceProviderID(ctx, p.cloud, types.NodeName(node.Name)); err != nil {
+			return false, "", fmt.Errorf("its provider ID by the name %q: %w", node.Name, err)
+		}
 	}
 	exists, err = instances.InstanceExists(ctx, node)
 	return exists, node.Spec.ProviderID, err
-}
-
-// withID returns a copy of a node, with the provider ID that an older plugin knows for its name if it has none.
-func (p *perNode) withID(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
-	node = node.DeepCopy()
-	if _, v2 := p.cloud.InstancesV2(); v2 || node.Spec.ProviderID != "" {
-		return node, nil
-	}
-	providerID, err := cloudprovider.GetInstanceProviderID(ctx, p.cloud, types.NodeName(node.Name))
-	if err != nil {
-		return nil, fmt.Errorf("its provider ID by the name %q: %w", node.Name, err)
-	}
-	node.Spec.ProviderID = providerID
-	return node, nil
 }
 
 // runs asks the plugin whether an instance that exists is shut down. A plugin that cannot say is no error.
@@ -205,7 +195,7 @@ func (p *perNode) runs(ctx context.Context, node *corev1.Node, providerID string
 }
 
 func (p *perNode) instanceShutdown(ctx context.Context, node *corev1.Node, providerID string) (bool, error) {
-	instances, err := p.instances()
+	instances, _, err := p.instances()
 	if err != nil {
 		return false, err
 	}
