@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -313,4 +315,78 @@ func readyNode(name string) *corev1.Node {
 	n := node(name)
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	return n
+}
+
+// stallingCloud can only watch, and its watches stall for a while after they have begun, in the way that is set.
+type stallingCloud struct {
+	*watchCloud
+	stalls func(ctx context.Context, yield func(provider.InstanceEvent) error) error
+
+	stalled atomic.Bool
+}
+
+func (c *stallingCloud) Capabilities() provider.Capabilities {
+	return provider.Capabilities{WatchInstances: func(ctx context.Context, yield func(provider.InstanceEvent) error) error {
+		if c.stalled.Load() {
+			return c.stalls(ctx, yield)
+		}
+		return c.watch(ctx, yield)
+	}}
+}
+
+// A list by a watch that stalls fails in time, again and again, and works again when the watch does. A provider that goes on after the
+// list is complete is not waited for; one that does not even heed its context is asked again seldom, as any other is.
+func TestAListByAWatchThatStalls(t *testing.T) {
+	over := make(chan struct{})
+	deaf := func(context.Context) error { <-over; return nil }
+	heeds := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	set := provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instanceFor("a")}
+	for name, test := range map[string]struct {
+		events []provider.InstanceEvent
+		then   func(context.Context) error
+		lists  int // of lookups, at the least
+	}{
+		"and heeds its context":       {[]provider.InstanceEvent{set}, heeds, 0},
+		"and is deaf":                 {[]provider.InstanceEvent{set}, deaf, 0},
+		"after the mark":              {[]provider.InstanceEvent{set, {Kind: provider.InstancesCurrent}}, heeds, 100},
+		"after the mark, and is deaf": {[]provider.InstanceEvent{set, {Kind: provider.InstancesCurrent}}, deaf, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				over = make(chan struct{})
+				plugin := &stallingCloud{watchCloud: newWatchCloud("a")}
+				plugin.stalls = func(ctx context.Context, yield func(provider.InstanceEvent) error) error {
+					for _, event := range test.events {
+						_ = yield(event)
+					}
+					return test.then(ctx)
+				}
+				inv := instances.New(instances.Options{Cloud: cloud.Decorate(plugin, cloud.Options{})})
+				plugin.stalled.Store(true)
+				found := 0
+				for start := time.Now(); time.Since(start) < time.Hour; time.Sleep(10 * time.Second) {
+					began := time.Now()
+					got, err := inv.Lookup(t.Context(), node("a"), 0)
+					if took := time.Since(began); took > time.Minute || test.lists > 0 && took > 10*time.Second {
+						t.Fatalf("a lookup took %s", took)
+					}
+					if err == nil && got.Status == instances.Found {
+						found++
+					}
+				}
+				if found < test.lists || test.lists == 0 && found > 0 {
+					t.Errorf("found %d times, want %d or more", found, test.lists)
+				}
+				plugin.stalled.Store(false)
+				began := time.Now()
+				for err := errors.New("not asked"); err != nil; time.Sleep(10 * time.Second) {
+					if _, err = inv.Lookup(t.Context(), node("b"), 0); time.Since(began) > time.Hour {
+						t.Fatalf("an hour after the end: %v", err)
+					}
+				}
+				close(over)
+				synctest.Wait()
+			})
+		})
+	}
 }
