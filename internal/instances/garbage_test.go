@@ -127,17 +127,34 @@ func requireGarbageFound(t *testing.T, made *snapshot, ids []string) {
 	}
 }
 
-// TestTenThousandIDsOfWhichTwoAreOne is refused whole, and the error names the ID in one line.
+// TestTenThousandIDsOfWhichTwoAreOne leaves the two out: all others are found, nothing is called gone, and the error names the ID in one line.
 func TestTenThousandIDsOfWhichTwoAreOne(t *testing.T) {
-	listing := newAssembly(newSnapshot(0), 1)
-	for i := range 10_000 {
-		if err := listing.add([]provider.Instance{{InstanceMetadata: cloudprovider.InstanceMetadata{ProviderID: fmt.Sprintf("sim://i-%d", i)}}}); err != nil {
+	twice := provider.Instance{NodeName: "\x1b[2J", InstanceMetadata: cloudprovider.InstanceMetadata{ProviderID: "sim://i-0", Zone: "other"}}
+	before := newSnapshot(0)
+	for number := uint64(1); number < 4; number++ {
+		listing := newAssembly(before, number)
+		for i := range 10_000 {
+			if err := listing.add([]provider.Instance{{InstanceMetadata: cloudprovider.InstanceMetadata{ProviderID: fmt.Sprintf("sim://i-%d", i)}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		spelled := provider.Instance{InstanceMetadata: cloudprovider.InstanceMetadata{ProviderID: "SIM:///i-0"}} // may be a third of them
+		if err := listing.add([]provider.Instance{twice, spelled}); err != nil {
 			t.Fatal(err)
 		}
+		before = listing.finish()
+		if number > 1 && len(listing.fresh) > 0 || len(before.byProviderID) != 10_000 || before.flaws.left() != 2 {
+			t.Errorf("listing %d: %d are new, %d are kept, %d are left out", number, len(listing.fresh), len(before.byProviderID), before.flaws.left())
+		}
 	}
-	err := listing.add([]provider.Instance{{NodeName: "\x1b[2J", InstanceMetadata: cloudprovider.InstanceMetadata{ProviderID: "sim://i-0", Zone: "other"}}})
-	var invalid *InvalidListError
-	if !errors.As(err, &invalid) || len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\n\x1b") || !strings.Contains(err.Error(), "sim://i-0") {
-		t.Errorf("it is %v", err)
+	for _, id := range []string{"sim://i-0", "SIM://i-0", "sim://gone"} {
+		_, err := before.find(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}}, time.Now())
+		var invalid *InvalidListError
+		if !errors.As(err, &invalid) || len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\n\x1b") || !strings.Contains(err.Error(), "sim://i-0") {
+			t.Errorf("of %s it says %v", id, err)
+		}
+	}
+	if found, err := before.find(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: "sim://i-1"}}, time.Now()); err != nil || found.Status != Found {
+		t.Errorf("one that is healthy: %+v, %v", found, err)
 	}
 }

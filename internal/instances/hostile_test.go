@@ -110,18 +110,18 @@ func TestAListWithoutEnd(t *testing.T) {
 	}
 }
 
-// FuzzListing has a cloud list anything. A listing is refused, or answers for every instance on it; what it finds for a node is that
-// node's, and it is the same listing when it comes again.
+// FuzzListing has a cloud list anything. A listing answers for every instance on it that can be told from the others, and if there are others
+// it says of nothing that it is gone; what it finds for a node is that node's, and it is the same listing when it comes again.
 func FuzzListing(f *testing.F) {
 	for _, text := range []string{
 		"sim://1,a,z", "sim://1,a,z;sim://2,b,z", "sim://1,a,z;sim://1,b,z", ",a,z", "sim://1,a,z;SIM://1,b,z;sim:///1,,z", "sim://1,a;sim://2,a;sim://3,a",
-		";", "sim://" + strings.Repeat("x", 5000) + ",a,z", "\xff,\xff,\xff", "sim://1,,", "azure:///A/b,n,z;azure:///a/B,n,z;azure:////a/b,n,z",
+		";", "sim://" + strings.Repeat("x", 5000) + ",a,z", "\xff,\xff,\xff", "sim://1,,", "sim://,a,z;sim://1,b,z", "sim://,a,z;sim://,b,z;://,c", "sim://1,a;sim://1,a;sim://1,a;SIM://1,b", "azure:///A/b,n,z;azure:///a/B,n,z;azure:////a/b,n,z",
 	} {
 		f.Add(text, "sim://1", "a")
 		f.Add(text, "", "a")
 	}
 	f.Fuzz(func(t *testing.T, text, providerID, name string) {
-		listing, again := newAssembly(newSnapshot(0), 1), []provider.Instance(nil)
+		listing, again, times := newAssembly(newSnapshot(0), 1), []provider.Instance(nil), map[string]int{}
 		for one := range strings.SplitSeq(text, ";") {
 			parts := strings.Split(one+",,", ",")
 			instance := provider.Instance{InstanceMetadata: cloudprovider.InstanceMetadata{ProviderID: parts[0], Zone: parts[2]}}
@@ -133,13 +133,27 @@ func FuzzListing(f *testing.F) {
 				return
 			}
 			again = append(again, instance)
+			times[instance.ProviderID]++
 		}
 		made := listing.finish()
+		sound := true
 		for _, instance := range again {
 			node := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: instance.ProviderID}}
-			if found, err := made.find(node, time.Now()); err != nil || found.Status != Found || found.Answered != instance.ProviderID {
+			usable := times[instance.ProviderID] == 1 && len(instance.ProviderID) <= bounds.MaxProviderIDBytes && !namesNothing(instance.ProviderID)
+			sound = sound && usable
+			found, err := made.find(node, time.Now())
+			if usable && (err != nil || found.Status != Found || found.Answered != instance.ProviderID) {
 				t.Errorf("%q is listed, and found is %+v, %v", instance.ProviderID, found, err)
 			}
+			if !usable && err == nil && (found.Status != Found || namesNothing(found.Answered)) {
+				t.Errorf("%q is listed in a way that says nothing, and found is %+v", instance.ProviderID, found)
+			}
+		}
+		unknown := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "of another cloud"}}
+		if _, err := made.find(unknown, time.Now()); sound != (err == nil) && times[unknown.Spec.ProviderID] == 0 {
+			t.Errorf("sound: %t, and of one that is not listed it says %v", sound, err)
+		} else if err != nil && len(err.Error()) > 1000 {
+			t.Errorf("an error of %d bytes", len(err.Error()))
 		}
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 		found, err := made.find(node, time.Now())

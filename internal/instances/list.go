@@ -32,9 +32,10 @@ type lister struct {
 	confirm confirmer
 
 	// Written by one listing and read before the next one, which the shared call orders.
-	ended time.Time
-	took  time.Duration
-	count uint64 // of listings
+	ended  time.Time
+	took   time.Duration
+	count  uint64 // of listings
+	flawed flawLog
 
 	// takes is took, for everybody.
 	takes atomic.Int64
@@ -67,13 +68,14 @@ func (l *lister) run(ctx context.Context) (*snapshot, error) {
 	})
 	l.ended, l.took = time.Now(), time.Since(began)
 	l.takes.Store(int64(l.took))
-	l.metrics.listed(began, assembly.size(), l.took, err)
+	l.metrics.listed(began, assembly, l.took, err)
 	if ctx.Err() == nil {
 		l.failed.note(err) // an error after all callers have gone says nothing about the cloud
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the cloud's instances: %w", err)
 	}
+	l.flawed.note(ctx, assembly.flaws)
 	return assembly.finish(), nil
 }
 

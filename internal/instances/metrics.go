@@ -16,6 +16,7 @@ type metrics struct {
 	duration  prometheus.Histogram
 	pages     prometheus.Counter
 	instances prometheus.Gauge
+	leftOut   prometheus.Gauge
 	listedAt  prometheus.Gauge
 	calls     *prometheus.CounterVec
 	lookups   *prometheus.CounterVec
@@ -44,6 +45,10 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "mooring_inventory_instances",
 			Help: "Instances in the newest complete listing, or by the watch.",
 		}),
+		leftOut: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "mooring_inventory_instances_left_out",
+			Help: "Instances that are left out of the newest listing, or of the watch, because they cannot be told apart.",
+		}),
 		listedAt: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "mooring_inventory_listing_timestamp_seconds",
 			Help: "When the newest complete listing began, in seconds since the epoch. The age of the snapshot is time() minus this.",
@@ -71,14 +76,15 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	}
 }
 
-func (m *metrics) listed(began time.Time, instances int, took time.Duration, err error) {
+func (m *metrics) listed(began time.Time, made *assembly, took time.Duration, err error) {
 	m.duration.Observe(took.Seconds())
 	if err != nil {
 		m.listings.WithLabelValues("error").Inc()
 		return
 	}
 	m.listings.WithLabelValues("success").Inc()
-	m.instances.Set(float64(instances))
+	m.instances.Set(float64(made.size()))
+	m.leftOut.Set(float64(made.flaws.left()))
 	m.listedAt.Set(seconds(began))
 }
 
@@ -86,8 +92,9 @@ func (m *metrics) watched(kind provider.InstanceEventKind) {
 	m.events.WithLabelValues(kind.String()).Inc()
 }
 
-func (m *metrics) marked(at time.Time, instances int) {
-	m.instances.Set(float64(instances))
+func (m *metrics) marked(at time.Time, known *snapshot) {
+	m.instances.Set(float64(len(known.byProviderID)))
+	m.leftOut.Set(float64(known.flaws.left()))
 	m.markedAt.Set(seconds(at))
 }
 

@@ -84,14 +84,20 @@ func (e *AmbiguousNameError) Error() string {
 // maxShown is how many bytes an error shows of a text of the cloud.
 const maxShown = 200
 
-// InvalidListError says that a listing cannot be true, so that nothing of it is used.
+// InvalidListError says that a listing cannot be true, so that nothing is taken for gone because of it.
 type InvalidListError struct {
 	// Problem says what is wrong and names the instance.
 	Problem string
+	// LeftOut is how many instances were left out of it; the others are used. Zero: nothing of it is used.
+	LeftOut int
 }
 
 // Error describes the problem.
 func (e *InvalidListError) Error() string {
+	if e.LeftOut > 0 {
+		return message.Printable(fmt.Sprintf("the cloud's list of instances does not say what is gone, for %d of it cannot be told apart: %s",
+			e.LeftOut, e.Problem), 5*maxShown)
+	}
 	return message.Printable("the cloud's list of instances is not usable: "+e.Problem, 5*maxShown)
 }
 

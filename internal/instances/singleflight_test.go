@@ -98,7 +98,7 @@ func TestPagesMayBeReusedByTheProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		instance := instanceFor("a")
 		instance.AdditionalLabels = map[string]string{"rack": "1"}
-		inv := instances.New(instances.Options{Cloud: fixedList{listed: []provider.Instance{instance}}})
+		inv := instances.New(instances.Options{Cloud: &fixedList{listed: []provider.Instance{instance}}})
 		lookup(t, inv, node("a"), 0)
 		instance.AdditionalLabels["rack"] = "2"
 		if observation := lookup(t, inv, node("a"), time.Hour); observation.Metadata.AdditionalLabels["rack"] != "1" {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/internal/instances/bounds"
+	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -29,6 +30,8 @@ type snapshot struct {
 	// forms are the instances by what spellings of their provider IDs have in common, nil where several share it. They are made
 	// when they are needed.
 	forms atomic.Pointer[map[string]*entry]
+	// flaws are what is wrong with instances that were left out, nil if none were.
+	flaws *flaws
 }
 
 // entry is one instance. Snapshots share the entries of instances that have not changed, and nobody changes an entry.
@@ -147,6 +150,11 @@ func (s *snapshot) alike(node *corev1.Node) *entry {
 			}
 			all[form] = e
 		}
+		if s.flaws != nil {
+			for id := range s.flaws.twice {
+				all[formOf(id)] = nil
+			}
+		}
 		forms = &all
 		s.forms.Store(forms)
 	}
@@ -157,12 +165,16 @@ func (s *snapshot) alike(node *corev1.Node) *entry {
 	return e
 }
 
-// find returns what the snapshot says of a node: by its provider ID if it has one, by its name if not.
+// find returns what the snapshot says of a node: by its provider ID if it has one, by its name if not. That there is none it only says
+// if no instance was left out.
 func (s *snapshot) find(node *corev1.Node, at time.Time) (Observation, error) {
 	observation := Observation{Status: NotFound, At: at, Listed: len(s.byProviderID)}
 	instance := s.byProviderID[node.Spec.ProviderID]
 	if node.Spec.ProviderID == "" {
 		name := types.NodeName(node.Name)
+		if err := s.flaws.of(name); err != nil {
+			return Observation{}, err
+		}
 		if len(s.namesakes[name]) > 0 {
 			return Observation{}, &AmbiguousNameError{Name: name, ProviderIDs: s.claiming(name)}
 		}
@@ -171,6 +183,9 @@ func (s *snapshot) find(node *corev1.Node, at time.Time) (Observation, error) {
 		instance = s.alike(node)
 	}
 	if instance == nil {
+		if err := s.flaws.err(); err != nil {
+			return Observation{}, err
+		}
 		return observation, nil
 	}
 	observation.Status = Found
@@ -219,7 +234,12 @@ type assembly struct {
 	pages, bytes int
 	// fresh are the instances that the snapshot before does not have, or not as they are.
 	fresh map[string]*entry
+	// flaws are what is wrong with instances that are left out.
+	flaws *flaws
 }
+
+// flawBytes is about how much memory an instance takes that is left out, beside its name.
+const flawBytes = 512
 
 // limits are how much of a listing is kept.
 type limits struct {
@@ -236,45 +256,61 @@ func (a *assembly) add(page []provider.Instance) error {
 		return &InvalidListError{Problem: fmt.Sprintf("it has more than %d pages", a.most.pages)}
 	}
 	for i := range page {
-		instance := page[i]
-		instance.InstanceMetadata = bounds.Trim(instance.InstanceMetadata)
-		if err := validID(&instance); err != nil {
-			return err
-		}
-		known, old := a.fresh[instance.ProviderID], a.before.byProviderID[instance.ProviderID]
-		if known == nil && old != nil && old.listing == a.number {
-			known = old
-		}
-		switch {
-		case known != nil:
-			return &InvalidListError{Problem: fmt.Sprintf("the provider ID %q occurs twice, with the node names %q and %q",
-				instance.ProviderID, known.NodeName, instance.NodeName)}
-		case old != nil && old.shows(&instance):
-			old.listing = a.number
-			a.same++
-			a.bytes += old.bytes
-		default:
-			made := newEntry(instance)
-			a.fresh[instance.ProviderID] = made
-			a.bytes += made.bytes
-		}
-		if err := a.most.allow(a.size(), a.bytes); err != nil {
+		a.take(page[i])
+		if err := a.most.allow(a.size()+a.flaws.left(), a.bytes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// validID returns an error for an instance that cannot be told from others.
-func validID(instance *provider.Instance) error {
-	switch id := instance.ProviderID; {
-	case id == "":
-		return &InvalidListError{Problem: fmt.Sprintf("the instance with node name %q has no provider ID", instance.NodeName)}
-	case len(id) > bounds.MaxProviderIDBytes:
-		return &InvalidListError{Problem: fmt.Sprintf("the instance with node name %q has a provider ID of %d bytes", instance.NodeName, len(id))}
-	default:
-		return nil
+// take takes an instance over, or leaves it out, and with it another one that it cannot be told from.
+func (a *assembly) take(instance provider.Instance) {
+	if problem, err := problemOf(&instance); problem != "" {
+		a.leaveOut(instance.NodeName, problem, err)
+		return
 	}
+	instance.InstanceMetadata = bounds.Trim(instance.InstanceMetadata)
+	id := instance.ProviderID
+	known, old := a.fresh[id], a.before.byProviderID[id]
+	if known == nil && old != nil && old.listing == a.number {
+		known = old
+	}
+	switch {
+	case known != nil:
+		problem := fmt.Sprintf("the provider ID %q occurs twice, with the node names %q and %q", message.Line(id, maxShown),
+			message.Line(string(known.NodeName), maxShown), message.Line(string(instance.NodeName), maxShown))
+		err := &InvalidListError{Problem: problem, LeftOut: 2}
+		a.leaveOut(known.NodeName, problem, err)
+		a.leaveOut(instance.NodeName, problem, err)
+		a.flaws.twice[id] = true
+		a.bytes += len(id) - known.bytes
+		if known == old {
+			old.listing = 0
+			a.same--
+		} else {
+			delete(a.fresh, id)
+		}
+	case a.flaws != nil && a.flaws.twice[id]:
+		problem := fmt.Sprintf("the provider ID %q occurs more than twice, once with the node name %q", message.Line(id, maxShown),
+			message.Line(string(instance.NodeName), maxShown))
+		a.leaveOut(instance.NodeName, problem, &InvalidListError{Problem: problem, LeftOut: 1})
+	case old != nil && old.shows(&instance):
+		old.listing = a.number
+		a.same++
+		a.bytes += old.bytes
+	default:
+		made := newEntry(instance)
+		a.fresh[id] = made
+		a.bytes += made.bytes
+	}
+}
+
+// leaveOut notes an instance that is not in the snapshot.
+func (a *assembly) leaveOut(name types.NodeName, problem string, err error) {
+	name = types.NodeName(strings.Clone(string(name)))
+	a.flaws = a.flaws.add(name, problem, err)
+	a.bytes += flawBytes + len(name)
 }
 
 // allow returns an error if so many instances are more than are kept.
@@ -291,11 +327,12 @@ func (a *assembly) size() int { return a.same + len(a.fresh) }
 
 // finish returns the snapshot of the whole listing, which is the one before if nothing has changed.
 func (a *assembly) finish() *snapshot {
-	if len(a.fresh) == 0 && a.same == len(a.before.byProviderID) && a.pages == a.before.pages {
+	whole := a.flaws == nil && a.before.flaws == nil
+	if whole && len(a.fresh) == 0 && a.same == len(a.before.byProviderID) && a.pages == a.before.pages {
 		return a.before
 	}
 	built := newSnapshot(a.size())
-	built.pages = a.pages
+	built.pages, built.flaws = a.pages, a.flaws
 	for _, e := range a.before.byProviderID {
 		if e.listing == a.number {
 			built.put(e)

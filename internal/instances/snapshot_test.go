@@ -64,7 +64,7 @@ func TestWhatIsKeptIsACopy(t *testing.T) {
 		labels, addresses := map[string]string{"rack": "r1"}, []corev1.NodeAddress{{Address: "192.0.2.1"}}
 		instance := instanceFor("a")
 		instance.AdditionalLabels, instance.NodeAddresses = labels, addresses
-		inv := instances.New(instances.Options{Cloud: fixedList{listed: []provider.Instance{instance}}})
+		inv := instances.New(instances.Options{Cloud: &fixedList{listed: []provider.Instance{instance}}})
 		before := lookup(t, inv, node("a"), 0)
 		time.Sleep(time.Second)
 		labels["rack"], addresses[0].Address = "r2", "192.0.2.2"

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
@@ -39,6 +43,7 @@ type stream struct {
 	// wanted is closed when the first question has been asked.
 	wanted chan struct{}
 	want   sync.Once
+	flawed flawLog
 
 	mu     sync.Mutex
 	known  *snapshot // nil before the first mark
@@ -144,9 +149,11 @@ func (s *stream) compare(nodes []*corev1.Node, listed answer[*snapshot]) {
 		if err != nil || watched.Status != Found {
 			continue
 		}
-		if said, err := listed.value.find(node, listed.at); err == nil && said.Status == NotFound {
+		switch said, err := listed.value.find(node, listed.at); {
+		case err != nil: // says nothing
+		case said.Status == NotFound:
 			s.lost[watched.Answered] = true
-		} else {
+		default:
 			delete(s.lost, watched.Answered)
 		}
 	}
@@ -218,7 +225,7 @@ func (s *stream) follow(ctx context.Context, current func()) (marked bool, err e
 	silence := time.AfterFunc(maxSilence, func() { cancel(errSilent) })
 	defer silence.Stop()
 	defer s.ended()
-	session := &session{stream: s, snapshot: newSnapshot(0)}
+	session := newSession(s)
 	err = s.watch(ctx, func(event provider.InstanceEvent) error {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
@@ -232,6 +239,7 @@ func (s *stream) follow(ctx context.Context, current func()) (marked bool, err e
 		}
 		silence.Reset(maxSilence)
 		session.mark(time.Now())
+		s.flawed.note(ctx, session.snapshot.flaws)
 		if !marked {
 			marked = true
 			current()
@@ -266,34 +274,63 @@ type session struct {
 	stream   *stream
 	snapshot *snapshot
 	current  bool
+	// leftOut are the provider IDs of instances that cannot be told from others, by their names.
+	leftOut      map[types.NodeName]string
+	leftOutBytes int
+}
+
+func newSession(stream *stream) *session {
+	return &session{stream: stream, snapshot: newSnapshot(0), leftOut: map[types.NodeName]string{}}
 }
 
 // take applies a change, or ends the watch if it cannot be true.
 func (s *session) take(event provider.InstanceEvent) error {
-	id := event.Instance.ProviderID
-	if id == "" {
-		return &InvalidListError{Problem: fmt.Sprintf("an event of kind %q, for the node name %q, has no provider ID",
-			event.Kind, event.Instance.NodeName)}
+	if event.Kind != provider.InstanceSet && event.Kind != provider.InstanceDeleted {
+		return &InvalidListError{Problem: fmt.Sprintf("an event of unknown kind %d for the instance %q", event.Kind, event.Instance.ProviderID)}
 	}
-	if err := validID(&event.Instance); err != nil {
-		return err
-	}
+	id, name, set := event.Instance.ProviderID, event.Instance.NodeName, event.Kind == provider.InstanceSet
 	event.Instance.InstanceMetadata = bounds.Trim(event.Instance.InstanceMetadata)
 	s.stream.mu.Lock()
 	defer s.stream.mu.Unlock()
+	if s.current && name != "" { // what comes before the first mark is news of nothing
+		s.leaveIn(name)
+	}
+	problem, err := problemOf(&event.Instance)
+	switch {
+	case problem != "" && set:
+		s.leaveOut(&event.Instance, problem, err)
+		return mostListed.allow(len(s.snapshot.byProviderID)+len(s.leftOut), s.snapshot.bytes+s.leftOutBytes)
+	case problem != "":
+		return nil // that one is not left out any more
+	}
 	if s.current {
 		delete(s.stream.lost, id)
 	}
-	switch event.Kind {
-	case provider.InstanceSet:
-		s.snapshot.put(s.stream.entry(&event.Instance))
-		return mostListed.allow(len(s.snapshot.byProviderID), s.snapshot.bytes)
-	case provider.InstanceDeleted:
+	if !set {
 		s.snapshot.remove(id)
-	default:
-		return &InvalidListError{Problem: fmt.Sprintf("an event of unknown kind %d for the instance %q", event.Kind, id)}
+		return nil
 	}
-	return nil
+	s.snapshot.put(s.stream.entry(&event.Instance))
+	return mostListed.allow(len(s.snapshot.byProviderID)+len(s.leftOut), s.snapshot.bytes+s.leftOutBytes)
+}
+
+// leaveOut notes an instance that cannot be told from others, until there is another event with its name. The lock is held.
+func (s *session) leaveOut(instance *provider.Instance, problem string, err error) {
+	name := types.NodeName(strings.Clone(string(instance.NodeName)))
+	s.snapshot.flaws = s.snapshot.flaws.add(name, problem, err)
+	id := strings.Clone(instance.ProviderID[:min(len(instance.ProviderID), bounds.MaxProviderIDBytes+1)])
+	s.leftOut[name] = id
+	s.snapshot.flaws.count = len(s.leftOut)
+	s.leftOutBytes += flawBytes + len(name) + len(id)
+}
+
+// leaveIn notes that there is something newer of an instance that may have been left out. The lock is held.
+func (s *session) leaveIn(name types.NodeName) {
+	if id, ok := s.leftOut[name]; ok {
+		delete(s.leftOut, name)
+		s.leftOutBytes -= flawBytes + len(name) + len(id)
+		s.snapshot.flaws = s.snapshot.flaws.remove(name)
+	}
 }
 
 // entry returns the entry of an instance: the one that is there already, or a new one. The lock is held.
@@ -321,7 +358,7 @@ func (s *session) mark(now time.Time) {
 	}
 	s.current = true
 	stream.known, stream.live, stream.marked = s.snapshot, true, now
-	stream.metrics.marked(now, len(stream.known.byProviderID))
+	stream.metrics.marked(now, stream.known)
 	stream.wake()
 }
 
@@ -336,8 +373,7 @@ func listByWatch(watch provider.WatchInstancesFunc) provider.ListInstancesFunc {
 		defer cancel(nil)
 		silence := time.AfterFunc(maxSilence, func() { cancel(errSilent) })
 		defer silence.Stop()
-		all := newSnapshot(0)
-		session := &session{stream: &stream{listed: func() *snapshot { return nil }}, snapshot: all}
+		session := newSession(&stream{listed: func() *snapshot { return nil }})
 		complete := false
 		err := watch(ctx, func(event provider.InstanceEvent) error {
 			if cause := context.Cause(ctx); cause != nil {
@@ -360,9 +396,14 @@ func listByWatch(watch provider.WatchInstancesFunc) provider.ListInstancesFunc {
 		default:
 			return err
 		}
-		page := make([]provider.Instance, 0, len(all.byProviderID))
-		for _, e := range all.byProviderID {
+		page := make([]provider.Instance, 0, len(session.snapshot.byProviderID)+len(session.leftOut))
+		for _, e := range session.snapshot.byProviderID {
 			page = append(page, e.Instance)
+		}
+		for _, name := range slices.Sorted(maps.Keys(session.leftOut)) {
+			instance := provider.Instance{NodeName: name}
+			instance.ProviderID = session.leftOut[name]
+			page = append(page, instance)
 		}
 		return yield(page)
 	}

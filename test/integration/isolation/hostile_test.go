@@ -174,32 +174,37 @@ func checkLog(t *testing.T) {
 	}
 }
 
-// TestHostileLists has a cloud list what cannot be true: nothing follows from that, and when it ends, all goes on.
+// TestHostileLists has a cloud list what cannot be true. Nodes whose instances can be told apart join meanwhile, unless the list is refused
+// for its size; nothing is taken for gone, and when it ends, all goes on.
 func TestHostileLists(t *testing.T) {
 	t.Parallel()
 	m := start(t, "hostilelist", faulty.Options{Lists: true})
 	m.populate(t)
 	known := m.instance(t, "known")
 	m.awaitInitialized(t, known)
-	list := func(change func(page []provider.Instance) []provider.Instance) faulty.Fault {
-		return faulty.Answer(func(_ any, page []provider.Instance) []provider.Instance { return change(page) })
+	adding := func(wrong ...provider.Instance) faulty.Fault {
+		return faulty.Answer(func(_ any, page []provider.Instance) []provider.Instance { return append(page, wrong...) })
 	}
-	for name, wrong := range map[string]func([]provider.Instance) []provider.Instance{
-		"twice": func(page []provider.Instance) []provider.Instance { return append(page, page...) },
-		"no ID": func(page []provider.Instance) []provider.Instance {
-			return append(page, provider.Instance{NodeName: "x\x1b"})
-		},
-		"long ID": func(page []provider.Instance) []provider.Instance {
-			return append(page, withID(strings.Repeat("x", 1<<20)))
-		},
-		"too many": func(page []provider.Instance) []provider.Instance { return append(page, manyInstances()...) },
+	for name, test := range map[string]struct {
+		fault   faulty.Fault
+		refused bool
+	}{
+		"twice":    {fault: adding(withID("twice"), withID("twice"))},
+		"no-id":    {fault: adding(provider.Instance{NodeName: "x\x1b"})},
+		"scheme":   {fault: adding(withID("scheme://"))},
+		"long-id":  {fault: adding(withID(strings.Repeat("x", 1<<20)))},
+		"too-many": {fault: adding(manyInstances()...), refused: true},
 	} {
-		m.cloud.Fault("ListInstances", known, list(wrong))
-		waiting := m.instance(t, "waiting-"+strings.ReplaceAll(strings.ToLower(name), " ", "-"))
+		m.cloud.Fault("ListInstances", known, test.fault)
 		before := len(m.cloud.Calls("ListInstances", ""))
-		warning := awaitWarning(t, "Node", waiting)
-		checkWarning(t, hostile{name: name, want: "list of instances is not usable"}, warning)
-		awaitAddress(t, m.service(t, "beside-"+strings.ReplaceAll(strings.ToLower(name), " ", "-")))
+		waiting, missing := m.instance(t, "waiting-"+name), m.node(t, "missing-"+name)
+		if test.refused {
+			checkWarning(t, hostile{name: name, want: "list of instances is not usable"}, awaitWarning(t, "Node", waiting))
+		} else {
+			m.awaitInitialized(t, waiting)
+			checkWarning(t, hostile{name: name, want: "list of instances does not say what is gone"}, awaitWarning(t, "Node", missing))
+		}
+		awaitAddress(t, m.service(t, "beside-"+name))
 		if asked := len(m.cloud.Calls("ListInstances", "")) - before; asked > 2*maxAsked {
 			t.Errorf("%s: %d listings", name, asked)
 		}
