@@ -94,7 +94,8 @@ type Capabilities struct {
 // ListInstancesFunc lists all instances and hands them to yield, a page at a time, in any order.
 //
 // It returns nil only after yield has seen every instance: a list is complete or an error, never short. An error of
-// yield ends the listing and is returned as it is. Pages are only valid during the call of yield.
+// yield ends the listing and is returned as it is. Pages are only valid during the call of yield, which is never called twice at once,
+// nor after the return.
 type ListInstancesFunc func(ctx context.Context, yield func(page []Instance) error) error
 
 // CapabilitiesOf returns the capabilities of a provider, the zero value for one that declares none.

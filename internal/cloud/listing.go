@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,43 +36,48 @@ func (c *call) listOnce(ctx context.Context, list provider.ListInstancesFunc, yi
 	}
 	pages := &pages{yield: yield, seen: c.metrics.pages.WithLabelValues(c.about.name)}
 	a := c.begin(ctx, w, func(ctx context.Context) error {
-		if err := list(ctx, pages.next); pages.refused == nil {
-			return err
+		err := list(ctx, pages.next)
+		if _, refused := pages.end(); refused != nil {
+			return nil // the caller's own error says nothing about the cloud
 		}
-		return nil // the caller's own error says nothing about the cloud
+		return err
 	})
 	a.repeat = func(ctx context.Context) error { return list(ctx, func([]provider.Instance) error { return nil }) }
 	defer a.cancel(nil)
 	pages.attempt = a
 	a.run()
 	err, back := a.wait()
-	if !back {
-		pages.abandon()
+	started, refused := pages.end() // also of a plugin that is not back, or has panicked
+	switch {
+	case !back:
 		return true, c.finish(a.ctx, a.began, err)
+	case refused != nil:
+		return true, refused
+	default:
+		return started, c.finish(a.ctx, a.began, err)
 	}
-	if pages.refused != nil {
-		return true, pages.refused
-	}
-	return pages.started, c.finish(a.ctx, a.began, err)
 }
 
-// pages hands the pages of a listing on, until nobody waits for them any more.
+// pages hands the pages of a listing on, until it has returned, an error has been met or nobody waits for them any more.
 type pages struct {
 	yield   func([]provider.Instance) error
 	seen    prometheus.Counter
 	attempt *attempt
 
-	mu        sync.Mutex
-	started   bool
-	refused   error // what yield returned
-	abandoned bool
+	mu      sync.Mutex
+	started bool
+	refused error // what yield returned
+	over    bool
 }
 
 func (p *pages) next(page []provider.Instance) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.abandoned {
-		return ErrDeadline
+	switch {
+	case p.over:
+		return errOver
+	case p.refused != nil:
+		return p.refused
 	}
 	p.attempt.pause() // what is done with a page does not count
 	p.started = true
@@ -81,9 +87,13 @@ func (p *pages) next(page []provider.Instance) error {
 	return p.refused
 }
 
-// abandon returns when no page is being handed on, and lets none be from now on.
-func (p *pages) abandon() {
+// errOver is what a page meets that comes when the listing has returned, or nobody waits for it any more.
+var errOver = errors.New("the listing is over")
+
+// end returns when no page is being handed on, and lets none be from now on. It returns whether there was one, and what yield returned.
+func (p *pages) end() (started bool, refused error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.abandoned = true
+	p.over = true
+	return p.started, p.refused
 }
