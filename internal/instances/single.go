@@ -15,6 +15,8 @@ const (
 	callsPerNode = 2
 	// wrongHold is for how long no single node is asked for after an answer that a listing has contradicted.
 	wrongHold = time.Hour
+	// slowHold is that after an answer for which a pass does not wait.
+	slowHold = 10 * time.Minute
 )
 
 // confirmer asks for single nodes where that costs less than a listing. Its answers only count when they say what the last listing said:
@@ -25,12 +27,21 @@ type confirmer struct {
 	mu sync.Mutex
 	// wrong is when a listing last contradicted an answer: a provider that lists may not have implemented the questions.
 	wrong time.Time
+	// slow is when an answer last did not come within AnswerWait.
+	slow time.Time
 }
 
 func (s *confirmer) usable() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Since(s.wrong) >= wrongHold
+	return time.Since(s.wrong) >= wrongHold && time.Since(s.slow) >= slowHold
+}
+
+// waited notes that an answer did not come in time.
+func (s *confirmer) waited() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slow = time.Now()
 }
 
 // confirmed returns what is said of single nodes, if that was asked for, and whether all of them are as the newest listing showed
@@ -49,7 +60,10 @@ func (l *lister) confirmed(ctx context.Context, nodes []*corev1.Node, maxAge tim
 		before[keyOf(node)] = known
 	}
 	answered, same := make(map[nodeKey]Observation, len(nodes)), true
-	l.confirm.one.states(ctx, nodes, maxAge, what, func(node *corev1.Node, said Observation, err error) {
+	// While these are asked for nobody else is. What has no answer by then is for the listing to say.
+	soon, cancel := context.WithTimeout(ctx, AnswerWait)
+	defer cancel()
+	l.confirm.one.states(soon, nodes, maxAge, what, func(node *corev1.Node, said Observation, err error) {
 		key := keyOf(node)
 		if err != nil {
 			said = Observation{}
@@ -57,6 +71,9 @@ func (l *lister) confirmed(ctx context.Context, nodes []*corev1.Node, maxAge tim
 		answered[key] = said
 		same = same && said.Status == Found && said.State == before[key].State
 	})
+	if soon.Err() != nil && ctx.Err() == nil {
+		l.confirm.waited()
+	}
 	said := make([]Observation, len(nodes))
 	for i, node := range nodes {
 		said[i] = answered[keyOf(node)]

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -160,4 +161,70 @@ func TestSingleAnswersAreCheckedByListings(t *testing.T) {
 			}
 		}
 	})
+}
+
+// For an hour the cloud hangs when it is asked for one instance. All nodes get their answers soon, by listings, and it is not asked for that
+// instance on and on.
+func TestASingleQuestionThatHangs(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			plugin := &hangingCloud{deaf: deaf, over: make(chan struct{})}
+			plugin.bothCloud = &bothCloud{listingCloud: newListingCloud()}
+			plugin.pageSize, plugin.pageTime = 1, 10*time.Millisecond
+			for i := range 20 {
+				plugin.add(fmt.Sprint("n", i))
+			}
+			inv := instances.New(instances.Options{Cloud: cloud.Decorate(plugin, cloud.Options{})})
+			slow := 0
+			for start := time.Now(); time.Since(start) < time.Hour; time.Sleep(5 * time.Second) {
+				began, answers := time.Now(), 0
+				nodes := []*corev1.Node{nodeWithID("n0", "sim://n0"), nodeWithID("n1", "sim://n1")}
+				inv.StateEach(t.Context(), nodes, 0, func(n *corev1.Node, got instances.Observation, err error) {
+					if answers++; err != nil || got.Status != instances.Found {
+						t.Errorf("%s: %s, error %v", n.Name, got.Status, err)
+					}
+				})
+				took := time.Since(began)
+				if took > instances.AnswerWait+time.Second || answers != 2 {
+					t.Fatalf("%d answers after %s", answers, took)
+				}
+				if took >= instances.AnswerWait {
+					slow++
+				}
+			}
+			if slow == 0 || slow > 7 || plugin.hung == 0 || plugin.hung > 7 {
+				t.Errorf("%d questions took long, and the cloud hung %d times", slow, plugin.hung)
+			}
+			close(plugin.over)
+			synctest.Wait()
+		})
+	}
+}
+
+// hangingCloud does not answer whether the instance n0 exists, and may be deaf to its context.
+type hangingCloud struct {
+	*bothCloud
+	deaf bool
+	over chan struct{}
+	hung int
+}
+
+func (c *hangingCloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c, true }
+
+func (c *hangingCloud) InstanceExists(ctx context.Context, n *corev1.Node) (bool, error) {
+	if n.Name != "n0" {
+		return c.bothCloud.InstanceExists(ctx, n)
+	}
+	c.mu.Lock()
+	c.hung++
+	c.mu.Unlock()
+	if c.deaf {
+		<-c.over
+		return true, nil
+	}
+	select {
+	case <-c.over:
+	case <-ctx.Done():
+	}
+	return true, ctx.Err()
 }
