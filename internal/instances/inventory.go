@@ -146,6 +146,15 @@ func (i *Inventory) ListingTime() time.Duration {
 	return 0
 }
 
+// LastListed returns when the newest listing began; zero before the first, and where the cloud cannot list.
+func (i *Inventory) LastListed() time.Time {
+	if listing, lists := i.source.(*lister); lists {
+		newest, _ := listing.calls.newest()
+		return newest.at
+	}
+	return time.Time{}
+}
+
 // Listed hands to yield what the newest listing says of nodes, if there is one that is no older than a time, without asking the cloud.
 func (i *Inventory) Listed(nodes []*corev1.Node, notBefore time.Time, yield Yield) {
 	listing, lists := i.source.(*lister)

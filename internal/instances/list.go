@@ -2,7 +2,6 @@ package instances
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +57,7 @@ func (l *lister) pause() time.Duration {
 // run makes one listing.
 func (l *lister) run(ctx context.Context) (*snapshot, error) {
 	if err := l.failed.get(); err != nil {
-		return nil, fmt.Errorf("listing the cloud's instances, a moment ago: %w", err)
+		return nil, &ListingError{Err: err, ago: true}
 	}
 	began := time.Now()
 	assembly := l.assembly()
@@ -73,7 +72,7 @@ func (l *lister) run(ctx context.Context) (*snapshot, error) {
 		l.failed.note(err) // an error after all callers have gone says nothing about the cloud
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing the cloud's instances: %w", err)
+		return nil, &ListingError{Err: err}
 	}
 	l.flawed.note(ctx, assembly.flaws)
 	return assembly.finish(), nil
@@ -194,6 +193,26 @@ func (l *lister) peek(node *corev1.Node, notBefore time.Time) (Observation, bool
 	observation, err := listed.value.find(node, listed.at)
 	return observation, err == nil
 }
+
+// ListingError says that the cloud's instances could not be listed: an error of nobody's node. How long the cloud asks to wait before the
+// next listing its client has heard already.
+type ListingError struct {
+	// Err is the cloud's.
+	Err error
+	// ago says that another caller met it, within errorHold.
+	ago bool
+}
+
+// Error says what was tried.
+func (e *ListingError) Error() string {
+	if e.ago {
+		return "listing the cloud's instances, a moment ago: " + e.Err.Error()
+	}
+	return "listing the cloud's instances: " + e.Err.Error()
+}
+
+// Unwrap returns the cloud's error.
+func (e *ListingError) Unwrap() error { return e.Err }
 
 // errorHold is how long a failed listing answers for those who ask after it: an outage costs a call a second, however many
 // nodes are waiting. What the cloud itself asks for, by a Retry-After, its client holds to.

@@ -113,7 +113,7 @@ func New(options Options) (*Controller, error) {
 		Reconciler: reconciler, Workers: options.Workers, Logger: log,
 		LoggerFor:   func(node types.NamespacedName) logr.Logger { return log.WithValues("node", node.Name) },
 		RateLimiter: failureBackoff.RateLimiter(),
-		Sources:     []source.Source{source.Kind(options.Cache, &corev1.Node{}, watcher.handler()), source.Func(queued.capture)},
+		Sources:     []source.Source{source.Kind(options.Cache, &corev1.Node{}, watcher.handler()), source.Func(queued.capture), source.Func(reconciler.queue.Capture)},
 	})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -33,6 +34,7 @@ type reconciler struct {
 	events  kit.EventLimiter
 	metrics *metrics
 	traces  *traces
+	queue   kit.Enqueuer
 	// known is how old an answer may be by which an initialized node is held to what the cloud said.
 	known time.Duration
 	// led is when this process began to lead. What a standby knew before may be older than what the last leader wrote.
@@ -169,10 +171,20 @@ func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node) (observation
 	ctx, span := r.traces.start(ctx, spanLookUp)
 	defer func() { endLookUp(span, observation, err) }()
 	observation, err = r.inventory.Lookup(ctx, node, r.state.fresh(node, r.inventory.ListingTime(), time.Now()))
+	if err == nil {
+		r.wakeUnlisted()
+	}
 	if err == nil && observation.Status == instances.Found && !up(observation) {
 		return r.inventory.Lookup(ctx, node, r.state.sinceReason(node, time.Now()))
 	}
 	return observation, err
+}
+
+// wakeUnlisted has a pass made over nodes that wait after a listing failed, if there has been one since: it answers for them, too.
+func (r *reconciler) wakeUnlisted() {
+	for _, name := range r.state.listed(r.inventory.LastListed()) {
+		r.queue.Add(types.NamespacedName{Name: name}, priorityRetry)
+	}
 }
 
 // up reports whether an instance looks like one whose kubelet may run.

@@ -32,6 +32,7 @@ type shownCloud struct {
 	takes    time.Duration
 	listings int
 	asked    func() // is called when the cloud is asked; nil: nothing
+	fails    error  // of listings
 }
 
 func (*shownCloud) ProviderName() string { return "sim" }
@@ -40,6 +41,9 @@ func (c *shownCloud) Capabilities() provider.Capabilities {
 		c.listings++
 		if c.asked != nil {
 			c.asked()
+		}
+		if c.fails != nil {
+			return c.fails
 		}
 		page := slices.Clone(c.show)
 		time.Sleep(c.takes)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/controller/node/contest"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 const (
@@ -32,6 +34,8 @@ var (
 	// failureBackoff are the pauses after failures for a node. That after an error that repeating cannot help is not longer because what
 	// does help, such as new credentials, comes without notice.
 	failureBackoff = kit.Backoff{First: 500 * time.Millisecond, Longest: 4 * time.Minute, Terminal: time.Minute}
+	// listingBackoff are the pauses after failures for a node that are those of a listing. The first listing that succeeds ends them.
+	listingBackoff = kit.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 	// conflictBackoff are the pauses after a write that came too late, and before a node is looked at again whose last write the cache
 	// does not show yet: the watch itself brings the node back when it does.
 	conflictBackoff = kit.Backoff{First: 20 * time.Millisecond, Longest: 5 * time.Second}
@@ -42,6 +46,8 @@ var (
 type state struct {
 	mu    sync.Mutex
 	nodes map[string]*nodeState
+	// unlisted are nodes whose last pass failed because the instances could not be listed, and when that was.
+	unlisted map[string]time.Time
 }
 
 type nodeState struct {
@@ -63,7 +69,9 @@ type nodeState struct {
 	agreed fingerprint
 }
 
-func newState() *state { return &state{nodes: map[string]*nodeState{}} }
+func newState() *state {
+	return &state{nodes: map[string]*nodeState{}, unlisted: map[string]time.Time{}}
+}
 
 // of returns what is remembered of a node. The lock is held.
 func (s *state) of(node *corev1.Node) *nodeState {
@@ -80,6 +88,7 @@ func (s *state) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.nodes, name)
+	delete(s.unlisted, name)
 }
 
 // changed notes that a node gave reason to be looked at.
@@ -166,6 +175,7 @@ func (s *state) stale(node *corev1.Node) (delay time.Duration, stale bool) {
 func (s *state) succeeded(node *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.unlisted, node.Name)
 	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
 		*known = nodeState{
 			uid: known.uid, written: known.written, withoutIPs: known.withoutIPs, contests: known.contests, agreed: known.agreed,
@@ -232,10 +242,44 @@ func (s *state) failed(node *corev1.Node, err error, now time.Time) time.Duratio
 	defer s.mu.Unlock()
 	known := s.of(node)
 	known.conflicts = 0
-	delay := failureBackoff.After(known.failures, err)
+	delay := pauseAfter(known.failures, err)
 	known.failures++
 	known.since, known.news = now, false
+	delete(s.unlisted, node.Name)
+	if isListing(err) {
+		s.unlisted[node.Name] = now
+	}
 	return delay
+}
+
+// pauseAfter returns the pause after a failure. That of a listing is no node's: many nodes share it, so that soon costs nothing, and its
+// client waits for as long as the cloud asks for.
+func pauseAfter(before int, err error) time.Duration {
+	if isListing(err) && !provider.IsTerminal(err) {
+		return listingBackoff.After(before, nil)
+	}
+	if isListing(err) {
+		return max(failureBackoff.After(before, nil), failureBackoff.Terminal)
+	}
+	return failureBackoff.After(before, err)
+}
+
+func isListing(err error) bool {
+	var listing *instances.ListingError
+	return errors.As(err, &listing)
+}
+
+// listed returns the nodes whose last pass failed before a listing began that has succeeded, each of them once.
+func (s *state) listed(began time.Time) (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, failed := range s.unlisted {
+		if failed.Before(began) {
+			names = append(names, name)
+			delete(s.unlisted, name)
+		}
+	}
+	return names
 }
 
 // recordAgreement notes that a node and what the cloud said of it agree.
