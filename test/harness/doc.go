@@ -1,3 +1,4 @@
-// Package harness is what the tests share that run whole managers as processes: the benchmark, and the scenarios with plugins
-// that others wrote. Both compare Mooring with the reference cloud controller manager, each on a control plane of its own.
+// Package harness runs whole managers as processes on a real control plane: Mooring or the reference, for tests, for benchmarks and for the
+// demo. It says once what the command line of a manager begins with, who it is, who leads, which nodes are initialized, what was asked of the
+// API server, and how a secure port is read. It imports no testing; harnesstest has that.
 package harness

@@ -1,12 +1,12 @@
 package environment
 
 import (
-	"strings"
 	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 // requests are what one user asked the API server within a span of time, by verb and resource. Writes of the election's lease are counted apart.
@@ -30,27 +30,13 @@ func requestsOf(events []auditv1.Event, user string, began, ended time.Time) req
 		object := event.ObjectRef
 		switch write := localcluster.IsWrite(event); {
 		case write && object == nil:
-		case write && object.Resource == "leases" && object.Name == leaseName:
+		case write && object.Resource == "leases" && object.Name == harness.Lease:
 			counted.leaseWrites++
 		case write:
-			counted.writes[kindOf(event)]++
+			counted.writes[harness.What(event)]++
 		default:
-			counted.reads[kindOf(event)]++
+			counted.reads[harness.What(event)]++
 		}
 	}
 	return counted
-}
-
-// kindOf names a request: "patch nodes/status", or "get /readyz" for one that is about no resource.
-func kindOf(event auditv1.Event) string {
-	object := event.ObjectRef
-	if object == nil {
-		path, _, _ := strings.Cut(event.RequestURI, "?")
-		return event.Verb + " " + path
-	}
-	kind := event.Verb + " " + object.Resource
-	if object.Subresource != "" {
-		kind += "/" + object.Subresource
-	}
-	return kind
 }

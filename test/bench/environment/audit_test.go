@@ -8,6 +8,8 @@ import (
 	authnv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 func TestRequests(t *testing.T) {
@@ -25,11 +27,11 @@ func TestRequests(t *testing.T) {
 		event("us", "patch", "nodes", "status", "b", 2*time.Second),
 		event("us", "get", "nodes", "", "a", time.Second),
 		event("them", "patch", "nodes", "", "a", time.Second),
-		event("us", "update", "leases", "", leaseName, time.Second),
+		event("us", "update", "leases", "", harness.Lease, time.Second),
 		event("us", "update", "leases", "", "another", time.Second),
 		event("us", "delete", "nodes", "", "early", -time.Second),
 		event("us", "delete", "nodes", "", "late", time.Minute),
-		event("us", "get", "leases", "", leaseName, time.Second),
+		event("us", "get", "leases", "", harness.Lease, time.Second),
 		event("us", "watch", "nodes", "", "", -time.Second),
 		event("us", "watch", "services", "", "", 5*time.Second), // ends late
 	}

@@ -13,9 +13,7 @@ import (
 	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/client-go/kubernetes"
 
-	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -58,12 +56,10 @@ type Environment struct {
 
 	options  Options
 	dir      string
-	cluster  *localcluster.Cluster
+	cluster  *harness.Cluster
 	relay    *relay // nil unless Options.Inspect is set
-	client   kubernetes.Interface
 	watch    *watch
-	account  string // the ServiceAccount of the managers
-	user     string // the same for the API server
+	identity harness.Identity // of the managers
 	managers []*Manager
 	// done and of are how far the wait is that is under way.
 	done, of int
@@ -94,11 +90,14 @@ func inMemory() string {
 }
 
 func (e *Environment) open(ctx context.Context) (err error) {
-	// The control plane lives until Close, and not only until it is prepared.
-	e.cluster, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Options{
+	e.identity = harness.Mooring
+	if strings.HasPrefix(e.options.Variant.Name, figures.ReferenceDefault) {
+		e.identity = harness.Reference
+	}
+	e.cluster, err = harness.Open(ctx, localcluster.Options{
 		Binaries: e.options.Binaries, Dir: filepath.Join(e.dir, "control-plane"), Audit: auditv1.LevelMetadata,
 		APIServerArgs: []string{"--service-node-port-range=" + nodePorts},
-	})
+	}, e.identity)
 	if err != nil {
 		return err
 	}
@@ -110,21 +109,7 @@ func (e *Environment) open(ctx context.Context) (err error) {
 	if e.Cloud, err = startCloud(e.dir, e.options.Instances); err != nil {
 		return fmt.Errorf("start the simulated cloud: %w", err)
 	}
-	rights := deploy.RBAC
-	e.account = harness.MooringAccount
-	if strings.HasPrefix(e.options.Variant.Name, figures.ReferenceDefault) {
-		rights, e.account = harness.ReferenceRights, harness.ReferenceAccount
-	}
-	if err := e.cluster.Apply(ctx, rights); err != nil {
-		return err
-	}
-	e.user = "system:serviceaccount:" + harness.AccountNamespace + ":" + e.account
-	config := e.cluster.AdminConfig()
-	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
-	if e.client, err = kubernetes.NewForConfig(config); err != nil {
-		return err
-	}
-	e.watch, err = startWatch(context.WithoutCancel(ctx), e.client)
+	e.watch, err = startWatch(context.WithoutCancel(ctx), e.cluster.Client)
 	return err
 }
 
@@ -136,17 +121,17 @@ func (e *Environment) StartManager(ctx context.Context, further ...string) error
 		return err
 	}
 	manager := harness.Manager{
-		Name: fmt.Sprintf("manager-%d", len(e.managers)+1), Dir: e.dir, Path: e.options.Program, Account: e.account,
+		Name: fmt.Sprintf("manager-%d", len(e.managers)+1), Dir: e.dir, Path: e.options.Program, Identity: e.identity,
 		CloudConfig: e.Cloud.config, Flags: flags, Port: port,
 	}
 	if e.relay != nil {
-		manager.Through = e.relay.address()
+		manager.Server = e.relay.address()
 	}
 	started, err := manager.Start(ctx, e.cluster)
 	if err != nil {
 		return err
 	}
-	e.managers = append(e.managers, &Manager{program: started, port: port})
+	e.managers = append(e.managers, &Manager{program: started, endpoint: harness.Endpoint{Address: manager.Endpoint().Address, As: e.cluster.AdminConfig()}})
 	if err := e.awaitLed(ctx, true); err != nil {
 		return fmt.Errorf("a manager leads: %w", err)
 	}

@@ -1,9 +1,9 @@
 package environment
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -20,11 +20,11 @@ const collections = 2
 func (e *Environment) live(ctx context.Context) (int64, error) {
 	manager := e.managers[len(e.managers)-1]
 	for range collections {
-		if _, err := e.served(ctx, manager, "/debug/pprof/heap", map[string]string{"gc": "1"}); err != nil {
+		if _, err := manager.endpoint.OK(ctx, "/debug/pprof/heap?gc=1", ""); err != nil {
 			return 0, fmt.Errorf("collect the heap of %s: %w", manager.program.Name(), err)
 		}
 	}
-	content, err := e.served(ctx, manager, "/metrics", nil)
+	content, err := manager.endpoint.OK(ctx, "/metrics", "")
 	if err != nil {
 		return 0, fmt.Errorf("read the metrics of %s: %w", manager.program.Name(), err)
 	}
@@ -36,9 +36,9 @@ func (e *Environment) live(ctx context.Context) (int64, error) {
 }
 
 // gauge returns the value of the only series of a metric.
-func gauge(content []byte, name string) (float64, error) {
+func gauge(content, name string) (float64, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(content))
+	families, err := parser.TextToMetricFamilies(strings.NewReader(content))
 	if err != nil {
 		return 0, fmt.Errorf("read metrics: %w", err)
 	}

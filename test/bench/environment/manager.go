@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"syscall"
-
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/test/harness"
@@ -17,8 +13,8 @@ import (
 // Manager is a process of a cloud controller manager.
 type Manager struct {
 	program *program.Program
-	// port is where it serves.
-	port int
+	// endpoint is where it serves, for the administrator.
+	endpoint harness.Endpoint
 
 	// stopped says that the process may end.
 	stopped bool
@@ -63,20 +59,4 @@ func (m *Manager) stop(ctx context.Context) error {
 	_ = m.read()
 	err := m.program.Stop(ctx, harness.StopGrace)
 	return errors.Join(err, m.read())
-}
-
-// served returns what a manager serves at a path. The admin is authorized everywhere; the manager has signed its certificate itself.
-func (e *Environment) served(ctx context.Context, m *Manager, path string, params map[string]string) ([]byte, error) {
-	config := e.cluster.AdminConfig()
-	config.Host = "https://127.0.0.1:" + strconv.Itoa(m.port)
-	config.TLSClientConfig = rest.TLSClientConfig{CertData: config.CertData, KeyData: config.KeyData, Insecure: true}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	request := client.CoreV1().RESTClient().Get().AbsPath(path)
-	for name, value := range params {
-		request.Param(name, value)
-	}
-	return request.DoRaw(ctx)
 }

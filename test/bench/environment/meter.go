@@ -58,7 +58,7 @@ func (m *Meter) End(ctx context.Context, scenario string) (figures.Result, error
 	if err != nil {
 		return result, err
 	}
-	asked := requestsOf(events, e.user, m.began, ended)
+	asked := requestsOf(events, e.identity.User(), m.began, ended)
 	result.Writes, result.Reads, result.LeaseWrites = asked.writes, asked.reads, asked.leaseWrites
 	if e.options.Inspect {
 		result.LiveBytes, err = e.live(ctx)

@@ -69,7 +69,7 @@ func (e *Environment) createNodes(ctx context.Context, first, count int, complet
 		node := registered(number)
 		complete(node, number)
 		group.Go(func() error {
-			_, err := e.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+			_, err := e.cluster.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 			return err
 		})
 	}
@@ -81,7 +81,7 @@ func (e *Environment) createNodes(ctx context.Context, first, count int, complet
 
 // RemoveNodes deletes all nodes, and waits until none is left and the managers have removed their routes. Their instances stay.
 func (e *Environment) RemoveNodes(ctx context.Context) error {
-	if err := e.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := e.cluster.Client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("delete all nodes: %w", err)
 	}
 	all := e.watch.countNodes(func(*corev1.Node) bool { return true })
@@ -104,7 +104,7 @@ func (e *Environment) FallSilent(ctx context.Context, count int) error {
 	group.SetLimit(writers)
 	for number := range count {
 		group.Go(func() error {
-			_, err := e.client.CoreV1().Nodes().Patch(ctx, cloudsim.DefaultInstance(number+1).Name, types.StrategicMergePatchType, patch,
+			_, err := e.cluster.Client.CoreV1().Nodes().Patch(ctx, cloudsim.DefaultInstance(number+1).Name, types.StrategicMergePatchType, patch,
 				metav1.PatchOptions{}, "status")
 			return err
 		})

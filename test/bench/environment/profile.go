@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -40,12 +39,12 @@ func (e *Environment) Profile(ctx context.Context, dir, scenario string, period 
 
 // download writes what the first manager serves to a file.
 func (e *Environment) download(ctx context.Context, path string, period time.Duration, file string) error {
-	content, err := e.served(ctx, e.managers[0], path, map[string]string{"seconds": strconv.Itoa(int(period.Seconds()))})
+	content, err := e.managers[0].endpoint.OK(ctx, fmt.Sprintf("%s?seconds=%d", path, int(period.Seconds())), "")
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(file, content, 0o644)
+	return os.WriteFile(file, []byte(content), 0o644)
 }

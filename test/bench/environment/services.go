@@ -29,7 +29,7 @@ func (e *Environment) CreateServices(ctx context.Context, count int) error {
 				Ports:    []corev1.ServicePort{{Name: "http", Port: 80}},
 			},
 		}
-		_, err := e.client.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{})
+		_, err := e.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, service, metav1.CreateOptions{})
 		return err
 	})
 }
@@ -37,7 +37,7 @@ func (e *Environment) CreateServices(ctx context.Context, count int) error {
 // DeleteServices deletes what CreateServices created, as fast as the API server takes it.
 func (e *Environment) DeleteServices(ctx context.Context, count int) error {
 	return e.eachService(ctx, count, func(ctx context.Context, name string) error {
-		return e.client.CoreV1().Services(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{})
+		return e.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{})
 	})
 }
 

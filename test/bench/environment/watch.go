@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 // poll is how often what is watched is looked at, unless looking takes more than one part in pollShare of that: with thousands of nodes it
@@ -21,9 +23,6 @@ const (
 	longestPoll = 100 * time.Millisecond
 	pollShare   = 50
 )
-
-// leaseName is the lease by which the managers elect their leader, in kube-system.
-const leaseName = "cloud-controller-manager"
 
 // watch is what the API server said of the objects of the cluster, up to date by watches.
 type watch struct {
@@ -95,7 +94,7 @@ func (w *watch) countServices(meets func(*corev1.Service) bool) int {
 
 // leader returns who holds the lease, empty if nobody does.
 func (w *watch) leader() string {
-	object, found, err := w.leases.GetByKey(metav1.NamespaceSystem + "/" + leaseName)
+	object, found, err := w.leases.GetByKey(harness.Namespace + "/" + harness.Lease)
 	if err != nil || !found {
 		return ""
 	}

@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/test/harness"
@@ -27,8 +25,6 @@ const (
 	look = 250 * time.Millisecond
 	// writers is how many requests the bench itself has under way at once.
 	writers = 16
-	// leaseName is the lease of every manager, in kube-system.
-	leaseName = "cloud-controller-manager"
 )
 
 // upstreamRights lets upstream's manager do whatever it wants: who counts calls of the cloud is not to stumble over a right of the cluster.
@@ -37,33 +33,26 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: bench}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects: [{kind: ServiceAccount, name: ` + harness.ReferenceAccount + `, namespace: kube-system}]
+subjects: [{kind: ServiceAccount, name: reference-ccm, namespace: kube-system}]
 `
 
 // cluster is the control plane of one manager.
 type cluster struct {
+	*harness.Cluster
 	bench   *bench
 	dir     string
-	local   *localcluster.Cluster
-	client  kubernetes.Interface
 	manager *program.Program
 	// joined is how many nodes there are.
 	joined int
 }
 
 func (b *bench) openCluster(ctx context.Context, dir string) (*cluster, error) {
-	local, err := localcluster.Start(context.WithoutCancel(ctx), localcluster.Options{Binaries: b.options.Binaries, Dir: filepath.Join(dir, "control-plane")})
+	opened, err := harness.Open(ctx, localcluster.Options{Binaries: b.options.Binaries, Dir: filepath.Join(dir, "control-plane")},
+		harness.Mooring, harness.Reference.With([]byte(upstreamRights)))
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{bench: b, dir: dir, local: local}
-	if err := errors.Join(local.Apply(ctx, deploy.RBAC), local.Apply(ctx, harness.ReferenceRights), local.Apply(ctx, []byte(upstreamRights))); err != nil {
-		return nil, errors.Join(err, c.close(context.WithoutCancel(ctx)))
-	}
-	if c.client, err = kubernetes.NewForConfig(local.AdminConfig()); err != nil {
-		return nil, errors.Join(err, c.close(context.WithoutCancel(ctx)))
-	}
-	return c, nil
+	return &cluster{Cluster: opened, bench: b, dir: dir}, nil
 }
 
 func (c *cluster) close(ctx context.Context) error {
@@ -71,17 +60,17 @@ func (c *cluster) close(ctx context.Context) error {
 	if c.manager != nil {
 		err = c.manager.Stop(ctx, harness.StopGrace)
 	}
-	return errors.Join(err, c.local.Stop(ctx))
+	return errors.Join(err, c.Stop(ctx))
 }
 
 func (c *cluster) startManager(ctx context.Context, wanted Program, config string) (err error) {
-	account := harness.MooringAccount
+	identity := harness.Mooring
 	if wanted.Upstream {
-		account = harness.ReferenceAccount
+		identity = harness.Reference
 	}
 	c.manager, err = harness.Manager{
-		Name: managerName, Dir: c.dir, Path: wanted.Path, Account: account, CloudConfig: config, Flags: []string{"--cloud-provider=openstack"},
-	}.Start(ctx, c.local)
+		Name: managerName, Dir: c.dir, Path: wanted.Path, Identity: identity, CloudConfig: config, Flags: []string{"--cloud-provider=openstack"},
+	}.Start(ctx, c.Cluster)
 	return err
 }
 
@@ -105,13 +94,7 @@ func (c *cluster) await(ctx context.Context, missing func(context.Context) error
 }
 
 func (c *cluster) awaitLeader(ctx context.Context) error {
-	return c.await(ctx, func(ctx context.Context) error {
-		lease, err := c.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, leaseName, metav1.GetOptions{})
-		if err == nil && (lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "") {
-			err = errors.New("nobody leads")
-		}
-		return err
-	})
+	return c.await(ctx, func(ctx context.Context) error { return c.Led(ctx) })
 }
 
 // join has so many more servers register as nodes, all at once.
@@ -130,7 +113,7 @@ func (c *cluster) join(ctx context.Context, count int) error {
 				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: metav1.Now()}},
 			},
 		}
-		_, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+		_, err := c.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 		return err
 	})
 }
@@ -147,22 +130,19 @@ func each(ctx context.Context, count int, do func(ctx context.Context, i int) er
 
 func (c *cluster) awaitInitialized(ctx context.Context) error {
 	return c.await(ctx, func(ctx context.Context) error {
-		nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		done := 0
 		for _, node := range nodes.Items {
-			if node.Spec.ProviderID != "" && !slices.ContainsFunc(node.Spec.Taints, waits) {
+			if node.Spec.ProviderID != "" && !ownership.Uninitialized(&node) {
 				done++
 			}
 		}
 		return complete("nodes", done, c.joined)
 	})
 }
-
-// waits reports whether a taint is the one by which a node waits for its initialization. Others are kube-controller-manager's, which does not run.
-func waits(taint corev1.Taint) bool { return taint.Key == cloudproviderapi.TaintExternalCloudProvider }
 
 func complete(what string, got, want int) error {
 	if got != want {
@@ -174,7 +154,7 @@ func complete(what string, got, want int) error {
 func serviceName(i int) string { return fmt.Sprintf("web-%02d", i+1) }
 
 func (c *cluster) services() kubernetesServices {
-	return c.client.CoreV1().Services(metav1.NamespaceDefault)
+	return c.Client.CoreV1().Services(metav1.NamespaceDefault)
 }
 
 func (c *cluster) createServices(ctx context.Context) error {

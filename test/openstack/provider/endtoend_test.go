@@ -10,9 +10,8 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
-	"github.com/mooring-ccm/mooring/localcluster/gobuild"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
-	"github.com/mooring-ccm/mooring/localcluster/progress"
+	"github.com/mooring-ccm/mooring/test/harness"
 	"github.com/mooring-ccm/mooring/test/openstack"
 )
 
@@ -84,9 +83,7 @@ func (w *world) build(t *testing.T) {
 		}
 	})
 	w.daemon = filepath.Join(w.dir, "cloud-controller-manager")
-	must(t, gobuild.Build(t.Context(), gobuild.Options{
-		Dir: ".", Package: "github.com/mooring-ccm/mooring/cmd/cloud-controller-manager", Output: w.daemon, Display: progress.New(os.Stderr),
-	}))
+	must(t, harness.BuildDaemon(t.Context(), w.daemon, os.Stderr))
 }
 
 func (w *world) makeServers(t *testing.T) {

@@ -124,7 +124,7 @@ func (w *world) awaitBegun(t *testing.T, balancer string) {
 // change edits a Service.
 func (s *site) change(t *testing.T, name string, edit func(*corev1.Service)) {
 	t.Helper()
-	services := s.client.CoreV1().Services(metav1.NamespaceDefault)
+	services := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault)
 	must(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		service, err := services.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {

@@ -102,7 +102,7 @@ func (s *site) create(t *testing.T, name string, edits ...func(*corev1.Service))
 	for _, edit := range edits {
 		edit(service)
 	}
-	_, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), service, metav1.CreateOptions{})
+	_, err := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), service, metav1.CreateOptions{})
 	must(t, err)
 }
 
@@ -110,7 +110,7 @@ func (s *site) create(t *testing.T, name string, edits ...func(*corev1.Service))
 func (s *site) addressOf(t *testing.T, name string) (address string) {
 	t.Helper()
 	until(t, fmt.Sprintf("Service %s/%s has an address", s.name, name), func(ctx context.Context) error {
-		service, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
+		service, err := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (s *site) awaitServed(t *testing.T, name string) (found loadbalancers.LoadB
 			return fmt.Errorf("octavia has %+v", all)
 		}
 		found = all[0]
-		service, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
+		service, err := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -237,7 +237,7 @@ func (s *site) listeners(t *testing.T, lb loadbalancers.LoadBalancer) []listener
 func (s *site) asksHealthPort(t *testing.T, lb loadbalancers.LoadBalancer) {
 	t.Helper()
 	client := s.world.environment.Clients().LoadBalancer
-	service, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "local", metav1.GetOptions{})
+	service, err := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "local", metav1.GetOptions{})
 	must(t, err)
 	members, err := s.membersOf(t.Context(), lb.Pools[0].ID)
 	must(t, err)

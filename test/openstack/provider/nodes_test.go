@@ -54,7 +54,7 @@ func (s *site) awaitInitialized(t *testing.T, numbers ...int) {
 	t.Helper()
 	for _, number := range numbers {
 		until(t, fmt.Sprintf("%s in %s is as nova says", serverName(number), s.name), func(ctx context.Context) error {
-			node, err := s.client.CoreV1().Nodes().Get(ctx, serverName(number), metav1.GetOptions{})
+			node, err := s.cluster.Client.CoreV1().Nodes().Get(ctx, serverName(number), metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -107,7 +107,7 @@ func addressesIn(server servers.Server) (addresses []string) {
 func (w *world) routes(t *testing.T) {
 	w.awaitRoutes(t)
 	until(t, "the nodes say that the network is there", func(ctx context.Context) error {
-		nodes, err := w.harbor.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		nodes, err := w.harbor.cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (w *world) serversGo(t *testing.T) {
 	s.report(t, deletedServer, corev1.ConditionUnknown)
 	s.awaitShutdown(t, stoppedServer, true)
 	until(t, "the node of the deleted server is gone", func(ctx context.Context) error {
-		_, err := s.client.CoreV1().Nodes().Get(ctx, serverName(deletedServer), metav1.GetOptions{})
+		_, err := s.cluster.Client.CoreV1().Nodes().Get(ctx, serverName(deletedServer), metav1.GetOptions{})
 		if err == nil {
 			return errors.New("it is there")
 		}
@@ -211,7 +211,7 @@ func (w *world) serversGo(t *testing.T) {
 func (s *site) awaitShutdown(t *testing.T, number int, want bool) {
 	t.Helper()
 	until(t, fmt.Sprintf("%s is tainted as shut down: %t", serverName(number), want), func(ctx context.Context) error {
-		node, err := s.client.CoreV1().Nodes().Get(ctx, serverName(number), metav1.GetOptions{})
+		node, err := s.cluster.Client.CoreV1().Nodes().Get(ctx, serverName(number), metav1.GetOptions{})
 		if err == nil && slices.ContainsFunc(node.Spec.Taints, isShutdown) != want {
 			err = fmt.Errorf("its taints are %v", node.Spec.Taints)
 		}

@@ -23,7 +23,7 @@ import (
 // orphans leaves load balancers behind: one of a Service that is gone, one of another cluster of the same name, and one that a person made.
 func (w *world) orphans(t *testing.T) {
 	s := w.harbor
-	kubernetes, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	kubernetes, err := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	must(t, err)
 	gone := types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "gone"}
 	name := s.balancerName(gone.Name)
@@ -102,7 +102,7 @@ func (w *world) balancers(ctx context.Context) ([]loadbalancers.LoadBalancer, er
 // end deletes all Services. What is left in the project is what no Service of these clusters had.
 func (w *world) end(t *testing.T) {
 	for _, s := range []*site{w.harbor, w.pier} {
-		services := s.client.CoreV1().Services(metav1.NamespaceDefault)
+		services := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault)
 		list, err := services.List(t.Context(), metav1.ListOptions{LabelSelector: "!component"}) // which the API server's own has
 		must(t, err)
 		for _, service := range list.Items {
@@ -111,7 +111,7 @@ func (w *world) end(t *testing.T) {
 	}
 	for _, s := range []*site{w.harbor, w.pier} {
 		until(t, "the Services of "+s.name+" are gone", func(ctx context.Context) error {
-			list, err := s.client.CoreV1().Services(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "!component"})
+			list, err := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "!component"})
 			if err == nil && len(list.Items) > 0 {
 				err = fmt.Errorf("%s is there: %s", list.Items[0].Name, saysOf(&list.Items[0]))
 			}

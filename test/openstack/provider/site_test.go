@@ -11,12 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/deploy"
-	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/test/harness"
@@ -28,8 +25,7 @@ type site struct {
 	world *world
 	// name is --cluster-name, and driver octavia's.
 	name, driver string
-	cluster      *localcluster.Cluster
-	client       kubernetes.Interface
+	cluster      *harness.Cluster
 	credentials  openstack.Credentials
 	config       string
 	manager      *program.Program
@@ -42,15 +38,13 @@ type site struct {
 func (w *world) newSite(t *testing.T, name, driver string) *site {
 	t.Helper()
 	s := &site{world: w, name: name, driver: driver, config: filepath.Join(w.dir, name+".conf")}
-	s.cluster = localclustertest.Start(t)
-	must(t, s.cluster.Apply(t.Context(), deploy.RBAC))
 	var err error
-	s.client, err = kubernetes.NewForConfig(s.cluster.AdminConfig())
+	s.cluster, err = harness.Of(t.Context(), localclustertest.Start(t), harness.Mooring)
 	must(t, err)
 	s.credentials, err = w.cloud.CreateApplicationCredential(t.Context(), w.tenant, name)
 	must(t, err)
 	s.configure(t)
-	s.witness = watch(t, s.client)
+	s.witness = watch(t, s.cluster.Client)
 	flags := []string{
 		"--cloud-provider=openstack", "--cluster-name=" + name, "--node-monitor-period=2s", "--node-deletion-min-age=2s",
 		"--node-deletion-min-denial-time=2s",
@@ -59,7 +53,7 @@ func (w *world) newSite(t *testing.T, name, driver string) *site {
 		flags = append(flags, "--cluster-cidr=10.244.0.0/16")
 	}
 	s.manager, err = harness.Manager{
-		Name: name, Dir: w.dir, Path: w.daemon, Account: harness.MooringAccount, CloudConfig: s.config, Flags: flags,
+		Name: name, Dir: w.dir, Path: w.daemon, Identity: harness.Mooring, CloudConfig: s.config, Flags: flags,
 	}.Start(t.Context(), s.cluster)
 	must(t, err)
 	t.Cleanup(func() { // before the control plane
@@ -68,11 +62,7 @@ func (w *world) newSite(t *testing.T, name, driver string) *site {
 		}
 	})
 	until(t, "the manager of "+name+" leads", func(ctx context.Context) error {
-		lease, err := s.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, harness.MooringAccount, metav1.GetOptions{})
-		if err == nil && (lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "") {
-			err = errors.New("nobody does")
-		}
-		return errors.Join(err, s.manager.Exited())
+		return errors.Join(s.cluster.Led(ctx), s.manager.Exited())
 	})
 	return s
 }
@@ -111,7 +101,7 @@ func (s *site) register(t *testing.T, numbers ...int) {
 	for _, number := range numbers {
 		name := serverName(number)
 		labels := map[string]string{corev1.LabelHostname: name, front: fmt.Sprint(inFront(number))}
-		_, err := s.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		_, err := s.cluster.Client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 			Spec: corev1.NodeSpec{
 				PodCIDR: podCIDR(number), PodCIDRs: []string{podCIDR(number)},
@@ -134,7 +124,7 @@ func podCIDR(number int) string { return fmt.Sprintf("10.244.%d.0/24", number) }
 func (s *site) report(t *testing.T, number int, ready corev1.ConditionStatus) {
 	t.Helper()
 	must(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		node, err := s.client.CoreV1().Nodes().Get(t.Context(), serverName(number), metav1.GetOptions{})
+		node, err := s.cluster.Client.CoreV1().Nodes().Get(t.Context(), serverName(number), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -143,7 +133,7 @@ func (s *site) report(t *testing.T, number int, ready corev1.ConditionStatus) {
 				node.Status.Conditions[i].Status = ready
 			}
 		}
-		_, err = s.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+		_, err = s.cluster.Client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
 		return err
 	}))
 }
@@ -152,7 +142,7 @@ func (s *site) report(t *testing.T, number int, ready corev1.ConditionStatus) {
 func (s *site) awaitEvent(t *testing.T, service string, words ...string) {
 	t.Helper()
 	until(t, fmt.Sprintf("Service %s/%s has a warning with the words %q", s.name, service, words), func(ctx context.Context) error {
-		list, err := s.client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
+		list, err := s.cluster.Client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
 			FieldSelector: "involvedObject.kind=Service,involvedObject.name=" + service,
 		})
 		if err != nil {

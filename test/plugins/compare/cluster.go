@@ -10,26 +10,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 // Cluster is the side of Kubernetes: what a scenario does there, and the conditions that it waits for.
 type Cluster struct {
-	// Client has all rights.
-	Client kubernetes.Interface
-
-	config *rest.Config
+	*harness.Cluster
 }
 
 // Join registers nodes as their kubelets do: tainted as not initialized, and ready a moment later.
 func (c *Cluster) Join(ctx context.Context, specs ...nodeagent.Options) error {
 	for _, spec := range specs {
-		agent, err := nodeagent.New(c.config, spec)
+		agent, err := nodeagent.New(c.AdminConfig(), spec)
 		if err != nil {
 			return err
 		}
@@ -55,17 +51,6 @@ func (c *Cluster) FallSilent(ctx context.Context, name string) error {
 		_, err = c.Client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
 		return err
 	})
-}
-
-// Initialized returns an error unless nodes have lost the taint by which they wait for it.
-func (c *Cluster) Initialized(ctx context.Context, names ...string) error {
-	var errs []error
-	for _, name := range names {
-		if tainted, err := c.tainted(ctx, name, cloudproviderapi.TaintExternalCloudProvider); err != nil || tainted {
-			errs = append(errs, errors.Join(err, fmt.Errorf("node %s is not initialized", name)))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // ShutDown returns an error unless a node has the taint of a machine that is off.

@@ -12,9 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
-	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/localcluster/program"
@@ -32,7 +30,6 @@ type Environment[C Cloud] struct {
 	launch       Launch
 	flags        []string
 	dir          string
-	control      *localcluster.Cluster
 	manager      *program.Program
 	identities   identities
 	seen         int // how many calls of the cloud belong to earlier steps
@@ -56,34 +53,24 @@ func newEnvironment[C Cloud](t testing.TB, scenario Scenario[C], name, binary st
 
 // open starts the control plane and the manager.
 func (e *Environment[C]) open(ctx context.Context, binaries localcluster.Binaries) (err error) {
-	// The control plane lives until close, and not only until it is prepared.
-	e.control, err = localcluster.Start(context.WithoutCancel(ctx), localcluster.Options{
-		Binaries: binaries, Dir: filepath.Join(e.dir, "control-plane"),
-	})
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(e.control.AdminConfig())
-	if err != nil {
-		return err
-	}
-	e.Cluster = &Cluster{Client: client, config: e.control.AdminConfig()}
-	rights, account := deploy.RBAC, harness.MooringAccount
+	identity := harness.Mooring
 	if e.binary == e.scenario.Reference {
-		rights, account = harness.ReferenceRights, harness.ReferenceAccount
+		identity = harness.Reference
 	}
-	for _, manifest := range [][]byte{rights, e.scenario.Rights} {
-		if err := e.control.Apply(ctx, manifest); err != nil {
-			return err
-		}
+	control, err := harness.Open(ctx, localcluster.Options{
+		Binaries: binaries, Dir: filepath.Join(e.dir, "control-plane"),
+	}, identity.With(e.scenario.Rights))
+	if err != nil {
+		return err
 	}
+	e.Cluster = &Cluster{control}
 	config := filepath.Join(e.dir, "cloud.conf")
 	if err := os.WriteFile(config, []byte(e.launch.Config), 0o600); err != nil {
 		return fmt.Errorf("write the cloud config: %w", err)
 	}
 	e.manager, err = harness.Manager{
-		Name: e.name, Dir: e.dir, Path: e.binary, Account: account, CloudConfig: config, Flags: e.flags, Env: e.launch.Env,
-	}.Start(ctx, e.control)
+		Name: e.name, Dir: e.dir, Path: e.binary, Identity: identity, CloudConfig: config, Flags: e.flags, Env: e.launch.Env,
+	}.Start(ctx, control)
 	return err
 }
 
@@ -169,8 +156,8 @@ func (e *Environment[C]) close(t *testing.T) {
 	if err := e.manager.Stop(ctx, harness.StopGrace); err != nil {
 		t.Error(err)
 	}
-	if e.control != nil {
-		if err := e.control.Stop(ctx); err != nil {
+	if e.Cluster != nil {
+		if err := e.Stop(ctx); err != nil {
 			t.Error(err)
 		}
 	}
