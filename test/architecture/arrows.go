@@ -51,7 +51,7 @@ var arrows = map[string][]string{
 	"cmd/mooring/internal/check":       {"cmd/mooring/internal/managers", "cmd/mooring/internal/view", "cmd/mooring/internal/words", "internal/instances/ownership", "localcluster", "deploy"},
 	"cmd/mooring/internal/cloudconfig": {"cmd/mooring/internal/words", "internal/message", "providers/metal/config", "providers/openstack/config", "providers/sim"},
 	"cmd/mooring/internal/convert":     {"internal/message", "providers/metal/config"},
-	"cmd/mooring/internal/demo":        {"cmd/mooring/internal/words", "internal/autoscaler/externalgrpc", "localcluster", "deploy", "providers/sim", "providers/metal/power/redfishsim", "provider", "test/openstack"}, // which demos and tests start, and which imports no testing
+	"cmd/mooring/internal/demo":        {"cmd/mooring/internal/words", "internal/autoscaler/externalgrpc", "localcluster", "deploy", "providers/sim", "providers/metal/power/redfishsim", "provider", "test/harness", "test/openstack"}, // which demos and tests start, and which import no testing
 	"cmd/mooring/internal/managers":    {},
 	"cmd/mooring/internal/words":       {},
 	"cmd/mooring/internal/view":        {"internal/configevents", "internal/controller", "internal/instances/ownership", "ccm/plan"},

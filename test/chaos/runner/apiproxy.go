@@ -18,10 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/test/chaos/schedule"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
-
-// leaseName is the lease of the managers.
-const leaseName = "cloud-controller-manager"
 
 // apiProxy is the API server as one replica sees it.
 type apiProxy struct {
@@ -140,7 +138,7 @@ func refuseAPI(w http.ResponseWriter, status int) {
 func (p *apiProxy) noteLease(response *http.Response) error {
 	r := response.Request
 	asked := readAPI(r)
-	if asked.verb == "" || asked.resource != "leases" || response.StatusCode >= http.StatusMultipleChoices || asked.name != leaseName && asked.name != "" {
+	if asked.verb == "" || asked.resource != "leases" || response.StatusCode >= http.StatusMultipleChoices || asked.name != harness.Lease && asked.name != "" {
 		return nil
 	}
 	body, err := io.ReadAll(response.Body)
@@ -150,7 +148,7 @@ func (p *apiProxy) noteLease(response *http.Response) error {
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	lease, is := object.(*coordinationv1.Lease)
-	if err != nil || !is || lease.Name != leaseName {
+	if err != nil || !is || lease.Name != harness.Lease {
 		return nil // what is no lease is passed on as it is
 	}
 	if ptr.Deref(lease.Spec.HolderIdentity, "") == "" {

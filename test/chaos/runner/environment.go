@@ -10,17 +10,16 @@ import (
 	"path/filepath"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/test/chaos/checker"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 const (
@@ -32,7 +31,7 @@ const (
 // environment is a control plane and a cloud, with the checker that sees all that happens to them.
 type environment struct {
 	dir     string
-	cluster *localcluster.Cluster
+	cluster *harness.Cluster
 	admin   *kubernetes.Clientset
 	config  *rest.Config
 
@@ -52,7 +51,7 @@ type environment struct {
 func prepare(ctx context.Context, o Options, check *checker.Checker, now func() time.Duration) (*environment, error) {
 	env := &environment{dir: o.Dir, region: cloudsim.DefaultRegion, faults: newFaults(filepath.Join(o.Dir, "quirks"))}
 	var err error
-	env.cluster, err = localcluster.Start(ctx, localcluster.Options{Binaries: o.ControlPlane, Dir: filepath.Join(o.Dir, "control-plane")})
+	env.cluster, err = harness.Open(ctx, localcluster.Options{Binaries: o.ControlPlane, Dir: filepath.Join(o.Dir, "control-plane")}, harness.Mooring)
 	if err != nil {
 		return nil, err
 	}
@@ -65,14 +64,8 @@ func prepare(ctx context.Context, o Options, check *checker.Checker, now func() 
 // connect makes the clients of the API server.
 func (e *environment) connect(ctx context.Context) error {
 	e.config = e.cluster.AdminConfig()
-	var err error
-	if e.admin, err = kubernetes.NewForConfig(e.config); err != nil {
-		return err
-	}
-	if err := e.cluster.Apply(ctx, deploy.RBAC); err != nil {
-		return err
-	}
-	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(ctx, metav1.NamespaceSystem, "cloud-controller-manager")
+	e.admin = e.cluster.Client
+	kubeconfig, err := e.cluster.Kubeconfig(ctx, harness.Mooring)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/test/chaos/checker"
 	"github.com/mooring-ccm/mooring/test/chaos/misbehavior"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 const (
@@ -91,20 +91,14 @@ func (r *replica) start() error {
 	if r.running != nil && r.running.State() == nil {
 		return nil
 	}
-	port, err := program.FreePort()
-	if err != nil {
+	var err error
+	if r.port, err = program.FreePort(); err != nil {
 		return err
 	}
-	kubeconfig := r.file("kubeconfig")
-	r.running, err = program.Start(program.Options{
-		Name: r.name, Path: r.binary, Dir: r.dir, Append: true, Env: r.env,
-		Args: append([]string{
-			"--cloud-provider=" + misbehavior.ProviderName, "--cloud-config=" + r.file("cloud.yaml"), "--kubeconfig=" + kubeconfig,
-			"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1",
-			"--secure-port=" + strconv.Itoa(port), "--cert-dir=" + r.file("serving"),
-		}, r.flags...),
-	})
-	r.port = port
+	r.running, err = harness.Manager{
+		Name: r.name, Path: r.binary, Dir: r.dir, Append: true, Env: r.env, Port: r.port, Kubeconfig: r.file("kubeconfig"),
+		CloudConfig: r.file("cloud.yaml"), Flags: append([]string{"--cloud-provider=" + misbehavior.ProviderName}, r.flags...),
+	}.Start(context.Background(), nil)
 	r.starts++
 	return err
 }

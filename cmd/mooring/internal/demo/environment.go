@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster/netlab"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 // environment is what the steps share: each uses what the ones before it started.
@@ -44,7 +45,7 @@ type environment struct {
 
 	binaries   localcluster.Binaries
 	daemon     string
-	cluster    *localcluster.Cluster
+	cluster    *harness.Cluster
 	kubernetes kubernetes.Interface
 	observed   *observer
 	// kubeconfig is of the manager's ServiceAccount.

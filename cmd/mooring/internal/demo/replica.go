@@ -3,35 +3,23 @@ package demo
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"net/http"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/scenario"
 	"github.com/mooring-ccm/mooring/localcluster/program"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
-const (
-	// statusFrequency is --node-status-update-frequency of the replicas. The default of 5 min is for clusters, not for
-	// watching.
-	statusFrequency = 2 * time.Second
-	// readyPoll is how often a replica is asked whether it is ready.
-	readyPoll = 25 * time.Millisecond
-)
+// statusFrequency is --node-status-update-frequency of the replicas. The default of 5 min is for clusters, not for watching.
+const statusFrequency = 2 * time.Second
 
 // replica is one process of the manager.
 type replica struct {
 	*process
-	// certs is where it keeps the certificate that it made for itself, and address where it serves its health.
-	certs   string
-	address netip.AddrPort
+	// health is where it serves that, with the certificate that it made for itself.
+	health harness.Endpoint
 }
 
 // placement is where a replica runs, and which arguments it gets beyond those of all replicas.
@@ -50,19 +38,24 @@ func (s *environment) startReplica(name string) (*replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica %s: %w", name, err)
 	}
-	r := &replica{certs: s.path(name, "certs"), address: at.address}
-	r.process, err = s.startProcess("replica", name, slices.Concat(at.inside, []string{
-		s.daemon, "--cloud-config=" + s.cloudConfig,
-		"--kubeconfig=" + s.kubeconfig, "--authentication-kubeconfig=" + s.kubeconfig, "--authorization-kubeconfig=" + s.kubeconfig,
+	manager := harness.Manager{
+		Name: name, Path: s.daemon, Inside: at.inside, Kubeconfig: s.kubeconfig, CloudConfig: s.cloudConfig, Certs: s.path(name, "certs"),
+		Port: int(at.address.Port()),
+	}
+	manager.Flags = append([]string{
 		"--node-status-update-frequency=" + statusFrequency.String(),
 		"--node-monitor-period=" + monitorPeriod.String(), "--node-deletion-min-age=" + monitorPeriod.String(),
 		"--node-deletion-min-denial-time=" + monitorPeriod.String(),
 		"--route-reconciliation-period=" + routePeriod.String(), "--route-reconciliation-max-period=" + routePeriod.String(),
 		"--load-balancer-drift-check-period=" + driftCheckPeriod.String(),
-		"--bind-address=" + at.address.Addr().String(), "--secure-port=" + strconv.Itoa(int(at.address.Port())), "--cert-dir=" + r.certs,
-		"--logging-format=json",
-	}, at.flags)...)
+		"--bind-address=" + at.address.Addr().String(), "--logging-format=json",
+	}, at.flags...)
+	command, err := manager.Command(s.life, nil)
 	if err != nil {
+		return nil, fmt.Errorf("replica %s: %w", name, err)
+	}
+	r := &replica{health: harness.Endpoint{Address: at.address.String(), Certificate: manager.Certificate()}}
+	if r.process, err = s.startProcess("replica", name, append([]string{command.Path}, command.Args...)...); err != nil {
 		return nil, err
 	}
 	s.replicas[name] = r
@@ -90,43 +83,10 @@ func (s *environment) reportRole(r *replica, role scenario.Role) {
 
 // ready waits until /readyz of the replica says ok: its caches are warm, whether it leads or not.
 func (r *replica) ready(ctx context.Context) error {
-	ticker := time.NewTicker(readyPoll)
-	defer ticker.Stop()
-	for {
-		err := r.probe(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w: %w", r.Name(), context.Cause(ctx), err)
-		}
-	}
-}
-
-// probe asks /readyz, and trusts the certificate that the replica made for itself, which is one for localhost.
-func (r *replica) probe(ctx context.Context) error {
-	certificate, err := os.ReadFile(filepath.Join(r.certs, daemonName+".crt"))
-	if err != nil {
+	return program.Await(ctx, r.Name()+" is ready", []*program.Program{r.Program}, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err := r.health.OK(ctx, "/readyz", "")
 		return err
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(certificate)
-	config := &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS12}
-	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
-	url := "https://" + r.address.String() + "/readyz"
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := (&http.Client{Transport: transport, Timeout: time.Second}).Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("/readyz says %s", response.Status)
-	}
-	return nil
+	})
 }

@@ -6,10 +6,8 @@ import (
 	"net/netip"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
-	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 // stepDeadline is generous: the demo also runs on machines that are busy with something else.
@@ -42,11 +40,11 @@ func (s *environment) startCluster(ctx context.Context, podCIDRs string, address
 	if err != nil {
 		return "", err
 	}
-	s.cluster = cluster
 	s.onEnd(cluster.Stop)
-	if s.kubernetes, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
+	if s.cluster, err = harness.Of(ctx, cluster); err != nil {
 		return "", err
 	}
+	s.kubernetes = s.cluster.Client
 	version, err := s.kubernetes.Discovery().ServerVersion()
 	if err != nil {
 		return "", err
@@ -70,9 +68,9 @@ func startUntil[T any](ctx, life context.Context, start func(context.Context) (T
 }
 
 func grantRights(ctx context.Context, s *environment) (detail string, err error) {
-	if err := s.cluster.Apply(ctx, deploy.RBAC); err != nil {
+	if err := s.cluster.Grant(ctx, harness.Mooring); err != nil {
 		return "", err
 	}
-	s.kubeconfig, err = s.cluster.ServiceAccountKubeconfig(ctx, "kube-system", daemonName)
+	s.kubeconfig, err = s.cluster.Kubeconfig(ctx, harness.Mooring)
 	return "ServiceAccount kube-system/" + daemonName, err
 }

@@ -12,8 +12,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/localcluster"
-	"github.com/mooring-ccm/mooring/localcluster/gobuild"
-	"github.com/mooring-ccm/mooring/localcluster/progress"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 // buildDeadline bounds a build from nothing, downloads included, on a slow machine.
@@ -71,10 +70,7 @@ func (s *environment) buildDaemon(ctx context.Context) (string, error) {
 			"run make build, or say where it is with --daemon", daemonName), err)
 	}
 	s.daemon = s.path("bin", daemonName)
-	err = gobuild.Build(ctx, gobuild.Options{
-		Dir: root, Package: "./cmd/" + daemonName, Output: s.daemon, Display: progress.New(s.progress()),
-	})
-	return "built from " + root, err
+	return "built from " + root, harness.BuildDaemon(ctx, s.daemon, s.progress())
 }
 
 // progress is a writer whose lines say how far the current step is.
