@@ -19,11 +19,13 @@ import (
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
+	"github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 // The node groups.
@@ -42,10 +44,10 @@ type fixture struct {
 	dir    string
 	args   []string
 	port   string
-	// securePort is that of health and metrics.
-	securePort string
-	ended      chan error
-	stop       func()
+	// secure is the port of health and metrics.
+	secure harness.Endpoint
+	ended  chan error
+	stop   func()
 }
 
 // newFixture starts all of it. The cloud has one more instance than the groups, whose node is nobody's to delete.
@@ -59,8 +61,10 @@ func newFixture(t *testing.T, args ...string) *fixture {
 func startFixture(t *testing.T, cloud *simtest.Cloud, args ...string) *fixture {
 	t.Helper()
 	f := &fixture{
-		cloud: cloud, faults: newFaults(), dir: t.TempDir(), port: localclustertest.FreePort(t), securePort: localclustertest.FreePort(t),
+		cloud: cloud, faults: newFaults(), dir: t.TempDir(), port: localclustertest.FreePort(t),
 	}
+	securePort, err := program.FreePort()
+	must(t, err)
 	f.ca = newAuthority(t, f.dir, "ca")
 	server := f.ca.sign(t, f.dir, "server")
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceSystem, "cloud-controller-manager")
@@ -68,15 +72,14 @@ func startFixture(t *testing.T, cloud *simtest.Cloud, args ...string) *fixture {
 	if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--controllers=") }) {
 		args = append(args, "--controllers=*,cluster-autoscaler-provider")
 	}
-	f.args = append([]string{
-		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-		"--bind-address=127.0.0.1", "--secure-port=" + f.securePort, "--cert-dir=" + t.TempDir(),
+	manager := harness.Manager{Kubeconfig: kubeconfig, Port: securePort, Certs: t.TempDir(), Flags: append([]string{
 		"--autoscaler-bind-address=127.0.0.1", "--autoscaler-port=" + f.port,
 		"--autoscaler-tls-cert-file=" + server.certificate, "--autoscaler-tls-private-key-file=" + server.key, "--autoscaler-client-ca-file=" + f.ca.file,
 		"--leader-elect=false", "--configure-cloud-routes=false", "--load-balancer-target-delay=1s",
 		"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s", "--graceful-shutdown-timeout=10s",
 		"--cloud-api-timeout=5s", "--cloud-api-write-timeout=10s",
-	}, args...) // the last one of a flag counts
+	}, args...)} // the last one of a flag counts
+	f.args, f.secure = manager.Args(), manager.Endpoint()
 	f.driver = newDriver(t, "127.0.0.1:"+f.port, f.ca.file, f.ca.sign(t, f.dir, "autoscaler"))
 	t.Cleanup(func() {
 		f.faults.release()

@@ -227,7 +227,7 @@ func TestTheLeaderServes(t *testing.T) {
 func (f *fixture) awaitStandby(t *testing.T) {
 	t.Helper()
 	eventually(t, "the standby is ready", func(ctx context.Context) error {
-		connection, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}).DialContext(ctx, "tcp", "127.0.0.1:"+f.securePort)
+		connection, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}).DialContext(ctx, "tcp", f.secure.Address)
 		if err != nil {
 			return err
 		}

@@ -26,6 +26,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	processes "github.com/mooring-ccm/mooring/localcluster/program"
+	managers "github.com/mooring-ccm/mooring/test/harness"
+	"github.com/mooring-ccm/mooring/test/harness/harnesstest"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -40,14 +42,10 @@ const namespace = "default"
 // daemon starts the manager as it is shipped, under the shipped rights. It is killed when the test ends, and its log is shown if that failed.
 func daemon(t *testing.T, args ...string) *processes.Program {
 	t.Helper()
-	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "cloud-controller-manager")
-	must(t, err)
 	path, err := program()
 	must(t, err)
-	dir := t.TempDir()
-	return localclustertest.StartProgram(t, processes.Options{Name: "manager", Path: path, Dir: dir, Args: append([]string{
-		"--cloud-provider=metal", "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-		"--bind-address=127.0.0.1", "--secure-port=" + localclustertest.FreePort(t), "--cert-dir=" + dir, "--graceful-shutdown-timeout=5s",
+	return harnesstest.Start(t, harnesstest.Of(t, cluster), managers.Manager{Name: "manager", Path: path, Identity: managers.Mooring, Flags: append([]string{
+		"--cloud-provider=metal", "--graceful-shutdown-timeout=5s",
 		// A busy machine must not cost the lease, and the next test takes it over when this one's daemon was killed.
 		"--leader-elect-lease-duration=15s",
 	}, args...)})

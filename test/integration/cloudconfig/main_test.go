@@ -16,8 +16,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
-	"github.com/mooring-ccm/mooring/localcluster/gobuild"
-	"github.com/mooring-ccm/mooring/localcluster/progress"
+	managers "github.com/mooring-ccm/mooring/test/harness"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -31,9 +30,7 @@ var (
 // program builds the daemon as it is shipped, for the first test that needs it, and returns its path.
 var program = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(scratch, "cloud-controller-manager")
-	return path, gobuild.Build(context.Background(), gobuild.Options{
-		Dir: ".", Package: "github.com/mooring-ccm/mooring/cmd/cloud-controller-manager", Output: path, Display: progress.New(os.Stderr),
-	})
+	return path, managers.BuildDaemon(context.Background(), path, os.Stderr)
 })
 
 func TestMain(m *testing.M) {

@@ -89,7 +89,7 @@ func (m *manager) failsAlone(t *testing.T, operations ...string) {
 // expectClosed checks that calls of a group are not held back as if the cloud failed them all.
 func (m *manager) expectClosed(t *testing.T, group string) {
 	t.Helper()
-	status, body, err := m.get(t.Context(), "/metrics")
+	status, body, err := m.Get(t.Context(), "/metrics", "")
 	must(t, err)
 	if want := fmt.Sprintf("mooring_cloud_breaker_open{group=%q} 0\n", group); !strings.Contains(body, want) {
 		t.Errorf("the metrics, with status %d, do not say %q", status, want)

@@ -2,10 +2,7 @@ package isolation_test
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"sync"
 	"testing"
@@ -14,8 +11,9 @@ import (
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/mooring-ccm/mooring/ccm"
-	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/localcluster/program"
+	"github.com/mooring-ccm/mooring/test/harness"
 	"github.com/mooring-ccm/mooring/test/integration/faulty"
 )
 
@@ -39,10 +37,10 @@ type manager struct {
 	name  string
 	cloud *faulty.Cloud
 	args  []string
-	port  string
 	ended chan error
 	stop  func()
-	http  *http.Client
+	// Endpoint is its secure port, for the administrator.
+	harness.Endpoint
 }
 
 // parsing is held while a manager is built and reads its flags: some of them are shared by all commands of a process.
@@ -56,11 +54,15 @@ func start(t *testing.T, name string, o faulty.Options, args ...string) *manager
 	if o.Schemes == nil {
 		o.Schemes = []string{name}
 	}
-	m := &manager{name: name, cloud: faulty.New(name, o), port: localclustertest.FreePort(t), ended: make(chan error, 1), http: administrator(t)}
-	kubeconfig := cluster.AdminKubeconfig()
-	m.args = append([]string{
-		"--cloud-provider=" + name, "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig,
-		"--authorization-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + m.port, "--cert-dir=" + t.TempDir(),
+	port, err := program.FreePort()
+	must(t, err)
+	command := harness.Manager{Name: name, Kubeconfig: cluster.AdminKubeconfig(), Port: port, Certs: t.TempDir()}
+	// The manager has signed its certificate itself, and is in this process.
+	m := &manager{name: name, cloud: faulty.New(name, o), ended: make(chan error, 1), Endpoint: harness.Endpoint{
+		Address: command.Endpoint().Address, As: cluster.AdminConfig(),
+	}}
+	command.Flags = append([]string{
+		"--cloud-provider=" + name,
 		// None of these tests is about a lease that is lost. All managers of a busy machine have to renew theirs in time.
 		"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s", "--leader-elect-resource-name=" + name, "--node-selector=" + labelManager + "=" + name,
 		"--load-balancer-classes=" + m.class(), "--load-balancer-default-class=false", "--load-balancer-target-delay=1s",
@@ -68,6 +70,7 @@ func start(t *testing.T, name string, o faulty.Options, args ...string) *manager
 		"--configure-cloud-routes", "--cluster-cidr=10.0.0.0/8", "--route-reconciliation-period=1s",
 		"--graceful-shutdown-timeout=10s",
 	}, args...)
+	m.args = command.Args()
 	m.launch(t)
 	t.Cleanup(func() {
 		m.cloud.Release()
@@ -121,35 +124,6 @@ func (m *manager) launch(t *testing.T) {
 // class is the class of the Services that the manager serves.
 func (m *manager) class() string { return "isolation.test/" + m.name }
 
-// administrator returns a client for the secure ports of managers.
-func administrator(t *testing.T) *http.Client {
-	t.Helper()
-	config := cluster.AdminConfig()
-	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
-	must(t, err)
-	transport := &http.Transport{
-		// The manager has signed its certificate itself, and is in this process.
-		TLSClientConfig:   &tls.Config{Certificates: []tls.Certificate{certificate}, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
-		DisableKeepAlives: true,
-	}
-	return &http.Client{Transport: transport}
-}
-
-// get asks the secure port for a path.
-func (m *manager) get(ctx context.Context, path string) (status int, body string, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+net.JoinHostPort("127.0.0.1", m.port)+path, nil)
-	if err != nil {
-		return 0, "", err
-	}
-	response, err := m.http.Do(request)
-	if err != nil {
-		return 0, "", err
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(content), err
-}
-
 // awaitStart waits until the manager is ready.
 func (m *manager) awaitStart(t *testing.T) {
 	t.Helper()
@@ -178,7 +152,7 @@ func (m *manager) probe(ctx context.Context, t *testing.T, path string, want int
 		t.Fatalf("manager %s ended: %v", m.name, err)
 	default:
 	}
-	status, said, err := m.get(ctx, path+"?verbose")
+	status, said, err := m.Get(ctx, path+"?verbose", "")
 	if err == nil && status != want {
 		err = fmt.Errorf("it answers %d: %s", status, said)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim"
-	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 const (
@@ -90,7 +89,7 @@ func (b balancersWithAgent) EnsureLoadBalancerDeleted(ctx context.Context, clust
 func (s *scene) serveByAgent(t *testing.T, name string) {
 	t.Helper()
 	s.serve(t, name, func(service *corev1.Service) { service.Annotations = map[string]string{annotationAgent: "true"} })
-	harness.Eventually(t, "the agent writes the address of "+name, func(ctx context.Context) error {
+	eventually(t, "the agent writes the address of "+name, func(ctx context.Context) error {
 		service, err := s.client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -8,7 +8,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/program"
-	"github.com/mooring-ccm/mooring/test/integration/harness"
+	"github.com/mooring-ccm/mooring/test/harness"
+	"github.com/mooring-ccm/mooring/test/harness/harnesstest"
 )
 
 // manager is a process of one of the two managers.
@@ -21,15 +22,13 @@ type manager struct {
 // start starts a manager with the flags that both have. It gets no other flags than the other one.
 func (s *scene) start(t *testing.T, kind string) *manager {
 	t.Helper()
-	dir, kubeconfig := t.TempDir(), s.kubeconfigs[kind]
 	self, err := os.Executable()
-	harness.Must(t, err)
-	m := &manager{kind: kind, Program: localclustertest.StartProgram(t, program.Options{
-		Name: kind, Path: self, Dir: dir, Env: []string{asProgram + "=" + kind},
-		Args: []string{
-			"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-			"--secure-port=0", "--cert-dir=" + dir, "--cloud-provider=" + agentProvider, "--cloud-config=" + s.cloud.ConfigFile,
-			"--cluster-cidr=" + podCIDR, "--allocate-node-cidrs=true", "--configure-cloud-routes=true",
+	must(t, err)
+	m := &manager{kind: kind, Program: harnesstest.Start(t, s.cluster, harness.Manager{
+		Name: kind, Path: self, Identity: identities[kind], CloudConfig: s.cloud.ConfigFile, Env: []string{asProgram + "=" + kind},
+		Flags: []string{
+			"--secure-port=0", "--cloud-provider=" + agentProvider, "--cluster-cidr=" + podCIDR, "--allocate-node-cidrs=true",
+			"--configure-cloud-routes=true",
 			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
 			"--route-reconciliation-period=1s", "--node-status-update-frequency=1s",
 		},
@@ -45,7 +44,7 @@ func (m *manager) stop(t *testing.T) {
 		return
 	}
 	m.stopped = true
-	harness.Must(t, m.Signal(syscall.SIGTERM))
+	must(t, m.Signal(syscall.SIGTERM))
 	code := localclustertest.AwaitEnd(t, m.Program)
 	killed := m.State().Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM
 	if code != 0 && (m.kind != reference || !killed) {

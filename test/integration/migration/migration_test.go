@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/test/integration/harness"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 // TestMigrateAndRollBack follows docs/how-to/migrate-from-the-reference.md: the second manager is started beside the first,
@@ -75,7 +75,7 @@ func TestMigrateAndRollBack(t *testing.T) {
 type reading struct {
 	state state
 	calls map[api.Operation]int64
-	audit int
+	audit harness.Mark
 }
 
 // takeOver shows that the next manager waits for the lease and changes nothing meanwhile, then stops the one that leads. It
@@ -83,7 +83,7 @@ type reading struct {
 func (s *scene) takeOver(t *testing.T, now, next *manager, leader string) reading {
 	t.Helper()
 	before := reading{state: s.seen(t), audit: s.audited(t), calls: s.calls(nil)}
-	harness.Eventually(t, "the "+next.kind+" manager waits for the lease", func(context.Context) error {
+	eventually(t, "the "+next.kind+" manager waits for the lease", func(context.Context) error {
 		if !next.hasSaid("attempting to acquire leader lease") {
 			return errors.New("it has not said so")
 		}
@@ -91,13 +91,13 @@ func (s *scene) takeOver(t *testing.T, now, next *manager, leader string) readin
 	})
 	// The leader goes on all the while: its next comparisons of the nodes, one a second, are time enough for the other to do harm.
 	looked := s.lookedAtInstances()
-	harness.Eventually(t, "the "+now.kind+" manager goes on", func(context.Context) error {
+	eventually(t, "the "+now.kind+" manager goes on", func(context.Context) error {
 		if more := s.lookedAtInstances() - looked; more < nodesBefore {
 			return fmt.Errorf("it has looked at instances %d times", more)
 		}
 		return nil
 	})
-	if who, err := s.leader(t.Context()); err != nil || who != leader {
+	if who, err := s.cluster.Leader(t.Context()); err != nil || who != leader {
 		t.Errorf("the lease is held by %q, not by %q any more (%v)", who, leader, err)
 	}
 	if wrote := s.writes(t, next.kind, before.audit); len(wrote) != 0 {
@@ -121,7 +121,7 @@ func (s *scene) lookedAtInstances() int64 {
 // some seconds more.
 func (s *scene) awaitSettled(t *testing.T, before reading, services int64) {
 	t.Helper()
-	harness.Eventually(t, "the new leader has looked at everything", func(context.Context) error {
+	eventually(t, "the new leader has looked at everything", func(context.Context) error {
 		calls := s.calls(before.calls)
 		instances := calls[api.OpListInstances] + calls[api.OpGetInstance] + calls[api.OpGetInstanceByName]
 		if calls[api.OpGetLoadBalancer] < services || calls[api.OpListRoutes] < 1 || instances < 2*nodesBefore {
@@ -135,7 +135,7 @@ func (s *scene) awaitSettled(t *testing.T, before reading, services int64) {
 func (s *scene) seen(t *testing.T) state {
 	t.Helper()
 	now, err := s.look(t.Context())
-	harness.Must(t, err)
+	must(t, err)
 	return now
 }
 

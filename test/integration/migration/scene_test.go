@@ -3,7 +3,6 @@ package migration_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,16 +12,22 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
-	"k8s.io/utils/ptr"
 
-	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
-	"github.com/mooring-ccm/mooring/test/integration/harness"
+	"github.com/mooring-ccm/mooring/test/harness"
+	"github.com/mooring-ccm/mooring/test/harness/harnesstest"
+	controllers "github.com/mooring-ccm/mooring/test/integration/harness"
+)
+
+// What every test of this package uses of the harness of controllers goes by its short names here.
+var (
+	must       = controllers.Must
+	eventually = controllers.Eventually
 )
 
 const (
@@ -46,34 +51,22 @@ const (
 
 // scene is a cluster and the cloud under it.
 type scene struct {
-	cluster *localcluster.Cluster
+	cluster *harness.Cluster
 	client  *kubernetes.Clientset
 	cloud   *simtest.Cloud
-	// kubeconfigs and users are those of the managers, by kind.
-	kubeconfigs, users map[string]string
 }
+
+// identities are those of the managers, by kind.
+var identities = map[string]harness.Identity{reference: harness.Reference, mooring: harness.Mooring}
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{kubeconfigs: map[string]string{}, users: map[string]string{}}
-	s.cluster = localclustertest.Start(t, localclustertest.WithControllerManager, func(o *localcluster.Options) {
+	s := &scene{}
+	s.cluster = harnesstest.Of(t, localclustertest.Start(t, localclustertest.WithControllerManager, func(o *localcluster.Options) {
 		o.Audit = auditv1.LevelMetadata
 		o.ControllerManagerArgs = []string{"--allocate-node-cidrs=true", "--cluster-cidr=" + podCIDR}
-	})
-	var err error
-	s.client, err = kubernetes.NewForConfig(s.cluster.AdminConfig())
-	harness.Must(t, err)
-	referenceRights, err := os.ReadFile("../../harness/rbac-reference.yaml")
-	harness.Must(t, err)
-	for kind, rights := range map[string]struct {
-		objects []byte
-		account string
-	}{reference: {referenceRights, "reference-ccm"}, mooring: {deploy.RBAC, harness.Account}} {
-		harness.Must(t, s.cluster.Apply(t.Context(), rights.objects))
-		s.kubeconfigs[kind], err = s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceSystem, rights.account)
-		harness.Must(t, err)
-		s.users[kind] = "system:serviceaccount:kube-system:" + rights.account
-	}
+	}), harness.Reference, harness.Mooring)
+	s.client = s.cluster.Client
 	s.cloud = simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(instances)})
 	s.register(t, nodeagent.Options{Name: inTree}, nodeagent.Options{Name: foreign, ProviderID: foreignID})
 	s.untaint(t, inTree, foreign)
@@ -84,7 +77,7 @@ func newScene(t *testing.T) *scene {
 func (s *scene) untaint(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		harness.Eventually(t, name+" has no taint of the cloud's", func(ctx context.Context) error {
+		eventually(t, name+" has no taint of the cloud's", func(ctx context.Context) error {
 			node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -111,7 +104,7 @@ func (s *scene) join(t *testing.T, names ...string) {
 func (s *scene) register(t *testing.T, specs ...nodeagent.Options) {
 	t.Helper()
 	agents, err := nodeagent.RegisterMany(t.Context(), s.cluster.AdminConfig(), specs, len(specs))
-	harness.Must(t, err)
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- nodeagent.RunAll(ctx, agents) }()
@@ -137,13 +130,13 @@ func (s *scene) serve(t *testing.T, name string, edit func(*corev1.Service)) {
 		edit(wanted)
 	}
 	_, err := s.client.CoreV1().Services(namespace).Create(t.Context(), wanted, metav1.CreateOptions{})
-	harness.Must(t, err)
+	must(t, err)
 }
 
 // awaitWhole waits until every node is ready and has its route, and every Service its load balancer with all nodes behind it.
 func (s *scene) awaitWhole(t *testing.T, nodes, services int) {
 	t.Helper()
-	harness.Eventually(t, fmt.Sprintf("%d nodes and %d Services are done", nodes, services), func(ctx context.Context) error {
+	eventually(t, fmt.Sprintf("%d nodes and %d Services are done", nodes, services), func(ctx context.Context) error {
 		now, err := s.look(ctx)
 		if err != nil {
 			return err
@@ -152,24 +145,12 @@ func (s *scene) awaitWhole(t *testing.T, nodes, services int) {
 	})
 }
 
-// leader returns who holds the lease by which both managers find their leader.
-func (s *scene) leader(ctx context.Context) (string, error) {
-	lease, err := s.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	return ptr.Deref(lease.Spec.HolderIdentity, ""), nil
-}
-
 // awaitLeader waits until somebody other than those named leads, and returns who.
-func (s *scene) awaitLeader(t *testing.T, but ...string) (who string) {
+func (s *scene) awaitLeader(t *testing.T, but ...string) string {
 	t.Helper()
-	harness.Eventually(t, "another manager leads", func(ctx context.Context) (err error) {
-		if who, err = s.leader(ctx); err == nil && (who == "" || slices.Contains(but, who)) {
-			err = fmt.Errorf("the lease is held by %q", who)
-		}
-		return err
-	})
+	eventually(t, "another manager leads", func(ctx context.Context) error { return s.cluster.Led(ctx, but...) })
+	who, err := s.cluster.Leader(t.Context())
+	must(t, err)
 	return who
 }
 
@@ -197,28 +178,25 @@ func changes(calls map[api.Operation]int64) map[api.Operation]int64 {
 
 // writes counts what a manager has written to nodes, Services and other objects of the API server, from a place of the audit log.
 // Leases and events are left out: both say something about the manager, not about the cluster.
-func (s *scene) writes(t *testing.T, kind string, since int) map[string]int {
+func (s *scene) writes(t *testing.T, kind string, since harness.Mark) map[string]int {
 	t.Helper()
-	events, err := s.cluster.AuditEvents(t.Context())
-	harness.Must(t, err)
+	requests, err := s.cluster.Requests(t.Context(), identities[kind].User(), since)
+	must(t, err)
 	counts := map[string]int{}
-	for _, event := range events[since:] {
-		if event.User.Username != s.users[kind] || event.Stage != auditv1.StageResponseComplete || event.ObjectRef == nil ||
-			!localcluster.IsWrite(event) {
-			continue
-		}
+	for _, request := range requests {
 		// A SelfSubjectAccessReview or a TokenReview asks a question by a POST.
-		if object := event.ObjectRef; object.Resource == "nodes" || object.Resource == "services" {
-			counts[strings.TrimSuffix(event.Verb+" "+object.Resource+"/"+object.Subresource, "/")+" "+object.Name]++
+		object := request.ObjectRef
+		if localcluster.IsWrite(request) && object != nil && (object.Resource == "nodes" || object.Resource == "services") {
+			counts[harness.What(request)+" "+object.Name]++
 		}
 	}
 	return counts
 }
 
-// audited returns how long the audit log is.
-func (s *scene) audited(t *testing.T) int {
+// audited returns how far the audit log is.
+func (s *scene) audited(t *testing.T) harness.Mark {
 	t.Helper()
-	events, err := s.cluster.AuditEvents(t.Context())
-	harness.Must(t, err)
-	return len(events)
+	mark, err := s.cluster.Mark(t.Context())
+	must(t, err)
+	return mark
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
-	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
 // state is what users of a cluster have of its cloud controller manager. Two states of a cluster whose managers agree are equal.
@@ -115,7 +114,7 @@ func (s state) migrated(cluster types.UID) state {
 func (s *scene) clusterUID(t *testing.T) types.UID {
 	t.Helper()
 	itself, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
-	harness.Must(t, err)
+	must(t, err)
 	return itself.UID
 }
 

@@ -3,14 +3,12 @@ package rights_test
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -19,6 +17,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	processes "github.com/mooring-ccm/mooring/localcluster/program"
+	managers "github.com/mooring-ccm/mooring/test/harness"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -34,6 +33,8 @@ const terminationLog = "termination-log"
 // daemon is a process of the manager.
 type daemon struct {
 	*processes.Program
+	// Endpoint is its secure port.
+	managers.Endpoint
 	dir  string
 	port string
 }
@@ -42,13 +43,17 @@ type daemon struct {
 // failed.
 func launch(t, lifetime *testing.T, args ...string) *daemon {
 	t.Helper()
-	d := &daemon{dir: lifetime.TempDir(), port: localclustertest.FreePort(t)}
-	args = append([]string{"--bind-address=127.0.0.1", "--secure-port=" + d.port, "--cert-dir=" + d.dir, "--logging-format=json"}, args...)
+	port, err := processes.FreePort()
+	must(t, err)
+	dir := lifetime.TempDir()
+	// Of kubeconfigs it has those that the arguments say: these are about who needs which.
+	manager := managers.Manager{Name: programName, Dir: dir, Certs: dir, Port: port, Flags: append([]string{"--logging-format=json"}, args...)}
+	d := &daemon{Endpoint: manager.Endpoint(), dir: dir, port: strconv.Itoa(port)}
 	path, err := program()
 	must(t, err)
 	message := filepath.Join(d.dir, terminationLog)
 	must(t, os.WriteFile(message, nil, 0o600))
-	d.Program = localclustertest.StartProgram(lifetime, processes.Options{Name: programName, Path: path, Args: args, Dir: d.dir, Env: []string{
+	d.Program = localclustertest.StartProgram(lifetime, processes.Options{Name: programName, Path: path, Args: manager.Args(), Dir: d.dir, Env: []string{
 		// As in a Pod of its own, which nobody has created.
 		"POD_NAME=" + d.pod(), "POD_NAMESPACE=" + metav1.NamespaceSystem, "POD_UID=" + string(uuid.NewUUID()), "TERMINATION_MESSAGE_PATH=" + message,
 	}})
@@ -67,29 +72,6 @@ func (d *daemon) terminate(t *testing.T) {
 	}
 }
 
-// get asks the secure port for a path, with a bearer token unless that is empty, and returns the status of the answer.
-func (d *daemon) get(ctx context.Context, path, token string) (int, error) {
-	certificate, err := os.ReadFile(filepath.Join(d.dir, programName+".crt")) // the daemon has made it for itself
-	if err != nil {
-		return 0, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(certificate)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+net.JoinHostPort("127.0.0.1", d.port)+path, nil)
-	if err != nil {
-		return 0, err
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := (&http.Client{Transport: transport}).Do(request)
-	if err != nil {
-		return 0, err
-	}
-	return response.StatusCode, response.Body.Close()
-}
-
 // await waits until the process answers that all is well at a path such as /readyz: that it leads or can take over.
 func (d *daemon) await(t *testing.T, path string) {
 	t.Helper()
@@ -101,7 +83,7 @@ func (d *daemon) await(t *testing.T, path string) {
 
 // answers returns an error unless a path is answered with a status.
 func (d *daemon) answers(ctx context.Context, path, token string, want int) error {
-	status, err := d.get(ctx, path, token)
+	status, _, err := d.Get(ctx, path, token)
 	if err == nil && status != want {
 		err = fmt.Errorf("%s is answered with %d, want %d", path, status, want)
 	}

@@ -2,11 +2,9 @@ package rights_test
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -166,22 +164,12 @@ func (s *scenario) planner(t *testing.T) string {
 
 // plan asks the secure port for the plan.
 func (d *daemon) plan(ctx context.Context, token string) ([]plan.Intent, error) {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+net.JoinHostPort("127.0.0.1", d.port)+"/plan", nil)
+	body, err := d.OK(ctx, "/plan", token)
 	if err != nil {
 		return nil, err
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := (&http.Client{Transport: transport}).Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("/plan is answered with %s", response.Status)
 	}
 	var answer plan.Plan
-	err = json.NewDecoder(response.Body).Decode(&answer)
+	err = json.Unmarshal([]byte(body), &answer)
 	return answer.Intents, err
 }
 

@@ -57,15 +57,10 @@ func TestSecurePortIsClosed(t *testing.T) {
 		}
 	}
 	t.Run("to read is not to write", func(t *testing.T) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://127.0.0.1:"+s.leader().port+"/debug/flags/v", strings.NewReader("10"))
+		status, _, err := s.leader().Do(t.Context(), http.MethodPut, "/debug/flags/v", may, strings.NewReader("10"))
 		must(t, err)
-		request.Header.Set("Authorization", "Bearer "+may)
-		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // not what is tested
-		response, err := (&http.Client{Transport: transport}).Do(request)
-		must(t, err)
-		must(t, response.Body.Close())
-		if response.StatusCode != http.StatusForbidden {
-			t.Errorf("who may get everything sets the verbosity: %s", response.Status)
+		if status != http.StatusForbidden {
+			t.Errorf("who may get everything sets the verbosity: %d", status)
 		}
 	})
 	t.Run("TLS", func(t *testing.T) { requireStrongTLS(t, s.leader()) })
@@ -78,7 +73,7 @@ func requireStrongTLS(t *testing.T, d *daemon) {
 	dial := func(config *tls.Config) error {
 		config.InsecureSkipVerify = true // the certificate is not what is tested
 		dialer := &tls.Dialer{Config: config}
-		connection, err := dialer.DialContext(t.Context(), "tcp", "127.0.0.1:"+d.port)
+		connection, err := dialer.DialContext(t.Context(), "tcp", d.Address)
 		if err == nil {
 			err = connection.Close()
 		}

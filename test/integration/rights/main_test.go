@@ -14,8 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/mooring-ccm/mooring/localcluster/gobuild"
-	"github.com/mooring-ccm/mooring/localcluster/progress"
+	managers "github.com/mooring-ccm/mooring/test/harness"
 )
 
 // program builds the daemon as it is shipped, for the first test that needs it, and returns its path. The file's name is the
@@ -28,9 +27,7 @@ var (
 // build builds a program of cmd.
 func build(name string) (string, error) {
 	path := filepath.Join(scratch, name)
-	return path, gobuild.Build(context.Background(), gobuild.Options{
-		Dir: ".", Package: "github.com/mooring-ccm/mooring/cmd/" + name, Output: path, Display: progress.New(os.Stderr),
-	})
+	return path, managers.Build(context.Background(), name, path, os.Stderr)
 }
 
 // scratch is a directory that is removed at the end.

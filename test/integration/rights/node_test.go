@@ -1,6 +1,7 @@
 package rights_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
@@ -93,10 +93,5 @@ func (s *scenario) join(t *testing.T, name string) {
 
 func (s *scenario) awaitInitialized(t *testing.T, name string) {
 	t.Helper()
-	s.awaitNode(t, name, "is initialized", func(node *corev1.Node) error {
-		if ownership.Uninitialized(node) {
-			return fmt.Errorf("its taints are %v", node.Spec.Taints)
-		}
-		return nil
-	})
+	eventually(t, "node "+name+" is initialized", func(ctx context.Context) error { return s.cluster.Initialized(ctx, name) })
 }

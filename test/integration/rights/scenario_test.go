@@ -11,12 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	managers "github.com/mooring-ccm/mooring/test/harness"
+	"github.com/mooring-ccm/mooring/test/harness/harnesstest"
 )
 
 // step makes the manager do one kind of its work, and waits until that is done. Steps rest on those before them.
@@ -34,7 +35,7 @@ func controllerSteps() []step {
 type scenario struct {
 	// lifetime is the test that everything lives as long as.
 	lifetime *testing.T
-	cluster  *localcluster.Cluster
+	cluster  *managers.Cluster
 	admin    *kubernetes.Clientset
 	cloud    *simtest.Cloud // nil with the provider metal
 	// kubeconfig is that of the manager.
@@ -60,14 +61,13 @@ const initialInstances = 3
 func newScenario(t *testing.T, rights []byte, apiServerArgs ...string) *scenario {
 	t.Helper()
 	s := &scenario{lifetime: t, ready: "/readyz"}
-	s.cluster = localclustertest.Start(t, func(options *localcluster.Options) {
+	manager := managers.Identity{Account: programName, Rights: [][]byte{rights}}
+	s.cluster = harnesstest.Of(t, localclustertest.Start(t, func(options *localcluster.Options) {
 		options.Audit, options.APIServerArgs = auditv1.LevelMetadata, apiServerArgs
-	})
-	must(t, s.cluster.Apply(t.Context(), rights))
+	}), manager)
+	s.admin = s.cluster.Client
 	var err error
-	s.admin, err = kubernetes.NewForConfig(s.cluster.AdminConfig())
-	must(t, err)
-	s.kubeconfig, err = s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceSystem, programName)
+	s.kubeconfig, err = s.cluster.Kubeconfig(t.Context(), manager)
 	must(t, err)
 	s.args = []string{"--kubeconfig=" + s.kubeconfig}
 	s.awaitRights(t, rights)
@@ -153,23 +153,16 @@ func managerHandsOver() []step {
 // holder returns who holds the lease; empty if nobody does.
 func (s *scenario) holder(t *testing.T) string {
 	t.Helper()
-	lease, err := s.admin.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), programName, metav1.GetOptions{})
+	holder, err := s.cluster.Leader(t.Context())
 	must(t, err)
-	return ptr.Deref(lease.Spec.HolderIdentity, "")
+	return holder
 }
 
 // awaitHolder waits until somebody else than before holds the lease.
 func (s *scenario) awaitHolder(t *testing.T, before string) {
 	t.Helper()
 	eventually(t, "a replica holds the lease", func(ctx context.Context) error {
-		lease, err := s.admin.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, programName, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder == "" || holder == before {
-			return fmt.Errorf("the holder is %q", holder)
-		}
-		return nil
+		return s.cluster.Led(ctx, before)
 	})
 }
 

@@ -75,7 +75,7 @@ func (s *scenario) requireSecretReports(t *testing.T, known secrets) {
 	}
 	elsewhere := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, clientcmd.WriteToFile(*config, elsewhere))
-	manager := "https://127.0.0.1:" + s.leader().port
+	manager := "https://" + s.leader().Address
 	for _, test := range []struct {
 		kubeconfig, manager string
 		command             []string
@@ -102,7 +102,7 @@ func (s *scenario) requireSecretReports(t *testing.T, known secrets) {
 // it, and in everything else that a dry run produces.
 func (s *scenario) requireSecretPlan(t *testing.T, known secrets, token string) {
 	t.Helper()
-	manager := "https://127.0.0.1:" + s.leader().port
+	manager := "https://" + s.leader().Address
 	eventually(t, "the plan has something to do everywhere", func(ctx context.Context) error {
 		intents, err := s.leader().plan(ctx, token)
 		if err != nil {

@@ -3,7 +3,6 @@ package rights_test
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -297,20 +296,9 @@ func (s *scenario) objects(t *testing.T) map[string]runtime.Object {
 
 // read returns what the secure port answers.
 func (d *daemon) read(ctx context.Context, path, token string) (string, error) {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // not what is tested
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+d.port+path, nil)
-	if err != nil {
-		return "", err
+	status, body, err := d.Get(ctx, path, token)
+	if err == nil && status != http.StatusOK && !strings.HasPrefix(path, "/readyz") {
+		err = fmt.Errorf("%s is answered with %d", path, status)
 	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := (&http.Client{Transport: transport}).Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK && !strings.HasPrefix(path, "/readyz") {
-		err = fmt.Errorf("%s is answered with %s", path, response.Status)
-	}
-	return string(body), err
+	return body, err
 }
