@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,10 +22,13 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
+	processes "github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/harness"
+	"github.com/mooring-ccm/mooring/test/harness/harnesstest"
 )
 
 // fixture is a cluster with something to do, its cloud, and how a manager under --dry-run is reached.
@@ -85,31 +88,22 @@ func (w *fixture) dryRun(t *testing.T) {
 // start starts a manager that ends with the test, or when the returned function is called.
 func (w *fixture) start(t *testing.T, args ...string) (stop func()) {
 	t.Helper()
-	port, dir, kubeconfig := localclustertest.FreePort(t), t.TempDir(), w.cluster.AdminKubeconfig()
-	command := exec.Command(daemon(t), append(args, "--cloud-provider=sim", "--cloud-config="+w.cloud.ConfigFile,
-		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
-		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir,
-		"--cluster-name="+simtest.ClusterName, "--cluster-cidr=10.244.0.0/16", "--configure-cloud-routes=true")...)
-	log, err := os.Create(filepath.Join(dir, "log"))
+	port, err := processes.FreePort()
 	must(t, err)
-	command.Stdout, command.Stderr = log, log
-	must(t, command.Start())
-	stop = sync.OnceFunc(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-	})
-	t.Cleanup(func() {
-		stop()
-		if text, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
-			t.Logf("the manager's log:\n%s", text[max(0, len(text)-5000):])
-		}
-	})
-	w.server, w.authority = "https://127.0.0.1:"+port, filepath.Join(dir, "cloud-controller-manager.crt")
+	manager := harness.Manager{
+		Name: "manager", Dir: t.TempDir(), Path: daemon(t), Kubeconfig: w.cluster.AdminKubeconfig(), CloudConfig: w.cloud.ConfigFile, Port: port,
+		Flags: append(args, "--cloud-provider=sim", "--cluster-name="+simtest.ClusterName, "--cluster-cidr=10.244.0.0/16", "--configure-cloud-routes=true"),
+	}
+	running := harnesstest.Start(t, nil, manager)
+	w.server, w.authority = "https://"+manager.Endpoint().Address, manager.Certificate()
 	poll.Within(t, patience, "the manager has made itself a certificate", func(context.Context) error {
 		_, err := os.Stat(w.authority)
-		return err
+		return errors.Join(err, running.Exited())
 	})
-	return stop
+	return func() { // and not what it has started, which releases its lease
+		must(t, running.Signal(syscall.SIGKILL))
+		<-running.Done()
+	}
 }
 
 // asking returns the arguments by which a manager is asked as somebody.

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/internal/cli"
-	"github.com/mooring-ccm/mooring/localcluster/gobuild"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 // selfEnv makes this test binary be the program that it tests.
@@ -51,9 +51,7 @@ func daemon(t *testing.T) string {
 		if built.dir, built.err = os.MkdirTemp("", "mooring-test-"); built.err != nil {
 			return
 		}
-		built.err = gobuild.Build(context.Background(), gobuild.Options{
-			Dir: ".", Package: "../cloud-controller-manager", Output: filepath.Join(built.dir, "cloud-controller-manager"),
-		})
+		built.err = harness.BuildDaemon(context.Background(), filepath.Join(built.dir, "cloud-controller-manager"), nil)
 	})
 	if built.err != nil {
 		t.Fatalf("building the daemon: %v", built.err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -19,14 +18,14 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/localcluster"
-	"github.com/mooring-ccm/mooring/localcluster/gobuild"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
-	"github.com/mooring-ccm/mooring/localcluster/progress"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/chart/render"
+	"github.com/mooring-ccm/mooring/test/harness"
+	"github.com/mooring-ccm/mooring/test/harness/harnesstest"
 )
 
 func must(t *testing.T, err error) {
@@ -61,9 +60,7 @@ func startCluster(t *testing.T, change ...func(*localcluster.Options)) *localclu
 func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "cloud-controller-manager")
-	must(t, gobuild.Build(t.Context(), gobuild.Options{
-		Dir: root, Package: "./cmd/cloud-controller-manager", Output: program, Display: progress.New(os.Stderr),
-	}))
+	must(t, harness.BuildDaemon(t.Context(), program, os.Stderr))
 	return program
 }
 
@@ -137,7 +134,7 @@ func awaitInitialized(t *testing.T, client kubernetes.Interface, name string) {
 }
 
 // run starts the container of the Deployment as a process, and returns the folders of its mounts. What differs from a kubelet's
-// start is where the files are, the port, and that the ServiceAccount's token comes by a kubeconfig.
+// start is where the files are, the address and the port, and that the ServiceAccount's token comes by a kubeconfig.
 func run(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interface) map[string]string {
 	t.Helper()
 	return runAt(t, cluster, client, localclustertest.FreePort(t))
@@ -151,7 +148,7 @@ func runAt(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interf
 	mounts := mount(t, client, deployment)
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), render.Namespace, deployment.Spec.Template.Spec.ServiceAccountName)
 	must(t, err)
-	args := []string{"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig}
+	var flags []string
 	for _, arg := range deployment.Spec.Template.Spec.Containers[0].Args {
 		for path, folder := range mounts {
 			arg = strings.ReplaceAll(arg, path, folder)
@@ -159,16 +156,13 @@ func runAt(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interf
 		if strings.HasPrefix(arg, "--secure-port=") {
 			arg = "--secure-port=" + port
 		}
-		args = append(args, arg)
+		flags = append(flags, arg)
 	}
-	command := exec.CommandContext(context.WithoutCancel(t.Context()), build(t), args...) // it is told to end, and waited for
-	var output bytes.Buffer
-	command.Stdout, command.Stderr = &output, &output
-	must(t, command.Start())
+	running := harnesstest.Start(t, nil, harness.Manager{Name: "daemon", Path: build(t), Kubeconfig: kubeconfig, Flags: flags})
 	t.Cleanup(func() {
-		_ = command.Process.Signal(syscall.SIGTERM)
-		if err := command.Wait(); err != nil || t.Failed() {
-			t.Errorf("the daemon ended with %v:\n%s", err, output.String())
+		must(t, running.Signal(syscall.SIGTERM))
+		if code := localclustertest.AwaitEnd(t, running); code != 0 {
+			t.Errorf("the daemon ended with %s", running.State())
 		}
 	})
 	return mounts

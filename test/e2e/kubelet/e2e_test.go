@@ -21,13 +21,12 @@ import (
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/mooring-ccm/mooring/localcluster"
-	"github.com/mooring-ccm/mooring/localcluster/gobuild"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
-	"github.com/mooring-ccm/mooring/localcluster/progress"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/test/e2e/worker"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 // managerVariable holds, for the inside of the sandbox, where the cloud-controller-manager is.
@@ -61,10 +60,7 @@ func outside(t *testing.T) {
 	sandbox.Require(t, "containerd", "ip", "nsenter")
 	localclustertest.Build(t, localcluster.Parts()...)
 	manager := filepath.Join(t.TempDir(), "cloud-controller-manager")
-	err := gobuild.Build(t.Context(), gobuild.Options{
-		Dir: ".", Package: "github.com/mooring-ccm/mooring/cmd/cloud-controller-manager", Output: manager, Display: progress.New(os.Stderr),
-	})
-	if err != nil {
+	if err := harness.BuildDaemon(t.Context(), manager, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
 	sandbox.Run(t, sandbox.Options{
@@ -133,17 +129,10 @@ func (l *fixture) registered(t *testing.T) {
 // startManager starts the real cloud-controller-manager with the rights that Mooring ships.
 func (l *fixture) startManager(t *testing.T) {
 	t.Helper()
-	kubeconfig := managerKubeconfig(t, l.cluster)
-	l.programs = append(l.programs, worker.Start(t, l.dir, "cloud-controller-manager", os.Getenv(managerVariable),
-		"--cloud-provider=sim",
-		"--cloud-config="+l.cloud.ConfigFile,
-		"--kubeconfig="+kubeconfig,
-		"--authentication-kubeconfig="+kubeconfig,
-		"--authorization-kubeconfig="+kubeconfig,
-		"--cert-dir="+filepath.Join(l.dir, "manager-certs"),
-		"--controllers=*,kubelet-serving-certificate",
-		"--v=2",
-	))
+	l.programs = append(l.programs, worker.StartManager(t, harness.Manager{
+		Name: "cloud-controller-manager", Dir: l.dir, Path: os.Getenv(managerVariable), Kubeconfig: managerKubeconfig(t, l.cluster),
+		CloudConfig: l.cloud.ConfigFile, Flags: []string{"--cloud-provider=sim", "--controllers=*,kubelet-serving-certificate", "--v=2"},
+	}))
 }
 
 func (l *fixture) initialized(t *testing.T) {

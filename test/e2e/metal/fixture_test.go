@@ -19,13 +19,12 @@ import (
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/internal/controller/servingcertificate/requesttest"
 	"github.com/mooring-ccm/mooring/localcluster"
-	"github.com/mooring-ccm/mooring/localcluster/gobuild"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
-	"github.com/mooring-ccm/mooring/localcluster/progress"
 	"github.com/mooring-ccm/mooring/test/e2e/router"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/test/e2e/worker"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 func TestMain(m *testing.M) {
@@ -120,9 +119,7 @@ func enter(t *testing.T, kind router.Kind, proxyMode string) *fixture {
 		sandbox.Require(t, append(router.Programs(kind), "containerd", "nft", "iptables", "conntrack")...)
 		localclustertest.Build(t, localcluster.Parts()...)
 		manager := filepath.Join(t.TempDir(), "cloud-controller-manager")
-		must(t, gobuild.Build(t.Context(), gobuild.Options{
-			Dir: ".", Package: "github.com/mooring-ccm/mooring/cmd/cloud-controller-manager", Output: manager, Display: progress.New(os.Stderr),
-		}))
+		must(t, harness.BuildDaemon(t.Context(), manager, os.Stderr))
 		sandbox.Run(t, sandbox.Options{
 			Env: []string{managerVariable + "=" + manager}, Sysctls: worker.Sysctls, Cgroups: worker.Cgroups,
 			Dirs: append(router.Dirs(), worker.Dirs...), Timeout: 15 * time.Minute,
@@ -242,14 +239,14 @@ func (l *fixture) startReplica(t *testing.T, i int) *replica {
 	} else {
 		r.host = l.segment.NewHost(t, fmt.Sprintf("ccm%d", i), replicaAddr(i), netip.MustParsePrefix(fmt.Sprintf("fd00:78::%d/64", 11+i)))
 	}
-	kubeconfig := l.kubeconfig(t)
-	name := fmt.Sprintf("ccm%d-%d", i, time.Now().UnixMilli())
-	r.Program = worker.Start(l.lifetime, l.dir, name, append(r.host.Args(), os.Getenv(managerVariable),
-		"--cloud-provider=metal", "--cloud-config="+l.config(), "--kubeconfig="+kubeconfig,
-		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
-		"--cert-dir="+filepath.Join(l.dir, name+"-certs"), "--allocate-node-cidrs", "--cluster-cidr="+clusterCIDR,
-		"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s", "--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s",
-		"--leader-elect-retry-period=1s", "--controllers=*,kubelet-serving-certificate", "--v=2")...)
+	r.Program = worker.StartManager(l.lifetime, harness.Manager{
+		Name: fmt.Sprintf("ccm%d-%d", i, time.Now().UnixMilli()), Dir: l.dir, Path: os.Getenv(managerVariable), Inside: r.host.Args(), Port: 10258,
+		Kubeconfig: l.kubeconfig(t), CloudConfig: l.config(), Flags: []string{
+			"--cloud-provider=metal", "--allocate-node-cidrs", "--cluster-cidr=" + clusterCIDR,
+			"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s", "--leader-elect-lease-duration=5s",
+			"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--controllers=*,kubelet-serving-certificate", "--v=2",
+		},
+	})
 	if i < len(l.replicas) {
 		l.replicas[i] = r
 	} else {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/localcluster/program"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 // stopGrace is how long a program may take to end before it is killed.
@@ -27,11 +28,26 @@ type Program struct {
 // Start starts a program.
 func Start(t *testing.T, dir, name string, args ...string) *Program {
 	t.Helper()
-	running, err := program.Start(program.Options{Name: name, Path: args[0], Args: args[1:], Dir: dir})
+	return start(t, program.Options{Name: name, Path: args[0], Args: args[1:], Dir: dir})
+}
+
+// StartManager starts a manager that has a kubeconfig.
+func StartManager(t *testing.T, manager harness.Manager) *Program {
+	t.Helper()
+	command, err := manager.Command(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Program{Name: name, t: t, running: running}
+	return start(t, command)
+}
+
+func start(t *testing.T, options program.Options) *Program {
+	t.Helper()
+	running, err := program.Start(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Program{Name: options.Name, t: t, running: running}
 	t.Cleanup(p.Stop)
 	return p
 }
@@ -60,26 +76,14 @@ func (p *Program) Tail() string { return p.running.Tail() }
 // of the programs ends.
 func Poll(t *testing.T, what string, programs []*Program, check func(context.Context) error) {
 	t.Helper()
-	const deadline = 2 * poll.Deadline
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*poll.Deadline)
 	defer cancel()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		for _, program := range programs {
-			if ended := program.Runs(); ended != nil {
-				t.Fatal(ended)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("after %s it is not so that %s: %v", deadline, what, err)
-		case <-ticker.C:
-		}
+	var running []*program.Program
+	for _, p := range programs {
+		running = append(running, p.running)
+	}
+	if err := program.Await(ctx, what, running, check); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -94,10 +98,4 @@ func write(t *testing.T, path, content string) {
 }
 
 // Log returns all that the program wrote so far.
-func (p *Program) Log() string {
-	content, err := os.ReadFile(p.running.LogPath())
-	if err != nil {
-		return err.Error()
-	}
-	return string(content)
-}
+func (p *Program) Log() string { return p.running.Output() }
