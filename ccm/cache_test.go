@@ -28,16 +28,18 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	"github.com/mooring-ccm/mooring/test/harness"
+	"github.com/mooring-ccm/mooring/test/harness/harnesstest"
 )
 
 // harbor is a cluster with a simulated cloud, and a manager with all controllers that looks at everything every second.
 type harbor struct {
-	cluster *localcluster.Cluster
+	cluster *harness.Cluster
 	client  kubernetes.Interface
 	cloud   *simtest.Cloud
 	args    []string
-	// since is how many requests the API server had answered when the harbor was made.
-	since int
+	// since is how far the API server was when the harbor was made.
+	since harness.Mark
 }
 
 func newHarbor(t *testing.T, instances int) *harbor {
@@ -50,18 +52,17 @@ func newHarbor(t *testing.T, instances int) *harbor {
 func newHarborOn(t *testing.T, cluster *localcluster.Cluster, kubeconfig string, instances int) *harbor {
 	t.Helper()
 	r := newReplicas(t, cluster, kubeconfig) // no Lease is held
-	h := &harbor{cluster: cluster, client: r.client, cloud: simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(instances)})}
+	h := &harbor{cluster: harnesstest.Of(t, cluster), client: r.client, cloud: simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(instances)})}
 	h.args = []string{
 		"--cloud-provider=sim", "--cloud-config=" + h.cloud.ConfigFile, "--kubeconfig=" + kubeconfig,
 		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--cluster-cidr=10.200.0.0/16", "--allocate-node-cidrs", "--node-status-update-frequency=1s", "--node-monitor-period=200ms",
 		"--route-reconciliation-period=1s", "--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s",
 	}
-	before, err := cluster.AuditEvents(t.Context())
-	if err != nil {
+	var err error
+	if h.since, err = h.cluster.Mark(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h.since = len(before)
 	return h
 }
 
@@ -75,14 +76,11 @@ func (h *harbor) replica(t *testing.T) (program, endpoint) {
 // requests returns what the managers have asked of the API server.
 func (h *harbor) requests(t *testing.T) []auditv1.Event {
 	t.Helper()
-	events, err := h.cluster.AuditEvents(t.Context())
+	requests, err := h.cluster.Requests(t.Context(), harness.Mooring.User(), h.since)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(events[h.since:], func(event auditv1.Event) bool {
-		return event.User.Username != "system:serviceaccount:kube-system:cloud-controller-manager" ||
-			event.Stage != auditv1.StageResponseComplete || event.ObjectRef == nil
-	})
+	return slices.DeleteFunc(requests, func(event auditv1.Event) bool { return event.ObjectRef == nil })
 }
 
 // join creates the nodes of instances, as kubelets do, with what they report when they have run for a while.

@@ -11,6 +11,8 @@ import (
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/test/harness"
+	"github.com/mooring-ccm/mooring/test/harness/harnesstest"
 )
 
 // asProgram makes the test binary the program of a vendor: a plugin, some controllers, and ccm.Main.
@@ -58,13 +60,9 @@ func controlPlane(t *testing.T) (cluster *localcluster.Cluster, kubeconfig strin
 // shippedIdentity applies the shipped RBAC and returns a kubeconfig of its ServiceAccount.
 func shippedIdentity(t *testing.T, cluster *localcluster.Cluster) string {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
-	for _, rights := range [][]byte{deploy.ReferenceIdentitiesRBAC, deploy.RBAC} {
-		if err := cluster.Apply(ctx, rights); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kubeconfig, err := cluster.ServiceAccountKubeconfig(ctx, "kube-system", "cloud-controller-manager")
+	identities := harness.Identity{Account: harness.Mooring.Account, Rights: [][]byte{deploy.ReferenceIdentitiesRBAC}}
+	// What is shipped comes last, because both have a role of the same name.
+	kubeconfig, err := harnesstest.Of(t, cluster, identities, harness.Mooring).Kubeconfig(t.Context(), harness.Mooring)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	_ "github.com/mooring-ccm/mooring/providers/sim" // the test program may use it
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -83,10 +84,8 @@ func awaitInitialized(t *testing.T, client kubernetes.Interface, name string) {
 		if err != nil {
 			return err
 		}
-		for _, taint := range node.Spec.Taints {
-			if taint.Key == cloudproviderapi.TaintExternalCloudProvider {
-				return errors.New("it has its taint")
-			}
+		if ownership.Uninitialized(node) {
+			return errors.New("it has its taint")
 		}
 		return nil
 	})

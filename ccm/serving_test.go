@@ -2,10 +2,8 @@ package ccm_test
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"syscall"
@@ -20,39 +18,22 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/test/harness"
 )
 
 // endpoint is the secure port of a program.
-type endpoint struct {
-	url    string
-	client *http.Client
-}
+type endpoint struct{ harness.Endpoint }
 
 func newEndpoint(t *testing.T, port string) endpoint {
 	t.Helper()
 	// The certificate is made by the program for itself; kubelets that probe do not check it either.
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
-	t.Cleanup(transport.CloseIdleConnections)
-	return endpoint{url: "https://127.0.0.1:" + port, client: &http.Client{Transport: transport}}
+	return endpoint{harness.Endpoint{Address: "127.0.0.1:" + port}}
 }
 
 // get returns the status and the body of an answer.
 func (e endpoint) get(t *testing.T, path, token string) (int, string, error) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := e.client.Do(request)
-	if err != nil {
-		return 0, "", err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(body), err
+	return e.Get(t.Context(), path, token)
 }
 
 // await waits until a path is answered with the status.

@@ -17,6 +17,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
@@ -46,12 +47,7 @@ func TestVendorProgram(t *testing.T) {
 	if err := os.WriteFile(config, []byte(machines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "crane"},
-		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
-			{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule},
-		}},
-	}
+	node := nodeagent.Node(nodeagent.Options{Name: "crane"})
 	if _, err := r.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

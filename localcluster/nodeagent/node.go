@@ -50,6 +50,18 @@ func registration(options Options, now time.Time) *corev1.Node {
 	return report(node, options, readyCondition(false), now)
 }
 
+// Node returns the node that an agent has registered, after its first report: it waits for its initialization, and is ready. It is for who
+// creates it in one write, after changes of their own. What is wrong with the options is left to the API server.
+func Node(options Options, changes ...func(*corev1.Node)) *corev1.Node {
+	options, _ = options.complete()
+	now := time.Now()
+	node := report(registration(options, now), options, readyCondition(true), now)
+	for _, change := range changes {
+		change(node)
+	}
+	return node
+}
+
 // report returns the node with what a kubelet reports on it: everything in the status and the annotation with the node
 // IPs. Addresses that are there stay, because they are the cloud's.
 func report(current *corev1.Node, options Options, ready corev1.NodeCondition, now time.Time) *corev1.Node {

@@ -2,11 +2,13 @@ package nodeagent
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 	"pgregory.net/rapid"
 )
 
@@ -120,4 +122,16 @@ func TestReportIsAFixedPoint(t *testing.T) {
 func drawNodeIPs(t *rapid.T) []netip.Addr {
 	v4, v6 := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")
 	return rapid.SampledFrom([][]netip.Addr{nil, {v4}, {v6}, {v4, v6}, {v6, v4}}).Draw(t, "node IPs")
+}
+
+// TestNodeInOneWrite holds Node to what an agent registers and reports.
+func TestNodeInOneWrite(t *testing.T) {
+	node := Node(Options{Name: "one", Labels: map[string]string{"a": "b"}}, func(node *corev1.Node) { node.Spec.PodCIDR = "10.0.0.0/24" })
+	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	if !ready || len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != cloudproviderapi.TaintExternalCloudProvider ||
+		node.Labels["a"] != "b" || node.Labels[corev1.LabelHostname] != "one" || node.Spec.PodCIDR != "10.0.0.0/24" {
+		t.Errorf("%+v", node)
+	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -111,10 +112,7 @@ func TestRenderedObjectsRun(t *testing.T) {
 // join registers a node as a kubelet does that waits for a cloud controller manager.
 func join(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
-	_, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
-	}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Nodes().Create(t.Context(), nodeagent.Node(nodeagent.Options{Name: name}), metav1.CreateOptions{})
 	must(t, err)
 }
 

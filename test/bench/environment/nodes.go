@@ -4,17 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
@@ -29,21 +27,17 @@ const (
 // Join creates nodes as their kubelets do, waiting for their initialization: those of the instances with the numbers from
 // first on.
 func (e *Environment) Join(ctx context.Context, first, count int) error {
-	return e.createNodes(ctx, first, count, waiting)
+	return e.createNodes(ctx, first, count, func(*corev1.Node, int) {})
 }
 
 // JoinWithCIDR is Join of nodes that have a pod CIDR, to which there is no route yet.
 func (e *Environment) JoinWithCIDR(ctx context.Context, first, count int) error {
-	return e.createNodes(ctx, first, count, func(node *corev1.Node, number int) {
-		waiting(node, number)
-		withCIDR(node, number)
-	})
+	return e.createNodes(ctx, first, count, withCIDR)
 }
 
 // JoinAside is Join for nodes that are no targets of load balancers, as a label of theirs says.
 func (e *Environment) JoinAside(ctx context.Context, first, count int) error {
-	return e.createNodes(ctx, first, count, func(node *corev1.Node, number int) {
-		waiting(node, number)
+	return e.createNodes(ctx, first, count, func(node *corev1.Node, _ int) {
 		node.Labels[corev1.LabelNodeExcludeBalancers] = ""
 	})
 }
@@ -116,63 +110,25 @@ func (e *Environment) FallSilent(ctx context.Context, count int) error {
 }
 
 // Waiting returns the node of an instance as its kubelet registers it, waiting for its initialization. Instances are numbered from 1.
-func Waiting(number int) *corev1.Node {
-	node := registered(number)
-	waiting(node, number)
-	return node
-}
+func Waiting(number int) *corev1.Node { return registered(number) }
 
-// registered is the node of an instance, ready, as a kubelet with --cloud-provider=external reports it.
+// registered is the node of an instance, ready and waiting for its initialization, as a kubelet with --cloud-provider=external reports it.
 func registered(number int) *corev1.Node {
-	name := cloudsim.DefaultInstance(number).Name
-	resources := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
-		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("110"),
-	}
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name,
-			Labels: map[string]string{
-				corev1.LabelHostname: name, corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: runtime.GOARCH,
-				"beta.kubernetes.io/os": runtime.GOOS, "beta.kubernetes.io/arch": runtime.GOARCH,
-			},
-			Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
-		},
-		Status: corev1.NodeStatus{
-			Capacity: resources, Allocatable: resources,
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
-			NodeInfo: corev1.NodeSystemInfo{
-				KubeletVersion: localcluster.DefaultVersion, OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,
-				OSImage: "none", KernelVersion: "none", ContainerRuntimeVersion: "none://0.0.0",
-			},
-		},
-	}
-	node.Status.DaemonEndpoints.KubeletEndpoint.Port = 10250
-	now := metav1.NewTime(time.Now())
-	for _, condition := range []corev1.NodeCondition{
-		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory"},
-		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure"},
-		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID"},
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"},
-	} {
-		condition.LastHeartbeatTime, condition.LastTransitionTime = now, now
-		node.Status.Conditions = append(node.Status.Conditions, condition)
+	node := nodeagent.Node(nodeagent.Options{Name: cloudsim.DefaultInstance(number).Name})
+	// What is measured depends on the size of a node. It stays what it was when earlier figures were measured.
+	info := &node.Status.NodeInfo
+	info.MachineID, info.SystemUUID, info.BootID, info.OSImage = "", "", "", "none"
+	for i := range node.Status.Conditions {
+		node.Status.Conditions[i].Message = ""
 	}
 	return node
 }
 
-// waiting adds the taint by which a node waits for its initialization.
-func waiting(node *corev1.Node, _ int) {
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
-		Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule,
-	})
-}
-
-// initialized adds what a cloud controller manager writes to a node: provider ID, labels and addresses.
+// initialized does what a cloud controller manager does to a node: provider ID, labels, addresses, and no taint.
 func initialized(node *corev1.Node, number int) {
 	instance := cloudsim.DefaultInstance(number)
 	// A new cloud counts the instances of its seed from 1.
-	node.Spec.ProviderID = sim.ProviderID(fmt.Sprintf("i-%08d", number))
+	node.Spec.Taints, node.Spec.ProviderID = nil, sim.ProviderID(fmt.Sprintf("i-%08d", number))
 	for key, value := range map[string]string{
 		corev1.LabelInstanceTypeStable: instance.MachineType, corev1.LabelInstanceType: instance.MachineType,
 		corev1.LabelTopologyZone: instance.Zone, corev1.LabelFailureDomainBetaZone: instance.Zone,

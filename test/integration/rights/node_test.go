@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
@@ -70,17 +70,7 @@ func (s *scenario) create(t *testing.T) string {
 // right to update them unused.
 func (s *scenario) register(t *testing.T, name string) {
 	t.Helper()
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
-		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
-			{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule},
-		}},
-		Status: corev1.NodeStatus{
-			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-		},
-	}
-	_, err := s.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+	_, err := s.admin.CoreV1().Nodes().Create(t.Context(), nodeagent.Node(nodeagent.Options{Name: name}), metav1.CreateOptions{})
 	must(t, err)
 }
 

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/test/harness"
 )
@@ -102,17 +102,7 @@ func (c *cluster) join(ctx context.Context, count int) error {
 	first := c.joined
 	c.joined += count
 	return each(ctx, count, func(ctx context.Context, i int) error {
-		name := c.bench.servers[first+i].Name
-		node := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
-			Spec: corev1.NodeSpec{Taints: []corev1.Taint{
-				{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule},
-			}},
-			Status: corev1.NodeStatus{
-				Addresses:  []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: metav1.Now()}},
-			},
-		}
+		node := nodeagent.Node(nodeagent.Options{Name: c.bench.servers[first+i].Name})
 		_, err := c.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 		return err
 	})

@@ -12,9 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
-	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
 	"github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/test/harness"
 	"github.com/mooring-ccm/mooring/test/openstack"
@@ -100,18 +100,10 @@ func (s *site) register(t *testing.T, numbers ...int) {
 	t.Helper()
 	for _, number := range numbers {
 		name := serverName(number)
-		labels := map[string]string{corev1.LabelHostname: name, front: fmt.Sprint(inFront(number))}
-		_, err := s.cluster.Client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-			Spec: corev1.NodeSpec{
-				PodCIDR: podCIDR(number), PodCIDRs: []string{podCIDR(number)},
-				Taints: []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}},
-			},
-			Status: corev1.NodeStatus{
-				Addresses:  []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}},
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
-			},
-		}, metav1.CreateOptions{})
+		labels := map[string]string{front: fmt.Sprint(inFront(number))}
+		_, err := s.cluster.Client.CoreV1().Nodes().Create(t.Context(), nodeagent.Node(nodeagent.Options{Name: name, Labels: labels}, func(node *corev1.Node) {
+			node.Spec.PodCIDR, node.Spec.PodCIDRs = podCIDR(number), []string{podCIDR(number)}
+		}), metav1.CreateOptions{})
 		must(t, err)
 	}
 	s.members = append(s.members, numbers...)
