@@ -60,6 +60,7 @@ var arrows = map[string][]string{
 	"localcluster/netlab":              {"localcluster/program"},
 	"localcluster/poll":                {},
 	"localcluster/program":             {},
+	"localcluster/relay":               {},
 	"test":                             {anything},
 	"vendortool":                       {"internal/cli", "internal/orphans", "internal/version", "provider"},
 	"internal/cli":                     {"internal/version"},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/program"
+	"github.com/mooring-ccm/mooring/localcluster/relay"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 	"github.com/mooring-ccm/mooring/test/harness"
@@ -57,7 +58,7 @@ type Environment struct {
 	options  Options
 	dir      string
 	cluster  *harness.Cluster
-	relay    *relay // nil unless Options.Inspect is set
+	relay    *relay.Relay // nil unless Options.Inspect is set
 	watch    *watch
 	identity harness.Identity // of the managers
 	managers []*Manager
@@ -102,7 +103,7 @@ func (e *Environment) open(ctx context.Context) (err error) {
 		return err
 	}
 	if e.options.Inspect {
-		if e.relay, err = startRelay(strings.TrimPrefix(e.cluster.AdminConfig().Host, "https://")); err != nil {
+		if e.relay, err = relay.Start(strings.TrimPrefix(e.cluster.AdminConfig().Host, "https://")); err != nil {
 			return err
 		}
 	}
@@ -125,7 +126,7 @@ func (e *Environment) StartManager(ctx context.Context, further ...string) error
 		CloudConfig: e.Cloud.config, Flags: flags, Port: port,
 	}
 	if e.relay != nil {
-		manager.Server = e.relay.address()
+		manager.Server = e.relay.Address()
 	}
 	started, err := manager.Start(ctx, e.cluster)
 	if err != nil {
@@ -259,7 +260,7 @@ func (e *Environment) Close(ctx context.Context) error {
 		e.watch.close()
 	}
 	if e.relay != nil {
-		errs = append(errs, e.relay.close())
+		errs = append(errs, e.relay.Close())
 	}
 	if e.cluster != nil {
 		errs = append(errs, e.cluster.Stop(ctx))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mooring-ccm/mooring/localcluster/relay"
 	"github.com/mooring-ccm/mooring/test/bench/figures"
 )
 
@@ -14,7 +15,7 @@ type Meter struct {
 	began       time.Time
 	cpu         float64
 	calls       map[string]figures.Calls
-	traffic     traffic
+	traffic     relay.Traffic
 	// seconds is the time until Lap.
 	seconds float64
 }
@@ -35,7 +36,7 @@ func (e *Environment) Measure() (*Meter, error) {
 		}
 		m.peak = 0
 	}
-	return &Meter{environment: e, cpu: e.cpu(), calls: e.Cloud.calls(), traffic: e.relay.traffic(), began: time.Now()}, nil
+	return &Meter{environment: e, cpu: e.cpu(), calls: e.Cloud.calls(), traffic: e.relay.Traffic(), began: time.Now()}, nil
 }
 
 // Lap notes the time. What follows is counted, and not timed.
@@ -44,11 +45,11 @@ func (m *Meter) Lap() { m.seconds = time.Since(m.began).Seconds() }
 // End returns what was measured.
 func (m *Meter) End(ctx context.Context, scenario string) (figures.Result, error) {
 	e := m.environment
-	ended, passed := time.Now(), e.relay.traffic()
+	ended, passed := time.Now(), e.relay.Traffic()
 	result := figures.Result{
 		Scenario: scenario, Variant: e.options.Variant.Name, Seconds: m.seconds, Done: e.done, Of: e.of,
 		CPUSeconds: e.cpu() - m.cpu, Calls: since(m.calls, e.Cloud.calls()),
-		ReceivedBytes: passed.received - m.traffic.received, SentBytes: passed.sent - m.traffic.sent,
+		ReceivedBytes: passed.Received - m.traffic.Received, SentBytes: passed.Sent - m.traffic.Sent,
 	}
 	for _, manager := range e.managers {
 		result.PeakBytes = max(result.PeakBytes, manager.peak)

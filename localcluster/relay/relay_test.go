@@ -1,8 +1,10 @@
-package environment
+package relay
 
 import (
+	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 )
@@ -28,11 +30,11 @@ func TestRelayCountsBothWaysAndEnds(t *testing.T) {
 			}
 		}
 	}()
-	r, err := startRelay(server.Addr().String())
+	r, err := Start(server.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	manager, err := net.Dial("tcp", r.address())
+	manager, err := net.Dial("tcp", r.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,20 +50,34 @@ func TestRelayCountsBothWaysAndEnds(t *testing.T) {
 		}
 	}
 	// While the connection is open, as those of a manager are.
-	want := traffic{received: 3 * questions, sent: questions}
-	for end := time.Now().Add(time.Minute); r.traffic() != want; time.Sleep(time.Millisecond) {
+	want := Traffic{Received: 3 * questions, Sent: questions}
+	for end := time.Now().Add(time.Minute); r.Traffic() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("counted %+v, want %+v", r.traffic(), want)
+			t.Fatalf("counted %+v, want %+v", r.Traffic(), want)
 		}
 	}
-	if err := r.close(); err != nil {
+	r.Pause()
+	if _, err := manager.Write([]byte("?")); err != nil {
+		t.Fatal(err)
+	}
+	_ = manager.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if _, err := manager.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("while the relay is paused: %v", err)
+	}
+	_ = manager.SetReadDeadline(time.Now().Add(time.Minute))
+	r.Resume()
+	if _, err := io.ReadFull(manager, make([]byte, 3)); err != nil {
+		t.Errorf("after it was resumed: %v", err)
+	}
+	r.Pause() // which must not keep it from its end
+	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
 	if _, err := manager.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection is open after the relay was closed")
 	}
-	var none *relay
-	if got := none.traffic(); got != (traffic{}) {
+	var none *Relay
+	if got := none.Traffic(); got != (Traffic{}) {
 		t.Errorf("without a relay: %+v", got)
 	}
 }
