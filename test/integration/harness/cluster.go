@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
+	managers "github.com/mooring-ccm/mooring/test/harness"
 )
 
 // stopTimeout is when a control plane that does not stop is killed.
@@ -107,7 +108,7 @@ func ConfigOf(t testing.TB, cluster *localcluster.Cluster, account string) *rest
 	defer accounts.Unlock()
 	key := accountOf{cluster, account}
 	if accounts.configs[key] == nil {
-		kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", account)
+		kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), managers.Namespace, account)
 		Must(t, err)
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 		Must(t, err)

@@ -26,6 +26,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
+	managers "github.com/mooring-ccm/mooring/test/harness"
+	"github.com/mooring-ccm/mooring/test/harness/harnesstest"
 )
 
 const (
@@ -65,9 +67,9 @@ type Manager struct {
 	// Stop stops the manager and waits for its end, if that has not been done before.
 	Stop func()
 
-	cluster *localcluster.Cluster
-	user    string
-	since   int // how many requests the API server had answered when the manager started
+	cluster  *managers.Cluster
+	identity managers.Identity
+	since    managers.Mark // how far the API server was when the manager started
 }
 
 // Start runs a manager until the test ends, with the rights that ship and nothing else.
@@ -76,11 +78,12 @@ func Start(t *testing.T, o Options) *Manager {
 	if o.Account == "" {
 		o.Account = Account
 	}
-	before, err := o.Cluster.AuditEvents(t.Context())
-	Must(t, err)
 	m := &Manager{
-		Registry: prometheus.NewRegistry(), cluster: o.Cluster, user: "system:serviceaccount:kube-system:" + o.Account, since: len(before),
+		Registry: prometheus.NewRegistry(), cluster: harnesstest.Of(t, o.Cluster), identity: managers.Identity{Account: o.Account},
 	}
+	var err error
+	m.since, err = m.cluster.Mark(t.Context())
+	Must(t, err)
 	config := ConfigOf(t, o.Cluster, o.Account)
 	if o.Transport != nil {
 		config.Wrap(o.Transport)

@@ -3,6 +3,7 @@ package harness
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,14 +53,8 @@ func matchesAll(has map[string]string, keysAndValues []string) bool {
 // Requests returns what the manager asked the API server for and has the answer of, in the order of the answers.
 func (m *Manager) Requests(t testing.TB) []auditv1.Event {
 	t.Helper()
-	events, err := m.cluster.AuditEvents(t.Context())
+	requests, err := m.cluster.Requests(t.Context(), m.identity.User(), m.since)
 	Must(t, err)
-	var requests []auditv1.Event
-	for _, event := range events[m.since:] {
-		if event.Stage == auditv1.StageResponseComplete && event.User.Username == m.user {
-			requests = append(requests, event)
-		}
-	}
 	return requests
 }
 
@@ -77,11 +72,13 @@ func (m *Manager) Writes(t testing.TB, resource string) []Write {
 		if !localcluster.IsWrite(event) || event.ObjectRef == nil || event.ObjectRef.Resource != resource {
 			continue
 		}
-		what := event.Verb
-		if event.ObjectRef.Subresource != "" {
-			what += " " + event.ObjectRef.Subresource
-		}
-		writes = append(writes, Write{event.ObjectRef.Name, fmt.Sprintf("%s %d", what, event.ResponseStatus.Code)})
+		writes = append(writes, Write{event.ObjectRef.Name, Outcome(event)})
 	}
 	return writes
+}
+
+// Outcome says of a request about an object what was asked and how that ended: "patch status 200".
+func Outcome(event auditv1.Event) string {
+	asked := strings.TrimSuffix(event.Verb+" "+event.ObjectRef.Subresource, " ")
+	return fmt.Sprintf("%s %d", asked, event.ResponseStatus.Code)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	managers "github.com/mooring-ccm/mooring/test/harness"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -205,11 +206,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 		if event.ResponseStatus.Code == 403 {
 			t.Errorf("%s %s was refused", event.Verb, event.RequestURI)
 		}
-		what := event.Verb + " " + event.ObjectRef.Resource
-		if event.ObjectRef.Subresource != "" {
-			what += "/" + event.ObjectRef.Subresource
-		}
-		used[what] = true
+		used[managers.What(event)] = true
 	}
 	want := []string{"get nodes", "list nodes", "watch nodes", "patch nodes/status", "create events", "patch events"}
 	for what := range used {

@@ -20,16 +20,18 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
+	managers "github.com/mooring-ccm/mooring/test/harness"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
+
+// user is who the shipped rights are for.
+var user = managers.Mooring.User()
 
 const (
 	// never is a period that no test lives to see the end of.
 	never = 24 * time.Hour
 	// often is a period for tests that wait for a comparison.
 	often = 200 * time.Millisecond
-	// user is who the shipped rights are for.
-	user = "system:serviceaccount:kube-system:" + harness.Account
 )
 
 // clusterCIDRs are the ranges of the pods.

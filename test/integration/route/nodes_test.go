@@ -15,6 +15,8 @@ import (
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
+	managers "github.com/mooring-ccm/mooring/test/harness"
+	"github.com/mooring-ccm/mooring/test/harness/harnesstest"
 	"github.com/mooring-ccm/mooring/test/integration/harness"
 )
 
@@ -151,37 +153,31 @@ func waitForEvent(t testing.TB, name, beginning string) {
 }
 
 // audited returns what the manager asked the API server about nodes since a mark, by node: "patch status 200".
-func audited(t testing.TB, since int, of func(auditv1.Event) bool) map[string][]string {
+func audited(t testing.TB, since managers.Mark, of func(auditv1.Event) bool) map[string][]string {
 	t.Helper()
-	events, err := cluster.AuditEvents(t.Context())
+	requests, err := harnesstest.Of(t, cluster).Requests(t.Context(), user, since)
 	must(t, err)
 	byNode := map[string][]string{}
-	for _, event := range events[since:] {
-		if event.Stage != auditv1.StageResponseComplete || event.User.Username != user || event.ObjectRef == nil ||
-			event.ObjectRef.Resource != "nodes" || !of(event) {
-			continue
+	for _, event := range requests {
+		if event.ObjectRef != nil && event.ObjectRef.Resource == "nodes" && of(event) {
+			byNode[event.ObjectRef.Name] = append(byNode[event.ObjectRef.Name], harness.Outcome(event))
 		}
-		what := event.Verb
-		if event.ObjectRef.Subresource != "" {
-			what += " " + event.ObjectRef.Subresource
-		}
-		byNode[event.ObjectRef.Name] = append(byNode[event.ObjectRef.Name], fmt.Sprintf("%s %d", what, event.ResponseStatus.Code))
 	}
 	return byNode
 }
 
 // writes returns what the manager wrote to nodes since a mark.
-func writes(t testing.TB, since int) map[string][]string {
+func writes(t testing.TB, since managers.Mark) map[string][]string {
 	t.Helper()
 	return audited(t, since, localcluster.IsWrite)
 }
 
 // mark is a place in the audit log.
-func mark(t testing.TB) int {
+func mark(t testing.TB) managers.Mark {
 	t.Helper()
-	events, err := cluster.AuditEvents(t.Context())
+	end, err := harnesstest.Of(t, cluster).Mark(t.Context())
 	must(t, err)
-	return len(events)
+	return end
 }
 
 func getNode(t testing.TB, name string) *corev1.Node {
