@@ -2,12 +2,12 @@ package ccm_test
 
 import (
 	"context"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 )
 
 // failedWatch is how client-go logs that a request of an informer has failed, after which it backs off for up to a minute.
@@ -16,20 +16,8 @@ var failedWatch = regexp.MustCompile(`.*"(Watch failed - backing off|watch-list 
 // TestWatchesWaitForAnOutageToEnd stops the API server under a manager. No request of its caches fails, so that none is delayed when
 // the API server is back. How soon they are back is tested in virtual time, by internal/reconnect.
 func TestWatchesWaitForAnOutageToEnd(t *testing.T) {
-	binaries, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := localclustertest.Start(t, func(o *localcluster.Options) { o.Audit = "Metadata" })
 	ctx := context.WithoutCancel(t.Context())
-	cluster, err := localcluster.Start(ctx, localcluster.Options{Binaries: binaries, Audit: "Metadata"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
 	h := newHarborOn(t, cluster, shippedIdentity(t, cluster), 2)
 	h.args = append(h.args, "--leader-elect=false", "--v=4")
 	h.join(t, 1)

@@ -14,7 +14,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -162,20 +161,8 @@ func TestRightsOfTheProviderItself(t *testing.T) {
 
 // TestPartRunsWithoutTheLease cuts the leader off. It may not lead any more, and announces all the same.
 func TestPartRunsWithoutTheLease(t *testing.T) {
-	binaries, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := localclustertest.Start(t)
 	ctx := context.WithoutCancel(t.Context())
-	cluster, err := localcluster.Start(ctx, localcluster.Options{Binaries: binaries})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := cluster.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
 	r := newReplicas(t, cluster, shippedIdentity(t, cluster), "--leader-elect-lease-duration=8s", "--leader-elect-renew-deadline=4s",
 		"--leader-elect-retry-period=1s").announcing() // which leaves the controllers 2.5 s to stop, on a machine that is busy
 	leader := r.lead(t)

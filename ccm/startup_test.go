@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 )
 
 // startUpError is a command line and what the program says of it.
@@ -184,20 +184,8 @@ func clusterErrors(t *testing.T, with func(...string) []string) map[string]start
 
 // TestAPIServerIsWaitedFor shows that the start-up waits, says for whom and why, and goes on when the API server is there.
 func TestAPIServerIsWaitedFor(t *testing.T) {
-	binaries, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := localclustertest.Start(t)
 	ctx := context.WithoutCancel(t.Context())
-	cluster, err := localcluster.Start(ctx, localcluster.Options{Binaries: binaries})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := cluster.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
 	kubeconfig := shippedIdentity(t, cluster)
 	if err := cluster.StopAPIServer(ctx); err != nil {
 		t.Fatal(err)

@@ -36,27 +36,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// startCluster starts a control plane that ends with the test. Options are changed by the function, if there is one.
-func startCluster(t *testing.T, change ...func(*localcluster.Options)) *localcluster.Cluster {
-	t.Helper()
-	binaries, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
-	must(t, err)
-	options := localcluster.Options{Binaries: binaries}
-	for _, with := range change {
-		with(&options)
-	}
-	cluster, err := localcluster.Start(t.Context(), options)
-	must(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)
-		defer cancel()
-		if err := cluster.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return cluster
-}
-
 // build builds the shipped daemon.
 func build(t *testing.T) string {
 	t.Helper()
@@ -81,7 +60,7 @@ func withoutOperator(objects map[string]string) []byte {
 // TestRenderedObjectsRun applies what the chart renders to a real API server, and runs the daemon as a kubelet would: with the
 // arguments, the files and the rights that the Deployment says, and nothing else.
 func TestRenderedObjectsRun(t *testing.T) {
-	cluster := startCluster(t)
+	cluster := localclustertest.Start(t)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
 	must(t, err)
 	cloud := simtest.Start(t, cloudsim.Options{})
@@ -198,7 +177,7 @@ func mount(t *testing.T, client kubernetes.Interface, deployment *appsv1.Deploym
 
 // TestShippedManifestsApply puts the plain manifests on a real API server, as kubectl apply does.
 func TestShippedManifestsApply(t *testing.T) {
-	cluster := startCluster(t)
+	cluster := localclustertest.Start(t)
 	for _, manifest := range render.Manifests {
 		text, err := os.ReadFile(filepath.Join(root, "deploy", manifest.File))
 		must(t, err)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/test/chart/render"
 	"github.com/mooring-ccm/mooring/test/docs"
 	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
@@ -77,7 +78,7 @@ func levelOf(t *testing.T, client kubernetes.Interface, level string) string {
 
 // TestPodsPassAdmission puts the pods of the chart through the admission of a real API server, in namespaces of each level.
 func TestPodsPassAdmission(t *testing.T) {
-	cluster := startCluster(t)
+	cluster := localclustertest.Start(t)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
 	must(t, err)
 	tests := map[string]struct {

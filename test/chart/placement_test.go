@@ -19,7 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/test/chart/render"
 )
@@ -118,7 +118,7 @@ func TestWhereItMayRun(t *testing.T) {
 
 // TestOneNodeClusterDrains evicts the only replica that fits on a cluster of one node, as a drain does. The other one is pending.
 func TestOneNodeClusterDrains(t *testing.T) {
-	cluster := startCluster(t, func(o *localcluster.Options) { o.ControllerManager = true })
+	cluster := localclustertest.Start(t, localclustertest.WithControllerManager)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
 	must(t, err)
 	apply := func(values string) {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/test/chart/render"
 )
@@ -93,7 +93,7 @@ func (r *replicas) replaced(now time.Time) bool {
 // TestReplicasAreReplacedOneAfterTheOther updates the Deployment on two nodes, with the controllers of Kubernetes: no replica goes
 // before another one has been ready for minReadySeconds, and the update comes to its end although there is no third node.
 func TestReplicasAreReplacedOneAfterTheOther(t *testing.T) {
-	cluster := startCluster(t, func(o *localcluster.Options) { o.ControllerManager = true })
+	cluster := localclustertest.Start(t, localclustertest.WithControllerManager)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
 	must(t, err)
 	update := func(version string) {

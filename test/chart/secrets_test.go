@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
@@ -43,7 +44,7 @@ func project(t *testing.T, folder string, data map[string][]byte) {
 // TestARotatedSecretReachesTheRunningDaemon follows docs/how-to/rotate-credentials.md: the Secret's new content appears in the
 // mounted folder, and the cloud takes nothing but the new token from then on. Nobody restarts anything.
 func TestARotatedSecretReachesTheRunningDaemon(t *testing.T) {
-	cluster := startCluster(t)
+	cluster := localclustertest.Start(t)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
 	must(t, err)
 	var token atomic.Value

@@ -107,7 +107,7 @@ func certificate(t *testing.T, name string) (certificate, key []byte) {
 // TestPrometheusVerifiesTheDaemon runs the daemon with the certificate of a Secret, and scrapes it with what the ServiceMonitor says, as
 // Prometheus does. Another certificate in the Secret counts without a restart, and the one before is then refused.
 func TestPrometheusVerifiesTheDaemon(t *testing.T) {
-	cluster := startCluster(t)
+	cluster := localclustertest.Start(t)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
 	must(t, err)
 	cloud := simtest.Start(t, cloudsim.Options{})
@@ -191,7 +191,7 @@ func scrapeOnce(ctx context.Context, port, token, serverName string, ca []byte) 
 
 // TestNetworkPolicy reads who may connect, and puts the policies on a real API server.
 func TestNetworkPolicy(t *testing.T) {
-	cluster := startCluster(t)
+	cluster := localclustertest.Start(t)
 	for values, want := range map[string]string{
 		"networkPolicy: {enabled: true}": "https/TCP from 0 peers; egress false",
 		"networkPolicy: {enabled: true, from: [{podSelector: {matchLabels: {app: prometheus}}}]}": "https/TCP from 1 peers; egress false",

@@ -16,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/localcluster"
 	"github.com/mooring-ccm/mooring/localcluster/poll"
 	managers "github.com/mooring-ccm/mooring/test/harness"
@@ -62,18 +61,11 @@ func run(ctx context.Context, m *testing.M, name string, configure func(*localcl
 	}
 	options := localcluster.Options{Binaries: binaries, Dir: dir, Audit: auditv1.LevelMetadata}
 	configure(&options)
-	cluster, err := localcluster.Start(ctx, options)
+	cluster, err := managers.Open(ctx, options, managers.Mooring)
 	if err != nil {
 		return 1, err
 	}
-	if err := cluster.Apply(ctx, deploy.RBAC); err != nil {
-		return 1, err
-	}
-	admin, err := kubernetes.NewForConfig(cluster.AdminConfig())
-	if err != nil {
-		return 1, err
-	}
-	ready(cluster, admin)
+	ready(cluster.Cluster, cluster.Client)
 	code = m.Run()
 	stopping, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
