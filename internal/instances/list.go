@@ -49,6 +49,7 @@ func newLister(list provider.ListInstancesFunc, one *perNode, window time.Durati
 
 // pause lets those who come in a burst share one listing, and the cloud rest: nodes that join for a while, and of which each takes a
 // listing from after it appeared, cost a quarter of the cloud's time.
+// See ADR 10.
 func (l *lister) pause() time.Duration {
 	rest := min(rests*l.took, maxRest) - time.Since(l.ended)
 	return max(l.window, rest)

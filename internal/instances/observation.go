@@ -22,7 +22,7 @@ const (
 	NoStatement Status = iota
 	// Found means that the instance exists.
 	Found
-	// NotFound means that the provider said, when asked after the question was put, that there is no such instance.
+	// NotFound means that the provider said, when asked after the question was put, that there is no such instance. See ADR 10.
 	NotFound
 )
 

@@ -22,7 +22,7 @@ func (i *Inventory) Lists() bool {
 // StateEach asks for many nodes whether their instances exist and run, and hands each answer to yield as LookupEach does,
 // under the same rules of age. Where the cloud cannot list, it is asked by InstanceExists and InstanceShutdown, or their
 // legacy forms, and only Status, State and At are known. An error that comes with the status Found says that the instance
-// exists and only its state could not be learned.
+// exists and only its state could not be learned. See ADR 24.
 func (i *Inventory) StateEach(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
 	i.statesEach(ctx, nodes, maxAge, aboutState, yield)
 }

@@ -71,7 +71,7 @@ type operation struct {
 
 // planFor returns what makes a node show what is desired. The addresses come first and the taint is the last thing to go, so
 // that whoever waits for the taint to go finds all the rest. A node without taint gets no provider ID: it was not initialized
-// by anybody, or by a provider that has none.
+// by anybody, or by a provider that has none. A ready node loses all its IPs only after a second answer, see ADR 17.
 func planFor(node *corev1.Node, want desired, held restraint) plan {
 	var planned plan
 	switch {

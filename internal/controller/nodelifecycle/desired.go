@@ -221,7 +221,7 @@ func isShutdownTaint(taint corev1.Taint) bool {
 
 // alive reports whether a node's kubelet runs, and so its machine: it is ready, or it says that it is not. Its clock may be wrong, and
 // so may ours, so that a report which we have seen change says more than its time. Whose silence was noticed by
-// kube-controller-manager, which reads the kubelets' Leases, is not alive.
+// kube-controller-manager, which reads the kubelets' Leases, is not alive. See ADR 25.
 func (f facts) alive(now time.Time) bool {
 	switch {
 	case f.ready || f.reportedAt.IsZero():
@@ -250,7 +250,7 @@ func (f facts) uninitialized() bool {
 
 // due reports whether the cloud is to be asked about a node. What a ready node is, its kubelet says. A node that waits for its
 // initialization may be one that the cloud does not show yet, and while it is young the node controller asks for it; and one that
-// waits and whose kubelet lives has a machine, whatever the cloud says.
+// waits and whose kubelet lives has a machine, whatever the cloud says. See ADR 22.
 func (f facts) due(settings Settings, now time.Time) bool {
 	age := now.Sub(f.created)
 	switch {
@@ -390,7 +390,7 @@ func doubtOf(nodes []facts, said answers, settings Settings, now time.Time) Hold
 	}
 }
 
-// nobodyHeard reports whether no kubelet reports that could confirm it: all nodes are silent, or are being removed.
+// nobodyHeard reports whether no kubelet reports that could confirm it: all nodes are silent, or are being removed. See ADR 27.
 func nobodyHeard(nodes []facts, now time.Time) bool {
 	return !slices.ContainsFunc(nodes, func(node facts) bool {
 		return node.owner != foreign && node.alive(now) && !node.announced

@@ -239,8 +239,8 @@ func (d denial) afterReports(alive, alone bool) denial {
 	return d
 }
 
-// keep gives a node whose instance exists the right taint, and takes the word of a missing instance from it. About an
-// instance of which nothing was said there is nothing to do.
+// keep plans the right taint of a node whose instance exists, and removes its condition. It plans nothing for an instance of unknown
+// existence.
 func (p *plan) keep(node facts, want desired) {
 	switch {
 	case want.existence == unsaid:
