@@ -25,7 +25,7 @@ const (
 	omitted = " ... (the log has all of it)"
 )
 
-// configReporter makes events of whether this replica has taken the cloud config.
+// configReporter makes events of whether this replica uses the cloud config as it is now.
 type configReporter struct {
 	client   kubernetes.Interface
 	recorder record.EventRecorder
@@ -102,10 +102,10 @@ func (r *configReporter) run(ctx context.Context) {
 		case !reported || again && failure == nil:
 		case failure != nil:
 			about := r.object(ctx)
-			r.recorder.Event(&about, corev1.EventTypeWarning, configevents.ReasonRefused, refusal(r.host, "goes on with the cloud config before", failure))
+			r.recorder.Event(&about, corev1.EventTypeWarning, configevents.ReasonRefused, refusal(r.host, "keeps the previous cloud config", failure))
 		default:
 			about := r.object(ctx)
-			r.recorder.Event(&about, corev1.EventTypeNormal, configevents.ReasonTaken, fmt.Sprintf("%s has taken the cloud config", r.host))
+			r.recorder.Event(&about, corev1.EventTypeNormal, configevents.ReasonTaken, fmt.Sprintf("%s uses the cloud config", r.host))
 		}
 	}
 }

@@ -165,7 +165,7 @@ func (a *assembly) start(ctx context.Context) error {
 	defer cancel()
 	a.replicaPart.stop(ending)
 	stopServing(true)
-	log.FromContext(ctx).Info("Stopped in order")
+	log.FromContext(ctx).Info("Stopped gracefully")
 	return nil
 }
 

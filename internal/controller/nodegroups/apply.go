@@ -90,7 +90,7 @@ func (r *reconciler) delete(ctx context.Context, seen *corev1.Node, intent delet
 	if late != "" {
 		r.metrics.late.Inc()
 		r.warn(node, ReasonStillTarget, late)
-		log.FromContext(ctx).Info("An instance is deleted for the autoscaler that load balancers may have as a target", "reason", late)
+		log.FromContext(ctx).Info("Deleting an instance although load balancers may still have it as a target", "reason", late)
 	}
 	if err := r.groups.DeleteNodeGroupInstances(ctx, intent.Group, []string{intent.ProviderID}); err != nil {
 		return fmt.Errorf("deleting the instance %q of the node group %q: %w", intent.ProviderID, intent.Group, err)

@@ -387,7 +387,7 @@ func why(action action) string {
 	case deleteNode:
 		return deletingMessage(action.node, action.cause)
 	case markHeld:
-		return "the cloud denies the node's instance, and is not believed: " + string(action.reason)
+		return "the cloud denies the node's instance, and the guard rejects the answer: " + string(action.reason)
 	case clearHeld:
 		return "the cloud does not deny the node's instance any more"
 	case addTaint:

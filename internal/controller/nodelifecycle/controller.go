@@ -183,7 +183,7 @@ func (l *Limit) Type() string { return "limit" }
 func (c *Controller) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, c.log)
 	if !c.inventory.AwaitSupported(ctx, func(err error) {
-		c.log.Info("Nodes of missing or stopped instances are not looked after by this process", "reason", err.Error())
+		c.log.Info("This process does not handle nodes of missing or stopped instances", "reason", err.Error())
 	}) {
 		return nil
 	}

@@ -32,7 +32,7 @@ type passer struct {
 
 // pass looks at all nodes once, if there can be anything to do about any of them. What goes wrong is logged, and tried again by
 // the next pass. It returns when nodes that wait for another observation can be decided about, to confirm this one or to learn whether
-// it can be believed; zero if there are none.
+// it can be believed, or zero if there are no such nodes.
 func (p *passer) pass(ctx context.Context) (again time.Time) {
 	began := time.Now()
 	p.finish(ctx, p.writes.collect())
@@ -175,7 +175,7 @@ func (p *passer) logResult(ctx context.Context, done result, news bool) {
 	case done.action.kind == deleteNode:
 		logger.Info("Deleted a node: the cloud has no instance for it", "reason", done.action.cause)
 	case done.action.kind == markHeld:
-		logger.Info("Held a node: the cloud denies its instance, and is not believed", "reason", done.action.reason)
+		logger.Info("Held a node: the cloud denies its instance, and the guard rejects the answer", "reason", done.action.reason)
 	case done.action.kind == clearHeld:
 		logger.Info("Cloud knows the instance of a held node again")
 	case done.action.kind == addTaint:

@@ -188,7 +188,7 @@ func (s *Source[C]) refuse(ctx context.Context, failure error) {
 	s.statistics.Refused++
 	report, where := s.report, s.origin.where()
 	s.mu.Unlock()
-	logr.FromContextOrDiscard(ctx).Error(failure, "The cloud config has changed and is not taken; the one before stays in force", "file", where)
+	logr.FromContextOrDiscard(ctx).Error(failure, "Rejected the changed cloud config; the previous one stays in force", "file", where)
 	if report != nil {
 		report(failure)
 	}

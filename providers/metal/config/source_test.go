@@ -169,7 +169,7 @@ mooring_metal_machines %d
 	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if refusals := strings.Count(strings.Join(f.logs, "\n"), "is not taken"); refusals != 1 {
+	if refusals := strings.Count(strings.Join(f.logs, "\n"), "Rejected the changed cloud config"); refusals != 1 {
 		t.Errorf("%d logs of the refusal, want 1:\n%s", refusals, strings.Join(f.logs, "\n"))
 	}
 }

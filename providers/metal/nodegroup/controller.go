@@ -125,7 +125,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	for {
 		err := c.pass(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			logr.FromContextOrDiscard(ctx).Error(err, "Node groups cannot be looked after; trying again")
+			logr.FromContextOrDiscard(ctx).Error(err, "Cannot manage node groups; retrying")
 		}
 		failing = err != nil
 		select {
@@ -178,7 +178,7 @@ func (s snapshot) of(g group) []facts {
 }
 
 // ErrNotLeading says that this replica does not look after node groups: another one leads, or it has only begun to.
-var ErrNotLeading = errors.New("node groups are looked after by the replica that leads, once it has read nodes and its record")
+var ErrNotLeading = errors.New("only the leader manages node groups, once it has read nodes and its record")
 
 // look returns what is known of machines now. It is complete or an error.
 func (c *Controller) look(ctx context.Context) (snapshot, error) {

@@ -188,7 +188,7 @@ func (p *Poller) ask(ctx context.Context, w *watched, settings config.Power, bou
 	log := logr.FromContextOrDiscard(ctx).WithValues("machine", w.machine.Name)
 	reader, err := p.open(w.machine)
 	if err != nil {
-		log.Error(err, "The power state of this machine cannot be known")
+		log.Error(err, "Cannot read the power state of this machine")
 		p.note(w, Reading{}, err, time.Now(), settings)
 		return
 	}

@@ -107,7 +107,7 @@ func TestConfigObject(t *testing.T) {
 	if took > quickly {
 		t.Errorf("a change took %s, want at most %s", took, quickly)
 	}
-	said(t, configevents.ReasonTaken, "has taken the cloud config")
+	said(t, configevents.ReasonTaken, "uses the cloud config")
 
 	put(t, configOf(r, port, "first 198.18.0.0/28", "second 198.18.0.8/29")+"color: red\n")
 	said(t, configevents.ReasonRefused, "color: Invalid value: unknown field")
