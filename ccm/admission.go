@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// admission decides who may act: nobody before it is opened, nobody new once it drains.
+// admission is the start barrier of whatever acts as the leader: it admits nobody before it is opened, and nobody new once it drains.
 type admission struct {
 	opened chan struct{}
 

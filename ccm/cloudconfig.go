@@ -133,7 +133,7 @@ func (r *configRef) get(ctx context.Context, client kubernetes.Interface) (objec
 	return configMap, &configMap.ObjectMeta, err
 }
 
-// readConfigObject returns the object of the cloud config, read once, or nil if there is none. It waits for the API server as the rest of
+// readConfigObject returns the object of the cloud config, read once, or nil if no object is configured. It waits for the API server as the rest of
 // the start-up does, and a minute for an object that is not there.
 func (c *config) readConfigObject(ctx context.Context, identity identities, watches *reconnect.Monitor, known *secrets.Set) (provider.ConfigObject, error) {
 	if c.configObject == nil {

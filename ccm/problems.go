@@ -11,7 +11,7 @@ type problems struct {
 	errs    []error
 }
 
-// joined returns the errors under one heading, nil if there are none. An error that joins others counts as those, and so does
+// joined returns the errors under one heading, or nil if there are no errors. An error that joins others counts as those, and so does
 // one that this function returned: its heading is replaced.
 func joined(heading string, errs ...error) error {
 	var flat []error

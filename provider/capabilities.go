@@ -76,7 +76,7 @@ type Capabilities struct {
 	// NodeGroups makes and removes machines on demand, for the Cluster Autoscaler. Nil: it cannot.
 	NodeGroups NodeGroups
 
-	// RunOnEveryReplica is the part of the provider that runs on standbys as on the leader. Nil: there is none.
+	// RunOnEveryReplica is the part of the provider that runs on standbys as on the leader. Nil: there is no such part.
 	RunOnEveryReplica RunOnEveryReplicaFunc
 
 	// ReplicaReady returns nil once what RunOnEveryReplica does on this replica can take the place of another replica's, and

@@ -16,7 +16,7 @@ type LoadBalancer struct {
 	Service    types.NamespacedName
 	ServiceUID types.UID
 	// ClusterUID is what ClusterUID(ctx) returned to the call that made the load balancer or last changed it, and that the
-	// provider wrote to the cloud with it. Empty if there is none. It distinguishes two clusters of one name: a load balancer
+	// provider wrote to the cloud with it, or empty if it wrote no UID. It distinguishes two clusters of one name: a load balancer
 	// whose Service is gone is only ever deleted if it carries the UID of the cluster that deletes it.
 	ClusterUID types.UID
 	// Status is what EnsureLoadBalancer would return for it now.

@@ -28,7 +28,7 @@ var ErrWatchExpired = errors.New("the cloud no longer knows what has changed sin
 // called twice at once.
 type WatchInstancesFunc func(ctx context.Context, yield func(InstanceEvent) error) error
 
-// InstanceEventKind says what an InstanceEvent is. The zero value is none.
+// InstanceEventKind says what an InstanceEvent is. The zero value is invalid.
 type InstanceEventKind int
 
 const (

@@ -22,7 +22,7 @@ writes what a shell needs to complete commands and flags. Results go to standard
 Colors are for terminals, and the variable ` + "`NO_COLOR`" + ` switches them off.
 `
 
-// newReference returns the command that writes docs/reference/cli.md. It is none for people.
+// newReference returns the command that writes docs/reference/cli.md. Only go generate runs it.
 func newReference() *cobra.Command {
 	var file string
 	var check bool

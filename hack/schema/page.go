@@ -69,7 +69,7 @@ func kindOf(field *jsonschema.Schema) string {
 	}
 }
 
-// reference returns the type that is in a field, empty if there is none.
+// reference returns the type that is in a field, or empty if the field has no type of ours.
 func reference(field *jsonschema.Schema) string {
 	switch {
 	case field.Ref != "":

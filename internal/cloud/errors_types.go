@@ -102,7 +102,7 @@ func (a *answer) readFields(err error) {
 	}
 }
 
-// field returns an exported field of a struct, its own or an embedded one; the zero Value if there is none.
+// field returns an exported field of a struct, its own or an embedded one, or the zero Value if there is no such field.
 func field(of reflect.Value, name string) reflect.Value {
 	described, ok := of.Type().FieldByName(name)
 	if !ok || !described.IsExported() {
@@ -115,7 +115,7 @@ func field(of reflect.Value, name string) reflect.Value {
 	return found
 }
 
-// valueOf returns the value of a field, nil if there is none that may be read.
+// valueOf returns the value of a field, or nil if no such field may be read.
 func valueOf(found reflect.Value) any {
 	if !found.IsValid() || !found.CanInterface() {
 		return nil

@@ -368,7 +368,7 @@ func (g *groupQueue) learn(about subject, o *object, result outcome, now time.Ti
 	}
 }
 
-// takeCanary returns the newest read that worked, and forgets it; nil if there is none.
+// takeCanary returns the newest read that worked, and forgets it, or nil if no read has worked.
 func (g *groupQueue) takeCanary() *canary {
 	if len(g.canaries) == 0 {
 		return nil

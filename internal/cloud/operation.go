@@ -84,7 +84,7 @@ func (s subject) repeats(earlier subject) bool {
 	return alone && len(earlier.several) > 0 && earlier.changes[s.object] == change
 }
 
-// key names what a call is about within its group: an object, or the method where there is none in particular.
+// key names what a call is about within its group: an object, or the method if it is about no particular object.
 func (s subject) key() string {
 	if s.object == "" {
 		return s.name

@@ -384,7 +384,7 @@ func (q *queue) join(g *groupQueue, now time.Time) {
 	}
 }
 
-// takeCanary returns a read of a group that worked, nil if there is none left.
+// takeCanary returns a read of a group that worked, or nil if no such read is left.
 func (q *queue) takeCanary(group string) *canary {
 	q.mu.Lock()
 	defer q.mu.Unlock()

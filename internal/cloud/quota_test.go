@@ -39,7 +39,7 @@ func (l *limited) call(context.Context, *v1.Node) (*cloudprovider.InstanceMetada
 	return nil, &provider.ThrottledError{RetryAfter: l.retryAfter(missing), Err: errors.New("over quota")}
 }
 
-// take takes a token, or returns how long there is none.
+// take takes a token, or returns how long it takes until there is one.
 func (l *limited) take() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 type stillCloud struct {
 	cloudprovider.Interface
 	balancer
-	status *corev1.LoadBalancerStatus // nil: there is none
+	status *corev1.LoadBalancerStatus // nil: no load balancer
 	listed []provider.LoadBalancer
 	failed error
 	lists  bool

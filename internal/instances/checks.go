@@ -69,7 +69,7 @@ func ready(node *corev1.Node) bool {
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
-// readiness returns the Ready condition of a node, nil if it has none.
+// readiness returns the Ready condition of a node, or nil if the node has no such condition.
 func readiness(node *corev1.Node) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if condition := &node.Status.Conditions[i]; condition.Type == corev1.NodeReady {

@@ -78,7 +78,7 @@ func ageOf(maxAge time.Duration) age {
 	return age{asked: now, notBefore: now.Add(-maxAge)}
 }
 
-// answerOf returns an answer that is young enough, and puts the question if there is none.
+// answerOf returns an answer that is young enough, and calls the cloud if there is no such answer.
 func answerOf(ctx context.Context, question *singleflight[Observation], age age, put ask[Observation]) (Observation, error) {
 	said, err := question.get(ctx, age.notBefore, put)
 	if err == nil && !conclusive(said.value, nil, said.at, age.asked) {

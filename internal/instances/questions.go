@@ -52,7 +52,7 @@ type QuestionOptions struct {
 	// called for errors. Nil: nobody wants to know.
 	Late func()
 	// LongestPause bounds the pause after which a node is asked for again for which the cloud returns errors. The pause begins
-	// with a second and doubles. Zero: there is none. It does not apply where the cloud can list.
+	// with a second and doubles. Zero: no pause. It does not apply where the cloud can list.
 	LongestPause time.Duration
 }
 

@@ -138,7 +138,7 @@ func (s *singleflight[T]) run() {
 	}
 }
 
-// begin waits out the pause and returns the next call that somebody still waits for, or nil if there is none.
+// begin waits out the pause and returns the next call that somebody still waits for, or nil if nobody waits.
 func (s *singleflight[T]) begin() *call[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

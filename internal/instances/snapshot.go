@@ -137,7 +137,7 @@ func formOf(providerID string) string {
 	return form.String()
 }
 
-// alike returns the one instance that has a node's provider ID in another spelling, and no other name. Nil: there is none, or it
+// alike returns the one instance that has a node's provider ID in another spelling, and no other name. Nil: there is no such instance, or it
 // cannot be told.
 func (s *snapshot) alike(node *corev1.Node) *entry {
 	forms := s.forms.Load()

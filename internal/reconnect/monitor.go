@@ -62,7 +62,7 @@ type outage struct {
 	logged bool
 }
 
-// current returns the outage, nil if there is none.
+// current returns the outage, or nil if there is no outage.
 func (m *Monitor) current() *outage {
 	m.mu.Lock()
 	defer m.mu.Unlock()

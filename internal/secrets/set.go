@@ -84,7 +84,7 @@ func (s *Set) Bound(err error, bytes int) error {
 	return message.Bound(s.Conceal(err), bytes)
 }
 
-// Conceal returns an error with a text in which every value is replaced: err itself if there is none, and otherwise one that wraps it.
+// Conceal returns an error with a text in which every value is replaced: err itself if it has no such value, and otherwise one that wraps it.
 func (s *Set) Conceal(err error) error {
 	if s == nil || err == nil {
 		return err

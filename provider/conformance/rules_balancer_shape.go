@@ -252,7 +252,7 @@ func checkFamilies(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// familiesOf returns the families of a status, IPv4 first, nil if host names hide them or an address is none.
+// familiesOf returns the families of a status, IPv4 first, or nil if host names hide them or an address is invalid.
 func familiesOf(status *v1.LoadBalancerStatus) []v1.IPFamily {
 	families := []v1.IPFamily{}
 	for _, ingress := range status.Ingress {

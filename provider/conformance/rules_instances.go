@@ -194,7 +194,7 @@ func askedBy(node *v1.Node) string {
 	return "name " + node.Name
 }
 
-// allowed reports whether an error is none, or says that the method is not implemented.
+// allowed reports whether an error is nil, or says that the method is not implemented.
 func allowed(err error) bool { return err == nil || errors.Is(err, provider.ErrNotImplemented) }
 
 func checkMetadataComplete(ctx context.Context, t *trial) error {

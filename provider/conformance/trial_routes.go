@@ -103,7 +103,7 @@ func (t *trial) listRoutes(ctx context.Context) ([]*cloudprovider.Route, error) 
 // errNotListed says that a route is not in the list.
 var errNotListed = errors.New("it is not in the list")
 
-// routeTo returns the cluster's route to a destination; errNotListed if there is none.
+// routeTo returns the cluster's route to a destination, or errNotListed if there is no such route.
 func (t *trial) routeTo(ctx context.Context, destination string) (*cloudprovider.Route, error) {
 	all, err := t.listRoutes(ctx)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package metal is the provider "metal": a cloud where there is none. Importing it registers it.
+// Package metal is the provider "metal", for machines without a cloud. Importing it registers it.
 //
 // Machines of an inventory are its instances (instances.go), pools of addresses its load balancers (package balancer), and what
 // it announces to routers by BGP or to neighbors by ARP and NDP its routes (packages announce, bgp, l2). There is no agent on

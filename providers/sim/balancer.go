@@ -28,7 +28,7 @@ func (c loadBalancers) GetLoadBalancerName(_ context.Context, _ string, service 
 	return cloudprovider.DefaultLoadBalancerName(service)
 }
 
-// GetLoadBalancer returns what the Service's load balancer offers; exists is false if there is none. The status of one that is
+// GetLoadBalancer returns what the Service's load balancer offers; exists is false if the Service has no load balancer. The status of one that is
 // pending is empty. One that belongs to somebody else is an OwnedByOtherError.
 func (c loadBalancers) GetLoadBalancer(ctx context.Context, clusterName string, service *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
 	observed, err := c.observe(ctx, service)
@@ -124,7 +124,7 @@ func (c loadBalancers) EnsureLoadBalancerDeleted(ctx context.Context, clusterNam
 	return nil
 }
 
-// observe returns the load balancer with the Service's name, nil if there is none.
+// observe returns the load balancer with the Service's name, or nil if there is no such load balancer.
 func (c loadBalancers) observe(ctx context.Context, service *v1.Service) (*api.LoadBalancer, error) {
 	name := cloudprovider.DefaultLoadBalancerName(service)
 	observed, err := c.client.GetLoadBalancer(ctx, name)

@@ -20,7 +20,7 @@ const (
 	balancerWait balancerAction = "wait"
 )
 
-// planBalancer decides. Observed is nil if there is none. A load balancer of somebody else is an error: whoever owns it, it is
+// planBalancer decides. Observed is nil if there is no load balancer. A load balancer of somebody else is an error: whoever owns it, it is
 // neither taken over nor changed.
 func planBalancer(desired api.LoadBalancerSpec, observed *api.LoadBalancer) (balancerAction, error) {
 	if observed == nil {
@@ -45,7 +45,7 @@ func planBalancer(desired api.LoadBalancerSpec, observed *api.LoadBalancer) (bal
 type OwnedByOtherError struct {
 	// Name is the load balancer.
 	Name string
-	// Cluster and ServiceUID are what its tags say; empty if it has none.
+	// Cluster and ServiceUID are those of its tags, or empty if it has no such tags.
 	Cluster, ServiceUID string
 }
 

@@ -273,7 +273,7 @@ func (c *cluster) written(kind, namespace, name string) int {
 	return c.writes[objectKey{kind: kind, name: types.NamespacedName{Namespace: namespace, Name: name}}]
 }
 
-// node returns a node, nil if there is none.
+// node returns a node, or nil if there is no such node.
 func (c *cluster) node(name string) *corev1.Node {
 	node := &corev1.Node{}
 	if c.Get(context.Background(), client.ObjectKey{Name: name}, node) != nil {
@@ -282,7 +282,7 @@ func (c *cluster) node(name string) *corev1.Node {
 	return node
 }
 
-// service returns a Service of the namespace default, nil if there is none.
+// service returns a Service of the namespace default, or nil if there is no such Service.
 func (c *cluster) service(name string) *corev1.Service {
 	service := &corev1.Service{}
 	if c.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: name}, service) != nil {

@@ -87,7 +87,7 @@ func (b balancers) EnsureLoadBalancerDeleted(ctx context.Context, clusterName st
 	return err
 }
 
-// observe returns the Service's load balancer, nil if there is none. One of another cluster is an error: it is left alone.
+// observe returns the Service's load balancer, or nil if it has none. One of another cluster is an error: it is left alone.
 func (b balancers) observe(ctx context.Context, clusterName string, service *v1.Service) (*tinycloud.Balancer, error) {
 	var found tinycloud.Balancer
 	err := b.client.do(ctx, http.MethodGet, "/balancers/"+b.GetLoadBalancerName(ctx, clusterName, service), nil, &found)

@@ -40,7 +40,7 @@ const (
 // semantic is the form of a version that Go, Helm and registries take: no build metadata.
 var semantic = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
-// checkVersion returns an error for a version that is none.
+// checkVersion returns an error for an invalid version.
 func checkVersion(version string) error {
 	if !semantic.MatchString(version) {
 		return fmt.Errorf("version %q: must be vMAJOR.MINOR.PATCH, with -PRERELEASE behind it or not, for example v0.1.0", version)
@@ -53,7 +53,7 @@ func archiveName(program, version, platform string) string {
 	return program + "-" + version + "-" + strings.ReplaceAll(platform, "/", "-") + ".tar.gz"
 }
 
-// checkPrograms returns an error if there is nothing to build, or a platform is none.
+// checkPrograms returns an error if there is nothing to build, or a platform is invalid.
 func checkPrograms(programs []Program) error {
 	var wrong []error
 	if len(programs) == 0 {

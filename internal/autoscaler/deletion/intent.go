@@ -39,7 +39,7 @@ type Intent struct {
 // errNoIntent is why Of returns none.
 var errNoIntent = errors.New("the annotation names no group, no provider ID or no time")
 
-// Of returns the intent of a node, nil if there is none. One that cannot be read, or is about another instance than the node's, is an
+// Of returns the intent of a node, or nil if the node has no intent. One that cannot be read, or is about another instance than the node's, is an
 // error and counts as none: somebody else wrote it.
 func Of(node *corev1.Node) (*Intent, error) {
 	text, found := node.Annotations[Annotation]

@@ -88,7 +88,7 @@ func shownAddresses(addresses []corev1.NodeAddress) string {
 // invalidMetadataError says that the cloud named something that cannot be put on a node: a type, zone or region that is no label's
 // value, a provider ID, addresses.
 type invalidMetadataError struct {
-	// key is the label, empty if it is none.
+	// key is the label, or empty if the field is no label.
 	key, value string
 	err        error
 }

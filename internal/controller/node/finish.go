@@ -60,7 +60,7 @@ type result struct {
 	worthKnowing bool
 	// withoutAddresses says why the API server did not take the addresses of a node that is otherwise as decided.
 	withoutAddresses error
-	// pause is how long it is until a field may be written that is left alone, zero if there is none.
+	// pause is how long it is until a field may be written that is left alone, or zero if no field is left alone.
 	pause time.Duration
 	// plan and want are what was decided.
 	plan plan
@@ -148,8 +148,8 @@ func (r *reconciler) resume(ctx context.Context, node *corev1.Node, ended result
 	}
 }
 
-// repeat makes another pass over a node that changed under our hands, soon and silently. If that goes on, the writes do not
-// come too late but are refused, and the node gets an event.
+// repeat makes another pass over a node that changed concurrently, soon and silently. If that goes on, the API server refuses the writes for
+// another reason, and the node gets an event.
 func (r *reconciler) repeat(ctx context.Context, node *corev1.Node) reconcile.Result {
 	if delay, worthIt := r.state.conflicted(node); worthIt {
 		logf.FromContext(ctx).V(1).Info("The node changed while it was being written; looking at it again")

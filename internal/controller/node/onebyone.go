@@ -284,7 +284,7 @@ const (
 	needChanged pace.Cause = "changed"
 )
 
-// needOf returns why a change of an initialized node is a reason to look it up, empty if it is none. Young is how old a node is at
+// needOf returns why a change of an initialized node is a reason to look it up, or empty if it is no reason. Young is how old a node is at
 // most that becomes ready for the first time: it is looked up soon in any case. A change of what we write may be our own write, see
 // watcher.
 func needOf(before, after *corev1.Node, young time.Duration) pace.Cause {

@@ -43,7 +43,7 @@ func TestWhereNothingHappensNodesAreLookedUpSeldom(t *testing.T) {
 	})
 }
 
-// Each need is answered by one lookup within seconds, and what is none costs nothing.
+// Each need is answered by one lookup within seconds, and a change that is no need costs nothing.
 func TestEachNeedIsOneLookup(t *testing.T) {
 	for name, test := range map[string]struct {
 		node   []edit

@@ -176,7 +176,7 @@ func labelOf(field string) (key string, isLabel bool) {
 	return jsonpointer.Unescape(escaped), isLabel
 }
 
-// recordOf returns the additional labels that we put on a node. A record that cannot be read is none, and a key that no
+// recordOf returns the additional labels that we put on a node. A record that cannot be read counts as missing, and a key that no
 // provider may set was not set by us.
 func recordOf(node *corev1.Node) map[string]string {
 	record := map[string]string{}

@@ -65,7 +65,7 @@ type nodeState struct {
 	withoutIPs time.Time
 	// contests are what became of our last writes of fields that others write, too.
 	contests contest.Fields
-	// agreed is the fingerprint of a node and an observation that agreed, 0 if there is none.
+	// agreed is the fingerprint of a node and an observation that agreed, or 0 if none did.
 	agreed fingerprint
 }
 

@@ -27,7 +27,7 @@ type listBalancers func(ctx context.Context) ([]provider.LoadBalancer, error)
 // balancers knows which load balancers have a node as a target. One list is made for all nodes, and no worker waits for it.
 type balancers struct {
 	cached client.Reader
-	list   listBalancers // nil: there is none
+	list   listBalancers // nil: the provider has no list
 	beside *beside
 	again  func(node string) // has a node looked at again
 

@@ -74,7 +74,7 @@ func (r *reconciler) Reconcile(ctx context.Context, of reconcile.Request) (recon
 	return reconcile.Result{RequeueAfter: decided.after}, nil
 }
 
-// intentOf returns the intent of a node, nil if there is none that counts.
+// intentOf returns the intent of a node, or nil if the node has no intent that counts.
 func (r *reconciler) intentOf(ctx context.Context, node *corev1.Node) *deletion.Intent {
 	intent, err := deletion.Of(node)
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *reconciler) confirm(ctx context.Context, seen *corev1.Node) (*corev1.No
 	return node, nil
 }
 
-// instanceOf returns the instance of a node as the cloud has it now, nil if there is none in the group. It is an error if the instance may be
+// instanceOf returns the instance of a node as the cloud has it now, or nil if the group has no such instance. It is an error if the instance may be
 // another node's.
 func (r *reconciler) instanceOf(ctx context.Context, node *corev1.Node, intent deletion.Intent) (*provider.NodeGroupInstance, error) {
 	status, err := r.groups.NodeGroupStatus(ctx, intent.Group)

@@ -31,7 +31,7 @@ type DeletionLog struct {
 	// DryRun says that nothing is deleted, and so nothing noted.
 	DryRun bool
 
-	// lease is what was last read or written; nil if there is none.
+	// lease is what was last read or written, or nil if the Lease does not exist.
 	lease *coordinationv1.Lease
 }
 

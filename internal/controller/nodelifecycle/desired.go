@@ -60,7 +60,7 @@ type Settings struct {
 // applyTime is how long after it was planned a deletion may begin.
 func (s Settings) applyTime() time.Duration { return s.Window / 10 }
 
-// Limit is a number of nodes, or a share of all that are ours. By the zero value it is none.
+// Limit is a number of nodes, or a share of all that are ours. The zero value allows no node.
 type Limit struct {
 	// Count is the number of nodes. It is not used if Percent is set.
 	Count int
@@ -71,7 +71,7 @@ type Limit struct {
 // minLimit is how many nodes any share allows: of a small cluster, a share would be nothing.
 const minLimit = 3
 
-// Off reports whether the limit is none.
+// Off reports whether the limit allows everything.
 func (l Limit) Off() bool { return l.Percent >= 100 }
 
 // of returns how many of a number of nodes the limit allows.
@@ -266,7 +266,7 @@ func (f facts) due(settings Settings, now time.Time) bool {
 	}
 }
 
-// answer is what the cloud said of a node's instance. There is none if it could not be asked, or did not say.
+// answer is the cloud's answer about a node's instance. A node has no answer if the lookup failed, or left the question open.
 type answer struct {
 	// exists says whether there is such an instance, and state whether it runs.
 	exists bool

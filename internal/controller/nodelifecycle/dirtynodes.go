@@ -15,8 +15,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// dirtyNodes knows from the watch of nodes whether there is any that a pass could do something about. In a healthy cluster there
-// is none, and passes over thousands of nodes are over before they begin.
+// dirtyNodes tracks, by the watch of nodes, which nodes a pass could act on. In a healthy cluster there are no such nodes, and a pass
+// reads none of thousands.
 type dirtyNodes struct {
 	rules ownership.Rules
 	// due has room for one: a node has come to need a look, or the cloud has answered late, since it was last received from.

@@ -66,7 +66,7 @@ type observation struct {
 	unanswered []instances.Answer
 	// pending says that denials wait for witnesses who have just been asked for.
 	pending bool
-	// err is that of the nodes whose last answer was an error, nil if there is none.
+	// err is that of the nodes whose last answer was an error, or nil if there are no such nodes.
 	err error
 }
 

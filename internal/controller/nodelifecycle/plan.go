@@ -101,7 +101,7 @@ type plan struct {
 	// observations before anything is decided about them.
 	held        map[HoldReason]int
 	unconfirmed int
-	// again is when the earliest of those that only wait for their time can be decided about; zero if there are none.
+	// again is when the earliest of those that only wait for their time can be decided about, or zero if there are no such nodes.
 	again time.Time
 	// limit is how many nodes may be deleted within the window, and spent how many were or are about to be.
 	limit, spent int

@@ -51,7 +51,7 @@ var (
 
 // request is what a kubelet asks to be certified.
 type request struct {
-	// node is that of the requester, empty if the requester is none.
+	// node is that of the requester, or empty if the requester is no node.
 	node  string
 	names []string // in lower case
 	ips   []netip.Addr

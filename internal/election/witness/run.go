@@ -38,7 +38,7 @@ func Run(connect Connect) bool {
 	if !asked {
 		return false
 	}
-	_ = os.Unsetenv(variable) // what this process starts is none
+	_ = os.Unsetenv(variable) // what this process starts is no witness
 	// They are sent to the whole process group or control group of the parent, which ends this process when it has ended in order.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	logger := klog.Background()

@@ -80,7 +80,7 @@ func (s *Supervisor) Writes(underway int) {
 func (s *Supervisor) NeedLeaderElection() bool { return true }
 
 // Start starts the witness, and another one when that ends, until ctx ends. The witness goes on until Close: the lease is released after that.
-// That there is none is no error, because the lease expires all the same.
+// A missing witness is no error, because the lease expires all the same.
 func (s *Supervisor) Start(ctx context.Context) error {
 	if s == nil {
 		return nil

@@ -42,7 +42,7 @@ func (f Format[C]) LoadFrom(from io.Reader, dir string) (*C, error) {
 
 // origin is where a cloud config comes from.
 type origin struct {
-	// path is the file; empty if there is none, and then data is what it would hold.
+	// path is the file, or empty if there is no file, and then data is what it would hold.
 	path string
 	data []byte
 	// name is what holds the data, for messages.

@@ -89,7 +89,7 @@ func (a *Advertising) selecting(pool string, services []model.Service) []int {
 	return selected
 }
 
-// nextHop returns the address of a node that is its next hop for a group of peers; not valid if there is none.
+// nextHop returns the address of a node that is its next hop for a group of peers, or an invalid one if there is no such address.
 func nextHop(node model.Node, group *config.PeerGroup, family model.Family) netip.Addr {
 	for _, addr := range node.Addresses {
 		if model.FamilyOf(addr) == family && group.Contains(addr) {
@@ -100,7 +100,7 @@ func nextHop(node model.Node, group *config.PeerGroup, family model.Family) neti
 }
 
 // probed returns the address at which a node is probed: one at which traffic arrives. That is the first one that is in a subnet of next
-// hops, of the first group that has any, or else the first InternalIP. It is not valid if there is none.
+// hops, of the first group that has any, or else the first InternalIP. It is invalid if there is no such address.
 func (a *Advertising) probed(node model.Node) netip.Addr {
 	if a != nil {
 		for i := range a.groups {

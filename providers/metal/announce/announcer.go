@@ -53,7 +53,7 @@ type Options struct {
 	Advertising *Advertising
 	// PoolOf returns the name of the pool of an address, empty if it is of none.
 	PoolOf func(netip.Addr) string
-	// PoolOverlap returns the name of a pool with addresses in a range, empty if there is none. Nil: there are no pools.
+	// PoolOverlap returns the name of a pool with addresses in a range, or empty if no pool has any. Nil: there are no pools.
 	PoolOverlap func(netip.Prefix) string
 	// ClusterCIDRs are the ranges in which those of pods have to be where the config does not say it; none: anywhere.
 	ClusterCIDRs []netip.Prefix

@@ -50,7 +50,7 @@ type Input struct {
 	Unproven bool
 	// PoolOf returns the name of the pool that an address is of; empty if it is of none any more.
 	PoolOf func(netip.Addr) string
-	// PoolOverlap returns the name of a pool with addresses in a range; empty if there is none.
+	// PoolOverlap returns the name of a pool with addresses in a range, or empty if no pool has any.
 	PoolOverlap func(netip.Prefix) string
 	// Draining is the Draining of the previous Output: since when nodes have been seen to be removed.
 	Draining map[types.UID]time.Time
@@ -254,7 +254,7 @@ func (c *candidates) add(hop hop) {
 type hops struct {
 	in, draining, fallback candidates
 	byName                 map[string]hop
-	// why says why another node is none, and out counts these reasons.
+	// why says why another node is no next hop, and out counts these reasons.
 	why map[string]model.Reason
 	out map[model.Reason]int
 }

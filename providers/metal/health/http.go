@@ -24,7 +24,7 @@ const (
 // handshakes, and needs no goroutine of its own, as a Transport would, two for each connection. A node that dies leaves the
 // connection silent, which is what is to be noticed. It is for one goroutine.
 type httpAsker struct {
-	conn   net.Conn // nil if there is none
+	conn   net.Conn // nil if not connected
 	reader *bufio.Reader
 	at     netip.AddrPort // where conn leads
 	hangUp func() bool    // ends the watch over the context by which conn is closed

@@ -58,7 +58,7 @@ func requestOf(service *corev1.Service, namespaceLabels labels.Set) (pool.Reques
 	return request, nil
 }
 
-// maxAsked is how many addresses of an annotation are looked at, and maxShown how many bytes an error shows of one that is none.
+// maxAsked is how many addresses of an annotation are looked at, and maxShown how many bytes an error shows of an invalid one.
 const maxAsked, maxShown = 8, 100
 
 // askedOf returns the addresses that a Service asks for, by its annotation and by spec.loadBalancerIP. It may use both, as long

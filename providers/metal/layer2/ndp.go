@@ -35,7 +35,7 @@ type ndp struct {
 	flags  byte
 	target netip.Addr
 	// link is the link-layer address in the options: of the source of a solicitation, or of the target of an advertisement. It is
-	// zero if there is none.
+	// zero if there is no such option.
 	link mac
 }
 

@@ -36,7 +36,7 @@ func (n network) source4(other netip.Addr) netip.Addr {
 	return netip.IPv4Unspecified()
 }
 
-// source6 returns the own link-local address, or else any IPv6 address; not valid if there is none.
+// source6 returns the own link-local address, or else any IPv6 address, or an invalid one if there is no IPv6 address.
 func (n network) source6() netip.Addr {
 	var source netip.Addr
 	for _, own := range n.addrs {

@@ -217,7 +217,7 @@ func (r *Responder) retire(parts map[string]map[netip.Addr]netip.Addr) {
 	}
 }
 
-// station returns the station of an interface: the one that runs, or a new one if there is none that runs on what it is now.
+// station returns the station of an interface: the one that runs, or a new one if no station runs on the interface as it is now.
 func (r *Responder) station(ctx context.Context, network network, device *net.Interface) (*station, error) {
 	r.mu.Lock()
 	running := r.stations[network.name]

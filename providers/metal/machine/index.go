@@ -63,8 +63,8 @@ func (i *Index) Get(id string) (*config.Machine, bool) {
 	return machine, ok
 }
 
-// Find returns the machine of a node. The error is provider.ErrInstanceNotFound if there is none, a provider.TerminalError if the
-// node's provider ID is none of a machine, and a *ConflictError if that cannot be decided.
+// Find returns the machine of a node. The error is provider.ErrInstanceNotFound if there is no machine, a provider.TerminalError if the
+// node's provider ID is not that of a machine, and a *ConflictError if that cannot be decided.
 func (i *Index) Find(node *v1.Node) (*config.Machine, error) {
 	if node.Spec.ProviderID != "" {
 		id, err := ParseProviderID(node.Spec.ProviderID)

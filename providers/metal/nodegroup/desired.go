@@ -62,7 +62,7 @@ type refusal struct {
 
 // nodeFacts are what matters of the nodes that are, or may be, a machine's.
 type nodeFacts struct {
-	// count is how many there are, and name that of one of them; empty if there is none.
+	// count is how many there are, and name that of one of them, or empty if there are no such nodes.
 	count int
 	name  string
 	uid   types.UID

@@ -203,7 +203,7 @@ func labelsOf(g group) map[string]string {
 	return common
 }
 
-// likeANode gives a template the capacity of a node of the group. It is ErrNotImplemented if there is none.
+// likeANode gives a template the capacity of a node of the group. The error is ErrNotImplemented if the group has no node.
 func (c *Controller) likeANode(g group, template *v1.Node) error {
 	c.mu.Lock()
 	leads := !c.begun.IsZero()

@@ -27,7 +27,7 @@ type recordedIntents struct {
 	intents map[string]intent
 	// unreadable are entries that are no intents, as they were found; they stay as they are.
 	unreadable map[string]json.RawMessage
-	// lease is the object that it is from; nil if there is none yet.
+	// lease is the object that it is from, or nil if that does not exist yet.
 	lease *coordinationv1.Lease
 }
 

@@ -77,7 +77,7 @@ func (b *Balancers) GetLoadBalancerName(_ context.Context, clusterName string, s
 	return request{cluster: clusterName, service: service}.name()
 }
 
-// GetLoadBalancer returns what the Service's load balancer offers; exists is false if there is none. One that is being deleted exists. It
+// GetLoadBalancer returns what the Service's load balancer offers; exists is false if the Service has no load balancer. One that is being deleted exists. It
 // costs two calls.
 func (b *Balancers) GetLoadBalancer(ctx context.Context, clusterName string, service *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
 	r, _ := b.request(ctx, clusterName, service, nil) // what is wrong with annotations does not matter here

@@ -178,7 +178,7 @@ func selected(node *v1.Node, selector map[string]string) bool {
 	return true
 }
 
-// nodeAddress is the internal address of a node, or else the external one; empty if it has none of the family.
+// nodeAddress is the internal address of a node, or else the external one, or empty if the node has no address of the family.
 func nodeAddress(node *v1.Node, family v1.IPFamily) string {
 	for _, kind := range []v1.NodeAddressType{v1.NodeInternalIP, v1.NodeExternalIP} {
 		for _, address := range node.Status.Addresses {

@@ -103,7 +103,7 @@ func vipsOf(lb *loadbalancers.LoadBalancer) (addresses []string, missing bool) {
 	return addresses, missing
 }
 
-// floats returns which VIP a floating IP is for: the first that has no IPv6 address. It is negative if there is none.
+// floats returns which VIP a floating IP is for: the first that has no IPv6 address. It is negative if there is no such VIP.
 func floats(vips []string) int {
 	return slices.IndexFunc(vips, func(address string) bool {
 		vip, err := netip.ParseAddr(address)

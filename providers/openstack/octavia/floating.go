@@ -38,7 +38,7 @@ func (n network) floatingIPs(ctx context.Context, options floatingips.ListOpts) 
 	return found, n.failed("listing floating IPs", err)
 }
 
-// ofPort returns the floating IP of a port, nil if it has none, from a list that may be so old and that began after all that was written to the
+// ofPort returns the floating IP of a port, or nil if the port has no floating IP, from a list that may be so old and that began after all that was written to the
 // port's floating IP from here.
 func (n network) ofPort(ctx context.Context, port string, age time.Duration) (*floatingips.FloatingIP, error) {
 	if port == "" {
@@ -54,7 +54,7 @@ func (n network) ofPort(ctx context.Context, port string, age time.Duration) (*f
 	return &found[0], nil
 }
 
-// attachedTo returns a copy of the floating IP of a port, nil if there is none.
+// attachedTo returns a copy of the floating IP of a port, or nil if the port has no floating IP.
 func attachedTo(all []floatingips.FloatingIP, port string) *floatingips.FloatingIP {
 	for _, one := range all {
 		if one.PortID == port {
@@ -124,7 +124,7 @@ func (n network) dropFloatingIP(ctx context.Context, attached *floatingips.Float
 }
 
 // availableFloatingIP returns the floating IP that the Service names by loadBalancerIP, or else one that was made for it and is attached to
-// nothing: it was kept, or the answer to its creation was lost. Nil: there is none.
+// nothing: it was kept, or the answer to its creation was lost. Nil: there is no such floating IP.
 func (n network) availableFloatingIP(ctx context.Context, r request) (*floatingips.FloatingIP, error) {
 	asked := r.service.Spec.LoadBalancerIP
 	options := floatingips.ListOpts{Description: model.FloatingIPDescription(r.cluster, r.key()), FloatingNetworkID: r.settings.FloatingNetworkID}
@@ -192,7 +192,7 @@ func (n network) externalNetworks(ctx context.Context) ([]networks.Network, erro
 	return pagesOf(ctx, networks.List(n.client, options), networks.ExtractNetworks)
 }
 
-// externalNetwork returns the only external network, empty if there is none.
+// externalNetwork returns the only external network, or empty if there is no external network.
 func (n network) externalNetwork(ctx context.Context) (string, error) {
 	if all, _, ok := n.lists.external.get(ctx, n.lists.since(n.lists.ages.toAdd)); ok && len(all) == 1 {
 		return all[0].ID, nil

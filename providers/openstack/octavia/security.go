@@ -51,7 +51,7 @@ func wantedRules(r request, subnetCIDR string, ranges []string) []rule {
 	return wanted
 }
 
-// securityGroup returns the Service's group with its rules, nil if there is none.
+// securityGroup returns the Service's group with its rules, or nil if it has no group.
 func (n network) securityGroup(ctx context.Context, r request) (*groups.SecGroup, error) {
 	name := model.SecurityGroupName(r.key(), r.service.UID)
 	found, err := pagesOf(ctx, groups.List(n.client, groups.ListOpts{Name: name}), groups.ExtractGroups)

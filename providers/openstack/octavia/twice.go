@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
 )
 
-// keepOne returns which of the load balancers of a Service stays, nil if there is none, and deletes the others: octavia goes on to create one
+// keepOne returns which of the load balancers of a Service stays, or nil if the Service has no load balancer, and deletes the others: octavia goes on to create one
 // whose answer came too late for its caller, who then finds none and asks for another. The one stays whose address the Service shows, or else the
 // first one. What somebody else shares stays as well. While octavia deletes, the error is "come again".
 func (s services) keepOne(ctx context.Context, r request, found []loadbalancers.LoadBalancer) (*loadbalancers.LoadBalancer, error) {

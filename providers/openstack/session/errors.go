@@ -27,7 +27,7 @@ type AnswerError struct {
 	// Status is the HTTP status.
 	Status int
 	// Kind is the service's own name of what is wrong: the key of Nova's answer such as itemNotFound, the type of Neutron's such as
-	// RouterNotFound, the faultcode of Octavia's. Empty if the answer is none of a service's, such as that of a proxy.
+	// RouterNotFound, the faultcode of Octavia's. Empty if the answer is not a service's but, for example, a proxy's.
 	Kind string
 	// Text is what the service says.
 	Text string
@@ -85,7 +85,7 @@ func Classify(err error) error {
 	}
 }
 
-// StatusOf returns the HTTP status of the answer that an error is, zero if it is none.
+// StatusOf returns the HTTP status of the answer that an error is, or zero if the error is no answer.
 func StatusOf(err error) int {
 	var answer *AnswerError
 	if errors.As(err, &answer) {

@@ -80,7 +80,7 @@ func (s *Session) CloseIdleConnections() {
 	}
 }
 
-// login returns the clients for the config in force, and logs in if there are none.
+// login returns the clients for the config in force, and logs in if there are no clients yet.
 func (s *Session) login(ctx context.Context) (*Clients, error) {
 	current := s.config.Current()
 	if clients, err, known := s.known(current); known {

@@ -38,12 +38,12 @@ func (c *Client) ListInstances(ctx context.Context, yield func([]Instance) error
 	return list(ctx, &c.caller, OpListInstances, PathInstances, nil, func(i Instance) string { return i.ID }, yield)
 }
 
-// GetInstance returns one instance; CodeNotFound if there is none with that ID.
+// GetInstance returns one instance, or CodeNotFound if no instance has that ID.
 func (c *Client) GetInstance(ctx context.Context, id string) (*Instance, error) {
 	return c.instance(ctx, call{op: OpGetInstance, method: http.MethodGet, path: PathInstances + "/" + url.PathEscape(id)})
 }
 
-// GetInstanceByName returns one instance; CodeNotFound if there is none with that name.
+// GetInstanceByName returns one instance, or CodeNotFound if no instance has that name.
 func (c *Client) GetInstanceByName(ctx context.Context, name string) (*Instance, error) {
 	return c.instance(ctx, call{op: OpGetInstanceByName, method: http.MethodGet, path: PathInstanceNames + "/" + url.PathEscape(name)})
 }
@@ -60,7 +60,7 @@ func (c *Client) UpdateInstance(ctx context.Context, id string, spec InstanceSpe
 	return c.instance(ctx, call{op: OpUpdateInstance, method: http.MethodPut, path: path, in: spec, generation: generation})
 }
 
-// DeleteInstance deletes an instance; CodeNotFound if there is none. The generation is as in UpdateInstance.
+// DeleteInstance deletes an instance. The error is CodeNotFound if there is no such instance. The generation is as in UpdateInstance.
 func (c *Client) DeleteInstance(ctx context.Context, id string, generation int64) error {
 	path := PathInstances + "/" + url.PathEscape(id)
 	return c.do(ctx, call{op: OpDeleteInstance, method: http.MethodDelete, path: path, generation: generation})
@@ -87,7 +87,7 @@ func (c *Client) ListLoadBalancers(ctx context.Context, tags map[string]string, 
 	return list(ctx, &c.caller, OpListLoadBalancers, PathLoadBalancers, query, func(l LoadBalancer) string { return l.Name }, yield)
 }
 
-// GetLoadBalancer returns one load balancer; CodeNotFound if there is none with that name.
+// GetLoadBalancer returns one load balancer, or CodeNotFound if no load balancer has that name.
 func (c *Client) GetLoadBalancer(ctx context.Context, name string) (*LoadBalancer, error) {
 	return c.loadBalancer(ctx, call{op: OpGetLoadBalancer, method: http.MethodGet, path: PathLoadBalancers + "/" + url.PathEscape(name)})
 }
@@ -103,13 +103,13 @@ func (c *Client) UpdateLoadBalancer(ctx context.Context, spec LoadBalancerSpec, 
 	return c.loadBalancer(ctx, call{op: OpUpdateLoadBalancer, method: http.MethodPut, path: path, in: spec, generation: generation})
 }
 
-// DeleteLoadBalancer deletes a load balancer; CodeNotFound if there is none. The generation is as in UpdateInstance.
+// DeleteLoadBalancer deletes a load balancer. The error is CodeNotFound if there is no such load balancer. The generation is as in UpdateInstance.
 func (c *Client) DeleteLoadBalancer(ctx context.Context, name string, generation int64) error {
 	path := PathLoadBalancers + "/" + url.PathEscape(name)
 	return c.do(ctx, call{op: OpDeleteLoadBalancer, method: http.MethodDelete, path: path, generation: generation})
 }
 
-// ChangeTargets adds targets to the load balancer of that name and removes others; CodeNotFound if there is none,
+// ChangeTargets adds targets to the load balancer of that name and removes others. The error is CodeNotFound if there is no such load balancer,
 // CodePreconditionFailed if it has not the change's tags, and CodeConflict if it is not active.
 func (c *Client) ChangeTargets(ctx context.Context, name string, change TargetsChange) (*LoadBalancer, error) {
 	path := PathLoadBalancers + "/" + url.PathEscape(name) + "/targets"
@@ -161,7 +161,7 @@ func (c *Client) route(ctx context.Context, call call) (*Route, error) {
 	return &answer, nil
 }
 
-// DeleteRoute deletes a route; CodeNotFound if there is none with that ID.
+// DeleteRoute deletes a route. The error is CodeNotFound if no route has that ID.
 func (c *Client) DeleteRoute(ctx context.Context, id string) error {
 	return c.do(ctx, call{op: OpDeleteRoute, method: http.MethodDelete, path: PathRoutes + "/" + url.PathEscape(id)})
 }

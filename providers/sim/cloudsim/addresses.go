@@ -65,7 +65,7 @@ func nth(family api.IPFamily, n int64) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// familyOf returns the family of an IP address, empty if it is none.
+// familyOf returns the family of an IP address, or empty for any other text.
 func familyOf(text string) api.IPFamily {
 	address, err := netip.ParseAddr(text)
 	switch {

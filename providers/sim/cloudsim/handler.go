@@ -276,7 +276,7 @@ func (r *request) decode(into any) (field.ErrorList, error) {
 	return strict.JSON(r.body, into), nil
 }
 
-// generation reads If-Match; zero if there is none or it matches anything.
+// generation reads If-Match. It returns zero if the header is missing or matches anything.
 func (r *request) generation() (int64, error) {
 	header := r.Header.Get("If-Match")
 	if header == "" || header == "*" {

@@ -53,7 +53,7 @@ func invalidField(name, value, reason string) error {
 	return invalid(field.ErrorList{field.Invalid(field.NewPath(name), value, reason)})
 }
 
-// refusalOf returns the refusal that an error is; what is none is an internal error.
+// refusalOf returns the refusal that an error is; any other error is an internal one.
 func refusalOf(err error) *api.Error {
 	var refusal *api.Error
 	if errors.As(err, &refusal) {

@@ -36,7 +36,7 @@ func Overlay(ctx context.Context, dir string) (string, error) {
 	return changed.Write(dir)
 }
 
-// now is the beginning of time.Now and, before it, what it adds: seconds. A value that is none counts as 0.
+// now is the beginning of time.Now and, before it, what it adds: seconds. An invalid value counts as 0.
 const now = `var clockAhead = func() int64 {
 	value, _ := syscall.Getenv("` + variable + `")
 	ahead, _ := ParseDuration(value)

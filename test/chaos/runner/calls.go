@@ -72,7 +72,7 @@ func (c call) writes() bool {
 	return false
 }
 
-// nameIn returns the name in a JSON object; empty if there is none.
+// nameIn returns the name in a JSON object, or empty if it has no name.
 func nameIn(body []byte) string {
 	var named struct{ Name string }
 	_ = json.Unmarshal(body, &named) // what is no object has no name

@@ -83,7 +83,7 @@ func (f *faults) named(balancer, service string) {
 	f.balancers[balancer] = service
 }
 
-// of returns a fault that hits a call of the cloud; nil if there is none.
+// of returns a fault that hits a call of the cloud, or nil if no fault does.
 func (f *faults) of(c call) *fault {
 	return f.find(func(one *fault) bool {
 		operation, object := one.Args[schedule.ArgOperation], one.Args[schedule.ArgObject]
@@ -100,7 +100,7 @@ func (f *faults) of(c call) *fault {
 	})
 }
 
-// ofAPI returns a fault that hits a write to the API server; nil if there is none.
+// ofAPI returns a fault that hits a write to the API server, or nil if no fault does.
 func (f *faults) ofAPI() *fault {
 	return f.find(func(one *fault) bool { return one.Verb == schedule.APIStatus })
 }
@@ -126,7 +126,7 @@ func liesInLists(verb string) bool {
 	}
 }
 
-// serviceOf returns the Service of a load balancer; empty if there is none.
+// serviceOf returns the Service of a load balancer, or empty if it has no Service.
 func (f *faults) serviceOf(balancer string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

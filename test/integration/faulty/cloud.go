@@ -153,7 +153,7 @@ func (c *Cloud) set(node string, state provider.InstanceState) {
 	c.send(provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instance})
 }
 
-// ProviderID returns the provider ID of a node's instance, empty if there is none.
+// ProviderID returns the provider ID of a node's instance, or empty if there is no instance.
 func (c *Cloud) ProviderID(node string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -107,7 +107,7 @@ func (c *Cloud) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloud
 
 func key(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
 
-// status returns what a Service's load balancer is reached by, nil if there is none. The lock is held.
+// status returns what a Service's load balancer is reached by, or nil if there is no load balancer. The lock is held.
 func (c *Cloud) status(service *corev1.Service) *corev1.LoadBalancerStatus {
 	balancer := c.balancers[key(service)]
 	if balancer == nil {

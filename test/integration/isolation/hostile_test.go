@@ -147,7 +147,7 @@ func checkWarning(t *testing.T, bad hostile, message string) {
 	}
 }
 
-// checkNode asserts that a node is there and shows nothing that is none.
+// checkNode asserts that a node is there and shows no invalid value.
 func checkNode(t *testing.T, name string) {
 	t.Helper()
 	node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})

@@ -179,7 +179,7 @@ func waitTainted(t testing.TB, name string, want bool) {
 	})
 }
 
-// heldFor returns the condition CloudInstanceGone of a node, nil if it has none.
+// heldFor returns the condition CloudInstanceGone of a node, or nil if it has no such condition.
 func heldFor(n *corev1.Node) *corev1.NodeCondition {
 	for i := range n.Status.Conditions {
 		if n.Status.Conditions[i].Type == nodelifecycle.ConditionInstanceGone {

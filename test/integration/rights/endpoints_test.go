@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-ccm/mooring/deploy"
 )
 
-// TestSecurePortIsClosed asks for everything that is served, the plan of a dry run included, as nobody, with a token that is none, as
+// TestSecurePortIsClosed asks for everything that is served, the plan of a dry run included, as nobody, with an invalid token, as
 // somebody without rights and as somebody who may read. Health is open, for kubelets. What is served, the plan above all, holds no secret.
 func TestSecurePortIsClosed(t *testing.T) {
 	s := newSimScenario(t, deploy.DryRunRBAC)

@@ -111,7 +111,7 @@ func edited(t testing.TB, name string, edit func(*corev1.Node), write func(conte
 	})
 }
 
-// condition returns the node's condition NetworkUnavailable as "Status Reason", "none" if it has none.
+// condition returns the node's condition NetworkUnavailable as "Status Reason", or "none" if it has no such condition.
 func condition(t testing.TB, name string) string {
 	t.Helper()
 	for _, c := range getNode(t, name).Status.Conditions {

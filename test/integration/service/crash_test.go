@@ -124,7 +124,7 @@ func (v *victim) proxy(t *testing.T, target string, transport http.RoundTripper,
 	return server
 }
 
-// dies counts a write and kills the victim if it is the one, before or after it takes effect. A write by the dead is none.
+// dies counts a write and kills the victim if it is the one, before or after it takes effect. A write of a dead process does not count.
 func (v *victim) dies(r *http.Request, effect func()) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

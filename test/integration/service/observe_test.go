@@ -43,7 +43,7 @@ func waitReady(t testing.TB, name, want string) *corev1.Service {
 	})
 }
 
-// readiness is the condition LoadBalancerReady of a Service as "True Provided", empty if there is none.
+// readiness is the condition LoadBalancerReady of a Service as "True Provided", or empty if it has no such condition.
 func readiness(s *corev1.Service) string {
 	for _, condition := range s.Status.Conditions {
 		if condition.Type == service.ConditionReady {

@@ -187,7 +187,7 @@ func (e *LockError) Error() string {
 	return fmt.Sprintf("%s does not fit what is asked for; remove the file to choose versions anew:\n  %s", e.File, strings.Join(e.Differences, "\n  "))
 }
 
-// readLock reads the lock that is there, nil if there is none yet or none is asked for.
+// readLock reads the lock file, or returns nil if there is no lock file yet or no lock is requested.
 func (b *builder) readLock() error {
 	if b.options.Lock == "" {
 		return nil

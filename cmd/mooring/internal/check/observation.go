@@ -40,7 +40,7 @@ type Observation struct {
 	Pods Part[[]corev1.Pod]
 	// ControllerManagers are the pods of kube-controller-manager.
 	ControllerManagers Part[[]corev1.Pod]
-	// KubeProxy is the ConfigMap kube-system/kube-proxy, nil if there is none.
+	// KubeProxy is the ConfigMap kube-system/kube-proxy, or nil if it does not exist.
 	KubeProxy Part[*corev1.ConfigMap]
 	// Events are those about nodes and Services that wait.
 	Events Part[[]corev1.Event]

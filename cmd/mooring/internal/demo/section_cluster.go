@@ -28,7 +28,7 @@ func startControlPlane(ctx context.Context, s *environment) (string, error) {
 	return s.startCluster(ctx, podCIDRs, netip.Addr{})
 }
 
-// startCluster starts a control plane that gives nodes pod CIDRs, and serves at an address: loopback, if it is none.
+// startCluster starts a control plane that gives nodes pod CIDRs, and serves at an address, or at loopback if the address is invalid.
 func (s *environment) startCluster(ctx context.Context, podCIDRs string, address netip.Addr) (detail string, err error) {
 	cluster, err := startUntil(ctx, context.WithoutCancel(s.life), func(life context.Context) (*localcluster.Cluster, error) {
 		return localcluster.Start(life, localcluster.Options{

@@ -116,7 +116,7 @@ func eachOf[T any](values []T, missing func(T) error) error {
 	return fmt.Errorf("%d of %d are not there yet, for example %w", count, len(values), first)
 }
 
-// warning is what the manager has reported by an event about a node that it cannot initialize; nil if there is none.
+// warning is what the manager has reported by an event about a node that it cannot initialize, or nil if there is no such event.
 func (s *environment) warning(node string) error {
 	ctx, cancel := context.WithTimeout(s.life, warningTimeout)
 	defer cancel()

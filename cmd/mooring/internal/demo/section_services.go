@@ -88,7 +88,7 @@ func (o *offer) await(ctx context.Context, s *environment, lacks func() error) e
 	})
 }
 
-// address is what the Service shows; empty if it has none.
+// address is what the Service shows, or empty if it has no address.
 func (o *offer) address() string {
 	if ingress := o.service.Status.LoadBalancer.Ingress; len(ingress) > 0 {
 		return ingress[0].IP

@@ -90,7 +90,7 @@ func commandLine(container *corev1.Container) []string {
 	return words
 }
 
-// Container returns the container that is a cloud controller manager, nil if there is none. Vendors' programs and images are called
+// Container returns the container that is a cloud controller manager, or nil if no container is. Vendors' programs and images are called
 // NAME-cloud-controller-manager, cloud-controller-manager or ccm; all of them have the flag --cloud-provider.
 func Container(spec *corev1.PodSpec) *corev1.Container {
 	for i := range spec.Containers {

@@ -92,7 +92,7 @@ type metrics map[string]*dto.MetricFamily
 // reading is the value of a counter or of a gauge.
 func reading(of *dto.Metric) float64 { return of.GetCounter().GetValue() + of.GetGauge().GetValue() }
 
-// sum adds up a metric over its labels; zero if there is none.
+// sum adds up a metric over its labels, and returns zero if the metric is missing.
 func (m metrics) sum(name string) (sum float64) {
 	for _, one := range m[name].GetMetric() {
 		sum += reading(one)

@@ -23,7 +23,7 @@ var nodeGravity = []NodeState{NodeHeld, NodeUninitialized, NodeWithoutID, NodeSh
 // serviceGravity are the states of Services that are problems, the gravest first.
 var serviceGravity = []ServiceState{ServiceNotReady, ServiceWithdrawing, ServiceUntouched}
 
-// Problem reports whether a node is not as it should be. Nodes of others are none of ours.
+// Problem reports whether a node is not as it should be. Nodes of other managers are not.
 func (n Node) Problem() bool {
 	return slices.Contains(nodeGravity, n.State) || n.Routed != nil && !*n.Routed && n.State != NodeForeign
 }

@@ -93,7 +93,7 @@ func (f *Fields) Wrote(values map[string]string, now time.Time) {
 	}
 }
 
-// Paused returns the fields that are left alone now, nil if there are none.
+// Paused returns the fields that are left alone now, or nil if there are no such fields.
 func (f *Fields) Paused(now time.Time) map[string]bool {
 	var paused map[string]bool
 	for field, last := range f.of {
@@ -107,7 +107,7 @@ func (f *Fields) Paused(now time.Time) map[string]bool {
 	return paused
 }
 
-// Pause returns how long it is until the first of the fields that are left alone may be written again, zero if there is none.
+// Pause returns how long it is until the first of the fields that are left alone may be written again, or zero if no field is left alone.
 func (f *Fields) Pause(now time.Time) (left time.Duration) {
 	for _, last := range f.of {
 		if wait := last.until.Sub(now); wait > 0 && (left == 0 || wait < left) {

@@ -11,7 +11,7 @@ import (
 // Announced reports whether all addresses of the Service are announced; one without an address is not.
 func (s ServiceState) Announced() bool { return s.failing() == nil && len(s.Addresses) > 0 }
 
-// failing returns the first address that is not announced, nil if there is none.
+// failing returns the first address that is not announced, or nil if all are announced.
 func (s ServiceState) failing() *AddressState {
 	for i := range s.Addresses {
 		if !s.Addresses[i].announced() {

@@ -45,7 +45,7 @@ type Node struct {
 	Removal string
 }
 
-// Address returns the node's first address of a family; not valid if there is none.
+// Address returns the node's first address of a family, or an invalid one if the node has no such address.
 func (n Node) Address(family Family) netip.Addr {
 	for _, addr := range n.Addresses {
 		if FamilyOf(addr) == family {

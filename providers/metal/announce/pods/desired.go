@@ -16,7 +16,7 @@ type Input struct {
 	Nodes map[string]model.Node
 	// Within are the ranges in which those of nodes have to be; none: anywhere.
 	Within []netip.Prefix
-	// PoolOverlap returns the name of a pool with addresses in a range, empty if there is none. Nil: there are no pools.
+	// PoolOverlap returns the name of a pool with addresses in a range, or empty if no pool has any. Nil: there are no pools.
 	PoolOverlap func(netip.Prefix) string
 }
 

@@ -128,7 +128,7 @@ func joined(refused []*RefusedError) error {
 	return &RefusedError{Reason: refused[0].Reason, Message: strings.Join(slices.Compact(messages), "; ")}
 }
 
-// ofFamily returns the first address of a family, the zero one if there is none.
+// ofFamily returns the first address of a family, or the zero address if there is no such address.
 func ofFamily(addrs []netip.Addr, family corev1.IPFamily) netip.Addr {
 	for _, addr := range addrs {
 		if FamilyOf(addr) == family {

@@ -121,7 +121,7 @@ func usableOf(r config.AddressRange, avoidBuggy bool) []config.AddressRange {
 	return result
 }
 
-// Of returns the name of the pool that an address belongs to, empty if it is none's.
+// Of returns the name of the pool that an address belongs to, or empty if it belongs to no pool.
 func (p *Pools) Of(addr netip.Addr) string {
 	if found := p.of(addr); found != nil {
 		return found.Name

@@ -45,7 +45,7 @@ func (s *State) unusable() map[*free]int {
 	return counts
 }
 
-// refusesReserved returns why a Service does not get the address of another host; nil if it is none.
+// refusesReserved returns why a Service does not get the address of another host, or nil if no host has the address.
 func (s *State) refusesReserved(addr netip.Addr) *RefusedError {
 	if owner, is := s.reserved[addr]; is {
 		return refuse(Conflict, FamilyOf(addr), "%s is the address of %s", addr, owner)

@@ -186,7 +186,7 @@ func (c *Cloud) listServers(w http.ResponseWriter, r *http.Request) {
 	write(w, 200, Object{"servers": page, "servers_links": links})
 }
 
-// page returns what comes behind a marker. The link names a host that is none, as that of a badly configured Nova does.
+// page returns what comes behind a marker. The link names a host that does not exist, as that of a badly configured Nova does.
 func (c *Cloud) page(all []Object, marker string) (page []Object, links []Object) {
 	rest := all[slices.IndexFunc(all, func(o Object) bool { return o["id"] == marker })+1:]
 	if len(rest) > c.PageSize {
@@ -220,7 +220,7 @@ func (c *Cloud) listPorts(w http.ResponseWriter, r *http.Request) {
 	write(w, 200, Object{"ports": page, "ports_links": links})
 }
 
-// matching returns the objects with one of some values, all if there are none.
+// matching returns the objects with one of some values, or all objects if there are no values.
 func matching(all []Object, key string, values []string) []Object {
 	if len(values) == 0 {
 		return all

@@ -34,7 +34,7 @@ type Settings struct {
 	KeepFloatingIP    bool
 	// ConnectionLimit is -1 for any number.
 	ConnectionLimit int
-	// ProxyProtocol is the pool protocol, PROXY or PROXYV2; empty is none.
+	// ProxyProtocol is the pool protocol, PROXY or PROXYV2, or empty without it.
 	ProxyProtocol   string
 	XForwardedFor   bool
 	TLSContainerRef string

@@ -34,7 +34,7 @@ type Annotation struct {
 	Name string
 	// Values are the values that it takes, for people.
 	Values string
-	// Option is the option of the cloud config that holds where the annotation is missing; empty if there is none.
+	// Option is the option of the cloud config that holds where the annotation is missing, or empty if there is no such option.
 	Option string
 	// Default is what holds where neither is given; empty if that is nothing.
 	Default string

@@ -62,7 +62,7 @@ func Transport(protocol string) string {
 // Pool is what is behind a listener.
 type Pool struct {
 	Name, Protocol, Algorithm string
-	// Persistence is the kind of session persistence, SOURCE_IP; empty is none.
+	// Persistence is the kind of session persistence, SOURCE_IP, or empty without persistence.
 	Persistence string
 	Tags        []string
 	// Members are sorted by address and port.

@@ -155,7 +155,7 @@ func (o *Observer) leases(ctx context.Context) (leases []coordinationv1.Lease, e
 	return leases, err
 }
 
-// kubeProxy reads the ConfigMap that kubeadm and others configure kube-proxy by; nil if there is none.
+// kubeProxy reads the ConfigMap that kubeadm and others configure kube-proxy by, or nil if it does not exist.
 func (o *Observer) kubeProxy(ctx context.Context) (*corev1.ConfigMap, error) {
 	config, err := o.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "kube-proxy", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
