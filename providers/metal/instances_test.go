@@ -21,12 +21,11 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/machine"
 	"github.com/mooring-ccm/mooring/providers/metal/power"
-
-	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 // grid is the power of machines, which a test turns on and off.
