@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+// junitSuite is the document, written by encoding/xml: the libraries for JUnit write another root element, and would be one more module for the
+// test of every provider.
 type junitSuite struct {
 	XMLName   xml.Name    `xml:"testsuite"`
 	Name      string      `xml:"name,attr"`
