@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// options are those of a short run. Its deadlines are not what is tested: only a system that never settles exceeds them.
+// options are those of a short run. Its deadlines are not what is tested: only a system that never converges exceeds them.
 func options(t *testing.T) runner.Options {
 	t.Helper()
 	self, err := os.Executable()

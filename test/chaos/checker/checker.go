@@ -31,8 +31,8 @@ type Options struct {
 	ResumeGrace time.Duration
 }
 
-// World is the writer of everything that users, machines and kubelets do.
-const World = "world"
+// Fixture is the writer of everything that users, machines and kubelets do.
+const Fixture = "fixture"
 
 // Checker is fed with what happens, and keeps what was wrong. Its methods may be called by several goroutines. Times are since the
 // beginning of the run.
@@ -43,7 +43,7 @@ type Checker struct {
 	state      *model.State
 	checked    map[string]int
 	violations []Violation
-	dropped    map[string]bool // UIDs of nodes that the world deletes
+	dropped    map[string]bool // UIDs of nodes that the fixture deletes
 	// leader is who took the lease last, and resumed is when a replica last went on after a pause.
 	leader  string
 	resumed map[string]time.Duration
@@ -85,7 +85,7 @@ func (c *Checker) Passed(rule string) {
 	c.checked[rule]++
 }
 
-// Disturbs says that the world is about to change a node or a Service, by its UID, so that managers may know of it before the watch
+// Disturbs says that the fixture is about to change a node or a Service, by its UID, so that managers may know of it before the watch
 // that feeds the checker does.
 func (c *Checker) Disturbs(at time.Duration, uid string) {
 	c.mu.Lock()
@@ -93,7 +93,7 @@ func (c *Checker) Disturbs(at time.Duration, uid string) {
 	c.state.Disturb(at, uid)
 }
 
-// WillDropNode says that the world is about to delete a node.
+// WillDropNode says that the fixture is about to delete a node.
 func (c *Checker) WillDropNode(uid string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,7 +175,7 @@ func (c *Checker) BalancerSeen(at time.Duration, by string, balancer model.Balan
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old, known := c.state.Balancers[balancer.Name]
-	if by != World {
+	if by != Fixture {
 		c.check(at, ForeignUntouched, "balancer "+balancer.Name, !known || old.ServiceUID != "", "%s wrote it", by)
 		for _, id := range model.Without(old.Targets, balancer.Targets) {
 			c.check(at, TargetKept, "balancer "+balancer.Name, !c.state.AlwaysTarget(balancer.Name, id), "%s removed its target %s", by, id)
@@ -190,7 +190,7 @@ func (c *Checker) BalancerDeleted(at time.Duration, by, name string) {
 	defer c.mu.Unlock()
 	old := c.state.Balancers[name]
 	c.state.RemoveBalancer(name)
-	if by == World {
+	if by == Fixture {
 		return
 	}
 	c.check(at, ForeignUntouched, "balancer "+name, old.ServiceUID != "", "%s deleted it", by)
@@ -204,7 +204,7 @@ func (c *Checker) RouteSeen(at time.Duration, by string, route model.Route) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old, known := c.state.Routes[route.ID]
-	if by != World {
+	if by != Fixture {
 		c.check(at, ForeignUntouched, "route "+route.ID, route.Ours && (!known || old.Ours), "%s wrote it", by)
 	}
 	c.state.Routes[route.ID] = route
@@ -214,7 +214,7 @@ func (c *Checker) RouteSeen(at time.Duration, by string, route model.Route) {
 func (c *Checker) RouteDeleted(at time.Duration, by, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if by != World {
+	if by != Fixture {
 		c.check(at, ForeignUntouched, "route "+id, c.state.Routes[id].Ours, "%s deleted it", by)
 	}
 	delete(c.state.Routes, id)

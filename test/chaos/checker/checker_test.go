@@ -25,8 +25,8 @@ func begun() *checker.Checker {
 	c.NodeSeen(1, node)
 	c.ServiceSeen(1, served)
 	c.BalancerSeen(time.Minute, "a", balancer)
-	c.BalancerSeen(2, checker.World, model.Balancer{Name: "foreign-1"})
-	c.RouteSeen(2, checker.World, model.Route{ID: "r-9", CIDR: "10.65.0.0/24"})
+	c.BalancerSeen(2, checker.Fixture, model.Balancer{Name: "foreign-1"})
+	c.RouteSeen(2, checker.Fixture, model.Route{ID: "r-9", CIDR: "10.65.0.0/24"})
 	return c
 }
 
@@ -48,7 +48,7 @@ func TestAlways(t *testing.T) {
 	}{
 		"all is well":                 {func(*checker.Checker) {}, ""},
 		"node deleted":                {func(c *checker.Checker) { c.NodeDeleted(3, node) }, checker.NodeKept},
-		"node deleted by the world":   {func(c *checker.Checker) { c.WillDropNode("u-1"); c.NodeDeleted(3, node) }, ""},
+		"node deleted by the fixture": {func(c *checker.Checker) { c.WillDropNode("u-1"); c.NodeDeleted(3, node) }, ""},
 		"node deleted, instance gone": {func(c *checker.Checker) { c.InstanceDeleted("i-1"); c.NodeDeleted(3, node) }, ""},
 		"foreign node deleted":        {func(c *checker.Checker) { c.NodeDeleted(3, model.Node{Name: "foreign-1", ProviderID: "another://i-1"}) }, checker.ForeignUntouched},
 		"address lost":                {func(c *checker.Checker) { c.ServiceSeen(3, changed(func(s *model.Service) { s.Addresses = nil })) }, checker.AddressKept},
@@ -61,14 +61,14 @@ func TestAlways(t *testing.T) {
 		"address twice": {func(c *checker.Checker) {
 			c.ServiceSeen(3, changed(func(s *model.Service) { s.Name, s.UID = "s-2", "v-2" }))
 		}, checker.AddressUnique},
-		"load balancer deleted":              {func(c *checker.Checker) { c.BalancerDeleted(3, "a", "b-1") }, checker.BalancerKept},
-		"load balancer deleted by the world": {func(c *checker.Checker) { c.BalancerDeleted(3, checker.World, "b-1") }, ""},
+		"load balancer deleted":                {func(c *checker.Checker) { c.BalancerDeleted(3, "a", "b-1") }, checker.BalancerKept},
+		"load balancer deleted by the fixture": {func(c *checker.Checker) { c.BalancerDeleted(3, checker.Fixture, "b-1") }, ""},
 		"load balancer deleted after all": {func(c *checker.Checker) {
 			c.ServiceSeen(3, changed(func(s *model.Service) { s.Deleting = true }))
 			c.BalancerDeleted(4, "a", "b-1")
 		}, ""},
-		"target removed":              {func(c *checker.Checker) { c.BalancerSeen(3, "a", without(balancer)) }, checker.TargetKept},
-		"target removed by the world": {func(c *checker.Checker) { c.BalancerSeen(3, checker.World, without(balancer)) }, ""},
+		"target removed":                {func(c *checker.Checker) { c.BalancerSeen(3, "a", without(balancer)) }, checker.TargetKept},
+		"target removed by the fixture": {func(c *checker.Checker) { c.BalancerSeen(3, checker.Fixture, without(balancer)) }, ""},
 		"target removed after a change": {func(c *checker.Checker) {
 			c.Disturbs(2*time.Minute, "u-1")
 			c.BalancerSeen(2*time.Minute+1, "a", without(balancer))
@@ -122,7 +122,7 @@ func TestServed(t *testing.T) {
 	}{"of another object": {"service s-2", true}, "of this object": {"node n-1", false}, "of everything": {"", false}} {
 		t.Run(name, func(t *testing.T) {
 			c := begun()
-			c.Settled(2)
+			c.Converged(2)
 			ends := c.FaultBegins(fault, test.object)
 			waiting := node
 			waiting.Shutdown = true

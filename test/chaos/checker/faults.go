@@ -56,8 +56,8 @@ func (c *Checker) FaultBegins(o schedule.Operation, object string) (ends func(at
 	}
 }
 
-// Settled says that all is as it should be. Before that has been so once, nobody has to be served.
-func (c *Checker) Settled(at time.Duration) {
+// Converged says that all is as it should be. Before that has been so once, nobody has to be served.
+func (c *Checker) Converged(at time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults.begun, c.faults.calmSince = true, max(c.faults.calmSince, at)

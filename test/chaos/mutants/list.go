@@ -9,7 +9,7 @@ import (
 // The schedules that show mutants. All begin with six nodes and three Services. A difference is found at the end of a schedule, or by
 // "served" when it is older than Bound: what an operation takes back at its end has to last for longer than that.
 const (
-	begin = "0s nodes-join names=n-1,n-2,n-3,n-4,n-5,n-6\n0s services-create names=s-1,s-2,s-3\n0s settle\n"
+	begin = "0s nodes-join names=n-1,n-2,n-3,n-4,n-5,n-6\n0s services-create names=s-1,s-2,s-3\n0s converge\n"
 
 	lies = begin + "0s nodes-silence names=n-1,n-2,n-3,n-4,n-5,n-6 for=30s\n1s cloud-partial operation=ListInstances for=6s\n" +
 		"10s cloud-empty operation=ListInstances for=18s\n"

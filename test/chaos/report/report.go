@@ -67,7 +67,7 @@ const shown = 20
 func (r Report) Write(to io.Writer) {
 	fmt.Fprintf(to, "Seed %d, %.0f s, %d calls were hit by a fault.\n\nWhat happened:\n", r.Seed, r.Seconds, r.FaultyCalls)
 	for _, kind := range schedule.Kinds() {
-		if count := r.Operations[kind.Name]; count > 0 && kind.Name != schedule.Settle {
+		if count := r.Operations[kind.Name]; count > 0 && kind.Name != schedule.Converge {
 			fmt.Fprintf(to, "  %5d  %-18s %s\n", count, kind.Name, kind.Sentence)
 		}
 	}

@@ -42,7 +42,7 @@ type environment struct {
 
 	record *record
 	faults *faults
-	// cloud is the cloud as the world sees it, without faults.
+	// cloud is the cloud as the fixture sees it, without faults.
 	cloud  *api.Client
 	server *httptest.Server
 }
@@ -90,7 +90,7 @@ func (e *environment) simulate(check *checker.Checker, now func() time.Duration)
 		return err
 	}
 	e.record = &record{cloud: service.Handler(), service: service, checker: check, now: now}
-	e.server = httptest.NewServer(&worldFront{e.record})
+	e.server = httptest.NewServer(&fixtureFront{e.record})
 	e.cloud, err = api.NewClient(api.ClientOptions{Endpoint: e.server.URL, Token: cloudsim.StaticToken(cloudToken)})
 	return err
 }

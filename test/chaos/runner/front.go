@@ -240,15 +240,15 @@ func relist(verb string, body []byte) []byte {
 	return changed
 }
 
-// worldFront is the cloud as the world sees it.
-type worldFront struct{ record *record }
+// fixtureFront is the cloud as the fixture sees it.
+type fixtureFront struct{ record *record }
 
-func (f *worldFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *fixtureFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
 	}
-	answer := f.record.serve(checker.World, r, read(r, body))
+	answer := f.record.serve(checker.Fixture, r, read(r, body))
 	maps.Copy(w.Header(), answer.Header())
 	w.WriteHeader(answer.Code)
 	_, _ = w.Write(answer.Body.Bytes())

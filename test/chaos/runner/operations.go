@@ -41,7 +41,7 @@ func (r *run) carryOut(ctx context.Context, o schedule.Operation) {
 		err = r.disturbReplica(ctx, o)
 	default:
 		if o.Scope() == schedule.Workload {
-			err = r.changeWorld(ctx, o)
+			err = r.changeFixture(ctx, o)
 			break
 		}
 		end := r.env.faults.begin(o)
@@ -128,30 +128,30 @@ func each(ctx context.Context, o schedule.Operation, do func(ctx context.Context
 	return group.Wait()
 }
 
-// changeWorld does what users, machines and kubelets do.
-func (r *run) changeWorld(ctx context.Context, o schedule.Operation) error {
+// changeFixture does what users, machines and kubelets do.
+func (r *run) changeFixture(ctx context.Context, o schedule.Operation) error {
 	switch o.Verb {
 	case schedule.NodesJoin:
-		return each(ctx, o, r.world.join)
+		return each(ctx, o, r.fixture.join)
 	case schedule.NodesDrop:
-		return each(ctx, o, r.world.drop)
+		return each(ctx, o, r.fixture.drop)
 	case schedule.BalancerTamper:
 		return each(ctx, o, r.tamperBalancer)
 	case schedule.BalancersLose:
 		return each(ctx, o, r.loseBalancer)
 	case schedule.NodesRelabel:
-		return each(ctx, o, r.world.relabel)
+		return each(ctx, o, r.fixture.relabel)
 	case schedule.RoutesTamper:
 		return each(ctx, o, r.tamperRoute)
 	}
 	if change := machineChange(o.Verb); change != nil {
 		return r.there(ctx, o, func(ctx context.Context, name string, back bool) error {
-			return r.world.change(ctx, name, func(m *machine) { change(m, step(back)) })
+			return r.fixture.change(ctx, name, func(m *machine) { change(m, step(back)) })
 		})
 	}
 	change := serviceChange(o.Verb)
 	return r.there(ctx, o, func(ctx context.Context, name string, back bool) error {
-		return r.world.serve(ctx, name, func(s *wish) { change(s, step(back)) })
+		return r.fixture.serve(ctx, name, func(s *wish) { change(s, step(back)) })
 	})
 }
 
@@ -235,7 +235,7 @@ func (r *run) loseBalancer(ctx context.Context, service string) error {
 // tamperRoute removes the routes of a node.
 func (r *run) tamperRoute(ctx context.Context, node string) error {
 	var found []string
-	cidr := r.world.cidr(node)
+	cidr := r.fixture.cidr(node)
 	err := r.env.cloud.ListRoutes(ctx, clusterName, func(page []api.Route) error {
 		for _, route := range page {
 			if route.DestinationCIDR == cidr && cidr != "" && !model.Foreign(route.TargetName) {

@@ -1,12 +1,12 @@
 // Package runner carries a schedule out on a real control plane, with a simulated cloud and two replicas of the manager as processes, and
 // has a checker watch.
 //
-//	runner ── schedule ──> world (users, kubelets, machines), faults, signals to processes
+//	runner ── schedule ──> fixture (users, kubelets, machines), faults, signals to processes
 //	manager a ──> front a ──┐                       ┌── apiProxy a <── manager a
 //	manager b ──> front b ──┴──> simulated cloud    └── apiProxy b <── manager b ──> API server
 //	                 └── record ──> checker <── watch ──┘
 //
-// Each replica reaches the cloud and the API server through a door of its own, where its writes are attributed to it, faults act and
+// Each replica reaches the cloud and the API server through proxies of its own, where its writes are attributed to it, faults act and
 // crash points are. See ADR 86.
 package runner
 
@@ -84,7 +84,7 @@ type run struct {
 	began    time.Time
 	env      *environment
 	checker  *checker.Checker
-	world    *world
+	fixture  *fixture
 	replicas []*replica
 	// exclusive is held by what stops the API server or etcd: one after the other.
 	exclusive sync.Mutex
@@ -115,7 +115,7 @@ func Run(ctx context.Context, s schedule.Schedule, o Options) (found report.Repo
 	if err != nil {
 		return found, err
 	}
-	r.world = newWorld(r.env)
+	r.fixture = newFixture(r.env)
 	watching, stopWatching := context.WithCancel(ctx)
 	var watchers sync.WaitGroup
 	w := &watcher{client: r.env.admin, checker: r.checker, faults: r.env.faults, now: r.now}
@@ -217,10 +217,10 @@ func (r *run) play(ctx context.Context, s schedule.Schedule) []model.Difference 
 	var underWay sync.WaitGroup
 	began := r.now()
 	for _, o := range s {
-		if o.Verb == schedule.Settle {
+		if o.Verb == schedule.Converge {
 			before := r.now()
 			underWay.Wait()
-			if remaining := r.settle(ctx); len(remaining) > 0 {
+			if remaining := r.converge(ctx); len(remaining) > 0 {
 				return remaining
 			}
 			began += r.now() - before
@@ -238,7 +238,7 @@ func (r *run) play(ctx context.Context, s schedule.Schedule) []model.Difference 
 		underWay.Go(func() { r.carryOut(ctx, o) })
 	}
 	underWay.Wait()
-	return r.settle(ctx)
+	return r.converge(ctx)
 }
 
 // abridged is an operation as a line that fits a terminal.
@@ -257,10 +257,10 @@ const calmLooks = 4
 // shown is how often it is shown what is waited for.
 const shown = 15 * time.Second
 
-// settle waits until all is as it should be. It returns what is not when patience has run out.
-func (r *run) settle(ctx context.Context) []model.Difference {
+// converge waits until all is as it should be. It returns what is not when patience has run out.
+func (r *run) converge(ctx context.Context) []model.Difference {
 	deadline := r.now() + r.options.Patience
-	fmt.Fprintf(r.options.Progress, "%8s  settling\n", r.now().Round(100*time.Millisecond))
+	fmt.Fprintf(r.options.Progress, "%8s  converging\n", r.now().Round(100*time.Millisecond))
 	next := r.now() + shown
 	for calm := 0; calm < calmLooks; {
 		wrong := r.checker.Look(r.now())
@@ -281,8 +281,8 @@ func (r *run) settle(ctx context.Context) []model.Difference {
 		case <-time.After(look):
 		}
 	}
-	r.checker.Settled(r.now())
-	fmt.Fprintf(r.options.Progress, "%8s  settled\n", r.now().Round(100*time.Millisecond))
+	r.checker.Converged(r.now())
+	fmt.Fprintf(r.options.Progress, "%8s  converged\n", r.now().Round(100*time.Millisecond))
 	return nil
 }
 

@@ -54,7 +54,7 @@ func Generate(seed uint64, duration time.Duration, size Size) Schedule {
 	made := Schedule{
 		{Verb: NodesJoin, Args: names(g.nodes)},
 		{Verb: ServicesCreate, Args: names(g.services)},
-		{Verb: Settle},
+		{Verb: Converge},
 	}
 	kinds, total := Kinds(), 0
 	if size.Calm {

@@ -75,7 +75,7 @@ const (
 	NodesMove      = "nodes-move"
 	NodesRelabel   = "nodes-relabel"
 	BalancersLose  = "balancers-lose"
-	Settle         = "settle"
+	Converge       = "converge"
 
 	CloudStatus    = "cloud-status"
 	CloudHalf      = "cloud-half"
@@ -143,7 +143,7 @@ var workload = []Kind{
 	{Name: NodesMove, Sentence: "instances get another address", Required: []string{ArgNames}, weight: 2, make: dropNodes},
 	{Name: NodesRelabel, Sentence: "somebody gives nodes the label of another instance type", Required: []string{ArgNames}, weight: 1, make: oneNode},
 	{Name: BalancersLose, Sentence: "somebody deletes load balancers in the cloud", Required: []string{ArgNames}, weight: 2, make: changeServices},
-	{Name: Settle, Sentence: "the clock of the schedule stands still until everything is as it should be"},
+	{Name: Converge, Sentence: "the clock of the schedule stands still until everything is as it should be"},
 }
 
 var cloudFaults = []Kind{

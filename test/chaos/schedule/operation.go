@@ -6,7 +6,7 @@
 //	# why this is worth keeping
 //	0s       nodes-join names=n-001,n-002
 //	0s       services-create names=s-001
-//	0s       settle
+//	0s       converge
 //	4.2s     cloud-status operation=ListInstances code=503 for=6s
 //	9s       manager-kill replica=leader for=2s
 package schedule
@@ -25,7 +25,7 @@ import (
 
 // Operation is one thing that happens.
 type Operation struct {
-	// At is when, since the schedule began. While the run waits in a settle, no time passes.
+	// At is when, since the schedule began. While the run waits in a converge, no time passes.
 	At time.Duration
 	// Verb is what happens: the Name of a Kind.
 	Verb string

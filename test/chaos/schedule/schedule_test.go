@@ -50,7 +50,7 @@ func TestSeeds(t *testing.T) {
 	if one.String() == two.String() {
 		t.Error("two seeds give one schedule")
 	}
-	for i, verb := range []string{schedule.NodesJoin, schedule.ServicesCreate, schedule.Settle} {
+	for i, verb := range []string{schedule.NodesJoin, schedule.ServicesCreate, schedule.Converge} {
 		if one[i].Verb != verb || one[i].At != 0 {
 			t.Errorf("operation %d is %s, want %s at 0", i, one[i], verb)
 		}
@@ -79,20 +79,20 @@ func TestParse(t *testing.T) {
 }
 
 func TestWrongLines(t *testing.T) {
-	_, err := schedule.Parse(strings.NewReader("soon settle\n2s dance\n1s nodes-join\n1s api-down for=0s more=1\n1s manager-kill replica=c for=1s\n" +
-		"1s manager-crash write=x side=left\n0s settle\n1s cloud-async count=many\n1s settle settle\n"))
+	_, err := schedule.Parse(strings.NewReader("soon converge\n2s dance\n1s nodes-join\n1s api-down for=0s more=1\n1s manager-kill replica=c for=1s\n" +
+		"1s manager-crash write=x side=left\n0s converge\n1s cloud-async count=many\n1s converge converge\n"))
 	if err == nil {
 		t.Fatal("all lines are read")
 	}
 	for _, part := range []string{
 		`line 1: "soon"`, `line 2: there is no operation "dance"`, "line 3: nodes-join: the argument names is missing", "line 4: for=0s",
-		"api-down has no argument more", "line 5: replica=c", "line 6: side=left", "line 8: count=many", `line 9: argument "settle"`,
+		"api-down has no argument more", "line 5: replica=c", "line 6: side=left", "line 8: count=many", `line 9: argument "converge"`,
 	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not in\n%v", part, err)
 		}
 	}
-	if _, err := schedule.Parse(strings.NewReader("2s settle\n1s settle\n")); err == nil || !strings.Contains(err.Error(), "before the line above") {
+	if _, err := schedule.Parse(strings.NewReader("2s converge\n1s converge\n")); err == nil || !strings.Contains(err.Error(), "before the line above") {
 		t.Errorf("lines out of order: %v", err)
 	}
 }

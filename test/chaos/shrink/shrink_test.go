@@ -24,7 +24,7 @@ func needs(times ...time.Duration) func(schedule.Schedule) bool {
 func numbered(count int) schedule.Schedule {
 	var s schedule.Schedule
 	for i := range count {
-		s = append(s, schedule.Operation{At: time.Duration(i), Verb: schedule.Settle})
+		s = append(s, schedule.Operation{At: time.Duration(i), Verb: schedule.Converge})
 	}
 	return s
 }

@@ -20,11 +20,11 @@ import (
 	"github.com/mooring-ccm/mooring/test/chaos/model"
 )
 
-// retryPause is between two tries of the world to do what it has to do, for example while the API server is away.
+// retryPause is between two tries of the fixture to do what it has to do, for example while the API server is away.
 const retryPause = 300 * time.Millisecond
 
-// world is what users, machines and kubelets do: each object has a wish, which is carried out until it is so.
-type world struct {
+// fixture is what users, machines and kubelets do: each object has a wish, which is carried out until it is so.
+type fixture struct {
 	env *environment
 
 	mu       sync.Mutex
@@ -58,12 +58,12 @@ type wish struct {
 	demoted int
 }
 
-func newWorld(env *environment) *world {
-	return &world{env: env, machines: map[string]*machine{}, wishes: map[string]*wish{}}
+func newFixture(env *environment) *fixture {
+	return &fixture{env: env, machines: map[string]*machine{}, wishes: map[string]*wish{}}
 }
 
 // machine returns the machine of a name, which is made if it is not there.
-func (w *world) machine(name string) *machine {
+func (w *fixture) machine(name string) *machine {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := w.machines[name]
@@ -76,7 +76,7 @@ func (w *world) machine(name string) *machine {
 }
 
 // wish returns the wish for a Service, which is made if it is not there.
-func (w *world) wish(name string) *wish {
+func (w *fixture) wish(name string) *wish {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.wishes[name]
@@ -103,7 +103,7 @@ func persist(ctx context.Context, do func() error) error {
 }
 
 // change changes what a machine shall be, and brings that about. A machine that is gone stays so, and one that never was is none.
-func (w *world) change(ctx context.Context, name string, change func(*machine)) error {
+func (w *fixture) change(ctx context.Context, name string, change func(*machine)) error {
 	m := w.machine(name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *world) change(ctx context.Context, name string, change func(*machine)) 
 }
 
 // join makes an instance and registers its node.
-func (w *world) join(ctx context.Context, name string) error {
+func (w *fixture) join(ctx context.Context, name string) error {
 	m := w.machine(name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +136,7 @@ func (w *world) join(ctx context.Context, name string) error {
 }
 
 // create makes an instance, unless a try before has that looked as if it had failed.
-func (w *world) create(ctx context.Context, m *machine, spec api.InstanceSpec) error {
+func (w *fixture) create(ctx context.Context, m *machine, spec api.InstanceSpec) error {
 	created, err := w.env.cloud.GetInstanceByName(ctx, m.name)
 	if api.HasCode(err, api.CodeNotFound) {
 		created, err = w.env.cloud.CreateInstance(ctx, spec)
@@ -149,7 +149,7 @@ func (w *world) create(ctx context.Context, m *machine, spec api.InstanceSpec) e
 
 // inherit gives a machine that joins the pod CIDR of one that is gone and whose node is gone as well, as Kubernetes does. The route of the
 // latter may be there still. The machine is locked.
-func (w *world) inherit(ctx context.Context, m *machine) {
+func (w *fixture) inherit(ctx context.Context, m *machine) {
 	w.mu.Lock()
 	others := slices.SortedFunc(maps.Values(w.machines), func(a, b *machine) int { return a.number - b.number })
 	w.mu.Unlock()
@@ -166,13 +166,13 @@ func (w *world) inherit(ctx context.Context, m *machine) {
 	}
 }
 
-func (w *world) nodeIsGone(ctx context.Context, name string) bool {
+func (w *fixture) nodeIsGone(ctx context.Context, name string) bool {
 	_, err := w.env.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	return apierrors.IsNotFound(err)
 }
 
 // cidr returns the pod CIDR of a machine; empty if another one has it.
-func (w *world) cidr(name string) string {
+func (w *fixture) cidr(name string) string {
 	m := w.machine(name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -180,7 +180,7 @@ func (w *world) cidr(name string) string {
 }
 
 // register has the kubelet of a machine register its node.
-func (w *world) register(ctx context.Context, m *machine) error {
+func (w *fixture) register(ctx context.Context, m *machine) error {
 	agent, err := nodeagent.New(w.env.config, nodeagent.Options{Name: m.name})
 	if err != nil {
 		return err
@@ -199,7 +199,7 @@ func (w *world) register(ctx context.Context, m *machine) error {
 }
 
 // drop deletes the Node object, as a person does, and has the kubelet start again.
-func (w *world) drop(ctx context.Context, name string) error {
+func (w *fixture) drop(ctx context.Context, name string) error {
 	m := w.machine(name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,7 +225,7 @@ func (w *world) drop(ctx context.Context, name string) error {
 }
 
 // relabel gives a node the label of another instance type, as a person does who takes it for theirs.
-func (w *world) relabel(ctx context.Context, name string) error {
+func (w *fixture) relabel(ctx context.Context, name string) error {
 	return persist(ctx, func() error {
 		_, err := w.env.admin.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType,
 			fmt.Appendf(nil, `{"metadata":{"labels":{%q:"somebody-elses"}}}`, corev1.LabelInstanceTypeStable), metav1.PatchOptions{})
@@ -237,7 +237,7 @@ func (w *world) relabel(ctx context.Context, name string) error {
 }
 
 // bringAbout makes the instance and the node what they shall be. The machine is locked.
-func (w *world) bringAbout(ctx context.Context, m *machine) error {
+func (w *fixture) bringAbout(ctx context.Context, m *machine) error {
 	if err := w.setInstance(ctx, m); err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func (w *world) bringAbout(ctx context.Context, m *machine) error {
 }
 
 // setInstance makes the instance what it shall be.
-func (w *world) setInstance(ctx context.Context, m *machine) error {
+func (w *fixture) setInstance(ctx context.Context, m *machine) error {
 	if m.gone {
 		err := w.env.cloud.DeleteInstance(ctx, m.id, 0)
 		if api.HasCode(err, api.CodeNotFound) {
@@ -310,7 +310,7 @@ func (w *world) setInstance(ctx context.Context, m *machine) error {
 }
 
 // serve changes what a Service shall be, and brings that about. One that is gone stays so.
-func (w *world) serve(ctx context.Context, name string, change func(*wish)) error {
+func (w *fixture) serve(ctx context.Context, name string, change func(*wish)) error {
 	s := w.wish(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
