@@ -33,5 +33,5 @@ folder = vm
 [Labels]
 region = %[6]s
 zone = %[7]s
-`, Secret, controllerUUID, Host, v.door.url.Port(), Datacenter, RegionCategory, ZoneCategory)}
+`, Secret, controllerUUID, Host, v.endpoint.url.Port(), Datacenter, RegionCategory, ZoneCategory)}
 }

@@ -30,7 +30,7 @@ const (
 type VCenter struct {
 	client   *govmomi.Client
 	machines map[string]*object.VirtualMachine // by name
-	door     *door
+	endpoint *endpoint
 }
 
 // Start starts a vCenter that ends with the test. Simulator is the program vcsim.
@@ -44,13 +44,13 @@ func Start(t testing.TB, simulator string) *VCenter {
 }
 
 func open(t testing.TB, simulator string) (*VCenter, error) {
-	endpoint, err := startSimulator(t, simulator)
+	simulated, err := startSimulator(t, simulator)
 	if err != nil {
 		return nil, err
 	}
 	ctx := t.Context()
 	v := &VCenter{machines: map[string]*object.VirtualMachine{}}
-	if v.client, err = govmomi.NewClient(ctx, endpoint, true); err != nil {
+	if v.client, err = govmomi.NewClient(ctx, simulated, true); err != nil {
 		return nil, fmt.Errorf("log in: %w", err)
 	}
 	t.Cleanup(v.client.CloseIdleConnections)
@@ -68,7 +68,7 @@ func open(t testing.TB, simulator string) (*VCenter, error) {
 	if err := v.tag(ctx); err != nil {
 		return nil, fmt.Errorf("tag regions and zones: %w", err)
 	}
-	v.door = openDoor(t, endpoint)
+	v.endpoint = newEndpoint(t, simulated)
 	return v, nil
 }
 
@@ -133,7 +133,7 @@ func (v *VCenter) Observe(ctx context.Context) (compare.Observation, error) {
 	for name, state := range states {
 		observation.State["machine/"+name] = state
 	}
-	observation.Calls, observation.Problems = v.door.seen()
+	observation.Calls, observation.Problems = v.endpoint.seen()
 	return observation, nil
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/mooring-ccm/mooring/test/plugins/compare"
 )
 
-// door forwards requests to the simulator and writes them down.
-type door struct {
+// endpoint forwards requests to the simulator and writes them down.
+type endpoint struct {
 	url   *url.URL
 	proxy *httputil.ReverseProxy
 
@@ -34,27 +34,27 @@ var reads = []string{
 	"Login", "Logout", "SessionIsActive",
 }
 
-func openDoor(t testing.TB, simulator *url.URL) *door {
-	d := &door{}
-	d.proxy = &httputil.ReverseProxy{
+func newEndpoint(t testing.TB, simulator *url.URL) *endpoint {
+	e := &endpoint{}
+	e.proxy = &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: simulator.Scheme, Host: simulator.Host}) },
-		ModifyResponse: d.check,
+		ModifyResponse: e.check,
 		Transport:      &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 	}
-	server := httptest.NewTLSServer(d)
+	server := httptest.NewTLSServer(e)
 	t.Cleanup(server.Close)
-	d.url, _ = url.Parse(server.URL) // a test server's URL is one
-	return d
+	e.url, _ = url.Parse(server.URL) // a test server's URL is one
+	return e
 }
 
-func (d *door) seen() ([]compare.Call, []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.calls), slices.Clone(d.problems)
+func (e *endpoint) seen() ([]compare.Call, []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.calls), slices.Clone(e.problems)
 }
 
 // ServeHTTP implements http.Handler.
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -70,10 +70,10 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(r.URL.Path, "/rest/"):
 		call.Action = r.Method + " " + restKind(r.URL.Path)
 	}
-	d.mu.Lock()
-	d.calls = append(d.calls, call)
-	d.mu.Unlock()
-	d.proxy.ServeHTTP(w, r)
+	e.mu.Lock()
+	e.calls = append(e.calls, call)
+	e.mu.Unlock()
+	e.proxy.ServeHTTP(w, r)
 }
 
 // restKind drops the identifier from the path of a REST call: its end says what is asked for.
@@ -100,7 +100,7 @@ func soapMethod(message []byte) string {
 }
 
 // check takes note of what the simulator cannot do.
-func (d *door) check(response *http.Response) error {
+func (e *endpoint) check(response *http.Response) error {
 	if response.StatusCode < http.StatusBadRequest {
 		return nil
 	}
@@ -113,9 +113,9 @@ func (d *door) check(response *http.Response) error {
 	if soap && !bytes.Contains(body, []byte("does not implement")) {
 		return nil // a fault is an answer
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	asked := response.Request
-	d.problems = append(d.problems, fmt.Sprintf("%s %s: %s: %s", asked.Method, asked.URL.Path, response.Status, body))
+	e.problems = append(e.problems, fmt.Sprintf("%s %s: %s: %s", asked.Method, asked.URL.Path, response.Status, body))
 	return nil
 }
