@@ -24,9 +24,9 @@ const (
 	externalCIDR, serverCIDR = "203.0.113.0/24", "192.168.0.0/22"
 )
 
-// world is a project with servers, in which two clusters run side by side: "harbor" with octavia's driver ovn and routes for all of its nodes,
+// project is one of OpenStack with servers, in which two clusters run side by side: "harbor" with octavia's driver ovn and routes for all of its nodes,
 // and "pier" with the driver amphora on three of the servers.
-type world struct {
+type project struct {
 	tenancy
 	// dir has logs and cloud configs, and is kept when the test fails.
 	dir string
@@ -40,7 +40,7 @@ type world struct {
 // TestEndToEnd runs the daemon on the services, from servers that join to what is left behind, and has one thing after the other fail. All the
 // while nodes and Services that a fault does not concern have to stay as they are.
 func TestEndToEnd(t *testing.T) {
-	w := &world{tenancy: newTenancy(t, "endtoend")}
+	w := &project{tenancy: newTenancy(t, "endtoend")}
 	w.build(t)
 	w.makeServers(t)
 	w.harbor, w.pier = w.newSite(t, "harbor", "ovn"), w.newSite(t, "pier", "amphora")
@@ -73,7 +73,7 @@ func TestEndToEnd(t *testing.T) {
 }
 
 // build builds the daemon.
-func (w *world) build(t *testing.T) {
+func (w *project) build(t *testing.T) {
 	var err error
 	w.dir, err = os.MkdirTemp("", "mooring-endtoend-")
 	must(t, err)
@@ -86,7 +86,7 @@ func (w *world) build(t *testing.T) {
 	must(t, harness.BuildDaemon(t.Context(), w.daemon, os.Stderr))
 }
 
-func (w *world) makeServers(t *testing.T) {
+func (w *project) makeServers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
 	defer cancel()
 	var names []string

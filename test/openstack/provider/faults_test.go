@@ -25,7 +25,7 @@ const outage = time.Minute
 const login = "/v3/auth/tokens"
 
 // rotate gives the manager of one cluster another application credential, and revokes the one that it had.
-func (w *world) rotate(t *testing.T) {
+func (w *project) rotate(t *testing.T) {
 	s := w.harbor
 	old := s.credentials
 	var err error
@@ -51,7 +51,7 @@ const reserved = "192.168.3.200"
 
 // killWorker kills octavia's worker while it creates a load balancer. What is asked of it until it is back is done then; what it was at stays
 // pending until an administrator says that it has failed, and then the Service gets the address that it was to have.
-func (w *world) killWorker(t *testing.T) {
+func (w *project) killWorker(t *testing.T) {
 	s := w.pier
 	address := s.addressOf(t, "web")
 	must(t, w.cloud.Pause(openstack.OctaviaWorker))
@@ -110,7 +110,7 @@ func (s *site) awaitPending(t *testing.T, service string) (id string) {
 }
 
 // awaitBegun waits until octavia's worker has begun to create a load balancer, by its log.
-func (w *world) awaitBegun(t *testing.T, balancer string) {
+func (w *project) awaitBegun(t *testing.T, balancer string) {
 	t.Helper()
 	until(t, "the worker has begun with "+balancer, func(context.Context) error {
 		log, err := os.ReadFile(filepath.Join(w.cloud.Dir(), "logs", string(openstack.OctaviaWorker)+".log"))
@@ -138,7 +138,7 @@ func (s *site) change(t *testing.T, name string, edit func(*corev1.Service)) {
 
 // withoutKeystone stops keystone for a minute. Services that validate tokens by it answer 503 meanwhile: what is there stays, and what came
 // meanwhile is served when keystone is back.
-func (w *world) withoutKeystone(t *testing.T) {
+func (w *project) withoutKeystone(t *testing.T) {
 	must(t, w.cloud.Stop(t.Context(), openstack.Keystone))
 	ends := time.After(outage)
 	if _, err := w.cloud.Clients(t.Context(), w.tenant); err == nil {
@@ -157,7 +157,7 @@ func (w *world) withoutKeystone(t *testing.T) {
 }
 
 // exceedQuota lets the project have no further load balancer. A Service that needs none is served, the other one when it may.
-func (w *world) exceedQuota(t *testing.T) {
+func (w *project) exceedQuota(t *testing.T) {
 	all, err := w.balancers(t.Context())
 	must(t, err)
 	must(t, w.cloud.SetQuotas(t.Context(), w.tenant, openstack.Quotas{LoadBalancers: new(len(all))}))

@@ -23,7 +23,7 @@ import (
 )
 
 // kinds makes Services of each kind, those that the driver ovn cannot serve first: they hold up none of the others.
-func (w *world) kinds(t *testing.T) {
+func (w *project) kinds(t *testing.T) {
 	w.harbor.create(t, "headers", annotate(annotations.XForwardedFor, "true"))
 	w.harbor.create(t, "sources", fromOneSource)
 	w.harbor.create(t, "web")
@@ -140,7 +140,7 @@ func (s *site) balancerName(service string) string {
 
 // balancersOf returns the load balancers that octavia has for a Service.
 func (s *site) balancersOf(ctx context.Context, service string) ([]loadbalancers.LoadBalancer, error) {
-	client := s.world.environment.Clients().LoadBalancer
+	client := s.project.environment.Clients().LoadBalancer
 	pages, err := loadbalancers.List(client, loadbalancers.ListOpts{Name: s.balancerName(service)}).AllPages(ctx)
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (s *site) behind(ctx context.Context, balancer string, service *corev1.Serv
 			if service.Annotations[nodeSelector] != "" && !inFront(number) {
 				continue
 			}
-			want = append(want, fmt.Sprintf("%s:%d", addressesIn(s.world.servers[number])[0], port.NodePort))
+			want = append(want, fmt.Sprintf("%s:%d", addressesIn(s.project.servers[number])[0], port.NodePort))
 		}
 		slices.Sort(want)
 		if !slices.ContainsFunc(all, func(got []string) bool { return slices.Equal(got, want) }) {
@@ -195,7 +195,7 @@ func (s *site) behind(ctx context.Context, balancer string, service *corev1.Serv
 
 // poolsOf returns what is behind each pool of a load balancer, as sorted lists of address and port.
 func (s *site) poolsOf(ctx context.Context, balancer string) (all [][]string, err error) {
-	client := s.world.environment.Clients().LoadBalancer
+	client := s.project.environment.Clients().LoadBalancer
 	pages, err := pools.List(client, pools.ListOpts{LoadbalancerID: balancer}).AllPages(ctx)
 	if err != nil {
 		return nil, err
@@ -217,7 +217,7 @@ func (s *site) poolsOf(ctx context.Context, balancer string) (all [][]string, er
 }
 
 func (s *site) membersOf(ctx context.Context, pool string) ([]pools.Member, error) {
-	pages, err := pools.ListMembers(s.world.environment.Clients().LoadBalancer, pool, nil).AllPages(ctx)
+	pages, err := pools.ListMembers(s.project.environment.Clients().LoadBalancer, pool, nil).AllPages(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (s *site) membersOf(ctx context.Context, pool string) ([]pools.Member, erro
 
 func (s *site) listeners(t *testing.T, lb loadbalancers.LoadBalancer) []listeners.Listener {
 	t.Helper()
-	pages, err := listeners.List(s.world.environment.Clients().LoadBalancer, listeners.ListOpts{LoadbalancerID: lb.ID}).AllPages(t.Context())
+	pages, err := listeners.List(s.project.environment.Clients().LoadBalancer, listeners.ListOpts{LoadbalancerID: lb.ID}).AllPages(t.Context())
 	must(t, err)
 	found, err := listeners.ExtractListeners(pages)
 	must(t, err)
@@ -236,7 +236,7 @@ func (s *site) listeners(t *testing.T, lb loadbalancers.LoadBalancer) []listener
 // asksHealthPort fails unless the members behind the Service "local" are probed at the port by which kube-proxy says whether it has pods.
 func (s *site) asksHealthPort(t *testing.T, lb loadbalancers.LoadBalancer) {
 	t.Helper()
-	client := s.world.environment.Clients().LoadBalancer
+	client := s.project.environment.Clients().LoadBalancer
 	service, err := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "local", metav1.GetOptions{})
 	must(t, err)
 	members, err := s.membersOf(t.Context(), lb.Pools[0].ID)
@@ -255,7 +255,7 @@ func (s *site) asksHealthPort(t *testing.T, lb loadbalancers.LoadBalancer) {
 }
 
 // inOVN waits until OVN balances what comes to an address.
-func (w *world) inOVN(t *testing.T, address string) {
+func (w *project) inOVN(t *testing.T, address string) {
 	t.Helper()
 	until(t, "OVN balances "+address, func(ctx context.Context) error {
 		view, err := w.cloud.OVN(ctx, openstack.Northbound, "lb-list")

@@ -22,7 +22,7 @@ import (
 )
 
 // join has twenty servers join one cluster and three of them the other, which costs no call for each.
-func (w *world) join(t *testing.T) {
+func (w *project) join(t *testing.T) {
 	var numbers []int
 	for i := range nodeCount {
 		numbers = append(numbers, i)
@@ -58,7 +58,7 @@ func (s *site) awaitInitialized(t *testing.T, numbers ...int) {
 			if err != nil {
 				return err
 			}
-			return differs(node, s.world.servers[number], s.world.cloud.Region())
+			return differs(node, s.project.servers[number], s.project.cloud.Region())
 		})
 	}
 }
@@ -104,7 +104,7 @@ func addressesIn(server servers.Server) (addresses []string) {
 }
 
 // routes waits for a route to the pods of every node, which the ports of the servers let through.
-func (w *world) routes(t *testing.T) {
+func (w *project) routes(t *testing.T) {
 	w.awaitRoutes(t)
 	until(t, "the nodes say that the network is there", func(ctx context.Context) error {
 		nodes, err := w.harbor.cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -150,7 +150,7 @@ func (w *world) routes(t *testing.T) {
 }
 
 // awaitRoutes waits until the router has a route for every node, and no other.
-func (w *world) awaitRoutes(t *testing.T) {
+func (w *project) awaitRoutes(t *testing.T) {
 	t.Helper()
 	var want []string
 	for _, number := range w.harbor.members {
@@ -174,7 +174,7 @@ func (w *world) awaitRoutes(t *testing.T) {
 }
 
 // serversGo has one kubelet fall silent whose server was stopped, and another one whose server was deleted.
-func (w *world) serversGo(t *testing.T) {
+func (w *project) serversGo(t *testing.T) {
 	s := w.harbor
 	s.witness.concerns(serverName(stoppedServer))
 	s.witness.concerns(serverName(deletedServer))

@@ -21,7 +21,7 @@ import (
 )
 
 // orphans leaves load balancers behind: one of a Service that is gone, one of another cluster of the same name, and one that a person made.
-func (w *world) orphans(t *testing.T) {
+func (w *project) orphans(t *testing.T) {
 	s := w.harbor
 	kubernetes, err := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	must(t, err)
@@ -47,7 +47,7 @@ func (w *world) orphans(t *testing.T) {
 }
 
 // plant makes a load balancer, and waits until it is ACTIVE.
-func (w *world) plant(t *testing.T, name string, tags ...string) {
+func (w *project) plant(t *testing.T, name string, tags ...string) {
 	t.Helper()
 	client := w.environment.Clients().LoadBalancer
 	made, err := loadbalancers.Create(t.Context(), client, loadbalancers.CreateOpts{
@@ -91,7 +91,7 @@ func (s *site) findOrphans(t *testing.T, flags ...string) []orphan {
 }
 
 // balancers returns all load balancers of the project.
-func (w *world) balancers(ctx context.Context) ([]loadbalancers.LoadBalancer, error) {
+func (w *project) balancers(ctx context.Context) ([]loadbalancers.LoadBalancer, error) {
 	pages, err := loadbalancers.List(w.environment.Clients().LoadBalancer, nil).AllPages(ctx)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (w *world) balancers(ctx context.Context) ([]loadbalancers.LoadBalancer, er
 }
 
 // end deletes all Services. What is left in the project is what no Service of these clusters had.
-func (w *world) end(t *testing.T) {
+func (w *project) end(t *testing.T) {
 	for _, s := range []*site{w.harbor, w.pier} {
 		services := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault)
 		list, err := services.List(t.Context(), metav1.ListOptions{LabelSelector: "!component"}) // which the API server's own has

@@ -22,7 +22,7 @@ import (
 
 // site is a cluster in the project, with a manager that has credentials of its own.
 type site struct {
-	world *world
+	project *project
 	// name is --cluster-name, and driver octavia's.
 	name, driver string
 	cluster      *harness.Cluster
@@ -35,9 +35,9 @@ type site struct {
 }
 
 // newSite starts a control plane and the daemon, with the rights that are shipped, and waits until it leads.
-func (w *world) newSite(t *testing.T, name, driver string) *site {
+func (w *project) newSite(t *testing.T, name, driver string) *site {
 	t.Helper()
-	s := &site{world: w, name: name, driver: driver, config: filepath.Join(w.dir, name+".conf")}
+	s := &site{project: w, name: name, driver: driver, config: filepath.Join(w.dir, name+".conf")}
 	var err error
 	s.cluster, err = harness.Of(t.Context(), localclustertest.Start(t), harness.Mooring)
 	must(t, err)
@@ -73,7 +73,7 @@ func (s *site) routed() bool { return s.driver == "ovn" }
 // configure writes the cloud config, at once as an editor or a kubelet does.
 func (s *site) configure(t *testing.T) {
 	t.Helper()
-	environment := s.world.environment
+	environment := s.project.environment
 	sections := []string{
 		"[Networking]", "internal-network-name=" + environment.NetworkName, "[LoadBalancer]", "lb-provider=" + s.driver,
 		"subnet-id=" + environment.Subnet, "floating-network-id=" + environment.External,
@@ -81,7 +81,7 @@ func (s *site) configure(t *testing.T) {
 	if s.routed() {
 		sections = append(sections, "[Route]", "router-id="+environment.Router)
 	}
-	must(t, os.WriteFile(s.config+".new", []byte(s.world.cloud.CloudConf(s.credentials, sections...)), 0o600))
+	must(t, os.WriteFile(s.config+".new", []byte(s.project.cloud.CloudConf(s.credentials, sections...)), 0o600))
 	must(t, os.Rename(s.config+".new", s.config))
 }
 
