@@ -30,7 +30,7 @@ type Balancers struct {
 	clients Clients
 	options func() annotations.Options
 	known   *members
-	seen    *memory
+	seen    *state
 	current *current
 	tagging *tagging
 }
@@ -40,14 +40,14 @@ var _ cloudprovider.LoadBalancer = &Balancers{}
 // New returns the load balancers of a project. It makes no call. The options are asked for before each operation, so that they may change.
 func New(clients Clients, options func() annotations.Options) *Balancers {
 	defaulted := func() annotations.Options { return options().Defaulted() }
-	return &Balancers{clients: clients, options: defaulted, known: &members{}, seen: newMemory(), current: &current{}, tagging: &tagging{}}
+	return &Balancers{clients: clients, options: defaulted, known: &members{}, seen: newState(), current: &current{}, tagging: &tagging{}}
 }
 
 // services are the clients during one operation.
 type services struct {
 	api     api
 	network network
-	seen    *memory
+	seen    *state
 	lists   *lists
 }
 

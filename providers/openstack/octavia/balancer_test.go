@@ -224,7 +224,7 @@ func TestTargetsOfWhatChangedMeanwhile(t *testing.T) {
 			f.cloud.Set(octaviatest.Members, f.values(octaviatest.Members, "id")[0], octaviatest.Object{"address": "10.0.9.9"})
 		}, nodes(1, 2), [][]string{slices.Concat(look, write[:1])}},
 		"another manager": {func(f *fixture) {
-			*f.balancers.seen = *newMemory()
+			*f.balancers.seen = *newState()
 		}, nodes(2, 3), [][]string{slices.Concat(look, write)}},
 		"a change is refused": {func(f *fixture) {
 			f.cloud.Fail("PUT pools/members", 1, http.StatusNotFound, "Pool not found")

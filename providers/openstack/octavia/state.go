@@ -10,12 +10,12 @@ import (
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
 )
 
-// memory is what was below each load balancer when it was created, last looked at or its members were written, and which load balancer a
+// state is what was below each load balancer when it was created, last looked at or its members were written, and which load balancer a
 // Service was found to have. It serves to write other members without a look: what it says of listeners, pools and whose they are is theirs for
 // good, as long as the load balancer has the same ones. What it says of members is only what they were: where all of them seem to be right, the
 // load balancer is looked at. And it serves the first Ensure after a creation, which needs no look at what octavia has just answered. Nothing is
 // taken from it without a look of that moment at the load balancer itself. It is safe for concurrent use.
-type memory struct {
+type state struct {
 	lock   sync.Mutex
 	byID   map[string]remembered
 	places map[serviceKey]place
@@ -38,100 +38,100 @@ type place struct {
 	deleted bool
 }
 
-func newMemory() *memory {
-	return &memory{byID: map[string]remembered{}, places: map[serviceKey]place{}}
+func newState() *state {
+	return &state{byID: map[string]remembered{}, places: map[serviceKey]place{}}
 }
 
 // clear forgets all.
-func (m *memory) clear() {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	clear(m.byID)
-	clear(m.places)
+func (s *state) clear() {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	clear(s.byID)
+	clear(s.places)
 }
 
 // keep remembers what is below a load balancer.
-func (m *memory) keep(id string, listeners []observedListener) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	m.byID[id] = remembered{listeners: listeners}
+func (s *state) keep(id string, listeners []observedListener) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.byID[id] = remembered{listeners: listeners}
 }
 
 // keepMade remembers what is below a load balancer by the answer to its creation.
-func (m *memory) keepMade(id string, listeners []observedListener) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	m.byID[id] = remembered{listeners: listeners, made: true}
+func (s *state) keepMade(id string, listeners []observedListener) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.byID[id] = remembered{listeners: listeners, made: true}
 }
 
 // forget has the load balancer looked at the next time.
-func (m *memory) forget(id string) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	delete(m.byID, id)
+func (s *state) forget(id string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.byID, id)
 }
 
 // keepOnly forgets all load balancers but these.
-func (m *memory) keepOnly(balancers []loadbalancers.LoadBalancer) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
+func (s *state) keepOnly(balancers []loadbalancers.LoadBalancer) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	exists := map[string]bool{}
 	for i := range balancers {
 		exists[balancers[i].ID] = true
 	}
-	maps.DeleteFunc(m.byID, func(id string, _ remembered) bool { return !exists[id] })
-	maps.DeleteFunc(m.places, func(_ serviceKey, at place) bool { return !exists[at.id] })
+	maps.DeleteFunc(s.byID, func(id string, _ remembered) bool { return !exists[id] })
+	maps.DeleteFunc(s.places, func(_ serviceKey, at place) bool { return !exists[at.id] })
 }
 
 // place remembers the only load balancer of a Service.
-func (m *memory) place(r request, id string) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	m.places[r.serviceKey()] = place{id: id}
+func (s *state) place(r request, id string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.places[r.serviceKey()] = place{id: id}
 }
 
 // placeDeleted remembers that octavia has taken the deletion of a Service's load balancer, if it is known to be the only one.
-func (m *memory) placeDeleted(r request, id string) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	if m.places[r.serviceKey()].id == id {
-		m.places[r.serviceKey()] = place{id: id, deleted: true}
+func (s *state) placeDeleted(r request, id string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.places[r.serviceKey()].id == id {
+		s.places[r.serviceKey()] = place{id: id, deleted: true}
 	}
 }
 
 // unplace forgets which load balancer a Service has.
-func (m *memory) unplace(r request) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	delete(m.places, r.serviceKey())
+func (s *state) unplace(r request) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.places, r.serviceKey())
 }
 
 // placed returns the load balancer of a Service, false if it is not known.
-func (m *memory) placed(r request) (place, bool) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	at, known := m.places[r.serviceKey()]
+func (s *state) placed(r request) (place, bool) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	at, known := s.places[r.serviceKey()]
 	return at, known
 }
 
 // made returns what octavia's answer to the creation of a load balancer says is below it, false if the load balancer was looked at since, or has
 // other listeners or pools by now. It returns it once.
-func (m *memory) made(lb *loadbalancers.LoadBalancer) (have observation, known bool) {
-	have, known = m.of(lb)
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	was, remains := m.byID[lb.ID]
+func (s *state) made(lb *loadbalancers.LoadBalancer) (have observation, known bool) {
+	have, known = s.of(lb)
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	was, remains := s.byID[lb.ID]
 	if remains {
-		m.byID[lb.ID] = remembered{listeners: was.listeners}
+		s.byID[lb.ID] = remembered{listeners: was.listeners}
 	}
 	return have, known && was.made
 }
 
 // of returns what is remembered of a load balancer, false if nothing is, or if it has other listeners or pools by now.
-func (m *memory) of(lb *loadbalancers.LoadBalancer) (have observation, known bool) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	was, known := m.byID[lb.ID]
+func (s *state) of(lb *loadbalancers.LoadBalancer) (have observation, known bool) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	was, known := s.byID[lb.ID]
 	var listeners, pools, hasListeners, hasPools []string
 	for _, listener := range was.listeners {
 		listeners = append(listeners, listener.id)
