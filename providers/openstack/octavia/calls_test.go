@@ -275,7 +275,7 @@ func TestOneLoadBalancer(t *testing.T) {
 		},
 		"a list from before its creation is the last": func(f *fixture) {
 			shared := f.balancers.current.lists.of(cluster)
-			shared.last = &flight[loadbalancers.LoadBalancer]{began: time.Now().Add(-time.Second)}
+			shared.last = &sharedCall[loadbalancers.LoadBalancer]{began: time.Now().Add(-time.Second)}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,13 +32,13 @@ type shared[T any] struct {
 	patience time.Duration
 
 	lock          sync.Mutex
-	last          *flight[T] // the newest one that succeeded
-	running, next *flight[T]
+	last          *sharedCall[T] // the newest one that succeeded
+	running, next *sharedCall[T]
 	pausedUntil   time.Time
 }
 
-// flight is one call of a shared list. What it found is read once done is closed, and changed by nobody.
-type flight[T any] struct {
+// sharedCall is one call of a shared list. What it found is read once done is closed, and changed by nobody.
+type sharedCall[T any] struct {
 	ctx   context.Context // that of the caller for whom the call is made
 	began time.Time
 	done  chan struct{}
@@ -68,8 +68,8 @@ func (s *shared[T]) get(ctx context.Context, notBefore time.Time) (found []T, be
 	return nil, time.Time{}, false
 }
 
-// join returns the flight that serves a caller, nil if none does. It begins one if none is under way.
-func (s *shared[T]) join(ctx context.Context, notBefore time.Time) *flight[T] {
+// join returns the call that serves a caller, or nil if none does. It begins one if none is under way.
+func (s *shared[T]) join(ctx context.Context, notBefore time.Time) *sharedCall[T] {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	now := time.Now()
@@ -79,32 +79,32 @@ func (s *shared[T]) join(ctx context.Context, notBefore time.Time) *flight[T] {
 	case now.Before(s.pausedUntil):
 		return nil
 	case s.running == nil:
-		s.begin(&flight[T]{ctx: ctx, done: make(chan struct{})})
+		s.begin(&sharedCall[T]{ctx: ctx, done: make(chan struct{})})
 		return s.running
 	case now.Sub(s.running.began) > s.patience:
 		return nil
 	case !s.running.began.Before(notBefore):
 		return s.running
 	case s.next == nil:
-		s.next = &flight[T]{ctx: ctx, done: make(chan struct{})}
+		s.next = &sharedCall[T]{ctx: ctx, done: make(chan struct{})}
 	}
 	return s.next
 }
 
-// begin makes the call of a flight. The lock is held.
-func (s *shared[T]) begin(f *flight[T]) {
-	f.began, s.running = time.Now(), f
+// begin makes the call. The lock is held.
+func (s *shared[T]) begin(c *sharedCall[T]) {
+	c.began, s.running = time.Now(), c
 	go func() {
-		found, err := s.call(f.ctx)
+		found, err := s.call(c.ctx)
 		s.lock.Lock()
 		defer s.lock.Unlock()
-		f.found, f.err, s.running = found, err, nil
+		c.found, c.err, s.running = found, err, nil
 		if err == nil {
-			s.last = f
+			s.last = c
 		} else {
 			s.pausedUntil = time.Now().Add(pauseAfter(err))
 		}
-		close(f.done)
+		close(c.done)
 		waiting := s.next
 		s.next = nil
 		switch {
