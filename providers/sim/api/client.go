@@ -48,45 +48,45 @@ type ClientOptions struct {
 // Client calls the cloud. It may be used by many goroutines. Every method returns an *Error if the cloud refused the call,
 // an *AnswerError if its answer is not valid, and otherwise the error of net/http or of the context.
 type Client struct {
-	caller
+	connection
 }
 
 // Admin calls the admin API of the cloud, which has a token of its own.
 type Admin struct {
-	caller
+	connection
 }
 
 // NewClient returns a client of the cloud. It makes no call.
 func NewClient(options ClientOptions) (*Client, error) {
-	c, err := newCaller(options)
+	c, err := newConnection(options)
 	return &Client{c}, err
 }
 
 // NewAdmin returns a client of the admin API. It makes no call.
 func NewAdmin(options ClientOptions) (*Admin, error) {
-	c, err := newCaller(options)
+	c, err := newConnection(options)
 	return &Admin{c}, err
 }
 
-type caller struct {
+type connection struct {
 	base    *url.URL
 	token   func() (string, error)
 	http    *http.Client
 	timeout time.Duration
 }
 
-func newCaller(options ClientOptions) (caller, error) {
+func newConnection(options ClientOptions) (connection, error) {
 	base, err := url.Parse(options.Endpoint)
 	if err != nil {
-		return caller{}, fmt.Errorf("endpoint of the cloud: %w", err)
+		return connection{}, fmt.Errorf("endpoint of the cloud: %w", err)
 	}
 	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
-		return caller{}, fmt.Errorf("endpoint of the cloud: %q: must be a URL such as https://cloud.example:8443", options.Endpoint)
+		return connection{}, fmt.Errorf("endpoint of the cloud: %q: must be a URL such as https://cloud.example:8443", options.Endpoint)
 	}
 	if options.Token == nil {
-		return caller{}, errors.New("client of the cloud: a source of the token is required")
+		return connection{}, errors.New("client of the cloud: a source of the token is required")
 	}
-	c := caller{base: base, token: options.Token, http: options.HTTPClient, timeout: options.Timeout}
+	c := connection{base: base, token: options.Token, http: options.HTTPClient, timeout: options.Timeout}
 	if c.http == nil {
 		c.http = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	}
@@ -97,7 +97,7 @@ func newCaller(options ClientOptions) (caller, error) {
 }
 
 // CloseIdleConnections closes the connections that no call uses.
-func (c *caller) CloseIdleConnections() { c.http.CloseIdleConnections() }
+func (c *connection) CloseIdleConnections() { c.http.CloseIdleConnections() }
 
 // call is one request, and where its answer goes.
 type call struct {
@@ -113,7 +113,7 @@ type call struct {
 }
 
 // do sends one request with a deadline and reads its whole answer.
-func (c *caller) do(ctx context.Context, call call) error {
+func (c *connection) do(ctx context.Context, call call) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	request, err := c.request(ctx, call)
@@ -138,7 +138,7 @@ func (c *caller) do(ctx context.Context, call call) error {
 	return nil
 }
 
-func (c *caller) request(ctx context.Context, call call) (*http.Request, error) {
+func (c *connection) request(ctx context.Context, call call) (*http.Request, error) {
 	var body io.Reader
 	if call.in != nil {
 		data, err := json.Marshal(call.in)
@@ -223,7 +223,7 @@ func ETag(generation int64) string { return strconv.Quote(strconv.FormatInt(gene
 
 // list calls an operation page by page and hands the pages to yield. It returns nil only when every element that the cloud
 // announced was seen exactly once.
-func list[T any](ctx context.Context, c *caller, op Operation, path string, query url.Values,
+func list[T any](ctx context.Context, c *connection, op Operation, path string, query url.Values,
 	key func(T) string, yield func([]T) error,
 ) error {
 	if query == nil {
@@ -255,7 +255,7 @@ func list[T any](ctx context.Context, c *caller, op Operation, path string, quer
 }
 
 // getPage returns one page, with items and a count.
-func getPage[T any](ctx context.Context, c *caller, op Operation, path string, query url.Values) (Page[T], error) {
+func getPage[T any](ctx context.Context, c *connection, op Operation, path string, query url.Values) (Page[T], error) {
 	var answer struct {
 		Items         json.RawMessage `json:"items"`
 		NextPageToken string          `json:"nextPageToken"`

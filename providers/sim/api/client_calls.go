@@ -24,18 +24,18 @@ const (
 
 // ListZones lists the zones of all regions.
 func (c *Client) ListZones(ctx context.Context, yield func([]Zone) error) error {
-	return list(ctx, &c.caller, OpListZones, PathZones, nil, func(z Zone) string { return z.Name }, yield)
+	return list(ctx, &c.connection, OpListZones, PathZones, nil, func(z Zone) string { return z.Name }, yield)
 }
 
 // ListMachineTypes lists the machine types.
 func (c *Client) ListMachineTypes(ctx context.Context, yield func([]MachineType) error) error {
-	return list(ctx, &c.caller, OpListMachineTypes, PathMachineTypes, nil, func(m MachineType) string { return m.Name }, yield)
+	return list(ctx, &c.connection, OpListMachineTypes, PathMachineTypes, nil, func(m MachineType) string { return m.Name }, yield)
 }
 
 // ListInstances lists every instance of the account and hands the pages to yield. It returns nil only when yield has seen
 // every instance, an *IncompleteListError if pages are missing, and an error of yield as it is.
 func (c *Client) ListInstances(ctx context.Context, yield func([]Instance) error) error {
-	return list(ctx, &c.caller, OpListInstances, PathInstances, nil, func(i Instance) string { return i.ID }, yield)
+	return list(ctx, &c.connection, OpListInstances, PathInstances, nil, func(i Instance) string { return i.ID }, yield)
 }
 
 // GetInstance returns one instance, or CodeNotFound if no instance has that ID.
@@ -84,7 +84,7 @@ func (c *Client) ListLoadBalancers(ctx context.Context, tags map[string]string, 
 	for key, value := range tags {
 		query.Add("tag", key+"="+value)
 	}
-	return list(ctx, &c.caller, OpListLoadBalancers, PathLoadBalancers, query, func(l LoadBalancer) string { return l.Name }, yield)
+	return list(ctx, &c.connection, OpListLoadBalancers, PathLoadBalancers, query, func(l LoadBalancer) string { return l.Name }, yield)
 }
 
 // GetLoadBalancer returns one load balancer, or CodeNotFound if no load balancer has that name.
@@ -134,7 +134,7 @@ func (c *Client) ListRoutes(ctx context.Context, cluster string, yield func([]Ro
 	if cluster != "" {
 		query.Set("cluster", cluster)
 	}
-	return list(ctx, &c.caller, OpListRoutes, PathRoutes, query, func(r Route) string { return r.ID }, yield)
+	return list(ctx, &c.connection, OpListRoutes, PathRoutes, query, func(r Route) string { return r.ID }, yield)
 }
 
 // CreateRoute creates a route. If the cluster has the same route to the same target, that one is returned; if it has one to
