@@ -20,9 +20,9 @@ const (
 // contradictions are the provider IDs that the cloud denies although the kubelets of their nodes report. What it denies of them later
 // says nothing: it has never known them by these IDs.
 type contradictions struct {
-	mu    sync.Mutex
-	swept time.Time
-	of    map[nodeKey]*contradiction
+	mu        sync.Mutex
+	expiredAt time.Time
+	of        map[nodeKey]*contradiction
 }
 
 // contradiction is a node that was ready when its provider ID was denied.
@@ -40,7 +40,7 @@ func (c *contradictions) note(node *corev1.Node, observation Observation, err er
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sweep()
+	c.expire()
 	key := keyOf(node)
 	if observation.Status == Found {
 		delete(c.of, key)
@@ -67,12 +67,12 @@ func (c *contradictions) note(node *corev1.Node, observation Observation, err er
 	return observation
 }
 
-// sweep forgets nodes that nobody has asked for in a while. The lock is held.
-func (c *contradictions) sweep() {
+// expire forgets nodes that nobody has asked for in a while. The lock is held.
+func (c *contradictions) expire() {
 	now := time.Now()
-	if now.Sub(c.swept) < contradictionRetention/4 {
+	if now.Sub(c.expiredAt) < contradictionRetention/4 {
 		return
 	}
-	c.swept = now
+	c.expiredAt = now
 	maps.DeleteFunc(c.of, func(_ nodeKey, known *contradiction) bool { return now.Sub(known.asked) >= contradictionRetention })
 }

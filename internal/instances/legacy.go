@@ -31,8 +31,8 @@ func newLegacyFacts() *legacyFacts {
 	return &legacyFacts{types: map[string]fact[string]{}, zones: map[string]fact[cloudprovider.Zone]{}}
 }
 
-// sweep forgets what is too old.
-func (f *legacyFacts) sweep(now time.Time) {
+// expire forgets what is too old.
+func (f *legacyFacts) expire(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.types, func(_ string, known fact[string]) bool { return now.Sub(known.at) >= legacyAge })

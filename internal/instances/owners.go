@@ -13,7 +13,7 @@ import (
 // Owners knows whose nodes are. There is one in a manager, beside its Inventory, so that what the provider has proven to one controller
 // counts for all. It is safe for concurrent use.
 //
-// Only proofs are shared: they count for good. That the provider does not know a node is each controller's own finding, because it is
+// Only proven ownership is shared: it does not change. That the provider does not know a node is each controller's own finding, because it is
 // believed for a time of the controller's own, and says nothing before the controller has asked. Such answers cost no call of their own
 // where the Inventory has one that is young enough.
 type Owners struct {
@@ -22,7 +22,7 @@ type Owners struct {
 	evidence  ownership.Evidence
 }
 
-// NewOwners returns owners that have no proof yet.
+// NewOwners returns owners that know of no node yet.
 func NewOwners(inventory *Inventory, rules ownership.Rules) *Owners {
 	return &Owners{inventory: inventory, rules: rules}
 }
@@ -60,7 +60,7 @@ func (o *Owners) Recall(node *corev1.Node, maxAge time.Duration) bool {
 	return ok && o.Record(node, known)
 }
 
-// Forget drops proofs of nodes that are gone. Exists says which of all nodes are there. Members do so by themselves, in Observe.
+// Forget drops the ownership of nodes that are gone. Exists says which of all nodes are there. Members do so by themselves, in Observe.
 func (o *Owners) Forget(exists func(types.UID) bool) {
 	o.evidence.Forget(exists, time.Now())
 }

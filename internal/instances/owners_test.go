@@ -112,7 +112,7 @@ func TestOwnersRecallWhatIsKnown(t *testing.T) {
 			t.Error("a node is not proven by what is known of it")
 		}
 		if owners.Record(n, instances.Observation{Status: instances.NotFound}) || !owners.Ours(n) {
-			t.Error("a denial proves a node, or takes a proof away")
+			t.Error("a denial proves the ownership of a node, or removes it")
 		}
 		time.Sleep(time.Hour)
 		owners.Forget(func(uid types.UID) bool { return uid != n.UID })

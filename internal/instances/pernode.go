@@ -27,9 +27,9 @@ type perNode struct {
 	metrics *metrics
 	legacy  *legacyFacts
 
-	mu    sync.Mutex
-	swept time.Time
-	nodes map[nodeKey]*record
+	mu        sync.Mutex
+	expiredAt time.Time
+	nodes     map[nodeKey]*record
 }
 
 // nodeKey is what the answer for a node hangs on: a node of the same name with another UID is another node, and one that has
@@ -48,7 +48,7 @@ type record struct {
 }
 
 func newPerNode(cloud cloudprovider.Interface, metrics *metrics) *perNode {
-	return &perNode{cloud: cloud, metrics: metrics, legacy: newLegacyFacts(), swept: time.Now(), nodes: map[nodeKey]*record{}}
+	return &perNode{cloud: cloud, metrics: metrics, legacy: newLegacyFacts(), expiredAt: time.Now(), nodes: map[nodeKey]*record{}}
 }
 
 func keyOf(node *corev1.Node) nodeKey {
@@ -92,7 +92,7 @@ func answerOf(ctx context.Context, question *singleflight[Observation], age age,
 func (p *perNode) of(node *corev1.Node) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sweep()
+	p.expire()
 	key := keyOf(node)
 	known, ok := p.nodes[key]
 	if !ok {
@@ -102,14 +102,14 @@ func (p *perNode) of(node *corev1.Node) *record {
 	return known
 }
 
-// sweep forgets answers that nobody has asked for in a while. The lock is held.
-func (p *perNode) sweep() {
-	if time.Since(p.swept) < retention/4 {
+// expire forgets answers that nobody has asked for in a while. The lock is held.
+func (p *perNode) expire() {
+	if time.Since(p.expiredAt) < retention/4 {
 		return
 	}
-	p.swept = time.Now()
-	p.legacy.sweep(p.swept)
-	before := p.swept.Add(-retention)
+	p.expiredAt = time.Now()
+	p.legacy.expire(p.expiredAt)
+	before := p.expiredAt.Add(-retention)
 	for key, known := range p.nodes {
 		if known.metadata.idle(before) && known.existence.idle(before) && known.power.idle(before) {
 			delete(p.nodes, key)
