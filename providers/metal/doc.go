@@ -4,6 +4,6 @@
 // it announces to routers by BGP or to neighbors by ARP and NDP its routes (packages announce, bgp, l2). There is no agent on
 // the nodes, and no cloud behind it: it derives all from the API server, from its config and from probes.
 //
-// What announces runs on every replica (everyreplica.go), and is the same on each, because it derives from the same; what writes
+// What announces runs on every replica (replicas.go), and is the same on each, because it derives from the same; what writes
 // to Kubernetes or asks management controllers runs on the one that leads (leader.go).
 package metal
