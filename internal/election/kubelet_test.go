@@ -16,8 +16,8 @@ type instance struct {
 	// started and ended are seconds. An instance that the runtime has lost sight of has no end that anybody knows.
 	started, ended int64
 	running, lost  bool
-	// leftover is a process of it that runs although it has ended, which needs a PID namespace of others.
-	leftover bool
+	// survivor says that a process of it runs although it has ended, which needs a PID namespace of others.
+	survivor bool
 }
 
 // history is what happened in a Pod of a replica: one instance after the other, of which the last may run.
@@ -38,7 +38,7 @@ func drawHistory(t *rapid.T) history {
 		case "running":
 			one.running = true
 		default:
-			one.leftover = h.shared != "" && rapid.Bool().Draw(t, "leaves a process")
+			one.survivor = h.shared != "" && rapid.Bool().Draw(t, "leaves a process")
 		}
 		h.instances = append(h.instances, one)
 		if one.running {
@@ -53,7 +53,7 @@ func drawHistory(t *rapid.T) history {
 // gone reports whether the holder can do nothing any more.
 func (h history) gone() bool {
 	holder := h.instances[h.holder]
-	return !holder.running && !holder.lost && !holder.leftover
+	return !holder.running && !holder.lost && !holder.survivor
 }
 
 // reported is the state of an instance as a kubelet reports it: what the runtime says, or a guess where that has lost it.

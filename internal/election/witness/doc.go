@@ -7,7 +7,7 @@
 //
 // A process that is gone sends no request any more, but what it has sent may still take effect. The parent therefore leaves in memory that both
 // share how many of its writes the cloud has not answered. If there are any, the lease is left to expire. All else that it sent has
-// settleTime to take effect.
+// terminationGrace to take effect.
 //
 // See ADR 88.
 package witness

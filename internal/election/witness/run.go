@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// settleTime is for what the dead process had sent: requests to the API server that the kernel has still to send or the server to
+	// terminationGrace is for what the dead process had sent: requests to the API server that the kernel has still to send or the server to
 	// serve, and changes that the cloud has acknowledged and does not show yet.
-	settleTime = time.Second
+	terminationGrace = time.Second
 	// patience is the longest that releasing may take. It is less if the leases expire before.
 	patience = 10 * time.Second
 	// requestTimeout is the deadline of one request.
@@ -67,7 +67,7 @@ func (s Settings) attend(logger logr.Logger, connect Connect) error {
 		logger.Info("The manager's process is gone while the cloud worked on its writes: the lease is left to expire", "underWay", writes)
 		return nil
 	}
-	time.Sleep(settleTime)
+	time.Sleep(terminationGrace)
 	config, err := connect(s.Kubeconfig, s.Master)
 	if err != nil {
 		return err

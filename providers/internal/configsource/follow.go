@@ -34,8 +34,8 @@ func (s *Source[C]) Run(ctx context.Context, report func(error)) error {
 	watching.Go(func() { s.watchObject(ctx, replaced) })
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
-	settle := time.NewTimer(settleTime)
-	defer settle.Stop()
+	quiet := time.NewTimer(quietTime)
+	defer quiet.Stop()
 	look := func() {
 		_ = s.Reload(ctx) // says itself what is wrong
 		if err == nil {
@@ -48,15 +48,15 @@ func (s *Source[C]) Run(ctx context.Context, report func(error)) error {
 		case <-ctx.Done():
 			return nil
 		case <-watcher.Events:
-			settle.Reset(settleTime)
+			quiet.Reset(quietTime)
 		case problem := <-watcher.Errors:
 			log.Error(problem, "Watching the folders of the cloud config; they are read again in any case", "interval", pollInterval)
-			settle.Reset(settleTime)
+			quiet.Reset(quietTime)
 		case <-replaced:
 			look()
 		case <-poll.C:
 			look()
-		case <-settle.C: // also a while after the start: what changed before the folders were watched
+		case <-quiet.C: // also a while after the start: what changed before the folders were watched
 			look()
 		}
 	}

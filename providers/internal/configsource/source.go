@@ -19,8 +19,8 @@ import (
 const (
 	// pollInterval is how often files are read again whatever the file system notifies of: not every one does.
 	pollInterval = 10 * time.Second
-	// settleTime is how long a folder has to be quiet before it is read: several files are written one after the other.
-	settleTime = 200 * time.Millisecond
+	// quietTime is how long a folder has to be quiet before it is read: several files are written one after the other.
+	quietTime = 200 * time.Millisecond
 )
 
 // Source is a cloud config that follows its files. A change that does not load, or that may not be made to a running process, is

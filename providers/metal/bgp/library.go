@@ -23,11 +23,11 @@ const (
 	deferral = time.Second
 	// idleAfterReset is how long the library rests after it ended a session itself.
 	idleAfterReset = 2 * time.Second
-	// settleTimeout bounds how long withdrawals wait for additions to be sent; a router that takes the additions' family not at
-	// all is waited for in vain. They are sent when the count has not changed for settled looks in a row.
-	settleTimeout  = 500 * time.Millisecond
-	settleInterval = 2 * time.Millisecond
-	settled        = 15
+	// sendTimeout bounds how long withdrawals wait for additions to be sent; a router that takes the additions' family not at
+	// all is waited for in vain. They are sent when the count has not changed for unchangedLooks looks in a row.
+	sendTimeout    = 500 * time.Millisecond
+	sendInterval   = 2 * time.Millisecond
+	unchangedLooks = 15
 	// stopTimeout bounds how long the end of all sessions may take.
 	stopTimeout = 10 * time.Second
 )
@@ -110,7 +110,7 @@ func (l *library) apply(group string, s step, encoder *encoder) error {
 			return fmt.Errorf("announce %d paths: %w", len(paths), err)
 		}
 		if s.moves {
-			l.settle(group, before)
+			l.awaitSent(group, before)
 		}
 	}
 	if len(s.withdraw) > 0 {
@@ -160,11 +160,11 @@ func (l *library) resend(ctx context.Context, n neighbor) error {
 	return nil
 }
 
-// settle waits until the routers of a group were sent what was announced since there were so many messages to them. The library sends what
+// awaitSent waits until the routers of a group were sent what was announced since there were so many messages to them. The library sends what
 // waits to be sent together, and withdrawals first; it does not say when it is done, but counts what it has sent.
-func (l *library) settle(group string, before map[netip.Addr]uint64) {
+func (l *library) awaitSent(group string, before map[netip.Addr]uint64) {
 	last, quiet := before, 0
-	for deadline := time.Now().Add(settleTimeout); time.Now().Before(deadline) && quiet < settled; time.Sleep(settleInterval) {
+	for deadline := time.Now().Add(sendTimeout); time.Now().Before(deadline) && quiet < unchangedLooks; time.Sleep(sendInterval) {
 		now := l.sentTo(group)
 		if maps.Equal(now, last) && exceeds(now, before) {
 			quiet++

@@ -209,8 +209,8 @@ type action struct {
 	machine facts
 }
 
-// settle is how long after a machine was told to turn on its BMC is not believed that it is off.
-const settle = 15 * time.Second
+// powerOnDelay is how long after the command to turn a machine on its BMC may still report it as off.
+const powerOnDelay = 15 * time.Second
 
 // tainted is how long it may take at most until the taint of a node is seen that the autoscaler removes.
 const tainted = time.Minute
@@ -244,7 +244,7 @@ func follow(m facts, l limits, now time.Time) (intent, bool) {
 		return intent{Want: asleep, Since: now, Off: m.powerSince}, m.power == off && m.node.name == "" && !m.maintenance
 	case m.intent.Want == asleep && turnedOn: // by somebody else, whose decision that is
 		return intent{Want: awake, Since: now, Cycle: m.intent.Cycle}, true
-	case m.intent.Want == asleep && m.intent.Off.IsZero() && m.power == off && m.powerSeen.Sub(lastTold(m)) >= settle:
+	case m.intent.Want == asleep && m.intent.Off.IsZero() && m.power == off && m.powerSeen.Sub(lastTold(m)) >= powerOnDelay:
 		next.Off = m.powerSince
 		return next, true
 	case m.intent.Want == asleep:

@@ -139,7 +139,7 @@ func (r *rack) kept(ctx context.Context, before netlab.Table, since time.Time) (
 	}
 	answered, rewritten := 0, 0
 	for _, e := range r.all() {
-		if _, err := e.sent.settle(ctx); err != nil {
+		if _, err := e.sent.awaitAnswers(ctx); err != nil {
 			return "", err
 		}
 		unanswered, all := e.sent.failed(since)

@@ -60,7 +60,7 @@ func (r *rack) die(ctx context.Context, s *environment) (string, error) {
 }
 
 func (r *rack) countLosses(ctx context.Context, e *exposed) (string, error) {
-	if _, err := e.sent.settle(ctx); err != nil {
+	if _, err := e.sent.awaitAnswers(ctx); err != nil {
 		return "", err
 	}
 	lost, all := e.sent.lost(r.died)

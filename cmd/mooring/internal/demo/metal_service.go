@@ -217,8 +217,8 @@ func (r *rack) spreadOf(e *exposed, table netlab.Table, over []*machine) error {
 	return nil
 }
 
-// settled is how many requests in a row say that a Service is reached.
-const settled = 60
+// answeredInARow is how many requests in a row say that a Service is reached.
+const answeredInARow = 60
 
 func (r *rack) reach(ctx context.Context, s *environment) (string, error) {
 	for _, e := range r.all() {
@@ -230,7 +230,7 @@ func (r *rack) reach(ctx context.Context, s *environment) (string, error) {
 	}
 	answered := 0
 	for _, e := range r.all() {
-		last, err := e.sent.settle(ctx)
+		last, err := e.sent.awaitAnswers(ctx)
 		if err != nil {
 			return "", err
 		}

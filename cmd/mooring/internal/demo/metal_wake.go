@@ -184,7 +184,7 @@ func (r *rack) awaitWider(ctx context.Context, _ *environment) (string, error) {
 		return "", err
 	}
 	for _, e := range r.all() {
-		if _, err := e.sent.settle(ctx); err != nil {
+		if _, err := e.sent.awaitAnswers(ctx); err != nil {
 			return "", err
 		}
 	}

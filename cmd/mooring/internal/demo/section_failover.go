@@ -31,8 +31,8 @@ func failover() section {
 			run: func(ctx context.Context, s *environment) (string, error) { return change.newRoute(ctx, s) },
 		},
 		{
-			name: "memory", title: fmt.Sprintf("%s kept its new machine type: the new leader knows what the old one knew", resizedNode),
-			deadline: stepDeadline, run: checkMemory,
+			name: "state", title: fmt.Sprintf("%s kept its new machine type: the new leader knows what the old one knew", resizedNode),
+			deadline: stepDeadline, run: checkState,
 		},
 		{
 			name: "exit", title: "the old leader has ended in order", deadline: stepDeadline,
@@ -115,9 +115,9 @@ func (h *handover) newRoute(ctx context.Context, s *environment) (string, error)
 	return fmt.Sprintf("%s after SIGTERM, to %s by way of %s", seconds(time.Since(h.terminated)), podCIDR, h.instance.Name), nil
 }
 
-// checkMemory looks at everything that the resized node has ever shown: a leader that begins with an old answer of the cloud
+// checkState looks at everything that the resized node has ever shown: a leader that begins with an old answer of the cloud
 // would take it back for a moment.
-func checkMemory(_ context.Context, s *environment) (string, error) {
+func checkState(_ context.Context, s *environment) (string, error) {
 	shown := s.observed.typesOf(resizedNode)
 	if len(shown) != 2 || shown[1] != cloudsim.TypeLarge {
 		return "", fmt.Errorf("%s showed %s, and the cloud changed it only once", resizedNode, strings.Join(shown, ", then "))

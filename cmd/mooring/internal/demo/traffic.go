@@ -108,19 +108,19 @@ func get(ctx context.Context, client *http.Client, url string) (server, saw stri
 	return server, saw, err
 }
 
-// settle waits until many requests in a row are answered, all of them sent from now on, and returns those. What was sent before them
+// awaitAnswers waits until many requests in a row are answered, all of them sent from now on, and returns those. What was sent before them
 // is answered or lost then.
-func (t *traffic) settle(ctx context.Context) (last []answer, err error) {
+func (t *traffic) awaitAnswers(ctx context.Context) (last []answer, err error) {
 	began := time.Now()
 	err = awaitCloud(ctx, func() error {
 		last = t.since(began)
-		last = last[max(0, len(last)-settled):]
+		last = last[max(0, len(last)-answeredInARow):]
 		failed := failedOf(last)
 		switch {
 		case len(failed) > 0:
 			return fmt.Errorf("%d of the last %d requests were lost, for example with: %w", len(failed), len(last), failed[0].err)
-		case len(last) < settled:
-			return fmt.Errorf("%d of %d requests were answered", len(last), settled)
+		case len(last) < answeredInARow:
+			return fmt.Errorf("%d of %d requests were answered", len(last), answeredInARow)
 		}
 		if waiting := t.waiting(last[0].at); waiting > 0 {
 			return fmt.Errorf("%d earlier requests wait for an answer", waiting)
