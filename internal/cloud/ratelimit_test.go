@@ -93,8 +93,8 @@ func TestARateThatWasCutIsFound(t *testing.T) {
 	}
 }
 
-// TestTheGateOpensAgain when the rate has held nobody up for long.
-func TestTheGateOpensAgain(t *testing.T) {
+// TestTheRateIsLiftedAgain when the rate has held nobody up for long.
+func TestTheRateIsLiftedAgain(t *testing.T) {
 	q, bucket := &quota{}, &tokens{rate: 10, burst: 10, left: 10, at: time.Unix(0, 0)}
 	simulated(q, bucket, 100)
 	if q.rate == 0 {

@@ -1,4 +1,4 @@
-// Package sim is the provider "sim": a cloudprovider.Interface for the simulated cloud of package service, which it calls
+// Package sim is the provider "sim": a cloudprovider.Interface for the simulated cloud of package cloudsim, which it calls
 // over HTTP as any provider calls its cloud. Importing it registers it.
 //
 // It is also the provider to read before writing one: it offers every interface of k8s.io/cloud-provider, declares its

@@ -72,7 +72,7 @@ func (p *passer) pass(ctx context.Context) (again time.Time) {
 	return planned.again
 }
 
-// learnOwners has proofs of whose nodes are collected while there is nothing else to do.
+// learnOwners looks nodes of unknown ownership up while there is nothing else to do.
 func (p *passer) learnOwners(ctx context.Context, now time.Time) {
 	if all, err := p.list(ctx); err == nil {
 		p.owners.learn(ctx, all, now)

@@ -234,7 +234,7 @@ func TestRefusedServicesAreRetried(t *testing.T) {
 	if l.handleChanges(); fmt.Sprint(l.retried) != "[default/c]" {
 		t.Errorf("one address has become free, retried %v", l.retried)
 	}
-	if got := l.finish(t, "c"); got == "[]" { // the controller's part: it is woken
+	if got := l.finish(t, "c"); got == "[]" { // the controller's part: the Service is queued again
 		t.Error(got)
 	}
 	must(t, l.SetPools(append(slices.Clone(one), config.Pool{Name: "more", Addresses: []string{"198.51.100.0/31"}})))

@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// world is machines as they really are, with a leader that plans by what it sees of them, and an observer that knows nothing of plans.
-type world struct {
+// fixture is machines as they really are, with a leader that plans by what it sees of them, and an observer that knows nothing of plans.
+type fixture struct {
 	t        *rapid.T
 	now      time.Time
 	begun    time.Time
@@ -39,10 +39,10 @@ type real struct {
 	turnedOn time.Time
 }
 
-func newWorld(t *rapid.T) *world {
+func newFixture(t *rapid.T) *fixture {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	count := rapid.IntRange(1, 6).Draw(t, "machines")
-	w := &world{
+	w := &fixture{
 		t: t, now: start, begun: start, told: map[string]commands{},
 		limits: limits{
 			name: "g", max: rapid.IntRange(1, count).Draw(t, "maximum"), shutDown: 5 * time.Minute, wake: 10 * time.Minute,
@@ -60,7 +60,7 @@ func newWorld(t *rapid.T) *world {
 }
 
 // facts are what the leader sees.
-func (w *world) facts() []facts {
+func (w *fixture) facts() []facts {
 	var all []facts
 	for _, m := range w.machines {
 		f := facts{id: m.id, name: m.id, providerID: m.id, maintenance: m.maintenance, intent: intent{Want: awake}}
@@ -82,7 +82,7 @@ func (w *world) facts() []facts {
 }
 
 // apply records changes, as a store of text does.
-func (w *world) apply(made changes) {
+func (w *fixture) apply(made changes) {
 	next := w.record.with(made, func(string) bool { return true })
 	text, err := next.encode()
 	if err != nil {
@@ -100,7 +100,7 @@ func (w *world) apply(made changes) {
 }
 
 // pass is one pass of the leader, with its commands.
-func (w *world) pass() {
+func (w *fixture) pass() {
 	made, actions := advance(w.facts(), w.limits, w.begun, w.now)
 	w.apply(made)
 	for _, action := range actions {
@@ -124,7 +124,7 @@ func (w *world) pass() {
 }
 
 // command is a machine's BMC. The observer stands beside it.
-func (w *world) command(a action) error {
+func (w *fixture) command(a action) error {
 	m := w.machines[slices.IndexFunc(w.machines, func(m *real) bool { return m.id == a.machine.id })]
 	if m.maintenance {
 		w.t.Fatalf("%s is under maintenance and was told: %s", m.id, a.kind)
@@ -159,7 +159,7 @@ func (m *real) set(on bool, now time.Time) {
 }
 
 // observe looks at the group from outside.
-func (w *world) observe() {
+func (w *fixture) observe() {
 	status := statusOf(w.facts(), w.limits, w.now)
 	alive := 0
 	for _, instance := range status.Instances {
@@ -176,7 +176,7 @@ func (w *world) observe() {
 	w.size = status.TargetSize
 }
 
-func (w *world) increase(t *rapid.T) {
+func (w *fixture) increase(t *rapid.T) {
 	delta, before := rapid.IntRange(1, 3).Draw(t, "delta"), w.size
 	made, err := increase(w.facts(), w.limits, delta, w.now)
 	w.apply(made)
@@ -191,7 +191,7 @@ func (w *world) increase(t *rapid.T) {
 	}
 }
 
-func (w *world) decrease(t *rapid.T) {
+func (w *fixture) decrease(t *rapid.T) {
 	delta, before := rapid.IntRange(1, 2).Draw(t, "delta"), w.size
 	made, err := decrease(w.facts(), w.limits, delta, w.now)
 	for id := range made {
@@ -208,7 +208,7 @@ func (w *world) decrease(t *rapid.T) {
 }
 
 // remove deletes a machine as the autoscaler does, or forgets the taint.
-func (w *world) remove(t *rapid.T) {
+func (w *fixture) remove(t *rapid.T) {
 	m := rapid.SampledFrom(w.machines).Draw(t, "machine")
 	if m.node && rapid.IntRange(0, 3).Draw(t, "taint") > 0 {
 		m.tainted = true
@@ -224,7 +224,7 @@ func (w *world) remove(t *rapid.T) {
 }
 
 // others do what nobody asked them to.
-func (w *world) others(t *rapid.T) {
+func (w *fixture) others(t *rapid.T) {
 	m := rapid.SampledFrom(w.machines).Draw(t, "machine")
 	switch rapid.IntRange(0, 7).Draw(t, "event") {
 	case 0:
@@ -258,9 +258,9 @@ func (w *world) others(t *rapid.T) {
 }
 
 // restart has another leader take over: nothing is left but the record.
-func (w *world) restart(*rapid.T) { w.told, w.begun = map[string]commands{}, w.now }
+func (w *fixture) restart(*rapid.T) { w.told, w.begun = map[string]commands{}, w.now }
 
-func (w *world) wait(t *rapid.T) {
+func (w *fixture) wait(t *rapid.T) {
 	for range rapid.IntRange(1, 20).Draw(t, "passes") {
 		w.now = w.now.Add(rapid.SampledFrom([]time.Duration{2 * time.Second, 20 * time.Second, 3 * time.Minute}).Draw(t, "pause"))
 		w.mayShrink = slices.ContainsFunc(w.machines, func(m *real) bool { // found to be asleep
@@ -276,7 +276,7 @@ func (w *world) wait(t *rapid.T) {
 // that was asked for. When everything works again, each machine becomes what it is to be.
 func TestGroupsKeepTheirPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.pass()
 		w.mayShrink = false
 		t.Repeat(map[string]func(*rapid.T){

@@ -272,23 +272,23 @@ func TestAStuckRefreshDoesNotDelayANewNode(t *testing.T) {
 	close(release)
 }
 
-// gate holds the writes of a manager back until it is opened.
-type gate struct {
-	next   http.RoundTripper
-	opened chan struct{}
-	held   chan string
+// heldWrites holds the writes of a manager back until they are released.
+type heldWrites struct {
+	next     http.RoundTripper
+	released chan struct{}
+	held     chan string
 }
 
-func (g *gate) RoundTrip(request *http.Request) (*http.Response, error) {
+func (w *heldWrites) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method == http.MethodPatch && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") {
 		select {
-		case <-g.opened:
+		case <-w.released:
 		default:
-			g.held <- request.URL.Path
-			<-g.opened
+			w.held <- request.URL.Path
+			<-w.released
 		}
 	}
-	return g.next.RoundTrip(request)
+	return w.next.RoundTrip(request)
 }
 
 // With one worker and all nodes to be rewritten, a new node is next.
@@ -309,7 +309,7 @@ func TestANewNodePassesTheRefresh(t *testing.T) {
 	depth := func() float64 {
 		return harness.Sum(t, ctrlmetrics.Registry, "workqueue_depth", "controller", "cloud-node-controller", "priority", "100")
 	}
-	held := &gate{opened: make(chan struct{}), held: make(chan string, 1)}
+	held := &heldWrites{released: make(chan struct{}), held: make(chan string, 1)}
 	m := start(t, options{Cloud: provider, Workers: 1, Refresh: never, Transport: func(next http.RoundTripper) http.RoundTripper {
 		held.next = next
 		return held
@@ -324,7 +324,7 @@ func TestANewNodePassesTheRefresh(t *testing.T) {
 		}
 		return nil
 	})
-	close(held.opened)
+	close(held.released)
 	waitInitialized(t, newcomer.Name)
 	done := m.Writes(t, "nodes")
 	place := slices.Index(done, harness.Write{Name: newcomer.Name, What: "update 200"})

@@ -124,7 +124,7 @@ func TestWrites(t *testing.T) {
 	for name, test := range map[string]struct{ declared, flag, want int }{
 		"nobody says":       {0, 0, 1},
 		"the provider says": {3, 0, 3},
-		"it says many":      {8, 0, 8}, // as many as the door lets in before the cloud has answered any call
+		"it says many":      {8, 0, 8}, // as many as the queue admits before the cloud has answered any call
 		"the operator says": {3, 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -149,7 +149,7 @@ func findCheckout(dir string) (string, error) {
 			return "", fmt.Errorf("looking for a checkout of Mooring: %w", err)
 		}
 		if moduleOf(content) == Module {
-			if info, err := os.Stat(filepath.Join(dir, "ccm")); err == nil && info.IsDir() { // More than a stray go.mod.
+			if info, err := os.Stat(filepath.Join(dir, "ccm")); err == nil && info.IsDir() { // More than a go.mod alone.
 				return dir, nil
 			}
 		}
