@@ -36,7 +36,7 @@ func additions() map[string]string {
 		"node-selector": "Several cloud controller managers in one cluster: each looks after its own nodes",
 		"provider-id-schemes": "The same, where the provider IDs of nodes show whose they are. It also lets a plugin that declares no " +
 			"schemes answer for IDs with a scheme other than its name, and declares that IDs without a scheme are this cloud's",
-		"cloud-api-timeout":       "A cloud that does not answer must not hold a worker for ever",
+		"cloud-api-timeout":       "A cloud that does not answer must not hold a worker forever",
 		"cloud-api-write-timeout": "A write that never returns must not hold up the writes of others",
 		"cloud-api-max-in-flight": "Quotas belong to the account, not to a controller: one bound for all of them. A provider may know it",
 		"cloud-api-qps": "A quota that is shared with others may have to be left to them in part. Without it the cloud's own refusals say how " +

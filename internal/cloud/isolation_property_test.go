@@ -30,7 +30,7 @@ var kinds = map[string]struct {
 	"balancers": {(*misbehaving).listBalancers, PriorityRefresh, GroupLoadBalancers, ""},
 }
 
-// badObject is an object that misbehaves for ever.
+// badObject is an object that misbehaves forever.
 type badObject struct{ kind, behavior, name string }
 
 // behaviorOf returns what a bad object does. Random is of one object only.
@@ -64,7 +64,7 @@ func (m *misbehaving) behaviorOf(name string, random *rand.Rand) behavior {
 	}
 }
 
-// TestHealthyObjectsAreServed while any mix of others misbehaves, in any group, for ever: not after they have healed.
+// TestHealthyObjectsAreServed while any mix of others misbehaves, in any group, forever: not after they have healed.
 func TestHealthyObjectsAreServed(t *testing.T) {
 	healthy := []string{"node", "refresh", "exists", "ensure", "get", "route"}
 	rapid.Check(t, func(r *rapid.T) {

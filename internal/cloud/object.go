@@ -23,7 +23,7 @@ const (
 	habitGap  = 15 * time.Minute
 	// againAfter is how many reads of one object may have been abandoned until the next has to wait: for the deadline of a
 	// read, doubled with each further one, up to longestAgain. From manyAbandoned on the pause doubles again, up to rareAgain: each
-	// read that never returns costs a goroutine for ever, and one object alone must not use up in days what its group may have of them.
+	// read that never returns costs a goroutine forever, and one object alone must not use up in days what its group may have of them.
 	againAfter    = 2
 	longestAgain  = 30 * time.Minute
 	manyAbandoned = 16

@@ -35,7 +35,7 @@ const (
 	abandonedBound = 32
 )
 
-// failing are nodes for which calls fail for ever.
+// failing are nodes for which calls fail forever.
 var failing = map[string]faulty.Fault{
 	"fails":     faulty.Fail(errors.New("internal error")),
 	"panics":    faulty.Panic("nil map"),
@@ -122,7 +122,7 @@ func nodesForDays(t *testing.T, full time.Duration, seen func(*run)) {
 		for name := range failing {
 			r.initialized(longestNodeRetry+prompt, name)
 		}
-		r.cloud.Fault("InstanceMetadata", "hangs", faulty.Fault{}) // though what hangs already does so for ever
+		r.cloud.Fault("InstanceMetadata", "hangs", faulty.Fault{}) // though what hangs already does so forever
 		r.initialized(day+longestNodeRetry, "hangs")
 	})
 }

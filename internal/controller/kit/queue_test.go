@@ -15,7 +15,7 @@ import (
 )
 
 // newQueue returns the queue that controller-runtime gives a Controller. How it ends decides whether a manager ends within its grace
-// period: that of controller-runtime v0.24 could wait for ever (https://github.com/kubernetes-sigs/controller-runtime/issues/3538).
+// period: that of controller-runtime v0.24 could wait forever (https://github.com/kubernetes-sigs/controller-runtime/issues/3538).
 func newQueue() priorityqueue.PriorityQueue[reconcile.Request] {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Second)
 	return priorityqueue.New("test", func(options *priorityqueue.Opts[reconcile.Request]) { options.RateLimiter = limiter })

@@ -32,7 +32,7 @@ func (f fixedNodes) List(_ context.Context, list client.ObjectList, _ ...client.
 	return nil
 }
 
-// A change in the cloud is noticed within one interval, whatever other nodes suffer; and what is bad for ever is asked for once per
+// A change in the cloud is noticed within one interval, whatever other nodes suffer; and what is bad forever is asked for once per
 // interval at most, and never twice at a time.
 func TestARefreshDoesNotWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -386,7 +386,7 @@ func TestASlowCloudIsHeard(t *testing.T) {
 	}
 }
 
-// What is bad for ever is asked for now and then, and says so itself.
+// What is bad forever is asked for now and then, and says so itself.
 func TestWhatIsBadForEverCostsLittle(t *testing.T) {
 	play(t, 0, append([]string{"fails", "hangs"}, healthy...), func(s *scene) {
 		s.turn(corev1.ConditionUnknown, "fails", "hangs")

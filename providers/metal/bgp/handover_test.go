@@ -45,12 +45,12 @@ func TestHandover(t *testing.T) {
 			{0, map[string]transmission{"a": {up: true}}, "a has not received"},
 			{second, map[string]transmission{"a": {up: true}}, ""},
 		},
-		"a router that is away is waited for, not for ever": {
+		"a router that is away is waited for, not forever": {
 			{0, map[string]transmission{"a": up(3), "b": {expects: true}}, "b has no session"},
 			{29 * second, map[string]transmission{"a": up(3), "b": {expects: true}}, "b has no session"},
 			{30 * second, map[string]transmission{"a": up(3), "b": {expects: true}}, ""},
 		},
-		"a table that never rests is not waited for for ever": {
+		"a table that never rests is not waited for without end": {
 			{0, map[string]transmission{"a": up(3)}, "a has not"},
 			{119 * second, map[string]transmission{"a": up(30)}, "a has not"},
 			{120 * second, map[string]transmission{"a": up(31)}, ""},

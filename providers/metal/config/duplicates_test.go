@@ -89,7 +89,7 @@ func TestPoolsHoldNobodysAddress(t *testing.T) {
 		"one machine":        {"10.0.2.0/24, 10.0.0.4", []string{`pools[0].addresses[1]: Invalid value: "10.0.0.4": holds 10.0.0.4 of machine n4;`}},
 		"a router":           {"10.0.1.250-10.0.1.255", []string{"holds 10.0.1.254 of BGP peer tor;"}},
 		"a router over IPv6": {`"fd00::/64"`, []string{"holds fd00::254 of BGP peer six;"}},
-		"ours to a router":   {"10.0.1.7", []string{"holds 10.0.1.7 of the speaker towards BGP peer tor;"}},
+		"ours to a router":   {"10.0.1.7", []string{"holds 10.0.1.7 of the speaker toward BGP peer tor;"}},
 		"controllers":        {"10.0.9.0/28", []string{"holds 10.0.9.1 of the BMC of machine n1, 10.0.9.2 of the BMC of machine n2;"}},
 		"several ranges": {"10.0.0.1, 10.0.1.254", []string{
 			"pools[0].addresses[0]: Invalid value", "pools[0].addresses[1]: Invalid value",

@@ -41,7 +41,7 @@ func (c *CloudConfig) reserved() []reserved {
 		for i := range c.BGP.Peers {
 			peer := &c.BGP.Peers[i]
 			add(peer.Address, "BGP peer "+peer.Name)
-			add(peer.SourceAddress, "the speaker towards BGP peer "+peer.Name)
+			add(peer.SourceAddress, "the speaker toward BGP peer "+peer.Name)
 		}
 	}
 	return all

@@ -117,7 +117,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// One machine at a time, and the one whose last attempt is the longest ago first: one that fails for ever holds up no other.
+// One machine at a time, and the one whose last attempt is the longest ago first: one that fails forever holds up no other.
 func TestOrder(t *testing.T) {
 	node := func(name string, attempted, silentSince time.Time) facts {
 		f := factsOf(nodeOf(name, "unknownReady"), on, false)

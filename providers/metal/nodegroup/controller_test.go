@@ -225,7 +225,7 @@ func TestCommandsLookAtNodesAgain(t *testing.T) {
 	})
 }
 
-// BMCs that hang, fail and make us panic for ever hold up no other machine and no call.
+// BMCs that hang, fail and make us panic forever hold up no other machine and no call.
 func TestBMCsFailAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, fake.NewClientset())

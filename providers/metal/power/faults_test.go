@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Most controllers hang for ever, as when a network of theirs is cut: the others are read in time all the while.
+// Most controllers hang forever, as when a network of theirs is cut: the others are read in time all the while.
 func TestHangingControllersHoldUpNobody(t *testing.T) {
 	runPoller(t, func(t *testing.T, b *bench) {
 		var names, healthy []string

@@ -28,7 +28,7 @@ func pause(h history, settings config.Power) time.Duration {
 	}
 }
 
-// jittered lengthens a pause by up to a tenth, so that controllers which were asked together are not for ever.
+// jittered lengthens a pause by up to a tenth, so that controllers which were asked together are not forever.
 func jittered(d time.Duration) time.Duration {
 	return d + rand.N(d/10+1)
 }

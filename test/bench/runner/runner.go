@@ -240,7 +240,7 @@ func again(ctx context.Context, e *environment.Environment, one scenario.Scenari
 }
 
 // trail waits until the managers are through with what a scenario has left them to do: events, updates of load balancers. One
-// that goes on for ever is cut off.
+// that goes on forever is cut off.
 func trail(ctx context.Context, e *environment.Environment) error {
 	trailing, cancel := context.WithTimeoutCause(ctx, scenario.TrailLimit, errLimit)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 
 const (
 	// limit is how long a step may take while something else misbehaves; what prepares for that may take longer. It is far below what
-	// the faults cause where they spread, which is a minute to for ever, and far above what the step takes.
+	// the faults cause where they spread, which is a minute to forever, and far above what the step takes.
 	limit = 25 * time.Second
 	// startLimit is how long a manager may take to start, beside several others on a busy machine.
 	startLimit = 5 * time.Minute

@@ -179,7 +179,7 @@ func (b *bench) measurePhase(ctx context.Context, program Program, p phase) (Res
 	return result, nil
 }
 
-// awaitQuiet waits until no call has been made for a while. A manager that polls is not waited for for ever.
+// awaitQuiet waits until no call has been made for a while. A manager that polls is not waited for forever.
 func (b *bench) awaitQuiet(ctx context.Context) error {
 	end := time.Now().Add(trail)
 	for time.Now().Before(end) {

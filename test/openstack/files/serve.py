@@ -13,7 +13,7 @@ state = os.path.dirname(os.path.dirname(conf))
 
 def log_from_native_threads():
     """Keeps oslo.log 5.0 from giving logging the locks of eventlet, which it does where anything has imported that. Nothing here runs on
-    eventlet, and a native thread that waits for such a lock, as octavia's worker does with many messages at once, waits for ever."""
+    eventlet, and a native thread that waits for such a lock, as octavia's worker does with many messages at once, waits forever."""
     from oslo_log import log
 
     log._fix_eventlet_logging = lambda: None

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/configevents"
 )
 
-// What a replica said last counts, and not for ever.
+// What a replica said last counts, and not forever.
 func TestRefusals(t *testing.T) {
 	of := func(replica, reason, message string, ago time.Duration) corev1.Event {
 		said := event("ConfigMap", "kube-system", "mooring", "uid", reason, message, ago)

@@ -109,7 +109,7 @@ func trafficAnnotations() []Annotation {
 		{Name: Prefix + "connection-limit", Values: "`-1` or 1 and above", Default: "`-1`", OVN: Same,
 			Text: "How many connections a listener takes; `-1` is any number.", read: connectionLimit},
 		{Name: ProxyProtocol, Values: "`true`, `v1`, `v2`, `false`", Default: "`false`", OVN: Refused,
-			Text: "The PROXY protocol towards nodes, for TCP ports. The Service's ipMode becomes Proxy.", read: proxyProtocol},
+			Text: "The PROXY protocol toward nodes, for TCP ports. The Service's ipMode becomes Proxy.", read: proxyProtocol},
 		{Name: XForwardedFor, Values: "`true`, `false`", Default: "`false`", OVN: Refused,
 			Text: "HTTP listeners that add X-Forwarded-For, for TCP ports. Not together with the PROXY protocol.",
 			read: flag(func(s *Settings) *bool { return &s.XForwardedFor })},
