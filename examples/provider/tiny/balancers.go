@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"example.com/tiny-ccm/tinycloud"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/provider"
+
+	"example.com/tiny-ccm/tinycloud"
 )
 
 // The tags by which a load balancer says whose it is.

@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"time"
 
-	"example.com/tiny-ccm/tinycloud"
-
 	"github.com/mooring-ccm/mooring/provider"
+
+	"example.com/tiny-ccm/tinycloud"
 )
 
 // errNotFound is the cloud's own word that something does not exist.

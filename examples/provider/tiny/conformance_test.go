@@ -9,12 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/tiny-ccm/tinycloud"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/provider/conformance"
+
+	"example.com/tiny-ccm/tinycloud"
 )
 
 func TestConformance(t *testing.T) {

@@ -8,12 +8,13 @@ import (
 	"net/url"
 	"strings"
 
-	"example.com/tiny-ccm/tinycloud"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/provider"
+
+	"example.com/tiny-ccm/tinycloud"
 )
 
 // InstanceExists implements cloudprovider.InstancesV2.

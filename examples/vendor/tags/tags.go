@@ -14,9 +14,9 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"example.com/mycloud-ccm/mycloud"
-
 	"github.com/mooring-ccm/mooring/ccm"
+
+	"example.com/mycloud-ccm/mycloud"
 )
 
 // Name is the controller's name in --controllers.

@@ -3,12 +3,11 @@ package main
 
 import (
 	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"
 	"k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/mooring-ccm/mooring/localcluster/binaries/multicall"
-
-	_ "k8s.io/component-base/logs/json/register"
 )
 
 func main() {

@@ -5,11 +5,10 @@ import (
 
 	cloudprovider "k8s.io/cloud-provider"
 
+	_ "github.com/mooring-ccm/mooring/providers/sim" // registers the provider "sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
-
-	_ "github.com/mooring-ccm/mooring/providers/sim" // registers the provider "sim"
 )
 
 // TestStart starts a cloud, puts an instance into it and has the cloud's config for a program, such as a manager that a test starts.

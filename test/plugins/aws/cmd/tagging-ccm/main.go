@@ -3,10 +3,9 @@
 package main
 
 import (
+	"k8s.io/cloud-provider-aws/pkg/controllers/tagging"
 	awsv1 "k8s.io/cloud-provider-aws/pkg/providers/v1"
 	"k8s.io/cloud-provider/app"
-
-	"k8s.io/cloud-provider-aws/pkg/controllers/tagging"
 
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/ccm/reference"
