@@ -17,8 +17,8 @@ import (
 
 // The defaults for a real account, where a load balancer takes minutes.
 const (
-	accountSettle      = 5 * time.Minute
-	accountRuleTimeout = 15 * time.Minute
+	accountPropagationTimeout = 5 * time.Minute
+	accountRuleTimeout        = 15 * time.Minute
 )
 
 // conformanceFlags are the flags of conformance.
@@ -63,7 +63,7 @@ the package provider/conformance.
 	flags.StringVar(&f.account.otherConfig, "other-cloud-config", "",
 		"`file` with a configuration for another cluster in that account")
 	flags.StringVar(&f.account.otherCluster, "other-cluster-name", "mooring-conformance-other", "`name` of that other cluster")
-	flags.DurationVar(&f.options.Settle, "settle", accountSettle, "how long the cloud may take to show a change")
+	flags.DurationVar(&f.options.PropagationTimeout, "propagation-timeout", accountPropagationTimeout, "how long the cloud may take to show a change")
 	flags.DurationVar(&f.options.RuleTimeout, "rule-timeout", accountRuleTimeout,
 		"how long a rule may take, and again the removal of what it made")
 	flags.StringArrayVar(&f.options.Rules, "rule", nil, "`ID` of a rule to try; may be repeated. Without it, all")

@@ -189,14 +189,14 @@ func (s *search) removeBalancer(ctx context.Context, one orphans.Balancer) error
 	if !offered || balancers == nil {
 		return errors.New("the provider lists load balancers, but has none")
 	}
-	return settled(ctx, func(ctx context.Context) error {
+	return retried(ctx, func(ctx context.Context) error {
 		return balancers.EnsureLoadBalancerDeleted(ctx, s.clusterName, one.AsService())
 	})
 }
 
-// settled repeats a call for as long as its error asks for it by an api.RetryError of k8s.io/cloud-provider, as that of a cloud does which
+// retried repeats a call for as long as its error asks for it by an api.RetryError of k8s.io/cloud-provider, as that of a cloud does which
 // has begun to delete something.
-func settled(ctx context.Context, call func(context.Context) error) error {
+func retried(ctx context.Context, call func(context.Context) error) error {
 	for {
 		err := call(ctx)
 		var retry *cloudproviderapi.RetryError

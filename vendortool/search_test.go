@@ -29,7 +29,7 @@ func TestADeletionThatHasBegunIsWaitedFor(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), removalTimeout)
 				defer cancel()
 				began, calls := time.Now(), 0
-				err := settled(ctx, func(context.Context) error {
+				err := retried(ctx, func(context.Context) error {
 					calls++
 					return c.answers[min(calls, len(c.answers))-1]
 				})

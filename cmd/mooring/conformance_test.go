@@ -50,7 +50,7 @@ func otherConfig(t *testing.T, simulated *simtest.Cloud) string {
 func TestConformance(t *testing.T) {
 	simulated := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	junit := filepath.Join(t.TempDir(), "report.xml")
-	code, stdout, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile, "--settle=5s",
+	code, stdout, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile, "--propagation-timeout=5s",
 		"--other-cloud-config="+otherConfig(t, simulated), "--junit="+junit, "--skip=legacy-missing=nobody asks")
 	if code != cli.ExitOK {
 		t.Errorf("exit code %d: %s", code, stderr)
@@ -79,7 +79,7 @@ func TestConformanceFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile,
-		"--rule=routes-deleted", "--node=node-001", "--settle=5s")
+		"--rule=routes-deleted", "--node=node-001", "--propagation-timeout=5s")
 	if code != cli.ExitFailed || !strings.Contains(stderr, "provider sim does not conform: 0 rules passed, 1 failed") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
@@ -124,10 +124,10 @@ func TestConformanceCommandLinesThatAreWrong(t *testing.T) {
 	}{
 		"nothing": {nil, []string{"--cloud-provider: required"}},
 		"all at once": {
-			[]string{"--cloud-provider=fog", "--cloud-config=/nowhere/config", "--settle=-1s", "--skip=routes-created",
+			[]string{"--cloud-provider=fog", "--cloud-config=/nowhere/config", "--propagation-timeout=-1s", "--skip=routes-created",
 				"--rule=routes-flown"},
 			[]string{
-				`--cloud-provider: "fog": not in this program`, "--cloud-config: stat /nowhere/config", "settle -1s, rule", "must be ID=REASON",
+				`--cloud-provider: "fog": not in this program`, "--cloud-config: stat /nowhere/config", "propagation timeout -1s, rule", "must be ID=REASON",
 				`there is no rule "routes-flown"`,
 			},
 		},

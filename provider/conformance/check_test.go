@@ -21,8 +21,8 @@ import (
 // check tries rules on a mutant, and returns the report.
 func check(t *testing.T, m *mutant, options conformance.Options) *conformance.Report {
 	t.Helper()
-	if options.Settle == 0 {
-		options.Settle = 300 * time.Millisecond
+	if options.PropagationTimeout == 0 {
+		options.PropagationTimeout = 300 * time.Millisecond
 	}
 	factory := func(context.Context) (*conformance.Subject, error) { return m.subject, nil }
 	report, err := conformance.Check(t.Context(), factory, options)
@@ -57,7 +57,7 @@ func TestWhatIsNotOfferedIsNotRun(t *testing.T) {
 		"routes-black-hole":               "only a provider's own test can give the hook that this needs: CreateInstance",
 	}
 	found := 0
-	for _, result := range check(t, m, conformance.Options{Settle: conformance.DefaultSettle}).Results {
+	for _, result := range check(t, m, conformance.Options{PropagationTimeout: conformance.DefaultPropagationTimeout}).Results {
 		if !result.OK() {
 			t.Errorf("%s: %s %q %q", result.Rule.ID, result.Outcome, result.Reason, result.Findings)
 		}
@@ -88,7 +88,7 @@ func (olderInterfaces) InstancesV2() (cloudprovider.InstancesV2, bool) { return 
 func TestOlderInterfaces(t *testing.T) {
 	m, simulated := newMutant(t)
 	m.subject.Cloud = olderInterfaces{m.Cloud}
-	report := check(t, m, conformance.Options{Settle: conformance.DefaultSettle})
+	report := check(t, m, conformance.Options{PropagationTimeout: conformance.DefaultPropagationTimeout})
 	passed := map[string]bool{}
 	for _, result := range report.Results {
 		if !result.OK() {
@@ -224,7 +224,7 @@ func TestRoutesOfOthersStay(t *testing.T) {
 func TestOptionsThatAreWrong(t *testing.T) {
 	factory := func(context.Context) (*conformance.Subject, error) { return nil, errors.New("never called") }
 	_, err := conformance.Check(t.Context(), factory, conformance.Options{
-		Rules: []string{"no-such-rule"}, Skip: map[string]string{"routes-created": " ", "another": "x"}, Settle: -time.Second,
+		Rules: []string{"no-such-rule"}, Skip: map[string]string{"routes-created": " ", "another": "x"}, PropagationTimeout: -time.Second,
 	})
 	for _, want := range []string{`no rule "no-such-rule"`, `no rule "another"`, "skipped without a reason", "must not be negative"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -63,7 +63,7 @@ func tryMutant(t *testing.T, rule string, apply func(*mutant)) conformance.Resul
 	// The simulated cloud shows each change at once, and sets a mark each second.
 	options := conformance.Options{Rules: []string{rule}}
 	if strings.HasPrefix(rule, "watch-") {
-		options.Settle = 5 * time.Second
+		options.PropagationTimeout = 5 * time.Second
 	}
 	return check(t, m, options).Results[0]
 }

@@ -13,9 +13,9 @@ import (
 
 // The defaults of Options, for a cloud that answers at once.
 const (
-	DefaultClusterName = "mooring-conformance"
-	DefaultSettle      = 10 * time.Second
-	DefaultRuleTimeout = time.Minute
+	DefaultClusterName        = "mooring-conformance"
+	DefaultPropagationTimeout = 10 * time.Second
+	DefaultRuleTimeout        = time.Minute
 )
 
 // Options say how rules are tried. The zero value is for a cloud that answers at once, such as a fake.
@@ -26,8 +26,8 @@ type Options struct {
 	// RunID distinguishes what several runs make in one account: it is a part of the names of Services and instances, and the UIDs
 	// of Services come from it. Empty means a random one.
 	RunID string
-	// Settle is how long the cloud may take to get a load balancer ready, or to show a change. Zero means DefaultSettle.
-	Settle time.Duration
+	// PropagationTimeout is how long the cloud may take to get a load balancer ready, or to show a change. Zero means DefaultPropagationTimeout.
+	PropagationTimeout time.Duration
 	// RuleTimeout bounds the trial of one rule, and again the removal of what it made. Zero means DefaultRuleTimeout.
 	RuleTimeout time.Duration
 	// Rules are the IDs of the rules to try; none means all.
@@ -61,8 +61,8 @@ func (o Options) complete() (Options, error) {
 			wrong = append(wrong, fmt.Errorf("rule %s is skipped without a reason", id))
 		}
 	}
-	if o.Settle < 0 || o.RuleTimeout < 0 {
-		wrong = append(wrong, fmt.Errorf("settle %s, rule timeout %s: must not be negative", o.Settle, o.RuleTimeout))
+	if o.PropagationTimeout < 0 || o.RuleTimeout < 0 {
+		wrong = append(wrong, fmt.Errorf("propagation timeout %s, rule timeout %s: must not be negative", o.PropagationTimeout, o.RuleTimeout))
 	}
 	if o.ClusterName == "" {
 		o.ClusterName = DefaultClusterName
@@ -70,8 +70,8 @@ func (o Options) complete() (Options, error) {
 	if o.RunID == "" {
 		o.RunID = uuid.NewString()[:8]
 	}
-	if o.Settle == 0 {
-		o.Settle = DefaultSettle
+	if o.PropagationTimeout == 0 {
+		o.PropagationTimeout = DefaultPropagationTimeout
 	}
 	if o.RuleTimeout == 0 {
 		o.RuleTimeout = DefaultRuleTimeout

@@ -39,7 +39,7 @@ func balancerChangeRules() []Rule {
 
 // changeTargets changes the targets of a Service's load balancer by a difference.
 func (t *trial) changeTargets(ctx context.Context, service *v1.Service, add, remove []*v1.Node) error {
-	err := t.settled(ctx, func(ctx context.Context) error {
+	err := t.retried(ctx, func(ctx context.Context) error {
 		return provider.CapabilitiesOf(t.Cloud).ChangeTargets(ctx, t.options.ClusterName, service, add, remove)
 	})
 	if err != nil {

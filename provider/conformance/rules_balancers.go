@@ -190,7 +190,7 @@ func checkBalancerReadOnly(ctx context.Context, t *trial) error {
 		return err
 	}
 	compare("UpdateLoadBalancer")
-	err = t.settled(ctx, func(ctx context.Context) error {
+	err = t.retried(ctx, func(ctx context.Context) error {
 		return t.balancers().EnsureLoadBalancerDeleted(ctx, t.options.ClusterName, service)
 	})
 	if err != nil {

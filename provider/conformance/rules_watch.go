@@ -132,7 +132,7 @@ func checkWatchBegins(ctx context.Context, t *trial) error {
 	w := t.watch(ctx)
 	defer w.stop()
 	reported := map[string]bool{}
-	err = w.until(t.options.Settle, func(event provider.InstanceEvent) bool {
+	err = w.until(t.options.PropagationTimeout, func(event provider.InstanceEvent) bool {
 		if event.Kind == provider.InstanceSet {
 			reported[event.Instance.ProviderID] = true
 		}
@@ -149,7 +149,7 @@ func checkWatchBegins(ctx context.Context, t *trial) error {
 func checkWatchChanges(ctx context.Context, t *trial) error {
 	w := t.watch(ctx)
 	defer w.stop()
-	if err := w.until(t.options.Settle, isMark); err != nil {
+	if err := w.until(t.options.PropagationTimeout, isMark); err != nil {
 		return fmt.Errorf("the first mark of WatchInstances: %w", err)
 	}
 	instance, err := t.instance(ctx)
@@ -162,19 +162,19 @@ func checkWatchChanges(ctx context.Context, t *trial) error {
 				(kind == provider.InstanceDeleted || event.Instance.State == state)
 		}
 	}
-	if err := w.until(t.options.Settle, reported(provider.InstanceSet, provider.InstanceRunning)); err != nil {
+	if err := w.until(t.options.PropagationTimeout, reported(provider.InstanceSet, provider.InstanceRunning)); err != nil {
 		return fmt.Errorf("that %s was created: %w", instance.ProviderID, err)
 	}
 	if err := t.stop(ctx, instance); err != nil {
 		return err
 	}
-	if err := w.until(t.options.Settle, reported(provider.InstanceSet, provider.InstanceStopped)); err != nil {
+	if err := w.until(t.options.PropagationTimeout, reported(provider.InstanceSet, provider.InstanceStopped)); err != nil {
 		return fmt.Errorf("that %s was stopped: %w", instance.ProviderID, err)
 	}
 	if err := t.delete(ctx, instance); err != nil {
 		return err
 	}
-	if err := w.until(t.options.Settle, reported(provider.InstanceDeleted, provider.InstanceStateUnknown)); err != nil {
+	if err := w.until(t.options.PropagationTimeout, reported(provider.InstanceDeleted, provider.InstanceStateUnknown)); err != nil {
 		return fmt.Errorf("that %s was deleted: %w", instance.ProviderID, err)
 	}
 	return nil
@@ -183,10 +183,10 @@ func checkWatchChanges(ctx context.Context, t *trial) error {
 func checkWatchMarks(ctx context.Context, t *trial) error {
 	w := t.watch(ctx)
 	defer w.stop()
-	if err := w.until(t.options.Settle, isMark); err != nil {
+	if err := w.until(t.options.PropagationTimeout, isMark); err != nil {
 		return fmt.Errorf("the first mark of WatchInstances: %w", err)
 	}
-	if err := w.until(min(t.options.Settle, provider.WatchMarkInterval), isMark); err != nil {
+	if err := w.until(min(t.options.PropagationTimeout, provider.WatchMarkInterval), isMark); err != nil {
 		return fmt.Errorf("the second mark of WatchInstances: %w", err)
 	}
 	return nil
@@ -194,7 +194,7 @@ func checkWatchMarks(ctx context.Context, t *trial) error {
 
 func checkWatchYieldError(ctx context.Context, t *trial) error {
 	calls := 0
-	ctx, cancel := context.WithTimeout(ctx, t.options.Settle)
+	ctx, cancel := context.WithTimeout(ctx, t.options.PropagationTimeout)
 	defer cancel()
 	err, returned := t.promptly(ctx, "WatchInstances", func(ctx context.Context) error {
 		return provider.CapabilitiesOf(t.Cloud).WatchInstances(ctx, func(provider.InstanceEvent) error { calls++; return errOfYield })
@@ -208,7 +208,7 @@ func checkWatchYieldError(ctx context.Context, t *trial) error {
 func checkWatchContext(ctx context.Context, t *trial) error {
 	w := t.watch(ctx)
 	defer w.stop()
-	if err := w.until(t.options.Settle, isMark); err != nil {
+	if err := w.until(t.options.PropagationTimeout, isMark); err != nil {
 		return fmt.Errorf("the first mark of WatchInstances: %w", err)
 	}
 	w.stop()

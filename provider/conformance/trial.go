@@ -110,20 +110,20 @@ func (t *trial) eventually(ctx context.Context, look func(ctx context.Context) e
 	})
 }
 
-// settled repeats a call for as long as its error asks for it by an api.RetryError of k8s.io/cloud-provider.
-func (t *trial) settled(ctx context.Context, call func(ctx context.Context) error) error {
+// retried repeats a call for as long as its error asks for it by an api.RetryError of k8s.io/cloud-provider.
+func (t *trial) retried(ctx context.Context, call func(ctx context.Context) error) error {
 	return t.repeat(ctx, call, func(err error) bool {
 		var retry *cloudproviderapi.RetryError
 		return errors.As(err, &retry)
 	})
 }
 
-// repeat repeats a call while its error is worth it and there is time. The time to settle ends the repetition, and not a call that
+// repeat repeats a call while its error is worth it and there is time. The propagation timeout ends the repetition, and not a call that
 // is under way: an answer says more than that the time was over.
 func (t *trial) repeat(ctx context.Context, call func(ctx context.Context) error, worth func(error) bool) error {
-	over := time.NewTimer(t.options.Settle)
+	over := time.NewTimer(t.options.PropagationTimeout)
 	defer over.Stop()
-	tick := time.NewTicker(min(max(t.options.Settle/100, 10*time.Millisecond), 5*time.Second))
+	tick := time.NewTicker(min(max(t.options.PropagationTimeout/100, 10*time.Millisecond), 5*time.Second))
 	defer tick.Stop()
 	for {
 		err := call(ctx)
@@ -133,7 +133,7 @@ func (t *trial) repeat(ctx context.Context, call func(ctx context.Context) error
 		select {
 		case <-tick.C:
 		case <-over.C:
-			return fmt.Errorf("still after %s: %w", t.options.Settle, err)
+			return fmt.Errorf("still after %s: %w", t.options.PropagationTimeout, err)
 		case <-ctx.Done():
 			return fmt.Errorf("still when the time for the rule was over: %w", err)
 		}

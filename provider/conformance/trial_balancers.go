@@ -76,7 +76,7 @@ func (t *trial) lacksBalancer(ctx context.Context, service *v1.Service) error {
 func (t *trial) ensure(ctx context.Context, service *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
 	t.willHave(service)
 	var status *v1.LoadBalancerStatus
-	err := t.settled(ctx, func(ctx context.Context) error {
+	err := t.retried(ctx, func(ctx context.Context) error {
 		var err error
 		status, err = t.balancers().EnsureLoadBalancer(ctx, t.options.ClusterName, service, nodes)
 		return err
@@ -105,7 +105,7 @@ func (t *trial) ensureNew(ctx context.Context) (*v1.Service, *v1.LoadBalancerSta
 
 // update changes the targets of a Service's load balancer.
 func (t *trial) update(ctx context.Context, service *v1.Service, nodes []*v1.Node) error {
-	err := t.settled(ctx, func(ctx context.Context) error {
+	err := t.retried(ctx, func(ctx context.Context) error {
 		return t.balancers().UpdateLoadBalancer(ctx, t.options.ClusterName, service, nodes)
 	})
 	if err != nil {
@@ -114,7 +114,7 @@ func (t *trial) update(ctx context.Context, service *v1.Service, nodes []*v1.Nod
 	return nil
 }
 
-// hasBalancer tries that GetLoadBalancer shows a Service's load balancer with that status, within the time to settle.
+// hasBalancer tries that GetLoadBalancer shows a Service's load balancer with that status, within the propagation timeout.
 func (t *trial) hasBalancer(ctx context.Context, service *v1.Service, want *v1.LoadBalancerStatus) error {
 	return t.eventually(ctx, func(ctx context.Context) error {
 		status, exists, err := t.balancers().GetLoadBalancer(ctx, t.options.ClusterName, service)

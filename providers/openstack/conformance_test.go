@@ -63,7 +63,7 @@ func conform(t *testing.T, driver string, options conformance.Options) []string 
 		return &conformance.Subject{Cloud: subject, Hooks: hooks(cloud, balancers, New(cloud.Source(t, more)))}, nil
 	}
 	var notRun []string
-	options.Settle = 5 * time.Second
+	options.PropagationTimeout = 5 * time.Second
 	options.Progress = func(result conformance.Result) {
 		if result.Outcome == conformance.NotRun {
 			area, _, _ := strings.Cut(result.Rule.ID, "-")

@@ -54,7 +54,7 @@ func TestBalancerConformance(t *testing.T) {
 			var notRun []string
 			conformance.Run(t, func(context.Context) (*conformance.Subject, error) {
 				return &conformance.Subject{Cloud: subject, Hooks: hooks}, nil
-			}, conformance.Options{Rules: rules, Skip: driver.skip, RuleTimeout: timeout, Settle: time.Minute, Progress: func(result conformance.Result) {
+			}, conformance.Options{Rules: rules, Skip: driver.skip, RuleTimeout: timeout, PropagationTimeout: time.Minute, Progress: func(result conformance.Result) {
 				if result.Outcome == conformance.NotRun {
 					notRun = append(notRun, result.Rule.ID)
 				}
