@@ -289,7 +289,7 @@ func (c *buildingCloud) Zones() (cloudprovider.Zones, bool) {
 
 func (c *buildingCloud) HasClusterID() bool { return true }
 
-// A node of an older plugin is asked for again after one call of an accessor has panicked, or hung for ever, whichever it was.
+// A node of an older plugin is asked for again after one call of an accessor has panicked, or hung forever, whichever it was.
 func TestAccessorsOfOlderPlugins(t *testing.T) {
 	for _, wrong := range []string{"InstancesV2", "Instances", "Zones"} {
 		for _, panics := range []bool{true, false} {

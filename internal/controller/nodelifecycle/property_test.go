@@ -19,7 +19,7 @@ import (
 type model struct {
 	t        *rapid.T
 	settings Settings
-	// steady says that one node is ready, and that all others are dead for ever.
+	// steady says that one node is ready, and that all others are dead forever.
 	steady bool
 	now    time.Time
 	nodes  []facts

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances"
 )
 
-// faults are what becomes of the writes to one node for ever: a webhook that is down, one that hangs, and one that says no.
+// faults are what becomes of the writes to one node forever: a webhook that is down, one that hangs, and one that says no.
 var faults = map[string]func(context.Context) error{
 	"is down": func(context.Context) error { return apierrors.NewInternalError(errors.New("failed calling webhook")) },
 	"hangs":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
@@ -23,7 +23,7 @@ var faults = map[string]func(context.Context) error{
 	},
 }
 
-// A node whose deletion fails for ever does not use up the limit: all other dead nodes are deleted, one or three in 11 minutes, and that
+// A node whose deletion fails forever does not use up the limit: all other dead nodes are deleted, one or three in 11 minutes, and that
 // one is tried again now and then.
 func TestADeletionThatFailsForEverLeavesTheLimitToOthers(t *testing.T) {
 	for name, fault := range faults {
@@ -68,7 +68,7 @@ func TestADeletionThatFailsForEverLeavesTheLimitToOthers(t *testing.T) {
 	}
 }
 
-// Writes that hang for some nodes for ever hold up no other node, neither when they begin to nor afterwards.
+// Writes that hang for some nodes forever hold up no other node, neither when they begin to nor afterwards.
 func TestANodeDoesNotWaitForTheWritesOfOthers(t *testing.T) {
 	for _, name := range []string{"dead", "off"} {
 		undisturbed := longest(t, name, healthy, nil, 0)

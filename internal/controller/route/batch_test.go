@@ -277,7 +277,7 @@ func (h *hangingBatches) listed() (routes []*cloudprovider.Route) {
 	return routes
 }
 
-// A change at which the plugin hangs for ever, whether it obeys its context or not, holds up the others of its call for a minute, and then
+// A change at which the plugin hangs forever, whether it obeys its context or not, holds up the others of its call for a minute, and then
 // itself alone: nodes that join in the next days have their routes at once.
 func TestAChangeThatHangsIsSoonAlone(t *testing.T) {
 	for name, plugin := range map[string]*hangingBatches{"deaf": {}, "obeys": {obeys: true}, "obeys, with results": {obeys: true, partly: true}} {

@@ -131,7 +131,7 @@ func TestABurstOfChangesIsOnePass(t *testing.T) {
 	}
 }
 
-// A pass is put off while nodes are being initialized, but neither for ever nor by a node that only waits.
+// A pass is put off while nodes are being initialized, but neither forever nor by a node that only waits.
 func TestRoutesComeAfterNodesThatJoin(t *testing.T) {
 	p, now := newScheduler(DefaultPeriod, DefaultMaxPeriod), epoch
 	for ; now.Sub(epoch) < joining; now = now.Add(quiet / 2) {

@@ -125,7 +125,7 @@ func (a *applier) setTargets(ctx context.Context, act action, nodes []*corev1.No
 
 // remove deletes a load balancer. The plugin is called whether or not there is one to be seen: most consist of parts, of
 // which some may be left when the load balancer itself is gone already. An error while there is none to be seen is an *absentError,
-// unless it is of the kind that says nothing. It is to be repeated a few times, because of the parts, and not for ever, because some
+// unless it is of the kind that says nothing. It is to be repeated a few times, because of the parts, and not forever, because some
 // plugins fail where there is nothing to delete: a load balancer that is gone must not hold a Service.
 func (a *applier) remove(ctx context.Context, service *corev1.Service) error {
 	err := a.balancer.EnsureLoadBalancerDeleted(a.marked(ctx), a.clusterName, service)

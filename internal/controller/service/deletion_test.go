@@ -151,7 +151,7 @@ func TestADeletionThatLeavesParts(t *testing.T) {
 		incomplete bool
 	}{
 		"it fails once":     {func(n int) error { return map[int]error{1: inUse}[n] }, []time.Duration{5 * time.Second}, false},
-		"it fails for ever": {always, []time.Duration{5 * time.Second, 10 * time.Second}, true},
+		"it fails forever":  {always, []time.Duration{5 * time.Second, 10 * time.Second}, true},
 		"the cloud refuses": {func(int) error { return provider.Terminal(inUse) }, []time.Duration{5 * time.Second, 10 * time.Second}, true},
 		"it is throttled at last": {func(n int) error {
 			return map[int]error{1: inUse, 2: inUse, 3: provider.Throttled(0, inUse), 4: inUse}[n]

@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-// A list of the load balancers that hangs, or is refused again and again, for ever delays changes of the targets by two seconds once in a
+// A list of the load balancers that hangs, or is refused again and again, forever delays changes of the targets by two seconds once in a
 // period of the drift check, and not otherwise. It is asked for again, and used once it works.
 func TestAListThatHangsHardlyDelaysTargets(t *testing.T) {
 	for name, err := range map[string]error{"hangs": context.DeadlineExceeded, "refused": &provider.ThrottledError{Err: errors.New("slow down")}} {
@@ -116,7 +116,7 @@ func (e *engine) exists(uid types.UID) bool {
 	return found
 }
 
-// Load balancers that are missing from the list, and that the cloud says nothing of for ever, keep no other from being looked for, compared
+// Load balancers that are missing from the list, and that the cloud says nothing of forever, keep no other from being looked for, compared
 // and repaired, and no orphan from being deleted.
 func TestALookThatFailsKeepsNoOtherFromBeingCompared(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
@@ -184,7 +184,7 @@ func (p *hangingDeletions) EnsureLoadBalancerDeleted(ctx context.Context, cluste
 	return p.memoryCloud.EnsureLoadBalancerDeleted(ctx, cluster, service)
 }
 
-// Orphans whose deletion hangs for ever hold up neither the drift check, which has load balancers made anew within a period, nor, once they
+// Orphans whose deletion hangs forever hold up neither the drift check, which has load balancers made anew within a period, nor, once they
 // have failed, an orphan that can be deleted.
 func TestOrphansThatHangDoNotDelayTheDriftCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -387,7 +387,7 @@ type backoff struct {
 }
 
 // after returns the pause after a failure that was preceded by others. An api.RetryError says itself how long, within bounds: a plugin
-// that is asked again without a pause calls the cloud for ever, and one that asks for days leaves the Service without its load balancer.
+// that is asked again without a pause calls the cloud forever, and one that asks for days leaves the Service without its load balancer.
 func (b backoff) after(before int, err error) time.Duration {
 	var retry *cloudproviderapi.RetryError
 	if errors.As(err, &retry) {

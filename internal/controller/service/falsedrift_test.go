@@ -167,7 +167,7 @@ func TestRepairsOfAddressesHaveALimit(t *testing.T) {
 	})
 }
 
-// A load balancer of which the provider says for ever that it is not there is made anew three times, and then once an hour.
+// A load balancer of which the provider says forever that it is not there is made anew three times, and then once an hour.
 func TestRepairsOfWhatIsGoneHaveALimit(t *testing.T) {
 	for _, lists := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lists %t", lists), func(t *testing.T) {

@@ -115,7 +115,7 @@ func healthyServices(number int) []*corev1.Service {
 	return services
 }
 
-// New Services that fail after minutes, for ever, keep nobody from hearing of the nodes: it waits for the writes that wait
+// New Services that fail after minutes, forever, keep nobody from hearing of the nodes: it waits for the writes that wait
 // already, however many failures there are. Once they have failed, it waits for the one that is under way.
 func TestSlowFailuresDoNotStarveTargets(t *testing.T) {
 	for _, bad := range []int{1, 3, 20} {
@@ -267,7 +267,7 @@ func TestAReservedPlaceDoesNotIdle(t *testing.T) {
 	})
 }
 
-// A load balancer without a Service is deleted although Services fail slowly for ever, and who gives up waiting leaves no place
+// A load balancer without a Service is deleted although Services fail slowly forever, and who gives up waiting leaves no place
 // reserved.
 func TestOrphansHaveTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

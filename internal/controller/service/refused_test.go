@@ -134,7 +134,7 @@ func (e *engine) expectMembers(t *testing.T, service string, want ...string) {
 	}
 }
 
-// An instance that is gone while its node goes on for ever holds back neither the other targets nor new Services, and is a target again
+// An instance that is gone while its node goes on forever holds back neither the other targets nor new Services, and is a target again
 // once the cloud knows it.
 func TestATargetWithoutAnInstanceHoldsBackNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

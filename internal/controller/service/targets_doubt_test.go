@@ -21,7 +21,7 @@ func (c *cluster) listedNodes() int {
 	return c.nodeLists
 }
 
-// A node about which the plugin returns errors for ever costs a look at the nodes now and then, and no more: neither passes over Services
+// A node about which the plugin returns errors forever costs a look at the nodes now and then, and no more: neither passes over Services
 // nor load balancers whose changes fail add to that, and the cloud's load balancers are not listed for the latter. Nodes that come are
 // targets as soon as ever.
 func TestANodeInDoubtCostsNoMoreThanItself(t *testing.T) {

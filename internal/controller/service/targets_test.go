@@ -50,7 +50,7 @@ func TestABurstIsOneUpdate(t *testing.T) {
 	})
 }
 
-// Changes that never come to rest do not keep load balancers waiting for ever, and do not make each change a call.
+// Changes that never come to rest do not keep load balancers waiting forever, and do not make each change a call.
 func TestTheDelayIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := startEngine(t, 1)

@@ -228,7 +228,7 @@ func TestTargetsAndEnsureFailOnTheirOwn(t *testing.T) {
 	})
 }
 
-// A slow Ensure that fails for ever keeps the targets waiting for as long as one call takes, and a slow update that fails for ever
+// A slow Ensure that fails forever keeps the targets waiting for as long as one call takes, and a slow update that fails forever
 // does not keep the Ensure from its turn.
 func TestSlowFailuresTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

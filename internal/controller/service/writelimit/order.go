@@ -72,7 +72,7 @@ func outranks(a, b *waiter) bool {
 // countPeers raises each waiter's number of peers to those that wait beside it now. Peers are waiters of the same priority whose
 // last write did not fail either; a waiter whose last write failed has all others for peers, and so lets all of them pass once.
 //
-// That those of a higher priority are no peers keeps a change of targets from waiting for ever longer while ever more Services
+// That those of a higher priority are no peers keeps a change of targets from waiting forever longer while ever more Services
 // are created: whoever is created after it waits behind it.
 func countPeers(waiting []*waiter) {
 	alike := map[int]int{}
