@@ -92,7 +92,7 @@ func resultOf(done applied, success result) result {
 func (r *reconciler) finish(ctx context.Context, node *corev1.Node, ended result) reconcile.Result {
 	log := logf.FromContext(ctx)
 	if ended.wrote != "" {
-		r.state.wrote(node, ended.wrote)
+		r.state.wrote(node, ended.wrote, time.Now())
 	}
 	switch ended.kind {
 	case initialized:

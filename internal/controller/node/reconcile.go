@@ -51,7 +51,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading node %q: %w", request.Name, err)
 	}
-	if delay, stale := r.state.stale(node); stale {
+	if delay, stale := r.state.stale(node, time.Now()); stale {
 		return reconcile.Result{RequeueAfter: delay}, nil
 	}
 	decision := r.decide(node)

@@ -58,6 +58,7 @@ type nodeState struct {
 	failures  int
 	conflicts int
 	written   string
+	writtenAt time.Time
 	lags      int // passes in a row that found a copy from before our last write
 	// addressless nodes are as the cloud says except for the addresses, which the API server has refused.
 	addressless bool
@@ -146,23 +147,23 @@ func (s *state) sinceReason(node *corev1.Node, now time.Time) time.Duration {
 
 // wrote notes the version of a node that our own write made. Until the cache shows it, the node is not looked at: what a
 // stale copy suggests has been done.
-func (s *state) wrote(node *corev1.Node, resourceVersion string) {
+func (s *state) wrote(node *corev1.Node, resourceVersion string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.of(node)
-	known.written, known.lags = resourceVersion, 0
+	known.written, known.writtenAt, known.lags = resourceVersion, now, 0
 }
 
 // stale reports whether a node from the cache is older than our own last write to it, and after which pause to look again. It doubles
-// while the cache does not catch up.
-func (s *state) stale(node *corev1.Node) (delay time.Duration, stale bool) {
+// while the cache does not catch up, which it has done after kit.MaxCacheLag.
+func (s *state) stale(node *corev1.Node, now time.Time) (delay time.Duration, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.nodes[node.Name]
 	if known == nil || known.uid != node.UID || known.written == "" {
 		return 0, false
 	}
-	if !kit.Older(node.ResourceVersion, known.written) {
+	if !kit.Older(node.ResourceVersion, known.written) || now.Sub(known.writtenAt) >= kit.MaxCacheLag {
 		known.lags = 0
 		return 0, false
 	}
@@ -178,7 +179,7 @@ func (s *state) succeeded(node *corev1.Node) {
 	delete(s.unlisted, node.Name)
 	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
 		*known = nodeState{
-			uid: known.uid, written: known.written, withoutIPs: known.withoutIPs, contests: known.contests, agreed: known.agreed,
+			uid: known.uid, written: known.written, writtenAt: known.writtenAt, withoutIPs: known.withoutIPs, contests: known.contests, agreed: known.agreed,
 		}
 	}
 }

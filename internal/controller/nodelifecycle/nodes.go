@@ -91,12 +91,19 @@ func (p *ownershipCache) learn(ctx context.Context, nodes []*corev1.Node, now ti
 
 // nodeState is what the controller knows of its own writes that the cache may not show yet.
 type nodeState struct {
-	// versions are the resource versions that our last writes made, empty for nodes that we deleted.
-	versions map[types.UID]string
+	// written are our last writes.
+	written map[types.UID]ownWrite
 	// failing are the kinds of action that failed when they were last tried.
 	failing map[types.UID]map[actionKind]failure
 	// heartbeats are the reports of kubelets that are not ready.
 	heartbeats map[types.UID]heartbeat
+}
+
+// ownWrite is a write of ours.
+type ownWrite struct {
+	// version is the resource version that it made, empty if the node was deleted.
+	version string
+	at      time.Time
 }
 
 // failure is a number of failures in a row, and until when no further try is made.
@@ -109,7 +116,7 @@ type failure struct {
 var writeBackoff = kit.Backoff{First: DefaultPeriod, Longest: time.Minute}
 
 func newNodeState() *nodeState {
-	return &nodeState{versions: map[types.UID]string{}, failing: map[types.UID]map[actionKind]failure{}, heartbeats: map[types.UID]heartbeat{}}
+	return &nodeState{written: map[types.UID]ownWrite{}, failing: map[types.UID]map[actionKind]failure{}, heartbeats: map[types.UID]heartbeat{}}
 }
 
 // paused returns the kinds of action that are not to be tried for a node now.
@@ -134,10 +141,10 @@ func (m *nodeState) heartbeatOf(node facts, now time.Time) heartbeat {
 	return last
 }
 
-// stale reports whether a node from the cache is older than our own last write to it.
-func (m *nodeState) stale(node *corev1.Node) bool {
-	version, known := m.versions[node.UID]
-	return known && (version == "" || kit.Older(node.ResourceVersion, version))
+// stale reports whether a node from the cache is older than our own last write to it, of up to kit.MaxCacheLag ago.
+func (m *nodeState) stale(node *corev1.Node, now time.Time) bool {
+	last, known := m.written[node.UID]
+	return known && now.Sub(last.at) < kit.MaxCacheLag && (last.version == "" || kit.Older(node.ResourceVersion, last.version))
 }
 
 // note remembers what became of an action. It reports whether a failure is news.
@@ -147,10 +154,10 @@ func (m *nodeState) note(done result, now time.Time) (news bool) {
 	case kit.Written:
 		delete(m.failing[uid], kind)
 		if done.action.kind == deleteNode || done.resourceVersion != "" {
-			m.versions[uid] = done.resourceVersion
+			m.written[uid] = ownWrite{version: done.resourceVersion, at: now}
 		}
 	case kit.Gone:
-		m.versions[uid] = ""
+		m.written[uid] = ownWrite{at: now}
 	case kit.Refused, kit.Uncertain:
 		if m.failing[uid] == nil {
 			m.failing[uid] = map[actionKind]failure{}
@@ -165,7 +172,7 @@ func (m *nodeState) note(done result, now time.Time) (news bool) {
 
 // forget drops the nodes that are there no more.
 func (m *nodeState) forget(current map[types.UID]bool) {
-	maps.DeleteFunc(m.versions, func(uid types.UID, _ string) bool { return !current[uid] })
+	maps.DeleteFunc(m.written, func(uid types.UID, _ ownWrite) bool { return !current[uid] })
 	maps.DeleteFunc(m.failing, func(uid types.UID, _ map[actionKind]failure) bool { return !current[uid] })
 	maps.DeleteFunc(m.heartbeats, func(uid types.UID, _ heartbeat) bool { return !current[uid] })
 }

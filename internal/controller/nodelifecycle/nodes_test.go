@@ -41,11 +41,14 @@ func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
 			for _, done := range test.done {
 				m.note(done, today)
 			}
-			if got := m.stale(test.node); got != test.want {
+			if got := m.stale(test.node, today); got != test.want {
 				t.Errorf("stale = %t, want %t", got, test.want)
 			}
+			if m.stale(test.node, today.Add(kit.MaxCacheLag)) {
+				t.Error("a copy that is older for ever is left alone for ever")
+			}
 			m.forget(map[types.UID]bool{})
-			if m.stale(test.node) {
+			if m.stale(test.node, today) {
 				t.Error("a node that is there no more is remembered")
 			}
 		})

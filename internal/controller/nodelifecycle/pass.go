@@ -115,7 +115,7 @@ func (p *passer) facts(all []*corev1.Node, now time.Time) []facts {
 	nodes := make([]facts, len(all))
 	for i, node := range all {
 		nodes[i] = factsOf(node, p.owners.owner(node))
-		nodes[i].excluded = nodes[i].excluded || p.state.stale(node) || p.writes.underWay(node.UID)
+		nodes[i].excluded = nodes[i].excluded || p.state.stale(node, now) || p.writes.underWay(node.UID)
 		nodes[i].heartbeat = p.state.heartbeatOf(nodes[i], now)
 		nodes[i].paused = p.state.paused(node.UID, now)
 	}
