@@ -24,6 +24,8 @@ import (
 const (
 	// maxSilence is how long a watch may show no mark before it is taken for dead.
 	maxSilence = 3 * provider.WatchMarkInterval
+	// longestPause is about the longest between two watches, and how long one has to last after its first mark to be one that works.
+	longestPause = time.Minute
 	// patience is how long a lookup waits for the watch's next mark when the last one is too old for it. A listing would
 	// take about as long, and cost calls.
 	patience = 2 * time.Second
@@ -188,7 +190,7 @@ func (s *stream) run(ctx context.Context) {
 	log := logr.FromContextOrDiscard(ctx)
 	failing := false
 	for backoff := newBackoff(); ctx.Err() == nil; {
-		marked, err := s.follow(ctx, func() {
+		lasted, err := s.follow(ctx, func() {
 			if failing {
 				log.Info("The watch of the cloud's instances is current again")
 			}
@@ -198,7 +200,7 @@ func (s *stream) run(ctx context.Context) {
 			return
 		}
 		s.metrics.watchEnded(err)
-		if marked {
+		if lasted {
 			backoff = newBackoff()
 		}
 		pause := backoff.Step()
@@ -215,17 +217,18 @@ func (s *stream) run(ctx context.Context) {
 
 // newBackoff returns the pauses between watches: 1 s, doubling to 1 min and a bit more, so that replicas do not come together.
 func newBackoff() *wait.Backoff {
-	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
+	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: longestPause}
 }
 
-// follow watches once, and returns whether a mark came and why the watch ended. It calls current with the first mark.
-func (s *stream) follow(ctx context.Context, current func()) (marked bool, err error) {
+// follow watches once, and returns whether the watch lasted and why it ended. It calls current with the first mark by which it has lasted:
+// one that is cut again and again right after all instances were read is neither current nor soon begun anew.
+func (s *stream) follow(ctx context.Context, current func()) (lasted bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(maxSilence, func() { cancel(errSilent) })
 	defer silence.Stop()
 	defer s.ended()
-	session := newSession(s)
+	session, first := newSession(s), time.Time{} // the first mark
 	err = s.watch(ctx, func(event provider.InstanceEvent) error {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
@@ -240,8 +243,10 @@ func (s *stream) follow(ctx context.Context, current func()) (marked bool, err e
 		silence.Reset(maxSilence)
 		session.mark(time.Now())
 		s.flawed.note(ctx, session.snapshot.flaws)
-		if !marked {
-			marked = true
+		if now := time.Now(); first.IsZero() {
+			first = now
+		} else if !lasted && now.Sub(first) >= longestPause {
+			lasted = true
 			current()
 		}
 		return nil
@@ -252,7 +257,7 @@ func (s *stream) follow(ctx context.Context, current func()) (marked bool, err e
 	case err == nil:
 		err = errors.New("the provider ended it without an error")
 	}
-	return marked, fmt.Errorf("watching the cloud's instances: %w", err)
+	return lasted, fmt.Errorf("watching the cloud's instances: %w", err)
 }
 
 // ended leaves what is known as it was at the last mark, or a little later.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -427,6 +429,59 @@ func TestAListByAWatchThatStalls(t *testing.T) {
 				close(over)
 				synctest.Wait()
 			})
+		})
+	}
+}
+
+// For an hour each watch is cut right after it has shown all instances. They are not read each second because of that, nor does the log alternate.
+func TestAWatchThatIsCutAfterItsFirstMark(t *testing.T) {
+	for _, end := range []error{errors.New("connection reset"), provider.ErrWatchExpired} {
+		cuts, ended, again := atomic.Bool{}, atomic.Int32{}, atomic.Int32{}
+		cuts.Store(true)
+		plugin := &stallingCloud{watchCloud: newWatchCloud("a")}
+		plugin.stalls = func(ctx context.Context, yield func(provider.InstanceEvent) error) error {
+			return plugin.watch(ctx, func(event provider.InstanceEvent) error {
+				if err := yield(event); err != nil || event.Kind != provider.InstancesCurrent || !cuts.Load() {
+					return err
+				}
+				return end
+			})
+		}
+		plugin.stalled.Store(true)
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			inv := instances.New(instances.Options{Cloud: plugin, Logger: funcr.New(func(_, line string) {
+				if strings.Contains(line, "watch of the cloud's instances ended") {
+					ended.Add(1)
+				}
+				if strings.Contains(line, "instances is current again") {
+					again.Add(1)
+				}
+			}, funcr.Options{})})
+			var running sync.WaitGroup
+			running.Go(func() { _ = inv.Start(ctx) })
+			for start := time.Now(); time.Since(start) < time.Hour; time.Sleep(10 * time.Second) {
+				began := time.Now()
+				if got := lookup(t, inv, node("a"), 2*time.Second); got.Status != instances.Found || time.Since(began) > time.Minute {
+					t.Errorf("%s after %s", got.Status, time.Since(began))
+				}
+			}
+			logged := int32(1)
+			if errors.Is(end, provider.ErrWatchExpired) {
+				logged = 0
+			}
+			// A provider without a list is listed by watches as well, of which there is one for each lookup at most.
+			if watches := plugin.watched(); watches > 450 || ended.Load() != logged || again.Load() != 0 {
+				t.Errorf("%v: %d watches, %d lines that they ended and %d that they are current", end, watches, ended.Load(), again.Load())
+			}
+			cuts.Store(false)
+			time.Sleep(5 * time.Minute)
+			before := plugin.watched()
+			if lookup(t, inv, node("a"), 2*time.Second); plugin.watched() != before || again.Load() != logged {
+				t.Errorf("%v is over: %d new watches, %d lines that it is current", end, plugin.watched()-before, again.Load())
+			}
+			stop()
+			running.Wait()
 		})
 	}
 }
