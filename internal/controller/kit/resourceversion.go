@@ -7,7 +7,7 @@ import (
 )
 
 // MaxCacheLag is how long after our own write to an object a copy of it that is older counts as one from before the write. After a
-// restore of etcd from a backup the resource versions have gone back, and all copies are older for ever.
+// restore of etcd from a backup the resource versions have gone back, and all copies are older forever.
 const MaxCacheLag = time.Minute
 
 // Older reports whether one resource version of an object precedes another: whether a copy from the cache is older than what a write

@@ -145,7 +145,7 @@ func TestACopyOlderThanOurOwnWriteIsStale(t *testing.T) {
 		}
 	}
 	if _, stale := state.stale(at("99"), time.Time{}.Add(kit.MaxCacheLag)); stale {
-		t.Error("a copy that is older for ever is left alone for ever")
+		t.Error("a copy that is older forever is left alone forever")
 	}
 	state.forget("node0")
 	if _, stale := state.stale(at("99"), time.Time{}); stale {

@@ -45,7 +45,7 @@ func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
 				t.Errorf("stale = %t, want %t", got, test.want)
 			}
 			if m.stale(test.node, today.Add(kit.MaxCacheLag)) {
-				t.Error("a copy that is older for ever is left alone for ever")
+				t.Error("a copy that is older forever is left alone forever")
 			}
 			m.forget(map[types.UID]bool{})
 			if m.stale(test.node, today) {
