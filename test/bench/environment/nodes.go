@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -149,17 +150,22 @@ func withCIDR(node *corev1.Node, number int) {
 	node.Spec.PodCIDRs = []string{node.Spec.PodCIDR}
 }
 
-// AwaitInitialized waits until so many nodes have lost the taint by which they waited.
+// AwaitInitialized waits until so many nodes are initialized.
 func (e *Environment) AwaitInitialized(ctx context.Context, want int) error {
-	return e.awaitNodes(ctx, want, func(node *corev1.Node) bool { return !hasTaint(node, cloudproviderapi.TaintExternalCloudProvider) })
+	return e.awaitNodes(ctx, want, isInitialized)
 }
 
 // AwaitInitializedNode waits until the node of an instance is initialized.
 func (e *Environment) AwaitInitializedNode(ctx context.Context, number int) error {
 	name := cloudsim.DefaultInstance(number).Name
-	return e.awaitNodes(ctx, 1, func(node *corev1.Node) bool {
-		return node.Name == name && !hasTaint(node, cloudproviderapi.TaintExternalCloudProvider)
-	})
+	return e.awaitNodes(ctx, 1, func(node *corev1.Node) bool { return node.Name == name && isInitialized(node) })
+}
+
+// isInitialized reports whether a node has lost the taint by which it waited and has the IPs of its instance. The reference writes these
+// after the taint: a node without them takes pods, but nobody reaches its kubelet.
+func isInitialized(node *corev1.Node) bool {
+	return !hasTaint(node, cloudproviderapi.TaintExternalCloudProvider) &&
+		slices.ContainsFunc(node.Status.Addresses, func(address corev1.NodeAddress) bool { return address.Type == corev1.NodeInternalIP })
 }
 
 // AwaitRouted waits until so many nodes are known to have a route.

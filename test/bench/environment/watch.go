@@ -65,7 +65,7 @@ func trim(object any) (any, error) {
 		accessor.SetManagedFields(nil)
 	}
 	if node, ok := object.(*corev1.Node); ok {
-		node.Status.NodeInfo, node.Status.Addresses = corev1.NodeSystemInfo{}, nil
+		node.Status.NodeInfo = corev1.NodeSystemInfo{}
 	}
 	return object, nil
 }
