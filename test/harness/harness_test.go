@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +13,7 @@ import (
 	"testing"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/rest"
 )
 
 func TestCommandLine(t *testing.T) {
@@ -85,5 +88,26 @@ func TestEndpoint(t *testing.T) {
 	}
 	if _, err := e.OK(t.Context(), "/", "secret"); err == nil || !strings.Contains(err.Error(), "not localhost") {
 		t.Errorf("a certificate that is none for localhost: %v", err)
+	}
+}
+
+func TestEndpointShowsItsClientCertificate(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write(r.TLS.PeerCertificates[0].Raw)
+	}))
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12}
+	server.StartTLS()
+	defer server.Close()
+	shown := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(shown.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := Endpoint{Address: server.Listener.Addr().String(), As: &rest.Config{TLSClientConfig: rest.TLSClientConfig{
+		CertData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: shown.Certificate[0]}),
+		KeyData:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	}}}
+	if body, err := e.OK(t.Context(), "/", ""); body != string(shown.Certificate[0]) || err != nil {
+		t.Errorf("the server saw another certificate, or: %v", err)
 	}
 }

@@ -123,15 +123,7 @@ func TestALookThatFailsKeepsNoOtherFromBeingCompared(t *testing.T) {
 		t.Run(fmt.Sprintf("hangs %t", hangs), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const bad = 20
-				e := startEngine(t, 1, func(e *engine) {
-					e.cloud.list = func(context.Context, string) ([]provider.LoadBalancer, error) {
-						listed := e.listed()
-						for i := range listed {
-							listed[i].ClusterUID = "me"
-						}
-						return listed, nil
-					}
-				})
+				e := startEngine(t, 1, listingAll)
 				defer e.stop()
 				e.core.reconciler.applier.balancer = &troubledReads{memoryCloud: e.cloud, t: t, hangs: hangs}
 				e.core.options.CollectOrphans, e.core.options.LiveReader = true, e.cluster
@@ -189,15 +181,7 @@ func (p *hangingDeletions) EnsureLoadBalancerDeleted(ctx context.Context, cluste
 func TestOrphansThatHangDoNotDelayTheDriftCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const stuck = 5
-		e := startEngine(t, 2, func(e *engine) {
-			e.cloud.list = func(context.Context, string) ([]provider.LoadBalancer, error) {
-				listed := e.listed()
-				for i := range listed {
-					listed[i].ClusterUID = "me"
-				}
-				return listed, nil
-			}
-		})
+		e := startEngine(t, 2, listingAll)
 		defer e.stop()
 		e.core.reconciler.applier.balancer = &hangingDeletions{e.cloud}
 		e.core.options.CollectOrphans, e.core.options.LiveReader = true, e.cluster
@@ -293,6 +277,17 @@ func TestWhatIsGoneByAnErrorIsMadeAnew(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// listingAll has the cloud of an engine list all its load balancers, as those of this cluster.
+func listingAll(e *engine) {
+	e.cloud.list = func(context.Context, string) ([]provider.LoadBalancer, error) {
+		listed := e.listed()
+		for i := range listed {
+			listed[i].ClusterUID = "me"
+		}
+		return listed, nil
 	}
 }
 
