@@ -323,6 +323,16 @@ func TestAnIdleManagerOnlyRenewsItsLease(t *testing.T) {
 			t.Errorf("%d writes of the %s to make %d nodes ready, want at most %d for each", writes, manager, nodes, most)
 		}
 	}
+	poll.Until(t, "each node has the event of its initialization", func(ctx context.Context) error {
+		list, err := h.client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=Synced"})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) < nodes {
+			return fmt.Errorf("%d have", len(list.Items))
+		}
+		return nil
+	})
 	awaitRefreshes(t, secure, token, 1)
 	idle := len(h.requests(t))
 	awaitRefreshes(t, secure, token, 2)

@@ -19,8 +19,9 @@ const (
 	// all nodes tell of remembers none of them. It takes no room before it is used.
 	rememberedEvents = 16384
 	// newsRate is how many events a second are written that say that all went well, after the first newsBurst. A thousand nodes
-	// that join need two writes each to become usable; the event of each must not make these wait.
-	newsRate, newsBurst = 25, 50
+	// that join need two writes each to become usable; the event of each must not make these wait. An event costs the API server
+	// nearly as much as such a write.
+	newsRate, newsBurst = 10, 20
 )
 
 // events writes the events of all components, one after the other and apart from the controllers, which never wait for it: an

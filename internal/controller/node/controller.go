@@ -72,9 +72,10 @@ const (
 	DefaultStatusUpdateFrequency = pace.DefaultShortest
 	// DefaultFullRefreshPeriod makes less than 1,000 calls an hour of 5,000 nodes to which nothing happens.
 	DefaultFullRefreshPeriod = pace.DefaultLongest
-	// DefaultWorkers is enough for the API server, or a cloud that is asked node by node, to be what a mass join waits for: as
-	// many as calls to the cloud may be under way. Workers that have nothing to do cost nothing.
-	DefaultWorkers = 64
+	// DefaultWorkers is enough for the API server, or a cloud that is asked node by node, to be what a mass join waits for: twice as
+	// many as calls to the cloud may be under way, so that those who wait for the cloud leave as many others to write. More writes at
+	// once also cost both sides less for each: several share a system call. Workers that have nothing to do cost nothing.
+	DefaultWorkers = 128
 )
 
 // Controller initializes and refreshes nodes. It is a controller-runtime Runnable that needs leader election and warms up
