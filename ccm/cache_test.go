@@ -287,6 +287,25 @@ func (h *harbor) writesBy(t *testing.T, fieldManager string) int {
 	}))
 }
 
+// eachNodeHasEvent fails while a node lacks the event of its initialization. Events outlive the nodes of other tests.
+func (h *harbor) eachNodeHasEvent(ctx context.Context) error {
+	nodes, err := h.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	events, err := h.client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=Synced"})
+	if err != nil {
+		return err
+	}
+	lacking := slices.DeleteFunc(nodes.Items, func(node corev1.Node) bool {
+		return slices.ContainsFunc(events.Items, func(event corev1.Event) bool { return event.InvolvedObject.UID == node.UID })
+	})
+	if len(lacking) > 0 {
+		return fmt.Errorf("%d nodes have none", len(lacking))
+	}
+	return nil
+}
+
 // besidesLeases returns the writes among requests that are not renewals of Leases, nor the event that tells of a new leader.
 func besidesLeases(requests []auditv1.Event) (writes []string) {
 	for _, request := range requests {
@@ -323,16 +342,7 @@ func TestAnIdleManagerOnlyRenewsItsLease(t *testing.T) {
 			t.Errorf("%d writes of the %s to make %d nodes ready, want at most %d for each", writes, manager, nodes, most)
 		}
 	}
-	poll.Until(t, "each node has the event of its initialization", func(ctx context.Context) error {
-		list, err := h.client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=Synced"})
-		if err != nil {
-			return err
-		}
-		if len(list.Items) < nodes {
-			return fmt.Errorf("%d have", len(list.Items))
-		}
-		return nil
-	})
+	poll.Until(t, "each node has the event of its initialization", h.eachNodeHasEvent)
 	awaitRefreshes(t, secure, token, 1)
 	idle := len(h.requests(t))
 	awaitRefreshes(t, secure, token, 2)
