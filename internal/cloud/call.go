@@ -43,7 +43,8 @@ func tracerOf(provider trace.TracerProvider) trace.Tracer {
 type call struct {
 	*client
 	about    subject
-	arrival  uint64 // its place in the queue, from its first attempt
+	arrival  uint64    // its place in the queue, from its first attempt
+	admitted time.Time // the last attempt
 	attempts int
 	refusals int
 	refused  time.Time // for the first time
@@ -140,7 +141,8 @@ func (c *call) enter(ctx context.Context) (*waiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("waiting to call the cloud for %s: %w", c.about.name, err)
 	}
-	c.arrival = w.arrival
+	c.arrival, c.admitted = w.arrival, w.admitted
+	w.request.asks(w.admitted)
 	c.attempts++
 	return w, nil
 }
@@ -178,6 +180,7 @@ func (c *call) again(ctx context.Context, err error) bool {
 		c.refused = now
 	}
 	c.refusal = err
+	requestOf(ctx).refused(c.admitted)
 	left := patience - now.Sub(c.refused)
 	if c.refusals >= mostRefusals || left <= 0 || refusal.RetryAfter >= left {
 		return false

@@ -22,8 +22,9 @@
 //	                                                       that is refused, up to 30 s
 //	all fail, and so does a read       waits               one at a time, reads first              not at all
 //	that worked and is repeated
-//	many wait                          -                   by priority, then by arrival; every     what is declared as the bound of
-//	                                                       sixteenth is the oldest                 all is shared, a tenth for each
+//	many wait                          -                   by priority, then by arrival, which     what is declared as the bound of
+//	                                                       calls for one node share; every         all is shared, a tenth for each
+//	                                                       sixteenth is the oldest
 //
 // The plugin's InstancesV2, Instances, Zones, LoadBalancer and Routes, which return what is called, are part of the call.
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Priority says which of the calls that wait for the cloud is let in first.
@@ -51,6 +52,8 @@ type request struct {
 	listeners []func(reason string)
 	// waiting is what the call waits for, empty unless it has waited for long.
 	waiting string
+	// asked is when the first call was let in that was not refused, zero before.
+	asked time.Time
 }
 
 // requestKey and noticeKey are the keys of a *request and of a listener in a context.
@@ -66,6 +69,51 @@ func WithPriority(ctx context.Context, priority Priority) context.Context {
 	r.priority.Store(int32(priority))
 	r.listen(noticeOf(ctx))
 	return context.WithValue(ctx, requestKey{}, r)
+}
+
+// turn is the place in the queue of calls that follow each other.
+type turn struct{ arrival atomic.Uint64 }
+
+// turnKey is the key of a *turn in a context.
+type turnKey struct{}
+
+// InOneTurn returns a context whose calls wait in the place of the first of them, for a question that takes several calls: without it
+// the second calls of many questions would follow all the first ones, so that no question is answered before nearly all are.
+func InOneTurn(ctx context.Context) context.Context {
+	return context.WithValue(ctx, turnKey{}, &turn{})
+}
+
+// turnOf returns nil if each call is for itself.
+func turnOf(ctx context.Context) *turn {
+	t, _ := ctx.Value(turnKey{}).(*turn)
+	return t
+}
+
+// AskedAt returns when the first call was let in that was made with a context from WithPriority, and was not refused: what those calls
+// returned is no older, however long they have waited in the queue. It is zero if none was.
+func AskedAt(ctx context.Context) time.Time {
+	r := requestOf(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
+}
+
+// asks notes that a call was let in.
+func (r *request) asks(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.asked.IsZero() {
+		r.asked = at
+	}
+}
+
+// refused forgets that a call was let in at a time.
+func (r *request) refused(at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.asked.Equal(at) {
+		r.asked = time.Time{}
+	}
 }
 
 // WithNotice returns a context whose listener is called when a call waits for longer than a second to be let in, and what

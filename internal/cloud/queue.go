@@ -134,14 +134,26 @@ func (q *queue) insert(w *waiter) error {
 	if g.breaker.open && Priority(w.request.priority.Load()) == PriorityRefresh && w.since.Before(g.breaker.next) {
 		return g.breaker.unavailable(g.name)
 	}
-	if w.arrival == 0 {
-		q.arrivals++
-		w.arrival = q.arrivals
-	}
+	q.place(w)
 	w.behind = o.behind()
 	g.insert(w)
 	q.dispatch()
 	return nil
+}
+
+// place gives a call its place by arrival: that of its earlier attempts, that of the turn which it is part of, or the last one.
+func (q *queue) place(w *waiter) {
+	turn := turnOf(w.ctx)
+	if turn != nil && w.arrival == 0 {
+		w.arrival = turn.arrival.Load()
+	}
+	if w.arrival == 0 {
+		q.arrivals++
+		w.arrival = q.arrivals
+	}
+	if turn != nil {
+		turn.arrival.Store(w.arrival)
+	}
 }
 
 // remove takes a call out whose context has ended.

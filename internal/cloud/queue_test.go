@@ -98,6 +98,25 @@ func TestCallsEnterByPriorityThenArrival(t *testing.T) {
 	})
 }
 
+// TestCallsInOneTurnKeepTheirPlace also when the first of them is over before the second is made.
+func TestCallsInOneTurnKeepTheirPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSingle(t)
+		turn := InOneTurn(t.Context())
+		s.queue.leave(s.first, accepted)
+		w, err := s.queue.enter(turn, reading("first of two"), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.first = w
+		s.wait(t.Context(), reading("other"))
+		s.wait(turn, reading("second of two"))
+		if diff := cmp.Diff([]string{"second of two", "other"}, s.open()); diff != "" {
+			t.Errorf("order (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestRefusedObjectsGoBeforeRefreshes holds what a round of refreshes must not do to a node that joins: let it wait until the round is
 // over since its first lookup was refused.
 func TestRefusedObjectsGoBeforeRefreshes(t *testing.T) {

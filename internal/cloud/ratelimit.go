@@ -32,8 +32,10 @@ const (
 	forget = 5 * time.Minute
 	// MaxRetryAfter bounds how long a cloud's Retry-After is obeyed, so that a wrong one cannot stop the process for good.
 	MaxRetryAfter = 10 * time.Minute
-	// lateTimer is how late a call may be let in without that the next one is late, too.
+	// lateTimer is how late a call may be let in without that the next one is late, too. Where no quota is known it is openLate: timers
+	// of a busy machine are late by more than the pace, and there is no bucket that the few calls which make up for it could empty.
 	lateTimer = time.Millisecond
+	openLate  = 4 * time.Millisecond
 	// probeTurn is how long the one call after a hold is waited for until another may try. A write may take minutes.
 	probeTurn = time.Second
 )
@@ -128,16 +130,17 @@ func (q *quota) ready() time.Time {
 // admit lets a call in. Open is the pace where no rate is known.
 func (q *quota) admit(now time.Time, open time.Duration) ticket {
 	q.forget(now)
-	gap := open
+	gap, late := open, openLate
 	if q.rate > 0 {
 		gap = time.Duration(float64(time.Second) / q.rate)
+		late = min(gap/8, lateTimer)
 		if now.Sub(q.next) < gap/2 { // it is the rate that calls wait for
 			took := min(now.Sub(q.last.at), max(time.Second, gap))
 			q.wanted, q.demand = now, q.demand+took
 			q.grow(took)
 		}
 	}
-	if now.Sub(q.next) > min(gap/8, lateTimer) {
+	if now.Sub(q.next) > late {
 		q.next = now
 	}
 	q.next = q.next.Add(gap)

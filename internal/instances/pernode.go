@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/instances/bounds"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
@@ -119,17 +120,20 @@ func (p *perNode) expire() {
 
 func (p *perNode) each(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, yield Yield) {
 	age := ageOf(maxAge)
-	p.fanOut(nodes, yield, func(node *corev1.Node) (Observation, error) { return p.metadataOf(ctx, node, age) })
+	p.fanOut(ctx, nodes, yield, func(ctx context.Context, node *corev1.Node) (Observation, error) { return p.metadataOf(ctx, node, age) })
 }
 
 // fanOut puts a question for each node, all at once: a goroutine for each is all that a question costs while it waits in the
-// queue of the client of the cloud, and nodes for which that does not answer hold up no others.
-func (p *perNode) fanOut(nodes []*corev1.Node, yield Yield, question func(*corev1.Node) (Observation, error)) {
+// queue of the client of the cloud, and nodes for which that does not answer hold up no others. The first answers come when few nodes have
+// been asked for, also where each takes several calls.
+func (p *perNode) fanOut(ctx context.Context, nodes []*corev1.Node, yield Yield,
+	question func(context.Context, *corev1.Node) (Observation, error),
+) {
 	var waiting sync.WaitGroup
 	var mu sync.Mutex
 	for _, node := range nodes {
 		waiting.Go(func() {
-			observation, err := question(node)
+			observation, err := question(cloud.InOneTurn(ctx), node)
 			mu.Lock()
 			defer mu.Unlock()
 			yield(node, observation, err)

@@ -127,6 +127,31 @@ func TestAJoiningNodeDoesNotWaitForRefreshes(t *testing.T) {
 	}
 }
 
+// An answer is as old as the call, and not as the question: what has waited for the quota for a minute is good for who asks now.
+func TestAnAnswerIsNoOlderThanItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plugin := newV2Cloud(everything)
+		inv := instances.New(instances.Options{Cloud: cloud.Decorate(plugin, cloud.Options{QPS: quota, Burst: 1})})
+		all, _ := nodes(60*quota + 1)
+		asked := time.Now()
+		var last *corev1.Node
+		inv.LookupEach(t.Context(), all, 0, func(node *corev1.Node, said instances.Observation, err error) {
+			last = node
+			if ago := time.Since(said.At); err != nil || ago > 2*plugin.callTime {
+				t.Errorf("node %s: an answer of %s ago, %v, want one of its call", node.Name, ago, err)
+			}
+		})
+		if took := time.Since(asked); took < time.Minute {
+			t.Fatalf("the last answer came after %s, want it to have waited for a minute", took)
+		}
+		before := plugin.total()
+		lookup(t, inv, last, 5*time.Second)
+		if calls := plugin.total() - before; calls > 0 {
+			t.Errorf("%d calls for an answer that is known", calls)
+		}
+	})
+}
+
 // Nothing runs when nobody asks: no call, and no goroutine that could make one.
 func TestAnIdleInventoryDoesNothing(t *testing.T) {
 	for name, cloud := range map[string]interface {

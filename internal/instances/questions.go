@@ -14,6 +14,10 @@ const (
 	// for which it takes longer must not hold up what the pass can do for the others, and two seconds are what a node that is gone
 	// takes from one observation to the next.
 	AnswerWait = 1500 * time.Millisecond
+	// longestAnswerWait is how long it waits where that is for the last of many answers, which come one after the other: more than half
+	// of them have come, and none is later than betweenAnswers after the one before. Those left out would be asked for a pass later.
+	longestAnswerWait = 2 * AnswerWait
+	betweenAnswers    = AnswerWait / 8
 	// firstPause is how long a node is not asked for after the first error; it doubles with each further one.
 	firstPause = time.Second
 )
@@ -60,7 +64,7 @@ type QuestionOptions struct {
 type question struct {
 	open     bool
 	began    time.Time
-	slow     bool // the last answer took longer than AnswerWait, or will
+	slow     bool // the last answer took longer than AnswerWait, and its pass did not wait for it
 	failures int  // in a row
 	ended    time.Time
 	again    time.Time // when the node may be asked for again
@@ -69,8 +73,11 @@ type question struct {
 // round is what one call of Ask put to the cloud.
 type round struct {
 	nodes   []*corev1.Node
+	began   time.Time
 	waiting int           // answers that the call waits for
-	done    chan struct{} // closed when there are none left
+	heard   int           // those of them that have come
+	last    time.Time     // when the newest of them did
+	done    chan struct{} // closed when the call waits for none any more
 	over    bool          // the call waits no more
 	answers []Answer
 }
@@ -81,7 +88,7 @@ func (i *Inventory) Questions(put Put, options QuestionOptions) *Questions {
 }
 
 // Ask puts the question for those of the nodes for which none is open, and returns all answers that have come since the last
-// call. It waits for new answers for AnswerWait at most, and not for nodes whose last answer took longer. Nodes whose answers it
+// call. It waits for new answers for AnswerWait, or up to twice as long for the last of many, and not for nodes whose last answer took longer. Nodes whose answers it
 // returns without having asked for them are left to the next call. Calls must not overlap; ctx is that of the questions too, and
 // ends them.
 func (q *Questions) Ask(ctx context.Context, nodes []*corev1.Node) []Answer {
@@ -91,15 +98,39 @@ func (q *Questions) Ask(ctx context.Context, nodes []*corev1.Node) []Answer {
 		go q.run(ctx, r)
 	}
 	if waits {
-		timer := time.NewTimer(AnswerWait)
-		defer timer.Stop()
-		select {
-		case <-r.done:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
+		q.await(ctx, r)
 	}
 	return q.end(r)
+}
+
+// await waits for the answers of a round.
+func (q *Questions) await(ctx context.Context, r *round) {
+	timer := time.NewTimer(AnswerWait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-r.done:
+			return
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			more := q.worthwhile(r, time.Now())
+			if more <= 0 {
+				return
+			}
+			timer.Reset(more)
+		}
+	}
+}
+
+// worthwhile returns for how long a round that has waited for AnswerWait is worth waiting for still.
+func (q *Questions) worthwhile(r *round, now time.Time) time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if r.heard < r.waiting {
+		return 0
+	}
+	return min(r.last.Add(betweenAnswers).Sub(now), r.began.Add(longestAnswerWait).Sub(now))
 }
 
 // Answered reports whether the last question for a node, if there was any, was answered, and without an error.
@@ -122,7 +153,7 @@ func (q *Questions) Askable(node *corev1.Node) bool {
 func (q *Questions) begin(nodes []*corev1.Node, now time.Time) *round {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	r := &round{answers: q.late, done: make(chan struct{})}
+	r := &round{answers: q.late, began: now, done: make(chan struct{})}
 	q.late = nil
 	if q.whole && (q.open > 0 || len(r.answers) > 0) {
 		return r
@@ -180,12 +211,14 @@ func (q *Questions) keep(r *round, answers []Answer, now time.Time) (news bool) 
 	for _, answer := range answers {
 		known := q.of[keyOf(answer.Node)]
 		if !known.slow {
+			r.heard, r.last = r.heard+1, now
 			if r.waiting--; r.waiting == 0 {
 				close(r.done)
 			}
 		}
 		q.open--
 		known.close(answer.Err, now, q.options.LongestPause, q.whole)
+		known.slow = r.over && now.Sub(known.began) > AnswerWait
 		news = news || r.over && answer.Err == nil
 	}
 	if r.over {
@@ -201,7 +234,6 @@ func (k *question) askable(now time.Time) bool { return !k.open && !now.Before(k
 // close notes the end of a question.
 func (k *question) close(err error, now time.Time, longest time.Duration, whole bool) {
 	k.open, k.ended = false, now
-	k.slow = now.Sub(k.began) > AnswerWait
 	if err == nil {
 		k.failures, k.again = 0, time.Time{}
 		return

@@ -32,7 +32,7 @@ type singleflight[T any] struct {
 // ask puts a question to the cloud.
 type ask[T any] func(context.Context) (T, error)
 
-// answer is what the cloud said, and when the call began that said so.
+// answer is what the cloud said, and when it was called that said so, at the earliest.
 type answer[T any] struct {
 	value T
 	at    time.Time
@@ -167,7 +167,11 @@ func (s *singleflight[T]) begin() *call[T] {
 func (s *singleflight[T]) finish(c *call[T], value T, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	said := answer[T]{value: value, at: c.began, asked: spanOf(c.ctx)}
+	at := c.began
+	if asked := cloud.AskedAt(c.ctx); asked.After(at) {
+		at = asked // the call had to wait
+	}
+	said := answer[T]{value: value, at: at, asked: spanOf(c.ctx)}
 	c.answer, c.err = said, err
 	if err == nil {
 		s.last = &said // not the call's own, which would keep the call alive

@@ -82,7 +82,7 @@ func (l *lister) states(ctx context.Context, nodes []*corev1.Node, maxAge time.D
 
 func (p *perNode) states(ctx context.Context, nodes []*corev1.Node, maxAge time.Duration, what subject, yield Yield) {
 	age := ageOf(maxAge)
-	p.fanOut(nodes, yield, func(node *corev1.Node) (Observation, error) {
+	p.fanOut(ctx, nodes, yield, func(ctx context.Context, node *corev1.Node) (Observation, error) {
 		there, err := p.existence(ctx, node, age)
 		if err != nil || there.Status != Found || what == aboutExistence {
 			return without(there), err

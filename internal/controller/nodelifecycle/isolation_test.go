@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
@@ -38,6 +39,7 @@ type moody struct {
 	pages int           // of a listing; zero: it cannot list
 	names []string      // of the nodes whose instances are listed
 	until time.Duration // for how long after the first question it cannot be asked about instances
+	queue bool          // calls pass the client of the cloud
 
 	mu    sync.Mutex
 	first time.Time // when it was first asked whether it can
@@ -240,12 +242,12 @@ func play(t *testing.T, slow time.Duration, names []string, act func(*scene)) {
 	playWith(t, settings, &moody{slow: slow}, names, act)
 }
 
-func playWith(t *testing.T, settings Settings, cloud *moody, names []string, act func(*scene)) {
+func playWith(t *testing.T, settings Settings, plugin *moody, names []string, act func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &scene{cluster: &memoryNodes{nodes: map[string]*corev1.Node{}}, cloud: cloud}
-		cloud.calls, cloud.names = map[string]int{}, names
+		s := &scene{cluster: &memoryNodes{nodes: map[string]*corev1.Node{}}, cloud: plugin}
+		plugin.calls, plugin.names = map[string]int{}, names
 		s.events = record.NewFakeRecorder(10_000)
 		caches := &informertest.FakeInformers{}
 		var err error
@@ -253,6 +255,9 @@ func playWith(t *testing.T, settings Settings, cloud *moody, names []string, act
 			t.Fatal(err)
 		}
 		s.asked = instances.New(instances.Options{Cloud: s.cloud})
+		if plugin.queue {
+			s.asked = instances.New(instances.Options{Cloud: cloud.Decorate(plugin, cloud.Options{})})
+		}
 		controller, err := New(Options{
 			Client: s.cluster, Cache: caches, Recorder: s.events, Inventory: s.asked,
 			Owners: instances.NewOwners(s.asked, ownership.Rules{ProviderName: "sim"}), Settings: settings, Logger: logr.Discard(),

@@ -52,6 +52,35 @@ func TestANodeThatStaysOffCostsLittle(t *testing.T) {
 	}
 }
 
+// When a thousand machines fail at once each node that is gone is asked for twice, and each that is off once: two passes are enough,
+// although the calls for one of them take longer than a pass waits for a single answer.
+func TestAThousandSilentNodesTakeTwoPasses(t *testing.T) {
+	const each = 500
+	var names []string
+	for i := range each {
+		names = append(names, fmt.Sprintf("dead-%d", i), fmt.Sprintf("off-%d", i))
+	}
+	settings := DefaultSettings()
+	settings.MinDenialTime, settings.Limit = 0, Limit{Percent: 100}
+	playWith(t, settings, &moody{queue: true}, names, func(s *scene) {
+		s.turn(corev1.ConditionUnknown, names...)
+		begun := time.Now()
+		for _, name := range names {
+			s.takes(name)
+		}
+		if took := time.Since(begun); took > 2*(gathering+shortPause) {
+			t.Errorf("the last node is gone or tainted after %s", took)
+		}
+		calls := 0
+		for _, name := range names {
+			calls += s.cloud.count(name)
+		}
+		if calls != 4*each {
+			t.Errorf("%d calls, want %d: two for each node", calls, 4*each)
+		}
+	})
+}
+
 // Many nodes that are off cost a listing, and not questions for each.
 func TestManyNodesThatStayOffAreListed(t *testing.T) {
 	names := healthy
