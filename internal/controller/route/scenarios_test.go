@@ -156,7 +156,7 @@ func (s *scenario) join(arguments []datadriven.CmdArg) {
 
 // noted has the next pass be due as the watch of nodes does.
 func (s *scenario) noted() {
-	if soon := time.Now().Add(s.reconciler.scheduler.noted(time.Now())); soon.Before(s.due) {
+	if soon := time.Now().Add(s.reconciler.scheduler.noted(time.Now(), true)); soon.Before(s.due) {
 		s.due = soon
 	}
 }

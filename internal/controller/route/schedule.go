@@ -24,9 +24,10 @@ const (
 	// off at most while they are not.
 	quiet     = 500 * time.Millisecond
 	gathering = time.Second
-	// joining is gathering while nodes are being initialized: nobody can use a route before that, and making it costs the API server and the
-	// cloud what the nodes that wait could have had.
-	joining = 5 * time.Second
+	// joining is gathering while nodes are being initialized, from the first one on that waits for its route: nobody can use a route before
+	// that, and making it costs the API server and the cloud what the nodes that wait could have had. With the reference, which looks at
+	// routes once in such a time, the first node waits for as long.
+	joining = DefaultPeriod
 	// firstIdle is the shortest time from a pass that found nothing to do to the next one: two a minute.
 	firstIdle = 30 * time.Second
 	// burst is how many passes may follow each other without regard to the period.
@@ -43,9 +44,9 @@ type scheduler struct {
 	mu sync.Mutex
 	// passes gives each pass a place; while nodes keep changing there is one place per period.
 	passes *rate.Limiter
-	// changes are those of nodes that no pass has seen.
-	changes kit.Burst
-	// joined is when a node was last seen that waits for its initialization, or has just got it.
+	// changes are those of nodes that no pass has seen, and unrouted those of them by which a node came to wait for a route.
+	changes, unrouted kit.Burst
+	// joined is when a node last came to wait for its initialization, or got it.
 	joined time.Time
 	// closedUntil is when the cloud wants to be asked again.
 	closedUntil time.Time
@@ -65,15 +66,18 @@ func newScheduler(period, longest time.Duration) *scheduler {
 	}
 }
 
-// noted takes notice of a change that concerns routes, and returns when to look again.
-func (s *scheduler) noted(now time.Time) time.Duration {
+// noted takes notice of a change that concerns routes, and returns when to look again. Waits says that a node waits for a route.
+func (s *scheduler) noted(now time.Time, waits bool) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes.Add(now)
+	if waits {
+		s.unrouted.Add(now)
+	}
 	return quiet
 }
 
-// joins takes notice of a node that waits for its initialization, or has just got it.
+// joins takes notice of a node that has come to wait for its initialization, or has just got it.
 func (s *scheduler) joins(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,11 +89,11 @@ func (s *scheduler) joins(now time.Time) {
 func (s *scheduler) early(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	most := gathering
+	wait := kit.Debounce{Quiet: quiet, Most: gathering}.Left(s.changes, now)
 	if now.Sub(s.joined) < quiet {
-		most = joining
+		debounce := kit.Debounce{Quiet: quiet, Most: joining}
+		wait = max(debounce.Left(s.changes, now), debounce.Left(s.unrouted, now))
 	}
-	wait := kit.Debounce{Quiet: quiet, Most: most}.Left(s.changes, now)
 	if places := s.passes.TokensAt(now); places < 1 {
 		// Rounded up: a place must not be missed by the nanoseconds that a float64 does not hold.
 		wait = max(wait, time.Duration((1-places)*float64(s.period))+time.Millisecond)
@@ -102,7 +106,7 @@ func (s *scheduler) begin(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.passes.AllowN(now, 1)
-	s.changes = kit.Burst{}
+	s.changes, s.unrouted = kit.Burst{}, kit.Burst{}
 }
 
 // result is what the next pass depends on.
@@ -183,38 +187,37 @@ func (w *watcher) capture(ctx context.Context, q kit.Queue) error {
 // trigger asks for a pass soon.
 func (w *watcher) trigger() {
 	if q := w.queue.Queue(); q != nil {
-		w.enqueue(q)
+		w.enqueue(q, false)
 	}
 }
 
-func (w *watcher) enqueue(q kit.Queue) { q.AddAfter(everything, w.scheduler.noted(time.Now())) }
+func (w *watcher) enqueue(q kit.Queue, waits bool) {
+	q.AddAfter(everything, w.scheduler.noted(time.Now(), waits))
+}
 
 func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q kit.Queue) {
-			w.notice(e.Object)
+			if ownership.Uninitialized(e.Object) {
+				w.scheduler.joins(time.Now())
+			}
 			if w.routable(e.Object) {
-				w.enqueue(q)
+				w.enqueue(q, true)
 			}
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q kit.Queue) {
-			w.notice(e.ObjectOld)
+			if ownership.Uninitialized(e.ObjectOld) && !ownership.Uninitialized(e.ObjectNew) {
+				w.scheduler.joins(time.Now())
+			}
 			if w.matters(e.ObjectOld, e.ObjectNew) {
-				w.enqueue(q)
+				w.enqueue(q, w.routable(e.ObjectNew))
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q kit.Queue) {
 			if len(e.Object.Spec.PodCIDRs) > 0 {
-				w.enqueue(q)
+				w.enqueue(q, false)
 			}
 		},
-	}
-}
-
-// notice takes notice of a node that joins.
-func (w *watcher) notice(node *corev1.Node) {
-	if ownership.Uninitialized(node) {
-		w.scheduler.joins(time.Now())
 	}
 }
 

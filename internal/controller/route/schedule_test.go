@@ -88,7 +88,7 @@ func TestACloudThatSaysHowLongToWaitIsObeyed(t *testing.T) {
 		t.Errorf("the next pass is due in %s, want 1m30s", got)
 	}
 	now := epoch.Add(20 * time.Second)
-	p.noted(now) // a change of a node meanwhile does not hurry the cloud
+	p.noted(now, true) // a change of a node meanwhile does not hurry the cloud
 	if got := p.early(now.Add(quiet)); got != 70*time.Second-quiet {
 		t.Errorf("a pass for a changed node has to wait for %s, want %s", got, 70*time.Second-quiet)
 	}
@@ -112,8 +112,8 @@ func TestARetryComesWhenItIsDue(t *testing.T) {
 
 func TestABurstOfChangesIsOnePass(t *testing.T) {
 	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
-	p.noted(epoch)
-	p.noted(epoch.Add(300 * time.Millisecond))
+	p.noted(epoch, true)
+	p.noted(epoch.Add(300 * time.Millisecond), true)
 	if got := p.early(epoch.Add(quiet)); got != 300*time.Millisecond {
 		t.Errorf("a pass has to wait for %s, want 300ms: nodes still change", got)
 	}
@@ -121,7 +121,7 @@ func TestABurstOfChangesIsOnePass(t *testing.T) {
 		t.Errorf("a pass has to wait for %s, want 0: nodes are quiet", got)
 	}
 	last := epoch.Add(gathering - time.Millisecond)
-	p.noted(last)
+	p.noted(last, true)
 	if got := p.early(last); got != time.Millisecond {
 		t.Errorf("a pass has to wait for %s, want 1ms: it has been put off for long", got)
 	}
@@ -136,29 +136,51 @@ func TestRoutesComeAfterNodesThatJoin(t *testing.T) {
 	p, now := newScheduler(DefaultPeriod, DefaultMaxPeriod), epoch
 	for ; now.Sub(epoch) < joining; now = now.Add(quiet / 2) {
 		p.joins(now)
-		p.noted(now)
+		p.noted(now, true)
 		if p.early(now) == 0 {
 			t.Fatalf("a pass begins %s after the first of nodes that join", now.Sub(epoch))
 		}
 	}
 	p.joins(now)
-	p.noted(now)
+	p.noted(now, true)
 	if got := p.early(now); got != 0 {
 		t.Errorf("a pass has to wait for %s, want 0: it has been put off for %s", got, joining)
 	}
 
 	p.begin(now)
-	p.noted(now)
+	p.noted(now, true)
 	p.joins(now.Add(quiet))
 	if got := p.early(now.Add(quiet)); got != 0 {
 		t.Errorf("a pass has to wait for %s, want 0: one node waits, and nothing else changes", got)
 	}
 	for end := now.Add(gathering); now.Before(end); now = now.Add(quiet / 2) {
-		p.noted(now)
+		p.noted(now, true)
 	}
-	p.noted(now)
+	p.noted(now, true)
 	if got := p.early(now); got != 0 {
 		t.Errorf("a pass has to wait for %s, want 0: no node joins", got)
+	}
+}
+
+// Nodes that go while others join are no reason to begin with the routes of those that have joined.
+func TestRoutesOfNodesThatGoDoNotInterruptAJoin(t *testing.T) {
+	p, now := newScheduler(DefaultPeriod, DefaultMaxPeriod), epoch
+	for ; now.Sub(epoch) < joining-quiet; now = now.Add(quiet / 2) {
+		p.noted(now, false)
+		p.joins(now)
+	}
+	first := now
+	for ; now.Sub(first) < joining; now = now.Add(quiet / 2) {
+		p.noted(now, true)
+		p.joins(now)
+		if p.early(now) == 0 {
+			t.Fatalf("a pass begins %s after the first node that waits for a route", now.Sub(first))
+		}
+	}
+	p.noted(now, true)
+	p.joins(now)
+	if got := p.early(now); got != 0 {
+		t.Errorf("a pass has to wait for %s, want 0: nodes have waited for %s", got, joining)
 	}
 }
 
@@ -169,7 +191,7 @@ func TestPassesAreBoundedWhateverHappens(t *testing.T) {
 		now, passes, waiting := epoch, 0, time.Time{}
 		for range rapid.IntRange(1, 200).Draw(t, "changes") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "pause")) * time.Millisecond)
-			p.noted(now)
+			p.noted(now, rapid.Bool().Draw(t, "waits"))
 			if rapid.Bool().Draw(t, "joins") {
 				p.joins(now)
 			}
@@ -178,7 +200,7 @@ func TestPassesAreBoundedWhateverHappens(t *testing.T) {
 			}
 			at := now.Add(quiet)
 			if p.early(at) > 0 {
-				if put := at.Sub(waiting); put > DefaultPeriod+joining {
+				if put := at.Sub(waiting); put > DefaultPeriod+2*joining {
 					t.Fatalf("a change waits for %s already", put)
 				}
 				continue
