@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -28,6 +29,9 @@ const (
 	// that, and making it costs the API server and the cloud what the nodes that wait could have had. With the reference, which looks at
 	// routes once in such a time, the first node waits for as long.
 	joining = DefaultPeriod
+	// mass is how many nodes have to wait for their initialization so that a pause in it is not taken for its end. Those that have waited
+	// for longer than joining do not count: they may wait in vain.
+	mass = 16
 	// firstIdle is the shortest time from a pass that found nothing to do to the next one: two a minute.
 	firstIdle = 30 * time.Second
 	// burst is how many passes may follow each other without regard to the period.
@@ -46,8 +50,10 @@ type scheduler struct {
 	passes *rate.Limiter
 	// changes are those of nodes that no pass has seen, and unrouted those of them by which a node came to wait for a route.
 	changes, unrouted kit.Burst
-	// joined is when a node last came to wait for its initialization, or got it.
-	joined time.Time
+	// waiting are the nodes that wait for their initialization, and since when, but for those that have waited for longer than joining. Joined
+	// is when one last came or went.
+	waiting map[types.UID]time.Time
+	joined  time.Time
 	// closedUntil is when the cloud wants to be asked again.
 	closedUntil time.Time
 	interval    time.Duration
@@ -62,7 +68,7 @@ var _ workqueue.TypedRateLimiter[reconcile.Request] = &scheduler{}
 func newScheduler(period, longest time.Duration) *scheduler {
 	return &scheduler{
 		period: period, longest: max(period, longest), interval: period,
-		passes: rate.NewLimiter(rate.Every(period), burst),
+		passes: rate.NewLimiter(rate.Every(period), burst), waiting: map[types.UID]time.Time{},
 	}
 }
 
@@ -77,11 +83,29 @@ func (s *scheduler) noted(now time.Time, waits bool) time.Duration {
 	return quiet
 }
 
-// joins takes notice of a node that has come to wait for its initialization, or has just got it.
-func (s *scheduler) joins(now time.Time) {
+// awaits takes notice of a node that waits for its initialization, or does so no more.
+func (s *scheduler) awaits(node types.UID, waits bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if waits {
+		s.waiting[node] = now
+	} else {
+		delete(s.waiting, node)
+	}
 	s.joined = now
+}
+
+// debounce returns how long a burst of changes is waited for. The lock is held.
+func (s *scheduler) debounce(now time.Time) kit.Debounce {
+	maps.DeleteFunc(s.waiting, func(_ types.UID, since time.Time) bool { return now.Sub(since) >= joining })
+	switch {
+	case len(s.waiting) >= mass:
+		return kit.Debounce{Quiet: joining, Most: joining}
+	case now.Sub(s.joined) < quiet:
+		return kit.Debounce{Quiet: quiet, Most: joining}
+	default:
+		return kit.Debounce{Quiet: quiet, Most: gathering}
+	}
 }
 
 // early returns how long a pass has to be put off: until nodes are quiet, there is a place for it, and the cloud wants to be
@@ -89,10 +113,10 @@ func (s *scheduler) joins(now time.Time) {
 func (s *scheduler) early(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wait := kit.Debounce{Quiet: quiet, Most: gathering}.Left(s.changes, now)
-	if now.Sub(s.joined) < quiet {
-		debounce := kit.Debounce{Quiet: quiet, Most: joining}
-		wait = max(debounce.Left(s.changes, now), debounce.Left(s.unrouted, now))
+	debounce := s.debounce(now)
+	wait := debounce.Left(s.changes, now)
+	if debounce.Most > gathering {
+		wait = max(wait, debounce.Left(s.unrouted, now))
 	}
 	if places := s.passes.TokensAt(now); places < 1 {
 		// Rounded up: a place must not be missed by the nanoseconds that a float64 does not hold.
@@ -199,21 +223,24 @@ func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Re
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q kit.Queue) {
 			if ownership.Uninitialized(e.Object) {
-				w.scheduler.joins(time.Now())
+				w.scheduler.awaits(e.Object.UID, true, time.Now())
 			}
 			if w.routable(e.Object) {
 				w.enqueue(q, true)
 			}
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q kit.Queue) {
-			if ownership.Uninitialized(e.ObjectOld) && !ownership.Uninitialized(e.ObjectNew) {
-				w.scheduler.joins(time.Now())
+			if waits := ownership.Uninitialized(e.ObjectNew); waits != ownership.Uninitialized(e.ObjectOld) {
+				w.scheduler.awaits(e.ObjectNew.UID, waits, time.Now())
 			}
 			if w.matters(e.ObjectOld, e.ObjectNew) {
 				w.enqueue(q, w.routable(e.ObjectNew))
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q kit.Queue) {
+			if ownership.Uninitialized(e.Object) {
+				w.scheduler.awaits(e.Object.UID, false, time.Now())
+			}
 			if len(e.Object.Spec.PodCIDRs) > 0 {
 				w.enqueue(q, false)
 			}

@@ -2,10 +2,12 @@ package route
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/mooring-ccm/mooring/provider"
@@ -113,7 +115,7 @@ func TestARetryComesWhenItIsDue(t *testing.T) {
 func TestABurstOfChangesIsOnePass(t *testing.T) {
 	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
 	p.noted(epoch, true)
-	p.noted(epoch.Add(300 * time.Millisecond), true)
+	p.noted(epoch.Add(300*time.Millisecond), true)
 	if got := p.early(epoch.Add(quiet)); got != 300*time.Millisecond {
 		t.Errorf("a pass has to wait for %s, want 300ms: nodes still change", got)
 	}
@@ -135,13 +137,13 @@ func TestABurstOfChangesIsOnePass(t *testing.T) {
 func TestRoutesComeAfterNodesThatJoin(t *testing.T) {
 	p, now := newScheduler(DefaultPeriod, DefaultMaxPeriod), epoch
 	for ; now.Sub(epoch) < joining; now = now.Add(quiet / 2) {
-		p.joins(now)
+		p.awaits("joins", false, now)
 		p.noted(now, true)
 		if p.early(now) == 0 {
 			t.Fatalf("a pass begins %s after the first of nodes that join", now.Sub(epoch))
 		}
 	}
-	p.joins(now)
+	p.awaits("joins", false, now)
 	p.noted(now, true)
 	if got := p.early(now); got != 0 {
 		t.Errorf("a pass has to wait for %s, want 0: it has been put off for %s", got, joining)
@@ -149,16 +151,52 @@ func TestRoutesComeAfterNodesThatJoin(t *testing.T) {
 
 	p.begin(now)
 	p.noted(now, true)
-	p.joins(now.Add(quiet))
+	p.awaits("waits", true, now.Add(quiet))
 	if got := p.early(now.Add(quiet)); got != 0 {
 		t.Errorf("a pass has to wait for %s, want 0: one node waits, and nothing else changes", got)
 	}
 	for end := now.Add(gathering); now.Before(end); now = now.Add(quiet / 2) {
 		p.noted(now, true)
 	}
-	p.noted(now, true)
-	if got := p.early(now); got != 0 {
+	p.noted(now.Add(quiet), true)
+	if got := p.early(now.Add(quiet)); got != 0 {
 		t.Errorf("a pass has to wait for %s, want 0: no node joins", got)
+	}
+}
+
+// A pause in the initialization of many nodes is not its end, but many that wait in vain hold up the routes of others once only.
+func TestRoutesComeAfterManyNodesThatWait(t *testing.T) {
+	p, now := newScheduler(DefaultPeriod, DefaultMaxPeriod), epoch
+	for i := range mass {
+		p.awaits(types.UID(strconv.Itoa(i)), true, now)
+	}
+	p.noted(now, true)
+	for ; now.Sub(epoch) < joining; now = now.Add(quiet) {
+		if p.early(now) == 0 {
+			t.Fatalf("a pass begins %s after the first of nodes that join", now.Sub(epoch))
+		}
+	}
+	if got := p.early(now); got != 0 {
+		t.Errorf("a pass has to wait for %s, want 0: it has been put off for %s", got, joining)
+	}
+	p.begin(now)
+	p.noted(now, true)
+	if got := p.early(now.Add(quiet)); got != 0 {
+		t.Errorf("a pass has to wait for %s, want 0: the others have waited in vain", got)
+	}
+}
+
+// The routes of a mass of nodes are made as soon as all of them are initialized.
+func TestRoutesOfAMassOfNodesDoNotWaitLonger(t *testing.T) {
+	p, now := newScheduler(DefaultPeriod, DefaultMaxPeriod), epoch
+	for _, waits := range []bool{true, false} {
+		for i := range 2 * mass {
+			p.awaits(types.UID(strconv.Itoa(i)), waits, now)
+		}
+	}
+	p.noted(now, true)
+	if got := p.early(now); got != quiet {
+		t.Errorf("a pass has to wait for %s, want %s", got, quiet)
 	}
 }
 
@@ -167,18 +205,18 @@ func TestRoutesOfNodesThatGoDoNotInterruptAJoin(t *testing.T) {
 	p, now := newScheduler(DefaultPeriod, DefaultMaxPeriod), epoch
 	for ; now.Sub(epoch) < joining-quiet; now = now.Add(quiet / 2) {
 		p.noted(now, false)
-		p.joins(now)
+		p.awaits("joins", true, now)
 	}
 	first := now
 	for ; now.Sub(first) < joining; now = now.Add(quiet / 2) {
 		p.noted(now, true)
-		p.joins(now)
+		p.awaits("joins", true, now)
 		if p.early(now) == 0 {
 			t.Fatalf("a pass begins %s after the first node that waits for a route", now.Sub(first))
 		}
 	}
 	p.noted(now, true)
-	p.joins(now)
+	p.awaits("joins", true, now)
 	if got := p.early(now); got != 0 {
 		t.Errorf("a pass has to wait for %s, want 0: nodes have waited for %s", got, joining)
 	}
@@ -192,8 +230,8 @@ func TestPassesAreBoundedWhateverHappens(t *testing.T) {
 		for range rapid.IntRange(1, 200).Draw(t, "changes") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "pause")) * time.Millisecond)
 			p.noted(now, rapid.Bool().Draw(t, "waits"))
-			if rapid.Bool().Draw(t, "joins") {
-				p.joins(now)
+			for range rapid.IntRange(0, 2*mass).Draw(t, "joins") {
+				p.awaits(types.UID(rapid.StringMatching("[a-z]{1,3}").Draw(t, "node")), rapid.Bool().Draw(t, "waits for initialization"), now)
 			}
 			if waiting.IsZero() {
 				waiting = now
