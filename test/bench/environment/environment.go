@@ -175,6 +175,24 @@ func (e *Environment) AwaitQuiet(ctx context.Context) error {
 	}
 }
 
+// AwaitEvents waits until the managers are quiet, and have written nothing for a while but their lease: events of what happened before may
+// trail behind it.
+func (e *Environment) AwaitEvents(ctx context.Context) error {
+	for {
+		began := time.Now()
+		if err := e.AwaitQuiet(ctx); err != nil {
+			return err
+		}
+		events, err := e.cluster.AuditEvents(ctx)
+		if err != nil {
+			return fmt.Errorf("what the managers have written to the API server: %w", err)
+		}
+		if len(requestsOf(events, e.identity.User(), began, time.Now()).writes) == 0 {
+			return nil
+		}
+	}
+}
+
 // AwaitRefusals waits until the cloud has throttled so many calls more than before, at most for some time. It is an error if it
 // has throttled none until then.
 func (e *Environment) AwaitRefusals(ctx context.Context, before, want int, most time.Duration) error {

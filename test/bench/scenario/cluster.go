@@ -27,8 +27,10 @@ func cluster() Stage {
 			},
 			{
 				Name: "idle", Title: "1,000 nodes, 200 Services, nothing happens for a minute", Only: untuned, Needs: "services-200",
-				Limit: 4 * time.Minute, Prepare: calm, Rests: true,
-				Act: resting(func(size figures.Size) time.Duration { return size.Idle }),
+				Limit: 4 * time.Minute, Rests: true,
+				// The events of the Services are no part of what a minute costs in which nothing happens.
+				Prepare: func(ctx context.Context, e *environment.Environment, _ figures.Size) error { return e.AwaitEvents(ctx) },
+				Act:     resting(func(size figures.Size) time.Duration { return size.Idle }),
 			},
 			{
 				Name: "notready-1000", Title: "1,000 nodes fall silent: half are gone, half are off", Counts: "steps",
