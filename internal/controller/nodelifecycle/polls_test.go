@@ -63,6 +63,7 @@ func TestAThousandSilentNodesTakeTwoPasses(t *testing.T) {
 	settings := DefaultSettings()
 	settings.MinDenialTime, settings.Limit = 0, Limit{Percent: 100}
 	playWith(t, settings, &moody{queue: true}, names, func(s *scene) {
+		time.Sleep(DefaultPeriod / 100) // at the moment when a pass begins chance would say which of them it sees
 		s.turn(corev1.ConditionUnknown, names...)
 		begun := time.Now()
 		for _, name := range names {
