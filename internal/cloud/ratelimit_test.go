@@ -51,6 +51,22 @@ func TestTheRateIsFound(t *testing.T) {
 	}
 }
 
+// TestALateTimerSlowsNoCallsWithoutAQuota: what a timer is late by is made up for, but not a pause.
+func TestALateTimerSlowsNoCallsWithoutAQuota(t *testing.T) {
+	for late, want := range map[time.Duration]int{0: 1, 3 * openPace: 4, time.Minute: 1} {
+		q, now := &quota{}, time.Unix(0, 0)
+		q.admit(now, openPace)
+		now = now.Add(openPace + late)
+		admitted := 0
+		for ; !q.ready().After(now); admitted++ {
+			q.admit(now, openPace)
+		}
+		if admitted != want {
+			t.Errorf("%d calls are let in by a timer that is late by %s, want %d", admitted, late, want)
+		}
+	}
+}
+
 // TestRefusalsOfOneEventCountOnce: calls that were under way when the rate was cut say nothing new.
 func TestRefusalsOfOneEventCountOnce(t *testing.T) {
 	q, now := &quota{}, time.Unix(0, 0)

@@ -88,9 +88,9 @@ func (i *Inventory) Questions(put Put, options QuestionOptions) *Questions {
 }
 
 // Ask puts the question for those of the nodes for which none is open, and returns all answers that have come since the last
-// call. It waits for new answers for AnswerWait, or up to twice as long for the last of many, and not for nodes whose last answer took longer. Nodes whose answers it
-// returns without having asked for them are left to the next call. Calls must not overlap; ctx is that of the questions too, and
-// ends them.
+// call. It waits for new answers for AnswerWait, or up to twice as long for the last of many, and not for nodes whose last answer took
+// longer. Nodes whose answers it returns without having asked for them are left to the next call. Calls must not overlap; ctx is that of
+// the questions too, and ends them.
 func (q *Questions) Ask(ctx context.Context, nodes []*corev1.Node) []Answer {
 	r := q.begin(nodes, time.Now())
 	waits := r.waiting > 0 // which is not to be read any more once the question is put

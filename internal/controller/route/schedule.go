@@ -222,7 +222,7 @@ func (w *watcher) enqueue(q kit.Queue, waits bool) {
 func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q kit.Queue) {
-			if ownership.Uninitialized(e.Object) {
+			if w.joins(e.Object) {
 				w.scheduler.awaits(e.Object.UID, true, time.Now())
 			}
 			if w.routable(e.Object) {
@@ -230,7 +230,7 @@ func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Re
 			}
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q kit.Queue) {
-			if waits := ownership.Uninitialized(e.ObjectNew); waits != ownership.Uninitialized(e.ObjectOld) {
+			if waits := w.joins(e.ObjectNew); waits != w.joins(e.ObjectOld) {
 				w.scheduler.awaits(e.ObjectNew.UID, waits, time.Now())
 			}
 			if w.matters(e.ObjectOld, e.ObjectNew) {
@@ -238,7 +238,7 @@ func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Re
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q kit.Queue) {
-			if ownership.Uninitialized(e.Object) {
+			if w.joins(e.Object) {
 				w.scheduler.awaits(e.Object.UID, false, time.Now())
 			}
 			if len(e.Object.Spec.PodCIDRs) > 0 {
@@ -246,6 +246,11 @@ func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Re
 			}
 		},
 	}
+}
+
+// joins reports whether a node waits for an initialization that may be ours: others' nodes put off no route.
+func (w *watcher) joins(node *corev1.Node) bool {
+	return ownership.Uninitialized(node) && w.rules.Decide(node, nil).Owner != ownership.Foreign
 }
 
 // routable reports whether there may be routes to make for a node.

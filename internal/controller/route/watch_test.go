@@ -43,6 +43,27 @@ func TestWhatMatters(t *testing.T) {
 	}
 }
 
+// Nodes of somebody else who is slow to initialize them hold up no route of ours.
+func TestWhoJoins(t *testing.T) {
+	w := &watcher{rules: ownership.Rules{ProviderName: "sim"}}
+	waits := node("a").node
+	waits.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
+	foreign := waits.DeepCopy()
+	foreign.Annotations = map[string]string{ownership.AnnotationIgnore: "true"}
+	for name, test := range map[string]struct {
+		node *corev1.Node
+		want bool
+	}{
+		"waits":                         {waits, true},
+		"waits, and is somebody else's": {foreign, false},
+		"is initialized":                {node("a").node, false},
+	} {
+		if got := w.joins(test.node); got != test.want {
+			t.Errorf("a node that %s: %t, want %t", name, got, test.want)
+		}
+	}
+}
+
 func TestWhatIsRoutable(t *testing.T) {
 	w := &watcher{rules: ownership.Rules{ProviderName: "sim"}}
 	initializing := node("a", "10.120.0.0/24").node
