@@ -21,13 +21,14 @@ import (
 )
 
 const (
-	// quiet is how long nodes have to be quiet before a pass, so that a burst of changes is one pass, and gathering is how long a pass is put
-	// off at most while they are not.
-	quiet     = 500 * time.Millisecond
-	gathering = time.Second
-	// joining is gathering while nodes are being initialized, from the first one on that waits for its route: nobody can use a route before
-	// that, and making it costs the API server and the cloud what the nodes that wait could have had. With the reference, which looks at
-	// routes once in such a time, the first node waits for as long.
+	// gathering is how long the first change of a burst waits for others, so that there are few passes. It does not begin anew with each of
+	// them: a pass takes longer than that, as a rule, and the next one sees what came meanwhile.
+	gathering = 500 * time.Millisecond
+	// quiet is how long nodes have to be quiet before a pass while they are being initialized, and joining is how long a pass is put off at
+	// most while they are not, from the first one on that waits for its route: nobody can use a route before that, and making it costs the
+	// API server and the cloud what the nodes that wait could have had. With the reference, which looks at routes once in such a time, the
+	// first node waits for as long.
+	quiet   = 500 * time.Millisecond
 	joining = DefaultPeriod
 	// mass is how many nodes have to wait for their initialization so that a pause in it is not taken for its end. Those that have waited
 	// for longer than joining do not count: they may wait in vain.
@@ -80,7 +81,7 @@ func (s *scheduler) noted(now time.Time, waits bool) time.Duration {
 	if waits {
 		s.unrouted.Add(now)
 	}
-	return quiet
+	return gathering
 }
 
 // awaits takes notice of a node that waits for its initialization, or does so no more.
@@ -95,7 +96,7 @@ func (s *scheduler) awaits(node types.UID, waits bool, now time.Time) {
 	s.joined = now
 }
 
-// debounce returns how long a burst of changes is waited for. The lock is held.
+// debounce returns how long a pass waits for the end of a burst of changes. The lock is held.
 func (s *scheduler) debounce(now time.Time) kit.Debounce {
 	maps.DeleteFunc(s.waiting, func(_ types.UID, since time.Time) bool { return now.Sub(since) >= joining })
 	switch {
@@ -104,7 +105,7 @@ func (s *scheduler) debounce(now time.Time) kit.Debounce {
 	case now.Sub(s.joined) < quiet:
 		return kit.Debounce{Quiet: quiet, Most: joining}
 	default:
-		return kit.Debounce{Quiet: quiet, Most: gathering}
+		return kit.Debounce{Quiet: gathering, Most: gathering}
 	}
 }
 

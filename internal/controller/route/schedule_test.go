@@ -114,18 +114,17 @@ func TestARetryComesWhenItIsDue(t *testing.T) {
 
 func TestABurstOfChangesIsOnePass(t *testing.T) {
 	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
-	p.noted(epoch, true)
-	p.noted(epoch.Add(300*time.Millisecond), true)
-	if got := p.early(epoch.Add(quiet)); got != 300*time.Millisecond {
-		t.Errorf("a pass has to wait for %s, want 300ms: nodes still change", got)
-	}
-	if got := p.early(epoch.Add(800 * time.Millisecond)); got != 0 {
-		t.Errorf("a pass has to wait for %s, want 0: nodes are quiet", got)
+	if got := p.noted(epoch, true); got != gathering {
+		t.Errorf("the queue is given %s, want %s", got, gathering)
 	}
 	last := epoch.Add(gathering - time.Millisecond)
 	p.noted(last, true)
 	if got := p.early(last); got != time.Millisecond {
-		t.Errorf("a pass has to wait for %s, want 1ms: it has been put off for long", got)
+		t.Errorf("a pass has to wait for %s, want 1ms: others are waited for", got)
+	}
+	last = epoch.Add(gathering)
+	if got := p.early(last); got != 0 {
+		t.Errorf("a pass has to wait for %s, want 0: the first has waited for long enough", got)
 	}
 	p.begin(last)
 	if got := p.early(last); got != 0 {
