@@ -11,18 +11,9 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-const (
-	// rests is for how many times the time that the last listing took the cloud rests before the next, up to maxRest.
-	rests = 3
-	// maxRest bounds the pause between listings. Listings that take longer than a third of it cost a cluster that grows more calls for each
-	// node that joins: the pause is the same, and there are more pages.
-	maxRest = 5 * time.Second
-)
-
 // lister asks a cloud that can list all of its instances.
 type lister struct {
 	list    provider.ListInstancesFunc
-	window  time.Duration
 	metrics *metrics
 	failed  recentError
 	calls   singleflight[*snapshot]
@@ -31,28 +22,19 @@ type lister struct {
 	confirm confirmer
 
 	// Written by one listing and read before the next one, which the shared call orders.
-	ended  time.Time
-	took   time.Duration
+	pace   pace
 	count  uint64 // of listings
 	flawed flawLog
 
-	// takes is took, for everybody.
+	// takes is how long the last listing took, for everybody.
 	takes atomic.Int64
 }
 
 // newLister returns a lister of the instances of a cloud that may also be asked for one instance.
 func newLister(list provider.ListInstancesFunc, one *perNode, window time.Duration, metrics *metrics) *lister {
-	l := &lister{list: list, confirm: confirmer{one: one}, window: window, metrics: metrics}
-	l.calls.pause = l.pause
+	l := &lister{list: list, confirm: confirmer{one: one}, pace: pace{window: window}, metrics: metrics}
+	l.calls.due = l.pace.due
 	return l
-}
-
-// pause lets those who come in a burst share one listing, and the cloud rest: nodes that join for a while, and of which each takes a
-// listing from after it appeared, cost a quarter of the cloud's time.
-// See ADR 10.
-func (l *lister) pause() time.Duration {
-	rest := min(rests*l.took, maxRest) - time.Since(l.ended)
-	return max(l.window, rest)
 }
 
 // run makes one listing.
@@ -61,14 +43,15 @@ func (l *lister) run(ctx context.Context) (*snapshot, error) {
 		return nil, &ListingError{Err: err, ago: true}
 	}
 	began := time.Now()
+	l.pace.begin(began)
 	assembly := l.assembly()
 	err := l.list(ctx, func(page []provider.Instance) error {
 		l.metrics.pages.Inc()
 		return assembly.add(page)
 	})
-	l.ended, l.took = time.Now(), time.Since(began)
-	l.takes.Store(int64(l.took))
-	l.metrics.listed(began, assembly, l.took, err)
+	took := l.pace.end(time.Now())
+	l.takes.Store(int64(took))
+	l.metrics.listed(began, assembly, took, err)
 	if ctx.Err() == nil {
 		l.failed.note(err) // an error after all callers have gone says nothing about the cloud
 	}

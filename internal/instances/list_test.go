@@ -111,21 +111,68 @@ func TestALookupDuringAListing(t *testing.T) {
 }
 
 func TestListingsRestLongerThanTheyTook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cloud := newListingCloud()
-		inv := instances.New(instances.Options{Cloud: cloud})
-		start := time.Now()
-		for range 3 {
-			lookup(t, inv, node("missing"), 0)
-		}
-		want := instances.DefaultWindow + 3*time.Second + 2*3*time.Second // list, rest, list, rest, list; a rest is three times as long
-		if took := time.Since(start); took != want {
-			t.Errorf("3 listings of 1s took %s, want %s", took, want)
-		}
-		if took := inv.ListingTime(); took != time.Second {
-			t.Errorf("a listing is said to take %s, want 1s", took)
-		}
-	})
+	for name, takes := range map[string]time.Duration{"of a large cloud": time.Second, "of a small one": 100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cloud := newListingCloud()
+				cloud.pageTime = takes
+				inv := instances.New(instances.Options{Cloud: cloud})
+				const listings = 40
+				start := time.Now()
+				for range listings {
+					lookup(t, inv, node("missing"), 0)
+				}
+				// A rest is three times as long as a listing, but that small ones may lack a second of it in all.
+				most := instances.DefaultWindow + listings*takes + (listings-1)*3*takes
+				least := most - time.Second
+				if takes >= time.Second {
+					least = most
+				}
+				if took := time.Since(start); took < least || took > most {
+					t.Errorf("%d listings of %s took %s, want from %s to %s", listings, takes, took, least, most)
+				}
+				if took := inv.ListingTime(); took != takes {
+					t.Errorf("a listing is said to take %s, want %s", took, takes)
+				}
+			})
+		})
+	}
+}
+
+// A longer rest serves sharing: it is over early when nobody else comes, and the cloud has what it lacked later.
+func TestAListingBeginsWhenABurstIsOver(t *testing.T) {
+	const took, quiet = 200 * time.Millisecond, 100 * time.Millisecond
+	tests := map[string]struct {
+		others int // one every 50 ms
+		want   time.Duration
+	}{
+		"nobody else comes": {0, quiet + took},
+		"four more come":    {4, 4*50*time.Millisecond + quiet + took},
+		"they keep coming":  {100, 3*took + took},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cloud := newListingCloud("a")
+				cloud.pageTime = took
+				inv := instances.New(instances.Options{Cloud: cloud})
+				lookup(t, inv, node("a"), 0)
+				start := time.Now()
+				var waiting sync.WaitGroup
+				for i := range test.others {
+					waiting.Go(func() {
+						time.Sleep(time.Duration(i+1) * 50 * time.Millisecond)
+						lookup(t, inv, node("a"), 0)
+					})
+				}
+				lookup(t, inv, node("a"), 0)
+				if got := time.Since(start); got != test.want {
+					t.Errorf("the answer came after %s, want %s", got, test.want)
+				}
+				waiting.Wait()
+			})
+		})
+	}
 }
 
 // TestCallsOfALastingJoinGrowWithTheCluster has nodes appear one after the other, so that somebody always needs a new listing: twice as many

@@ -19,8 +19,9 @@ import (
 // not there that has come since; it has no context that ends when nobody waits any more; a call that is shared has the priority of
 // its first caller; and it keeps no answer.
 type singleflight[T any] struct {
-	// pause returns how long to wait before the next call, so that callers who come together share it. Nil: not at all.
-	pause func() time.Duration
+	// due returns when a call may begin for which somebody waits since first, and the last who joined came at last, so that callers
+	// who come together share it. Nil: at once.
+	due func(first, last time.Time) time.Time
 
 	mu      sync.Mutex
 	last    *answer[T] // the newest success
@@ -46,8 +47,10 @@ type call[T any] struct {
 	ctx     context.Context // the call's own, not a caller's
 	cancel  context.CancelFunc
 	waiting int
-	began   time.Time
-	done    chan struct{}
+	// first and last are when the first and the last of those who wait came.
+	first, last time.Time
+	began       time.Time
+	done        chan struct{}
 	answer  answer[T]
 	err     error
 }
@@ -111,6 +114,10 @@ func (s *singleflight[T]) join(ctx context.Context, notBefore time.Time, questio
 		cloud.Join(c.ctx, ctx)
 	}
 	c.waiting++
+	c.last = time.Now()
+	if c.first.IsZero() {
+		c.first = c.last
+	}
 	if !s.running {
 		s.running = true
 		go s.run()
@@ -138,18 +145,13 @@ func (s *singleflight[T]) run() {
 	}
 }
 
-// begin waits out the pause and returns the next call that somebody still waits for, or nil if nobody waits.
+// begin waits until a call is due and returns the next one that somebody still waits for, or nil if nobody waits.
 func (s *singleflight[T]) begin() *call[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.next != nil {
 		c := s.next
-		if s.pause != nil {
-			wait := s.pause()
-			s.mu.Unlock()
-			sleep(c.ctx, wait)
-			s.mu.Lock()
-		}
+		s.awaitDue(c)
 		if c.waiting > 0 {
 			s.current, s.next = c, nil
 			c.began = time.Now()
@@ -161,6 +163,23 @@ func (s *singleflight[T]) begin() *call[T] {
 	}
 	s.running = false
 	return nil
+}
+
+// awaitDue waits until a call is due, which those who come meanwhile can put off, or until nobody waits for it any more. The lock is
+// held, but not while it waits.
+func (s *singleflight[T]) awaitDue(c *call[T]) {
+	if s.due == nil {
+		return
+	}
+	for c.ctx.Err() == nil {
+		wait := time.Until(s.due(c.first, c.last))
+		if wait <= 0 {
+			return
+		}
+		s.mu.Unlock()
+		sleep(c.ctx, wait)
+		s.mu.Lock()
+	}
 }
 
 // finish hands the answer to all who wait.

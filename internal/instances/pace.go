@@ -1,0 +1,61 @@
+package instances
+
+import "time"
+
+const (
+	// rests is for how many times the time that the last listing took the cloud rests before the next, up to maxRest.
+	rests = 3
+	// maxRest bounds the pause between listings. Listings that take longer than a third of it cost a cluster that grows more calls for each
+	// node that joins: the pause is the same, and there are more pages.
+	maxRest = 5 * time.Second
+	// quiet is how long nobody must have come to wait for a listing so that it may begin before the rest is over: a longer wait would
+	// have nobody share it.
+	quiet = 100 * time.Millisecond
+	// maxOwed bounds by how much listings together may have begun before their rest was over, until they have rested longer than they had to
+	// for as long. Those of a large cloud rest for longer, and never begin early: each has many pages.
+	maxOwed = time.Second
+)
+
+// pace says when the next listing may begin: those who come in a burst share one, and the cloud rests. Nodes that join for a while, and of
+// which each takes a listing from after it appeared, cost a quarter of the cloud's time, and somewhat more at the end of a burst.
+// See ADR 10.
+type pace struct {
+	// window is how long the first who waits for a listing waits for others.
+	window time.Duration
+
+	began, ended time.Time
+	took         time.Duration
+	// owed is how much rest the listings up to the last one lacked.
+	owed time.Duration
+}
+
+// due returns when a listing may begin for which the first waits since a time, and the last since another.
+func (p *pace) due(first, last time.Time) time.Time {
+	due := p.rested()
+	if early := last.Add(quiet); early.Before(due) && p.owed+due.Sub(early) <= maxOwed {
+		due = early
+	}
+	if shared := first.Add(p.window); shared.After(due) {
+		due = shared
+	}
+	return due
+}
+
+// rested returns when the cloud has rested for long enough from the last listing.
+func (p *pace) rested() time.Time {
+	return p.ended.Add(min(rests*p.took, maxRest))
+}
+
+// begin notes that a listing begins.
+func (p *pace) begin(now time.Time) {
+	if !p.ended.IsZero() {
+		p.owed = max(0, p.owed+p.rested().Sub(now))
+	}
+	p.began = now
+}
+
+// end notes that a listing has ended, and returns how long it took.
+func (p *pace) end(now time.Time) time.Duration {
+	p.ended, p.took = now, now.Sub(p.began)
+	return p.took
+}
