@@ -51,8 +51,8 @@ type call[T any] struct {
 	first, last time.Time
 	began       time.Time
 	done        chan struct{}
-	answer  answer[T]
-	err     error
+	answer      answer[T]
+	err         error
 }
 
 // newest returns the newest answer without asking.
