@@ -175,6 +175,26 @@ func TestAListingBeginsWhenABurstIsOver(t *testing.T) {
 	}
 }
 
+// Of a rest that is longer than all pauses may lack, no more than that is left out.
+func TestALongRestLacksNoMoreThanItsEnd(t *testing.T) {
+	for comes, want := range map[time.Duration]time.Duration{
+		time.Second:             3*time.Second + time.Second, // 1.9 s of the rest would be left
+		2500 * time.Millisecond: 2600*time.Millisecond + time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cloud := newListingCloud("a")
+			inv := instances.New(instances.Options{Cloud: cloud})
+			lookup(t, inv, node("a"), 0)
+			ended := time.Now()
+			time.Sleep(comes)
+			lookup(t, inv, node("a"), 0)
+			if got := time.Since(ended); got != want {
+				t.Errorf("who came %s after a listing of 1s had the answer after %s, want %s", comes, got, want)
+			}
+		})
+	}
+}
+
 // TestCallsOfALastingJoinGrowWithTheCluster has nodes appear one after the other, so that somebody always needs a new listing: twice as many
 // nodes take twice as long, and each listing has twice as many pages.
 func TestCallsOfALastingJoinGrowWithTheCluster(t *testing.T) {

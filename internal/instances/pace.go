@@ -12,7 +12,7 @@ const (
 	// have nobody share it.
 	quiet = 100 * time.Millisecond
 	// maxOwed bounds by how much listings together may have begun before their rest was over, until they have rested longer than they had to
-	// for as long. Those of a large cloud rest for longer, and never begin early: each has many pages.
+	// for as long. It is little beside the rest of a large cloud, each listing of which has many pages.
 	maxOwed = time.Second
 )
 

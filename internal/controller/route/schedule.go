@@ -251,12 +251,16 @@ func (w *watcher) handler() handler.TypedEventHandler[*corev1.Node, reconcile.Re
 
 // joins reports whether a node waits for an initialization that may be ours: others' nodes put off no route.
 func (w *watcher) joins(node *corev1.Node) bool {
-	return ownership.Uninitialized(node) && w.rules.Decide(node, nil).Owner != ownership.Foreign
+	return ownership.Uninitialized(node) && w.mayBeOurs(node)
+}
+
+func (w *watcher) mayBeOurs(node *corev1.Node) bool {
+	return w.rules.Decide(node, nil).Owner != ownership.Foreign
 }
 
 // routable reports whether there may be routes to make for a node.
 func (w *watcher) routable(node *corev1.Node) bool {
-	return len(node.Spec.PodCIDRs) > 0 && !awaitsProviderID(node) && w.rules.Decide(node, nil).Owner != ownership.Foreign
+	return len(node.Spec.PodCIDRs) > 0 && !awaitsProviderID(node) && w.mayBeOurs(node)
 }
 
 // matters reports whether a change of a node can change what there is to do. Heartbeats do not, and they are nearly all of the
