@@ -6,9 +6,9 @@ BIN     := $(CURDIR)/bin
 RUN     := CGO_ENABLED=0 $(GO) run -trimpath
 # Plugins that others wrote, each with a scenario that both managers run. They are modules of their own: each asks for its own
 # version of Kubernetes' libraries.
-PLUGINS := $(patsubst %/go.mod,%,$(wildcard test/plugins/*/go.mod))
+PLUGINS := $(patsubst %/go.mod,%,$(wildcard dev/plugins/*/go.mod))
 # Modules besides the root's own, each checked like it.
-MODULES := localcluster/binaries examples/provider examples/vendor test/bench test/chart $(PLUGINS) hack/lint hack/test hack/schema hack/protocol hack/release
+MODULES := dev/localcluster/binaries examples/provider examples/vendor dev/bench dev/chart $(PLUGINS) dev/tools
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -21,12 +21,12 @@ preflight:
 
 .PHONY: demo
 demo: preflight ## Watch nodes being initialized on a real control plane
-	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./cmd/mooring ./cmd/cloud-controller-manager
+	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./cmd/mooring ./cmd/cloud-controller-manager
 	@$(BIN)/mooring demo $(ARGS)
 
 .PHONY: build
 build: preflight ## Build the daemon and the tool into bin/
-	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./cmd/mooring ./cmd/cloud-controller-manager
+	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./cmd/mooring ./cmd/cloud-controller-manager
 
 .PHONY: image
 image: build ## Write the daemon as an OCI image for amd64 and arm64 into out/
@@ -35,7 +35,7 @@ image: build ## Write the daemon as an OCI image for amd64 and arm64 into out/
 
 .PHONY: release
 release: preflight ## Write a release into out/release/VERSION: make release VERSION=v0.1.0 [KEY=FILE]
-	@cd hack/release && $(RUN) . --root $(CURDIR) --version "$(VERSION)" --key "$(KEY)" $(ARGS)
+	@cd dev/tools/release && $(RUN) . --root $(CURDIR) --version "$(VERSION)" --key "$(KEY)" $(ARGS)
 
 .PHONY: test
 test: preflight ## Run every test, with the race detector
@@ -51,14 +51,14 @@ test-plugins: preflight ## Run the scenarios with the plugins of AWS, Google and
 
 .PHONY: openstack
 openstack: preflight ## Start a private OpenStack of Debian's packages until Ctrl-C, and say how to log in (root)
-	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/openstack/cmd/openstack
+	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./dev/openstack/cmd/openstack
 	@$(BIN)/openstack $(ARGS)
 
 .PHONY: test-openstack
 test-openstack: preflight ## Run the tests that need a real OpenStack, which is installed first (root)
-	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/openstack/cmd/openstack
+	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./dev/openstack/cmd/openstack
 	@$(BIN)/openstack -install
-	@MOORING_REQUIRE_OPENSTACK=1 CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -p 1 -timeout 30m $(ARGS) ./test/openstack/...
+	@MOORING_REQUIRE_OPENSTACK=1 CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -p 1 -timeout 30m $(ARGS) ./dev/openstack/...
 	@MOORING_REQUIRE_OPENSTACK=1 MOORING_DEMO_OPENSTACK=1 CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -timeout 30m \
 		-run '^TestDemoOpenStack' $(ARGS) ./cmd/mooring
 
@@ -76,8 +76,8 @@ vulnerabilities: preflight ## Look both programs up in Go's vulnerability databa
 
 .PHONY: bench
 bench: preflight ## Measure Mooring beside the reference cloud controller manager (45 minutes at most)
-	@cd test/bench && $(RUN) github.com/mooring-ccm/mooring/localcluster/cmd/gobuild -o $(BIN) ./cmd/bench && $(BIN)/bench $(ARGS)
-	@$(if $(ARGS),,cd test/bench && $(RUN) ./cmd/report)
+	@cd dev/bench && $(RUN) github.com/mooring-ccm/mooring/dev/cmd/gobuild -o $(BIN) ./cmd/bench && $(BIN)/bench $(ARGS)
+	@$(if $(ARGS),,cd dev/bench && $(RUN) ./cmd/report)
 
 .PHONY: profile
 profile: ## Take profiles of processor time and allocations while 1,000 nodes join, and while they fall silent
@@ -85,8 +85,8 @@ profile: ## Take profiles of processor time and allocations while 1,000 nodes jo
 
 .PHONY: bench-scale
 bench-scale: preflight ## Measure Mooring with 1,000 to 15,000 nodes, and how each figure grows (20 minutes)
-	@cd test/bench && $(RUN) github.com/mooring-ccm/mooring/localcluster/cmd/gobuild -o $(BIN) ./cmd/bench-scale && $(BIN)/bench-scale $(ARGS)
-	@$(if $(ARGS),,cd test/bench && $(RUN) ./cmd/report --scale)
+	@cd dev/bench && $(RUN) github.com/mooring-ccm/mooring/dev/cmd/gobuild -o $(BIN) ./cmd/bench-scale && $(BIN)/bench-scale $(ARGS)
+	@$(if $(ARGS),,cd dev/bench && $(RUN) ./cmd/report --scale)
 
 # One after the other: each has both processors to itself.
 .PHONY: bench-metal
@@ -96,7 +96,7 @@ bench-metal: preflight ## Measure BGP announcements with 10,000 load balancers, 
 
 .PHONY: bench-openstack
 bench-openstack: build ## Count calls of a real OpenStack: make bench-openstack [UPSTREAM=PROGRAM] (root)
-	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/openstack/bench/cmd/bench-openstack
+	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./dev/openstack/bench/cmd/bench-openstack
 	@$(BIN)/bench-openstack -daemon $(BIN)/cloud-controller-manager $(if $(UPSTREAM),-upstream $(UPSTREAM)) $(ARGS)
 
 SEED     ?= 1
@@ -104,23 +104,23 @@ DURATION ?= 10m
 
 .PHONY: chaos
 chaos: preflight ## Disturb the whole system by a schedule, and check it: make chaos SEED=7 DURATION=10m
-	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/chaos/cmd/chaos
+	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./dev/chaos/cmd/chaos
 	@$(BIN)/chaos run --seed=$(SEED) --duration=$(DURATION) $(ARGS)
 
 .PHONY: soak
 soak: preflight ## Churn at 2,000 nodes and 500 Services, and check that the manager does not grow: make soak DURATION=30m
-	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/chaos/cmd/chaos
+	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./dev/chaos/cmd/chaos
 	@$(BIN)/chaos soak --seed=$(SEED) --duration=$(DURATION) $(ARGS)
 
 .PHONY: mutants
-mutants: preflight ## Check that the schedules find each of the mistakes that test/chaos/mutants makes in the manager
-	@$(RUN) ./localcluster/cmd/gobuild -o $(BIN) ./test/chaos/cmd/chaos
+mutants: preflight ## Check that the schedules find each of the mistakes that dev/chaos/mutants makes in the manager
+	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./dev/chaos/cmd/chaos
 	@$(BIN)/chaos mutants $(ARGS)
 
 .PHONY: generate
 generate: ## Write the generated files anew
 	$(GO) generate ./...
-	cd test/chart && $(GO) run ./cmd/render
+	cd dev/chart && $(GO) run ./cmd/render
 
 .PHONY: clean
 clean: ## Remove what was built in this checkout (the cached control plane stays)

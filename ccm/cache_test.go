@@ -20,16 +20,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/localcluster"
-	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
-	"github.com/mooring-ccm/mooring/localcluster/nodeagent"
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/harness"
+	"github.com/mooring-ccm/mooring/dev/harness/harnesstest"
+	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	_ "github.com/mooring-ccm/mooring/providers/sim" // the plugin of these tests
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
-	"github.com/mooring-ccm/mooring/test/harness"
-	"github.com/mooring-ccm/mooring/test/harness/harnesstest"
 )
 
 // harbor is a cluster with a simulated cloud, and a manager with all controllers that looks at everything every second.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // callLogProvider is the name of a plugin that writes what happens to it into a file. It does not know this project.

@@ -18,9 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
-	"github.com/mooring-ccm/mooring/localcluster/poll"
-	processes "github.com/mooring-ccm/mooring/localcluster/program"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/poll"
+	processes "github.com/mooring-ccm/mooring/dev/program"
 )
 
 // inPods is the timing of a lease that does not expire while a test runs, and has no witness: it would end with the container.

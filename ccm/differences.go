@@ -6,12 +6,12 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/mooring-ccm/mooring/ccm/internal/flagdoc"
+	"github.com/mooring-ccm/mooring/internal/flagannotation"
 )
 
-//go:generate go run ./internal/flagdoc/generate --file ../docs/reference/flags.md
-//go:generate go run ./internal/metricdoc --root .. --file ../docs/reference/metrics.md
-//go:generate go run ./internal/migrationdoc --metrics ../docs/reference/metrics.md --file ../docs/reference/migration-table.md
+//go:generate go run ../dev/docgen/flagdoc/generate --file ../docs/reference/flags.md
+//go:generate go run ../dev/docgen/metrics --root .. --file ../docs/reference/metrics.md
+//go:generate go run ../dev/docgen/migration --metrics ../docs/reference/metrics.md --file ../docs/reference/migration-table.md
 
 // otherDefaults are the flags of the reference that have another default here. Each is a promise broken, so each needs its
 // reason; docs/reference/flags.md shows it.
@@ -122,17 +122,17 @@ func annotated(sections cliflag.NamedFlagSets) []*pflag.Flag {
 	for _, section := range sections.Order {
 		sections.FlagSets[section].VisitAll(func(original *pflag.Flag) {
 			flag := *original
-			flag.Annotations = map[string][]string{flagdoc.Section: {section}}
+			flag.Annotations = map[string][]string{flagannotation.Section: {section}}
 			maps.Copy(flag.Annotations, original.Annotations)
 			if difference, found := defaults[flag.Name]; found {
-				flag.Annotations[flagdoc.ReferenceDefault] = []string{difference.reference}
-				flag.Annotations[flagdoc.Reason] = []string{difference.reason}
+				flag.Annotations[flagannotation.ReferenceDefault] = []string{difference.reference}
+				flag.Annotations[flagannotation.Reason] = []string{difference.reason}
 			}
 			if reason, found := added[flag.Name]; found {
-				flag.Annotations[flagdoc.Added] = []string{reason}
+				flag.Annotations[flagannotation.Added] = []string{reason}
 			}
 			if note, found := noted[flag.Name]; found {
-				flag.Annotations[flagdoc.Note] = []string{note}
+				flag.Annotations[flagannotation.Note] = []string{note}
 			}
 			flags = append(flags, &flag)
 		})

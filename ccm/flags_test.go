@@ -132,9 +132,9 @@ func countFlags(flags *pflag.FlagSet) (count int) {
 
 func TestReferencesAreUpToDate(t *testing.T) {
 	for _, args := range [][]string{
-		{"./internal/flagdoc/generate", "--check", "--file", "../docs/reference/flags.md"},
-		{"./internal/metricdoc", "--check", "--root", "..", "--file", "../docs/reference/metrics.md"},
-		{"./internal/migrationdoc", "--check", "--metrics", "../docs/reference/metrics.md", "--file", "../docs/reference/migration-table.md"},
+		{"../dev/docgen/flagdoc/generate", "--check", "--file", "../docs/reference/flags.md"},
+		{"../dev/docgen/metrics", "--check", "--root", "..", "--file", "../docs/reference/metrics.md"},
+		{"../dev/docgen/migration", "--check", "--metrics", "../docs/reference/metrics.md", "--file", "../docs/reference/migration-table.md"},
 	} {
 		command := exec.CommandContext(t.Context(), "go", append([]string{"run"}, args...)...)
 		command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so that the build cache has it

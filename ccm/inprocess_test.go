@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mooring-ccm/mooring/ccm"
-	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 )
 
 // TestRunInAProgram embeds the command, twice in one process and one after the other, and looks for what it leaves behind.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/deploy"
-	"github.com/mooring-ccm/mooring/localcluster"
-	"github.com/mooring-ccm/mooring/localcluster/poll"
-	"github.com/mooring-ccm/mooring/test/harness"
-	"github.com/mooring-ccm/mooring/test/harness/harnesstest"
+	"github.com/mooring-ccm/mooring/dev/harness"
+	"github.com/mooring-ccm/mooring/dev/harness/harnesstest"
+	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // asProgram makes the test binary the program of a vendor: a plugin, some controllers, and ccm.Main.

@@ -15,12 +15,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/dev/otlp"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
-	"github.com/mooring-ccm/mooring/localcluster/poll"
 	_ "github.com/mooring-ccm/mooring/providers/sim" // the test program may use it
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
-	"github.com/mooring-ccm/mooring/test/otlp"
 )
 
 // traceOf returns the trace of a node: its spans by name, and its root.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/localcluster"
-	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 )
 
 // failedWatch is how client-go logs that a request of an informer has failed, after which it backs off for up to a minute.

@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mooring-ccm/mooring/ccm"
-	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
-	"github.com/mooring-ccm/mooring/localcluster/poll"
-	processes "github.com/mooring-ccm/mooring/localcluster/program"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/poll"
+	processes "github.com/mooring-ccm/mooring/dev/program"
 )
 
 // The controllers that the test program brings. None of them runs unless --controllers names it.

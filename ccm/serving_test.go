@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
-	"github.com/mooring-ccm/mooring/localcluster/poll"
-	"github.com/mooring-ccm/mooring/test/harness"
+	"github.com/mooring-ccm/mooring/dev/harness"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // endpoint is the secure port of a program.

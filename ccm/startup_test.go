@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 )
 
 // startUpError is a command line and what the program says of it.

@@ -16,8 +16,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/mooring-ccm/mooring/dev/poll"
+	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
-	"github.com/mooring-ccm/mooring/localcluster/poll"
 )
 
 // tiny is the provider that the guide for authors ends with: a module of its own, which is not linked into this test.
@@ -30,12 +31,12 @@ const compilePatience = 15 * time.Minute
 func TestBuild(t *testing.T) {
 	dir := t.TempDir()
 	program, tarball := filepath.Join(dir, "tiny-ccm"), filepath.Join(dir, "tiny-ccm.tar")
-	p := start(t, "build", "--with="+tiny, "-o", program, "--image="+tarball)
-	if code := p.exitWithin(compilePatience); code != cli.ExitOK {
+	p := programtest.Start(t, "build", "--with="+tiny, "-o", program, "--image="+tarball)
+	if code := p.ExitWithin(compilePatience); code != cli.ExitOK {
 		t.Fatalf("exit code %d", code)
 	}
-	p.leavesNoFile()
-	said := p.text()
+	p.LeavesNoFile()
+	said := p.Text()
 	checkout, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +86,7 @@ func TestBuild(t *testing.T) {
 // TestBuildTool builds the tool with a provider from outside: that provider can be held to the rules by it.
 func TestBuildTool(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "mooring-tiny")
-	if code, _, stderr := call(t, "build", "--with="+tiny, "--tool", "-o", program); code != cli.ExitOK {
+	if code, _, stderr := programtest.Call(t, newRoot(), "build", "--with="+tiny, "--tool", "-o", program); code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	config := write(t, "")
@@ -153,19 +154,19 @@ func TestBuildInterrupted(t *testing.T) {
 	if err := os.WriteFile(compiler, []byte("#!/bin/sh\n: > "+begun+"\nexec sleep 1000\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p := prepare(t, "build", "--with="+data+"/mycloud/sub", "--replace=github.com/mooring-ccm/mooring="+data+"/mooring",
+	p := programtest.Prepare(t, "build", "--with="+data+"/mycloud/sub", "--replace=github.com/mooring-ccm/mooring="+data+"/mooring",
 		"--replace=k8s.io/cloud-provider="+data+"/cloud-provider", "-o", output)
-	p.command.Env = append(p.command.Env, "GOFLAGS=-toolexec="+compiler, "GOCACHE="+filepath.Join(p.temp, "cache"), "GOPROXY=off")
-	p.command.Stdout, p.command.Stderr = p, p
-	p.launch()
-	poll.Within(t, patience, "a compiler runs", func(context.Context) error { _, err := os.Stat(begun); return err })
-	p.signal(syscall.SIGINT)
-	if code := p.exit(); code != cli.ExitInterrupted {
+	p.Command.Env = append(p.Command.Env, "GOFLAGS=-toolexec="+compiler, "GOCACHE="+filepath.Join(p.Temp, "cache"), "GOPROXY=off")
+	p.Command.Stdout, p.Command.Stderr = p, p
+	p.Launch()
+	poll.Within(t, programtest.Patience, "a compiler runs", func(context.Context) error { _, err := os.Stat(begun); return err })
+	p.Signal(syscall.SIGINT)
+	if code := p.Exit(); code != cli.ExitInterrupted {
 		t.Errorf("exit code %d, want %d", code, cli.ExitInterrupted)
 	}
-	p.await("mooring: interrupted")
-	p.leavesNoProcess()
-	for _, pattern := range []string{p.temp + "/mooring-build-*", p.temp + "/go-build*", dir + "/.mooring-build-*", output} {
+	p.Await("mooring: interrupted")
+	p.LeavesNoProcess()
+	for _, pattern := range []string{p.Temp + "/mooring-build-*", p.Temp + "/go-build*", dir + "/.mooring-build-*", output} {
 		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v %v", left, err)
 		}
@@ -193,7 +194,7 @@ func TestBuildCommandLinesThatAreWrong(t *testing.T) {
 		"push of nothing":       {[]string{"--with=./x", "--push"}, []string{"--push: it goes with --image and --image-name"}},
 		"push to nowhere":       {[]string{"--image=x.tar", "--image-name=ccm:v1", "--push"}, []string{"--image-name must be REGISTRY/NAME:TAG"}},
 	} {
-		code, _, stderr := call(t, append([]string{"build"}, c.args...)...)
+		code, _, stderr := programtest.Call(t, newRoot(), append([]string{"build"}, c.args...)...)
 		if code != cli.ExitUsage {
 			t.Errorf("%s: exit code %d, want %d", name, code, cli.ExitUsage)
 		}
@@ -203,11 +204,11 @@ func TestBuildCommandLinesThatAreWrong(t *testing.T) {
 			}
 		}
 	}
-	if code, _, stderr := call(t, "build", "--with=./nowhere"); code == cli.ExitOK || !strings.Contains(stderr, "nowhere") {
+	if code, _, stderr := programtest.Call(t, newRoot(), "build", "--with=./nowhere"); code == cli.ExitOK || !strings.Contains(stderr, "nowhere") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
-	code, _, stderr := call(t, "build", "--with=./x")
+	code, _, stderr := programtest.Call(t, newRoot(), "build", "--with=./x")
 	if code != cli.ExitUsage || !strings.Contains(stderr, `SOURCE_DATE_EPOCH: "yesterday"`) {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}

@@ -17,9 +17,10 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check"
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
-	"github.com/mooring-ccm/mooring/localcluster"
-	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
 )
 
 // TestCheck checks clusters on a real API server: an empty one, and one in which much is wrong, by callers with and without rights.
@@ -40,7 +41,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("exit code %d, want %d", code, cli.ExitFailed)
 		}
 		findsAll(t, report)
-		code, stdout, stderr := call(t, "check", "--kubeconfig="+cluster.AdminKubeconfig())
+		code, stdout, stderr := programtest.Call(t, newRoot(), "check", "--kubeconfig="+cluster.AdminKubeconfig())
 		if code != cli.ExitFailed || !strings.Contains(stdout, "ERROR   Rights of the manager\n") || !strings.Contains(stderr, " with errors") {
 			t.Errorf("exit code %d:\n%s%s", code, stdout, stderr)
 		}
@@ -77,7 +78,7 @@ func TestCheckWithoutAPIServer(t *testing.T) {
 	kubeconfig, err := os.ReadFile(kubeconfigWith(t, "token"))
 	must(t, err)
 	nobody := write(t, strings.ReplaceAll(string(kubeconfig), "192.0.2.1:6443", "127.0.0.1:1"))
-	code, _, stderr := call(t, "check", "--kubeconfig="+nobody)
+	code, _, stderr := programtest.Call(t, newRoot(), "check", "--kubeconfig="+nobody)
 	if code != cli.ExitUnseen || !strings.Contains(stderr, "asking the API server for its version") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
@@ -147,7 +148,7 @@ func findsAll(t *testing.T, report map[string]check.Result) {
 // checked returns the results of a check by name, and the exit code.
 func checked(t *testing.T, kubeconfig string) (map[string]check.Result, int) {
 	t.Helper()
-	code, stdout, stderr := call(t, "check", "--kubeconfig="+kubeconfig, "-o", "json")
+	code, stdout, stderr := programtest.Call(t, newRoot(), "check", "--kubeconfig="+kubeconfig, "-o", "json")
 	var report check.Report
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		t.Fatalf("exit code %d, %v: %s\n%s", code, err, stderr, stdout)

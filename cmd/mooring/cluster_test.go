@@ -18,17 +18,18 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/dev/harness"
+	"github.com/mooring-ccm/mooring/dev/harness/harnesstest"
+	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/poll"
+	processes "github.com/mooring-ccm/mooring/dev/program"
+	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
-	"github.com/mooring-ccm/mooring/localcluster"
-	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
-	"github.com/mooring-ccm/mooring/localcluster/poll"
-	processes "github.com/mooring-ccm/mooring/localcluster/program"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
-	"github.com/mooring-ccm/mooring/test/harness"
-	"github.com/mooring-ccm/mooring/test/harness/harnesstest"
 )
 
 // fixture is a cluster with something to do, its cloud, and how a manager under --dry-run is reached.
@@ -54,7 +55,7 @@ func newFixture(t *testing.T) *fixture {
 	var err error
 	w.admin, err = kubernetes.NewForConfig(w.cluster.AdminConfig())
 	must(t, err)
-	poll.Within(t, patience, "there is the Service kubernetes, whose UID is the cluster's", func(ctx context.Context) error {
+	poll.Within(t, programtest.Patience, "there is the Service kubernetes, whose UID is the cluster's", func(ctx context.Context) error {
 		_, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
 		return err
 	})
@@ -91,12 +92,12 @@ func (w *fixture) start(t *testing.T, args ...string) (stop func()) {
 	port, err := processes.FreePort()
 	must(t, err)
 	manager := harness.Manager{
-		Name: "manager", Dir: t.TempDir(), Path: daemon(t), Kubeconfig: w.cluster.AdminKubeconfig(), CloudConfig: w.cloud.ConfigFile, Port: port,
+		Name: "manager", Dir: t.TempDir(), Path: programtest.Daemon(t), Kubeconfig: w.cluster.AdminKubeconfig(), CloudConfig: w.cloud.ConfigFile, Port: port,
 		Flags: append(args, "--cloud-provider=sim", "--cluster-name="+simtest.ClusterName, "--cluster-cidr=10.244.0.0/16", "--configure-cloud-routes=true"),
 	}
 	running := harnesstest.Start(t, nil, manager)
 	w.server, w.authority = "https://"+manager.Endpoint().Address, manager.Certificate()
-	poll.Within(t, patience, "the manager has made itself a certificate", func(context.Context) error {
+	poll.Within(t, programtest.Patience, "the manager has made itself a certificate", func(context.Context) error {
 		_, err := os.Stat(w.authority)
 		return errors.Join(err, running.Exited())
 	})
@@ -125,7 +126,7 @@ func TestReports(t *testing.T) {
 func TestPlanOfWhatIsDone(t *testing.T) {
 	w := newFixture(t)
 	stop := w.start(t)
-	poll.Within(t, patience, "the Service has its address, and both nodes are targets", func(ctx context.Context) error {
+	poll.Within(t, programtest.Patience, "the Service has its address, and both nodes are targets", func(ctx context.Context) error {
 		web, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "web", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -139,8 +140,8 @@ func TestPlanOfWhatIsDone(t *testing.T) {
 	stop()
 	w.dryRun(t)
 	admin := w.cluster.AdminKubeconfig()
-	poll.Within(t, patience, "the plan has compared the load balancer, and has nothing to do", func(context.Context) error {
-		code, stdout, stderr := call(t, w.asking(admin, "plan", "--exit-code")...)
+	poll.Within(t, programtest.Patience, "the plan has compared the load balancer, and has nothing to do", func(context.Context) error {
+		code, stdout, stderr := programtest.Call(t, newRoot(), w.asking(admin, "plan", "--exit-code")...)
 		if code != cli.ExitOK || !strings.Contains(stdout, "There is nothing to do.") || !strings.Contains(stdout, "Of 1 load balancer nothing differs.") {
 			return fmt.Errorf("exit code %d:\n%s%s", code, stdout, stderr)
 		}
@@ -151,8 +152,8 @@ func TestPlanOfWhatIsDone(t *testing.T) {
 func (w *fixture) plan(t *testing.T) {
 	admin := w.cluster.AdminKubeconfig()
 	var last string
-	poll.Within(t, patience, "the plan has come together", func(context.Context) error {
-		code, stdout, stderr := call(t, w.asking(admin, "plan", "--exit-code")...)
+	poll.Within(t, programtest.Patience, "the plan has come together", func(context.Context) error {
+		code, stdout, stderr := programtest.Call(t, newRoot(), w.asking(admin, "plan", "--exit-code")...)
 		last = stdout
 		for _, want := range []string{
 			`Plan for cluster "test", provider "sim"`, "\nNode node-001\n", "+ /spec/providerID: \"sim://", "\nRoute 10.244.2.0/24\n",
@@ -167,7 +168,7 @@ func (w *fixture) plan(t *testing.T) {
 	if !strings.Contains(last, "2 to create, ") || !strings.HasSuffix(last, " 0 to delete, 0 held\n") {
 		t.Errorf("the last line:\n%s", last)
 	}
-	code, stdout, stderr := call(t, w.asking(admin, "plan", "-o", "json")...)
+	code, stdout, stderr := programtest.Call(t, newRoot(), w.asking(admin, "plan", "-o", "json")...)
 	var plan view.Plan
 	err := json.Unmarshal([]byte(stdout), &plan)
 	if err != nil || code != cli.ExitOK || plan.Cluster != simtest.ClusterName || len(plan.Intents) < 4 {
@@ -175,7 +176,7 @@ func (w *fixture) plan(t *testing.T) {
 	}
 	nobody, err := w.cluster.UserKubeconfig("nobody")
 	must(t, err)
-	code, _, stderr = call(t, w.asking(nobody, "plan")...)
+	code, _, stderr = programtest.Call(t, newRoot(), w.asking(nobody, "plan")...)
 	if code != cli.ExitFailed || !strings.Contains(stderr, `nonResourceURLs: ["/plan"]`) {
 		t.Errorf("somebody without rights: exit code %d: %s", code, stderr)
 	}
@@ -183,7 +184,7 @@ func (w *fixture) plan(t *testing.T) {
 
 func (w *fixture) status(t *testing.T) {
 	admin := w.cluster.AdminKubeconfig()
-	code, stdout, stderr := call(t, w.asking(admin, "status")...)
+	code, stdout, stderr := programtest.Call(t, newRoot(), w.asking(admin, "status")...)
 	for _, want := range []string{
 		"Leader: none, there is no such lease", "Cloud: 3 instances by listing, ", "Calls: ", "Nodes: 1 initialized, 1 uninitialized",
 		"node-001  uninitialized", "node-002  initialized", "Load balancers: 1 untouched", "default/web  untouched",
@@ -192,7 +193,7 @@ func (w *fixture) status(t *testing.T) {
 			t.Errorf("exit code %d, and it lacks %q:\n%s%s", code, want, stdout, stderr)
 		}
 	}
-	code, stdout, stderr = call(t, "status", "--kubeconfig="+admin, "-o", "json")
+	code, stdout, stderr = programtest.Call(t, newRoot(), "status", "--kubeconfig="+admin, "-o", "json")
 	var status view.Status
 	err := json.Unmarshal([]byte(stdout), &status)
 	if err != nil || code != cli.ExitOK || len(status.Nodes) != 2 || status.Manager != nil {
@@ -201,7 +202,7 @@ func (w *fixture) status(t *testing.T) {
 	w.page(t)
 	nobody, err := w.cluster.UserKubeconfig("nobody")
 	must(t, err)
-	code, stdout, _ = call(t, "status", "--kubeconfig="+nobody)
+	code, stdout, _ = programtest.Call(t, newRoot(), "status", "--kubeconfig="+nobody)
 	if code != cli.ExitOK || !strings.Contains(stdout, "Not known: the nodes, which you may not read: ") ||
 		!strings.Contains(stdout, "Leader: not known") || !strings.Contains(stdout, "Nodes: not known") {
 		t.Errorf("somebody without rights: exit code %d\n%s", code, stdout)
@@ -212,7 +213,7 @@ func (w *fixture) status(t *testing.T) {
 func (w *fixture) page(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "status.html")
-	code, stdout, stderr := call(t, w.asking(w.cluster.AdminKubeconfig(), "status", "--html="+file)...)
+	code, stdout, stderr := programtest.Call(t, newRoot(), w.asking(w.cluster.AdminKubeconfig(), "status", "--html="+file)...)
 	page, err := os.ReadFile(file)
 	must(t, err)
 	for _, want := range []string{"node-001", "default/web", "ListInstances", "without a zone"} {
@@ -223,7 +224,7 @@ func (w *fixture) page(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if code, stdout, _ := call(t, "status", "--kubeconfig="+w.cluster.AdminKubeconfig(), "--html=-"); code != cli.ExitOK ||
+	if code, stdout, _ := programtest.Call(t, newRoot(), "status", "--kubeconfig="+w.cluster.AdminKubeconfig(), "--html=-"); code != cli.ExitOK ||
 		!strings.Contains(stdout, "No manager was asked.") || !strings.HasSuffix(stdout, "</html>\n") {
 		t.Errorf("exit code %d: %s", code, stdout)
 	}
@@ -278,11 +279,11 @@ func (w *fixture) orphans(t *testing.T) {
 		"orphans", "--cloud-provider=sim", "--cloud-config=" + w.cloud.ConfigFile, "--kubeconfig=" + w.cluster.AdminKubeconfig(),
 	}
 	named := append(args, "--cluster-name="+simtest.ClusterName)
-	code, stdout, stderr := call(t, append(args, "--cluster-cidr=10.244.0.0/16")...)
+	code, stdout, stderr := programtest.Call(t, newRoot(), append(args, "--cluster-cidr=10.244.0.0/16")...)
 	if code != cli.ExitOK || !strings.Contains(stdout, "2 routes to no node; this cluster's beyond doubt: 1\n") {
 		t.Errorf("without the cluster's name: exit code %d\n%s%s", code, stdout, stderr)
 	}
-	code, stdout, stderr = call(t, append(named, "--remove", "--yes")...)
+	code, stdout, stderr = programtest.Call(t, newRoot(), append(named, "--remove", "--yes")...)
 	if code != cli.ExitOK || !strings.Contains(stdout, "2 load balancers of no Service and 2 routes to no node; this cluster's beyond doubt: 1\n") ||
 		!strings.Contains(stdout, "unknown, not touched") || strings.Contains(stdout, `"shop/another"`) {
 		t.Errorf("without ranges: exit code %d\n%s%s", code, stdout, stderr)
@@ -291,7 +292,7 @@ func (w *fixture) orphans(t *testing.T) {
 		t.Errorf("%d load balancers and %d routes are left, want 3 and 3", balancers, routes)
 	}
 	w.confirm(t, append(named, "--cluster-cidr=10.244.0.0/16", "--remove"))
-	code, stdout, stderr = call(t, append(named, "--cluster-cidr=10.244.0.0/16", "-o", "json")...)
+	code, stdout, stderr = programtest.Call(t, newRoot(), append(named, "--cluster-cidr=10.244.0.0/16", "-o", "json")...)
 	if code != cli.ExitOK || !strings.Contains(stdout, `"destination": "192.0.2.0/24"`) ||
 		strings.Contains(stdout, `"proven": true`) {
 		t.Errorf("afterwards: exit code %d\n%s%s", code, stdout, stderr)
@@ -306,11 +307,11 @@ func (w *fixture) confirm(t *testing.T, args []string) {
 
 func (w *fixture) answer(t *testing.T, args []string, typed string, code, routes int) {
 	t.Helper()
-	p := prepare(t, args...)
-	terminal := p.onTerminal(100, 30)
-	p.await("Remove 0 load balancers and 1 route of cluster")
-	terminal.write(typed)
-	if got := p.exit(); got != code {
+	p := programtest.Prepare(t, args...)
+	terminal := p.OnTerminal(100, 30)
+	p.Await("Remove 0 load balancers and 1 route of cluster")
+	terminal.Write(typed)
+	if got := p.Exit(); got != code {
 		t.Errorf("%q: exit code %d, want %d", typed, got, code)
 	}
 	if _, got := w.counts(t); got != routes {

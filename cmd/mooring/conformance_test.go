@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -50,7 +51,7 @@ func otherConfig(t *testing.T, simulated *simtest.Cloud) string {
 func TestConformance(t *testing.T) {
 	simulated := simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
 	junit := filepath.Join(t.TempDir(), "report.xml")
-	code, stdout, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile, "--propagation-timeout=5s",
+	code, stdout, stderr := programtest.Call(t, newRoot(), "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile, "--propagation-timeout=5s",
 		"--other-cloud-config="+otherConfig(t, simulated), "--junit="+junit, "--skip=legacy-missing=nobody asks")
 	if code != cli.ExitOK {
 		t.Errorf("exit code %d: %s", code, stderr)
@@ -78,7 +79,7 @@ func TestConformanceFails(t *testing.T) {
 	if err := simulated.Service.AddFault(fault); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile,
+	code, stdout, stderr := programtest.Call(t, newRoot(), "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile,
 		"--rule=routes-deleted", "--node=node-001", "--propagation-timeout=5s")
 	if code != cli.ExitFailed || !strings.Contains(stderr, "provider sim does not conform: 0 rules passed, 1 failed") {
 		t.Errorf("exit code %d: %s", code, stderr)
@@ -96,20 +97,20 @@ func TestConformanceInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile, "--rule=balancer-status")
+	p := programtest.Start(t, "conformance", "--cloud-provider=sim", "--cloud-config="+simulated.ConfigFile, "--rule=balancer-status")
 	simtest.Eventually(t, "it makes a load balancer", func(context.Context) bool {
 		return simulated.Service.Counts().Received(api.OpCreateLoadBalancer) > 0
 	})
-	p.signal(syscall.SIGTERM)
-	if code := p.exit(); code != cli.ExitInterrupted {
+	p.Signal(syscall.SIGTERM)
+	if code := p.Exit(); code != cli.ExitInterrupted {
 		t.Errorf("exit code %d", code)
 	}
-	p.await("interrupted")
+	p.Await("interrupted")
 	holds(t, simulated, 1)
 }
 
 func TestConformanceLists(t *testing.T) {
-	code, stdout, _ := call(t, "conformance", "--list")
+	code, stdout, _ := programtest.Call(t, newRoot(), "conformance", "--list")
 	if code != cli.ExitOK || !strings.Contains(stdout, "routes-name-ignored\n") ||
 		!strings.Contains(stdout, `"route.Name will be ignored"`) {
 		t.Errorf("exit code %d:\n%s", code, stdout)
@@ -132,7 +133,7 @@ func TestConformanceCommandLinesThatAreWrong(t *testing.T) {
 			},
 		},
 	} {
-		code, _, stderr := call(t, append([]string{"conformance"}, c.args...)...)
+		code, _, stderr := programtest.Call(t, newRoot(), append([]string{"conformance"}, c.args...)...)
 		if code != cli.ExitUsage {
 			t.Errorf("%s: exit code %d, want %d", name, code, cli.ExitUsage)
 		}
@@ -142,7 +143,7 @@ func TestConformanceCommandLinesThatAreWrong(t *testing.T) {
 			}
 		}
 	}
-	if code, _, stderr := call(t, "conformance", "--cloud-provider=sim", "--cloud-config="+config); code != cli.ExitFailed ||
+	if code, _, stderr := programtest.Call(t, newRoot(), "conformance", "--cloud-provider=sim", "--cloud-config="+config); code != cli.ExitFailed ||
 		!strings.Contains(stderr, `cloud provider "sim"`) {
 		t.Errorf("a config that is no config: exit code %d: %s", code, stderr)
 	}

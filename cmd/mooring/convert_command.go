@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/convert"
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/internal/cli"
+	"github.com/mooring-ccm/mooring/internal/words"
 )
 
 // newConvert returns the command below which there is one for each format.

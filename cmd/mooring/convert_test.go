@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
@@ -47,7 +48,7 @@ func TestConvert(t *testing.T) {
 	if err := os.Truncate(large, maxConfig+1); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := call(t, "convert", "metallb", "-f", large); code != cli.ExitUsage || !strings.Contains(stderr, "larger than 64 MiB") {
+	if code, _, stderr := programtest.Call(t, newRoot(), "convert", "metallb", "-f", large); code != cli.ExitUsage || !strings.Contains(stderr, "larger than 64 MiB") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

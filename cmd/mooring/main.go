@@ -1,5 +1,5 @@
-// Command mooring is the tool for people: it shows Mooring at work, serves the simulated cloud, checks providers and builds
-// cloud controller managers.
+// Command mooring is the tool for people: it looks at clusters and their cloud controller managers, serves the simulated cloud, checks
+// providers and builds managers.
 package main
 
 import (

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
 )
@@ -84,7 +85,7 @@ func TestPlanIsRefused(t *testing.T) {
 			if test.authority != "" {
 				args = append(args, "--certificate-authority="+test.authority)
 			}
-			code, stdout, stderr := call(t, args...)
+			code, stdout, stderr := programtest.Call(t, newRoot(), args...)
 			if code != cli.ExitFailed || stdout != "" {
 				t.Errorf("exit code %d, output %q", code, stdout)
 			}
@@ -129,7 +130,7 @@ func TestPlanExitCodes(t *testing.T) {
 		},
 	} {
 		answer = fmt.Sprintf(body, test.intents)
-		code, stdout, stderr := call(t, append(args, test.more...)...)
+		code, stdout, stderr := programtest.Call(t, newRoot(), append(args, test.more...)...)
 		if code != test.code || stderr != "" || !strings.Contains(stdout, test.want) || strings.Contains(stdout, "\x1b") {
 			t.Errorf("%s: exit code %d, want %d, and %q:\n%s%s", name, code, test.code, test.want, stdout, stderr)
 		}
@@ -165,7 +166,7 @@ func TestReportCommandLinesThatAreWrong(t *testing.T) {
 		},
 		"orphans, yes to nothing": {[]string{"orphans", "--yes"}, []string{"--yes: there is nothing to confirm without --remove"}},
 	} {
-		code, _, stderr := call(t, c.args...)
+		code, _, stderr := programtest.Call(t, newRoot(), c.args...)
 		if code != cli.ExitUsage {
 			t.Errorf("%s: exit code %d, want %d", name, code, cli.ExitUsage)
 		}
@@ -182,7 +183,7 @@ func TestReportCommandLinesThatAreWrong(t *testing.T) {
 
 func TestCompletions(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if code, stdout, _ := call(t, "completion", shell); code != cli.ExitOK || !strings.Contains(stdout, "mooring") {
+		if code, stdout, _ := programtest.Call(t, newRoot(), "completion", shell); code != cli.ExitOK || !strings.Contains(stdout, "mooring") {
 			t.Errorf("%s: exit code %d", shell, code)
 		}
 	}
@@ -191,15 +192,9 @@ func TestCompletions(t *testing.T) {
 		"--exit-code\t": {"__complete", "plan", "--ex"},
 		"json\n":        {"__complete", "status", "--output", ""},
 	} {
-		if _, stdout, _ := call(t, args...); !strings.Contains(stdout, want) {
+		if _, stdout, _ := programtest.Call(t, newRoot(), args...); !strings.Contains(stdout, want) {
 			t.Errorf("%v offers no %q:\n%s", args, want, stdout)
 		}
-	}
-}
-
-func TestReferenceIsUpToDate(t *testing.T) {
-	if code, _, stderr := call(t, "reference", "--check", "--file=../../docs/reference/cli.md"); code != cli.ExitOK {
-		t.Error(stderr)
 	}
 }
 
@@ -210,7 +205,7 @@ func TestKubectlPlugin(t *testing.T) {
 	plugin := filepath.Join(t.TempDir(), "kubectl-mooring")
 	must(t, os.Symlink(self, plugin))
 	command := exec.CommandContext(t.Context(), plugin, "status", "--help")
-	command.Env = append(os.Environ(), selfEnv+"=1")
+	command.Env = append(os.Environ(), programtest.SelfEnv+"=1")
 	output, err := command.CombinedOutput()
 	if err != nil || !strings.Contains(string(output), "kubectl mooring status [flags]") {
 		t.Errorf("%v:\n%s", err, output)

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mooring-ccm/mooring/ccm/plan"
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/demo/render"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/internal/cli"
@@ -141,7 +140,7 @@ func (f *planFlags) write(out io.Writer, plan view.Plan) error {
 
 // colored reports whether an output is a terminal that shows colors, and nobody has asked for none.
 func colored(out io.Writer) bool {
-	return onTerminal(out) && !render.NoColor() && os.Getenv("TERM") != "dumb"
+	return onTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // onTerminal reports whether an output is a terminal.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"k8s.io/utils/ptr"
 
+	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
@@ -73,11 +74,11 @@ func (w *fixture) portForward(t *testing.T) {
 	t.Cleanup(server.Close)
 	w.podOf(t, server.URL)
 	admin := "--kubeconfig=" + w.cluster.AdminKubeconfig()
-	code, stdout, stderr := call(t, "status", "--port-forward", admin)
+	code, stdout, stderr := programtest.Call(t, newRoot(), "status", "--port-forward", admin)
 	if code != cli.ExitOK || !strings.Contains(stdout, "Cloud: 3 instances by listing, ") {
 		t.Errorf("status: exit code %d\n%s%s", code, stdout, stderr)
 	}
-	code, stdout, stderr = call(t, "plan", "--port-forward", admin)
+	code, stdout, stderr = programtest.Call(t, newRoot(), "plan", "--port-forward", admin)
 	if code != cli.ExitOK || !strings.Contains(stdout, `Plan for cluster "test", provider "sim"`) {
 		t.Errorf("plan: exit code %d\n%s%s", code, stdout, stderr)
 	}
@@ -89,13 +90,13 @@ func (w *fixture) portForward(t *testing.T) {
 	}
 	nobody, err := w.cluster.UserKubeconfig("nobody")
 	must(t, err)
-	if code, _, stderr := call(t, "status", "--port-forward", "--kubeconfig="+nobody); code != cli.ExitFailed ||
+	if code, _, stderr := programtest.Call(t, newRoot(), "status", "--port-forward", "--kubeconfig="+nobody); code != cli.ExitFailed ||
 		!strings.Contains(stderr, "--port-forward: looking for the leader: ") {
 		t.Errorf("without rights: exit code %d: %s", code, stderr)
 	}
 	w.watch(t)
 	server.Close()
-	if code, _, stderr := call(t, "status", "--port-forward", admin); code != cli.ExitFailed ||
+	if code, _, stderr := programtest.Call(t, newRoot(), "status", "--port-forward", admin); code != cli.ExitFailed ||
 		!strings.Contains(stderr, "--port-forward to pod kube-system/mooring-x: ") {
 		t.Errorf("without a kubelet: exit code %d: %s", code, stderr)
 	}
@@ -140,13 +141,13 @@ func (w *fixture) podOf(t *testing.T, kubelet string) {
 // watch follows the status through a port-forward until it is interrupted, and sees a change meanwhile.
 func (w *fixture) watch(t *testing.T) {
 	t.Helper()
-	p := start(t, "status", "--port-forward", "--kubeconfig="+w.cluster.AdminKubeconfig(), "--watch", "--interval=1s")
-	p.await("Cloud: 3 instances")
+	p := programtest.Start(t, "status", "--port-forward", "--kubeconfig="+w.cluster.AdminKubeconfig(), "--watch", "--interval=1s")
+	p.Await("Cloud: 3 instances")
 	_, err := w.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "joins-later"}}, metav1.CreateOptions{})
 	must(t, err)
-	p.await("joins-later")
-	p.signal(syscall.SIGINT)
-	if code := p.exit(); code != cli.ExitOK {
+	p.Await("joins-later")
+	p.Signal(syscall.SIGINT)
+	if code := p.Exit(); code != cli.ExitOK {
 		t.Errorf("exit code %d after Ctrl-C", code)
 	}
 }
@@ -157,12 +158,12 @@ func TestPortForwardFlags(t *testing.T) {
 		{"status", "--port-forward", "--server=https://127.0.0.1:1"}, {"plan", "--port-forward", "--server=https://127.0.0.1:1"},
 		{"status", "--port-forward", "--insecure-skip-tls-verify"},
 	} {
-		code, _, stderr := call(t, args...)
+		code, _, stderr := programtest.Call(t, newRoot(), args...)
 		if code != cli.ExitUsage || !strings.Contains(stderr, "--port-forward: not with --server") {
 			t.Errorf("%q: exit code %d: %s", args, code, stderr)
 		}
 	}
-	if code, _, stderr := call(t, "status", "--watch", "--interval=1ms"); code != cli.ExitUsage || !strings.Contains(stderr, "--interval: 1ms: must be at least 1s") {
+	if code, _, stderr := programtest.Call(t, newRoot(), "status", "--watch", "--interval=1ms"); code != cli.ExitUsage || !strings.Contains(stderr, "--interval: 1ms: must be at least 1s") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
@@ -12,18 +13,14 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"unknown command":  {[]string{"dem"}, []string{`unknown argument "dem" for "mooring"`, `did you mean "demo"?`, "See 'mooring --help'"}},
+		"unknown command":  {[]string{"stat"}, []string{`unknown argument "stat" for "mooring"`, `did you mean "status"?`, "See 'mooring --help'"}},
 		"mistyped command": {[]string{"chekc"}, []string{`unknown argument "chekc" for "mooring"`, `did you mean "check"?`}},
 		"mistyped below":   {[]string{"sim", "sevre"}, []string{`unknown argument "sevre" for "mooring sim"`, `did you mean "serve"?`}},
 		"check: all at once": {
 			[]string{"check", "--lease", "x", "--output", "xml", "--kubeconfig", "/nowhere/config"},
 			[]string{`--lease: "x": must be NAMESPACE/NAME`, `--output: "xml"`, "--kubeconfig: stat /nowhere/config"},
 		},
-		"unknown flag":     {[]string{"demo", "--forever"}, []string{"unknown flag: --forever", "See 'mooring demo --help'"}},
-		"argument":         {[]string{"demo", "now"}, []string{`unknown argument "now"`}},
-		"negative time":    {[]string{"demo", "--step-deadline", "-1s"}, []string{"--step-deadline: -1s: must not be negative"}},
-		"fault of nothing": {[]string{"demo", "--cloud-fault", "mode=melt,status=x,size=1"}, []string{`status: "x": must be a number`, `"size": unknown`}},
-		"fault values":     {[]string{"demo", "--cloud-fault", "operation=Fly,mode=status"}, []string{`operation: Invalid value: "Fly"`, "status: Invalid value: 0"}},
+		"unknown flag": {[]string{"status", "--forever"}, []string{"unknown flag: --forever", "See 'mooring status --help'"}},
 		"sim: all at once": {
 			[]string{
 				"sim", "serve", "--admin-token-file", "/nowhere/token", "--page-size", "-1", "--latency", "-1s", "--quota-rate", "-2", "--instances", "70000",
@@ -41,7 +38,7 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 		"sim: no seed": {[]string{"sim", "serve", "--seed", "/nowhere/seed"}, []string{"--seed: open /nowhere/seed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, _, stderr := call(t, c.args...)
+			code, _, stderr := programtest.Call(t, newRoot(), c.args...)
 			if code != cli.ExitUsage {
 				t.Errorf("exit code %d, want %d", code, cli.ExitUsage)
 			}
@@ -56,15 +53,15 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{
-		{}, {"--help"}, {"demo", "--help"}, {"sim"}, {"sim", "serve", "--help"}, {"conformance", "--help"}, {"build", "--help"},
+		{}, {"--help"}, {"sim"}, {"sim", "serve", "--help"}, {"conformance", "--help"}, {"build", "--help"},
 		{"check", "--help"}, {"plan", "--help"}, {"status", "--help"}, {"orphans", "--help"},
 	} {
-		code, stdout, _ := call(t, args...)
+		code, stdout, _ := programtest.Call(t, newRoot(), args...)
 		if code != cli.ExitOK || !strings.Contains(stdout, "Usage:") || !strings.Contains(stdout, "Exit codes:") {
 			t.Errorf("mooring %s: exit code %d, help:\n%s", strings.Join(args, " "), code, stdout)
 		}
 	}
-	if code, stdout, _ := call(t, "completion", "bash"); code != cli.ExitOK || !strings.Contains(stdout, "mooring") {
+	if code, stdout, _ := programtest.Call(t, newRoot(), "completion", "bash"); code != cli.ExitOK || !strings.Contains(stdout, "mooring") {
 		t.Errorf("completion: exit code %d", code)
 	}
 }

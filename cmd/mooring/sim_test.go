@@ -9,8 +9,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/dev/poll"
+	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
-	"github.com/mooring-ccm/mooring/localcluster/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
@@ -31,7 +32,7 @@ func TestSimServe(t *testing.T) {
 		"sim", "serve", "--listen", "127.0.0.1:0", "--state-file", state, "--token-file", token, "--admin-token-file", admin,
 		"--page-size", "3", "--quota-rate", "0.001", "--quota-burst", "6", "--fault", "operation=GetInstance,mode=status,status=503",
 	}
-	p := start(t, append(args, "--instances", "5")...)
+	p := programtest.Start(t, append(args, "--instances", "5")...)
 	client, boss := clients(t, p, token, admin)
 	pages, found := 0, 0
 	err := client.ListInstances(t.Context(), func(page []api.Instance) error { pages++; found += len(page); return nil })
@@ -56,34 +57,34 @@ func TestSimServe(t *testing.T) {
 	if _, err := client.GetInstance(t.Context(), "i-00000001"); !api.HasCode(err, api.CodeThrottled) {
 		t.Errorf("above the quota: %v", err)
 	}
-	p.signal(syscall.SIGTERM)
-	if code := p.exit(); code != cli.ExitOK {
+	p.Signal(syscall.SIGTERM)
+	if code := p.Exit(); code != cli.ExitOK {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
 
-	p = start(t, append(args, "--instances", "9")...) // ignored: the state file has a state
+	p = programtest.Start(t, append(args, "--instances", "9")...) // ignored: the state file has a state
 	client, _ = clients(t, p, token, admin)
 	found = 0
 	err = client.ListInstances(t.Context(), func(page []api.Instance) error { found += len(page); return nil })
 	if err != nil || found != 6 {
 		t.Errorf("%d instances after a restart, %v; want 6", found, err)
 	}
-	second := start(t, args...)
-	if code := second.exit(); code != cli.ExitFailed {
+	second := programtest.Start(t, args...)
+	if code := second.Exit(); code != cli.ExitFailed {
 		t.Errorf("exit code %d for a state file in use", code)
 	}
-	second.await("another process has it open")
+	second.Await("another process has it open")
 }
 
 // clients finds out where a cloud serves, and returns clients of it.
-func clients(t *testing.T, p *program, token, admin string) (*api.Client, *api.Admin) {
+func clients(t *testing.T, p *programtest.Program, token, admin string) (*api.Client, *api.Admin) {
 	t.Helper()
 	pattern := regexp.MustCompile(`address=(127\.0\.0\.1:\d+)`)
 	var address string
-	poll.Within(t, patience, "it says where it serves", func(context.Context) error {
-		match := pattern.FindStringSubmatch(p.text())
+	poll.Within(t, programtest.Patience, "it says where it serves", func(context.Context) error {
+		match := pattern.FindStringSubmatch(p.Text())
 		if match == nil {
-			return errors.New(p.text())
+			return errors.New(p.Text())
 		}
 		address = match[1]
 		return nil

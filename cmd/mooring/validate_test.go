@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/cloudconfig"
+	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
@@ -51,7 +52,7 @@ func TestValidate(t *testing.T) {
 		})
 	}
 	file := write(t, head+"pools: [{name: p, addresses: [192.0.2.0/24, 192.0.2.1]}]\n")
-	code, stdout, _ := call(t, "validate", "--cloud-config="+file, "--output=json")
+	code, stdout, _ := programtest.Call(t, newRoot(), "validate", "--cloud-config="+file, "--output=json")
 	var report struct {
 		Kind string
 		cloudconfig.Report

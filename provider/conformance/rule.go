@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-//go:generate go run ./internal/ruledoc --file ../../docs/reference/conformance.md
+//go:generate go run ../../dev/docgen/rules --file ../../docs/reference/conformance.md
 
 // Rule is one thing that holds for a provider that is right.
 type Rule struct {

@@ -65,7 +65,7 @@ func comments(t *testing.T, module, files string) string {
 // TestReferenceIsUpToDate looks that docs/reference/conformance.md shows the rules as they are.
 func TestReferenceIsUpToDate(t *testing.T) {
 	const file = "../../docs/reference/conformance.md"
-	command := exec.CommandContext(t.Context(), "go", "run", "./internal/ruledoc", "--check", "--file", file)
+	command := exec.CommandContext(t.Context(), "go", "run", "../../dev/docgen/rules", "--check", "--file", file)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so that the build cache has it
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, output)

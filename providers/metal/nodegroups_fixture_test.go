@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
+	"github.com/mooring-ccm/mooring/dev/bmc/redfishtest"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishtest"
 )
 
 // groupOfTests is the group of a powered rack.

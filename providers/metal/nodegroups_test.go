@@ -13,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/bmc/ipmitest"
+	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
+	"github.com/mooring-ccm/mooring/dev/bmc/redfishtest"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/fencing"
 	"github.com/mooring-ccm/mooring/providers/metal/nodegroup"
 	"github.com/mooring-ccm/mooring/providers/metal/power"
-	"github.com/mooring-ccm/mooring/providers/metal/power/ipmitest"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishtest"
 )
 
 // running has machines on at the start, of all BMCs.

@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/dev/openstack/fakecloud"
+	"github.com/mooring-ccm/mooring/dev/openstack/octaviatest"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/openstack/config"
-	"github.com/mooring-ccm/mooring/providers/openstack/internal/fakecloud"
-	"github.com/mooring-ccm/mooring/providers/openstack/octavia/octaviatest"
 )
 
 // Whoever adds an option to the config has to say what it means for load balancers.

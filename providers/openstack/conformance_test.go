@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/dev/openstack/fakecloud"
+	"github.com/mooring-ccm/mooring/dev/openstack/octaviatest"
 	"github.com/mooring-ccm/mooring/provider/conformance"
-	"github.com/mooring-ccm/mooring/providers/openstack/internal/fakecloud"
-	"github.com/mooring-ccm/mooring/providers/openstack/octavia/octaviatest"
 )
 
 // sharedRouter is why a rule is not tried.

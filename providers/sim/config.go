@@ -28,7 +28,7 @@ const (
 	maxRequestTimeout     = 5 * time.Minute
 )
 
-//go:generate go -C ../../hack/schema run . providers/sim
+//go:generate go -C ../../dev/tools/schema run . providers/sim
 
 // Config is the cloud config file of the provider, in YAML.
 type Config struct {

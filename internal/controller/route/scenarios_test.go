@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mooring-ccm/mooring/internal/controller/kit/scenariotest"
+	"github.com/mooring-ccm/mooring/dev/scenariotest"
 )
 
 // What is planned about routes and written, as files that can be read: each says what happens, and below it what comes of that.

@@ -14,12 +14,12 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mooring-ccm/mooring/internal/controller/kit/scenariotest"
+	"github.com/mooring-ccm/mooring/dev/scenariotest"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
 // cluster stands in for the API server and its cache where a test needs virtual time, which no process outside has. What the
-// real one does is tested in test/integration/service.
+// real one does is tested in dev/integration/service.
 type cluster struct {
 	client.Client // nil: a call that is not expected here ends the test
 

@@ -14,7 +14,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mooring-ccm/mooring/internal/controller/servingcertificate/requesttest"
+	"github.com/mooring-ccm/mooring/dev/requesttest"
 )
 
 func TestReadTakesWhatKubeletsAskFor(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // TestAwaitEnd waits for a process that is stopped, goes on, and ends but is not waited for by its parent.

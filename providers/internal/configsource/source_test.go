@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/dev/e2e/router"
+	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
-	"github.com/mooring-ccm/mooring/test/e2e/router"
-	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
 const (

@@ -22,11 +22,11 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"go.uber.org/goleak"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/routing"
-	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
 // speakerVariable makes this test binary a speaker: a process of its own, in a host's network, which can be killed.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/e2e/router"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/test/e2e/router"
 )
 
 // watchFor returns a function that fails the test when one of the tables' destinations has changed in a kernel since, of those

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/dev/e2e/router"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/routing"
-	"github.com/mooring-ccm/mooring/test/e2e/router"
 )
 
 // scaleVariable says how many load balancers the tests have that can be large.

@@ -11,10 +11,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/e2e/router"
+	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
-	"github.com/mooring-ccm/mooring/test/e2e/router"
-	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
 // labeled has a speaker's node be in a rack from now on.

@@ -6,9 +6,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/e2e/router"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/routing"
-	"github.com/mooring-ccm/mooring/test/e2e/router"
 )
 
 // many returns 20 load balancers of each family on some nodes.

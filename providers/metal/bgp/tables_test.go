@@ -11,11 +11,11 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/e2e/router"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/bgp"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/routing"
-	"github.com/mooring-ccm/mooring/test/e2e/router"
 )
 
 var (

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-//go:generate go -C ../../../hack/schema run . providers/metal/config
+//go:generate go -C ../../../dev/tools/schema run . providers/metal/config
 
 // APIVersion is the version of the kinds of this package.
 const APIVersion = "metal.mooring.dev/v1alpha1"

@@ -25,12 +25,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/mooring-ccm/mooring/localcluster/localclustertest"
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
+	"github.com/mooring-ccm/mooring/dev/bmc/redfishtest"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishtest"
 	"github.com/mooring-ccm/mooring/providers/metal/self"
 )
 

@@ -14,9 +14,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/mooring-ccm/mooring/dev/bmc/ipmitest"
+	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/power/ipmitest"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 )
 
 // swapped1 is uuid1 with the first three fields in the other order of bytes.

@@ -13,8 +13,8 @@ import (
 	"github.com/bougou/go-ipmi/pkg/client"
 	"github.com/bougou/go-ipmi/pkg/types"
 
+	"github.com/mooring-ccm/mooring/dev/bmc/ipmitest"
 	"github.com/mooring-ccm/mooring/internal/message"
-	"github.com/mooring-ccm/mooring/providers/metal/power/ipmitest"
 )
 
 // encrypted returns a packet of a session that says that its payload is encrypted (IPMI 2.0, 13.6), from nobody in particular.

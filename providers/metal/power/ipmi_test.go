@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/dev/bmc/ipmitest"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/power/ipmitest"
 )
 
 // ipmiSecret is as long as ipmi_sim bears.

@@ -15,10 +15,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
+	"github.com/mooring-ccm/mooring/dev/bmc/redfishtest"
+	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishtest"
-	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -12,11 +12,11 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/bmc/ipmitest"
+	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
+	"github.com/mooring-ccm/mooring/dev/bmc/redfishtest"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/power/ipmitest"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishtest"
 )
 
 // Whatever goes wrong with controllers, and even if they repeat what they were sent, no password gets into a log, a metric or an

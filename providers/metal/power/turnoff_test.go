@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/dev/bmc/ipmitest"
+	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/power/ipmitest"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 )
 
 // turnOff turns a machine off within a deadline.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/dev/bmc/ipmitest"
+	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
-	"github.com/mooring-ccm/mooring/providers/metal/power/ipmitest"
-	"github.com/mooring-ccm/mooring/providers/metal/power/redfishsim"
 )
 
 // within calls a function with a deadline.

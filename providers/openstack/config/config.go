@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-//go:generate go run ./internal/optiondoc --file ../../../docs/reference/openstack-config.md
+//go:generate go run ../../../dev/docgen/openstackoptions --file ../../../docs/reference/openstack-config.md
 
 // Config is cloud.conf.
 type Config struct {

@@ -11,9 +11,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/dev/openstack/fakecloud"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/openstack/config"
-	"github.com/mooring-ccm/mooring/providers/openstack/internal/fakecloud"
 	"github.com/mooring-ccm/mooring/providers/openstack/session"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-ccm/mooring/dev/openstack/octaviatest"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/annotations"
-	"github.com/mooring-ccm/mooring/providers/openstack/octavia/octaviatest"
 )
 
 // TestCreation makes a load balancer by one call, waits by looks of one call each, and gives it a floating IP.

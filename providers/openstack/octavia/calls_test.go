@@ -16,9 +16,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/dev/openstack/octaviatest"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/annotations"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
-	"github.com/mooring-ccm/mooring/providers/openstack/octavia/octaviatest"
 )
 
 // numbered returns a Service with one port.

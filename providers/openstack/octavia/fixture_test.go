@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/dev/openstack/octaviatest"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/annotations"
-	"github.com/mooring-ccm/mooring/providers/openstack/octavia/octaviatest"
 )
 
 const cluster, clusterUID = "kubernetes", types.UID("cluster-uid")

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-ccm/mooring/dev/openstack/octaviatest"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/annotations"
-	"github.com/mooring-ccm/mooring/providers/openstack/octavia/octaviatest"
 )
 
 // TestFromUpstreamAndBack takes over what cloud-provider-openstack made, changes it, and looks that its code finds it afterwards: the same

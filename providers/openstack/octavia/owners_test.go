@@ -13,10 +13,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"github.com/mooring-ccm/mooring/dev/openstack/octaviatest"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/annotations"
-	"github.com/mooring-ccm/mooring/providers/openstack/octavia/octaviatest"
 )
 
 // putUpstreams makes the load balancer of web as cloud-provider-openstack does: its names, its one tag, "0.0.0.0/0" written out, and its

@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooring-ccm/mooring/dev/openstack/octaviatest"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/annotations"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
-	"github.com/mooring-ccm/mooring/providers/openstack/octavia/octaviatest"
 )
 
 // numberedList is a list whose calls take so long, and find which call of the list it was.

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/dev/openstack/octaviatest"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/annotations"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
-	"github.com/mooring-ccm/mooring/providers/openstack/octavia/octaviatest"
 )
 
 // TestMadeTwice has octavia finish a creation after its caller has given up and asked for another one.

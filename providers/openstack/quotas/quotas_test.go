@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/mooring-ccm/mooring/providers/openstack/internal/fakecloud"
+	"github.com/mooring-ccm/mooring/dev/openstack/fakecloud"
 	"github.com/mooring-ccm/mooring/providers/openstack/session"
 )
 

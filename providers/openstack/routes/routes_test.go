@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/dev/openstack/fakecloud"
 	"github.com/mooring-ccm/mooring/provider"
-	"github.com/mooring-ccm/mooring/providers/openstack/internal/fakecloud"
 	"github.com/mooring-ccm/mooring/providers/openstack/session"
 )
 

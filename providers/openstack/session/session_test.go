@@ -12,9 +12,9 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2"
 
+	"github.com/mooring-ccm/mooring/dev/openstack/fakecloud"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/openstack/config"
-	"github.com/mooring-ccm/mooring/providers/openstack/internal/fakecloud"
 )
 
 // listServers makes one call of Nova.

@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
-	"github.com/mooring-ccm/mooring/localcluster/poll"
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
@@ -126,8 +128,12 @@ func (c *Cloud) Delete(t testing.TB, name string) {
 	}
 }
 
-// Eventually polls a condition until it holds, and fails the test when it does not within a minute.
+// Eventually polls a condition until it holds, and fails the test when it does not within a minute. Clean-ups of a test may call it.
 func Eventually(t testing.TB, what string, condition func(ctx context.Context) bool) {
 	t.Helper()
-	poll.Until(t, what, func(ctx context.Context) error { return poll.Holds(condition(ctx)) })
+	err := wait.PollUntilContextTimeout(context.WithoutCancel(t.Context()), 10*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) { return condition(ctx), nil })
+	if err != nil {
+		t.Fatalf("%s: not within a minute", what)
+	}
 }

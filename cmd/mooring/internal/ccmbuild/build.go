@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mooring-ccm/mooring/localcluster/gobuild"
-	"github.com/mooring-ccm/mooring/localcluster/progress"
+	"github.com/mooring-ccm/mooring/internal/gobuild"
+	"github.com/mooring-ccm/mooring/internal/progress"
 )
 
 // Options say what to build and where to put it.

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mooring-ccm/mooring/localcluster/gobuild"
+	"github.com/mooring-ccm/mooring/internal/gobuild"
 )
 
 // write writes the workspace.

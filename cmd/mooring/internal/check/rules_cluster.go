@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/words"
 )
 
 // apiServer compares the API server's minor version with the tested ones. Kubernetes lets clients differ by one.

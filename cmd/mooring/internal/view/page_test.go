@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/test/e2e/sandbox"
+	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 )
 
 // picture is where the documentation's picture of the page is written:

@@ -5,7 +5,7 @@ package annotations
 
 import "time"
 
-//go:generate go run ./internal/annotationdoc --file ../../../../docs/reference/openstack-annotations.md
+//go:generate go run ../../../../dev/docgen/openstackannotations --file ../../../../docs/reference/openstack-annotations.md
 
 // Options are the section [LoadBalancer] of the cloud config and its classes, as cloud-provider-openstack documents them. The comment of
 // a field begins with the option's name.

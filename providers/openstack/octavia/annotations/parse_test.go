@@ -171,7 +171,7 @@ func TestTableIsComplete(t *testing.T) {
 // TestReferenceIsUpToDate looks that the page shows the table as it is.
 func TestReferenceIsUpToDate(t *testing.T) {
 	const file = "../../../../docs/reference/openstack-annotations.md"
-	command := exec.CommandContext(t.Context(), "go", "run", "./internal/annotationdoc", "--check", "--file", file)
+	command := exec.CommandContext(t.Context(), "go", "run", "../../../../dev/docgen/openstackannotations", "--check", "--file", file)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so that the build cache has it
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, output)

@@ -13,11 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/version"
+	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check"
-	"github.com/mooring-ccm/mooring/localcluster"
+	"github.com/mooring-ccm/mooring/internal/version"
 )
 
 const (
@@ -40,7 +40,7 @@ type Observer struct {
 // all, or ctx ends.
 func (o *Observer) Observe(ctx context.Context) (*check.Observation, error) {
 	seen := &check.Observation{
-		Namespace: o.Namespace, Lease: o.Lease, Schemes: o.Schemes, Tested: localcluster.Versions(),
+		Namespace: o.Namespace, Lease: o.Lease, Schemes: o.Schemes, Tested: version.TestedKubernetes(),
 	}
 	var unreachable *url.Error
 	seen.Server = part(ctx, "the version of the API server", func(ctx context.Context) (string, error) {
@@ -81,7 +81,7 @@ func (o *Observer) version(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var info version.Info
+	var info apiversion.Info
 	if err := json.Unmarshal(answer, &info); err != nil {
 		return "", fmt.Errorf("reading /version: %w", err)
 	}

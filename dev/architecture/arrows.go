@@ -1,0 +1,112 @@
+// Package architecture holds the project to its map, ARCHITECTURE.md: who may import whom, and which files are pure.
+package architecture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Module is the path of the project's module.
+const Module = "github.com/mooring-ccm/mooring"
+
+// anything lets a room import every other.
+const anything = "..."
+
+// arrows says which rooms of this module a room may import, besides rooms inside itself. The longest prefix of a
+// package's path decides. It is the table of ARCHITECTURE.md.
+var arrows = map[string][]string{
+	"provider":                     {},
+	"provider/conformance":         {"provider"},
+	"providers/internal":           {"internal/message", "provider"},
+	"providers/sim":                {"provider", "providers/internal", "internal/message"},
+	"providers/sim/simtest":        {"providers/sim"},
+	"providers/metal":              {"provider", "providers/internal", "internal/message", "internal/required"},
+	"providers/openstack":          {"provider", "providers/internal", "internal/message", "internal/version"},
+	"internal/cli":                 {"internal/version"},
+	"internal/cloud":               {"provider", "internal/message", "internal/secrets"},
+	"internal/dryrun":              {"ccm/plan", "provider"},
+	"internal/election":            {"internal/version"},
+	"internal/autoscaler":          {"internal/cloud", "internal/message", "internal/required", "provider"},
+	"internal/autoscaler/deletion": {"provider"},
+	"internal/configevents":        {},
+	"internal/flagannotation":      {},
+	"internal/gobuild":             {"internal/progress"},
+	"internal/instances":           {"internal/cloud", "internal/message", "provider"},
+	"internal/instances/ownership": {"provider"},
+	"internal/message":             {},
+	"internal/orphans":             {"provider"},
+	"internal/progress":            {},
+	"internal/reconnect":           {},
+	"internal/secrets":             {"internal/message"},
+	"internal/image":               {},
+	"internal/version":             {},
+	"internal/required":            {},
+	"internal/words":               {},
+	"internal/controller/kit":      {"internal/cloud", "internal/message", "provider"},
+	"internal/controller": {"internal/controller/kit", "internal/instances", "internal/cloud", "internal/message", "internal/orphans",
+		"internal/dryrun", "internal/required", "internal/autoscaler/deletion", "provider"},
+	"ccm":                           {"internal", "provider"},
+	"ccm/plan":                      {},
+	"ccm/reference":                 {"ccm"},
+	"cmd/cloud-controller-manager":  {"ccm", "providers"},
+	"cmd/mooring":                   {"ccm", "deploy", "internal", "provider", "providers", "vendortool"},
+	"cmd/mooring/internal/ccmbuild": {"internal/gobuild", "internal/image", "internal/progress", "internal/version"},
+	"cmd/mooring/internal/check": {"cmd/mooring/internal/managers", "cmd/mooring/internal/view", "internal/instances/ownership", "internal/version",
+		"internal/words", "deploy"},
+	"cmd/mooring/internal/cloudconfig": {"internal/words", "internal/message", "providers/metal/config", "providers/openstack/config", "providers/sim"},
+	"cmd/mooring/internal/convert":     {"internal/message", "providers/metal/config"},
+	"cmd/mooring/internal/managers":    {},
+	"cmd/mooring/internal/view":        {"internal/configevents", "internal/controller", "internal/instances/ownership", "ccm/plan"},
+	"deploy":                           {},
+	"vendortool":                       {"internal/cli", "internal/orphans", "internal/version", "provider"},
+	"dev":                              {anything},
+}
+
+// violations returns one line for each import of a package that the arrows forbid. Paths are relative to the module.
+func violations(importer string, imports []string) []string {
+	room, allowed, found := roomOf(importer)
+	if !found {
+		return []string{fmt.Sprintf("%s is in no room of ARCHITECTURE.md: give it one there and here", importer)}
+	}
+	var broken []string
+	for _, imported := range imports {
+		switch {
+		case slices.Contains(allowed, anything):
+		case strings.HasPrefix(importer, "internal/controller/"):
+			if !sameController(importer, imported) && !within(allowed, imported) {
+				broken = append(broken, fmt.Sprintf("%s imports %s; a controller may import %v, and no other controller",
+					importer, imported, allowed))
+			}
+		case !within(append([]string{room}, allowed...), imported):
+			broken = append(broken, fmt.Sprintf("%s imports %s; %s may import %v", importer, imported, room, allowed))
+		}
+		if strings.HasPrefix(imported, "cmd/") && !strings.HasPrefix(imported, "cmd/mooring/internal/") { // the compiler checks those
+			broken = append(broken, fmt.Sprintf("%s imports the program %s", importer, imported))
+		}
+	}
+	return broken
+}
+
+// roomOf returns the room with the longest path that holds the package.
+func roomOf(path string) (room string, allowed []string, found bool) {
+	for candidate, may := range arrows {
+		if within([]string{candidate}, path) && len(candidate) > len(room) {
+			room, allowed, found = candidate, may, true
+		}
+	}
+	return room, allowed, found
+}
+
+// sameController reports whether both packages belong to one controller's folder.
+func sameController(importer, imported string) bool {
+	first := strings.SplitN(strings.TrimPrefix(importer, "internal/controller/"), "/", 2)[0]
+	return within([]string{"internal/controller/" + first}, imported)
+}
+
+// within reports whether a path is one of the rooms or inside one.
+func within(rooms []string, path string) bool {
+	return slices.ContainsFunc(rooms, func(room string) bool {
+		return path == room || strings.HasPrefix(path, room+"/")
+	})
+}

@@ -1,0 +1,217 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"math"
+	"strings"
+	"text/template"
+
+	"github.com/mooring-ccm/mooring/dev/bench/figures"
+)
+
+//go:embed page.md.tmpl
+var pageText string
+
+var page = template.Must(template.New("page").Parse(pageText))
+
+// details is what the page shows of one scenario.
+type details struct{ Name, Title, Table string }
+
+// Page is the page of the documentation. Titles are what scenarios are called, by their names. Entries are the history, in the order
+// of its versions, these figures among them.
+func Page(measured figures.Report, titles map[string]string, entries []figures.Entry) (string, error) {
+	var all []details
+	for _, name := range measured.Scenarios() {
+		all = append(all, details{Name: name, Title: titles[name], Table: detailTable(measured, name)})
+	}
+	var b strings.Builder
+	err := page.Execute(&b, map[string]any{
+		"Setup": measured.Setup, "Remark": measured.Remark, "Machine": measured.Machine, "Date": measured.Began.Format("2006-01-02"),
+		"Memory": measured.Machine.MemoryBytes >> 30, "Minutes": fmt.Sprintf("%.0f", measured.Seconds/60),
+		"TimeTable": timeTable(measured, titles), "ThrottledTable": throttledTable(measured), "TargetTable": checkTable(figures.Checks(measured)), "Reasons": reasonsFor(figures.Checks(measured)),
+		"SumTable": sumTable(measured), "Details": all, "History": History(entries),
+	})
+	if err != nil {
+		return "", fmt.Errorf("write the page: %w", err)
+	}
+	return b.String(), nil
+}
+
+// table is a table in Markdown.
+func table(rows ...[]string) string {
+	var b strings.Builder
+	for i, row := range rows {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(row)))
+		}
+	}
+	return b.String()
+}
+
+// timeTable has a row for each scenario whose time says something, and a column for each variant.
+func timeTable(measured figures.Report, titles map[string]string) string {
+	variants := measured.VariantNames()
+	head := []string{"scenario"}
+	for _, variant := range variants {
+		head = append(head, titleOf(measured, variant))
+	}
+	rows := [][]string{append(head, "ratio, plain", "ratio, bulk")}
+	for _, scenario := range measured.Scenarios() {
+		if rests(scenario) {
+			continue
+		}
+		row := []string{titles[scenario]}
+		for _, variant := range variants {
+			cell := "–"
+			if result, found := measured.Find(scenario, variant); found {
+				cell = timeText(result)
+			}
+			row = append(row, cell)
+		}
+		tuned, _ := measured.Find(scenario, figures.ReferenceTuned)
+		for _, variant := range []string{figures.MooringPlain, figures.MooringBulk} {
+			result, _ := measured.Find(scenario, variant)
+			row = append(row, ratioText(result, tuned))
+		}
+		rows = append(rows, row)
+	}
+	return table(rows...)
+}
+
+// throttledTable compares, for each variant, the time in which nodes join while Services are throttled with the same undisturbed.
+// Empty if no variant went through both.
+func throttledTable(measured figures.Report) string {
+	rows := [][]string{{"variant", "undisturbed", "while Services are throttled", "ratio"}}
+	for _, variant := range measured.VariantNames() {
+		undisturbed, _ := measured.Find(figures.Join300, variant)
+		disturbed, _ := measured.Find(figures.Throttled300, variant)
+		if ratio := disturbanceText(measured, variant); ratio != "" {
+			rows = append(rows, []string{titleOf(measured, variant), timeText(undisturbed), timeText(disturbed), ratio})
+		}
+	}
+	if len(rows) == 1 {
+		return ""
+	}
+	return table(rows...)
+}
+
+// checkTable has a row for each target.
+func checkTable(checks []figures.Check) string {
+	rows := [][]string{{"target", "plugin", "wanted", "reached", ""}}
+	for _, check := range checks {
+		met := "yes"
+		if !check.Met() {
+			met = "**no**"
+		}
+		rows = append(rows, []string{check.Says, plugin(check.Variant), "≤ " + amount(check.Want, check.Unit), reached(check), met})
+	}
+	return table(rows...)
+}
+
+// plugin says with which plugin a variant of Mooring ran.
+func plugin(variant string) string { return strings.TrimPrefix(variant, "mooring-") }
+
+func reached(check figures.Check) string {
+	text := amount(check.Got, check.Unit)
+	switch check.Bound {
+	case figures.AtMost:
+		return "< " + text
+	case figures.AtLeast:
+		return "> " + text
+	case figures.GivenUp:
+		return "given up"
+	default:
+		return text
+	}
+}
+
+func amount(value float64, unit string) string {
+	switch unit {
+	case figures.UnitTimes:
+		return times(value)
+	case figures.UnitSeconds:
+		return seconds(value)
+	case figures.UnitBytes:
+		return size(value)
+	case figures.UnitExponent:
+		return fmt.Sprintf("%.2f", math.Round(value*100)/100+0) // without the sign of a zero
+	default:
+		if value >= 1000 {
+			return grouped(int64(math.Round(value)))
+		}
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0")
+	}
+}
+
+// size is an amount of memory or traffic, with about three digits.
+func size(bytes float64) string {
+	unit := "KiB"
+	if bytes /= 1 << 10; math.Abs(bytes) >= 1000 {
+		bytes, unit = bytes/(1<<10), "MiB"
+	}
+	if math.Abs(bytes) < 100 {
+		return fmt.Sprintf("%.1f %s", bytes, unit)
+	}
+	return fmt.Sprintf("%.0f %s", bytes, unit)
+}
+
+func sumTable(measured figures.Report) string {
+	rows := [][]string{{"variant", "CPU", "peak memory", "cloud calls", "refused", "API writes"}}
+	for _, sum := range measured.Sums() {
+		rows = append(rows, []string{
+			titleOf(measured, sum.Variant), seconds(sum.CPUSeconds), fmt.Sprintf("%d MiB", sum.PeakBytes>>20), grouped(sum.Calls),
+			grouped(sum.Refused), grouped(int64(sum.Writes)),
+		})
+	}
+	return table(rows...)
+}
+
+// detailTable has a row for each variant, with everything that was measured.
+func detailTable(measured figures.Report, scenario string) string {
+	rows := [][]string{{"variant", "time", "cloud calls", "refused, failed", "API writes", "API reads", "lease", "CPU", "peak"}}
+	for _, variant := range measured.VariantNames() {
+		result, found := measured.Find(scenario, variant)
+		if !found {
+			continue
+		}
+		took := withRounds(result)
+		if result.LeaseSeconds > 0 {
+			took += fmt.Sprintf(" (lease %s)", seconds(result.LeaseSeconds))
+		}
+		if len(result.InitializedRounds) > 0 {
+			took += fmt.Sprintf(" (initialized %s)", seconds(figures.Median(result.InitializedRounds)))
+		}
+		rows = append(rows, []string{
+			titleOf(measured, variant), took, withKinds(grouped(result.Received()), callsText(result.Calls)),
+			fmt.Sprintf("%s, %s", grouped(result.Refused()), grouped(result.Failed())),
+			withKinds(grouped(int64(result.Written())), writesText(result.Writes)), readsText(result),
+			fmt.Sprint(result.LeaseWrites), seconds(result.CPUSeconds), fmt.Sprintf("%d MiB", result.PeakBytes>>20),
+		})
+	}
+	return table(rows...)
+}
+
+func withKinds(total, kinds string) string {
+	if kinds == "" {
+		return total
+	}
+	return total + ": " + kinds
+}
+
+// readsText is how often the API server was asked for something; empty for figures of before that was counted.
+func readsText(result figures.Result) string {
+	if len(result.Reads) == 0 {
+		return ""
+	}
+	return withKinds(grouped(int64(result.Asked()-result.Written()-result.LeaseWrites)), writesText(result.Reads))
+}
+
+func writesText(writes map[string]int) string {
+	var parts []string
+	for _, kind := range figures.Kinds(writes) {
+		parts = append(parts, fmt.Sprintf("%s %s", kind, grouped(int64(writes[kind]))))
+	}
+	return strings.Join(parts, ", ")
+}

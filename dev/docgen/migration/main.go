@@ -1,0 +1,79 @@
+// Command migrationdoc writes docs/reference/migration-table.md from the flags of both commands, from the source of the reference's
+// metrics and from our page of metrics, or with --check says whether it is up to date. It fails on a metric of the reference about
+// which it has nothing to say.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+
+	"github.com/spf13/pflag"
+	"k8s.io/cloud-provider/app"
+	"k8s.io/cloud-provider/names"
+	"k8s.io/cloud-provider/options"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/mooring-ccm/mooring/ccm"
+	"github.com/mooring-ccm/mooring/dev/docgen"
+)
+
+func main() {
+	metrics := flag.String("metrics", "docs/reference/metrics.md", "our page of metrics")
+	os.Exit(docgen.Main(docgen.Page{
+		File: "docs/reference/migration-table.md", Of: "flags and metrics", Generate: "./ccm",
+		Render: func() ([]byte, error) { return page(*metrics) },
+	}, flag.CommandLine, os.Args[1:], os.Stderr))
+}
+
+// page returns the table for who comes from the reference.
+func page(metrics string) ([]byte, error) {
+	reference, err := referenceFlags()
+	if err != nil {
+		return nil, err
+	}
+	flags, err := compareFlags(reference, ccm.NewCommand().Flags())
+	if err != nil {
+		return nil, err
+	}
+	declared, err := referenceMetrics()
+	if err != nil {
+		return nil, err
+	}
+	ours, err := documented(metrics)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := compareMetrics(declared, ours)
+	if err != nil {
+		return nil, err
+	}
+	return render(flags, kept), nil
+}
+
+// referenceFlags are the flags of the command that k8s.io/cloud-provider/sample builds.
+func referenceFlags() (*pflag.FlagSet, error) {
+	all, err := options.NewCloudControllerManagerOptions()
+	if err != nil {
+		return nil, fmt.Errorf("options of the reference: %w", err)
+	}
+	return app.NewCloudControllerManagerCommand(all, nil, app.DefaultInitFuncConstructors, names.CCMControllerAliases(),
+		cliflag.NamedFlagSets{}, nil).Flags(), nil
+}
+
+// documented returns the names of the metrics that a page has in the first column of a table.
+func documented(page string) (map[string]bool, error) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]bool{}
+	for _, name := range regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|").FindAllSubmatch(text, -1) {
+		found[string(name[1])] = true
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s has no table of metrics", page)
+	}
+	return found, nil
+}

@@ -1,0 +1,355 @@
+package metal_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/dev/e2e/router"
+	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
+	"github.com/mooring-ccm/mooring/dev/e2e/worker"
+	"github.com/mooring-ccm/mooring/dev/harness"
+	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/poll"
+	"github.com/mooring-ccm/mooring/dev/requesttest"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		if err := play(role, os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	// managerVariable holds, for the inside of the sandbox, where the cloud-controller-manager is.
+	managerVariable = "MOORING_TEST_MANAGER"
+	clusterCIDR     = "10.244.0.0/16,fd00:244::/48"
+	asn             = 64512
+	// nodes is how many nodes there are.
+	nodes = 3
+	// replicaCount is how many managers there are.
+	replicaCount = 2
+)
+
+var (
+	// The segment on which nodes, replicas and the router are; the control plane is on it, too.
+	controlPlane4, controlPlane6 = netip.MustParsePrefix("10.78.0.1/16"), netip.MustParsePrefix("fd00:78::1/64")
+	router4, router6             = netip.MustParsePrefix("10.78.0.2/16"), netip.MustParsePrefix("fd00:78::2/64")
+	// The network of the client, behind the router.
+	gateway4, gateway6 = netip.MustParsePrefix("198.51.100.1/24"), netip.MustParsePrefix("2001:db8:c::1/64")
+	client4, client6   = netip.MustParsePrefix("198.51.100.10/24"), netip.MustParsePrefix("2001:db8:c::10/64")
+)
+
+// pools are where load balancers get their addresses from.
+var pools = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28"), netip.MustParsePrefix("2001:db8:1::/120")}
+
+// machine is a machine of the inventory, its node and the pod on it.
+type machine struct {
+	index int
+	name  string
+	host  *sandbox.Host
+	// proxy is kube-proxy, which the test may end.
+	proxy *worker.Program
+}
+
+func (m *machine) addr4() netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("10.78.1.%d/16", m.index))
+}
+func (m *machine) addr6() netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("fd00:78::1:%d/64", m.index))
+}
+
+// systemUUID is what its management controller says when it names its system.
+func (m *machine) systemUUID() string {
+	return fmt.Sprintf("01234567-89ab-cdef-0123-00000000000%d", m.index)
+}
+func (m *machine) podCIDRs() []string {
+	return []string{fmt.Sprintf("10.244.%d.0/24", m.index), fmt.Sprintf("fd00:244:0:%d::/64", m.index)}
+}
+func (m *machine) pod4() netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("10.244.%d.10/24", m.index))
+}
+func (m *machine) pod6() netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("fd00:244:0:%d::10/64", m.index))
+}
+
+// fixture is everything that runs in the sandbox.
+type fixture struct {
+	// lifetime is the test that everything lives as long as; stages are shorter.
+	lifetime *testing.T
+	dir      string
+	segment  *sandbox.Segment
+	cluster  *localcluster.Cluster
+	client   kubernetes.Interface
+	router   *router.Router
+	outside  *sandbox.Host // where the client is
+	machines []*machine
+	replicas []*replica
+	programs []*worker.Program
+	// proxyMode is kube-proxy's.
+	proxyMode string
+	// quick says that nodes are probed as by default. Before, it takes longer until one counts as dead: on a busy machine one that
+	// works answers late, and that is not what the stages are about in which nothing may change.
+	quick bool
+}
+
+// enter runs the calling test in a sandbox, and returns the fixture inside, nil outside.
+func enter(t *testing.T, kind router.Kind, proxyMode string) *fixture {
+	t.Helper()
+	if !sandbox.Inside() {
+		t.Parallel()
+		sandbox.Require(t, append(router.Programs(kind), "containerd", "nft", "iptables", "conntrack")...)
+		localclustertest.Build(t, localcluster.Parts()...)
+		manager := filepath.Join(t.TempDir(), "cloud-controller-manager")
+		must(t, harness.BuildDaemon(t.Context(), manager, os.Stderr))
+		sandbox.Run(t, sandbox.Options{
+			Env: []string{managerVariable + "=" + manager}, Sysctls: worker.Sysctls, Cgroups: worker.Cgroups,
+			Dirs: append(router.Dirs(), worker.Dirs...), Timeout: 15 * time.Minute,
+		})
+		return nil
+	}
+	l := &fixture{lifetime: t, dir: sandbox.Furnish(t), proxyMode: proxyMode}
+	l.segment = sandbox.NewSegment(t, controlPlane4, controlPlane6)
+	l.cluster = localclustertest.Start(t, localclustertest.WithControllerManager, func(options *localcluster.Options) {
+		options.Dir = filepath.Join(l.dir, "controlplane")
+		options.BindAddress = controlPlane4.Addr()
+		options.NodeMonitorGracePeriod = 4 * time.Second
+		options.APIServerArgs = []string{
+			"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/108",
+			"--kubelet-certificate-authority=" + filepath.Join(options.Dir, "pki", "ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+		}
+		options.ControllerManagerArgs = []string{"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/108"}
+	})
+	l.client = kubernetes.NewForConfigOrDie(l.cluster.AdminConfig())
+	l.startRouter(t, kind)
+	l.startNodes(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			l.quote(t)
+		}
+	})
+	return l
+}
+
+// startRouter makes the router, and the client's network behind it. Everybody but the control plane reaches others through it.
+func (l *fixture) startRouter(t *testing.T, kind router.Kind) {
+	t.Helper()
+	host := l.segment.NewHost(t, "rtr", router4, router6)
+	l.outside = attach(t, host, "client", []netip.Prefix{gateway4, gateway6}, []netip.Prefix{client4, client6})
+	var neighbors []router.Neighbor
+	for i := range replicaCount + 1 { // a rolling update may have one more
+		neighbors = append(neighbors, router.Neighbor{Address: replicaAddr(i).Addr(), ASN: asn})
+	}
+	l.router = router.Start(t, kind, host, l.dir, router.Config{ASN: asn, RouterID: router4.Addr(), Neighbors: neighbors})
+	// The API server answers to nodes and replicas on the segment; pods and clients are reached through the router.
+	sandbox.Command(t, "ip", "route", "add", "10.244.0.0/16", "via", router4.Addr().String())
+}
+
+// attach makes a host with a link of its own to another one, which is its way to everywhere.
+func attach(t *testing.T, to *sandbox.Host, name string, there, here []netip.Prefix) *sandbox.Host {
+	t.Helper()
+	host, err := to.Attach(t.Context(), name, there, here)
+	must(t, err)
+	return host
+}
+
+// startNodes makes the nodes: a kubelet, kube-proxy and a pod with a server each.
+func (l *fixture) startNodes(t *testing.T) {
+	t.Helper()
+	containerd, socket := worker.StartContainerd(t, l.dir)
+	l.programs = append(l.programs, containerd)
+	for i := 1; i <= nodes; i++ {
+		m := &machine{index: i, name: fmt.Sprintf("n%d", i)}
+		m.host = l.segment.NewHost(t, m.name, m.addr4(), m.addr6())
+		for _, args := range [][]string{
+			{"ip", "route", "replace", "default", "via", router4.Addr().String()},
+			{"ip", "-6", "route", "replace", "default", "via", router6.Addr().String()},
+			{"sysctl", "-q", "-w", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"},
+		} {
+			sandbox.Command(t, append(m.host.Args(), args...)...)
+		}
+		must(t, m.host.Blackhole(t.Context(), pools...))
+		m.proxy = worker.StartKubeProxy(t, l.cluster, m.host, m.name, l.proxyMode, clusterCIDR, filepath.Join(l.dir, m.name))
+		l.startPod(t, m)
+		l.machines = append(l.machines, m)
+	}
+	for _, m := range l.machines {
+		l.awaitProxy(t, m)
+		l.programs = append(l.programs, worker.StartKubelet(t, l.cluster, m.host, worker.Kubelet{
+			Name: m.name, NodeIPs: []netip.Addr{m.addr4().Addr(), m.addr6().Addr()}, ServerTLSBootstrap: true,
+		}, filepath.Join(l.dir, m.name), socket))
+	}
+}
+
+// startPod puts a server into a network of its own on a node.
+func (l *fixture) startPod(t *testing.T, m *machine) {
+	t.Helper()
+	at := func(p netip.Prefix, last string) netip.Prefix {
+		addr := p.Addr().String()
+		return netip.PrefixFrom(netip.MustParseAddr(strings.TrimSuffix(addr, "10")+last), p.Bits())
+	}
+	pod := attach(t, m.host, "pod"+m.name,
+		[]netip.Prefix{at(m.pod4(), "1"), at(m.pod6(), "1")}, []netip.Prefix{m.pod4(), m.pod6()})
+	args := append(pod.Args(), self(t), m.name)
+	command := exec.Command(args[0], args[1:]...)
+	command.Env = append(os.Environ(), roleVariable+"="+roleServer)
+	command.Stderr = os.Stderr
+	must(t, command.Start())
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+}
+
+// replica is one of the managers.
+type replica struct {
+	*worker.Program
+	index int
+	host  *sandbox.Host
+}
+
+func replicaAddr(i int) netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("10.78.0.%d/16", 11+i))
+}
+
+// startReplica starts a manager on a host of its own, with the rights that ship for this provider.
+func (l *fixture) startReplica(t *testing.T, i int) *replica {
+	t.Helper()
+	r := &replica{index: i}
+	if i < len(l.replicas) {
+		r.host = l.replicas[i].host
+	} else {
+		r.host = l.segment.NewHost(t, fmt.Sprintf("ccm%d", i), replicaAddr(i), netip.MustParsePrefix(fmt.Sprintf("fd00:78::%d/64", 11+i)))
+	}
+	r.Program = worker.StartManager(l.lifetime, harness.Manager{
+		Name: fmt.Sprintf("ccm%d-%d", i, time.Now().UnixMilli()), Dir: l.dir, Path: os.Getenv(managerVariable), Inside: r.host.Args(), Port: 10258,
+		Kubeconfig: l.kubeconfig(t), CloudConfig: l.config(), Flags: []string{
+			"--cloud-provider=metal", "--allocate-node-cidrs", "--cluster-cidr=" + clusterCIDR,
+			"--node-monitor-period=1s", "--node-deletion-min-age=0s", "--node-deletion-min-denial-time=0s", "--leader-elect-lease-duration=5s",
+			"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--controllers=*,kubelet-serving-certificate", "--v=2",
+		},
+	})
+	if i < len(l.replicas) {
+		l.replicas[i] = r
+	} else {
+		l.replicas = append(l.replicas, r)
+	}
+	return r
+}
+
+func (l *fixture) config() string { return filepath.Join(l.dir, "cloud.yaml") }
+
+// power is the file that the management controller of a machine reads.
+func (l *fixture) power(m *machine) string { return filepath.Join(l.dir, "power-"+m.name) }
+
+// writeConfig writes the cloud config with the machines of these indices.
+func (l *fixture) writeConfig(t *testing.T, machines ...*machine) {
+	t.Helper()
+	var inventory strings.Builder
+	for _, m := range machines {
+		fmt.Fprintf(&inventory, `  - name: %s
+    id: serial-%d
+    zone: rack-%d
+    machineType: r640
+    addresses: [{address: %s}, {address: "%s"}]
+    bmc: {systemUUID: %s, command: {argv: [/bin/cat, %s]}}
+`, m.name, m.index, m.index, m.addr4().Addr(), m.addr6().Addr(), m.systemUUID(), l.power(m))
+	}
+	health := "health: {timeout: 2s, failures: 3}, "
+	if l.quick {
+		health = ""
+	}
+	text := fmt.Sprintf(`apiVersion: metal.mooring.dev/v1alpha1
+kind: MetalCloudConfig
+inventory:
+  defaults: {region: basement}
+  machines:
+%spower: {interval: 1s, timeout: 1s}
+pools:
+- name: public
+  addresses: [%s, "%s"]
+announcement: {%sdrainWait: 2s}
+bgp:
+  asn: %d
+  peers: [{name: rtr, address: %s, asn: %d, connectRetry: 2s}]
+`, inventory.String(), pools[0], pools[1], health, asn, router4.Addr(), asn)
+	must(t, os.WriteFile(l.config()+".new", []byte(text), 0o600))
+	must(t, os.Rename(l.config()+".new", l.config()))
+}
+
+// kubeconfig returns that of the manager.
+func (l *fixture) kubeconfig(t *testing.T) string {
+	t.Helper()
+	must(t, l.cluster.Apply(t.Context(), append(slices.Clone(deploy.MetalRBAC), requesttest.Rights...)))
+	path, err := l.cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "cloud-controller-manager")
+	must(t, err)
+	return path
+}
+
+// node returns the node of a machine.
+func (l *fixture) node(ctx context.Context, m *machine) (*corev1.Node, error) {
+	return l.client.CoreV1().Nodes().Get(ctx, m.name, metav1.GetOptions{})
+}
+
+// awaitNode waits until a node is as wanted.
+func (l *fixture) awaitNode(t *testing.T, m *machine, what string, check func(*corev1.Node) error) {
+	t.Helper()
+	poll.Until(t, "node "+m.name+" "+what, func(ctx context.Context) error {
+		node, err := l.node(ctx, m)
+		if err != nil {
+			return err
+		}
+		return check(node)
+	})
+}
+
+// kubectl runs a command as docs/tutorial/metal-rack.md shows it, and returns what it says.
+func (l *fixture) kubectl(t *testing.T, line string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "sh", "-c", line)
+	shell.Env = append(os.Environ(), "KUBECONFIG="+l.cluster.AdminKubeconfig(), "KUBECACHEDIR="+l.dir,
+		"PATH="+localclustertest.Build(t, localcluster.Client).Dir()+":"+os.Getenv("PATH"))
+	said, err := shell.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", line, err, said)
+	}
+	return string(said)
+}
+
+// quote shows the end of what each program wrote.
+func (l *fixture) quote(t *testing.T) {
+	t.Helper()
+	for _, r := range l.replicas {
+		t.Logf("the end of the log of %s:\n%s", r.Name, r.Tail())
+	}
+	t.Logf("router:\n%s", tail(l.router.Log()))
+}
+
+func tail(text string) string { return text[max(0, len(text)-3000):] }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

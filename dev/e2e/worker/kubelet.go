@@ -1,0 +1,137 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
+	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+)
+
+// Cgroups are the names of control groups that a kubelet or its runtime makes when it is set up to run pods.
+var Cgroups = []string{"kubepods", "kubepods.slice", "kubelet", "k8s.io"}
+
+// Dirs are written by a kubelet whatever --root-dir says.
+var Dirs = []string{"/var/lib/kubelet"}
+
+// Sysctls are what a kubelet wants of the whole machine, and sets when it finds another value.
+var Sysctls = map[string]string{
+	"vm/overcommit_memory":      "1",
+	"vm/panic_on_oom":           "0",
+	"kernel/panic":              "10",
+	"kernel/panic_on_oops":      "1",
+	"kernel/keys/root_maxkeys":  "1000000",
+	"kernel/keys/root_maxbytes": "25000000",
+}
+
+// PauseImage is the image that keeps the namespaces of each Pod. Tests that run Pods bring it.
+const PauseImage = "localhost/pause:test"
+
+// Kubelet is a node to be: its name, and what its kubelet gets as --node-ip.
+type Kubelet struct {
+	Name    string
+	NodeIPs []netip.Addr
+	// ServerTLSBootstrap has it ask for a serving certificate, and serve none of its own.
+	ServerTLSBootstrap bool
+	// Args are further arguments.
+	Args []string
+}
+
+// NodeIP is the value of --node-ip, and of the annotation that hints it to the cloud controller manager.
+func (k Kubelet) NodeIP() string {
+	var texts []string
+	for _, addr := range k.NodeIPs {
+		texts = append(texts, addr.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+// StartContainerd starts the container runtime that all kubelets share, and returns its socket. It has a network
+// configuration, without which a node does not become ready; Pods have the network of the host.
+func StartContainerd(t *testing.T, dir string) (*Program, string) {
+	t.Helper()
+	socket := filepath.Join(dir, "containerd.sock")
+	write(t, filepath.Join(dir, "cni", "10-none.conflist"),
+		`{"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}`)
+	write(t, filepath.Join(dir, "containerd.toml"), fmt.Sprintf(`version = 2
+root = %q
+state = %q
+disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.aufs"]
+[grpc]
+  address = %q
+[ttrpc]
+  address = %q
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %q
+  restrict_oom_score_adj = true
+[plugins."io.containerd.grpc.v1.cri".containerd]
+  snapshotter = "native"
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = %q
+  conf_dir = %q
+[plugins."io.containerd.internal.v1.opt"]
+  path = %q
+`, filepath.Join(dir, "root"), filepath.Join(dir, "state"), socket, socket+".ttrpc", PauseImage,
+		filepath.Join(dir, "cni"), filepath.Join(dir, "cni"), filepath.Join(dir, "opt")))
+	containerd := Start(t, dir, "containerd", "containerd", "--config", filepath.Join(dir, "containerd.toml"))
+	Poll(t, "containerd listens", []*Program{containerd}, func(ctx context.Context) error {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	})
+	return containerd, socket
+}
+
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix://%[1]s
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %[4]s}}
+authorization: {mode: Webhook}
+# The few pods of a test need no limits by control groups.
+cgroupDriver: cgroupfs
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+failCgroupV1: false
+failSwapOn: false
+# Settings of the whole machine are not to be changed.
+protectKernelDefaults: true
+# The disk of the machine that runs the test says nothing about the node.
+evictionHard: {memory.available: "0%%", nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%", imagefs.inodesFree: "0%%"}
+nodeStatusUpdateFrequency: 1s
+podLogsDir: %[2]s/pod-logs
+volumePluginDir: %[2]s/volume-plugins
+readOnlyPort: 0
+resolvConf: ""
+serverTLSBootstrap: %[3]t
+`
+
+// StartKubelet starts a kubelet on its host, with the identity of its node.
+func StartKubelet(t *testing.T, cluster *localcluster.Cluster, host *sandbox.Host, k Kubelet, dir, socket string) *Program {
+	t.Helper()
+	kubeconfig, err := cluster.UserKubeconfig("system:node:"+k.Name, "system:nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "config.yaml"), fmt.Sprintf(kubeletConfig, socket, dir, k.ServerTLSBootstrap, filepath.Join(cluster.Dir(), "pki", "ca.crt")))
+	args := append(host.Args(), localclustertest.Build(t, localcluster.Node).Program("kubelet"),
+		"--config="+filepath.Join(dir, "config.yaml"),
+		"--kubeconfig="+kubeconfig,
+		"--root-dir="+filepath.Join(dir, "root"),
+		"--cert-dir="+filepath.Join(dir, "certs"),
+		"--hostname-override="+k.Name,
+		"--cloud-provider=external",
+	)
+	if len(k.NodeIPs) > 0 {
+		args = append(args, "--node-ip="+k.NodeIP())
+	}
+	args = append(args, k.Args...)
+	return Start(t, dir, "kubelet-"+k.Name, args...)
+}

@@ -1,0 +1,25 @@
+// Package metal tests the addresses of the bare-metal provider against a real control plane, through the service controller and
+// under the rights that Mooring ships.
+package metal_test
+
+import (
+	"os"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/localcluster"
+)
+
+// The control plane is shared: the tests run one after the other, each with Services and a manager of its own.
+var (
+	cluster *localcluster.Cluster
+	admin   *kubernetes.Clientset
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m, "metal", func(started *localcluster.Cluster, administrator *kubernetes.Clientset) {
+		cluster, admin = started, administrator
+	}))
+}

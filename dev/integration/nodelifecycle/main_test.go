@@ -1,0 +1,30 @@
+// Package nodelifecycle tests the node lifecycle controller against a real control plane, under the rights that Mooring ships.
+package nodelifecycle_test
+
+import (
+	"os"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/localcluster"
+)
+
+// The control plane is shared: the tests run one after the other, each with nodes and a manager of its own.
+var (
+	cluster *localcluster.Cluster
+	admin   *kubernetes.Clientset
+)
+
+// What every test of this package uses of the harness goes by its short names here.
+var (
+	must       = harness.Must
+	eventually = harness.Eventually
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m, "node-lifecycle", func(started *localcluster.Cluster, administrator *kubernetes.Clientset) {
+		cluster, admin = started, administrator
+	}))
+}

@@ -1,0 +1,221 @@
+package servingcertificate_test
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/mooring-ccm/mooring/dev/integration/faulty"
+	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/requesttest"
+	"github.com/mooring-ccm/mooring/internal/cloud"
+	"github.com/mooring-ccm/mooring/internal/controller/servingcertificate"
+	"github.com/mooring-ccm/mooring/internal/instances"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+)
+
+// fixture is a cloud of a test's own, whose nodes have names of their own.
+type fixture struct {
+	cloud  *faulty.Cloud
+	policy servingcertificate.Policy
+	prefix string
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	name := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(t.Name(), "Test"), "/", "-"))
+	f := &fixture{cloud: faulty.New(name, faulty.Options{}), policy: servingcertificate.DefaultPolicy(), prefix: name}
+	t.Cleanup(f.cloud.Release)
+	return f
+}
+
+// start runs the controller until the test ends, with the rights that ship and nothing else.
+func (f *fixture) start(t *testing.T) *harness.Manager {
+	t.Helper()
+	return harness.Start(t, harness.Options{
+		Cluster: cluster, Component: servingcertificate.Name,
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&certificatesv1.CertificateSigningRequest{}: {Field: servingcertificate.Selector()},
+		}},
+		Build: func(parts harness.Parts) (ctrl.Runnable, error) {
+			decorated := cloud.Decorate(f.cloud, cloud.Options{Registerer: parts.Registry})
+			inventory := instances.New(instances.Options{Cloud: decorated, Registerer: parts.Registry})
+			return servingcertificate.New(context.Background(), servingcertificate.Options{
+				Client: parts.GetClient(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: inventory,
+				Owners: instances.NewOwners(inventory, ownership.Rules{ProviderName: f.prefix, Schemes: []string{f.prefix}}),
+				Policy: f.policy, Registerer: parts.Registry, Logger: parts.Logger,
+			})
+		},
+	})
+}
+
+// node is the name of a node of this test.
+func (f *fixture) node(name string) string { return f.prefix + "-" + name }
+
+// instance has the cloud get an instance, and returns the name of its node and its address.
+func (f *fixture) instance(name string) (node, address string) {
+	node = f.node(name)
+	f.cloud.AddInstance(node)
+	return node, f.cloud.Address(node)
+}
+
+// join has a node appear that was initialized.
+func (f *fixture) join(t *testing.T, node string) {
+	t.Helper()
+	f.joinAs(t, node, f.cloud.ProviderID(node))
+}
+
+// joinAs has a node appear with any provider ID.
+func (f *fixture) joinAs(t *testing.T, node, providerID string) {
+	t.Helper()
+	_, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: corev1.NodeSpec{ProviderID: providerID},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		must(t, admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), node, metav1.DeleteOptions{}))
+	})
+}
+
+// asks has the kubelet of a node ask for a certificate, and returns the name of the request.
+func asks(t *testing.T, node string, names, ips []string, spoil ...func(*requesttest.Form)) string {
+	t.Helper()
+	name, err := submit(t, requesttest.New(t, node, names, ips, spoil...))
+	must(t, err)
+	return name
+}
+
+// submit makes a request as the user that it names.
+func submit(t *testing.T, object *certificatesv1.CertificateSigningRequest) (string, error) {
+	t.Helper()
+	config := cluster.AdminConfig()
+	config.Impersonate = rest.ImpersonationConfig{UserName: object.Spec.Username, Groups: object.Spec.Groups}
+	object.GenerateName = "csr-"
+	made, err := kubernetes.NewForConfigOrDie(config).CertificatesV1().CertificateSigningRequests().Create(t.Context(), object, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	t.Cleanup(func() {
+		must(t, admin.CertificatesV1().CertificateSigningRequests().Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}))
+	})
+	return made.Name, nil
+}
+
+func get(ctx context.Context, name string) (*certificatesv1.CertificateSigningRequest, error) {
+	return admin.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})
+}
+
+// signed waits for the certificate of a request, and returns the names and addresses in it.
+func signed(t *testing.T, name string) (entries []string) {
+	t.Helper()
+	eventually(t, "the request "+name+" is signed", func(ctx context.Context) error {
+		object, err := get(ctx, name)
+		if err != nil {
+			return err
+		}
+		block, _ := pem.Decode(object.Status.Certificate)
+		if block == nil {
+			return fmt.Errorf("its status is %+v, and its events are %q", object.Status, events(t, name))
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		must(t, err)
+		if err := certificate.VerifyHostname(""); certificate.IsCA || !slices.Contains(certificate.ExtKeyUsage, x509.ExtKeyUsageServerAuth) || err == nil {
+			t.Errorf("the certificate is %+v", certificate)
+		}
+		entries = slices.Clone(certificate.DNSNames)
+		for _, ip := range certificate.IPAddresses {
+			entries = append(entries, ip.String())
+		}
+		return nil
+	})
+	return entries
+}
+
+// conditionOf returns what was decided about a request, as "Type Reason"; empty if nothing was.
+func conditionOf(t *testing.T, name string) string {
+	t.Helper()
+	object, err := get(t.Context(), name)
+	must(t, err)
+	var all []string
+	for _, condition := range object.Status.Conditions {
+		all = append(all, string(condition.Type)+" "+condition.Reason)
+	}
+	return strings.Join(all, ", ")
+}
+
+// awaitCondition waits until a decision about a request begins as given.
+func awaitCondition(t *testing.T, name, want string) {
+	t.Helper()
+	eventually(t, "the request "+name+" has the condition "+want, func(context.Context) error {
+		if got := conditionOf(t, name); got != want {
+			return fmt.Errorf("it has %q, and its events are %q", got, events(t, name))
+		}
+		return nil
+	})
+}
+
+// events returns the events of a request, as "Reason: message".
+func events(t *testing.T, name string) (all []string) {
+	t.Helper()
+	list, err := admin.CoreV1().Events(corev1.NamespaceAll).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+	must(t, err)
+	for _, event := range list.Items {
+		all = append(all, event.Reason+": "+event.Message)
+	}
+	return all
+}
+
+// awaitEvent waits for an event of a request that begins as given, and returns it.
+func awaitEvent(t *testing.T, name, beginning string) (found string) {
+	t.Helper()
+	eventually(t, "the request "+name+" has the event "+beginning, func(context.Context) error {
+		all := events(t, name)
+		i := slices.IndexFunc(all, func(event string) bool { return strings.HasPrefix(event, beginning) })
+		if i < 0 {
+			return fmt.Errorf("its events are %q", all)
+		}
+		found = all[i]
+		return nil
+	})
+	return found
+}
+
+// awaitWaiting waits until so many requests wait for a reason.
+func awaitWaiting(t *testing.T, m *harness.Manager, reason string, want float64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%g requests wait for %s", want, reason), func(context.Context) error {
+		if got := m.Metric(t, "mooring_serving_certificate_waiting_requests", "reason", reason); got != want {
+			return fmt.Errorf("%g do", got)
+		}
+		return nil
+	})
+}
+
+// addressed makes an answer of the cloud have further addresses.
+func addressed(ips ...string) faulty.Fault {
+	return faulty.Answer(func(_ *corev1.Node, right *cloudMetadata) *cloudMetadata {
+		if right == nil {
+			return nil
+		}
+		wrong := *right
+		wrong.NodeAddresses = slices.Clone(right.NodeAddresses)
+		for _, ip := range ips {
+			wrong.NodeAddresses = append(wrong.NodeAddresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: net.ParseIP(ip).String()})
+		}
+		return &wrong
+	})
+}

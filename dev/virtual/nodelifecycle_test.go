@@ -1,0 +1,139 @@
+package virtual
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/mooring-ccm/mooring/dev/integration/faulty"
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
+)
+
+func lifecycleController(r *run) (controller, error) {
+	leases := fake.NewClientset()
+	return nodelifecycle.New(nodelifecycle.Options{
+		Client: r.client, Cache: r.caches, Recorder: r.events, Inventory: r.inventory, Owners: r.owners,
+		DeletionLog: &nodelifecycle.DeletionLog{Leases: leases.CoordinationV1(), Namespace: metav1.NamespaceSystem, Name: "deletions"},
+		Settings:    nodelifecycle.DefaultSettings(), Period: time.Minute, Logger: logr.Discard(), // twelve times fewer passes than by default
+	})
+}
+
+const (
+	// lifecycleNodes are ready nodes, of which a quarter may be deleted within ten minutes.
+	lifecycleNodes = 8
+	// deletedWithin is how long a dead node stays: half a minute of denials, and the pauses before a pass and for an answer that does not
+	// come.
+	deletedWithin = 45 * time.Second
+	// triesAnHour is how often the cloud is asked about a node for which it fails, by each of the two questions.
+	triesAnHour = 60
+)
+
+// silent are nodes that are not ready and for which the cloud does not answer.
+var silent = map[string]faulty.Fault{
+	"fails": faulty.Fail(errors.New("internal error")), "panics": faulty.Panic("nil map"),
+	"throttled": faulty.Throttle(time.Minute), "hangs": faulty.Hang(),
+}
+
+// For days the cloud fails for one node that is not ready, panics for one, hangs for one and refuses one for its quota; it denies one that
+// is ready, and one is somebody else's. All that time nodes whose instances are gone are deleted in time, those whose instances are
+// stopped are tainted, and no other is touched.
+func TestDeadNodesForDays(t *testing.T) {
+	const lasts = day // of a pass every few seconds
+	virtually(t, faulty.Options{}, lifecycleController, func(r *run) {
+		for i := range lifecycleNodes {
+			r.joined(fmt.Sprintf("ready-%d", i))
+		}
+		r.joined("denied")
+		r.cloud.LoseInstance("denied")
+		r.foreign("foreign")
+		for name, fault := range silent {
+			r.cloud.Fault("InstanceExists", name, fault)
+			r.cloud.Fault("InstanceMetadata", name, fault)
+			r.joined(name)
+			r.turn(name, corev1.ConditionUnknown)
+		}
+		time.Sleep(time.Hour)
+		before := goroutines()
+		for began := time.Now(); time.Since(began) < lasts; {
+			r.hourOfDeadNodes(fmt.Sprintf("dead-%d", int(time.Since(began).Hours())))
+		}
+		r.massDeath()
+		if grown := goroutines() - before; grown > abandonedBound {
+			t.Errorf("%d goroutines more after %s, want at most %d", grown, lasts, abandonedBound)
+		}
+		for _, name := range []string{"fails", "panics", "throttled", "hangs", "foreign", "denied", "ready-0"} {
+			if written := r.cluster.written("Node", "", name); written > 0 || r.cluster.node(name) == nil {
+				t.Errorf("node %s was written %d times, and exists: %t", name, written, r.cluster.node(name) != nil)
+			}
+		}
+		r.events.expectAtMost(t, int((lasts+2*time.Hour)/kit.EventInterval)+1)
+	})
+}
+
+// hourOfDeadNodes is an hour in which one node dies, and another one's instance is stopped and started.
+func (r *run) hourOfDeadNodes(dead string) {
+	r.t.Helper()
+	hour := time.Now()
+	r.joined(dead)
+	time.Sleep(time.Minute)
+	r.cloud.RemoveInstance(dead)
+	r.turn(dead, corev1.ConditionUnknown)
+	r.within(deletedWithin, "the deletion of a dead node", func() bool { return r.cluster.node(dead) == nil })
+	r.cloud.StopInstance("ready-1")
+	r.turn("ready-1", corev1.ConditionUnknown)
+	r.within(deletedWithin, "the taint of a stopped node", func() bool { return len(r.cluster.node("ready-1").Spec.Taints) == 1 })
+	r.cloud.StartInstance("ready-1")
+	r.turn("ready-1", corev1.ConditionTrue)
+	r.within(time.Minute+prompt, "its removal", func() bool { return len(r.cluster.node("ready-1").Spec.Taints) == 0 })
+	time.Sleep(time.Until(hour.Add(time.Hour)))
+	r.expectCalls(faulty.Any, "foreign", hour, 0, 0)
+	r.expectCalls(faulty.Any, "ready-0", hour, 0, 4)
+	for _, name := range []string{"fails", "panics", "throttled"} {
+		r.expectCalls(faulty.Any, name, hour, triesAnHour/2, 2*triesAnHour)
+	}
+	r.expectCalls(faulty.Any, "hangs", hour, 0, 2)
+}
+
+// massDeath has as many nodes die at once as are ready. Within any ten minutes no more are deleted than the limit allows, and in the end
+// all of them are.
+func (r *run) massDeath() {
+	r.t.Helper()
+	left := map[string]bool{}
+	for i := range lifecycleNodes {
+		name := fmt.Sprintf("dies-%d", i)
+		left[name] = true
+		r.joined(name)
+	}
+	time.Sleep(time.Hour)
+	for name := range left {
+		r.cloud.RemoveInstance(name)
+		r.turn(name, corev1.ConditionUnknown)
+	}
+	const limit = (2*lifecycleNodes + 5) / 4 // a quarter of them, the denied one and those for which the cloud does not answer
+	var deleted []time.Time
+	for began := time.Now(); len(left) > 0; time.Sleep(time.Second) {
+		if time.Since(began) > 2*time.Hour {
+			r.t.Errorf("%d dead nodes are left after %s", len(left), time.Since(began))
+			return
+		}
+		for name := range left {
+			if r.cluster.node(name) == nil {
+				delete(left, name)
+				deleted = append(deleted, time.Now())
+			}
+		}
+		recent := slices.IndexFunc(deleted, func(at time.Time) bool { return time.Since(at) < nodelifecycle.DefaultWindow })
+		if recent >= 0 && len(deleted)-recent > limit {
+			r.t.Errorf("%d nodes were deleted within %s, want at most %d", len(deleted)-recent, nodelifecycle.DefaultWindow, limit)
+			return
+		}
+	}
+}

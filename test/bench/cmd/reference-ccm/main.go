@@ -1,9 +1,0 @@
-// Command reference-ccm is the reference cloud controller manager with the plugins of this benchmark.
-package main
-
-import (
-	_ "github.com/mooring-ccm/mooring/test/bench/plugins"
-	"github.com/mooring-ccm/mooring/test/reference"
-)
-
-func main() { reference.Main() }
