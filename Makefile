@@ -8,7 +8,7 @@ RUN     := CGO_ENABLED=0 $(GO) run -trimpath
 # version of Kubernetes' libraries.
 PLUGINS := $(patsubst %/go.mod,%,$(wildcard dev/plugins/*/go.mod))
 # Modules besides the root's own, each checked like it.
-MODULES := dev/localcluster/binaries examples/provider examples/vendor dev/bench dev/chart $(PLUGINS) dev/tools
+MODULES := dev/localcluster/binaries examples/provider examples/vendor dev/bench dev/chart dev/demo $(PLUGINS) dev/tools
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -22,7 +22,8 @@ preflight:
 .PHONY: demo
 demo: preflight ## Watch nodes being initialized on a real control plane
 	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./cmd/mooring ./cmd/cloud-controller-manager
-	@$(BIN)/mooring demo $(ARGS)
+	@cd dev/demo && $(RUN) github.com/mooring-ccm/mooring/dev/cmd/gobuild -o $(BIN) ./cmd/demo
+	@$(BIN)/demo $(ARGS)
 
 .PHONY: build
 build: preflight ## Build the daemon and the tool into bin/
@@ -37,9 +38,21 @@ image: build ## Write the daemon as an OCI image for amd64 and arm64 into out/
 release: preflight ## Write a release into out/release/VERSION: make release VERSION=v0.1.0 [KEY=FILE]
 	@cd dev/tools/release && $(RUN) . --root $(CURDIR) --version "$(VERSION)" --key "$(KEY)" $(ARGS)
 
+.PHONY: check
+check: preflight ## Build, lint, and run the unit tests: what to run after each change
+	@./.ci/check
+
 .PHONY: test
-test: preflight ## Run every test, with the race detector
+test: preflight ## Run the linters, and the tests on real API servers too
 	@./.ci/test
+
+.PHONY: deps
+deps: ## Install the Debian packages that the rest of the tests need, and say which (root)
+	@./.ci/deps
+
+.PHONY: test-all
+test-all: preflight ## Run every test there is, with the race detector too: make test-all [ARGS="race versions"] (root, make deps)
+	@./.ci/test-all $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a while, one after the other: make fuzz [FUZZTIME=1m] [FUZZ=pattern of package/target]
@@ -67,7 +80,11 @@ test-versions: preflight ## Run the integration tests on each version of Kuberne
 	@./.ci/test-versions $(ARGS)
 
 .PHONY: lint
-lint: preflight ## Check formatting, vet, staticcheck, tidiness and generated files
+lint: preflight ## Check the source of all modules: formatting, vet, staticcheck, tidiness, licenses
+	@./.ci/lint . $(MODULES)
+
+.PHONY: lint-modules
+lint-modules: preflight
 	@./.ci/lint $(MODULES)
 
 .PHONY: vulnerabilities

@@ -43,7 +43,7 @@ func elsewhere() map[string]proof {
 	program := test("dev/integration/route/program_test.go", "TestTheProgramMakesRoutesForNodesThatJoin")
 	cloud := test("cmd/mooring/sim_test.go", "TestSimServe")
 	count, lines := test("dev/doctest/measure_test.go", "TestTutorialMeasures"), "wc -l < lost"
-	onOpenStack := test("dev/cmd/demo/openstack_test.go", "TestDemoOpenStack")
+	onOpenStack := test("dev/demo/cmd/demo/openstack_test.go", "TestDemoOpenStack")
 	return map[string]proof{
 		measure: count, lines: count,
 		// The suite is what runs this test; it must not run itself.
@@ -59,7 +59,7 @@ func elsewhere() map[string]proof {
 		"head -c 16 /dev/urandom | base64 > token":                                                              cloud,
 		"bin/mooring sim serve --state-file=cloud.db --token-file=token --seed=seed.yaml":                       cloud,
 		// Bare metal: the demo needs root, and the rest a rack, for which dev/e2e/metal has one of namespaces.
-		"make demo ARGS=--provider=metal": test("dev/cmd/demo/metal_test.go", "TestDemoMetal"),
+		"make demo ARGS=--provider=metal": test("dev/demo/cmd/demo/metal_test.go", "TestDemoMetal"),
 		// OpenStack: the demo needs root and the services, which make test-openstack installs.
 		`make demo ARGS="--provider=openstack --install"`: onOpenStack,
 		`make demo ARGS="--provider=openstack --keep"`:    onOpenStack,
