@@ -12,6 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/harness/harnesstest"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -41,6 +42,7 @@ var shared struct {
 // controlPlane returns a running control plane with the shipped RBAC, and the kubeconfig of the shipped ServiceAccount.
 func controlPlane(t *testing.T) (cluster *localcluster.Cluster, kubeconfig string) {
 	t.Helper()
+	localclustertest.Needed(t)
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster == nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-ccm/mooring/dev/harness"
+	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/cli"
 )
@@ -52,6 +53,7 @@ var built struct {
 // Daemon returns the path of cloud-controller-manager as it is shipped.
 func Daemon(t *testing.T) string {
 	t.Helper()
+	localclustertest.Needed(t) // so does every test that runs the daemon
 	built.once.Do(func() {
 		if built.dir, built.err = os.MkdirTemp("", "mooring-test-"); built.err != nil {
 			return

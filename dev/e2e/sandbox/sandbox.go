@@ -60,9 +60,12 @@ type Options struct {
 func Inside() bool { return os.Getenv(insideVariable) != "" }
 
 // Require skips the test, with a line that says what is missing, when this machine cannot run a sandbox with programs. With
-// MOORING_REQUIRE_ALL=1 the test fails instead.
+// MOORING_REQUIRE_ALL=1 the test fails instead. Under -short it is skipped whatever this machine has.
 func Require(t testing.TB, programs ...string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a machine to itself, which -short leaves out")
+	}
 	Without(t, Missing(programs...))
 }
 
@@ -115,7 +118,7 @@ func Missing(programs ...string) string {
 	for _, program := range programs {
 		if _, err := exec.LookPath(program); err != nil {
 			lacks = append(lacks, "the program "+program)
-			hint = " (dev/e2e/install-packages installs it)"
+			hint = " (make deps installs it)"
 		}
 	}
 	if len(lacks) == 0 {

@@ -13,13 +13,22 @@ import (
 // stopTimeout is when a control plane that does not stop is killed.
 const stopTimeout = 30 * time.Second
 
+// Needed skips a test under -short: a control plane takes seconds to start, and minutes to build.
+func Needed(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a control plane, which -short leaves out")
+	}
+}
+
 // Start starts a control plane that is stopped when the test and its other clean-ups are through. It builds what is not
 // cached, with progress on standard error. The directory of a failed test is kept, and its place logged; a directory that
 // an option names is the test's own and always kept.
 //
-// Later options win: each may change what the ones before it set.
+// Later options win: each may change what the ones before it set. Under -short the test is skipped.
 func Start(t testing.TB, options ...func(*localcluster.Options)) *localcluster.Cluster {
 	t.Helper()
+	Needed(t)
 	all := localcluster.Options{Binaries: Build(t, localcluster.ControlPlane)}
 	for _, option := range options {
 		option(&all)
@@ -41,9 +50,10 @@ func Start(t testing.TB, options ...func(*localcluster.Options)) *localcluster.C
 	return cluster
 }
 
-// Build returns built programs, with progress on standard error while something is built.
+// Build returns built programs, with progress on standard error while something is built. Under -short the test is skipped.
 func Build(t testing.TB, parts ...localcluster.Part) localcluster.Binaries {
 	t.Helper()
+	Needed(t)
 	binaries, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Parts: parts, Progress: os.Stderr})
 	if err != nil {
 		t.Fatalf("%v", err)
