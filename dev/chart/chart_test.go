@@ -1,3 +1,4 @@
+// Package chart_test renders the Helm chart, lints it, applies it to a real API server and runs the manager with what it makes.
 package chart_test
 
 import (

@@ -1,9 +1,13 @@
 // Package metal is the provider "metal", for machines without a cloud. Importing it registers it.
 //
-// Machines of an inventory are its instances (instances.go), pools of addresses its load balancers (package balancer), and what
-// it announces to routers by BGP or to neighbors by ARP and NDP its routes (packages announce, bgp, l2). There is no agent on
-// the nodes, and no cloud behind it: it derives all from the API server, from its config and from probes.
+// Its instances are the machines of the inventory (instances.go), which package machine matches with nodes. Package ipam
+// allocates the addresses of load balancers from pools. Its routes are announcements: package announce decides which nodes may be
+// next hops, with what package health probes, and fills the table of package routing; packages bgp and layer2 announce that
+// table to routers and to neighbors. Package power reads and switches power by management controllers (BMCs); packages fencing,
+// outofservice and nodegroup decide by it. The first two write to nodes by package nodepatch. Package self finds the replica's own
+// machine.
+// No agent runs on the nodes: the provider derives everything from the API server, from its config and from probes.
 //
-// What announces runs on every replica (replicas.go), and is the same on each, because it derives from the same; what writes
-// to Kubernetes or asks management controllers runs on the one that leads (leader.go).
+// The part that announces runs on every replica (replicas.go). Replicas announce the same, because they derive it from the same.
+// The part that writes to Kubernetes or asks management controllers runs on the leader (leader.go).
 package metal

@@ -1,4 +1,4 @@
-// Command metricdoc writes docs/reference/metrics.md from the source that declares the metrics, or with --check says whether
+// Command metrics writes docs/reference/metrics.md from the source that declares the metrics, or with --check says whether
 // it is up to date. It fails on a metric whose name is not written out where it is declared: nobody could search for it.
 package main
 

@@ -1,4 +1,4 @@
-// Command migrationdoc writes docs/reference/migration-table.md from the flags of both commands, from the source of the reference's
+// Command migration writes docs/reference/migration-table.md from the flags of both commands, from the source of the reference's
 // metrics and from our page of metrics, or with --check says whether it is up to date. It fails on a metric of the reference about
 // which it has nothing to say.
 package main

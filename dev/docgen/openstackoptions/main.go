@@ -1,4 +1,4 @@
-// Command optiondoc writes docs/reference/openstack-config.md from the types of the config and their comments, or with --check says
+// Command openstackoptions writes docs/reference/openstack-config.md from the types of the config and their comments, or with --check says
 // whether it is up to date.
 package main
 
@@ -25,7 +25,7 @@ import (
 var introduction string
 
 func main() {
-	flags := flag.NewFlagSet("optiondoc", flag.ContinueOnError)
+	flags := flag.NewFlagSet("openstackoptions", flag.ContinueOnError)
 	source := flags.String("source", ".", "the folder of the types")
 	page := docgen.Page{
 		File: "../../../docs/reference/openstack-config.md", Of: "types", Generate: "./providers/openstack/config",

@@ -1,4 +1,4 @@
-// Command ruledoc writes docs/reference/conformance.md, or with --check says whether it is up to date.
+// Command rules writes docs/reference/conformance.md, or with --check says whether it is up to date.
 package main
 
 import (

@@ -20,11 +20,11 @@ var (
 )
 
 // The situations of the reference's Test_syncNode, under their names there. Each name stands there once for Instances and
-// once, as "[instanceV2] ...", for InstancesV2; how those two are asked is tested in package inventory, with the errors
+// once, as "[instanceV2] ...", for InstancesV2; how those two are asked is tested in package instances, with the errors
 // "provider ID not implemented" and "error getting InstanceMetadata", "nil instanceMetadata provided by InstanceV2", and
 // TestGetInstanceMetadata. What is decided does not depend on it. "node ignored", a node that does not wait for anything, is
 // in package ownership; that a refresh leaves nodes that wait alone (TestNodeAddressesNotUpdate and its V2) and asks for many at
-// once (TestUpdateNodeStatus) is tested below, in package inventory, and against a real API server.
+// once (TestUpdateNodeStatus) is tested below, in package instances, and against a real API server.
 var referenceSituations = []struct {
 	name     string
 	node     *corev1.Node

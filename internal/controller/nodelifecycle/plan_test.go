@@ -42,7 +42,7 @@ func rounds(count int, nodes []facts, settings Settings, sayings ...saying) (pla
 
 // Each row is a situation of the reference's tests, Test_NodesDeleted and Test_NodesShutdown of
 // k8s.io/cloud-provider/controllers/nodelifecycle. What its clouds say by the two interfaces is the same here; how they are
-// asked is tested in package inventory. Beside the node there is one that the cloud knows, and two observations were made.
+// asked is tested in package instances. Beside the node there is one that the cloud knows, and two observations were made.
 func TestSituationsOfTheReference(t *testing.T) {
 	const no, unknown, yes = corev1.ConditionFalse, corev1.ConditionUnknown, corev1.ConditionTrue
 	bare := func(n *corev1.Node) { n.Spec.ProviderID = "" }
