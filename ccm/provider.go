@@ -174,9 +174,9 @@ func (c *config) clusterCIDRs() ([]netip.Prefix, error) {
 	return clusterCIDRs(text)
 }
 
-// providers is the map in which k8s.io/cloud-provider keeps what plugins register. That package can be asked for one name,
-// but not for the names; whoever mistypes one needs them. Should the variable be renamed there, this one is merely empty.
-// All of it is written while packages initialize.
+// providers is the map in which k8s.io/cloud-provider keeps registered factories. Its public API answers for one name and lists
+// none, and an error about a mistyped name has to list them. If the library renames the variable, this map is empty: the error
+// then names only the program's own providers, and TestRegisteredProvidersAreListed fails.
 //
 //go:linkname providers k8s.io/cloud-provider.providers
 var providers map[string]cloudprovider.Factory

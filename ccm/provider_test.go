@@ -2,8 +2,11 @@ package ccm
 
 import (
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	cloudprovider "k8s.io/cloud-provider"
@@ -52,5 +55,16 @@ func TestAFactoryGetsTheFile(t *testing.T) {
 	}
 	if !given.isNil {
 		t.Error("without --cloud-config the factory was not given nil")
+	}
+}
+
+// TestRegisteredProvidersAreListed fails after an upgrade of k8s.io/cloud-provider that keeps registered factories elsewhere.
+func TestRegisteredProvidersAreListed(t *testing.T) {
+	if providers[readingProvider] == nil {
+		t.Error("the map of k8s.io/cloud-provider lacks a provider that is registered")
+	}
+	want := `this program has ` + listed(slices.Collect(maps.Keys(providers)))
+	if err := (&program{}).validateProvider("redaing"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(want, readingProvider) {
+		t.Errorf("error %v, want one with %q", err, want)
 	}
 }

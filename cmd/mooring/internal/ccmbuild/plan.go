@@ -245,8 +245,8 @@ func mainText(tool bool, imports []string, factories []Factory) string {
 // probeName is a provider that the probe registers itself, to see whether it sees what is registered.
 const probeName = "mooring-build-probe"
 
-// probeText is a program that writes a line for each registered provider: its name, and the function that builds it. Package
-// k8s.io/cloud-provider can be asked for one name, but not for the names.
+// probeText is a program that writes a line for each registered provider: its name, and the function that builds it. The public API
+// of k8s.io/cloud-provider answers for one name and lists none, so the program reads its map. Without the map, nothing is checked.
 func probeText(imports []string, factories []Factory) string {
 	return `// This program says which providers the packages register. "mooring build" wrote it.
 package main
