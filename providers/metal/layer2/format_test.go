@@ -2,6 +2,7 @@ package layer2
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"net/netip"
 	"strings"
@@ -87,6 +88,25 @@ func TestNDPRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if message, err := parseNDP(spoil(withChecksum(unhex(t, capturedNDP)))); err == nil {
 				t.Errorf("taken: %+v", message)
+			}
+		})
+	}
+}
+
+// TestNDPIgnoresOtherOptions is RFC 4861 sections 4.6 and 7.1.1: a receiver skips options that it does not know or that do not belong to
+// solicitations, whatever is in them. See ADR 95.
+func TestNDPIgnoresOtherOptions(t *testing.T) {
+	captured := unhex(t, capturedNDP)
+	for name, option := range map[string][2]byte{ // its type and its length in 8 bytes
+		"a prefix that is cut": {3, 1}, "a server of names that is cut": {25, 1}, "an unknown one of 256 bytes": {253, 32},
+		"a link-layer address of another length": {optionSource, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := append(bytes.Clone(captured), make([]byte, int(option[1])*8)...)
+			data[len(captured)], data[len(captured)+1] = option[0], option[1]
+			binary.BigEndian.PutUint16(data[4:], uint16(len(data)-ipv6Length))
+			if message, err := parseNDP(withChecksum(data)); err != nil || message.link != macA {
+				t.Errorf("%+v, %v; want the address of the option before it, %s", message, err, macA)
 			}
 		})
 	}
