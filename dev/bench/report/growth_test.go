@@ -1,7 +1,10 @@
 package report_test
 
 import (
+	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +72,7 @@ func TestLineChartShowsLinearGrowthAsItsDiagonal(t *testing.T) {
 	svg := report.LineChart{Across: "nodes", Lines: []report.Line{{Label: "a < b", Points: []report.LinePoint{
 		{Size: 10, Value: 1, Text: "least"}, {Size: 100, Value: 0, Text: "not drawn"}, {Size: 1000, Value: 100, Text: "most"},
 	}}}}.SVG()
-	for _, want := range []string{`points="70.0,370.0 780.0,74.0"`, `class="linear" x1="70.0" y1="370.0" x2="780.0" y2="74.0"`, "a &lt; b", ">least<"} {
+	for _, want := range []string{`points="70.0,370.0 780.0,74.0"`, `class="one" x1="70.0" y1="370.0" x2="780.0" y2="74.0"`, "a &lt; b", ">least<"} {
 		if !strings.Contains(svg, want) {
 			t.Errorf("the chart lacks %s:\n%s", want, svg)
 		}
@@ -83,6 +86,29 @@ func TestLineChartShowsLinearGrowthAsItsDiagonal(t *testing.T) {
 		requireWellFormed(t, name, chart.SVG())
 		if len(chart.Lines) < 2 {
 			t.Errorf("%s has %d lines", name, len(chart.Lines))
+		}
+	}
+}
+
+// TestLineChartTextsAvoidTheNextLine: the text of the larger of two close values stands above it, that of the smaller one below it, and
+// none among the sizes below the chart.
+func TestLineChartTextsAvoidTheNextLine(t *testing.T) {
+	point := func(size, value float64, text string) report.LinePoint {
+		return report.LinePoint{Size: size, Value: value, Text: text}
+	}
+	svg := report.LineChart{Lines: []report.Line{
+		{Points: []report.LinePoint{point(10, 100, "first"), point(100, 110, "third")}},
+		{Points: []report.LinePoint{point(10, 110, "second"), point(100, 100, "fourth")}},
+		{Points: []report.LinePoint{point(10, 1, "fifth"), point(100, 2000, "sixth")}},
+	}}.SVG()
+	for text, want := range map[string]float64{"first": 18, "second": -8, "third": -8, "fourth": 18, "fifth": -8, "sixth": -8} {
+		found := regexp.MustCompile(`cy="([0-9.]+)" r="4.0"/>\n<text class="" x="[0-9.]+" y="([0-9.]+)">` + text + "<").FindStringSubmatch(svg)
+		if found == nil {
+			t.Fatalf("no point has the text %s:\n%s", text, svg)
+		}
+		at, err := strconv.ParseFloat(found[1], 64)
+		if y, errText := strconv.ParseFloat(found[2], 64); err != nil || errText != nil || math.Abs(y-at-want) > 0.15 {
+			t.Errorf("%s is at %s, its point at %s; want it %.0f below", text, found[2], found[1], want)
 		}
 	}
 }

@@ -145,7 +145,7 @@ func TestLinesShowBoundsAndGaps(t *testing.T) {
 // requireTicksApart fails if the ticks of a panel touch, by an estimate of how wide text is.
 func requireTicksApart(t *testing.T, svg string) {
 	t.Helper()
-	tick := regexp.MustCompile(`<text class="quiet small" text-anchor="middle" x="([0-9.]+)" y="[0-9.]+">([^<]*)</text>`)
+	tick := regexp.MustCompile(`<text class="quiet small middle" x="([0-9.]+)" y="[0-9.]+">([^<]*)</text>`)
 	panel, _, _ := strings.Cut(svg, "</g>")
 	end := 0.0
 	for _, match := range tick.FindAllStringSubmatch(panel, -1) {

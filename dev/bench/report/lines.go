@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 )
 
 // Lines is a chart of panels, each with lines from left to right over the same ticks. Each panel has a logarithmic scale of its own,
@@ -64,96 +63,71 @@ const (
 	lineText      = 13
 )
 
-const lineStyle = `
-  .line { fill: none; stroke-width: 2; }
-  .l0 { stroke: #0969da; } .l1 { stroke: #1a7f37; }
-  .t0 { fill: #0969da; } .t1 { fill: #1a7f37; }
-  .open { fill: none; stroke-width: 2; }
-  .one { stroke: #59636e; stroke-width: 1; stroke-dasharray: 5 3; }
-  .break { stroke: #bf8700; stroke-width: 1.5; stroke-dasharray: 2 3; }
-  .small { font-size: 11px; }
-  @media (prefers-color-scheme: dark) {
-    .l0 { stroke: #4493f8; } .l1 { stroke: #3fb950; }
-    .t0 { fill: #4493f8; } .t1 { fill: #3fb950; }
-    .one { stroke: #9198a1; }
-    .break { stroke: #d29922; }
-  }
-`
-
-// SVG draws the chart. The result is well-formed XML, whatever the texts are.
+// SVG draws the chart.
 func (l Lines) SVG() string {
 	rows := (len(l.Panels) + panelColumns - 1) / panelColumns
-	height := headHeight + rows*panelHeight + 18*len(l.Breaks) + 8
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`+"\n",
-		chartWidth, height, chartWidth, height, escape(l.Title))
-	fmt.Fprintf(&b, "<style>%s%s</style>\n", style, lineStyle)
-	fmt.Fprintf(&b, `<text class="title" x="8" y="22">%s</text>`+"\n", escape(l.Title))
+	foot := headHeight + rows*panelHeight
+	drawn := newSVG(l.Title, foot+18*len(l.Breaks)+8)
 	for i, name := range l.Legend {
-		fmt.Fprintf(&b, `<circle class="t%d" cx="14" cy="42" r="5" transform="translate(%d 0)"/><text x="%d" y="46">%s</text>`+"\n",
-			i, i*legendWidth, 26+i*legendWidth, escape(name))
+		drawn.key(lineColors[i], float64(8+i*keyWidth), name)
 	}
-	at := len(l.Legend) * legendWidth
-	fmt.Fprintf(&b, `<line class="one" x1="%d" y1="42" x2="%d" y2="42"/><text x="%d" y="46">× 1: %s</text>`+"\n", at+4, at+32, at+38, escape(l.One))
+	at := float64(len(l.Legend) * keyWidth)
+	drawn.line("one", at+4, keyY-4, at+32, keyY-4)
+	drawn.text("", at+38, keyY, "× 1: "+l.One)
 	for i, panel := range l.Panels {
-		fmt.Fprintf(&b, `<g transform="translate(%d %d)">`+"\n", i%panelColumns*panelWidth, headHeight+i/panelColumns*panelHeight)
-		l.drawPanel(&b, panel)
-		b.WriteString("</g>\n")
+		fmt.Fprintf(drawn, `<g transform="translate(%d %d)">`+"\n", i%panelColumns*panelWidth, headHeight+i/panelColumns*panelHeight)
+		l.drawPanel(drawn, panel)
+		drawn.WriteString("</g>\n")
 	}
 	for i, one := range l.Breaks {
-		y := headHeight + rows*panelHeight + 18*i + 10
-		fmt.Fprintf(&b, `<line class="break" x1="8" y1="%d" x2="36" y2="%d"/>`, y-4, y-4)
-		fmt.Fprintf(&b, `<text class="quiet" x="42" y="%d">%s: does not compare with what is left of it</text>`+"\n", y, escape(one.Why))
+		y := float64(foot + 18*i + 10)
+		drawn.line("break", 8, y-4, 36, y-4)
+		drawn.text("quiet", 42, y, one.Why+": does not compare with what is left of it")
 	}
-	b.WriteString("</svg>\n")
-	return b.String()
+	return drawn.end()
 }
 
 // drawPanel draws a panel at the origin.
-func (l Lines) drawPanel(b *strings.Builder, panel Panel) {
+func (l Lines) drawPanel(drawn *svg, panel Panel) {
 	low, high := panel.scale()
-	y := func(value float64) float64 {
-		return panelHead + panelRoom*(1-math.Log(value/low)/math.Log(high/low))
-	}
-	fmt.Fprintf(b, `<text x="%d" y="%d">%s</text>`+"\n", panelAxis, panelHead-10, escape(panel.Label))
-	for decade := math.Ceil(math.Log10(low)); decade <= math.Log10(high); decade++ {
-		at := y(math.Pow(10, decade))
-		fmt.Fprintf(b, `<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, panelAxis, at, panelAxis+panelPlot, at)
-	}
+	scale := newScale([]float64{low, high})
+	y := func(value float64) float64 { return panelHead + panelRoom*(1-scale.place(value)) }
+	drawn.text("", panelAxis, panelHead-10, panel.Label)
+	scale.decades(func(at float64, _ string) { drawn.line("grid", panelAxis, y(at), panelAxis+panelPlot, y(at)) })
 	for _, value := range slices.Compact([]float64{low, 1, high}) {
 		class := "grid"
 		if value == 1 {
 			class = "one"
 		}
-		fmt.Fprintf(b, `<line class="%s" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, class, panelAxis, y(value), panelAxis+panelPlot, y(value))
-		fmt.Fprintf(b, `<text class="quiet small" text-anchor="end" x="%d" y="%.1f">× %g</text>`+"\n", panelAxis-6, y(value)+4, value)
+		drawn.line(class, panelAxis, y(value), panelAxis+panelPlot, y(value))
+		drawn.text("quiet small end", panelAxis-6, y(value)+4, fmt.Sprintf("× %g", value))
 	}
 	for _, one := range l.Breaks {
 		middle := (l.x(one.Before-1) + l.x(one.Before)) / 2
-		fmt.Fprintf(b, `<line class="break" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`+"\n", middle, panelHead, middle, panelHead+panelRoom)
+		drawn.line("break", middle, panelHead, middle, panelHead+panelRoom)
 	}
 	step := l.tickStep()
 	for i, text := range l.Ticks {
 		if (len(l.Ticks)-1-i)%step == 0 {
-			fmt.Fprintf(b, `<text class="quiet small" text-anchor="middle" x="%.1f" y="%d">%s</text>`+"\n", l.x(i), panelHead+panelRoom+15, escape(text))
+			drawn.text("quiet small middle", l.x(i), panelHead+panelRoom+15, text)
 		}
 	}
-	l.drawLines(b, panel, y)
+	l.drawLines(drawn, panel, y)
 }
 
 // drawLines draws the points of a panel, what connects them, and the value of the last one of each line.
-func (l Lines) drawLines(b *strings.Builder, panel Panel, y func(float64) float64) {
+func (l Lines) drawLines(drawn *svg, panel Panel, y func(float64) float64) {
 	last := map[int]Point{}
 	for _, point := range panel.Points {
-		x, at := l.x(point.At), y(point.Value)
+		x, at, series := l.x(point.At), y(point.Value), lineColors[point.Series]
 		if before, found := last[point.Series]; found && l.connects(before.At, point.At) {
-			fmt.Fprintf(b, `<line class="line l%d" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, point.Series, l.x(before.At), y(before.Value), x, at)
+			drawn.line(fmt.Sprintf("line l%d", series), l.x(before.At), y(before.Value), x, at)
 		}
-		class := fmt.Sprintf("t%d", point.Series)
+		class := fmt.Sprintf("s%d", series)
 		if point.Open {
-			class = fmt.Sprintf("open l%d", point.Series)
+			class = fmt.Sprintf("open l%d", series)
 		}
-		fmt.Fprintf(b, `<circle class="%s" cx="%.1f" cy="%.1f" r="3.5"/>`+"\n", class, x, at)
+		drawn.circle(class, x, at, 3.5)
 		last[point.Series] = point
 	}
 	heights := map[int]float64{}
@@ -162,8 +136,7 @@ func (l Lines) drawLines(b *strings.Builder, panel Panel, y func(float64) float6
 	}
 	spaced := spread(heights, lineText)
 	for _, series := range slices.Sorted(maps.Keys(spaced)) {
-		height := spaced[series]
-		fmt.Fprintf(b, `<text class="small t%d" x="%d" y="%.1f">%s</text>`+"\n", series, panelAxis+panelPlot+4, height+4, escape(last[series].Text))
+		drawn.text(fmt.Sprintf("small s%d", lineColors[series]), panelAxis+panelPlot+4, spaced[series]+4, last[series].Text)
 	}
 }
 
