@@ -72,8 +72,8 @@ test-openstack: preflight ## Run the tests that need a real OpenStack, which is 
 	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./dev/openstack/cmd/openstack
 	@$(BIN)/openstack -install
 	@MOORING_REQUIRE_OPENSTACK=1 CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -p 1 -timeout 30m $(ARGS) ./dev/openstack/...
-	@MOORING_REQUIRE_OPENSTACK=1 MOORING_DEMO_OPENSTACK=1 CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -timeout 30m \
-		-run '^TestDemoOpenStack' $(ARGS) ./cmd/mooring
+	@MOORING_REQUIRE_OPENSTACK=1 MOORING_DEMO_OPENSTACK=1 CGO_ENABLED=0 $(GO) -C dev/demo test -trimpath -vet=off -count=1 -timeout 30m \
+		-run '^TestDemoOpenStack' $(ARGS) ./cmd/demo
 
 .PHONY: test-versions
 test-versions: preflight ## Run the integration tests on each version of Kubernetes: make test-versions [ARGS=chosen]

@@ -9,7 +9,7 @@ import (
 	"helm.sh/helm/v3/pkg/strvals"
 
 	"github.com/mooring-ccm/mooring/dev/chart/render"
-	docs "github.com/mooring-ccm/mooring/dev/doctest"
+	"github.com/mooring-ccm/mooring/dev/doctest"
 )
 
 // TestHelmCommandsOfGuidesRender renders the chart with the values that each `helm install` and `helm upgrade` of the guides
@@ -24,7 +24,7 @@ func TestHelmCommandsOfGuidesRender(t *testing.T) {
 		must(t, err)
 		// Where a page upgrades what another one installs, this is what it installed.
 		last := parse(t, "provider: {name: sim}")
-		for _, command := range docs.Commands(string(page)) {
+		for _, command := range doctest.Commands(string(page)) {
 			words := strings.Fields(command)
 			if words[0] == "kubectl" {
 				checkFiles(t, path, words)

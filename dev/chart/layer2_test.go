@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-ccm/mooring/dev/chart/render"
-	docs "github.com/mooring-ccm/mooring/dev/doctest"
+	"github.com/mooring-ccm/mooring/dev/doctest"
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 )
@@ -34,7 +34,7 @@ func commandOf(t *testing.T, page, begin string) string {
 	text, err := os.ReadFile(filepath.Join(root, page))
 	must(t, err)
 	var found []string
-	for _, command := range docs.Commands(string(text)) {
+	for _, command := range doctest.Commands(string(text)) {
 		if strings.HasPrefix(command, begin) {
 			found = append(found, command)
 		}
