@@ -39,6 +39,7 @@ func isUninitialized(taint corev1.Taint) bool {
 
 // TestVendorProgram builds the program of a vendor and runs it with its plugin and its own controller.
 func TestVendorProgram(t *testing.T) {
+	localclustertest.Needed(t)
 	path := buildVendorProgram(t)
 	cluster, kubeconfig := controlPlane(t)
 	r := newReplicas(t, cluster, kubeconfig)

@@ -29,6 +29,9 @@ const compilePatience = 15 * time.Minute
 
 // TestBuild builds the daemon with a provider from outside, as a program and as an image, and runs both.
 func TestBuild(t *testing.T) {
+	if testing.Short() {
+		t.Skip("links programs, which -short leaves out")
+	}
 	dir := t.TempDir()
 	program, tarball := filepath.Join(dir, "tiny-ccm"), filepath.Join(dir, "tiny-ccm.tar")
 	p := programtest.Start(t, "build", "--with="+tiny, "-o", program, "--image="+tarball)
@@ -85,6 +88,9 @@ func TestBuild(t *testing.T) {
 
 // TestBuildTool builds the tool with a provider from outside: that provider can be held to the rules by it.
 func TestBuildTool(t *testing.T) {
+	if testing.Short() {
+		t.Skip("links programs, which -short leaves out")
+	}
 	program := filepath.Join(t.TempDir(), "mooring-tiny")
 	if code, _, stderr := programtest.Call(t, newRoot(), "build", "--with="+tiny, "--tool", "-o", program); code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, stderr)

@@ -10,6 +10,9 @@ import (
 // TestExampleProvider builds the module of docs/how-to/write-a-provider.md, with its program, and runs its suite. Nothing of it
 // may be skipped: the module chooses the rules about what its cloud has.
 func TestExampleProvider(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and tests a module of its own, which -short leaves out")
+	}
 	for _, args := range [][]string{{"build", "-o", t.TempDir(), "./..."}, {"test", "-count=1", "-v", "./..."}} {
 		command := exec.CommandContext(t.Context(), "go", args...)
 		command.Env = append(os.Environ(), "CGO_ENABLED=0") // as programs are shipped, so that the build cache has it
