@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/mooring-ccm/mooring/internal/fault"
 	"github.com/mooring-ccm/mooring/providers/internal/strict"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
@@ -210,20 +211,11 @@ func (s *Service) admit(r *http.Request, e endpoint) (*request, error) {
 	if err := s.wait(r.Context(), s.behavior.latency()); err != nil {
 		return nil, err
 	}
-	call := &request{Request: r, body: body}
-	fault, cleared := s.faults.take(e.op)
-	if fault == nil {
-		return call, nil
+	hit, released := s.faults.Take(e.op)
+	if hit != nil && hit.Mode == api.FaultHang {
+		_ = fault.Hang(r.Context(), released) // the call is refused in any case
 	}
-	call.fault = fault
-	if fault.Mode == api.FaultHang {
-		select {
-		case <-r.Context().Done():
-		case <-s.closing.Done():
-		case <-cleared:
-		}
-	}
-	return call, nil
+	return &request{Request: r, body: body, fault: hit}, nil
 }
 
 // authenticate checks the bearer token (RFC 6750).

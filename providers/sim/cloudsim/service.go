@@ -18,10 +18,10 @@ type Service struct {
 	clock   clock.Clock
 	log     logr.Logger
 	calls   *calls
-	faults  *faults
+	faults  faults
 	pages   *snapshots
 	closing context.Context
-	close   context.CancelFunc
+	close   func()
 
 	behavior behavior
 
@@ -57,15 +57,17 @@ func Open(options Options) (*Service, error) {
 		return nil, err
 	}
 	closing, closeNow := context.WithCancel(context.Background())
+	faults := newFaults()
 	s := &Service{
 		options: options, clock: options.Clock, log: options.Logger, store: file,
-		calls: newCalls(), faults: newFaults(), pages: newSnapshots(options.Clock), closing: closing, close: closeNow,
+		calls: newCalls(), faults: faults, pages: newSnapshots(options.Clock), closing: closing,
+		close:          func() { closeNow(); faults.Close() },
 		addressHolders: map[string]string{},
 		history:        newHistory(),
 	}
 	s.behavior.set(options.Knobs)
 	if err := s.load(); err != nil {
-		closeNow()
+		s.close()
 		_ = file.close()
 		return nil, err
 	}
@@ -188,7 +190,7 @@ func (s *Service) AddFault(fault api.Fault) error {
 func (s *Service) Faults() []api.Fault { return s.faults.list() }
 
 // ClearFaults removes all faults and ends the calls that hang because of one.
-func (s *Service) ClearFaults() { s.faults.clear() }
+func (s *Service) ClearFaults() { s.faults.Clear() }
 
 // wait lets a duration pass. It returns early, with a refusal, when the client gives up or the cloud stops.
 func (s *Service) wait(ctx context.Context, d time.Duration) error {

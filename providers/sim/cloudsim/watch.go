@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mooring-ccm/mooring/internal/fault"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
@@ -125,21 +126,17 @@ func (s *Service) nextChanges(r *request, since int64) ([]api.InstanceChange, er
 // streamFault returns the fault that hits the next message of an open stream. One that hangs is waited out, and one that
 // refuses ends the stream.
 func (s *Service) streamFault(r *request) (*api.Fault, error) {
-	fault, cleared := s.faults.take(api.OpWatchInstances)
-	if fault == nil {
+	hit, released := s.faults.Take(api.OpWatchInstances)
+	if hit == nil {
 		return nil, nil
 	}
 	s.calls.count(api.OpWatchInstances, func(n *api.CallCount) { n.Faulted++ })
-	switch fault.Mode {
+	switch hit.Mode {
 	case api.FaultStatus:
 		return nil, errCutOff
 	case api.FaultHang:
-		select {
-		case <-cleared:
-		case <-r.Context().Done():
-		case <-s.closing.Done():
-		}
+		_ = fault.Hang(r.Context(), released) // the stream continues, or its next write fails
 		return nil, nil
 	}
-	return fault, nil
+	return hit, nil
 }
