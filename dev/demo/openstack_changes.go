@@ -10,6 +10,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/layer3/routers"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-ccm/mooring/dev/faults/httpfault"
 	"github.com/mooring-ccm/mooring/dev/openstack"
 	"github.com/mooring-ccm/mooring/dev/openstack/faultproxy"
 )
@@ -142,7 +143,7 @@ func (p *privateCloud) outage() section {
 }
 
 func (p *privateCloud) exposeWithoutKeystone(ctx context.Context, s *environment) (string, error) {
-	restore := p.cloud.Faults().Inject(faultproxy.Fault{Match: faultproxy.Match{Service: string(openstack.Identity)}, Effect: faultproxy.Cut})
+	restore := p.cloud.Faults().Inject(faultproxy.Fault{Match: faultproxy.Match{Service: string(openstack.Identity)}, Effect: httpfault.Cut})
 	defer restore()
 	if _, err := p.cloud.Clients(ctx, p.cloud.Tenant()); err == nil {
 		return "", errors.New("somebody has logged in")

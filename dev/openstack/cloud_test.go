@@ -23,6 +23,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/pools"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 
+	"github.com/mooring-ccm/mooring/dev/faults/httpfault"
 	"github.com/mooring-ccm/mooring/dev/openstack"
 	"github.com/mooring-ccm/mooring/dev/openstack/faultproxy"
 	"github.com/mooring-ccm/mooring/dev/openstack/openstacktest"
@@ -145,7 +146,7 @@ func (f fixture) servers(t *testing.T) {
 	}
 	remove := f.cloud.Faults().Inject(faultproxy.Fault{
 		Match:  faultproxy.Match{Service: "compute", Method: http.MethodGet, Path: regexp.MustCompile(`/servers/[^/]+$`)},
-		Effect: faultproxy.Answer{Status: http.StatusServiceUnavailable},
+		Effect: httpfault.Answer{Status: http.StatusServiceUnavailable},
 	})
 	_, err = servers.Get(t.Context(), f.clients.Compute, made[0].ID).Extract()
 	if remove(); !gophercloud.ResponseCodeIs(err, http.StatusServiceUnavailable) {

@@ -38,28 +38,14 @@ type Kind struct {
 // String returns the kind in the notation of a list of an API: "compute GET /v2.1/servers/{id}".
 func (k Kind) String() string { return k.Service + " " + k.Method + " " + k.Template }
 
-// Calls returns the calls that have ended since the start or since Reset, in the order of their ends.
-func (p *Proxy) Calls() []Call {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.calls)
-}
+// Calls returns the calls that have ended since the start, since Reset or since Drain, in the order in which they began.
+func (p *Proxy) Calls() []Call { return p.log.Ended() }
 
 // Reset forgets the calls that have ended.
-func (p *Proxy) Reset() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.calls = nil
-}
+func (p *Proxy) Reset() { p.log.Drain() }
 
-// Drain returns the calls that have ended since the start, since Reset or since Drain, and forgets them.
-func (p *Proxy) Drain() []Call {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	calls := p.calls
-	p.calls = nil
-	return calls
-}
+// Drain returns what Calls returns, and forgets it.
+func (p *Proxy) Drain() []Call { return p.log.Drain() }
 
 // Counts are numbers of calls by kind.
 type Counts map[Kind]int

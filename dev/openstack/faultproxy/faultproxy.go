@@ -4,7 +4,7 @@
 //	proxy, err := faultproxy.Listen(map[string]*url.URL{"compute": nova}, nil)
 //	remove := proxy.Inject(faultproxy.Fault{
 //		Match: faultproxy.Match{Service: "compute", Method: "POST"}, Times: 3,
-//		Effect: faultproxy.Answer{Status: 429, RetryAfter: 2 * time.Second},
+//		Effect: httpfault.Answer{Status: 429, RetryAfter: 2 * time.Second},
 //	})
 //	before := proxy.Calls()
 package faultproxy
@@ -19,22 +19,18 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/mooring-ccm/mooring/dev/faults"
+	"github.com/mooring-ccm/mooring/dev/faults/httpfault"
+	"github.com/mooring-ccm/mooring/internal/fault"
 )
 
 // Proxy is a reverse proxy for each of several services.
 type Proxy struct {
 	servers map[string]*server
-	closed  chan struct{} // ends what hangs
-
-	closeOnce sync.Once
-
-	mu     sync.Mutex
-	faults []*Fault
-	calls  []Call
-	begun  int
-	ended  int
+	faults  *fault.Rules[request, Fault]
+	log     faults.Log[Call]
 }
 
 type server struct {
@@ -46,7 +42,7 @@ type server struct {
 // Listen starts a proxy for each service, on a free port of loopback, and returns when all accept connections. The services are asked by
 // means of transport, nil for a usual one. The caller must call Close.
 func Listen(services map[string]*url.URL, transport http.RoundTripper) (*Proxy, error) {
-	p := &Proxy{servers: map[string]*server{}, closed: make(chan struct{})}
+	p := &Proxy{servers: map[string]*server{}, faults: fault.NewRules[request, Fault]()}
 	for _, service := range slices.Sorted(maps.Keys(services)) {
 		if err := p.listen(service, services[service], transport); err != nil {
 			return nil, errors.Join(fmt.Errorf("listen for %s: %w", service, err), p.Close())
@@ -69,7 +65,7 @@ func (p *Proxy) listen(service string, upstream *url.URL, transport http.RoundTr
 			r.Out.URL.Scheme, r.Out.URL.Host = upstream.Scheme, upstream.Host
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			abort() // a service that is down refuses connections; a proxy can do no more than cut this one off
+			httpfault.Abort() // a service that is down refuses connections; a proxy can do no more than cut this one off
 		},
 	}
 	s := &server{url: &address, done: make(chan struct{})}
@@ -95,7 +91,7 @@ func (p *Proxy) URL(service string) *url.URL {
 
 // Close ends all connections at once, also those that hang. Closing twice is no error.
 func (p *Proxy) Close() error {
-	p.closeOnce.Do(func() { close(p.closed) })
+	p.faults.Close()
 	var errs []error
 	for _, s := range p.servers {
 		errs = append(errs, s.http.Close())
@@ -106,46 +102,18 @@ func (p *Proxy) Close() error {
 
 // serve answers a call, or has the service answer it, and counts it.
 func (p *Proxy) serve(service string, forward http.Handler, w http.ResponseWriter, r *http.Request) {
-	fault := p.begin(service, r)
+	hit, released := p.faults.Take(request{r, service})
 	answer := &recorder{ResponseWriter: w}
-	call := Call{Service: service, Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Template: Template(r.URL.Path), Began: time.Now()}
-	defer func() {
-		call.Took, call.Status, call.Faulty = time.Since(call.Began), answer.status, fault != nil
-		p.end(call)
-	}()
-	ask := func() { forward.ServeHTTP(answer, r) }
-	if fault == nil {
-		ask()
+	end := p.log.Begin(Call{
+		Service: service, Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Template: Template(r.URL.Path), Faulty: hit != nil,
+		Began: time.Now(),
+	})
+	defer end(func(call *Call) { call.Took, call.Status = time.Since(call.Began), answer.status })
+	if hit == nil {
+		forward.ServeHTTP(answer, r)
 		return
 	}
-	fault.apply(r, p.closed, answer, ask)
-}
-
-// begin returns the fault for a call, or nil.
-func (p *Proxy) begin(service string, r *http.Request) *Fault {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.begun++
-	for _, fault := range p.faults {
-		if !fault.Match.matches(service, r) {
-			continue
-		}
-		if fault.seen++; fault.seen <= fault.Skip {
-			continue
-		}
-		if fault.Times > 0 && fault.seen > fault.Skip+fault.Times {
-			continue
-		}
-		return fault
-	}
-	return nil
-}
-
-func (p *Proxy) end(call Call) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.calls = append(p.calls, call)
-	p.ended++
+	hit.serve(answer, r, released, forward)
 }
 
 // recorder notes the status of an answer. It passes on what http.ResponseController asks for.
@@ -178,9 +146,7 @@ func (p *Proxy) Idle(ctx context.Context) error {
 	ticker := time.NewTicker(idleProbe)
 	defer ticker.Stop()
 	for {
-		p.mu.Lock()
-		underWay := p.begun - p.ended
-		p.mu.Unlock()
+		underWay := p.log.UnderWay()
 		if underWay == 0 {
 			return nil
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-ccm/mooring/dev/faults/httpfault"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -97,16 +98,16 @@ func TestCallsPassAndAreCounted(t *testing.T) {
 
 func TestFaults(t *testing.T) {
 	for name, test := range map[string]struct {
-		effect  Effect
+		effect  httpfault.Effect
 		status  int // 0: no answer
 		asked   int32
 		headers map[string]string
 	}{
-		"answers":            {effect: Answer{Status: 503}, status: 503},
-		"asks to come later": {effect: Answer{Status: 429, RetryAfter: 1500 * time.Millisecond}, status: 429, headers: map[string]string{"Retry-After": "2"}},
-		"has its own body":   {effect: Answer{Status: 409, Body: `{"faultstring": "immutable"}`}, status: 409},
-		"cuts off":           {effect: Cut},
-		"cuts the answer":    {effect: CutAnswer, asked: 1},
+		"answers":            {effect: httpfault.Answer{Status: 503}, status: 503},
+		"asks to come later": {effect: httpfault.Answer{Status: 429, RetryAfter: 1500 * time.Millisecond}, status: 429, headers: map[string]string{"Retry-After": "2"}},
+		"has its own body":   {effect: httpfault.Answer{Status: 409, Body: `{"faultstring": "immutable"}`}, status: 409},
+		"cuts off":           {effect: httpfault.Cut},
+		"cuts the answer":    {effect: httpfault.CutAnswer, asked: 1},
 		"only delays":        {status: http.StatusAccepted, asked: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +120,7 @@ func TestFaults(t *testing.T) {
 			case test.status != 0 && (err != nil || response.StatusCode != test.status):
 				t.Errorf("got %v and %v, want %d", response, err, test.status)
 			}
-			if answer, ok := test.effect.(Answer); ok && answer.Body != "" && body != answer.Body {
+			if answer, ok := test.effect.(httpfault.Answer); ok && answer.Body != "" && body != answer.Body {
 				t.Errorf("the body is %q, want %q", body, answer.Body)
 			}
 			for header, want := range test.headers {
@@ -141,9 +142,9 @@ func TestFaults(t *testing.T) {
 func TestWhichCallsAreMeant(t *testing.T) {
 	proxy, _ := start(t)
 	remove := proxy.Inject(Fault{
-		Match: Match{Service: "compute", Method: "POST", Path: regexp.MustCompile(`/servers$`)}, Skip: 1, Times: 2, Effect: Answer{Status: 500},
+		Match: Match{Service: "compute", Method: "POST", Path: regexp.MustCompile(`/servers$`)}, Skip: 1, Times: 2, Effect: httpfault.Answer{Status: 500},
 	})
-	proxy.Inject(Fault{Match: Match{Service: "network"}, Effect: Answer{Status: 500}})
+	proxy.Inject(Fault{Match: Match{Service: "network"}, Effect: httpfault.Answer{Status: 500}})
 	statuses := func(method, path string, calls int) (got []int) {
 		for range calls {
 			response, _, err := ask(t.Context(), proxy, method, path)
@@ -161,7 +162,7 @@ func TestWhichCallsAreMeant(t *testing.T) {
 		t.Errorf("one is skipped, two are meant (-want +got):\n%s", diff)
 	}
 	remove()
-	remove = proxy.Inject(Fault{Effect: Answer{Status: 401}})
+	remove = proxy.Inject(Fault{Effect: httpfault.Answer{Status: 401}})
 	if got := statuses("GET", "servers", 1); got[0] != 401 {
 		t.Errorf("with another fault: %d", got[0])
 	}
@@ -169,7 +170,7 @@ func TestWhichCallsAreMeant(t *testing.T) {
 	if got := statuses("GET", "servers", 1); got[0] != 202 {
 		t.Errorf("after it was removed: %d", got[0])
 	}
-	proxy.Inject(Fault{Effect: Cut})
+	proxy.Inject(Fault{Effect: httpfault.Cut})
 	if proxy.Clear(); statuses("GET", "servers", 1)[0] != 202 {
 		t.Error("a fault is left after Clear")
 	}
@@ -177,7 +178,7 @@ func TestWhichCallsAreMeant(t *testing.T) {
 
 func TestACallHangsUntilItsClientGivesUp(t *testing.T) {
 	proxy, service := start(t)
-	proxy.Inject(Fault{Effect: Hang})
+	proxy.Inject(Fault{Effect: httpfault.Hang})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, _, err := ask(ctx, proxy, "GET", "servers"); !errors.Is(err, context.DeadlineExceeded) {
@@ -191,16 +192,14 @@ func TestACallHangsUntilItsClientGivesUp(t *testing.T) {
 
 func TestCloseEndsWhatHangs(t *testing.T) {
 	proxy, _ := start(t)
-	proxy.Inject(Fault{Effect: Hang})
+	proxy.Inject(Fault{Effect: httpfault.Hang})
 	failed := make(chan error, 1)
 	go func() {
 		_, _, err := ask(t.Context(), proxy, "GET", "servers")
 		failed <- err
 	}()
 	poll.Until(t, "the call has come in", func(context.Context) error {
-		proxy.mu.Lock()
-		defer proxy.mu.Unlock()
-		return poll.Holds(proxy.begun == 1)
+		return poll.Holds(proxy.log.UnderWay() == 1)
 	})
 	if err := proxy.Close(); err != nil {
 		t.Error(err)

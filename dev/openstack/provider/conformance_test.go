@@ -12,6 +12,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/dev/faults/httpfault"
 	"github.com/mooring-ccm/mooring/dev/openstack"
 	"github.com/mooring-ccm/mooring/dev/openstack/faultproxy"
 	"github.com/mooring-ccm/mooring/dev/openstack/openstacktest"
@@ -77,10 +78,10 @@ func (f *fixture) hooks() conformance.Hooks {
 			return f.environment.DeleteServers(ctx, serverOf(instance))
 		},
 		InjectFault: func(_ context.Context, fault conformance.Fault) (func(), error) {
-			effects := map[conformance.Fault]faultproxy.Effect{
-				conformance.FaultError:    faultproxy.Answer{Status: 500},
-				conformance.FaultThrottle: faultproxy.Answer{Status: 429, RetryAfter: 2 * time.Second},
-				conformance.FaultHang:     faultproxy.Hang,
+			effects := map[conformance.Fault]httpfault.Effect{
+				conformance.FaultError:    httpfault.Answer{Status: 500},
+				conformance.FaultThrottle: httpfault.Answer{Status: 429, RetryAfter: 2 * time.Second},
+				conformance.FaultHang:     httpfault.Hang,
 			}
 			return f.cloud.Faults().Inject(faultproxy.Fault{Effect: effects[fault]}), nil
 		},
