@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/node"
@@ -36,16 +37,16 @@ const (
 )
 
 // failing are nodes for which calls fail forever.
-var failing = map[string]faulty.Fault{
-	"fails":     faulty.Fail(errors.New("internal error")),
-	"panics":    faulty.Panic("nil map"),
-	"throttled": faulty.Throttle(time.Minute),
+var failing = map[string]pluginfault.Fault{
+	"fails":     pluginfault.Fail(errors.New("internal error")),
+	"panics":    pluginfault.Panic("nil map"),
+	"throttled": pluginfault.Throttle(time.Minute),
 }
 
 // everyOther answers every other time with host names only.
-func everyOther() faulty.Fault {
+func everyOther() pluginfault.Fault {
 	answers := 0
-	return faulty.Answer(func(_ *corev1.Node, right *cloudprovider.InstanceMetadata) *cloudprovider.InstanceMetadata {
+	return pluginfault.Answer(func(_ *corev1.Node, right *cloudprovider.InstanceMetadata) *cloudprovider.InstanceMetadata {
 		if answers++; answers%2 == 0 {
 			return right
 		}
@@ -98,7 +99,7 @@ func nodesForDays(t *testing.T, full time.Duration, seen func(*run)) {
 		r.foreign("foreign")
 		r.within(node.DefaultStatusUpdateFrequency+prompt, "the node's addresses", func() bool { return len(r.cluster.node("lies").Status.Addresses) > 0 })
 		r.cloud.Fault("InstanceMetadata", "lies", everyOther())
-		r.cloud.Fault("InstanceMetadata", "hangs", faulty.Hang())
+		r.cloud.Fault("InstanceMetadata", "hangs", pluginfault.Hang())
 		r.join("hangs")
 		for name, fault := range failing {
 			r.cloud.Fault("InstanceMetadata", name, fault)
@@ -117,12 +118,12 @@ func nodesForDays(t *testing.T, full time.Duration, seen func(*run)) {
 		}
 		r.events.expectAtMost(t, int((lasts+2*time.Hour)/kit.EventInterval)+1)
 		for name := range failing {
-			r.cloud.Fault("InstanceMetadata", name, faulty.Fault{})
+			r.cloud.Fault("InstanceMetadata", name, pluginfault.Fault{})
 		}
 		for name := range failing {
 			r.initialized(longestNodeRetry+prompt, name)
 		}
-		r.cloud.Fault("InstanceMetadata", "hangs", faulty.Fault{}) // though what hangs already does so forever
+		r.cloud.Fault("InstanceMetadata", "hangs", pluginfault.Fault{}) // though what hangs already does so forever
 		r.initialized(day+longestNodeRetry, "hangs")
 	})
 }
@@ -147,5 +148,5 @@ func (r *run) hourOfNodes(seen func(*run), joins string) {
 		r.expectCalls("InstanceMetadata", name, hour, tries-1, tries+1)
 	}
 	r.expectCalls("InstanceMetadata", "hangs", hour, 0, 2)
-	r.expectCalls(faulty.Any, "foreign", hour, 0, 0)
+	r.expectCalls(pluginfault.Any, "foreign", hour, 0, 0)
 }

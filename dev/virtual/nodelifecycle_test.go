@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
@@ -37,9 +38,9 @@ const (
 )
 
 // silent are nodes that are not ready and for which the cloud does not answer.
-var silent = map[string]faulty.Fault{
-	"fails": faulty.Fail(errors.New("internal error")), "panics": faulty.Panic("nil map"),
-	"throttled": faulty.Throttle(time.Minute), "hangs": faulty.Hang(),
+var silent = map[string]pluginfault.Fault{
+	"fails": pluginfault.Fail(errors.New("internal error")), "panics": pluginfault.Panic("nil map"),
+	"throttled": pluginfault.Throttle(time.Minute), "hangs": pluginfault.Hang(),
 }
 
 // For days the cloud fails for one node that is not ready, panics for one, hangs for one and refuses one for its quota; it denies one that
@@ -94,12 +95,12 @@ func (r *run) hourOfDeadNodes(dead string) {
 	r.turn("ready-1", corev1.ConditionTrue)
 	r.within(time.Minute+prompt, "its removal", func() bool { return len(r.cluster.node("ready-1").Spec.Taints) == 0 })
 	time.Sleep(time.Until(hour.Add(time.Hour)))
-	r.expectCalls(faulty.Any, "foreign", hour, 0, 0)
-	r.expectCalls(faulty.Any, "ready-0", hour, 0, 4)
+	r.expectCalls(pluginfault.Any, "foreign", hour, 0, 0)
+	r.expectCalls(pluginfault.Any, "ready-0", hour, 0, 4)
 	for _, name := range []string{"fails", "panics", "throttled"} {
-		r.expectCalls(faulty.Any, name, hour, triesAnHour/2, 2*triesAnHour)
+		r.expectCalls(pluginfault.Any, name, hour, triesAnHour/2, 2*triesAnHour)
 	}
-	r.expectCalls(faulty.Any, "hangs", hour, 0, 2)
+	r.expectCalls(pluginfault.Any, "hangs", hour, 0, 2)
 }
 
 // massDeath has as many nodes die at once as are ready. Within any ten minutes no more are deleted than the limit allows, and in the end

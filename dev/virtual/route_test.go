@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/route"
@@ -43,15 +44,15 @@ const routedWithin = route.DefaultPeriod + route.DefaultPatience + prompt
 // well.
 func TestRoutesForDays(t *testing.T) {
 	const lasts = 3 * day
-	sick := map[string]faulty.Fault{
-		"fails": faulty.Fail(errors.New("internal error")), "panics": faulty.Panic("nil map"), "throttled": faulty.Throttle(time.Minute),
+	sick := map[string]pluginfault.Fault{
+		"fails": pluginfault.Fail(errors.New("internal error")), "panics": pluginfault.Panic("nil map"), "throttled": pluginfault.Throttle(time.Minute),
 	}
 	virtually(t, faulty.Options{}, routeController, func(r *run) {
 		r.routed("steady", 1)
 		r.routed("lost", 2)
 		r.foreign("foreign")
 		r.cluster.change("foreign", func(node *corev1.Node) { node.Spec.PodCIDRs = []string{"10.0.3.0/24"} })
-		r.cloud.Fault("CreateRoute", "hangs", faulty.Hang())
+		r.cloud.Fault("CreateRoute", "hangs", pluginfault.Hang())
 		r.routed("hangs", 4)
 		for name, fault := range sick {
 			r.cloud.Fault("CreateRoute", name, fault)
@@ -71,10 +72,10 @@ func TestRoutesForDays(t *testing.T) {
 		if created := len(r.cloud.Calls("CreateRoute", "hangs")); created != 1 {
 			t.Errorf("a write that never returned was made %d times: another beside it might undo what it does", created)
 		}
-		r.expectCalls(faulty.Any, "foreign", time.Time{}, 0, 0)
+		r.expectCalls(pluginfault.Any, "foreign", time.Time{}, 0, 0)
 		r.events.expectAtMost(t, int((lasts+2*time.Hour)/kit.EventInterval)+1)
 		for name := range sick {
-			r.cloud.Fault("CreateRoute", name, faulty.Fault{})
+			r.cloud.Fault("CreateRoute", name, pluginfault.Fault{})
 		}
 		for name := range sick {
 			r.within(route.DefaultMaxPeriod+routedWithin, "the route to "+name, func() bool { return r.hasRoute(name) })

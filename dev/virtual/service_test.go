@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
@@ -37,8 +38,8 @@ func (r *run) served(name string) bool {
 }
 
 // sickServices are Services whose load balancers cannot be made.
-var sickServices = map[string]faulty.Fault{
-	"fails": faulty.Fail(errors.New("internal error")), "panics": faulty.Panic("nil map"), "throttled": faulty.Throttle(time.Minute),
+var sickServices = map[string]pluginfault.Fault{
+	"fails": pluginfault.Fail(errors.New("internal error")), "panics": pluginfault.Panic("nil map"), "throttled": pluginfault.Throttle(time.Minute),
 }
 
 const (
@@ -64,7 +65,7 @@ func TestServicesForDays(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "foreign"},
 			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: &foreign},
 		})
-		r.cloud.Fault("EnsureLoadBalancer", "default/hangs", faulty.Hang())
+		r.cloud.Fault("EnsureLoadBalancer", "default/hangs", pluginfault.Hang())
 		r.balanced("hangs")
 		for name, fault := range sickServices {
 			r.cloud.Fault("EnsureLoadBalancer", "default/"+name, fault)
@@ -78,13 +79,13 @@ func TestServicesForDays(t *testing.T) {
 		if grown := goroutines() - before; grown > 4 {
 			t.Errorf("%d goroutines more after %s", grown, lasts)
 		}
-		r.expectCalls(faulty.Any, "default/foreign", time.Time{}, 0, 0)
+		r.expectCalls(pluginfault.Any, "default/foreign", time.Time{}, 0, 0)
 		if ensured := len(r.cloud.Calls("EnsureLoadBalancer", "default/hangs")); ensured != 1 {
 			t.Errorf("a write that never returned was made %d times: another beside it might undo what it does", ensured)
 		}
 		r.events.expectAtMost(t, int((lasts+2*time.Hour)/kit.EventInterval)+1)
 		for name := range sickServices {
-			r.cloud.Fault("EnsureLoadBalancer", "default/"+name, faulty.Fault{})
+			r.cloud.Fault("EnsureLoadBalancer", "default/"+name, pluginfault.Fault{})
 		}
 		for name := range sickServices {
 			r.within(service.DefaultLongestRetry+prompt, "the load balancer of "+name, func() bool { return r.served(name) })

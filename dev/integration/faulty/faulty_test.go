@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
+	"github.com/mooring-ccm/mooring/internal/fault"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -45,26 +47,26 @@ func call(t *testing.T, cloud *faulty.Cloud, node string) (ended outcome) {
 
 func TestFaults(t *testing.T) {
 	for name, test := range map[string]struct {
-		fault faulty.Fault
+		fault pluginfault.Fault
 		want  outcome // without a specific error
 		err   error
 	}{
-		"none":                  {faulty.Fault{}, outcome{returned: true}, nil},
-		"fail":                  {faulty.Fail(errCloud), outcome{returned: true}, errCloud},
-		"panic":                 {faulty.Panic("boom"), outcome{panicked: "boom"}, nil},
-		"goexit":                {faulty.Goexit(), outcome{}, nil},
-		"slow":                  {faulty.Slow(time.Second), outcome{returned: true, after: time.Second}, nil},
-		"slower than its time":  {faulty.Slow(time.Hour), outcome{returned: true, after: 10 * time.Second}, context.DeadlineExceeded},
-		"slow, then it fails":   {faulty.Slow(time.Second).Then(faulty.Fail(errCloud)), outcome{returned: true, after: time.Second}, errCloud},
-		"hang until the end":    {faulty.Hang(), outcome{returned: true, after: time.Minute}, faulty.ErrReleased},
-		"only another one does": {faulty.Fault{}, outcome{returned: true}, nil},
+		"none":                  {pluginfault.Fault{}, outcome{returned: true}, nil},
+		"fail":                  {pluginfault.Fail(errCloud), outcome{returned: true}, errCloud},
+		"panic":                 {pluginfault.Panic("boom"), outcome{panicked: "boom"}, nil},
+		"goexit":                {pluginfault.Goexit(), outcome{}, nil},
+		"slow":                  {pluginfault.Slow(time.Second), outcome{returned: true, after: time.Second}, nil},
+		"slower than its time":  {pluginfault.Slow(time.Hour), outcome{returned: true, after: 10 * time.Second}, context.DeadlineExceeded},
+		"slow, then it fails":   {pluginfault.Slow(time.Second).Then(pluginfault.Fail(errCloud)), outcome{returned: true, after: time.Second}, errCloud},
+		"hang until the end":    {pluginfault.Hang(), outcome{returned: true, after: time.Minute}, fault.ErrReleased},
+		"only another one does": {pluginfault.Fault{}, outcome{returned: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cloud := faulty.New(t.Name(), faulty.Options{})
 				cloud.AddInstance("a")
 				cloud.Fault("InstanceMetadata", "a", test.fault)
-				cloud.Fault("InstanceMetadata", "another", faulty.Hang())
+				cloud.Fault("InstanceMetadata", "another", pluginfault.Hang())
 				got := call(t, cloud, "a")
 				if !errors.Is(got.err, test.err) || (got.err == nil) != (test.err == nil) {
 					t.Errorf("the error is %v, want %v", got.err, test.err)
@@ -72,7 +74,7 @@ func TestFaults(t *testing.T) {
 				if got.err = nil; got != test.want {
 					t.Errorf("got %+v, want %+v", got, test.want)
 				}
-				calls := cloud.Calls("InstanceMetadata", faulty.Any)
+				calls := cloud.Calls("InstanceMetadata", pluginfault.Any)
 				if len(calls) != 1 || calls[0].Object != "a" || calls[0].Ended.Sub(calls[0].Began) != test.want.after {
 					t.Errorf("the calls are %+v", calls)
 				}
@@ -87,11 +89,11 @@ func TestFaults(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := faulty.New(t.Name(), faulty.Options{})
-		cloud.Fault("InstanceMetadata", faulty.Any, faulty.Throttle(time.Minute))
+		cloud.Fault("InstanceMetadata", pluginfault.Any, pluginfault.Throttle(time.Minute))
 		if after, ok := provider.RetryAfter(call(t, cloud, "a").err); !ok || after != time.Minute {
 			t.Errorf("it asks to wait %s, %t", after, ok)
 		}
-		cloud.Fault("InstanceMetadata", faulty.Any, faulty.ThrottleInWords(10*time.Minute))
+		cloud.Fault("InstanceMetadata", pluginfault.Any, pluginfault.ThrottleInWords(10*time.Minute))
 		const want = "Retriable: true, RetryAfter: 600s, HTTPStatusCode: 429, RawError: azure cloud provider throttled for operation " +
 			`LBCreateOrUpdate with reason "client throttled"`
 		if err := call(t, cloud, "a").err; provider.IsThrottled(err) || err.Error() != want {
@@ -104,14 +106,14 @@ func TestRefusals(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	cloud := faulty.New(t.Name(), faulty.Options{})
 	cloud.AddInstance("a")
-	for count, fault := range map[int]faulty.Fault{4: faulty.AddressesTwice(), 1: faulty.HostNamesOnly(), 2: {}} {
+	for count, fault := range map[int]pluginfault.Fault{4: pluginfault.AddressesTwice(), 1: pluginfault.HostNamesOnly(), 2: {}} {
 		cloud.Fault("InstanceMetadata", "a", fault)
 		got, err := cloud.InstanceMetadata(t.Context(), named("a", ""))
 		if err != nil || len(got.NodeAddresses) != count {
 			t.Errorf("got %+v, %v; want %d addresses", got, err, count)
 		}
 	}
-	cloud.Fault("EnsureLoadBalancer", "default/a", faulty.Echo())
+	cloud.Fault("EnsureLoadBalancer", "default/a", pluginfault.Echo())
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
 	for _, ip := range []string{"", "192.0.2.1"} {
 		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: ip}}
@@ -167,12 +169,12 @@ func TestLoadBalancers(t *testing.T) {
 	if _, err := cloud.EnsureLoadBalancer(t.Context(), "kubernetes", service, nil); err != nil {
 		t.Fatal(err)
 	}
-	cloud.Fault("GetLoadBalancer", "default/a", faulty.OtherIngress())
+	cloud.Fault("GetLoadBalancer", "default/a", pluginfault.OtherIngress())
 	status, exists, err := cloud.GetLoadBalancer(t.Context(), "kubernetes", service)
 	if err != nil || !exists || status.Ingress[0].Hostname != "a.example.com" {
 		t.Errorf("got %+v, %t, %v", status, exists, err)
 	}
-	cloud.Fault("EnsureLoadBalancerDeleted", "default/a", faulty.FailAfter(errCloud))
+	cloud.Fault("EnsureLoadBalancerDeleted", "default/a", pluginfault.FailAfter(errCloud))
 	if err := cloud.EnsureLoadBalancerDeleted(t.Context(), "kubernetes", service); !errors.Is(err, errCloud) {
 		t.Errorf("the deletion returns %v", err)
 	}
@@ -186,7 +188,7 @@ func TestList(t *testing.T) {
 	cloud := faulty.New("lists", faulty.Options{Lists: true})
 	cloud.AddInstance("a")
 	cloud.AddInstance("b")
-	cloud.Fault("ListInstances", "a", faulty.SpelledOtherwise())
+	cloud.Fault("ListInstances", "a", pluginfault.SpelledOtherwise())
 	var said []string
 	if err := cloud.Capabilities().ListInstances(t.Context(), func(page []provider.Instance) error {
 		said = append(said, page[0].ProviderID)

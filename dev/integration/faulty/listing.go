@@ -12,76 +12,55 @@ import (
 // markInterval is how often a watch says that it has said everything.
 const markInterval = time.Second
 
-// listInstances lists the instances one on a page, sorted by node. A fault of the operation without object comes before the first
-// page, one of a node before the page of its instance.
-func (c *Cloud) listInstances(ctx context.Context, yield func([]provider.Instance) error) error {
-	all, err := serve(ctx, c, "ListInstances", "", nil, func() ([]provider.Instance, error) {
-		listed := make([]provider.Instance, 0, len(c.instances))
-		for _, name := range slices.Sorted(maps.Keys(c.instances)) {
-			listed = append(listed, c.instances[name])
-		}
-		return listed, nil
-	})
-	if err != nil {
-		return err
-	}
+// listInstances lists the instances one on a page, sorted by node.
+func (m *memory) listInstances(_ context.Context, yield func([]provider.Instance) error) error {
+	m.mu.Lock()
+	all := m.sorted()
+	m.mu.Unlock()
 	for _, instance := range all {
-		page, err := serve(ctx, c, "ListInstances", string(instance.NodeName), instance, func() ([]provider.Instance, error) {
-			return []provider.Instance{instance}, nil
-		})
-		if err != nil {
-			return err
-		}
-		if err := yield(page); err != nil {
+		if err := yield([]provider.Instance{instance}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// watchInstances says all instances, and then each change. Faults come before the first event and before those of a node's
-// instance.
-func (c *Cloud) watchInstances(ctx context.Context, yield func(provider.InstanceEvent) error) error {
-	var seen int
-	events, err := serve(ctx, c, "WatchInstances", "", nil, func() ([]provider.InstanceEvent, error) {
-		seen = len(c.events)
-		var all []provider.InstanceEvent
-		for _, name := range slices.Sorted(maps.Keys(c.instances)) {
-			all = append(all, provider.InstanceEvent{Kind: provider.InstanceSet, Instance: c.instances[name]})
-		}
-		return all, nil
-	})
-	if err != nil {
-		return err
+// sorted returns the instances sorted by node. The lock is held.
+func (m *memory) sorted() (all []provider.Instance) {
+	for _, name := range slices.Sorted(maps.Keys(m.instances)) {
+		all = append(all, m.instances[name])
 	}
+	return all
+}
+
+// watchInstances says all instances, and then each change.
+func (m *memory) watchInstances(ctx context.Context, yield func(provider.InstanceEvent) error) (err error) {
+	var events []provider.InstanceEvent
+	m.mu.Lock()
+	seen := len(m.events)
+	for _, instance := range m.sorted() {
+		events = append(events, provider.InstanceEvent{Kind: provider.InstanceSet, Instance: instance})
+	}
+	m.mu.Unlock()
 	marks := time.NewTicker(markInterval)
 	defer marks.Stop()
 	for {
-		for _, event := range events {
-			event, err := serve(ctx, c, "WatchInstances", string(event.Instance.NodeName), event, func() (provider.InstanceEvent, error) {
-				return event, nil
-			})
-			if err != nil {
-				return err
-			}
+		for _, event := range append(events, provider.InstanceEvent{Kind: provider.InstancesCurrent}) {
 			if err := yield(event); err != nil {
 				return err
 			}
 		}
-		if err := yield(provider.InstanceEvent{Kind: provider.InstancesCurrent}); err != nil {
-			return err
-		}
-		if events, seen, err = c.await(ctx, seen, marks.C); err != nil {
+		if events, seen, err = m.await(ctx, seen, marks.C); err != nil {
 			return err
 		}
 	}
 }
 
 // await returns what has changed since some events, once something has or the next mark is due.
-func (c *Cloud) await(ctx context.Context, seen int, mark <-chan time.Time) ([]provider.InstanceEvent, int, error) {
-	c.mu.Lock()
-	changed, news := c.changed, len(c.events) > seen
-	c.mu.Unlock()
+func (m *memory) await(ctx context.Context, seen int, mark <-chan time.Time) ([]provider.InstanceEvent, int, error) {
+	m.mu.Lock()
+	changed, news := m.changed, len(m.events) > seen
+	m.mu.Unlock()
 	if !news {
 		select {
 		case <-changed:
@@ -90,7 +69,7 @@ func (c *Cloud) await(ctx context.Context, seen int, mark <-chan time.Time) ([]p
 			return nil, seen, ctx.Err()
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.events[seen:]), len(c.events), nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.events[seen:]), len(m.events), nil
 }

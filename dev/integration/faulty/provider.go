@@ -14,60 +14,53 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-var (
-	_ cloudprovider.Interface    = (*Cloud)(nil)
-	_ cloudprovider.InstancesV2  = (*Cloud)(nil)
-	_ cloudprovider.LoadBalancer = (*Cloud)(nil)
-	_ cloudprovider.Routes       = (*Cloud)(nil)
-	_ provider.Capable           = (*Cloud)(nil)
-)
+// plugin is the provider when it works.
+type plugin struct {
+	*memory
+	cloudprovider.Interface // nil: what is not here is not called
+	declares                provider.Capabilities
+}
 
 // Initialize is part of cloudprovider.Interface.
-func (c *Cloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
+func (p plugin) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
 
 // LoadBalancer is part of cloudprovider.Interface.
-func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return c, true }
-
-// Instances is part of cloudprovider.Interface.
-func (c *Cloud) Instances() (cloudprovider.Instances, bool) { return nil, false }
+func (p plugin) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return p, true }
 
 // InstancesV2 is part of cloudprovider.Interface.
-func (c *Cloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return c, true }
-
-// Zones is part of cloudprovider.Interface.
-func (c *Cloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
+func (p plugin) InstancesV2() (cloudprovider.InstancesV2, bool) { return p, true }
 
 // Clusters is part of cloudprovider.Interface.
-func (c *Cloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
+func (p plugin) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
 
 // Routes is part of cloudprovider.Interface.
-func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return c, true }
+func (p plugin) Routes() (cloudprovider.Routes, bool) { return p, true }
 
 // ProviderName is part of cloudprovider.Interface.
-func (c *Cloud) ProviderName() string { return c.name }
+func (p plugin) ProviderName() string { return p.name }
 
 // HasClusterID is part of cloudprovider.Interface.
-func (c *Cloud) HasClusterID() bool { return true }
+func (p plugin) HasClusterID() bool { return true }
 
 // Capabilities is provider.Capable.
-func (c *Cloud) Capabilities() provider.Capabilities { return c.declares }
+func (p plugin) Capabilities() provider.Capabilities { return p.declares }
 
 func nodeName(name string) types.NodeName { return types.NodeName(name) }
 
 // find returns the instance of a node. A provider ID of another cloud is a plain error, as it is of the providers of AWS, Hetzner
 // and DigitalOcean. The lock is held.
-func (c *Cloud) find(node *corev1.Node) (provider.Instance, error) {
+func (m *memory) find(node *corev1.Node) (provider.Instance, error) {
 	id := node.Spec.ProviderID
 	if id == "" {
-		if instance, ok := c.instances[node.Name]; ok {
+		if instance, ok := m.instances[node.Name]; ok {
 			return instance, nil
 		}
 		return provider.Instance{}, cloudprovider.InstanceNotFound
 	}
-	if !strings.HasPrefix(id, c.scheme) || c.scheme == "" && strings.Contains(id, "://") {
-		return provider.Instance{}, fmt.Errorf("provider ID %q does not have the prefix %q", id, c.scheme)
+	if !strings.HasPrefix(id, m.scheme) || m.scheme == "" && strings.Contains(id, "://") {
+		return provider.Instance{}, fmt.Errorf("provider ID %q does not have the prefix %q", id, m.scheme)
 	}
-	for _, instance := range c.instances {
+	for _, instance := range m.instances {
 		if instance.ProviderID == id {
 			return instance, nil
 		}
@@ -76,40 +69,40 @@ func (c *Cloud) find(node *corev1.Node) (provider.Instance, error) {
 }
 
 // InstanceExists is part of cloudprovider.InstancesV2.
-func (c *Cloud) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
-	return serve(ctx, c, "InstanceExists", node.Name, node, func() (bool, error) {
-		_, err := c.find(node)
-		if errors.Is(err, cloudprovider.InstanceNotFound) {
-			return false, nil
-		}
-		return err == nil, err
-	})
+func (p plugin) InstanceExists(_ context.Context, node *corev1.Node) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, err := p.find(node)
+	if errors.Is(err, cloudprovider.InstanceNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // InstanceShutdown is part of cloudprovider.InstancesV2.
-func (c *Cloud) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
-	return serve(ctx, c, "InstanceShutdown", node.Name, node, func() (bool, error) {
-		instance, err := c.find(node)
-		return instance.State == provider.InstanceStopped, err
-	})
+func (p plugin) InstanceShutdown(_ context.Context, node *corev1.Node) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	instance, err := p.find(node)
+	return instance.State == provider.InstanceStopped, err
 }
 
 // InstanceMetadata is part of cloudprovider.InstancesV2.
-func (c *Cloud) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	return serve(ctx, c, "InstanceMetadata", node.Name, node, func() (*cloudprovider.InstanceMetadata, error) {
-		instance, err := c.find(node)
-		if err != nil {
-			return nil, err
-		}
-		return &instance.InstanceMetadata, nil
-	})
+func (p plugin) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	instance, err := p.find(node)
+	if err != nil {
+		return nil, err
+	}
+	return &instance.InstanceMetadata, nil
 }
 
 func key(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
 
 // status returns what a Service's load balancer is reached by, or nil if there is no load balancer. The lock is held.
-func (c *Cloud) status(service *corev1.Service) *corev1.LoadBalancerStatus {
-	balancer := c.balancers[key(service)]
+func (m *memory) status(service *corev1.Service) *corev1.LoadBalancerStatus {
+	balancer := m.balancers[key(service)]
 	if balancer == nil {
 		return nil
 	}
@@ -117,49 +110,47 @@ func (c *Cloud) status(service *corev1.Service) *corev1.LoadBalancerStatus {
 }
 
 // GetLoadBalancerName is part of cloudprovider.LoadBalancer.
-func (c *Cloud) GetLoadBalancerName(_ context.Context, _ string, service *corev1.Service) string {
+func (p plugin) GetLoadBalancerName(_ context.Context, _ string, service *corev1.Service) string {
 	return cloudprovider.DefaultLoadBalancerName(service)
 }
 
 // GetLoadBalancer is part of cloudprovider.LoadBalancer.
-func (c *Cloud) GetLoadBalancer(ctx context.Context, _ string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
-	status, err := serve(ctx, c, "GetLoadBalancer", key(service), service, func() (*corev1.LoadBalancerStatus, error) {
-		return c.status(service), nil
-	})
-	return status, status != nil, err
+func (p plugin) GetLoadBalancer(_ context.Context, _ string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	status := p.status(service)
+	return status, status != nil, nil
 }
 
 // EnsureLoadBalancer is part of cloudprovider.LoadBalancer.
-func (c *Cloud) EnsureLoadBalancer(ctx context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
-	return serve(ctx, c, "EnsureLoadBalancer", key(service), service, func() (*corev1.LoadBalancerStatus, error) {
-		if c.balancers[key(service)] == nil {
-			c.balancers[key(service)] = &loadBalancer{address: c.newAddress()}
-		}
-		c.balancers[key(service)].targets = names(nodes)
-		return c.status(service), nil
-	})
+func (p plugin) EnsureLoadBalancer(_ context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.balancers[key(service)] == nil {
+		p.balancers[key(service)] = &loadBalancer{address: p.newAddress()}
+	}
+	p.balancers[key(service)].targets = names(nodes)
+	return p.status(service), nil
 }
 
 // UpdateLoadBalancer is part of cloudprovider.LoadBalancer.
-func (c *Cloud) UpdateLoadBalancer(ctx context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) error {
-	_, err := serve(ctx, c, "UpdateLoadBalancer", key(service), service, func() (struct{}, error) {
-		balancer := c.balancers[key(service)]
-		if balancer == nil {
-			return struct{}{}, fmt.Errorf("there is no load balancer for %s", key(service))
-		}
-		balancer.targets = names(nodes)
-		return struct{}{}, nil
-	})
-	return err
+func (p plugin) UpdateLoadBalancer(_ context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	balancer := p.balancers[key(service)]
+	if balancer == nil {
+		return fmt.Errorf("there is no load balancer for %s", key(service))
+	}
+	balancer.targets = names(nodes)
+	return nil
 }
 
 // EnsureLoadBalancerDeleted is part of cloudprovider.LoadBalancer.
-func (c *Cloud) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *corev1.Service) error {
-	_, err := serve(ctx, c, "EnsureLoadBalancerDeleted", key(service), service, func() (struct{}, error) {
-		delete(c.balancers, key(service))
-		return struct{}{}, nil
-	})
-	return err
+func (p plugin) EnsureLoadBalancerDeleted(_ context.Context, _ string, service *corev1.Service) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.balancers, key(service))
+	return nil
 }
 
 func names(nodes []*corev1.Node) []string {
@@ -172,33 +163,31 @@ func names(nodes []*corev1.Node) []string {
 }
 
 // ListRoutes is part of cloudprovider.Routes.
-func (c *Cloud) ListRoutes(ctx context.Context, clusterName string) ([]*cloudprovider.Route, error) {
-	return serve(ctx, c, "ListRoutes", "", clusterName, func() ([]*cloudprovider.Route, error) {
-		found := make([]*cloudprovider.Route, 0, len(c.routes))
-		for _, route := range c.routes {
-			one := *route
-			found = append(found, &one)
-		}
-		return found, nil
-	})
+func (p plugin) ListRoutes(context.Context, string) ([]*cloudprovider.Route, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found := make([]*cloudprovider.Route, 0, len(p.routes))
+	for _, route := range p.routes {
+		one := *route
+		found = append(found, &one)
+	}
+	return found, nil
 }
 
 // CreateRoute is part of cloudprovider.Routes.
-func (c *Cloud) CreateRoute(ctx context.Context, _, _ string, route *cloudprovider.Route) error {
-	_, err := serve(ctx, c, "CreateRoute", string(route.TargetNode), route, func() (struct{}, error) {
-		one := *route
-		one.Name = route.DestinationCIDR
-		c.routes[one.Name] = &one
-		return struct{}{}, nil
-	})
-	return err
+func (p plugin) CreateRoute(_ context.Context, _, _ string, route *cloudprovider.Route) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := *route
+	one.Name = route.DestinationCIDR
+	p.routes[one.Name] = &one
+	return nil
 }
 
 // DeleteRoute is part of cloudprovider.Routes.
-func (c *Cloud) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
-	_, err := serve(ctx, c, "DeleteRoute", string(route.TargetNode), route, func() (struct{}, error) {
-		delete(c.routes, route.DestinationCIDR)
-		return struct{}{}, nil
-	})
-	return err
+func (p plugin) DeleteRoute(_ context.Context, _ string, route *cloudprovider.Route) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.routes, route.DestinationCIDR)
+	return nil
 }

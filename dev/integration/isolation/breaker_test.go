@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
@@ -39,7 +40,7 @@ func TestOnlyTheBrokenFail(t *testing.T) {
 // Providers return a plain error for a server that is gone. Whoever only ever fails says nothing about the cloud.
 func missingServers(t *testing.T, m *manager) {
 	// A node whose call fails is asked for less and less often. So many fail often enough together.
-	nodes := m.instances(t, 8, "missing", "InstanceExists", faulty.Fail(errors.New("server not found (not_found, 0a1b2c)")))
+	nodes := m.instances(t, 8, "missing", "InstanceExists", pluginfault.Fail(errors.New("server not found (not_found, 0a1b2c)")))
 	for _, node := range nodes {
 		m.awaitInitialized(t, node)
 	}
@@ -54,7 +55,7 @@ func missingServers(t *testing.T, m *manager) {
 
 // A setting that the cloud refuses is its user's matter.
 func wrongAnnotations(t *testing.T, m *manager) {
-	refused := m.services(t, 5, "refused", faulty.Fail(errors.New(`annotation load-balancer-type: unsupported value "lb99"`)))
+	refused := m.services(t, 5, "refused", pluginfault.Fail(errors.New(`annotation load-balancer-type: unsupported value "lb99"`)))
 	m.failsAlone(t, "GetLoadBalancer", "EnsureLoadBalancer", "UpdateLoadBalancer")
 	awaitWarning(t, "Service", named(refused[0]))
 	m.expectClosed(t, "load_balancers")
@@ -70,7 +71,7 @@ func (m *manager) failsAlone(t *testing.T, operations ...string) {
 	poll.Within(t, 2*openPast, "calls have failed for long", func(context.Context) error {
 		var first time.Time // of those that have failed since one worked
 		failed, lasting := 0, false
-		for _, call := range m.cloud.Calls(faulty.Any, faulty.Any) {
+		for _, call := range m.cloud.Calls(pluginfault.Any, pluginfault.Any) {
 			switch {
 			case call.Ended.IsZero() || !slices.Contains(operations, call.Operation):
 			case call.Err == nil:

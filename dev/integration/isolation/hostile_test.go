@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -29,48 +30,37 @@ const (
 // hostile is garbage that a cloud answers about one object.
 type hostile struct {
 	name, operation string
-	fault           faulty.Fault
+	fault           pluginfault.Fault
 	// want is a part of the warning; empty if the rest of the answer is used.
 	want string
-}
-
-func metadata(change func(*cloudprovider.InstanceMetadata)) faulty.Fault {
-	return faulty.Answer(func(_ *corev1.Node, right *cloudprovider.InstanceMetadata) *cloudprovider.InstanceMetadata {
-		if right == nil {
-			return nil
-		}
-		wrong := *right
-		change(&wrong)
-		return &wrong
-	})
 }
 
 // garbageOfNodes are answers about instances.
 func garbageOfNodes() []hostile {
 	huge := strings.Repeat("x", 1<<20)
 	return []hostile{
-		{"zone", "InstanceMetadata", metadata(func(m *cloudprovider.InstanceMetadata) { m.Zone = huge }), "cannot be the label topology.kubernetes.io/zone"},
-		{"control", "InstanceMetadata", metadata(func(m *cloudprovider.InstanceMetadata) { m.Region = "\x1b[2J\u202e" }), "cannot be the label"},
-		{"id", "InstanceMetadata", metadata(func(m *cloudprovider.InstanceMetadata) { m.ProviderID += "\xff" }), "is not printable"},
-		{"long-id", "InstanceMetadata", metadata(func(m *cloudprovider.InstanceMetadata) { m.ProviderID += huge }), "a provider ID of"},
-		{"addresses", "InstanceMetadata", metadata(func(m *cloudprovider.InstanceMetadata) {
+		{"zone", "InstanceMetadata", pluginfault.Describe(func(m *cloudprovider.InstanceMetadata) { m.Zone = huge }), "cannot be the label topology.kubernetes.io/zone"},
+		{"control", "InstanceMetadata", pluginfault.Describe(func(m *cloudprovider.InstanceMetadata) { m.Region = "\x1b[2J\u202e" }), "cannot be the label"},
+		{"id", "InstanceMetadata", pluginfault.Describe(func(m *cloudprovider.InstanceMetadata) { m.ProviderID += "\xff" }), "is not printable"},
+		{"long-id", "InstanceMetadata", pluginfault.Describe(func(m *cloudprovider.InstanceMetadata) { m.ProviderID += huge }), "a provider ID of"},
+		{"addresses", "InstanceMetadata", pluginfault.Describe(func(m *cloudprovider.InstanceMetadata) {
 			m.NodeAddresses = nil
 			for i := range 10_000 {
 				m.NodeAddresses = append(m.NodeAddresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.9.%d.%d", i/250, i%250)})
 			}
 		}), "there are more than"},
-		{"no-address", "InstanceMetadata", metadata(func(m *cloudprovider.InstanceMetadata) {
+		{"no-address", "InstanceMetadata", pluginfault.Describe(func(m *cloudprovider.InstanceMetadata) {
 			m.NodeAddresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: huge}, {Type: corev1.NodeExternalIP, Address: "\x00"}}
 		}), "none of [InternalIP x"},
-		{"error", "InstanceMetadata", faulty.Fail(errors.New("\x1b[31m" + strings.Repeat("all of a proxy's page \n", 500_000))), "all of a proxy's page all of"},
-		{"panic", "InstanceMetadata", faulty.Panic(huge), "panicked in InstanceMetadata"},
-		{"labels", "InstanceMetadata", metadata(func(m *cloudprovider.InstanceMetadata) {
+		{"error", "InstanceMetadata", pluginfault.Fail(errors.New("\x1b[31m" + strings.Repeat("all of a proxy's page \n", 500_000))), "all of a proxy's page all of"},
+		{"panic", "InstanceMetadata", pluginfault.Panic(huge), "panicked in InstanceMetadata"},
+		{"labels", "InstanceMetadata", pluginfault.Describe(func(m *cloudprovider.InstanceMetadata) {
 			m.AdditionalLabels = map[string]string{huge: huge, "": "", "kubernetes.io/x": "y", "a b": "c"}
 			for i := range 20_000 {
 				m.AdditionalLabels[fmt.Sprintf("example.com/label-%05d", i)] = strings.Repeat("v", 60)
 			}
 		}), ""},
-		{"one-bad-address", "InstanceMetadata", metadata(func(m *cloudprovider.InstanceMetadata) {
+		{"one-bad-address", "InstanceMetadata", pluginfault.Describe(func(m *cloudprovider.InstanceMetadata) {
 			m.NodeAddresses = append([]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1; reboot"}}, m.NodeAddresses...)
 		}), ""},
 	}
@@ -78,8 +68,8 @@ func garbageOfNodes() []hostile {
 
 // garbageOfServices are answers about load balancers.
 func garbageOfServices() []hostile {
-	status := func(ingress ...corev1.LoadBalancerIngress) faulty.Fault {
-		return faulty.Answer(func(*corev1.Service, *corev1.LoadBalancerStatus) *corev1.LoadBalancerStatus {
+	status := func(ingress ...corev1.LoadBalancerIngress) pluginfault.Fault {
+		return pluginfault.Answer(func(*corev1.Service, *corev1.LoadBalancerStatus) *corev1.LoadBalancerStatus {
 			return &corev1.LoadBalancerStatus{Ingress: ingress}
 		})
 	}
@@ -90,7 +80,7 @@ func garbageOfServices() []hostile {
 	return []hostile{
 		{"no-ip", "EnsureLoadBalancer", status(corev1.LoadBalancerIngress{IP: "x\x1b" + strings.Repeat("x", 1<<20)}), `ingress[0].ip: Invalid value: "x`},
 		{"many-ips", "EnsureLoadBalancer", status(many...), ""},
-		{"long-error", "EnsureLoadBalancer", faulty.Fail(errors.New(strings.Repeat("refused \x00", 1_000_000))), "refused"},
+		{"long-error", "EnsureLoadBalancer", pluginfault.Fail(errors.New(strings.Repeat("refused \x00", 1_000_000))), "refused"},
 	}
 }
 
@@ -182,11 +172,11 @@ func TestHostileLists(t *testing.T) {
 	m.populate(t)
 	known := m.instance(t, "known")
 	m.awaitInitialized(t, known)
-	adding := func(wrong ...provider.Instance) faulty.Fault {
-		return faulty.Answer(func(_ any, page []provider.Instance) []provider.Instance { return append(page, wrong...) })
+	adding := func(wrong ...provider.Instance) pluginfault.Fault {
+		return pluginfault.Answer(func(_ any, page []provider.Instance) []provider.Instance { return append(page, wrong...) })
 	}
 	for name, test := range map[string]struct {
-		fault   faulty.Fault
+		fault   pluginfault.Fault
 		refused bool
 	}{
 		"twice":    {fault: adding(withID("twice"), withID("twice"))},
@@ -208,7 +198,7 @@ func TestHostileLists(t *testing.T) {
 		if asked := len(m.cloud.Calls("ListInstances", "")) - before; asked > 2*maxAsked {
 			t.Errorf("%s: %d listings", name, asked)
 		}
-		m.cloud.Fault("ListInstances", known, faulty.Fault{})
+		m.cloud.Fault("ListInstances", known, pluginfault.Fault{})
 		m.awaitInitialized(t, waiting)
 	}
 	checkNode(t, known)
@@ -248,7 +238,7 @@ func TestObjectsAtTheirLimits(t *testing.T) {
 	full := m.instance(t, "full", func(node *corev1.Node) { // has no room for a record of labels
 		node.Annotations = map[string]string{"example.com/all": text(256<<10 - len("example.com/all"))}
 	})
-	m.cloud.Fault("InstanceMetadata", full, metadata(func(m *cloudprovider.InstanceMetadata) { m.AdditionalLabels = map[string]string{"example.com/a": "b"} }))
+	m.cloud.Fault("InstanceMetadata", full, pluginfault.Describe(func(m *cloudprovider.InstanceMetadata) { m.AdditionalLabels = map[string]string{"example.com/a": "b"} }))
 	service := m.service(t, text(62-len(m.name)), func(service *corev1.Service) {
 		no := false
 		service.Spec.AllocateLoadBalancerNodePorts = &no

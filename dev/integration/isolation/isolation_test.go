@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 )
 
@@ -40,7 +41,7 @@ func TestSideBySide(t *testing.T) {
 }
 
 // services creates Services of which each has a fault when its load balancer is made, and returns their keys.
-func (m *manager) services(t *testing.T, count int, name string, fault faulty.Fault) []string {
+func (m *manager) services(t *testing.T, count int, name string, fault pluginfault.Fault) []string {
 	t.Helper()
 	var keys []string
 	for i := range count {
@@ -52,7 +53,7 @@ func (m *manager) services(t *testing.T, count int, name string, fault faulty.Fa
 }
 
 // instances creates nodes with instances of which each has a fault in an operation, and returns their names.
-func (m *manager) instances(t *testing.T, count int, name, operation string, fault faulty.Fault) []string {
+func (m *manager) instances(t *testing.T, count int, name, operation string, fault pluginfault.Fault) []string {
 	t.Helper()
 	var nodes []string
 	for i := range count {
@@ -65,30 +66,30 @@ func (m *manager) instances(t *testing.T, count int, name, operation string, fau
 
 // A panic in a write is the error of its Service. Each used to cost one of the places for calls.
 func writesPanic(t *testing.T, m *manager) {
-	panicking := m.services(t, many, "panic", faulty.Panic("index out of range in a write"))
+	panicking := m.services(t, many, "panic", pluginfault.Panic("index out of range in a write"))
 	m.awaitFaults(t, many, "EnsureLoadBalancer", panicking...)
 	m.serves(t, "panic-write")
 	if message := awaitWarning(t, "Service", named(panicking[0])); !strings.Contains(message, "index out of range in a write") {
 		t.Errorf("the event does not say why: %q", message)
 	}
-	for _, want := range []string{"index out of range in a write", "faulty.(*Cloud).EnsureLoadBalancer"} { // the latter by the stack
+	for _, want := range []string{"index out of range in a write", "pluginfault.(*Plugin).EnsureLoadBalancer"} { // the latter by the stack
 		awaitLogged(t, want)
 	}
 }
 
 // A panic in a read is the error of its node. It used to end the process.
 func readsPanic(t *testing.T, m *manager) {
-	panicking := m.instances(t, 1, "panic", "InstanceMetadata", faulty.Panic(errors.New("nil pointer in a read")))
+	panicking := m.instances(t, 1, "panic", "InstanceMetadata", pluginfault.Panic(errors.New("nil pointer in a read")))
 	m.awaitFaults(t, 2, "InstanceMetadata", panicking...)
 	m.serves(t, "panic-read")
 	awaitWarning(t, "Node", panicking[0])
-	awaitLogged(t, "faulty.(*Cloud).InstanceMetadata") // the stack
+	awaitLogged(t, "pluginfault.(*Plugin).InstanceMetadata") // the stack
 }
 
 // A call that ends its goroutine never returns, though nothing hangs.
 func callsEndTheirGoroutines(t *testing.T, m *manager) {
-	nodes := m.instances(t, many, "goexit", "InstanceMetadata", faulty.Goexit())
-	services := m.services(t, many, "goexit", faulty.Goexit())
+	nodes := m.instances(t, many, "goexit", "InstanceMetadata", pluginfault.Goexit())
+	services := m.services(t, many, "goexit", pluginfault.Goexit())
 	m.awaitFaults(t, many, "InstanceMetadata", nodes...)
 	m.awaitFaults(t, many, "EnsureLoadBalancer", services...)
 	m.serves(t, "goexit")
@@ -96,7 +97,7 @@ func callsEndTheirGoroutines(t *testing.T, m *manager) {
 
 // Reads that hang and ignore their context give their places back at their deadline.
 func readsHang(t *testing.T, m *manager) {
-	hanging := m.instances(t, many, "hang", "InstanceMetadata", faulty.Hang())
+	hanging := m.instances(t, many, "hang", "InstanceMetadata", pluginfault.Hang())
 	m.awaitFaults(t, places, "InstanceMetadata", hanging...)
 	m.serves(t, "hang-read")
 	awaitWarning(t, "Node", hanging[0])
@@ -105,7 +106,7 @@ func readsHang(t *testing.T, m *manager) {
 // So do writes, though their Services wait until they return: there is never a second write to the same load balancer.
 func loadBalancersHang(t *testing.T, m *manager) {
 	const count = 8 // twice as many as the provider bears at once
-	hanging := m.services(t, count, "hang", faulty.Hang())
+	hanging := m.services(t, count, "hang", pluginfault.Hang())
 	m.awaitFaults(t, places, "EnsureLoadBalancer", hanging...)
 	m.serves(t, "hang-write")
 	for _, service := range hanging {
@@ -117,7 +118,7 @@ func loadBalancersHang(t *testing.T, m *manager) {
 
 // Routes that hang hold up neither those of other nodes nor anything else.
 func routesHang(t *testing.T, m *manager) {
-	hanging := m.instances(t, many, "route", "CreateRoute", faulty.Hang())
+	hanging := m.instances(t, many, "route", "CreateRoute", pluginfault.Hang())
 	for _, node := range hanging {
 		m.awaitInitialized(t, node)
 	}
@@ -133,7 +134,7 @@ func routesHang(t *testing.T, m *manager) {
 // A Service that has to wait waits alone.
 func oneServiceIsThrottled(t *testing.T, m *manager) {
 	const wait = 10 * time.Minute
-	throttled := m.services(t, 1, "throttled", faulty.ThrottleInWords(wait))
+	throttled := m.services(t, 1, "throttled", pluginfault.ThrottleInWords(wait))
 	m.awaitFaults(t, 1, "EnsureLoadBalancer", throttled...)
 	m.serves(t, "throttled")
 	awaitWarning(t, "Service", named(throttled[0]))
@@ -144,7 +145,7 @@ func oneServiceIsThrottled(t *testing.T, m *manager) {
 
 // What is named after throttling is not refused for a quota: such errors slow nothing down.
 func errorsMentionThrottling(t *testing.T, m *manager) {
-	named := m.services(t, many, "throttling-demo", faulty.Fail(errors.New(
+	named := m.services(t, many, "throttling-demo", pluginfault.Fail(errors.New(
 		`InvalidConfigurationRequest: the attribute "request_throttling.enabled" of Service "throttling-demo" is not supported`)))
 	m.awaitFaults(t, 2*many, "EnsureLoadBalancer", named...) // each has been tried again
 	m.serves(t, "mention")

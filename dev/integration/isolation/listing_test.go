@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 )
 
@@ -18,8 +19,8 @@ func TestListsPanic(t *testing.T) {
 	m.awaitInitialized(t, broken)
 	var waiting []string
 	for _, object := range []string{broken, ""} {
-		m.cloud.Fault("WatchInstances", object, faulty.Panic("panic in a watch"))
-		m.cloud.Fault("ListInstances", object, faulty.Panic("panic in a list"))
+		m.cloud.Fault("WatchInstances", object, pluginfault.Panic("panic in a watch"))
+		m.cloud.Fault("ListInstances", object, pluginfault.Panic("panic in a list"))
 		m.cloud.StartInstance(broken) // so that the watch has something to say
 		m.awaitFaults(t, 1, "WatchInstances", object)
 		waiting = append(waiting, m.instance(t, "waiting-"+strconv.Itoa(len(waiting))))
@@ -28,8 +29,8 @@ func TestListsPanic(t *testing.T) {
 	m.awaitProbe(t, "/livez", http.StatusOK)
 	awaitAddress(t, m.service(t, "listed"))
 
-	m.cloud.Fault("ListInstances", "", faulty.Fault{})
-	m.cloud.Fault("ListInstances", broken, faulty.Fault{})
+	m.cloud.Fault("ListInstances", "", pluginfault.Fault{})
+	m.cloud.Fault("ListInstances", broken, pluginfault.Fault{})
 	for _, node := range waiting {
 		m.awaitInitialized(t, node)
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
@@ -57,7 +58,7 @@ func quirksAtOnce(t *testing.T) {
 
 // A node whose addresses come twice has them once.
 func addressComesTwice(t *testing.T, m *manager) {
-	node := m.instances(t, 1, "twice", "InstanceMetadata", faulty.AddressesTwice())[0]
+	node := m.instances(t, 1, "twice", "InstanceMetadata", pluginfault.AddressesTwice())[0]
 	m.awaitInitialized(t, node)
 	poll.Within(t, limit, "the addresses are there", func(ctx context.Context) error {
 		found, err := admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
@@ -81,7 +82,7 @@ func addressesGo(t *testing.T, m *manager) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { lost <- withoutIP(ctx, t, node) }()
-	m.cloud.Fault("InstanceMetadata", node, m.once(node, faulty.HostNamesOnly()))
+	m.cloud.Fault("InstanceMetadata", node, m.once(node, pluginfault.HostNamesOnly()))
 	m.awaitFaults(t, 3, "InstanceMetadata", node) // the answers after the first are right again
 	m.serves(t, "nameless")
 	cancel()
@@ -91,15 +92,15 @@ func addressesGo(t *testing.T, m *manager) {
 }
 
 // once returns a fault that is one for its first call only.
-func (m *manager) once(object string, fault faulty.Fault) faulty.Fault {
+func (m *manager) once(object string, fault pluginfault.Fault) pluginfault.Fault {
 	first := make(chan struct{}, 1)
 	first <- struct{}{}
-	return faulty.Fault{Answer: func(request, right any) any {
+	return pluginfault.Fault{After: func(call pluginfault.Call, right any, err error) (any, error) {
 		select {
 		case <-first:
-			return fault.Answer(request, right)
+			return fault.After(call, right, err)
 		default:
-			return right
+			return right, err
 		}
 	}}
 }
@@ -182,7 +183,7 @@ func statusIsEchoed(t *testing.T, m *manager) {
 func workingServiceBecomesInvalid(t *testing.T, m *manager) {
 	key := m.service(t, "invalid")
 	awaitAddress(t, key)
-	m.cloud.Fault("EnsureLoadBalancer", key, faulty.Fail(errors.New(`annotation load-balancer-type: unsupported value "lb99"`)))
+	m.cloud.Fault("EnsureLoadBalancer", key, pluginfault.Fail(errors.New(`annotation load-balancer-type: unsupported value "lb99"`)))
 	eventually(t, "the Service is made invalid", func(ctx context.Context) error {
 		found, err := admin.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, named(key), metav1.GetOptions{})
 		if err != nil {
@@ -205,8 +206,8 @@ func providersObjectIsGone(t *testing.T, m *manager) {
 	key := m.service(t, "orphan")
 	awaitAddress(t, key)
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "cloud-credentials")
-	m.cloud.Fault("GetLoadBalancer", key, faulty.Fail(gone))
-	m.cloud.Fault("EnsureLoadBalancerDeleted", key, faulty.Fail(gone))
+	m.cloud.Fault("GetLoadBalancer", key, pluginfault.Fail(gone))
+	m.cloud.Fault("EnsureLoadBalancerDeleted", key, pluginfault.Fail(gone))
 	must(t, admin.CoreV1().Services(metav1.NamespaceDefault).Delete(t.Context(), named(key), metav1.DeleteOptions{}))
 	m.serves(t, "orphan")
 	if _, err := admin.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), named(key), metav1.GetOptions{}); err != nil {
@@ -214,7 +215,7 @@ func providersObjectIsGone(t *testing.T, m *manager) {
 	}
 	awaitWarning(t, "Service", named(key))
 	for _, operation := range []string{"GetLoadBalancer", "EnsureLoadBalancerDeleted"} {
-		m.cloud.Fault(operation, key, faulty.Fault{})
+		m.cloud.Fault(operation, key, pluginfault.Fault{})
 	}
 	eventually(t, "the Service goes", func(ctx context.Context) error { return serviceGone(ctx, key) })
 }
@@ -231,7 +232,7 @@ func serviceGone(ctx context.Context, key string) error {
 func deletionFails(t *testing.T, m *manager) {
 	key := m.service(t, "partial")
 	awaitAddress(t, key)
-	m.cloud.Fault("EnsureLoadBalancerDeleted", key, faulty.FailAfter(errors.New("security group sg-1 is in use")))
+	m.cloud.Fault("EnsureLoadBalancerDeleted", key, pluginfault.FailAfter(errors.New("security group sg-1 is in use")))
 	must(t, admin.CoreV1().Services(metav1.NamespaceDefault).Delete(t.Context(), named(key), metav1.DeleteOptions{}))
 	m.serves(t, "partial")
 	eventually(t, "the Service goes", func(ctx context.Context) error { return serviceGone(ctx, key) })
@@ -243,7 +244,7 @@ func deletionFails(t *testing.T, m *manager) {
 
 // A status that GetLoadBalancer shows otherwise than EnsureLoadBalancer returned it is no reason to ensure again.
 func ingressDiffers(t *testing.T, m *manager) {
-	m.cloud.Fault("GetLoadBalancer", m.key("named"), faulty.OtherIngress())
+	m.cloud.Fault("GetLoadBalancer", m.key("named"), pluginfault.OtherIngress())
 	key := m.service(t, "named")
 	awaitAddress(t, key)
 	ensured := len(m.cloud.Calls("EnsureLoadBalancer", key))
@@ -287,7 +288,7 @@ func twoSpellings(t *testing.T) {
 	m.populate(t)
 	node := m.instance(t, "upper")
 	m.awaitInitialized(t, node)
-	m.cloud.Fault("ListInstances", node, faulty.SpelledOtherwise())
+	m.cloud.Fault("ListInstances", node, pluginfault.SpelledOtherwise())
 	fail(t, node)
 	m.serves(t, "spelled") // another node, whose instance is gone, is deleted meanwhile
 	if _, err := admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{}); err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 )
 
@@ -17,7 +18,7 @@ func TestAbandonedCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	m := start(t, "abandoned", faulty.Options{}, "--cloud-api-timeout=100ms")
 	m.populate(t)
-	m.instances(t, bound+many, "hang", "InstanceMetadata", faulty.Hang())
+	m.instances(t, bound+many, "hang", "InstanceMetadata", pluginfault.Hang())
 	if said := m.awaitProbe(t, "/readyz", http.StatusInternalServerError); !strings.Contains(said, "[-]cloud-calls") {
 		t.Errorf("/readyz does not say that it is the cloud: %s", said)
 	}

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mooring-ccm/mooring/dev/integration/faulty"
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -20,8 +20,8 @@ const old = "old"
 // provider answers with the status that the Service has.
 func (m *manager) populate(t *testing.T) {
 	t.Helper()
-	m.cloud.Fault("EnsureLoadBalancer", m.key("echo"), faulty.Echo())
-	m.cloud.Fault("GetLoadBalancer", m.key("echo"), faulty.Echo())
+	m.cloud.Fault("EnsureLoadBalancer", m.key("echo"), pluginfault.Echo())
+	m.cloud.Fault("GetLoadBalancer", m.key("echo"), pluginfault.Echo())
 	m.service(t, "echo")
 	m.node(t, "foreign", initialized("other:///zone/1"))
 	m.node(t, "foreign-not-ready", initialized("other:///zone/2"), notReady)
@@ -81,7 +81,7 @@ func (m *manager) awaitFaults(t *testing.T, count int, operation string, objects
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d calls of %s misbehave", count, operation), func(context.Context) error {
 		faults := 0
-		for _, call := range m.cloud.Calls(operation, faulty.Any) {
+		for _, call := range m.cloud.Calls(operation, pluginfault.Any) {
 			if call.Faulty && slices.Contains(objects, call.Object) {
 				faults++
 			}

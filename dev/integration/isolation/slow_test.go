@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 )
 
@@ -29,7 +30,7 @@ func TestSlowWrites(t *testing.T) {
 // place busy for longer than the limit.
 func slowLoadBalancers(t *testing.T, m *manager) {
 	const services = 6
-	failing := m.services(t, services, "slow", faulty.Slow(3*time.Second).Then(faulty.Fail(errors.New("the machine has no address yet"))))
+	failing := m.services(t, services, "slow", pluginfault.Slow(3*time.Second).Then(pluginfault.Fail(errors.New("the machine has no address yet"))))
 	m.awaitFaults(t, services, "EnsureLoadBalancer", failing...)
 	node := m.instance(t, "slow-healthy")
 	m.awaitInitialized(t, node)
@@ -39,7 +40,7 @@ func slowLoadBalancers(t *testing.T, m *manager) {
 
 // Routes that take long leave room for what else the cloud is asked.
 func slowRoutes(t *testing.T, m *manager) {
-	slow := m.instances(t, many, "route", "CreateRoute", faulty.Slow(time.Hour))
+	slow := m.instances(t, many, "route", "CreateRoute", pluginfault.Slow(time.Hour))
 	for _, node := range slow {
 		m.awaitInitialized(t, node)
 	}

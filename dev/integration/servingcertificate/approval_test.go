@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
-	"github.com/mooring-ccm/mooring/dev/integration/faulty"
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/internal/controller/servingcertificate"
 )
@@ -99,12 +99,12 @@ func TestSickNodesDelayNobody(t *testing.T) {
 	waiting := map[string]string{}
 	for i := range servingcertificate.DefaultWorkers + 4 {
 		node, address := f.instance(fmt.Sprintf("hangs-%d", i))
-		f.cloud.Fault("InstanceMetadata", node, faulty.Hang())
+		f.cloud.Fault("InstanceMetadata", node, pluginfault.Hang())
 		f.join(t, node)
 		waiting[node] = asks(t, node, nil, []string{address})
 	}
 	failing, address := f.instance("fails")
-	f.cloud.Fault("InstanceMetadata", failing, faulty.Fail(errors.New("internal error")))
+	f.cloud.Fault("InstanceMetadata", failing, pluginfault.Fail(errors.New("internal error")))
 	f.join(t, failing)
 	failed := asks(t, failing, nil, []string{address})
 	for node := range waiting {
@@ -125,7 +125,7 @@ func TestSickNodesDelayNobody(t *testing.T) {
 			t.Errorf("the call for %s hangs no more, and the others may have waited for that", node)
 		}
 	}
-	f.cloud.Fault("InstanceMetadata", failing, faulty.Fault{})
+	f.cloud.Fault("InstanceMetadata", failing, pluginfault.Fault{})
 	signed(t, failed)
 }
 

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/requesttest"
@@ -206,16 +207,11 @@ func awaitWaiting(t *testing.T, m *harness.Manager, reason string, want float64)
 }
 
 // addressed makes an answer of the cloud have further addresses.
-func addressed(ips ...string) faulty.Fault {
-	return faulty.Answer(func(_ *corev1.Node, right *cloudMetadata) *cloudMetadata {
-		if right == nil {
-			return nil
-		}
-		wrong := *right
-		wrong.NodeAddresses = slices.Clone(right.NodeAddresses)
+func addressed(ips ...string) pluginfault.Fault {
+	return pluginfault.Describe(func(wrong *cloudMetadata) {
+		wrong.NodeAddresses = slices.Clone(wrong.NodeAddresses)
 		for _, ip := range ips {
 			wrong.NodeAddresses = append(wrong.NodeAddresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: net.ParseIP(ip).String()})
 		}
-		return &wrong
 	})
 }
