@@ -4,17 +4,17 @@
 package plugin
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
 	"runtime"
-	"time"
+	"slices"
+	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/dev/chaos/misbehavior"
+	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -30,131 +30,95 @@ func init() {
 		if err != nil {
 			return nil, err
 		}
-		return plugin{built}, nil
+		return wrap(built), nil
 	})
 }
 
-// plugin is the provider of the simulated cloud, but for calls that the cloud refuses with a status of package misbehavior, and for the
-// quirks that it has at the moment.
-type plugin struct{ *sim.Cloud }
-
-// deafPause is how often a call that ignores its context looks whether it may go on.
-const deafPause = 50 * time.Millisecond
-
-// quirks are those that the plugin has now, and has says whether one is among them.
-func quirks() misbehavior.Quirks { return misbehavior.ReadQuirks(os.Getenv(misbehavior.QuirksFile)) }
-
-func has(quirk string) bool { return quirks().Has(quirk) }
-
-// call does what every call does beside its work.
-func call[T any](work func() (T, error)) (answer T, err error) {
-	for has(misbehavior.Deaf) {
-		time.Sleep(deafPause)
-	}
-	if has(misbehavior.Words) {
-		return answer, errors.New("googleapi: Error 403: Rate Limit Exceeded, rateLimitExceeded")
-	}
-	answer, err = work()
-	err = obey(err)
-	if err != nil && has(misbehavior.Untyped) {
-		err = errors.New(err.Error())
-	}
-	return answer, err
+// wrap returns a provider with the quirks that the runner asks for at the moment.
+func wrap(cloud cloudprovider.Interface) *pluginfault.Plugin {
+	p := &plugin{seen: map[string]cloudprovider.InstanceMetadata{}}
+	p.balancers, _ = cloud.LoadBalancer()
+	p.quirks = p.allQuirks()
+	return pluginfault.Wrap(declaring{cloud}, p)
 }
 
-// do is call for work without an answer.
-func do(work func() error) error {
-	_, err := call(func() (struct{}, error) { return struct{}{}, work() })
-	return err
-}
+// declaring is the provider with what it declares: no lists, if the runner says that objects are asked for singly.
+type declaring struct{ cloudprovider.Interface }
 
-// obey misbehaves if the cloud asked for it, and returns the error else.
-func obey(err error) error {
-	var refused *api.Error
-	if !errors.As(err, &refused) {
-		return err
-	}
-	switch refused.Status {
-	case misbehavior.StatusPanic:
-		panic("the plugin panics, as the schedule says")
-	case misbehavior.StatusGoexit:
-		runtime.Goexit()
-	}
-	return err
-}
-
-func (p plugin) Capabilities() provider.Capabilities {
-	all := p.Cloud.Capabilities()
+// Capabilities is provider.Capable.
+func (d declaring) Capabilities() provider.Capabilities {
+	all := provider.CapabilitiesOf(d.Interface)
 	if os.Getenv(misbehavior.Singly) != "" {
 		all.ListInstances, all.ListLoadBalancers, all.WatchInstances = nil, nil, nil
-	}
-	if list := all.ListInstances; list != nil {
-		all.ListInstances = func(ctx context.Context, yield func([]provider.Instance) error) error {
-			return do(func() error {
-				return list(ctx, func(page []provider.Instance) error { return yield(describeAll(page, quirks())) })
-			})
-		}
-	}
-	if list := all.ListLoadBalancers; list != nil {
-		all.ListLoadBalancers = func(ctx context.Context, cluster string) ([]provider.LoadBalancer, error) {
-			return call(func() ([]provider.LoadBalancer, error) { return list(ctx, cluster) })
-		}
-	}
-	if replace := all.ReplaceRoute; replace != nil {
-		all.ReplaceRoute = func(ctx context.Context, cluster string, old, replacement *cloudprovider.Route) error {
-			return do(func() error { return replace(ctx, cluster, old, replacement) })
-		}
-	}
-	// What a watch reports stays known, so that a report has no quirks: nothing would set it right after their end.
-	if watch := all.WatchInstances; watch != nil {
-		all.WatchInstances = func(ctx context.Context, yield func(provider.InstanceEvent) error) error {
-			return obey(watch(ctx, yield))
-		}
-	}
-	if change := all.ChangeTargets; change != nil {
-		all.ChangeTargets = func(ctx context.Context, cluster string, service *corev1.Service, add, remove []*corev1.Node) error {
-			return do(func() error {
-				scribble(service)
-				if err := refuseForeign(add); err != nil {
-					return err
-				}
-				return change(ctx, cluster, service, add, remove)
-			})
-		}
 	}
 	return all
 }
 
-// Instances and Zones are left out, so that there is one way to ask for an instance.
-func (p plugin) Instances() (cloudprovider.Instances, bool) { return nil, false }
+// plugin is the quirks of a provider.
+type plugin struct {
+	balancers cloudprovider.LoadBalancer
+	quirks    []quirk
 
-func (p plugin) Zones() (cloudprovider.Zones, bool) { return nil, false }
-
-func (p plugin) InstancesV2() (cloudprovider.InstancesV2, bool) {
-	of, ok := p.Cloud.InstancesV2()
-	return &instances{of: of, seen: map[string]cloudprovider.InstanceMetadata{}}, ok
+	mu sync.Mutex
+	// seen is the metadata that was read last, by the name of the node.
+	seen map[string]cloudprovider.InstanceMetadata
 }
 
-func (p plugin) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
-	of, ok := p.Cloud.LoadBalancer()
-	return balancers{of}, ok
+// Begin is part of pluginfault.Faults.
+func (p *plugin) Begin(call pluginfault.Call) (pluginfault.Fault, <-chan struct{}, func(error)) {
+	fault := pluginfault.Fault{After: obey}
+	for _, one := range p.quirks {
+		if one.concerns(call) {
+			fault = fault.Then(one.whileAsked())
+		}
+	}
+	return fault, nil, func(error) {}
 }
 
-func (p plugin) Routes() (cloudprovider.Routes, bool) {
-	of, ok := p.Cloud.Routes()
-	return routes{of}, ok
+// has says whether the plugin has a quirk now.
+func has(quirk string) bool {
+	return misbehavior.ReadQuirks(os.Getenv(misbehavior.QuirksFile)).Has(quirk)
 }
 
-type routes struct{ of cloudprovider.Routes }
-
-func (r routes) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovider.Route, error) {
-	return call(func() ([]*cloudprovider.Route, error) { return r.of.ListRoutes(ctx, cluster) })
+// obey misbehaves if the cloud asked for it.
+func obey(_ pluginfault.Call, answer any, err error) (any, error) {
+	var refused *api.Error
+	if errors.As(err, &refused) {
+		switch refused.Status {
+		case misbehavior.StatusPanic:
+			panic("the plugin panics, as the schedule says")
+		case misbehavior.StatusGoexit:
+			runtime.Goexit()
+		}
+	}
+	return answer, err
 }
 
-func (r routes) CreateRoute(ctx context.Context, cluster, hint string, route *cloudprovider.Route) error {
-	return do(func() error { return r.of.CreateRoute(ctx, cluster, hint, route) })
+// quirk is a fault that some calls have while the runner asks for it.
+type quirk struct {
+	// name is that of package misbehavior. Empty means at all times.
+	name string
+	// operations are those of pluginfault.Call, and page for pages of lists. None means all but pages and watches: what a watch reports
+	// stays known, and nothing would set it right after the end of a quirk.
+	operations []string
+	fault      pluginfault.Fault
 }
 
-func (r routes) DeleteRoute(ctx context.Context, cluster string, route *cloudprovider.Route) error {
-	return do(func() error { return r.of.DeleteRoute(ctx, cluster, route) })
+// page stands for the pages of a list of instances.
+const page = "page of ListInstances"
+
+func (q quirk) concerns(call pluginfault.Call) bool {
+	switch {
+	case call.Operation == "WatchInstances":
+		return false
+	case call.Part:
+		return slices.Contains(q.operations, page)
+	default:
+		return len(q.operations) == 0 || slices.Contains(q.operations, call.Operation)
+	}
+}
+
+// whileAsked returns the fault, which has no effect when the plugin does not have the quirk.
+func (q quirk) whileAsked() pluginfault.Fault {
+	return q.fault.While(func() bool { return q.name == "" || has(q.name) })
 }

@@ -179,3 +179,25 @@ func (f Fault) Then(next Fault) Fault {
 		},
 	}
 }
+
+// While returns a fault that has an effect while a condition holds. It is asked ahead of the work and again after it.
+func (f Fault) While(holds func() bool) Fault {
+	var during Fault
+	if f.Before != nil {
+		during.Before = func(ctx context.Context, call Call, released <-chan struct{}) error {
+			if !holds() {
+				return nil
+			}
+			return f.Before(ctx, call, released)
+		}
+	}
+	if f.After != nil {
+		during.After = func(call Call, answer any, err error) (any, error) {
+			if !holds() {
+				return answer, err
+			}
+			return f.After(call, answer, err)
+		}
+	}
+	return during
+}
