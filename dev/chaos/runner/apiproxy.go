@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/dev/chaos/schedule"
+	"github.com/mooring-ccm/mooring/dev/faults/httpfault"
 	"github.com/mooring-ccm/mooring/dev/harness"
 )
 
@@ -128,10 +129,8 @@ func (p *apiProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func refuseAPI(w http.ResponseWriter, status int) {
 	reason := map[int]string{http.StatusConflict: "Conflict", http.StatusTooManyRequests: "TooManyRequests"}[status]
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", "1")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"as the schedule says","reason":"`+reason+`"}`)
+	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"as the schedule says","reason":"` + reason + `"}`
+	httpfault.Answer{Status: status, Body: body, RetryAfter: time.Second}.Write(w)
 }
 
 // noteLease has the checker know who has the lease before the replica itself does.

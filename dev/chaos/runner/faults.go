@@ -8,11 +8,12 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/chaos/misbehavior"
 	"github.com/mooring-ccm/mooring/dev/chaos/schedule"
+	"github.com/mooring-ccm/mooring/internal/fault"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
-// fault is an operation of the schedule that makes calls misbehave, while it goes on.
-type fault struct {
+// disturbance is an operation of the schedule that makes calls misbehave, while it goes on.
+type disturbance struct {
 	schedule.Operation
 	over chan struct{} // closed when it ends
 
@@ -24,7 +25,7 @@ type fault struct {
 }
 
 // first returns what a list was like when it was asked for first.
-func (f *fault) first(key string, now []byte) []byte {
+func (f *disturbance) first(key string, now []byte) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stale[key] == nil {
@@ -33,10 +34,17 @@ func (f *fault) first(key string, now []byte) []byte {
 	return f.stale[key]
 }
 
+// target is what a fault may hit: a call of the cloud, or a write to the API server.
+type target struct {
+	call
+	api bool
+}
+
 // faults are those that go on.
 type faults struct {
-	mu     sync.Mutex
-	active map[*fault]bool
+	rules *fault.Rules[target, *disturbance]
+
+	mu sync.Mutex
 	// balancers are names of Services by those of their load balancers.
 	balancers map[string]string
 	// quirksFile is where the plugins of the managers read their quirks.
@@ -45,7 +53,7 @@ type faults struct {
 }
 
 func newFaults(quirksFile string) *faults {
-	return &faults{active: map[*fault]bool{}, balancers: map[string]string{}, quirksFile: quirksFile}
+	return &faults{rules: fault.NewRules[target, *disturbance](), balancers: map[string]string{}, quirksFile: quirksFile}
 }
 
 // publish has the plugins of all managers have the quirks that go on.
@@ -53,8 +61,8 @@ func (f *faults) publish() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var quirks []string
-	for one := range f.active {
-		quirks = append(quirks, one.Verb) // what is no quirk of a plugin means nothing to it
+	for _, rule := range f.rules.List() {
+		quirks = append(quirks, rule.Effect.Verb) // what is no quirk of a plugin means nothing to it
 	}
 	return misbehavior.WriteQuirks(f.quirksFile, quirks)
 }
@@ -62,16 +70,12 @@ func (f *faults) publish() error {
 // begin makes calls misbehave until the returned function is called.
 func (f *faults) begin(o schedule.Operation) (end func()) {
 	perSecond := o.Number(schedule.ArgCount)
-	one := &fault{
+	one := &disturbance{
 		Operation: o, over: make(chan struct{}), stale: map[string][]byte{}, quota: rate.NewLimiter(rate.Limit(perSecond), perSecond),
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.active[one] = true
+	remove := f.rules.Add(fault.Rule[target, *disturbance]{Matches: func(what target) bool { return f.hits(one, what) }, Effect: one})
 	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.active, one)
+		remove()
 		close(one.over)
 	}
 }
@@ -83,38 +87,36 @@ func (f *faults) named(balancer, service string) {
 	f.balancers[balancer] = service
 }
 
-// of returns a fault that hits a call of the cloud, or nil if no fault does.
-func (f *faults) of(c call) *fault {
-	return f.find(func(one *fault) bool {
-		operation, object := one.Args[schedule.ArgOperation], one.Args[schedule.ArgObject]
-		if operation == "" || operation != string(c.operation) && operation != string(api.AnyOperation) {
-			return false
-		}
-		if object != "" && f.balancers[c.object] != object {
-			return false
-		}
-		if one.Verb == schedule.CloudHalf && !c.writes() {
-			return false
-		}
-		return !liesInLists(one.Verb) || c.operation.IsList()
-	})
-}
-
-// ofAPI returns a fault that hits a write to the API server, or nil if no fault does.
-func (f *faults) ofAPI() *fault {
-	return f.find(func(one *fault) bool { return one.Verb == schedule.APIStatus })
-}
-
-func (f *faults) find(hits func(*fault) bool) *fault {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for one := range f.active {
-		if hits(one) {
-			f.hit.Add(1)
-			return one
-		}
+// hits says whether a fault is about a call of the cloud or a write to the API server.
+func (f *faults) hits(one *disturbance, what target) bool {
+	operation, object := one.Args[schedule.ArgOperation], one.Args[schedule.ArgObject]
+	switch {
+	case what.api:
+		return one.Verb == schedule.APIStatus
+	case operation == "" || operation != string(what.operation) && operation != string(api.AnyOperation):
+		return false
+	case object != "" && f.serviceOf(what.object) != object:
+		return false
+	case one.Verb == schedule.CloudHalf && !what.writes():
+		return false
+	default:
+		return !liesInLists(one.Verb) || what.operation.IsList()
 	}
-	return nil
+}
+
+// of returns the oldest fault that hits a call of the cloud, or nil if no fault does.
+func (f *faults) of(c call) *disturbance { return f.take(target{call: c}) }
+
+// ofAPI returns the oldest fault that hits a write to the API server, or nil if no fault does.
+func (f *faults) ofAPI() *disturbance { return f.take(target{api: true}) }
+
+func (f *faults) take(what target) *disturbance {
+	hit, _ := f.rules.Take(what)
+	if hit == nil {
+		return nil
+	}
+	f.hit.Add(1)
+	return *hit
 }
 
 func liesInLists(verb string) bool {

@@ -16,6 +16,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/chaos/misbehavior"
 	"github.com/mooring-ccm/mooring/dev/chaos/model"
 	"github.com/mooring-ccm/mooring/dev/chaos/schedule"
+	"github.com/mooring-ccm/mooring/dev/faults/httpfault"
+	"github.com/mooring-ccm/mooring/internal/fault"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -153,7 +155,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuses answers a call that a fault keeps from the cloud.
-func (f *front) refuses(w http.ResponseWriter, r *http.Request, hit *fault) bool {
+func (f *front) refuses(w http.ResponseWriter, r *http.Request, hit *disturbance) bool {
 	refuse := func(status int) bool {
 		answer(w, status)
 		return true
@@ -168,34 +170,27 @@ func (f *front) refuses(w http.ResponseWriter, r *http.Request, hit *fault) bool
 	case schedule.CloudGoexit:
 		return refuse(misbehavior.StatusGoexit)
 	case schedule.CloudHang:
-		select {
-		case <-hit.over:
-		case <-r.Context().Done():
-		}
+		_ = fault.Hang(r.Context(), hit.over) // the call is refused in any case
 		return refuse(http.StatusServiceUnavailable)
 	case schedule.CloudSlow:
-		select {
-		case <-time.After(time.Second):
-		case <-r.Context().Done():
-		}
+		_ = fault.Delay(r.Context(), time.Second, nil) // the cloud does not serve a client that gave up
 	}
 	return false
 }
 
 func answer(w http.ResponseWriter, status int) {
-	w.Header().Set("Content-Type", "application/json")
+	refusal := httpfault.Answer{Status: status, Body: `{"error":{"code":"","message":"as the schedule says"}}`}
 	if status == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", "2")
+		refusal.RetryAfter = 2 * time.Second
 	}
-	w.WriteHeader(status)
-	_, _ = w.Write([]byte(`{"error":{"code":"","message":"as the schedule says"}}`))
+	refusal.Write(w)
 }
 
 // watch passes a stream on, until a fault of streams begins.
 func (f *front) watch(w http.ResponseWriter, r *http.Request) { f.record.cloud.ServeHTTP(w, r) }
 
 // spoil changes the answer to a call whose effect is there.
-func (f *front) spoil(answer *httptest.ResponseRecorder, r *http.Request, hit *fault) {
+func (f *front) spoil(answer *httptest.ResponseRecorder, r *http.Request, hit *disturbance) {
 	replace := func(status int, body []byte) {
 		answer.Code = status
 		answer.Body.Reset()

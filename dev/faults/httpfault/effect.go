@@ -43,8 +43,13 @@ var (
 	Hang Effect = hang{}
 )
 
-// Serve answers. It uses nothing but the writer.
+// Serve is part of Effect.
 func (a Answer) Serve(w http.ResponseWriter, _ *http.Request, _ <-chan struct{}, _ http.Handler) {
+	a.Write(w)
+}
+
+// Write gives the answer.
+func (a Answer) Write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	if a.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int((a.RetryAfter+time.Second-1)/time.Second)))
