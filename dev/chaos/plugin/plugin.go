@@ -66,13 +66,14 @@ type plugin struct {
 
 // Begin is part of pluginfault.Faults.
 func (p *plugin) Begin(call pluginfault.Call) (pluginfault.Fault, <-chan struct{}, func(error)) {
-	fault := pluginfault.Fault{After: obey}
-	for _, one := range p.quirks {
-		if one.concerns(call) {
-			fault = fault.Then(one.whileAsked())
+	faults := func(yield func(pluginfault.Fault) bool) {
+		for _, one := range p.quirks {
+			if one.concerns(call) && (one.name == "" || has(one.name)) && !yield(one.fault) {
+				return
+			}
 		}
 	}
-	return fault, nil, func(error) {}
+	return pluginfault.Fault{After: obey}.Then(pluginfault.Each(faults)), nil, func(error) {}
 }
 
 // has says whether the plugin has a quirk now.
@@ -116,9 +117,4 @@ func (q quirk) concerns(call pluginfault.Call) bool {
 	default:
 		return len(q.operations) == 0 || slices.Contains(q.operations, call.Operation)
 	}
-}
-
-// whileAsked returns the fault, which has no effect when the plugin does not have the quirk.
-func (q quirk) whileAsked() pluginfault.Fault {
-	return q.fault.While(func() bool { return q.name == "" || has(q.name) })
 }

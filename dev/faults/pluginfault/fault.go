@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"slices"
 	"strings"
@@ -155,11 +156,15 @@ func OtherIngress() Fault {
 	})
 }
 
-// Then returns a fault that is this one and then the next one. What is ahead of the work ends with the first error.
-func (f Fault) Then(next Fault) Fault {
+// Then returns a fault that is this one and then the next one.
+func (f Fault) Then(next Fault) Fault { return Each(slices.Values([]Fault{f, next})) }
+
+// Each returns a fault that is several ones, in order. What is ahead of the work ends with the first error. The faults are iterated over
+// ahead of the work and again after it, one as the one before it ends.
+func Each(faults iter.Seq[Fault]) Fault {
 	return Fault{
 		Before: func(ctx context.Context, call Call, released <-chan struct{}) error {
-			for _, one := range []Fault{f, next} {
+			for one := range faults {
 				if one.Before == nil {
 					continue
 				}
@@ -170,7 +175,7 @@ func (f Fault) Then(next Fault) Fault {
 			return nil
 		},
 		After: func(call Call, answer any, err error) (any, error) {
-			for _, one := range []Fault{f, next} {
+			for one := range faults {
 				if one.After != nil {
 					answer, err = one.After(call, answer, err)
 				}
@@ -178,26 +183,4 @@ func (f Fault) Then(next Fault) Fault {
 			return answer, err
 		},
 	}
-}
-
-// While returns a fault that has an effect while a condition holds. It is asked ahead of the work and again after it.
-func (f Fault) While(holds func() bool) Fault {
-	var during Fault
-	if f.Before != nil {
-		during.Before = func(ctx context.Context, call Call, released <-chan struct{}) error {
-			if !holds() {
-				return nil
-			}
-			return f.Before(ctx, call, released)
-		}
-	}
-	if f.After != nil {
-		during.After = func(call Call, answer any, err error) (any, error) {
-			if !holds() {
-				return answer, err
-			}
-			return f.After(call, answer, err)
-		}
-	}
-	return during
 }

@@ -65,37 +65,20 @@ func (i *Injector) Begin(call Call) (Fault, <-chan struct{}, func(error)) {
 }
 
 // Calls returns the calls of an operation for an object, oldest first. Both are as in Call, or Any.
-func (i *Injector) Calls(operation, object string) (calls []Call) {
-	about := subject{operation, object}
-	for call := range i.log.Newest() {
-		if about.matches(call) {
-			calls = append(calls, call)
-		}
-	}
-	slices.Reverse(calls)
-	return calls
+func (i *Injector) Calls(operation, object string) []Call {
+	return i.log.Find(func(call Call, _ bool) bool { return subject{operation, object}.matches(call) })
 }
 
 // CallsSince returns how many calls of an operation for an object began at a time or later. Both are as in Call, or Any.
-func (i *Injector) CallsSince(operation, object string, since time.Time) (count int) {
-	about := subject{operation, object}
-	for call := range i.log.Newest() {
-		if call.Began.Before(since) {
-			break
-		}
-		if about.matches(call) {
-			count++
-		}
-	}
-	return count
+func (i *Injector) CallsSince(operation, object string, since time.Time) int {
+	return len(i.log.Find(func(call Call, _ bool) bool {
+		return !call.Began.Before(since) && subject{operation, object}.matches(call)
+	}))
 }
 
 // UnderWay returns how many calls of an operation for some objects have not returned.
-func (i *Injector) UnderWay(operation string, objects ...string) (count int) {
-	for call, ended := range i.log.Newest() {
-		if !ended && call.Operation == operation && slices.Contains(objects, call.Object) {
-			count++
-		}
-	}
-	return count
+func (i *Injector) UnderWay(operation string, objects ...string) int {
+	return len(i.log.Find(func(call Call, ended bool) bool {
+		return !ended && call.Operation == operation && slices.Contains(objects, call.Object)
+	}))
 }

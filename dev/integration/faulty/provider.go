@@ -21,28 +21,13 @@ type plugin struct {
 	declares                provider.Capabilities
 }
 
-// Initialize is part of cloudprovider.Interface.
 func (p plugin) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
-
-// LoadBalancer is part of cloudprovider.Interface.
 func (p plugin) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return p, true }
-
-// InstancesV2 is part of cloudprovider.Interface.
 func (p plugin) InstancesV2() (cloudprovider.InstancesV2, bool) { return p, true }
-
-// Clusters is part of cloudprovider.Interface.
 func (p plugin) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
-
-// Routes is part of cloudprovider.Interface.
 func (p plugin) Routes() (cloudprovider.Routes, bool) { return p, true }
-
-// ProviderName is part of cloudprovider.Interface.
 func (p plugin) ProviderName() string { return p.name }
-
-// HasClusterID is part of cloudprovider.Interface.
 func (p plugin) HasClusterID() bool { return true }
-
-// Capabilities is provider.Capable.
 func (p plugin) Capabilities() provider.Capabilities { return p.declares }
 
 func nodeName(name string) types.NodeName { return types.NodeName(name) }
@@ -68,7 +53,6 @@ func (m *memory) find(node *corev1.Node) (provider.Instance, error) {
 	return provider.Instance{}, cloudprovider.InstanceNotFound
 }
 
-// InstanceExists is part of cloudprovider.InstancesV2.
 func (p plugin) InstanceExists(_ context.Context, node *corev1.Node) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +63,6 @@ func (p plugin) InstanceExists(_ context.Context, node *corev1.Node) (bool, erro
 	return err == nil, err
 }
 
-// InstanceShutdown is part of cloudprovider.InstancesV2.
 func (p plugin) InstanceShutdown(_ context.Context, node *corev1.Node) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +70,6 @@ func (p plugin) InstanceShutdown(_ context.Context, node *corev1.Node) (bool, er
 	return instance.State == provider.InstanceStopped, err
 }
 
-// InstanceMetadata is part of cloudprovider.InstancesV2.
 func (p plugin) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,12 +91,10 @@ func (m *memory) status(service *corev1.Service) *corev1.LoadBalancerStatus {
 	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: balancer.address}}}
 }
 
-// GetLoadBalancerName is part of cloudprovider.LoadBalancer.
 func (p plugin) GetLoadBalancerName(_ context.Context, _ string, service *corev1.Service) string {
 	return cloudprovider.DefaultLoadBalancerName(service)
 }
 
-// GetLoadBalancer is part of cloudprovider.LoadBalancer.
 func (p plugin) GetLoadBalancer(_ context.Context, _ string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +102,6 @@ func (p plugin) GetLoadBalancer(_ context.Context, _ string, service *corev1.Ser
 	return status, status != nil, nil
 }
 
-// EnsureLoadBalancer is part of cloudprovider.LoadBalancer.
 func (p plugin) EnsureLoadBalancer(_ context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +112,6 @@ func (p plugin) EnsureLoadBalancer(_ context.Context, _ string, service *corev1.
 	return p.status(service), nil
 }
 
-// UpdateLoadBalancer is part of cloudprovider.LoadBalancer.
 func (p plugin) UpdateLoadBalancer(_ context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +123,6 @@ func (p plugin) UpdateLoadBalancer(_ context.Context, _ string, service *corev1.
 	return nil
 }
 
-// EnsureLoadBalancerDeleted is part of cloudprovider.LoadBalancer.
 func (p plugin) EnsureLoadBalancerDeleted(_ context.Context, _ string, service *corev1.Service) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +139,6 @@ func names(nodes []*corev1.Node) []string {
 	return found
 }
 
-// ListRoutes is part of cloudprovider.Routes.
 func (p plugin) ListRoutes(context.Context, string) ([]*cloudprovider.Route, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +150,6 @@ func (p plugin) ListRoutes(context.Context, string) ([]*cloudprovider.Route, err
 	return found, nil
 }
 
-// CreateRoute is part of cloudprovider.Routes.
 func (p plugin) CreateRoute(_ context.Context, _, _ string, route *cloudprovider.Route) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,7 +159,6 @@ func (p plugin) CreateRoute(_ context.Context, _, _ string, route *cloudprovider
 	return nil
 }
 
-// DeleteRoute is part of cloudprovider.Routes.
 func (p plugin) DeleteRoute(_ context.Context, _ string, route *cloudprovider.Route) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

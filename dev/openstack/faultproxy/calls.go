@@ -39,7 +39,7 @@ type Kind struct {
 func (k Kind) String() string { return k.Service + " " + k.Method + " " + k.Template }
 
 // Calls returns the calls that have ended since the start, since Reset or since Drain, in the order in which they began.
-func (p *Proxy) Calls() []Call { return p.log.Ended() }
+func (p *Proxy) Calls() []Call { return p.log.Find(func(_ Call, ended bool) bool { return ended }) }
 
 // Reset forgets the calls that have ended.
 func (p *Proxy) Reset() { p.log.Drain() }

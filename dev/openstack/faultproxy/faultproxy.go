@@ -146,7 +146,7 @@ func (p *Proxy) Idle(ctx context.Context) error {
 	ticker := time.NewTicker(idleProbe)
 	defer ticker.Stop()
 	for {
-		underWay := p.log.UnderWay()
+		underWay := len(p.log.Find(func(_ Call, ended bool) bool { return !ended }))
 		if underWay == 0 {
 			return nil
 		}

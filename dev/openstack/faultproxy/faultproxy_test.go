@@ -199,7 +199,7 @@ func TestCloseEndsWhatHangs(t *testing.T) {
 		failed <- err
 	}()
 	poll.Until(t, "the call has come in", func(context.Context) error {
-		return poll.Holds(proxy.log.UnderWay() == 1)
+		return poll.Holds(len(proxy.log.Find(func(Call, bool) bool { return true })) == 1)
 	})
 	if err := proxy.Close(); err != nil {
 		t.Error(err)
