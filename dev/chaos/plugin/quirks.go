@@ -58,8 +58,8 @@ func (p *plugin) allQuirks() []quirk {
 		{misbehavior.Terse, metadata, pluginfault.Answer(omitKnown)},
 		{misbehavior.NoMetadata, metadata, pluginfault.Answer(func(*corev1.Node, *cloudprovider.InstanceMetadata) *cloudprovider.InstanceMetadata { return nil })},
 		{misbehavior.Ghosts, metadata, pluginfault.After(p.ghost)},
-		{misbehavior.Denies, exists, pluginfault.After(denyExistence)},
-		{misbehavior.Denies, metadata, pluginfault.After(denyMetadata)},
+		{misbehavior.Denies, exists, deny[bool](nil)},
+		{misbehavior.Denies, metadata, deny[*cloudprovider.InstanceMetadata](cloudprovider.InstanceNotFound)},
 		{misbehavior.Untyped, nil, pluginfault.Fault{After: untype}},
 	}
 }
@@ -166,18 +166,14 @@ func denied(name string) bool {
 	return sum.Sum32()%3 == 0
 }
 
-func denyExistence(call pluginfault.Call, exists bool, err error) (bool, error) {
-	if denied(call.Object) {
-		return false, nil
-	}
-	return exists, err
-}
-
-func denyMetadata(call pluginfault.Call, right *cloudprovider.InstanceMetadata, err error) (*cloudprovider.InstanceMetadata, error) {
-	if denied(call.Object) {
-		return nil, cloudprovider.InstanceNotFound
-	}
-	return right, err
+// deny returns an error and nothing else for the instances that the plugin denies.
+func deny[T any](denial error) pluginfault.Fault {
+	return pluginfault.After(func(call pluginfault.Call, right T, err error) (nothing T, _ error) {
+		if denied(call.Object) {
+			return nothing, denial
+		}
+		return right, err
+	})
 }
 
 // untype leaves nothing of an error but its text.

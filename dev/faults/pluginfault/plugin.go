@@ -51,12 +51,7 @@ type Plugin struct {
 	routes    cloudprovider.Routes
 }
 
-var (
-	_ cloudprovider.InstancesV2  = (*Plugin)(nil)
-	_ cloudprovider.LoadBalancer = (*Plugin)(nil)
-	_ cloudprovider.Routes       = (*Plugin)(nil)
-	_ provider.Capable           = (*Plugin)(nil)
-)
+var _ provider.Capable = (*Plugin)(nil)
 
 // Wrap returns a provider as a plugin with faults.
 func Wrap(cloud cloudprovider.Interface, faults Faults) *Plugin {

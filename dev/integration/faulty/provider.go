@@ -22,13 +22,13 @@ type plugin struct {
 }
 
 func (p plugin) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
-func (p plugin) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return p, true }
-func (p plugin) InstancesV2() (cloudprovider.InstancesV2, bool) { return p, true }
-func (p plugin) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
-func (p plugin) Routes() (cloudprovider.Routes, bool) { return p, true }
-func (p plugin) ProviderName() string { return p.name }
-func (p plugin) HasClusterID() bool { return true }
-func (p plugin) Capabilities() provider.Capabilities { return p.declares }
+func (p plugin) LoadBalancer() (cloudprovider.LoadBalancer, bool)                  { return p, true }
+func (p plugin) InstancesV2() (cloudprovider.InstancesV2, bool)                    { return p, true }
+func (p plugin) Clusters() (cloudprovider.Clusters, bool)                          { return nil, false }
+func (p plugin) Routes() (cloudprovider.Routes, bool)                              { return p, true }
+func (p plugin) ProviderName() string                                              { return p.name }
+func (p plugin) HasClusterID() bool                                                { return true }
+func (p plugin) Capabilities() provider.Capabilities                               { return p.declares }
 
 func nodeName(name string) types.NodeName { return types.NodeName(name) }
 

@@ -21,6 +21,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/mooring-ccm/mooring/dev/faults"
 	"github.com/mooring-ccm/mooring/dev/faults/httpfault"
 	"github.com/mooring-ccm/mooring/internal/fault"
@@ -141,22 +143,18 @@ func (r *recorder) Write(content []byte) (int, error) {
 // Unwrap returns the writer below.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// Idle waits until no call is under way.
-func (p *Proxy) Idle(ctx context.Context) error {
-	ticker := time.NewTicker(idleProbe)
-	defer ticker.Stop()
-	for {
-		underWay := len(p.log.Find(func(_ Call, ended bool) bool { return !ended }))
-		if underWay == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until %d calls have ended: %w", underWay, context.Cause(ctx))
-		case <-ticker.C:
-		}
-	}
-}
-
 // idleProbe is how often Idle looks.
 const idleProbe = 5 * time.Millisecond
+
+// Idle waits until no call is under way.
+func (p *Proxy) Idle(ctx context.Context) error {
+	var underWay []Call
+	err := wait.PollUntilContextCancel(ctx, idleProbe, true, func(context.Context) (bool, error) {
+		underWay = p.log.Find(func(_ Call, ended bool) bool { return !ended })
+		return len(underWay) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until %d calls have ended: %w", len(underWay), context.Cause(ctx))
+	}
+	return nil
+}
