@@ -39,12 +39,13 @@ func (i *Injector) Fault(operation, object string, one Fault) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	about := subject{operation, object}
-	if remove := i.removes[about]; remove != nil {
-		remove()
-		delete(i.removes, about)
-	}
+	remove := i.removes[about]
+	delete(i.removes, about)
 	if one.misbehaves() {
 		i.removes[about] = i.rules.Add(fault.Rule[Call, Fault]{Matches: about.matches, Effect: one})
+	}
+	if remove != nil {
+		remove() // after the new one is there: no call works in between
 	}
 }
 
