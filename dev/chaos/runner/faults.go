@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
-// disturbance is an operation of the schedule that makes calls misbehave, while it goes on.
+// disturbance is an operation of the schedule that makes calls misbehave until it ends.
 type disturbance struct {
 	schedule.Operation
 	over chan struct{} // closed when it ends

@@ -235,10 +235,12 @@ func TestObjectsAtTheirLimits(t *testing.T) {
 			node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{fmt.Sprintf("image-%d", i), text(200)}, SizeBytes: 1})
 		}
 	})
+	m.cloud.Fault("InstanceMetadata", m.name+"-full", pluginfault.Describe(func(m *cloudprovider.InstanceMetadata) {
+		m.AdditionalLabels = map[string]string{"example.com/a": "b"}
+	}))
 	full := m.instance(t, "full", func(node *corev1.Node) { // has no room for a record of labels
 		node.Annotations = map[string]string{"example.com/all": text(256<<10 - len("example.com/all"))}
 	})
-	m.cloud.Fault("InstanceMetadata", full, pluginfault.Describe(func(m *cloudprovider.InstanceMetadata) { m.AdditionalLabels = map[string]string{"example.com/a": "b"} }))
 	service := m.service(t, text(62-len(m.name)), func(service *corev1.Service) {
 		no := false
 		service.Spec.AllocateLoadBalancerNodePorts = &no
