@@ -14,13 +14,12 @@ import (
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
+	"github.com/mooring-ccm/mooring/dev/programtest"
 )
 
-// asProgram makes the test binary the program of a vendor: a plugin, some controllers, and ccm.Main.
-const asProgram = "MOORING_TEST_AS_PROGRAM"
-
+// TestMain makes the test binary the program of a vendor where it was started as one: a plugin, some controllers, and ccm.Main.
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	if os.Getenv(programtest.SelfEnv) != "" {
 		ccm.Main(testControllers()...)
 		return
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
 )
@@ -47,9 +48,9 @@ func TestCheck(t *testing.T) {
 		}
 	})
 	t.Run("with the documented rights", func(t *testing.T) {
-		must(t, cluster.Apply(t.Context(), documentedRole(t)))
+		must.NoError(t, cluster.Apply(t.Context(), documentedRole(t)))
 		kubeconfig, err := cluster.UserKubeconfig("checker")
-		must(t, err)
+		must.NoError(t, err)
 		report, _ := checked(t, kubeconfig)
 		findsAll(t, report)
 		for _, result := range report {
@@ -60,7 +61,7 @@ func TestCheck(t *testing.T) {
 	})
 	t.Run("without rights", func(t *testing.T) {
 		kubeconfig, err := cluster.UserKubeconfig("nobody")
-		must(t, err)
+		must.NoError(t, err)
 		report, code := checked(t, kubeconfig)
 		if code != cli.ExitUnseen {
 			t.Errorf("exit code %d, want %d", code, cli.ExitUnseen)
@@ -76,7 +77,7 @@ func TestCheck(t *testing.T) {
 // An API server that does not answer makes the exit code that of what could not be looked at.
 func TestCheckWithoutAPIServer(t *testing.T) {
 	kubeconfig, err := os.ReadFile(kubeconfigWith(t, "token"))
-	must(t, err)
+	must.NoError(t, err)
 	nobody := write(t, strings.ReplaceAll(string(kubeconfig), "192.0.2.1:6443", "127.0.0.1:1"))
 	code, _, stderr := programtest.Call(t, newRoot(), "check", "--kubeconfig="+nobody)
 	if code != cli.ExitUnseen || !strings.Contains(stderr, "asking the API server for its version") {
@@ -88,29 +89,29 @@ func TestCheckWithoutAPIServer(t *testing.T) {
 func breakCluster(t *testing.T, cluster *localcluster.Cluster, admin *kubernetes.Clientset) {
 	t.Helper()
 	manifest, err := os.ReadFile("testdata/check.yaml")
-	must(t, err)
+	must.NoError(t, err)
 	rights := strings.Replace(string(deploy.MetalRBAC), "[update, patch, delete]", "[update, patch]", 1)
 	if rights == string(deploy.MetalRBAC) {
 		t.Fatal("the manifest does not grant the deletion of nodes in these words any more")
 	}
-	must(t, cluster.Apply(t.Context(), []byte(rights)))
-	must(t, cluster.Apply(t.Context(), manifest))
+	must.NoError(t, cluster.Apply(t.Context(), []byte(rights)))
+	must.NoError(t, cluster.Apply(t.Context(), manifest))
 	pod, err := admin.CoreV1().Pods("kube-system").Get(t.Context(), "mooring-a", metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "m", Image: "example/cloud-controller-manager:1", State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such host"},
 	}}}
 	_, err = admin.CoreV1().Pods("kube-system").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	_, err = admin.CoreV1().Nodes().Patch(t.Context(), "twin-a", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
 		metav1.PatchOptions{FieldManager: "aws-cloud-controller-manager"})
-	must(t, err)
+	must.NoError(t, err)
 	long := metav1.NewMicroTime(time.Now().Add(-time.Hour))
 	_, err = admin.CoordinationV1().Leases("kube-system").Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "cloud-controller-manager"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("gone_1"), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: &long, AcquireTime: &long},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 }
 
 // findsAll checks that what is wrong is found.
@@ -164,7 +165,7 @@ func checked(t *testing.T, kubeconfig string) (map[string]check.Result, int) {
 func documentedRole(t *testing.T) []byte {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/how-to/check-a-cluster.md")
-	must(t, err)
+	must.NoError(t, err)
 	match := regexp.MustCompile("(?s)```yaml\n(.*?kind: ClusterRole\n.*?)```").FindSubmatch(page)
 	if match == nil {
 		t.Fatal("the page has no ClusterRole")
@@ -181,7 +182,7 @@ subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: checker}]
 // Every check has its section in the documentation, to which its results lead.
 func TestChecksAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/how-to/check-a-cluster.md")
-	must(t, err)
+	must.NoError(t, err)
 	for _, name := range check.Names() {
 		if !strings.Contains(string(page), "\n### "+name+"\n") {
 			t.Errorf("the page has no section %q", name)

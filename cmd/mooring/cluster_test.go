@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/harness/harnesstest"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	processes "github.com/mooring-ccm/mooring/dev/program"
 	"github.com/mooring-ccm/mooring/dev/programtest"
@@ -41,26 +42,18 @@ type fixture struct {
 	server, authority string
 }
 
-// must fails the test on an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	w := &fixture{cluster: localclustertest.Start(t), cloud: simtest.Start(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})}
 	var err error
 	w.admin, err = kubernetes.NewForConfig(w.cluster.AdminConfig())
-	must(t, err)
+	must.NoError(t, err)
 	poll.Within(t, programtest.Patience, "there is the Service kubernetes, whose UID is the cluster's", func(ctx context.Context) error {
 		_, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
 		return err
 	})
 	known, err := w.cloud.Client.GetInstanceByName(t.Context(), "node-002")
-	must(t, err)
+	must.NoError(t, err)
 	for _, node := range []*corev1.Node{
 		{ObjectMeta: metav1.ObjectMeta{Name: "node-001"}, Spec: corev1.NodeSpec{
 			Taints: []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}},
@@ -70,13 +63,13 @@ func newFixture(t *testing.T) *fixture {
 		}},
 	} {
 		_, err := w.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
-		must(t, err)
+		must.NoError(t, err)
 	}
 	_, err = w.admin.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	return w
 }
 
@@ -90,7 +83,7 @@ func (w *fixture) dryRun(t *testing.T) {
 func (w *fixture) start(t *testing.T, args ...string) (stop func()) {
 	t.Helper()
 	port, err := processes.FreePort()
-	must(t, err)
+	must.NoError(t, err)
 	manager := harness.Manager{
 		Name: "manager", Dir: t.TempDir(), Path: programtest.Daemon(t), Kubeconfig: w.cluster.AdminKubeconfig(), CloudConfig: w.cloud.ConfigFile, Port: port,
 		Flags: append(args, "--cloud-provider=sim", "--cluster-name="+simtest.ClusterName, "--cluster-cidr=10.244.0.0/16", "--configure-cloud-routes=true"),
@@ -102,7 +95,7 @@ func (w *fixture) start(t *testing.T, args ...string) (stop func()) {
 		return errors.Join(err, running.Exited())
 	})
 	return func() { // and not what it has started, which releases its lease
-		must(t, running.Signal(syscall.SIGKILL))
+		must.NoError(t, running.Signal(syscall.SIGKILL))
 		<-running.Done()
 	}
 }
@@ -175,7 +168,7 @@ func (w *fixture) plan(t *testing.T) {
 		t.Errorf("exit code %d, %v: %s\n%s", code, err, stderr, stdout)
 	}
 	nobody, err := w.cluster.UserKubeconfig("nobody")
-	must(t, err)
+	must.NoError(t, err)
 	code, _, stderr = programtest.Call(t, newRoot(), w.asking(nobody, "plan")...)
 	if code != cli.ExitFailed || !strings.Contains(stderr, `nonResourceURLs: ["/plan"]`) {
 		t.Errorf("somebody without rights: exit code %d: %s", code, stderr)
@@ -201,7 +194,7 @@ func (w *fixture) status(t *testing.T) {
 	}
 	w.page(t)
 	nobody, err := w.cluster.UserKubeconfig("nobody")
-	must(t, err)
+	must.NoError(t, err)
 	code, stdout, _ = programtest.Call(t, newRoot(), "status", "--kubeconfig="+nobody)
 	if code != cli.ExitOK || !strings.Contains(stdout, "Not known: the nodes, which you may not read: ") ||
 		!strings.Contains(stdout, "Leader: not known") || !strings.Contains(stdout, "Nodes: not known") {
@@ -215,7 +208,7 @@ func (w *fixture) page(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "status.html")
 	code, stdout, stderr := programtest.Call(t, newRoot(), w.asking(w.cluster.AdminKubeconfig(), "status", "--html="+file)...)
 	page, err := os.ReadFile(file)
-	must(t, err)
+	must.NoError(t, err)
 	for _, want := range []string{"node-001", "default/web", "ListInstances", "without a zone"} {
 		if code != cli.ExitOK || stdout != "Wrote "+file+"\n" || !strings.Contains(string(page), want) {
 			t.Errorf("exit code %d, and it lacks %q:\n%s%s%s", code, want, page, stdout, stderr)
@@ -234,33 +227,33 @@ func (w *fixture) page(t *testing.T) {
 func (w *fixture) leave(t *testing.T) {
 	t.Helper()
 	config, err := os.Open(w.cloud.ConfigFile)
-	must(t, err)
+	must.NoError(t, err)
 	defer func() { _ = config.Close() }()
 	cloud, err := cloudprovider.GetCloudProvider("sim", config)
-	must(t, err)
+	must.NoError(t, err)
 	balancers, _ := cloud.LoadBalancer()
 	own, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	web, err := w.admin.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "web", metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	for service, cluster := range map[types.UID]types.UID{
 		web.UID: own.UID, "gone": own.UID, "unmarked": "", "another": "another-cluster",
 	} {
 		_, err := balancers.EnsureLoadBalancer(provider.WithClusterUID(t.Context(), cluster), simtest.ClusterName, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: string(service), UID: service}, Spec: web.Spec,
 		}, nil)
-		must(t, err)
+		must.NoError(t, err)
 	}
 	known, err := w.cloud.Client.GetInstanceByName(t.Context(), "node-002")
-	must(t, err)
+	must.NoError(t, err)
 	other, err := w.cloud.Client.GetInstanceByName(t.Context(), "node-003")
-	must(t, err)
+	must.NoError(t, err)
 	for destination, target := range map[string]string{"10.244.2.0/24": known.ID, "10.244.7.0/24": other.ID, "192.0.2.0/24": other.ID} {
 		_, err := w.cloud.Client.CreateRoute(t.Context(), api.RouteSpec{
 			Cluster: simtest.ClusterName, Name: "to-" + strings.NewReplacer(".", "-", "/", "-").Replace(destination),
 			DestinationCIDR: destination, TargetInstance: target,
 		})
-		must(t, err)
+		must.NoError(t, err)
 	}
 }
 
@@ -268,8 +261,8 @@ func (w *fixture) leave(t *testing.T) {
 func (w *fixture) counts(t *testing.T) (balancers, routes int) {
 	t.Helper()
 	client := w.cloud.Client
-	must(t, client.ListLoadBalancers(t.Context(), nil, func(page []api.LoadBalancer) error { balancers += len(page); return nil }))
-	must(t, client.ListRoutes(t.Context(), "", func(page []api.Route) error { routes += len(page); return nil }))
+	must.NoError(t, client.ListLoadBalancers(t.Context(), nil, func(page []api.LoadBalancer) error { balancers += len(page); return nil }))
+	must.NoError(t, client.ListRoutes(t.Context(), "", func(page []api.Route) error { routes += len(page); return nil }))
 	return balancers, routes
 }
 

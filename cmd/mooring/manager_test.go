@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
@@ -201,9 +202,9 @@ func TestCompletions(t *testing.T) {
 // Under the name of a plugin of kubectl, the program calls itself what people type.
 func TestKubectlPlugin(t *testing.T) {
 	self, err := os.Executable()
-	must(t, err)
+	must.NoError(t, err)
 	plugin := filepath.Join(t.TempDir(), "kubectl-mooring")
-	must(t, os.Symlink(self, plugin))
+	must.NoError(t, os.Symlink(self, plugin))
 	command := exec.CommandContext(t.Context(), plugin, "status", "--help")
 	command.Env = append(os.Environ(), programtest.SelfEnv+"=1")
 	output, err := command.CombinedOutput()

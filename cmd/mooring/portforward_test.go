@@ -19,6 +19,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"k8s.io/utils/ptr"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
 )
@@ -89,7 +90,7 @@ func (w *fixture) portForward(t *testing.T) {
 		t.Errorf("the kubelet was asked for %q", paths)
 	}
 	nobody, err := w.cluster.UserKubeconfig("nobody")
-	must(t, err)
+	must.NoError(t, err)
 	if code, _, stderr := programtest.Call(t, newRoot(), "status", "--port-forward", "--kubeconfig="+nobody); code != cli.ExitFailed ||
 		!strings.Contains(stderr, "--port-forward: looking for the leader: ") {
 		t.Errorf("without rights: exit code %d: %s", code, stderr)
@@ -106,17 +107,17 @@ func (w *fixture) portForward(t *testing.T) {
 func (w *fixture) podOf(t *testing.T, kubelet string) {
 	t.Helper()
 	address, err := url.Parse(kubelet)
-	must(t, err)
+	must.NoError(t, err)
 	port, err := strconv.ParseInt(address.Port(), 10, 32)
-	must(t, err)
+	must.NoError(t, err)
 	manager, err := url.Parse(w.server)
-	must(t, err)
+	must.NoError(t, err)
 	node, err := w.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "control-plane"}}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address.Hostname()}}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
 	_, err = w.admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	pod, err := w.admin.CoreV1().Pods("kube-system").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "mooring-x"},
 		Spec: corev1.PodSpec{
@@ -126,16 +127,16 @@ func (w *fixture) podOf(t *testing.T, kubelet string) {
 			}},
 		},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	pod.Status.Phase = corev1.PodRunning
 	_, err = w.admin.CoreV1().Pods("kube-system").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	now := metav1.NowMicro()
 	_, err = w.admin.CoordinationV1().Leases("kube-system").Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "cloud-controller-manager"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("control-plane_1"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: &now, AcquireTime: &now},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 }
 
 // watch follows the status through a port-forward until it is interrupted, and sees a change meanwhile.
@@ -144,7 +145,7 @@ func (w *fixture) watch(t *testing.T) {
 	p := programtest.Start(t, "status", "--port-forward", "--kubeconfig="+w.cluster.AdminKubeconfig(), "--watch", "--interval=1s")
 	p.Await("Cloud: 3 instances")
 	_, err := w.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "joins-later"}}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	p.Await("joins-later")
 	p.Signal(syscall.SIGINT)
 	if code := p.Exit(); code != cli.ExitOK {

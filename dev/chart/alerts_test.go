@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // Series are written as promtool takes them: a value for each step, over an hour.
@@ -178,7 +180,7 @@ func parseSeries(t *testing.T, text string) map[string]promql.Series {
 			continue
 		}
 		metric, values, err := parser.NewParser(parser.Options{}).ParseSeriesDesc(strings.TrimSpace(line))
-		must(t, err)
+		must.NoError(t, err)
 		series := promql.Series{Metric: metric}
 		for i, value := range values {
 			if !value.Omitted {
@@ -196,7 +198,7 @@ func fires(t *testing.T, alert alert, series map[string]promql.Series) bool {
 	wait := time.Duration(0)
 	if alert.For != "" {
 		parsed, err := model.ParseDuration(alert.For)
-		must(t, err)
+		must.NoError(t, err)
 		wait = time.Duration(parsed)
 	}
 	const end = 120 * step
@@ -212,14 +214,14 @@ func fires(t *testing.T, alert alert, series map[string]promql.Series) bool {
 func holds(t *testing.T, expression string, series map[string]promql.Series, at time.Time) bool {
 	t.Helper()
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: math.MaxInt32, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
-	defer func() { must(t, engine.Close()) }()
+	defer func() { must.NoError(t, engine.Close()) }()
 	query, err := engine.NewInstantQuery(t.Context(), database(series), nil, expression, at)
-	must(t, err)
+	must.NoError(t, err)
 	defer query.Close()
 	result := query.Exec(t.Context())
-	must(t, result.Err)
+	must.NoError(t, result.Err)
 	vector, err := result.Vector()
-	must(t, err)
+	must.NoError(t, err)
 	return len(vector) > 0
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/dev/chart/render"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // TestAutoscaler has one value run the controller, with the files of the Secret and a Service; without it there is none of that.
@@ -15,7 +16,7 @@ func TestAutoscaler(t *testing.T) {
 		"controllers: ['*', cluster-autoscaler-provider]": "--controllers=*,cluster-autoscaler-provider",
 	} {
 		objects, err := render.Objects(load(t), parse(t, values+"\nprovider: {name: sim}\nautoscaler: {existingSecret: certificates, port: 9000}"))
-		must(t, err)
+		must.NoError(t, err)
 		for name, wants := range map[string][]string{
 			"workload.yaml": {
 				"- " + controllers + "\n", "- --autoscaler-port=9000\n", "- --autoscaler-tls-cert-file=/etc/mooring/autoscaler/tls.crt\n",
@@ -32,7 +33,7 @@ func TestAutoscaler(t *testing.T) {
 		}
 	}
 	objects, err := render.Objects(load(t), parse(t, "provider: {name: sim}\ncontrollers: [service]"))
-	must(t, err)
+	must.NoError(t, err)
 	if strings.Contains(objects["workload.yaml"], "autoscaler") || objects["autoscaler.yaml"] != "" {
 		t.Errorf("without the value: %s %s", objects["workload.yaml"], objects["autoscaler.yaml"])
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-ccm/mooring/dev/chart/render"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 const (
@@ -259,7 +260,7 @@ type alert struct {
 func alerts(t *testing.T) []alert {
 	t.Helper()
 	objects, err := render.Objects(load(t), parse(t, "provider: {name: metal}\nprometheusRule: {enabled: true, runbookBase: 'https://docs.example/runbooks.md'}"))
-	must(t, err)
+	must.NoError(t, err)
 	_, text, found := strings.Cut(objects["monitoring.yaml"], "kind: PrometheusRule\n")
 	if !found {
 		t.Fatal("there is no PrometheusRule")
@@ -288,7 +289,7 @@ func alerts(t *testing.T) []alert {
 // TestAlertsOfMetalAreItsOwn finds none of them with another provider.
 func TestAlertsOfMetalAreItsOwn(t *testing.T) {
 	objects, err := render.Objects(load(t), parse(t, "provider: {name: sim}\nprometheusRule: {enabled: true}"))
-	must(t, err)
+	must.NoError(t, err)
 	if text := objects["monitoring.yaml"]; strings.Contains(text, "mooring_metal_") || !strings.Contains(text, "alert: MooringAbsent") {
 		t.Errorf("the alerts of another provider are\n%s", text)
 	}

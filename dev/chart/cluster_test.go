@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/harness/harnesstest"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -29,18 +30,11 @@ import (
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // build builds the shipped daemon.
 func build(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "cloud-controller-manager")
-	must(t, harness.BuildDaemon(t.Context(), program, os.Stderr))
+	must.NoError(t, harness.BuildDaemon(t.Context(), program, os.Stderr))
 	return program
 }
 
@@ -62,15 +56,15 @@ func withoutOperator(objects map[string]string) []byte {
 func TestRenderedObjectsRun(t *testing.T) {
 	cluster := localclustertest.Start(t)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
-	must(t, err)
+	must.NoError(t, err)
 	cloud := simtest.Start(t, cloudsim.Options{})
 	config, err := os.ReadFile(cloud.ConfigFile)
-	must(t, err)
+	must.NoError(t, err)
 	_, err = cloud.Client.CreateInstance(t.Context(), api.InstanceSpec{
 		Name: "rendered", Zone: cloudsim.DefaultZones()[0], MachineType: cloudsim.TypeSmall,
 		Addresses: []api.Address{{Type: api.AddressInternalIP, Address: "10.0.0.1"}},
 	})
-	must(t, err)
+	must.NoError(t, err)
 
 	values := parse(t, everything)
 	values["provider"] = map[string]any{"name": "sim", "config": map[string]any{"inline": string(config)}}
@@ -80,8 +74,8 @@ func TestRenderedObjectsRun(t *testing.T) {
 	delete(values, "serviceMonitor")
 	delete(values, "rbac")
 	objects, err := render.Objects(load(t), values)
-	must(t, err)
-	must(t, cluster.Apply(t.Context(), withoutOperator(objects)))
+	must.NoError(t, err)
+	must.NoError(t, cluster.Apply(t.Context(), withoutOperator(objects)))
 
 	run(t, cluster, client)
 	join(t, client, "rendered")
@@ -92,7 +86,7 @@ func TestRenderedObjectsRun(t *testing.T) {
 func join(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
 	_, err := client.CoreV1().Nodes().Create(t.Context(), nodeagent.Node(nodeagent.Options{Name: name}), metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 }
 
 // awaitInitialized waits until a node is no longer one that waits.
@@ -121,10 +115,10 @@ func run(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interfac
 func runAt(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interface, port string) map[string]string {
 	t.Helper()
 	deployment, err := client.AppsV1().Deployments(render.Namespace).Get(t.Context(), render.Release, metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	mounts := mount(t, client, deployment)
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), render.Namespace, deployment.Spec.Template.Spec.ServiceAccountName)
-	must(t, err)
+	must.NoError(t, err)
 	var flags []string
 	for _, arg := range deployment.Spec.Template.Spec.Containers[0].Args {
 		for path, folder := range mounts {
@@ -137,7 +131,7 @@ func runAt(t *testing.T, cluster *localcluster.Cluster, client kubernetes.Interf
 	}
 	running := harnesstest.Start(t, nil, harness.Manager{Name: "daemon", Path: build(t), Kubeconfig: kubeconfig, Flags: flags})
 	t.Cleanup(func() {
-		must(t, running.Signal(syscall.SIGTERM))
+		must.NoError(t, running.Signal(syscall.SIGTERM))
 		if code := localclustertest.AwaitEnd(t, running); code != 0 {
 			t.Errorf("the daemon ended with %s", running.State())
 		}
@@ -155,7 +149,7 @@ func mount(t *testing.T, client kubernetes.Interface, deployment *appsv1.Deploym
 			continue
 		}
 		secret, err := client.CoreV1().Secrets(render.Namespace).Get(t.Context(), volume.Secret.SecretName, metav1.GetOptions{})
-		must(t, err)
+		must.NoError(t, err)
 		for _, mounted := range deployment.Spec.Template.Spec.Containers[0].VolumeMounts {
 			if mounted.Name == volume.Name {
 				mounts[mounted.MountPath], secrets[mounted.MountPath] = t.TempDir(), secret
@@ -180,17 +174,17 @@ func TestShippedManifestsApply(t *testing.T) {
 	cluster := localclustertest.Start(t)
 	for _, manifest := range render.Manifests {
 		text, err := os.ReadFile(filepath.Join(root, "deploy", manifest.File))
-		must(t, err)
+		must.NoError(t, err)
 		if err := cluster.Apply(t.Context(), text); err != nil {
 			t.Errorf("deploy/%s: %v", manifest.File, err)
 		}
 	}
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), render.Namespace, "cloud-controller-manager")
-	must(t, err)
+	must.NoError(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	must(t, err)
+	must.NoError(t, err)
 	shipped, err := kubernetes.NewForConfig(config)
-	must(t, err)
+	must.NoError(t, err)
 	if _, err := shipped.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("the shipped ServiceAccount may not list nodes: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/chart/render"
 	"github.com/mooring-ccm/mooring/dev/doctest"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // TestHelmCommandsOfGuidesRender renders the chart with the values that each `helm install` and `helm upgrade` of the guides
@@ -17,11 +18,11 @@ import (
 // they do with --values, whose file is the reader's.
 func TestHelmCommandsOfGuidesRender(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "how-to", "*.md"))
-	must(t, err)
+	must.NoError(t, err)
 	tried := 0
 	for _, path := range append(pages, filepath.Join(folder, "README.md"), filepath.Join(root, "docs", "tutorial", "metal-rack.md")) {
 		page, err := os.ReadFile(path)
-		must(t, err)
+		must.NoError(t, err)
 		// Where a page upgrades what another one installs, this is what it installed.
 		last := parse(t, "provider: {name: sim}")
 		for _, command := range doctest.Commands(string(page)) {
@@ -58,9 +59,9 @@ func setValues(t *testing.T, command string, values map[string]any) {
 		value := strings.Trim(words[i+1], "'")
 		switch word {
 		case "--set":
-			must(t, strvals.ParseInto(value, values))
+			must.NoError(t, strvals.ParseInto(value, values))
 		case "--set-json":
-			must(t, strvals.ParseJSON(value, values))
+			must.NoError(t, strvals.ParseJSON(value, values))
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/doctest"
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // layer2Page is the guide whose commands install layer 2.
@@ -32,7 +33,7 @@ const layer2Page = "docs/how-to/metal-layer-2.md"
 func commandOf(t *testing.T, page, begin string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, page))
-	must(t, err)
+	must.NoError(t, err)
 	var found []string
 	for _, command := range doctest.Commands(string(text)) {
 		if strings.HasPrefix(command, begin) {
@@ -51,7 +52,7 @@ func documentedLayer2(t *testing.T) string {
 	values := map[string]any{}
 	setValues(t, commandOf(t, layer2Page, "helm install"), values)
 	text, err := yaml.Marshal(values)
-	must(t, err)
+	must.NoError(t, err)
 	return string(text)
 }
 
@@ -68,11 +69,11 @@ func levelOf(t *testing.T, client kubernetes.Interface, level string) string {
 	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{enforceLabel: level}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	_, err = client.CoreV1().ServiceAccounts(name).Create(t.Context(), &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Name: "cloud-controller-manager"},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	return name
 }
 
@@ -80,7 +81,7 @@ func levelOf(t *testing.T, client kubernetes.Interface, level string) string {
 func TestPodsPassAdmission(t *testing.T) {
 	cluster := localclustertest.Start(t)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
-	must(t, err)
+	must.NoError(t, err)
 	tests := map[string]struct {
 		values string
 		refuse map[string][]string // what the refusal of a level names; a level that is not here admits the pod
@@ -127,7 +128,7 @@ func TestRawSocketProcess(t *testing.T) {
 	if err != nil {
 		t.Fatalf("opening a packet socket: %v", err)
 	}
-	must(t, syscall.Close(socket))
+	must.NoError(t, syscall.Close(socket))
 	for _, capability := range []func() error{
 		func() error { return syscall.Sethostname([]byte("changed")) }, // CAP_SYS_ADMIN
 		func() error { return syscall.Chroot("/") },                    // CAP_SYS_CHROOT
@@ -199,18 +200,18 @@ func privileges(t *testing.T, spec corev1.PodSpec) []string {
 func copyOfTest(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "mooring-chart-")
-	must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	must(t, os.Chmod(dir, 0o755)) //nolint:gosec // for the user of the container
+	must.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // for the user of the container
 	own, err := os.Executable()
-	must(t, err)
+	must.NoError(t, err)
 	from, err := os.Open(own)
-	must(t, err)
+	must.NoError(t, err)
 	defer from.Close()
 	to, err := os.OpenFile(filepath.Join(dir, "chart.test"), os.O_CREATE|os.O_WRONLY, 0o755) //nolint:gosec // likewise
-	must(t, err)
+	must.NoError(t, err)
 	_, err = io.Copy(to, from)
-	must(t, errors.Join(err, to.Close()))
+	must.NoError(t, errors.Join(err, to.Close()))
 	return to.Name()
 }
 

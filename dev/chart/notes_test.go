@@ -8,6 +8,7 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 
 	"github.com/mooring-ccm/mooring/dev/chart/render"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // TestNotes reads what Helm prints after an installation: how many run, and of a dry run how to ask for its plan.
@@ -29,9 +30,9 @@ func TestNotes(t *testing.T) {
 		}
 		options := chartutil.ReleaseOptions{Name: "mooring", Namespace: render.Namespace, IsInstall: true}
 		all, err := chartutil.ToRenderValues(chart, set, options, chartutil.DefaultCapabilities.Copy())
-		must(t, err)
+		must.NoError(t, err)
 		rendered, err := engine.Render(chart, all)
-		must(t, err)
+		must.NoError(t, err)
 		notes := rendered["mooring/templates/NOTES.txt"]
 		if !strings.Contains(notes, want) || strings.Contains(values, "dryRun") != strings.Contains(notes, "mooring plan") {
 			t.Errorf("%s: the notes are\n%s\nand do not say %q", values, notes, want)

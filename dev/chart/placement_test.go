@@ -21,6 +21,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/chart/render"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -28,9 +29,9 @@ import (
 func podOf(t *testing.T, values string) corev1.PodSpec {
 	t.Helper()
 	objects, err := render.Objects(load(t), parse(t, values))
-	must(t, err)
+	must.NoError(t, err)
 	var workload appsv1.Deployment // a DaemonSet has its template in the same place
-	must(t, yaml.Unmarshal([]byte(objects["workload.yaml"]), &workload))
+	must.NoError(t, yaml.Unmarshal([]byte(objects["workload.yaml"]), &workload))
 	return workload.Spec.Template.Spec
 }
 
@@ -103,7 +104,7 @@ func TestWhereItMayRun(t *testing.T) {
 			}
 			for name, node := range nodes {
 				selected, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}).Match(node)
-				must(t, err)
+				must.NoError(t, err)
 				taint, refused := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, spec.Tolerations, nil, false)
 				if may := selected && !refused; may != wanted[name] {
 					t.Errorf("it may run on the node of %s: %v, want %v (selected %v, taint %v)", name, may, wanted[name], selected, taint)
@@ -120,12 +121,12 @@ func TestWhereItMayRun(t *testing.T) {
 func TestOneNodeClusterDrains(t *testing.T) {
 	cluster := localclustertest.Start(t, localclustertest.WithControllerManager)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
-	must(t, err)
+	must.NoError(t, err)
 	apply := func(values string) {
 		t.Helper()
 		objects, err := render.Objects(load(t), parse(t, values+"\nprovider: {name: sim}"))
-		must(t, err)
-		must(t, cluster.Apply(t.Context(), withoutOperator(objects)))
+		must.NoError(t, err)
+		must.NoError(t, cluster.Apply(t.Context(), withoutOperator(objects)))
 	}
 	apply("podDisruptionBudget: {enabled: true}")
 	running := place(t, client)
@@ -140,7 +141,7 @@ func TestOneNodeClusterDrains(t *testing.T) {
 	if err := client.PolicyV1().Evictions(render.Namespace).Evict(t.Context(), eviction); !apierrors.IsTooManyRequests(err) {
 		t.Fatalf("with a budget, the last replica is evicted: %v; this test looks in the wrong place", err)
 	}
-	must(t, client.PolicyV1().PodDisruptionBudgets(render.Namespace).Delete(t.Context(), render.Release, metav1.DeleteOptions{}))
+	must.NoError(t, client.PolicyV1().PodDisruptionBudgets(render.Namespace).Delete(t.Context(), render.Release, metav1.DeleteOptions{}))
 	apply("replicas: 2")
 	poll.Until(t, "the last replica is evicted", func(ctx context.Context) error {
 		return client.PolicyV1().Evictions(render.Namespace).Evict(ctx, eviction)
@@ -164,11 +165,11 @@ func place(t *testing.T, client kubernetes.Interface) string {
 		return nil
 	})
 	join(t, client, "only")
-	must(t, pods.Bind(t.Context(), &corev1.Binding{
+	must.NoError(t, pods.Bind(t.Context(), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: "only"},
 	}, metav1.CreateOptions{}))
 	ready := []byte(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`)
 	_, err := pods.Patch(t.Context(), name, types.StrategicMergePatchType, ready, metav1.PatchOptions{}, "status")
-	must(t, err)
+	must.NoError(t, err)
 	return name
 }

@@ -14,6 +14,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/mooring-ccm/mooring/dev/chart/render"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // rights are what the chart's roles give, each as "verb resource" or "verb resource/name", and whom it makes.
@@ -26,7 +27,7 @@ type rights struct {
 func rightsOf(t *testing.T, values string) rights {
 	t.Helper()
 	objects, err := render.Objects(load(t), parse(t, values))
-	must(t, err)
+	must.NoError(t, err)
 	var found rights
 	for _, file := range []string{"serviceaccount.yaml", "rbac.yaml", "rbac-separate-identities.yaml"} {
 		decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(objects[file])), 4096)
@@ -108,7 +109,7 @@ func TestTokensTakeSeparateIdentities(t *testing.T) {
 			t.Errorf("%s: the manager may create accounts: %v, want %v", values, creates, want.creates)
 		}
 		objects, err := render.Objects(load(t), parse(t, values))
-		must(t, err)
+		must.NoError(t, err)
 		prefix := regexp.MustCompile("--service-account-prefix=(.*)").FindStringSubmatch(objects["workload.yaml"])
 		if given := strings.Join(append(prefix, "", "")[1:2], ""); given != want.prefix {
 			t.Errorf("%s: the daemon gets the prefix %q, want %q", values, given, want.prefix)

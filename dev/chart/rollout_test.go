@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/chart/render"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -95,12 +96,12 @@ func (r *replicas) replaced(now time.Time) bool {
 func TestReplicasAreReplacedOneAfterTheOther(t *testing.T) {
 	cluster := localclustertest.Start(t, localclustertest.WithControllerManager)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
-	must(t, err)
+	must.NoError(t, err)
 	update := func(version string) {
 		t.Helper()
 		objects, err := render.Objects(load(t), parse(t, "minReadySeconds: 3\nprovider: {name: metal}\npodLabels: {version: "+version+"}"))
-		must(t, err)
-		must(t, cluster.Apply(t.Context(), withoutOperator(objects)))
+		must.NoError(t, err)
+		must.NoError(t, cluster.Apply(t.Context(), withoutOperator(objects)))
 	}
 	r := &replicas{client: client, nodes: []string{"cp1", "cp2"}, waits: 3 * time.Second, ready: map[string]time.Time{}}
 	for _, node := range r.nodes {
@@ -145,9 +146,9 @@ func TestReplicasThatAnnounceAreKept(t *testing.T) {
 		"provider: {name: metal}\nrollingUpdate: {maxSurge: 1, maxUnavailable: 0}":        {10, "1", "0", true, "1"},
 	} {
 		objects, err := render.Objects(load(t), parse(t, values))
-		must(t, err)
+		must.NoError(t, err)
 		var budget policyv1.PodDisruptionBudget
-		must(t, yaml.Unmarshal([]byte(objects["poddisruptionbudget.yaml"]), &budget))
+		must.NoError(t, yaml.Unmarshal([]byte(objects["poddisruptionbudget.yaml"]), &budget))
 		seconds, surge, unavailable := replacement(t, objects["workload.yaml"])
 		if seconds != want.seconds || surge != want.surge || unavailable != want.unavailable {
 			t.Errorf("%s: ready for %d s, surge %s, unavailable %s; want %+v", values, seconds, surge, unavailable, want)
@@ -163,11 +164,11 @@ func replacement(t *testing.T, workload string) (seconds int32, surge, unavailab
 	t.Helper()
 	if strings.Contains(workload, "kind: DaemonSet") {
 		var set appsv1.DaemonSet
-		must(t, yaml.UnmarshalStrict([]byte(workload), &set))
+		must.NoError(t, yaml.UnmarshalStrict([]byte(workload), &set))
 		return set.Spec.MinReadySeconds, "", set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String()
 	}
 	var set appsv1.Deployment
-	must(t, yaml.UnmarshalStrict([]byte(workload), &set))
+	must.NoError(t, yaml.UnmarshalStrict([]byte(workload), &set))
 	rolling := set.Spec.Strategy.RollingUpdate
 	return set.Spec.MinReadySeconds, rolling.MaxSurge.String(), rolling.MaxUnavailable.String()
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/chart/render"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
@@ -46,7 +47,7 @@ type scrapeTLS struct {
 func scrapesOf(t *testing.T, values string) []scrapeTLS {
 	t.Helper()
 	objects, err := render.Objects(load(t), parse(t, values+"\nprovider: {name: sim}\n"))
-	must(t, err)
+	must.NoError(t, err)
 	_, text, found := strings.Cut(objects["monitoring.yaml"], "kind: ServiceMonitor\n")
 	if !found {
 		t.Fatal("there is no ServiceMonitor")
@@ -56,7 +57,7 @@ func scrapesOf(t *testing.T, values string) []scrapeTLS {
 			Endpoints []struct{ TLSConfig scrapeTLS }
 		}
 	}
-	must(t, yaml.Unmarshal([]byte(text), &monitor))
+	must.NoError(t, yaml.Unmarshal([]byte(text), &monitor))
 	var all []scrapeTLS
 	for _, endpoint := range monitor.Spec.Endpoints {
 		all = append(all, endpoint.TLSConfig)
@@ -91,16 +92,16 @@ func verifies(secret string) scrapeTLS {
 func certificate(t *testing.T, name string) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	must.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	must(t, err)
+	must.NoError(t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	must(t, err)
+	must.NoError(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
@@ -109,10 +110,10 @@ func certificate(t *testing.T, name string) (certificate, key []byte) {
 func TestPrometheusVerifiesTheDaemon(t *testing.T) {
 	cluster := localclustertest.Start(t)
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
-	must(t, err)
+	must.NoError(t, err)
 	cloud := simtest.Start(t, cloudsim.Options{})
 	config, err := os.ReadFile(cloud.ConfigFile)
-	must(t, err)
+	must.NoError(t, err)
 	const values = "serviceMonitor: {enabled: true}\nservingCertificate: {existingSecret: serving}"
 	scrape := scrapesOf(t, values)[0]
 	first, key := certificate(t, scrape.ServerName)
@@ -120,15 +121,15 @@ func TestPrometheusVerifiesTheDaemon(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "serving"}, Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{"tls.crt": first, "tls.key": key, "ca.crt": first},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	set := parse(t, values)
 	set["provider"] = map[string]any{"name": "sim", "config": map[string]any{"inline": string(config)}}
 	objects, err := render.Objects(load(t), set)
-	must(t, err)
-	must(t, cluster.Apply(t.Context(), withoutOperator(objects)))
-	must(t, cluster.Apply(t.Context(), []byte(scraperRights)))
+	must.NoError(t, err)
+	must.NoError(t, cluster.Apply(t.Context(), withoutOperator(objects)))
+	must.NoError(t, cluster.Apply(t.Context(), []byte(scraperRights)))
 	issued, err := client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "prometheus", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	port := localclustertest.FreePort(t)
 	mounts := runAt(t, cluster, client, port)
 
@@ -199,10 +200,10 @@ func TestNetworkPolicy(t *testing.T) {
 		"networkPolicy: {enabled: true, egress: [{ports: [{port: 6443}]}]}":                       "https/TCP from 0 peers; egress true",
 	} {
 		objects, err := render.Objects(load(t), parse(t, values+"\nhostNetwork: false\nprovider: {name: metal}"))
-		must(t, err)
+		must.NoError(t, err)
 		text := []byte(objects["networkpolicy.yaml"])
 		var policy networkingv1.NetworkPolicy
-		must(t, yaml.UnmarshalStrict(text, &policy))
+		must.NoError(t, yaml.UnmarshalStrict(text, &policy))
 		if err := cluster.Apply(t.Context(), text); err != nil {
 			t.Errorf("%s: %v", values, err)
 		}

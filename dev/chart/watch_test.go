@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-ccm/mooring/dev/chart/render"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // A cloud config that is watched is named, readable by that name alone, and not mounted besides.
@@ -22,18 +23,18 @@ func TestWatchedConfig(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := render.Objects(load(t), parse(t, "provider: {name: metal, config: {watch: true, "+test.config+"}}"))
-			must(t, err)
+			must.NoError(t, err)
 			var deployment appsv1.Deployment
 			var granted []rbacv1.PolicyRule
 			for _, text := range objects {
 				for document := range strings.SplitSeq(text, "\n---\n") {
 					var role rbacv1.Role
-					must(t, yaml.Unmarshal([]byte(document), &role))
+					must.NoError(t, yaml.Unmarshal([]byte(document), &role))
 					switch role.Kind {
 					case "Role":
 						granted = append(granted, role.Rules...)
 					case "Deployment":
-						must(t, yaml.Unmarshal([]byte(document), &deployment))
+						must.NoError(t, yaml.Unmarshal([]byte(document), &deployment))
 					}
 				}
 			}

@@ -25,7 +25,8 @@ import (
 	"github.com/mooring-ccm/mooring/internal/cli"
 )
 
-// SelfEnv makes this test binary be the program that it tests.
+// SelfEnv is the environment variable that makes this test binary the program that it tests. Where a binary can be several programs, the
+// value says which.
 const SelfEnv = "MOORING_TEST_AS_PROGRAM"
 
 // Patience bounds every wait: machines that run tests are busy.

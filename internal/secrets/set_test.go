@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // A value whose letters differ in each encoding.
@@ -19,7 +21,7 @@ const password = `p@ss"wörd/&+9`
 // TestConfigs reads the configs of cloud providers in each of their formats.
 func TestConfigs(t *testing.T) {
 	inJSON, err := json.Marshal(map[string]any{"aadClientId": "public-id-of-a-client", "aadClientSecret": password})
-	must(t, err)
+	must.NoError(t, err)
 	for name, config := range map[string]string{
 		"YAML":                   "global:\n  user: administrator\n  password: 'p@ss\"wörd/&+9'\n",
 		"YAML, deep in a list":   "vcenters:\n- {user: administrator, auth: {password: 'p@ss\"wörd/&+9'}}\n",
@@ -56,7 +58,7 @@ func requireHidden(t *testing.T, s *Set, text string) {
 func TestForms(t *testing.T) {
 	s := New([]string{"HOME=/home/somebody", "HCLOUD_TOKEN=" + password, "broken"})
 	inJSON, err := json.Marshal(password)
-	must(t, err)
+	must.NoError(t, err)
 	for name, form := range map[string]string{
 		"as it is": password, "quoted": strings.Trim(fmt.Sprintf("%q", password), `"`), "JSON": strings.Trim(string(inJSON), `"`),
 		"query": url.QueryEscape(password), "path": url.PathEscape(password),
@@ -135,8 +137,8 @@ func TestAFileIsFollowed(t *testing.T) {
 	s := New(nil)
 	s.FollowFile(path) // which is not there yet
 	for i := range versions + 3 {
-		must(t, os.WriteFile(path+".new", fmt.Appendf(nil, "password: number-%02d\n", i), 0o600))
-		must(t, os.Rename(path+".new", path))
+		must.NoError(t, os.WriteFile(path+".new", fmt.Appendf(nil, "password: number-%02d\n", i), 0o600))
+		must.NoError(t, os.Rename(path+".new", path))
 		if got, want := s.Hide(fmt.Sprintf("number-%02d", i)), hidden; got != want {
 			t.Fatalf("of version %d it becomes %q", i, got)
 		}
@@ -145,22 +147,14 @@ func TestAFileIsFollowed(t *testing.T) {
 		t.Errorf("of the versions before: %q", got)
 	}
 	// In place, with a content of the same length.
-	must(t, os.WriteFile(path, []byte("password: number-99\n"), 0o600))
-	must(t, os.Chtimes(path, time.Time{}, time.Now().Add(time.Minute)))
+	must.NoError(t, os.WriteFile(path, []byte("password: number-99\n"), 0o600))
+	must.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(time.Minute)))
 	if got := s.Hide("number-99"); got != hidden {
 		t.Errorf("of a file that is written in place: %q", got)
 	}
-	must(t, os.Remove(path))
+	must.NoError(t, os.Remove(path))
 	if got := s.Hide("number-99"); got != hidden {
 		t.Errorf("of a file that is gone: %q", got)
-	}
-}
-
-// must fails the test on an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

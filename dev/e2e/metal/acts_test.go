@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/e2e/router"
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -29,7 +30,7 @@ func (l *fixture) allocate(t *testing.T) {
 		cidrs := m.podCIDRs()
 		patch := fmt.Sprintf(`{"spec": {"podCIDR": %q, "podCIDRs": [%q, %q]}}`, cidrs[0], cidrs[0], cidrs[1])
 		_, err := l.client.CoreV1().Nodes().Patch(t.Context(), m.name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
-		must(t, err)
+		must.NoError(t, err)
 	}
 }
 

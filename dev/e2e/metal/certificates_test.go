@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/requesttest"
 )
@@ -60,7 +61,7 @@ func (s *scene) uncertified(t *testing.T) {
 			certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth, certificatesv1.UsageClientAuth)},
 	} {
 		name, err := s.ask(t, forger, forged.names, forged.ips, forged.spoil)
-		must(t, err)
+		must.NoError(t, err)
 		s.forged = append(s.forged, forgery{name, forged.about, forged.reason})
 	}
 	if _, err := s.ask(t, forger, []string{victim.name}, []string{others}, requesttest.Subject(func(subject *pkix.Name) {
@@ -77,7 +78,7 @@ func nothing(*requesttest.Form) {}
 func (l *fixture) ask(t *testing.T, as *machine, names, ips []string, spoil func(*requesttest.Form)) (string, error) {
 	t.Helper()
 	config, err := l.cluster.UserConfig("system:node:"+as.name, "system:nodes")
-	must(t, err)
+	must.NoError(t, err)
 	object := requesttest.New(t, as.name, names, ips, spoil)
 	object.GenerateName = "csr-test-"
 	made, err := kubernetes.NewForConfigOrDie(config).CertificatesV1().CertificateSigningRequests().Create(t.Context(), object, metav1.CreateOptions{})
@@ -118,7 +119,7 @@ func (s *scene) waits(ctx context.Context, forged forgery) error {
 func (s *scene) certifiedAnew(t *testing.T) {
 	forger := s.machines[0]
 	name, err := s.ask(t, forger, []string{forger.name}, []string{forger.addr4().Addr().String()}, nothing)
-	must(t, err)
+	must.NoError(t, err)
 	poll.Until(t, "the honest request is approved and signed", func(ctx context.Context) error {
 		object, err := s.client.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && (!approved(object) || len(object.Status.Certificate) == 0) {
@@ -133,11 +134,11 @@ func (s *scene) certifiedAnew(t *testing.T) {
 func (s *scene) requireForgedPending(t *testing.T) {
 	t.Helper()
 	if len(s.forged) == 0 {
-		must(t, errors.New("nothing was forged"))
+		must.NoError(t, errors.New("nothing was forged"))
 	}
 	for _, forged := range s.forged {
 		object, err := s.client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), forged.request, metav1.GetOptions{})
-		must(t, err)
+		must.NoError(t, err)
 		if len(object.Status.Conditions) > 0 || len(object.Status.Certificate) > 0 {
 			t.Errorf("the request for %s does not wait: conditions %v, and a certificate of %d bytes",
 				forged.about, object.Status.Conditions, len(object.Status.Certificate))

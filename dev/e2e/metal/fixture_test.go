@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/requesttest"
 )
@@ -119,7 +120,7 @@ func enter(t *testing.T, kind router.Kind, proxyMode string) *fixture {
 		sandbox.Require(t, append(router.Programs(kind), "containerd", "nft", "iptables", "conntrack")...)
 		localclustertest.Build(t, localcluster.Parts()...)
 		manager := filepath.Join(t.TempDir(), "cloud-controller-manager")
-		must(t, harness.BuildDaemon(t.Context(), manager, os.Stderr))
+		must.NoError(t, harness.BuildDaemon(t.Context(), manager, os.Stderr))
 		sandbox.Run(t, sandbox.Options{
 			Env: []string{managerVariable + "=" + manager}, Sysctls: worker.Sysctls, Cgroups: worker.Cgroups,
 			Dirs: append(router.Dirs(), worker.Dirs...), Timeout: 15 * time.Minute,
@@ -167,7 +168,7 @@ func (l *fixture) startRouter(t *testing.T, kind router.Kind) {
 func attach(t *testing.T, to *sandbox.Host, name string, there, here []netip.Prefix) *sandbox.Host {
 	t.Helper()
 	host, err := to.Attach(t.Context(), name, there, here)
-	must(t, err)
+	must.NoError(t, err)
 	return host
 }
 
@@ -186,7 +187,7 @@ func (l *fixture) startNodes(t *testing.T) {
 		} {
 			sandbox.Command(t, append(m.host.Args(), args...)...)
 		}
-		must(t, m.host.Blackhole(t.Context(), pools...))
+		must.NoError(t, m.host.Blackhole(t.Context(), pools...))
 		m.proxy = worker.StartKubeProxy(t, l.cluster, m.host, m.name, l.proxyMode, clusterCIDR, filepath.Join(l.dir, m.name))
 		l.startPod(t, m)
 		l.machines = append(l.machines, m)
@@ -212,7 +213,7 @@ func (l *fixture) startPod(t *testing.T, m *machine) {
 	command := exec.Command(args[0], args[1:]...)
 	command.Env = append(os.Environ(), roleVariable+"="+roleServer)
 	command.Stderr = os.Stderr
-	must(t, command.Start())
+	must.NoError(t, command.Start())
 	t.Cleanup(func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()
@@ -291,16 +292,16 @@ bgp:
   asn: %d
   peers: [{name: rtr, address: %s, asn: %d, connectRetry: 2s}]
 `, inventory.String(), pools[0], pools[1], health, asn, router4.Addr(), asn)
-	must(t, os.WriteFile(l.config()+".new", []byte(text), 0o600))
-	must(t, os.Rename(l.config()+".new", l.config()))
+	must.NoError(t, os.WriteFile(l.config()+".new", []byte(text), 0o600))
+	must.NoError(t, os.Rename(l.config()+".new", l.config()))
 }
 
 // kubeconfig returns that of the manager.
 func (l *fixture) kubeconfig(t *testing.T) string {
 	t.Helper()
-	must(t, l.cluster.Apply(t.Context(), append(slices.Clone(deploy.MetalRBAC), requesttest.Rights...)))
+	must.NoError(t, l.cluster.Apply(t.Context(), append(slices.Clone(deploy.MetalRBAC), requesttest.Rights...)))
 	path, err := l.cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "cloud-controller-manager")
-	must(t, err)
+	must.NoError(t, err)
 	return path
 }
 
@@ -346,10 +347,3 @@ func (l *fixture) quote(t *testing.T) {
 }
 
 func tail(text string) string { return text[max(0, len(text)-3000):] }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/e2e/router"
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -74,7 +75,7 @@ type scene struct {
 
 func (s *scene) initialized(t *testing.T) {
 	for _, m := range s.machines {
-		must(t, os.WriteFile(s.power(m), []byte("on\n"), 0o600))
+		must.NoError(t, os.WriteFile(s.power(m), []byte("on\n"), 0o600))
 		s.awaitNode(t, m, "registers with the taint", func(node *corev1.Node) error {
 			if !tainted(node, cloudproviderapi.TaintExternalCloudProvider) {
 				return fmt.Errorf("taints %v", node.Spec.Taints)
@@ -180,7 +181,7 @@ func (s *scene) cutOff(t *testing.T) {
 	leader := s.leader(t)
 	s.awaitStarted(t) // one that still starts cannot do without the API server, and ends
 	before, monitor, begin := s.router.FIB(t), s.router.Monitor(t), time.Now()
-	must(t, s.cluster.StopAPIServer(t.Context()))
+	must.NoError(t, s.cluster.StopAPIServer(t.Context()))
 	poll.Until(t, "the leader goes on without its lease", func(context.Context) error {
 		if !strings.Contains(leader.Log(), "The lease is lost and the controllers have stopped") {
 			return errors.New("it has not lost it")
@@ -196,7 +197,7 @@ func (s *scene) cutOff(t *testing.T) {
 	s.routed(t, s.web, s.machines...)
 	s.unharmed(t, begin)
 
-	must(t, s.cluster.StartAPIServer(t.Context()))
+	must.NoError(t, s.cluster.StartAPIServer(t.Context()))
 	poll.Until(t, "the replica that had led ends, to begin anew", func(context.Context) error {
 		if leader.Runs() == nil {
 			return errors.New("it runs")
@@ -270,7 +271,7 @@ func (s *scene) drained(t *testing.T) {
 // node keeps its place, and an event says what is wrong.
 func (s *scene) wrongController(t *testing.T) {
 	node, begin := s.machines[2], time.Now()
-	must(t, os.WriteFile(s.power(node), []byte("off "+s.machines[0].systemUUID()+"\n"), 0o600))
+	must.NoError(t, os.WriteFile(s.power(node), []byte("off "+s.machines[0].systemUUID()+"\n"), 0o600))
 	poll.Until(t, "an event names the wrong controller", func(ctx context.Context) error {
 		events, err := s.client.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "reason=WrongBMC,involvedObject.name=" + node.name})
 		if err == nil && len(events.Items) == 0 {
@@ -279,11 +280,11 @@ func (s *scene) wrongController(t *testing.T) {
 		return err
 	})
 	current, err := s.node(t.Context(), node)
-	must(t, err)
+	must.NoError(t, err)
 	if tainted(current, cloudproviderapi.TaintNodeShutdown) || tainted(current, corev1.TaintNodeOutOfService) {
 		t.Errorf("the node of a machine whose controller is another one's has the taints %v", current.Spec.Taints)
 	}
-	must(t, os.WriteFile(s.power(node), []byte("on\n"), 0o600))
+	must.NoError(t, os.WriteFile(s.power(node), []byte("on\n"), 0o600))
 	s.unharmed(t, begin)
 }
 
@@ -297,7 +298,7 @@ func (s *scene) switchedOff(t *testing.T) {
 	dead := s.machines[0]
 	s.probeQuickly(t)
 	begin := time.Now()
-	must(t, os.WriteFile(s.power(dead), []byte("off\n"), 0o600))
+	must.NoError(t, os.WriteFile(s.power(dead), []byte("off\n"), 0o600))
 	s.cut(t, dead)
 	took := s.routed(t, s.door, s.machines[1])
 	s.routed(t, s.web, s.machines[1], s.machines[2])

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/dev/e2e/worker"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -65,7 +66,7 @@ func (s *scene) moved(t *testing.T) {
 			}
 		}
 	}
-	must(t, s.client.CoreV1().Services("default").Delete(t.Context(), service.Name, metav1.DeleteOptions{}))
+	must.NoError(t, s.client.CoreV1().Services("default").Delete(t.Context(), service.Name, metav1.DeleteOptions{}))
 	s.routed(t, service)
 }
 
@@ -156,13 +157,13 @@ func (l *fixture) changeEndpoints(t *testing.T, service *corev1.Service, change 
 	t.Helper()
 	all := l.client.DiscoveryV1().EndpointSlices("default")
 	list, err := all.List(t.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
-	must(t, err)
+	must.NoError(t, err)
 	if len(list.Items) != 2 {
-		must(t, errors.New("there are not two EndpointSlices"))
+		must.NoError(t, errors.New("there are not two EndpointSlices"))
 	}
 	for i := range list.Items {
 		change(&list.Items[i])
 		_, err := all.Update(t.Context(), &list.Items[i], metav1.UpdateOptions{})
-		must(t, err)
+		must.NoError(t, err)
 	}
 }

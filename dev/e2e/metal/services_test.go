@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -28,7 +29,7 @@ func (l *fixture) expose(t *testing.T, name string, policy corev1.ServiceExterna
 			IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack), AllocateLoadBalancerNodePorts: ptr.To(false),
 		},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 		slice := &discoveryv1.EndpointSlice{
 			ObjectMeta:  metav1.ObjectMeta{Name: name + "-" + strings.ToLower(string(family)), Labels: map[string]string{discoveryv1.LabelServiceName: name}},
@@ -46,7 +47,7 @@ func (l *fixture) expose(t *testing.T, name string, policy corev1.ServiceExterna
 			})
 		}
 		_, err := l.client.DiscoveryV1().EndpointSlices("default").Create(t.Context(), slice, metav1.CreateOptions{})
-		must(t, err)
+		must.NoError(t, err)
 	}
 	var service *corev1.Service
 	poll.Until(t, "Service "+name+" has an address of each family", func(ctx context.Context) (err error) {

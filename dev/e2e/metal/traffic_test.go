@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/netlab"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
@@ -137,7 +138,7 @@ type traffic struct {
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	must(t, err)
+	must.NoError(t, err)
 	return path
 }
 
@@ -149,10 +150,10 @@ func send(t, lifetime *testing.T, host *sandbox.Host, urls ...string) *traffic {
 	command.Env = append(os.Environ(), roleVariable+"="+roleClient)
 	command.Stderr = os.Stderr
 	stdin, err := command.StdinPipe()
-	must(t, err)
+	must.NoError(t, err)
 	stdout, err := command.StdoutPipe()
-	must(t, err)
-	must(t, command.Start())
+	must.NoError(t, err)
+	must.NoError(t, command.Start())
 	sent := &traffic{open: map[int64]time.Time{}}
 	done := make(chan struct{})
 	go func() {

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
 	"github.com/mooring-ccm/mooring/providers/sim"
 )
@@ -52,7 +54,7 @@ func TestCircle(t *testing.T) {
 	f.round("all nodes have a group, but for the one of none", func(*round) error {
 		for _, name := range append(slices.Clone(names), "node-001") {
 			node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-			must(t, err)
+			must.NoError(t, err)
 			want := small
 			if name == "node-001" {
 				want = ""
@@ -66,7 +68,7 @@ func TestCircle(t *testing.T) {
 	before := f.witness(t, names[1], names[2], "node-001")
 
 	doomed, err := admin.CoreV1().Nodes().Get(t.Context(), names[0], metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	var mu sync.Mutex
 	var atDeletion []string
 	f.faults.set(false, func(string) {
@@ -100,7 +102,7 @@ func (f *fixture) witness(t *testing.T, names ...string) (nodes []*corev1.Node) 
 	t.Helper()
 	for _, name := range names {
 		node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-		must(t, err)
+		must.NoError(t, err)
 		nodes = append(nodes, node)
 	}
 	return nodes
@@ -111,7 +113,7 @@ func (f *fixture) unharmed(t *testing.T, before []*corev1.Node) {
 	t.Helper()
 	for _, node := range before {
 		now, err := admin.CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
-		must(t, err)
+		must.NoError(t, err)
 		if now.UID != node.UID || fmt.Sprint(now.Labels, now.Annotations, now.Spec.Taints) != fmt.Sprint(node.Labels, node.Annotations, node.Spec.Taints) {
 			t.Errorf("node %s was %v %v %v and is %v %v %v", node.Name, node.Labels, node.Annotations, node.Spec.Taints, now.Labels, now.Annotations, now.Spec.Taints)
 		}
@@ -256,9 +258,9 @@ subjects: [{kind: ServiceAccount, namespace: kube-system, name: autoscaler-alone
 
 // TestAlone runs the controller without any other, with the rights that it needs and no more. Somebody else initializes nodes, and deletes them.
 func TestAlone(t *testing.T) {
-	must(t, cluster.Apply(t.Context(), []byte(leastRights)))
+	must.NoError(t, cluster.Apply(t.Context(), []byte(leastRights)))
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceSystem, "autoscaler-alone")
-	must(t, err)
+	must.NoError(t, err)
 	f := newFixture(t, "--controllers=cluster-autoscaler-provider", "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig,
 		"--authorization-kubeconfig="+kubeconfig)
 	f.growSoon(small, 2)
@@ -281,15 +283,15 @@ func TestAlone(t *testing.T) {
 		_, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID},
 		}, metav1.CreateOptions{})
-		must(t, err)
+		must.NoError(t, err)
 	}
 	doomed, providerID, _ := strings.Cut(names[0], " ")
 	f.shrink(doomed)
-	eventually(t, "the instance of "+doomed+" is gone, and an event says so", func(ctx context.Context) error {
+	poll.Until(t, "the instance of "+doomed+" is gone, and an event says so", func(ctx context.Context) error {
 		found, err := f.instances(ctx, small)
-		must(t, err)
+		must.NoError(t, err)
 		events, err := admin.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + doomed + ",reason=AutoscalerDeletionAccepted"})
-		must(t, err)
+		must.NoError(t, err)
 		if len(found) != 1 || len(events.Items) != 1 || !slices.Equal(f.faults.deleted(), []string{providerID}) {
 			return fmt.Errorf("there are %d instances and %d events, and the deletions are %v", len(found), len(events.Items), f.faults.deleted())
 		}
@@ -304,7 +306,7 @@ func TestAlone(t *testing.T) {
 func requireUsed(t *testing.T, user string, want ...string) {
 	t.Helper()
 	asked, err := cluster.AuditEvents(t.Context())
-	must(t, err)
+	must.NoError(t, err)
 	used := map[string]bool{}
 	for _, request := range asked {
 		if request.User.Username != user || request.ObjectRef == nil || !slices.Contains([]string{"nodes", "services", "events"}, request.ObjectRef.Resource) {

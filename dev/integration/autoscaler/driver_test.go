@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
 )
 
@@ -44,16 +46,16 @@ type round struct {
 func newDriver(t *testing.T, address, ca string, client pair) *driver {
 	t.Helper()
 	certificate, err := tls.LoadX509KeyPair(client.certificate, client.key)
-	must(t, err)
+	must.NoError(t, err)
 	content, err := os.ReadFile(ca)
-	must(t, err)
+	must.NoError(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(content)
 	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
 		ServerName: "127.0.0.1", Certificates: []tls.Certificate{certificate}, RootCAs: roots, MinVersion: tls.VersionTLS12,
 	})))
-	must(t, err)
-	t.Cleanup(func() { must(t, connection.Close()) })
+	must.NoError(t, err)
+	t.Cleanup(func() { must.NoError(t, connection.Close()) })
 	return &driver{t: t, client: externalgrpc.NewCloudProviderClient(connection), groupOfNode: map[string]string{}}
 }
 
@@ -125,7 +127,7 @@ func (d *driver) runOnce(ctx context.Context) (*round, error) {
 // round repeats runOnce, as the autoscaler does after an error.
 func (d *driver) round(what string, problem func(*round) error) (r *round) {
 	d.t.Helper()
-	eventually(d.t, "a round of the autoscaler: "+what, func(ctx context.Context) (err error) {
+	poll.Until(d.t, "a round of the autoscaler: "+what, func(ctx context.Context) (err error) {
 		if r, err = d.runOnce(ctx); err != nil {
 			return err
 		}
@@ -225,13 +227,13 @@ func fakeNode(providerID string) *corev1.Node {
 func (d *driver) persist(what string, do func() error) {
 	d.t.Helper()
 	var result error
-	eventually(d.t, what, func(context.Context) error {
+	poll.Until(d.t, what, func(context.Context) error {
 		if result = do(); status.Code(result) == codes.Unavailable {
 			return result
 		}
 		return nil
 	})
-	must(d.t, result)
+	must.NoError(d.t, result)
 }
 
 // grow scales a group up, and shrink scales it down.

@@ -18,8 +18,11 @@ import (
 
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/dev/harness"
+	controllers "github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/program"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim"
@@ -64,11 +67,11 @@ func startFixture(t *testing.T, cloud *simtest.Cloud, args ...string) *fixture {
 		cloud: cloud, faults: newFaults(), dir: t.TempDir(), port: localclustertest.FreePort(t),
 	}
 	securePort, err := program.FreePort()
-	must(t, err)
+	must.NoError(t, err)
 	f.ca = newAuthority(t, f.dir, "ca")
 	server := f.ca.sign(t, f.dir, "server")
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceSystem, "cloud-controller-manager")
-	must(t, err)
+	must.NoError(t, err)
 	if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--controllers=") }) {
 		args = append(args, "--controllers=*,cluster-autoscaler-provider")
 	}
@@ -85,9 +88,9 @@ func startFixture(t *testing.T, cloud *simtest.Cloud, args ...string) *fixture {
 		f.faults.release()
 		f.end(t)
 		list, err := admin.CoreV1().Nodes().List(context.WithoutCancel(t.Context()), metav1.ListOptions{})
-		must(t, err)
+		must.NoError(t, err)
 		for _, node := range list.Items {
-			must(t, admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), node.Name, metav1.DeleteOptions{}))
+			must.NoError(t, admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), node.Name, metav1.DeleteOptions{}))
 		}
 	})
 	f.launch(t)
@@ -263,7 +266,7 @@ func (f *fixture) instances(ctx context.Context, group string) (found []api.Inst
 // join has the kubelets of a group's instances register, and waits until their nodes are initialized. It returns the names.
 func (f *fixture) join(t *testing.T, group string, want int) (names []string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d instances of %s run", want, group), func(ctx context.Context) error {
+	poll.Until(t, fmt.Sprintf("%d instances of %s run", want, group), func(ctx context.Context) error {
 		found, err := f.instances(ctx, group)
 		names = nil
 		for _, instance := range found {
@@ -286,8 +289,8 @@ func (f *fixture) join(t *testing.T, group string, want int) (names []string) {
 func (f *fixture) register(t *testing.T, name string) {
 	t.Helper()
 	agent, err := nodeagent.New(cluster.AdminConfig(), nodeagent.Options{Name: name})
-	must(t, err)
-	must(t, agent.Register(t.Context()))
+	must.NoError(t, err)
+	must.NoError(t, agent.Register(t.Context()))
 	f.awaitNode(t, name, "is initialized", func(node *corev1.Node) error {
 		if node.Spec.ProviderID == "" || hasTaint(node, "node.cloudprovider.kubernetes.io/uninitialized") {
 			return fmt.Errorf("it has the provider ID %q and the taints %v", node.Spec.ProviderID, node.Spec.Taints)
@@ -299,7 +302,7 @@ func (f *fixture) register(t *testing.T, name string) {
 // awaitNode waits until nothing is wrong with a node.
 func (f *fixture) awaitNode(t *testing.T, name, what string, problem func(*corev1.Node) error) (found *corev1.Node) {
 	t.Helper()
-	eventually(t, "node "+name+" "+what, func(ctx context.Context) (err error) {
+	poll.Until(t, "node "+name+" "+what, func(ctx context.Context) (err error) {
 		if found, err = admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}
@@ -311,7 +314,7 @@ func (f *fixture) awaitNode(t *testing.T, name, what string, problem func(*corev
 // awaitGone waits until the instance of a node is gone, and then the node.
 func (f *fixture) awaitGone(t *testing.T, group, name string) {
 	t.Helper()
-	eventually(t, "the instance of "+name+" is gone", func(ctx context.Context) error {
+	poll.Until(t, "the instance of "+name+" is gone", func(ctx context.Context) error {
 		found, err := f.instances(ctx, group)
 		if err == nil && slices.ContainsFunc(found, func(i api.Instance) bool { return i.Name == name }) {
 			err = errors.New("it is there")
@@ -348,16 +351,7 @@ func untaint(t *testing.T, name string) {
 
 func edit(t *testing.T, name string, change func(*corev1.Node)) (changed *corev1.Node) {
 	t.Helper()
-	eventually(t, "changing node "+name, func(ctx context.Context) error {
-		node, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		change(node)
-		changed, err = admin.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
-		return err
-	})
-	return changed
+	return controllers.ChangeNode(t, admin, name, change)
 }
 
 // balancer makes a Service of type LoadBalancer.
@@ -368,10 +362,10 @@ func (f *fixture) balancer(t *testing.T, name string) {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		eventually(t, "the Service "+name+" is gone", func(context.Context) error {
+		poll.Until(t, "the Service "+name+" is gone", func(context.Context) error {
 			err := services.Delete(ctx, name, metav1.DeleteOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -397,7 +391,7 @@ func (f *fixture) targets(ctx context.Context) (all []string, err error) {
 // awaitTargets waits until load balancers have just these nodes as targets.
 func (f *fixture) awaitTargets(t *testing.T, nodes ...string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("load balancers have the targets %v", nodes), func(ctx context.Context) error {
+	poll.Until(t, fmt.Sprintf("load balancers have the targets %v", nodes), func(ctx context.Context) error {
 		var want []string
 		for _, name := range nodes {
 			node, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})

@@ -8,13 +8,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/component-base/logs"
-	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/textlogger"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
@@ -26,12 +20,6 @@ var (
 	admin   *kubernetes.Clientset
 )
 
-// What every test of this package uses of the harness goes by its short names here.
-var (
-	must       = harness.Must
-	eventually = harness.Eventually
-)
-
 func TestMain(m *testing.M) {
 	flag.Parse()
 	logFile, err := os.CreateTemp("", "mooring-autoscaler-test-*.log")
@@ -41,15 +29,8 @@ func TestMain(m *testing.M) {
 	}
 	code := harness.Main(m, "autoscaler", func(started *localcluster.Cluster, administrator *kubernetes.Clientset) {
 		cluster, admin = started, administrator
-		logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
-		err = logsapi.ValidateAndApply(logs.NewOptions(), utilfeature.DefaultFeatureGate)
-		klog.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(logFile))))
-	},
-		// client-go keeps idle connections in a cache of transports, for the next client of the process with the same credentials.
-		goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
-		// klog flushes for as long as the process lives.
-		goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
-	)
+		err = harness.LogTo(logFile)
+	}, harness.WholeManagers()...)
 	if err != nil || code != 0 {
 		fmt.Fprintln(os.Stderr, err, "the log of the managers is kept in", logFile.Name())
 		code = max(code, 1)

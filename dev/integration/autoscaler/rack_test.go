@@ -21,6 +21,8 @@ import (
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	_ "github.com/mooring-ccm/mooring/providers/metal" // Registers the provider "metal".
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
@@ -61,7 +63,7 @@ func (b *bmc) told() []string {
 // await waits until the BMC was told just that, and a machine that it is not deaf for is as it says.
 func (b *bmc) await(t *testing.T, power string, told ...string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the machine is %s, and was told %v", power, told), func(context.Context) error {
+	poll.Until(t, fmt.Sprintf("the machine is %s, and was told %v", power, told), func(context.Context) error {
 		if got := b.told(); b.Power("1") != power || !slices.Equal(got, told) {
 			return fmt.Errorf("it is %s, and was told %v", b.Power("1"), got)
 		}
@@ -74,7 +76,7 @@ func (b *bmc) awaitReadings(t *testing.T, more int) {
 	t.Helper()
 	const reading = "GET /redfish/v1/Systems/1"
 	before := b.Requests()[reading]
-	eventually(t, "the BMC is asked", func(context.Context) error {
+	poll.Until(t, "the BMC is asked", func(context.Context) error {
 		if now := b.Requests()[reading]; now < before+more {
 			return fmt.Errorf("%d times since %d", now, before)
 		}
@@ -89,8 +91,8 @@ func idOf(machine string) string {
 // newRack starts a manager for the machines of a rack, with the rights that ship for them, and an autoscaler.
 func newRack(t *testing.T) (*fixture, map[string]*bmc) {
 	t.Helper()
-	must(t, cluster.Apply(t.Context(), deploy.MetalRBAC))
-	t.Cleanup(func() { must(t, cluster.Apply(context.WithoutCancel(t.Context()), deploy.RBAC)) })
+	must.NoError(t, cluster.Apply(t.Context(), deploy.MetalRBAC))
+	t.Cleanup(func() { must.NoError(t, cluster.Apply(context.WithoutCancel(t.Context()), deploy.RBAC)) })
 	harness.GrantNodeGroupRecord(t, admin)
 	var text strings.Builder
 	fmt.Fprintf(&text, `apiVersion: %s
@@ -116,7 +118,7 @@ inventory:
 			name, id, i+1, server.URL)
 	}
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "password"), []byte("pass"), 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(text.String()), 0o600))
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "password"), []byte("pass"), 0o600))
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(text.String()), 0o600))
 	return startFixture(t, nil, "--cloud-provider=metal", "--cloud-config="+filepath.Join(dir, "config.yaml")), all
 }

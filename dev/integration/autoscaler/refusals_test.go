@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
 )
 
@@ -159,8 +161,8 @@ func TestCertificates(t *testing.T) {
 	replaced := wrong.sign(t, f.dir, "replaced")
 	for from, to := range map[string]string{wrong.file: "ca.crt", replaced.certificate: "server.crt", replaced.key: "server.key"} {
 		content, err := os.ReadFile(from)
-		must(t, err)
-		must(t, os.WriteFile(f.dir+"/"+to, content, 0o600))
+		must.NoError(t, err)
+		must.NoError(t, os.WriteFile(f.dir+"/"+to, content, 0o600))
 	}
 	now := newDriver(t, address, wrong.file, wrong.sign(t, f.dir, "now"))
 	now.round("the new files hold", sizes(map[string]int{small: 0, large: 0}))
@@ -190,14 +192,14 @@ func TestRest(t *testing.T) {
 		}
 	}
 	label, err := call(ctx, f.client.GPULabel, &externalgrpc.GPULabelRequest{})
-	must(t, err)
+	must.NoError(t, err)
 	types, err := call(ctx, f.client.GetAvailableGPUTypes, &externalgrpc.GetAvailableGPUTypesRequest{})
-	must(t, err)
+	must.NoError(t, err)
 	if label.GetLabel() != "" || len(slices.Collect(maps.Keys(types.GetGpuTypes()))) > 0 {
 		t.Errorf("GPUs are %v and %v", label, types)
 	}
 	_, err = call(ctx, f.client.Cleanup, &externalgrpc.CleanupRequest{})
-	must(t, err)
+	must.NoError(t, err)
 	if group, err := f.nodeGroupForNode(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}); group != "" || err != nil {
 		t.Errorf("a node of nobody is of the group %q: %v", group, err)
 	}
@@ -226,7 +228,7 @@ func TestTheLeaderServes(t *testing.T) {
 // awaitStandby waits until a manager could take over.
 func (f *fixture) awaitStandby(t *testing.T) {
 	t.Helper()
-	eventually(t, "the standby is ready", func(ctx context.Context) error {
+	poll.Until(t, "the standby is ready", func(ctx context.Context) error {
 		connection, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}).DialContext(ctx, "tcp", f.secure.Address)
 		if err != nil {
 			return err

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/autoscaler/deletion"
 	"github.com/mooring-ccm/mooring/internal/autoscaler/externalgrpc"
 )
@@ -111,7 +113,7 @@ func asleep(r *round) error {
 // refusesToWake has the autoscaler ask for one machine more, which is refused because of the old node.
 func (f *fixture) refusesToWake(t *testing.T) {
 	t.Helper()
-	eventually(t, "the increase is refused because of the old node", func(context.Context) error {
+	poll.Until(t, "the increase is refused because of the old node", func(context.Context) error {
 		err := f.scaleUp(rack, 1)
 		if err == nil {
 			t.Fatal("the group was increased, and the old node is still there")
@@ -127,12 +129,12 @@ func (f *fixture) refusesToWake(t *testing.T) {
 // whether it is ready: that is said here.
 func (f *fixture) awaitNoNode(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "node "+name+" is gone", func(ctx context.Context) error {
+	poll.Until(t, "node "+name+" is gone", func(ctx context.Context) error {
 		node, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		must(t, err)
+		must.NoError(t, err)
 		for i := range node.Status.Conditions {
 			if node.Status.Conditions[i].Type == corev1.NodeReady {
 				node.Status.Conditions[i].Status = corev1.ConditionUnknown

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	processes "github.com/mooring-ccm/mooring/dev/program"
 )
 
@@ -17,7 +18,7 @@ const page = "../../../docs/how-to/load-balancers-only.md"
 func quoted(t *testing.T, page, language, text string) string {
 	t.Helper()
 	content, err := os.ReadFile(page)
-	must(t, err)
+	must.NoError(t, err)
 	for block := range strings.SplitSeq(string(content), "\n```"+language+"\n") {
 		if quote, _, ended := strings.Cut(block, "\n```"); ended && strings.Contains(quote, text) {
 			return quote + "\n"
@@ -30,16 +31,16 @@ func quoted(t *testing.T, page, language, text string) string {
 // With pools and a router alone, and the rights of the guide, which cannot write a node: kubelets have no --cloud-provider=external, nodes
 // no provider ID and no taint. Services get addresses that are announced, and nothing of the nodes changes.
 func TestLoadBalancersOnly(t *testing.T) {
-	must(t, cluster.Apply(t.Context(), []byte(quoted(t, page, "yaml", "kind: ClusterRole\n"))))
+	must.NoError(t, cluster.Apply(t.Context(), []byte(quoted(t, page, "yaml", "kind: ClusterRole\n"))))
 	r, port := newRouter(t), joinPlain(t, "plain-1")
 	unchanged := untouched(t)
 	file := filepath.Join(t.TempDir(), "cloud.yaml")
-	must(t, os.WriteFile(file, []byte(configOf(r, port, "only 198.18.8.0/28")), 0o600))
+	must.NoError(t, os.WriteFile(file, []byte(configOf(r, port, "only 198.18.8.0/28")), 0o600))
 
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "mooring-load-balancers")
-	must(t, err)
+	must.NoError(t, err)
 	path, err := program()
-	must(t, err)
+	must.NoError(t, err)
 	dir := t.TempDir()
 	localclustertest.StartProgram(t, processes.Options{Name: "manager", Path: path, Dir: dir, Args: []string{
 		"--cloud-provider=metal", "--controllers=service-lb-controller", "--cloud-config=" + file, "--leader-elect-resource-name=mooring-load-balancers",
@@ -48,7 +49,7 @@ func TestLoadBalancersOnly(t *testing.T) {
 	serve(t, "only", "", "plain-1")
 	kept := r.keeps(address(t, "only", "198.18.8."))
 
-	must(t, os.WriteFile(file, []byte(configOf(r, port, "only 198.18.8.0/28", "more 198.18.9.0/28")), 0o600))
+	must.NoError(t, os.WriteFile(file, []byte(configOf(r, port, "only 198.18.8.0/28", "more 198.18.9.0/28")), 0o600))
 	serve(t, "more", "more", "plain-1")
 	kept2 := r.keeps(address(t, "more", "198.18.9."))
 	kept2()

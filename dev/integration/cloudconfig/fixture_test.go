@@ -26,15 +26,10 @@ import (
 
 	managers "github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/harness/harnesstest"
-	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	processes "github.com/mooring-ccm/mooring/dev/program"
-)
-
-// What every test of this package uses of the harness goes by its short names here.
-var (
-	must       = harness.Must
-	eventually = harness.Eventually
 )
 
 const namespace = "default"
@@ -43,7 +38,7 @@ const namespace = "default"
 func daemon(t *testing.T, args ...string) *processes.Program {
 	t.Helper()
 	path, err := program()
-	must(t, err)
+	must.NoError(t, err)
 	return harnesstest.Start(t, harnesstest.Of(t, cluster), managers.Manager{Name: "manager", Path: path, Identity: managers.Mooring, Flags: append([]string{
 		"--cloud-provider=metal", "--graceful-shutdown-timeout=5s",
 		// A busy machine must not cost the lease, and the next test takes it over when this one's daemon was killed.
@@ -55,7 +50,7 @@ func daemon(t *testing.T, args ...string) *processes.Program {
 func hostAddress(t *testing.T) netip.Addr {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
-	must(t, err)
+	must.NoError(t, err)
 	for _, address := range addresses {
 		if prefix, err := netip.ParsePrefix(address.String()); err == nil && prefix.Addr().Is4() && prefix.Addr().IsGlobalUnicast() {
 			return prefix.Addr()
@@ -71,7 +66,7 @@ func joinPlain(t *testing.T, name string) (port int) {
 	t.Helper()
 	address := hostAddress(t)
 	listener, err := net.Listen("tcp", net.JoinHostPort(address.String(), "0"))
-	must(t, err)
+	must.NoError(t, err)
 	proxy := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: time.Second}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = proxy.Serve(listener) })
@@ -80,13 +75,13 @@ func joinPlain(t *testing.T, name string) (port int) {
 		serving.Wait()
 	})
 	node, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address.String()}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
 	_, err = admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() {
-		must(t, admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}))
+		must.NoError(t, admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}))
 	})
 	return listener.Addr().(*net.TCPAddr).Port
 }
@@ -96,7 +91,7 @@ func untouched(t *testing.T) func() {
 	t.Helper()
 	versions := func() []string {
 		nodes, err := admin.CoreV1().Nodes().List(context.WithoutCancel(t.Context()), metav1.ListOptions{})
-		must(t, err)
+		must.NoError(t, err)
 		var all []string
 		for _, node := range nodes.Items {
 			all = append(all, fmt.Sprintf("%s at %s with taints %v, provider ID %q and conditions %d", node.Name, node.ResourceVersion, node.Spec.Taints,
@@ -123,14 +118,14 @@ func serve(t *testing.T, name, pool, node string) {
 		service.Annotations["metallb.io/address-pool"] = pool
 	}
 	_, err := admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: ptr.To[int32](80)}},
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.9"}, NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
 	}
 	_, err = admin.DiscoveryV1().EndpointSlices(namespace).Create(t.Context(), slice, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		_ = admin.DiscoveryV1().EndpointSlices(namespace).Delete(ctx, name, metav1.DeleteOptions{})
@@ -142,7 +137,7 @@ func serve(t *testing.T, name, pool, node string) {
 // address waits until a Service shows an address that begins so, and returns it.
 func address(t *testing.T, name, prefix string) (addr netip.Addr) {
 	t.Helper()
-	eventually(t, "service "+name+" has an address", func(ctx context.Context) error {
+	poll.Until(t, "service "+name+" has an address", func(ctx context.Context) error {
 		service, err := admin.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -170,15 +165,15 @@ func newRouter(t *testing.T) *router {
 	r := &router{t: t, server: server.NewBgpServer(), port: localclustertest.FreePort(t)}
 	go r.server.Serve()
 	port, err := strconv.ParseInt(r.port, 10, 32)
-	must(t, err)
-	must(t, r.server.StartBgp(t.Context(), &api.StartBgpRequest{Global: &api.Global{
+	must.NoError(t, err)
+	must.NoError(t, r.server.StartBgp(t.Context(), &api.StartBgpRequest{Global: &api.Global{
 		Asn: 64512, RouterId: "192.0.2.254", ListenPort: int32(port), ListenAddresses: []string{"127.0.0.1"},
 	}}))
-	must(t, r.server.AddPeer(t.Context(), &api.AddPeerRequest{Peer: &api.Peer{
+	must.NoError(t, r.server.AddPeer(t.Context(), &api.AddPeerRequest{Peer: &api.Peer{
 		Conf:      &api.PeerConf{NeighborAddress: "127.0.0.1", PeerAsn: 64512},
 		Transport: &api.Transport{PassiveMode: true},
 	}}))
-	t.Cleanup(func() { must(t, r.server.StopBgp(context.WithoutCancel(t.Context()), &api.StopBgpRequest{})) })
+	t.Cleanup(func() { must.NoError(t, r.server.StopBgp(context.WithoutCancel(t.Context()), &api.StopBgpRequest{})) })
 	return r
 }
 
@@ -197,7 +192,7 @@ func (r *router) has(addr netip.Addr) error {
 // keeps watches that the router has a route to an address all the time, until the function is called that it returns.
 func (r *router) keeps(addr netip.Addr) (until func()) {
 	r.t.Helper()
-	eventually(r.t, "a route to "+addr.String(), func(context.Context) error { return r.has(addr) })
+	poll.Until(r.t, "a route to "+addr.String(), func(context.Context) error { return r.has(addr) })
 	stop, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		tick := time.NewTicker(10 * time.Millisecond)
@@ -227,7 +222,7 @@ func ends(t *testing.T, ended *processes.Program, text string) {
 	t.Helper()
 	code := localclustertest.AwaitEnd(t, ended)
 	log, err := os.ReadFile(ended.LogPath())
-	must(t, err)
+	must.NoError(t, err)
 	if code == 0 || !strings.Contains(string(log), text) {
 		t.Errorf("exit code %d, want another one; the log does not hold %q:\n%s", code, text, log)
 	}

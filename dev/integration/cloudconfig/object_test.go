@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/configevents"
 )
 
@@ -59,13 +61,13 @@ func put(t *testing.T, content string) {
 		return
 	}
 	_, err := admin.CoreV1().ConfigMaps(objectNamespace).Create(t.Context(), object, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 }
 
 // said waits for an event on the ConfigMap whose message holds a text, counted from the last call on.
 func said(t *testing.T, reason, text string) {
 	t.Helper()
-	eventually(t, "the ConfigMap has an event "+reason+" with "+text, func(ctx context.Context) error {
+	poll.Until(t, "the ConfigMap has an event "+reason+" with "+text, func(ctx context.Context) error {
 		events, err := admin.CoreV1().Events(objectNamespace).List(ctx, metav1.ListOptions{
 			FieldSelector: "involvedObject.kind=ConfigMap,involvedObject.name=" + objectName + ",reason=" + reason,
 		})
@@ -84,7 +86,7 @@ func said(t *testing.T, reason, text string) {
 // A cloud config that is a ConfigMap is in force within seconds of kubectl apply. One that is wrong, or gone, is refused by an event, and
 // what was announced before stays announced, all the time.
 func TestConfigObject(t *testing.T) {
-	must(t, cluster.Apply(t.Context(), []byte(objectRights)))
+	must.NoError(t, cluster.Apply(t.Context(), []byte(objectRights)))
 	t.Cleanup(func() {
 		_ = admin.CoreV1().ConfigMaps(objectNamespace).Delete(context.WithoutCancel(t.Context()), objectName, metav1.DeleteOptions{})
 	})
@@ -115,8 +117,8 @@ func TestConfigObject(t *testing.T) {
 	serve(t, "late", "second", "object-1")
 	address(t, "late", "198.18.1.") // the config before is still in force
 
-	must(t, admin.CoreV1().ConfigMaps(objectNamespace).Delete(t.Context(), objectName, metav1.DeleteOptions{}))
-	eventually(t, "an event that the ConfigMap is gone", func(ctx context.Context) error {
+	must.NoError(t, admin.CoreV1().ConfigMaps(objectNamespace).Delete(t.Context(), objectName, metav1.DeleteOptions{}))
+	poll.Until(t, "an event that the ConfigMap is gone", func(ctx context.Context) error {
 		events, err := admin.CoreV1().Events(objectNamespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + configevents.ReasonRefused})
 		if err != nil {
 			return err
@@ -137,7 +139,7 @@ func TestConfigObject(t *testing.T) {
 
 // A manager that does not start because of its cloud config says so on the object, and what rights it lacks.
 func TestConfigObjectThatIsWrongAtTheStart(t *testing.T) {
-	must(t, cluster.Apply(t.Context(), []byte(objectRights)))
+	must.NoError(t, cluster.Apply(t.Context(), []byte(objectRights)))
 	put(t, "kind: Something\n")
 	t.Cleanup(func() {
 		_ = admin.CoreV1().ConfigMaps(objectNamespace).Delete(context.WithoutCancel(t.Context()), objectName, metav1.DeleteOptions{})

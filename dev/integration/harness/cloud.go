@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
@@ -20,15 +21,15 @@ func Simulate(t testing.TB, o cloudsim.Options, edits ...func(*sim.Config)) (*si
 func Provider(t testing.TB, configFile string, edits ...func(*sim.Config)) *sim.Cloud {
 	t.Helper()
 	file, err := os.Open(configFile)
-	Must(t, err)
+	must.NoError(t, err)
 	defer file.Close()
 	config, err := sim.ReadConfig(file)
-	Must(t, err)
+	must.NoError(t, err)
 	for _, edit := range edits {
 		edit(&config)
 	}
 	built, err := sim.New(config)
-	Must(t, err)
+	must.NoError(t, err)
 	stop := make(chan struct{})
 	built.Initialize(nil, stop)
 	t.Cleanup(func() { close(stop) })

@@ -18,6 +18,7 @@ import (
 
 	managers "github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -101,9 +102,9 @@ func ConfigOf(t testing.TB, cluster *localcluster.Cluster, account string) *rest
 	key := accountOf{cluster, account}
 	if accounts.configs[key] == nil {
 		kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), managers.Namespace, account)
-		Must(t, err)
+		must.NoError(t, err)
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-		Must(t, err)
+		must.NoError(t, err)
 		config.QPS = -1
 		accounts.configs[key] = config
 	}

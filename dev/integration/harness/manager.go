@@ -27,6 +27,7 @@ import (
 	managers "github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/harness/harnesstest"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -83,14 +84,14 @@ func Start(t *testing.T, o Options) *Manager {
 	}
 	var err error
 	m.since, err = m.cluster.Mark(t.Context())
-	Must(t, err)
+	must.NoError(t, err)
 	config := ConfigOf(t, o.Cluster, o.Account)
 	if o.Transport != nil {
 		config.Wrap(o.Transport)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	running, closeEvents, err := Assemble(ctx, config, m.Registry, logger(t), o)
-	Must(t, err)
+	must.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- running.Start(ctx) }()
 	m.Stop = sync.OnceFunc(func() {

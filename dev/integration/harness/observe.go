@@ -10,6 +10,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // Metric returns the sum of a metric of the manager over all labels that match; of a histogram, the number of observations.
@@ -22,7 +23,7 @@ func (m *Manager) Metric(t testing.TB, name string, keysAndValues ...string) flo
 func Sum(t testing.TB, gatherer prometheus.Gatherer, name string, keysAndValues ...string) float64 {
 	t.Helper()
 	families, err := gatherer.Gather()
-	Must(t, err)
+	must.NoError(t, err)
 	total := 0.0
 	for _, family := range families {
 		if family.GetName() != name {
@@ -54,7 +55,7 @@ func matchesAll(has map[string]string, keysAndValues []string) bool {
 func (m *Manager) Requests(t testing.TB) []auditv1.Event {
 	t.Helper()
 	requests, err := m.cluster.Requests(t.Context(), m.identity.User(), m.since)
-	Must(t, err)
+	must.NoError(t, err)
 	return requests
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
@@ -23,20 +24,20 @@ const sleepPage = "../../../docs/how-to/metal-sleep.md"
 func GrantNodeGroupRecord(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
 	page, err := os.ReadFile(sleepPage)
-	Must(t, err)
+	must.NoError(t, err)
 	found := regexp.MustCompile("(?s)```yaml\n(apiVersion: rbac.*?)```").FindSubmatch(page)
 	if found == nil {
 		t.Fatal("the how-to shows no Role")
 	}
 	role := &rbacv1.Role{}
-	Must(t, yaml.UnmarshalStrict(found[1], role))
+	must.NoError(t, yaml.UnmarshalStrict(found[1], role))
 	_, err = admin.RbacV1().Roles(role.Namespace).Create(t.Context(), role, metav1.CreateOptions{})
-	Must(t, err)
+	must.NoError(t, err)
 	_, err = admin.RbacV1().RoleBindings(role.Namespace).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: role.Namespace, Name: Account}},
 	}, metav1.CreateOptions{})
-	Must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if err := errors.Join(admin.RbacV1().RoleBindings(role.Namespace).Delete(ctx, role.Name, metav1.DeleteOptions{}),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -91,7 +92,7 @@ func (m *manager) failsAlone(t *testing.T, operations ...string) {
 func (m *manager) expectClosed(t *testing.T, group string) {
 	t.Helper()
 	status, body, err := m.Get(t.Context(), "/metrics", "")
-	must(t, err)
+	must.NoError(t, err)
 	if want := fmt.Sprintf("mooring_cloud_breaker_open{group=%q} 0\n", group); !strings.Contains(body, want) {
 		t.Errorf("the metrics, with status %d, do not say %q", status, want)
 	}

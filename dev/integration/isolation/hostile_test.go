@@ -17,6 +17,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -141,7 +143,7 @@ func checkWarning(t *testing.T, bad hostile, message string) {
 func checkNode(t *testing.T, name string) {
 	t.Helper()
 	node, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	if !utf8.ValidString(node.Spec.ProviderID) || strings.ContainsRune(node.Spec.ProviderID, utf8.RuneError) || node.Size() > 200_000 {
 		t.Errorf("node %s has %d bytes and the provider ID %.100q", name, node.Size(), node.Spec.ProviderID)
 	}
@@ -156,7 +158,7 @@ func checkNode(t *testing.T, name string) {
 func checkLog(t *testing.T) {
 	t.Helper()
 	content, err := os.ReadFile(logFile.Name())
-	must(t, err)
+	must.NoError(t, err)
 	for line := range strings.SplitSeq(string(content), "\n") {
 		if len(line) > maxLogged {
 			t.Errorf("a line of %d bytes in the log: %.300s", len(line), line)
@@ -268,12 +270,12 @@ func TestObjectsAtTheirLimits(t *testing.T) {
 	}
 	settled := func() string {
 		found, err := admin.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
-		must(t, err)
+		must.NoError(t, err)
 		return found.ResourceVersion
 	}
 	before := settled()
 	m.serves(t, "meanwhile")
-	eventually(t, "the large node is not written any more", func(context.Context) error {
+	poll.Until(t, "the large node is not written any more", func(context.Context) error {
 		last := before
 		before = settled()
 		return holds(last == before, "it was written")

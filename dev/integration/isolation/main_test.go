@@ -12,16 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/component-base/logs"
-	logsapi "k8s.io/component-base/logs/api/v1"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/textlogger"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // The control plane is shared. Each manager has nodes, Services, a lease and a cloud of its own.
@@ -29,12 +24,6 @@ var (
 	cluster *localcluster.Cluster
 	admin   *kubernetes.Clientset
 	logFile *os.File // of all managers
-)
-
-// What every test of this package uses of the harness goes by its short names here.
-var (
-	must       = harness.Must
-	eventually = harness.Eventually
 )
 
 func TestMain(m *testing.M) {
@@ -56,33 +45,18 @@ func run(m *testing.M) (code int, err error) {
 	}
 	code = harness.Main(m, "isolation", func(started *localcluster.Cluster, administrator *kubernetes.Clientset) {
 		cluster, admin = started, administrator
-		err = logToFile()
-	},
-		// client-go keeps idle connections in a cache of transports, for the next client of the process with the same credentials.
-		goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
-		// klog flushes for as long as the process lives.
-		goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
-	)
+		err = harness.LogTo(logFile)
+	}, harness.WholeManagers()...)
 	if err != nil || code != 0 {
 		return max(code, 1), errors.Join(err, fmt.Errorf("the log of the managers is kept in %s", logFile.Name()))
 	}
 	return code, os.Remove(logFile.Name())
 }
 
-// logToFile has all managers of this process log to a file. The first of them would choose its standard error for all.
-func logToFile() error {
-	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
-	if err := logsapi.ValidateAndApply(logs.NewOptions(), utilfeature.DefaultFeatureGate); err != nil {
-		return err
-	}
-	klog.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(logFile))))
-	return nil
-}
-
 // awaitLogged waits until the managers have logged something.
 func awaitLogged(t *testing.T, text string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the log contains %q", text), func(context.Context) error {
+	poll.Until(t, fmt.Sprintf("the log contains %q", text), func(context.Context) error {
 		content, err := os.ReadFile(logFile.Name())
 		return errors.Join(err, holds(strings.Contains(string(content), text), "it has %d bytes without it", len(content)))
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/program"
 )
@@ -55,7 +56,7 @@ func start(t *testing.T, name string, o faulty.Options, args ...string) *manager
 		o.Schemes = []string{name}
 	}
 	port, err := program.FreePort()
-	must(t, err)
+	must.NoError(t, err)
 	command := harness.Manager{Name: name, Kubeconfig: cluster.AdminKubeconfig(), Port: port, Certs: t.TempDir()}
 	// The manager has signed its certificate itself, and is in this process.
 	m := &manager{name: name, cloud: faulty.New(name, o), ended: make(chan error, 1), Endpoint: harness.Endpoint{
@@ -136,7 +137,7 @@ func (m *manager) awaitStart(t *testing.T) {
 // awaitProbe waits until a health check has a status, and returns what it says.
 func (m *manager) awaitProbe(t *testing.T, path string, want int) (body string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s of %s answers %d", path, m.name, want), func(ctx context.Context) (err error) {
+	poll.Until(t, fmt.Sprintf("%s of %s answers %d", path, m.name, want), func(ctx context.Context) (err error) {
 		body, err = m.probe(ctx, t, path, want)
 		return err
 	})

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -38,7 +39,7 @@ func (m *manager) node(t *testing.T, name string, edits ...func(*corev1.Node)) s
 		edit(node)
 	}
 	_, err := admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	return name
 }
 
@@ -62,7 +63,7 @@ func notReady(node *corev1.Node) {
 // fail makes a node that runs one that is not ready.
 func fail(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "the status of "+name+" is written", func(ctx context.Context) error {
+	poll.Until(t, "the status of "+name+" is written", func(ctx context.Context) error {
 		found, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -117,7 +118,7 @@ func (m *manager) service(t *testing.T, name string, edits ...func(*corev1.Servi
 		edit(service)
 	}
 	_, err := admin.CoreV1().Services(service.Namespace).Create(t.Context(), service, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	return m.key(name)
 }
 

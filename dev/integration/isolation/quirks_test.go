@@ -14,6 +14,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
+	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -162,7 +164,7 @@ func nodeHasNoProviderID(t *testing.T, m *manager) {
 func statusIsEchoed(t *testing.T, m *manager) {
 	echo, address := m.key("echo"), "198.51.100.7"
 	m.awaitCalls(t, 1, "EnsureLoadBalancer", echo)
-	eventually(t, "the agent writes the status", func(ctx context.Context) error {
+	poll.Until(t, "the agent writes the status", func(ctx context.Context) error {
 		found, err := admin.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, named(echo), metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -173,7 +175,7 @@ func statusIsEchoed(t *testing.T, m *manager) {
 	})
 	m.serves(t, "echo") // nodes come and go meanwhile
 	found, err := admin.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), named(echo), metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	if ingress := found.Status.LoadBalancer.Ingress; len(ingress) != 1 || ingress[0].IP != address {
 		t.Errorf("the status is %v, want the agent's %s", ingress, address)
 	}
@@ -184,14 +186,8 @@ func workingServiceBecomesInvalid(t *testing.T, m *manager) {
 	key := m.service(t, "invalid")
 	awaitAddress(t, key)
 	m.cloud.Fault("EnsureLoadBalancer", key, pluginfault.Fail(errors.New(`annotation load-balancer-type: unsupported value "lb99"`)))
-	eventually(t, "the Service is made invalid", func(ctx context.Context) error {
-		found, err := admin.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, named(key), metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		found.Annotations = map[string]string{"load-balancer-type": "lb99"}
-		_, err = admin.CoreV1().Services(metav1.NamespaceDefault).Update(ctx, found, metav1.UpdateOptions{})
-		return err
+	harness.ChangeService(t, admin, metav1.NamespaceDefault, named(key), func(s *corev1.Service) {
+		s.Annotations = map[string]string{"load-balancer-type": "lb99"}
 	})
 	m.awaitFaults(t, 2, "EnsureLoadBalancer", key)
 	node := m.instance(t, "invalid")
@@ -208,7 +204,7 @@ func providersObjectIsGone(t *testing.T, m *manager) {
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "cloud-credentials")
 	m.cloud.Fault("GetLoadBalancer", key, pluginfault.Fail(gone))
 	m.cloud.Fault("EnsureLoadBalancerDeleted", key, pluginfault.Fail(gone))
-	must(t, admin.CoreV1().Services(metav1.NamespaceDefault).Delete(t.Context(), named(key), metav1.DeleteOptions{}))
+	must.NoError(t, admin.CoreV1().Services(metav1.NamespaceDefault).Delete(t.Context(), named(key), metav1.DeleteOptions{}))
 	m.serves(t, "orphan")
 	if _, err := admin.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), named(key), metav1.GetOptions{}); err != nil {
 		t.Errorf("the Service should wait for its load balancer: %v", err)
@@ -217,7 +213,7 @@ func providersObjectIsGone(t *testing.T, m *manager) {
 	for _, operation := range []string{"GetLoadBalancer", "EnsureLoadBalancerDeleted"} {
 		m.cloud.Fault(operation, key, pluginfault.Fault{})
 	}
-	eventually(t, "the Service goes", func(ctx context.Context) error { return serviceGone(ctx, key) })
+	poll.Until(t, "the Service goes", func(ctx context.Context) error { return serviceGone(ctx, key) })
 }
 
 func serviceGone(ctx context.Context, key string) error {
@@ -233,9 +229,9 @@ func deletionFails(t *testing.T, m *manager) {
 	key := m.service(t, "partial")
 	awaitAddress(t, key)
 	m.cloud.Fault("EnsureLoadBalancerDeleted", key, pluginfault.FailAfter(errors.New("security group sg-1 is in use")))
-	must(t, admin.CoreV1().Services(metav1.NamespaceDefault).Delete(t.Context(), named(key), metav1.DeleteOptions{}))
+	must.NoError(t, admin.CoreV1().Services(metav1.NamespaceDefault).Delete(t.Context(), named(key), metav1.DeleteOptions{}))
 	m.serves(t, "partial")
-	eventually(t, "the Service goes", func(ctx context.Context) error { return serviceGone(ctx, key) })
+	poll.Until(t, "the Service goes", func(ctx context.Context) error { return serviceGone(ctx, key) })
 	if count := len(m.cloud.Calls("EnsureLoadBalancerDeleted", key)); count < 3 {
 		t.Errorf("the deletion was tried %d times, want a few", count)
 	}
@@ -258,7 +254,7 @@ func ingressDiffers(t *testing.T, m *manager) {
 // awaitCalls waits until an operation has been called so often for an object.
 func (m *manager) awaitCalls(t *testing.T, count int, operation, object string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d calls of %s for %s", count, operation, object), func(context.Context) error {
+	poll.Until(t, fmt.Sprintf("%d calls of %s for %s", count, operation, object), func(context.Context) error {
 		calls := m.cloud.Calls(operation, object)
 		return holds(len(calls) >= count, "%d were made", len(calls))
 	})

@@ -79,7 +79,7 @@ func (m *manager) awaitTarget(t *testing.T, node string) {
 // awaitFaults waits until as many calls of an operation for some objects, all together, have begun to misbehave.
 func (m *manager) awaitFaults(t *testing.T, count int, operation string, objects ...string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d calls of %s misbehave", count, operation), func(context.Context) error {
+	poll.Until(t, fmt.Sprintf("%d calls of %s misbehave", count, operation), func(context.Context) error {
 		faults := 0
 		for _, call := range m.cloud.Calls(operation, pluginfault.Any) {
 			if call.Faulty && slices.Contains(objects, call.Object) {

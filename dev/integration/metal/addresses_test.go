@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/provider/conformance"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
@@ -65,7 +66,7 @@ func TestServicesGetAddressesAndKeepThem(t *testing.T) {
 	first.Stop()
 
 	second, _ := startManager(t, pools())
-	harness.Eventually(t, "the new leader has looked at all", func(context.Context) error {
+	poll.Until(t, "the new leader has looked at all", func(context.Context) error {
 		if provided := second.Metric(t, "mooring_service_load_balancers", "state", "provided"); provided != float64(len(want)) {
 			return fmt.Errorf("%v", provided)
 		}
@@ -84,7 +85,7 @@ func versionsOf[V any](t *testing.T, names map[string]V) map[string]string {
 	versions := map[string]string{}
 	for name := range names {
 		found, err := admin.CoreV1().Services(namespace).Get(t.Context(), name, metav1.GetOptions{})
-		harness.Must(t, err)
+		must.NoError(t, err)
 		versions[name] = found.ResourceVersion
 	}
 	return versions
@@ -112,7 +113,7 @@ func TestRefusedServicesAreExplainedAndRetried(t *testing.T) {
 	if waiting := m.Metric(t, "mooring_metal_services_without_address"); waiting != 2 {
 		t.Errorf("%v Services are counted as waiting, want 2", waiting)
 	}
-	harness.Must(t, addresses.SetPools([]config.Pool{
+	must.NoError(t, addresses.SetPools([]config.Pool{
 		{Name: "new", Addresses: []string{"203.0.113.0/24"}}, {Name: "rack", Addresses: []string{"192.0.2.12"}},
 	}))
 	shows(t, "d", "True Provided 203.0.113.7")

@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 
-	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
@@ -67,7 +68,7 @@ func startConditionWriter(t *testing.T) {
 		Informers: watches, Prober: &optimist{changed: make(chan struct{}, 1)}, Config: config.Announcement{}.WithDefaults(),
 		PoolOf: func(netip.Addr) string { return "rack" }, Registerer: prometheus.NewRegistry(),
 	})
-	harness.Must(t, err)
+	must.NoError(t, err)
 	writer := &announce.ConditionWriter{
 		Announcer: announcer, Client: admin, Services: watches.Core().V1().Services().Lister(), Recorder: noEvents{},
 	}
@@ -87,7 +88,7 @@ func startConditionWriter(t *testing.T) {
 // has none if status is empty.
 func announced(t *testing.T, name, status, text string) {
 	t.Helper()
-	harness.Eventually(t, "the announcement of "+name+" is "+status, func(ctx context.Context) error {
+	poll.Until(t, "the announcement of "+name+" is "+status, func(ctx context.Context) error {
 		found, err := admin.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -121,15 +122,15 @@ func TestTwoWritersOfConditions(t *testing.T) {
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.1"}, NodeName: &node}},
 	}, metav1.CreateOptions{})
-	harness.Must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() {
-		harness.Must(t, slices.Delete(context.WithoutCancel(t.Context()), "web-1", metav1.DeleteOptions{}))
+		must.NoError(t, slices.Delete(context.WithoutCancel(t.Context()), "web-1", metav1.DeleteOptions{}))
 	})
 	announced(t, "web", "False NoNextHop", "1 node without an InternalIP")
 
 	_, err = admin.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType,
 		[]byte(`{"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.1"}]}}`), metav1.PatchOptions{}, "status")
-	harness.Must(t, err)
+	must.NoError(t, err)
 	announced(t, "web", "True Announced", "is announced with 1 next hop")
 	shows(t, "web", "True Provided 192.0.2.")
 

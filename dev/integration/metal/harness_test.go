@@ -10,13 +10,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/internal/instances"
@@ -104,7 +105,7 @@ func joinNode(t *testing.T) {
 	_, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: corev1.NodeSpec{ProviderID: "metal://m1"},
 	}, metav1.CreateOptions{})
-	harness.Must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		if err := admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), "m1", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
@@ -125,46 +126,31 @@ func create(t *testing.T, name string, edits ...func(*corev1.Service)) {
 		edit(wanted)
 	}
 	_, err := admin.CoreV1().Services(namespace).Create(t.Context(), wanted, metav1.CreateOptions{})
-	harness.Must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() { strip(t, name) })
 }
 
 // strip deletes a Service that a test has left, whatever finalizer it has.
 func strip(t *testing.T, name string) {
-	ctx := context.WithoutCancel(t.Context())
-	services := admin.CoreV1().Services(namespace)
-	err := services.Delete(ctx, name, metav1.DeleteOptions{})
-	for err == nil { // a manager that still runs may add its finalizer again before it sees the deletion
-		_, err = services.Patch(ctx, name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	}
-	if !apierrors.IsNotFound(err) {
-		t.Error(err)
-	}
+	t.Helper()
+	harness.StripService(t, admin, namespace, name)
 }
 
 func remove(t *testing.T, name string) {
 	t.Helper()
-	harness.Must(t, admin.CoreV1().Services(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+	must.NoError(t, admin.CoreV1().Services(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
 func change(t *testing.T, name string, edit func(*corev1.Service)) {
 	t.Helper()
-	harness.Eventually(t, "changing service "+name, func(ctx context.Context) error {
-		found, err := admin.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		edit(found)
-		_, err = admin.CoreV1().Services(namespace).Update(ctx, found, metav1.UpdateOptions{})
-		return err
-	})
+	harness.ChangeService(t, admin, namespace, name, edit)
 }
 
 // shows waits until a Service shows its condition and addresses, as "True Provided 192.0.2.1", or has a condition whose message
 // begins so.
 func shows(t *testing.T, name, want string) {
 	t.Helper()
-	harness.Eventually(t, "service "+name+" shows "+want, func(ctx context.Context) error {
+	poll.Until(t, "service "+name+" shows "+want, func(ctx context.Context) error {
 		found, err := admin.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -194,7 +180,7 @@ func shown(s *corev1.Service) string {
 // wantEvent waits for an event on a Service whose message holds a text.
 func wantEvent(t *testing.T, name, reason, text string) {
 	t.Helper()
-	harness.Eventually(t, "service "+name+" has an event "+reason, func(ctx context.Context) error {
+	poll.Until(t, "service "+name+" has an event "+reason, func(ctx context.Context) error {
 		events, err := admin.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
 			FieldSelector: "involvedObject.kind=Service,involvedObject.name=" + name + ",reason=" + reason,
 		})

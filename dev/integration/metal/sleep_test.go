@@ -23,7 +23,9 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/bmc/redfishsim"
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/node"
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
@@ -60,12 +62,12 @@ inventory:
   - {name: spare, systemUUID: %[6]s, addresses: [{address: 10.9.0.2}], bmc: {redfish: {endpoint: %[5]q, insecureSkipVerify: true, systemID: "2"}}}
 nodeGroups: [{name: rack, machines: {zones: [rack-1]}, minCycleTime: 0s}]
 `, config.APIVersion, config.CloudConfigKind, sleeper, first, server.URL, second)
-	harness.Must(t, errors.Join(os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(text), 0o600), os.WriteFile(filepath.Join(dir, "password"), []byte("pass"), 0o600)))
+	must.NoError(t, errors.Join(os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(text), 0o600), os.WriteFile(filepath.Join(dir, "password"), []byte("pass"), 0o600)))
 	return func() *metal.Cloud {
 		source, err := config.OpenFile(filepath.Join(dir, "config.yaml"))
-		harness.Must(t, err)
+		must.NoError(t, err)
 		made, err := metal.New(source)
-		harness.Must(t, err)
+		must.NoError(t, err)
 		return made
 	}, service
 }
@@ -121,11 +123,11 @@ func startNodes(t *testing.T, made *metal.Cloud) {
 func boots(t *testing.T) *corev1.Node {
 	t.Helper()
 	agent, err := nodeagent.New(cluster.AdminConfig(), nodeagent.Options{Name: sleeper})
-	harness.Must(t, err)
-	harness.Must(t, agent.Register(t.Context()))
+	must.NoError(t, err)
+	must.NoError(t, agent.Register(t.Context()))
 	reports(t, corev1.ConditionTrue)
 	var joined *corev1.Node
-	harness.Eventually(t, "the node is initialized", func(ctx context.Context) error {
+	poll.Until(t, "the node is initialized", func(ctx context.Context) error {
 		if joined, err = admin.CoreV1().Nodes().Get(ctx, sleeper, metav1.GetOptions{}); err != nil {
 			return err
 		}
@@ -144,15 +146,15 @@ func reports(t *testing.T, ready corev1.ConditionStatus) {
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: ready, Reason: "Test", LastHeartbeatTime: now, LastTransitionTime: now},
 	}}})
-	harness.Must(t, err)
+	must.NoError(t, err)
 	_, err = admin.CoreV1().Nodes().Patch(t.Context(), sleeper, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	harness.Must(t, err)
+	must.NoError(t, err)
 }
 
 // resized waits until a group has a size.
 func resized(t *testing.T, groups provider.NodeGroups, want int) {
 	t.Helper()
-	harness.Eventually(t, fmt.Sprintf("the group has a size of %d", want), func(ctx context.Context) error {
+	poll.Until(t, fmt.Sprintf("the group has a size of %d", want), func(ctx context.Context) error {
 		status, err := groups.NodeGroupStatus(ctx, "rack")
 		if err == nil && status.TargetSize != want {
 			err = fmt.Errorf("%+v", status)
@@ -182,23 +184,23 @@ func TestMachineSleepsAndWakes(t *testing.T) {
 	}
 	patch := fmt.Sprintf(`{"spec":{"taints":[{"key":%q,"value":"1","effect":"NoSchedule"}]}}`, nodegroup.TaintToBeDeleted)
 	_, err := admin.CoreV1().Nodes().Patch(t.Context(), sleeper, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
-	harness.Must(t, err)
-	harness.Must(t, groups.DeleteNodeGroupInstances(t.Context(), "rack", ids))
+	must.NoError(t, err)
+	must.NoError(t, groups.DeleteNodeGroupInstances(t.Context(), "rack", ids))
 	resized(t, groups, 0)
-	harness.Eventually(t, "the machine is off", func(context.Context) error {
+	poll.Until(t, "the machine is off", func(context.Context) error {
 		if power := service.Power("1"); power != redfishsim.Off {
 			return errors.New(power)
 		}
 		return nil
 	})
 	reports(t, corev1.ConditionUnknown) // as kube-controller-manager does
-	harness.Eventually(t, "the node is gone", func(ctx context.Context) error {
+	poll.Until(t, "the node is gone", func(ctx context.Context) error {
 		if _, err := admin.CoreV1().Nodes().Get(ctx, sleeper, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is there: %v", err)
 		}
 		return nil
 	})
-	harness.Eventually(t, "both machines are asked for", func(ctx context.Context) error {
+	poll.Until(t, "both machines are asked for", func(ctx context.Context) error {
 		status, err := groups.NodeGroupStatus(ctx, "rack")
 		if err != nil || status.TargetSize == 2 {
 			return err
@@ -206,7 +208,7 @@ func TestMachineSleepsAndWakes(t *testing.T) {
 		return errors.Join(errors.New("not yet"), groups.IncreaseNodeGroup(ctx, "rack", 2-status.TargetSize))
 	})
 	for _, system := range []string{"1", "2"} {
-		harness.Eventually(t, "system "+system+" is on", func(context.Context) error {
+		poll.Until(t, "system "+system+" is on", func(context.Context) error {
 			if power := service.Power(system); power != redfishsim.On {
 				return errors.New(power)
 			}
@@ -221,10 +223,10 @@ func TestMachineSleepsAndWakes(t *testing.T) {
 	next := another() // which the first one does not know of: its next change fails, and is planned anew
 	leads(t, next)
 	resized(t, provider.CapabilitiesOf(next).NodeGroups, 2)
-	harness.Must(t, provider.CapabilitiesOf(next).NodeGroups.DeleteNodeGroupInstances(t.Context(), "rack", []string{spare}))
+	must.NoError(t, provider.CapabilitiesOf(next).NodeGroups.DeleteNodeGroupInstances(t.Context(), "rack", []string{spare}))
 	if err := groups.IncreaseNodeGroup(t.Context(), "rack", 1); !errors.Is(err, provider.ErrNodeGroupSize) {
 		t.Errorf("by what the first one knows the group has its maximum: %v", err)
 	}
-	harness.Must(t, groups.DeleteNodeGroupInstances(t.Context(), "rack", []string{spare}))
+	must.NoError(t, groups.DeleteNodeGroupInstances(t.Context(), "rack", []string{spare}))
 	resized(t, groups, 1)
 }

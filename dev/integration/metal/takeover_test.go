@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/providers/metal/ipam"
 )
 
@@ -18,9 +18,9 @@ func assignedByOthers(t *testing.T, name, address string) {
 	patch, err := json.Marshal(map[string]any{"status": corev1.ServiceStatus{
 		LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: address}}},
 	}})
-	harness.Must(t, err)
+	must.NoError(t, err)
 	_, err = admin.CoreV1().Services(namespace).Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	harness.Must(t, err)
+	must.NoError(t, err)
 }
 
 // Services that come from another implementation keep every address: in a pool or in none, asked for in its words, and shared.

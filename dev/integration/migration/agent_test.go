@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim"
 )
@@ -89,7 +90,7 @@ func (b balancersWithAgent) EnsureLoadBalancerDeleted(ctx context.Context, clust
 func (s *scene) serveByAgent(t *testing.T, name string) {
 	t.Helper()
 	s.serve(t, name, func(service *corev1.Service) { service.Annotations = map[string]string{annotationAgent: "true"} })
-	eventually(t, "the agent writes the address of "+name, func(ctx context.Context) error {
+	poll.Until(t, "the agent writes the address of "+name, func(ctx context.Context) error {
 		service, err := s.client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

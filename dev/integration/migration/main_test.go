@@ -7,20 +7,18 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/ccm"
+	"github.com/mooring-ccm/mooring/dev/programtest"
 	theReference "github.com/mooring-ccm/mooring/dev/reference"
 )
 
-// asProgram is the environment variable that makes this executable one of the two managers, with its arguments.
-const asProgram = "MOORING_TEST_AS_PROGRAM"
-
-// The managers, as values of asProgram.
+// The managers, as values of programtest.SelfEnv.
 const (
 	reference = "reference"
 	mooring   = "mooring"
 )
 
 func TestMain(m *testing.M) {
-	switch os.Getenv(asProgram) {
+	switch os.Getenv(programtest.SelfEnv) {
 	case mooring:
 		ccm.Main()
 	case reference:

@@ -9,7 +9,9 @@ import (
 	"github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/harness/harnesstest"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/program"
+	"github.com/mooring-ccm/mooring/dev/programtest"
 )
 
 // manager is a process of one of the two managers.
@@ -23,9 +25,9 @@ type manager struct {
 func (s *scene) start(t *testing.T, kind string) *manager {
 	t.Helper()
 	self, err := os.Executable()
-	must(t, err)
+	must.NoError(t, err)
 	m := &manager{kind: kind, Program: harnesstest.Start(t, s.cluster, harness.Manager{
-		Name: kind, Path: self, Identity: identities[kind], CloudConfig: s.cloud.ConfigFile, Env: []string{asProgram + "=" + kind},
+		Name: kind, Path: self, Identity: identities[kind], CloudConfig: s.cloud.ConfigFile, Env: []string{programtest.SelfEnv + "=" + kind},
 		Flags: []string{
 			"--secure-port=0", "--cloud-provider=" + agentProvider, "--cluster-cidr=" + podCIDR, "--allocate-node-cidrs=true",
 			"--configure-cloud-routes=true",
@@ -44,7 +46,7 @@ func (m *manager) stop(t *testing.T) {
 		return
 	}
 	m.stopped = true
-	must(t, m.Signal(syscall.SIGTERM))
+	must.NoError(t, m.Signal(syscall.SIGTERM))
 	code := localclustertest.AwaitEnd(t, m.Program)
 	killed := m.State().Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM
 	if code != 0 && (m.kind != reference || !killed) {

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-ccm/mooring/dev/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
@@ -83,7 +85,7 @@ type reading struct {
 func (s *scene) takeOver(t *testing.T, now, next *manager, leader string) reading {
 	t.Helper()
 	before := reading{state: s.seen(t), audit: s.audited(t), calls: s.calls(nil)}
-	eventually(t, "the "+next.kind+" manager waits for the lease", func(context.Context) error {
+	poll.Until(t, "the "+next.kind+" manager waits for the lease", func(context.Context) error {
 		if !next.hasSaid("attempting to acquire leader lease") {
 			return errors.New("it has not said so")
 		}
@@ -91,7 +93,7 @@ func (s *scene) takeOver(t *testing.T, now, next *manager, leader string) readin
 	})
 	// The leader goes on all the while: its next comparisons of the nodes, one a second, are time enough for the other to do harm.
 	looked := s.lookedAtInstances()
-	eventually(t, "the "+now.kind+" manager goes on", func(context.Context) error {
+	poll.Until(t, "the "+now.kind+" manager goes on", func(context.Context) error {
 		if more := s.lookedAtInstances() - looked; more < nodesBefore {
 			return fmt.Errorf("it has looked at instances %d times", more)
 		}
@@ -121,7 +123,7 @@ func (s *scene) lookedAtInstances() int64 {
 // some seconds more.
 func (s *scene) awaitSettled(t *testing.T, before reading, services int64) {
 	t.Helper()
-	eventually(t, "the new leader has looked at everything", func(context.Context) error {
+	poll.Until(t, "the new leader has looked at everything", func(context.Context) error {
 		calls := s.calls(before.calls)
 		instances := calls[api.OpListInstances] + calls[api.OpGetInstance] + calls[api.OpGetInstanceByName]
 		if calls[api.OpGetLoadBalancer] < services || calls[api.OpListRoutes] < 1 || instances < 2*nodesBefore {
@@ -135,7 +137,7 @@ func (s *scene) awaitSettled(t *testing.T, before reading, services int64) {
 func (s *scene) seen(t *testing.T) state {
 	t.Helper()
 	now, err := s.look(t.Context())
-	must(t, err)
+	must.NoError(t, err)
 	return now
 }
 

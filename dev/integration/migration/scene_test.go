@@ -18,16 +18,12 @@ import (
 	controllers "github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
-)
-
-// What every test of this package uses of the harness of controllers goes by its short names here.
-var (
-	must       = controllers.Must
-	eventually = controllers.Eventually
 )
 
 const (
@@ -77,16 +73,10 @@ func newScene(t *testing.T) *scene {
 func (s *scene) untaint(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		eventually(t, name+" has no taint of the cloud's", func(ctx context.Context) error {
-			node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
+		controllers.ChangeNode(t, s.client, name, func(node *corev1.Node) {
 			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
 				return taint.Key == cloudproviderapi.TaintExternalCloudProvider
 			})
-			_, err = s.client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
-			return err
 		})
 	}
 }
@@ -104,7 +94,7 @@ func (s *scene) join(t *testing.T, names ...string) {
 func (s *scene) register(t *testing.T, specs ...nodeagent.Options) {
 	t.Helper()
 	agents, err := nodeagent.RegisterMany(t.Context(), s.cluster.AdminConfig(), specs, len(specs))
-	must(t, err)
+	must.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- nodeagent.RunAll(ctx, agents) }()
@@ -130,13 +120,13 @@ func (s *scene) serve(t *testing.T, name string, edit func(*corev1.Service)) {
 		edit(wanted)
 	}
 	_, err := s.client.CoreV1().Services(namespace).Create(t.Context(), wanted, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 }
 
 // awaitWhole waits until every node is ready and has its route, and every Service its load balancer with all nodes behind it.
 func (s *scene) awaitWhole(t *testing.T, nodes, services int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d nodes and %d Services are done", nodes, services), func(ctx context.Context) error {
+	poll.Until(t, fmt.Sprintf("%d nodes and %d Services are done", nodes, services), func(ctx context.Context) error {
 		now, err := s.look(ctx)
 		if err != nil {
 			return err
@@ -148,9 +138,9 @@ func (s *scene) awaitWhole(t *testing.T, nodes, services int) {
 // awaitLeader waits until somebody other than those named leads, and returns who.
 func (s *scene) awaitLeader(t *testing.T, but ...string) string {
 	t.Helper()
-	eventually(t, "another manager leads", func(ctx context.Context) error { return s.cluster.Led(ctx, but...) })
+	poll.Until(t, "another manager leads", func(ctx context.Context) error { return s.cluster.Led(ctx, but...) })
 	who, err := s.cluster.Leader(t.Context())
-	must(t, err)
+	must.NoError(t, err)
 	return who
 }
 
@@ -181,7 +171,7 @@ func changes(calls map[api.Operation]int64) map[api.Operation]int64 {
 func (s *scene) writes(t *testing.T, kind string, since harness.Mark) map[string]int {
 	t.Helper()
 	requests, err := s.cluster.Requests(t.Context(), identities[kind].User(), since)
-	must(t, err)
+	must.NoError(t, err)
 	counts := map[string]int{}
 	for _, request := range requests {
 		// A SelfSubjectAccessReview or a TokenReview asks a question by a POST.
@@ -197,6 +187,6 @@ func (s *scene) writes(t *testing.T, kind string, since harness.Mark) map[string
 func (s *scene) audited(t *testing.T) harness.Mark {
 	t.Helper()
 	mark, err := s.cluster.Mark(t.Context())
-	must(t, err)
+	must.NoError(t, err)
 	return mark
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
@@ -114,7 +115,7 @@ func (s state) migrated(cluster types.UID) state {
 func (s *scene) clusterUID(t *testing.T) types.UID {
 	t.Helper()
 	itself, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	return itself.UID
 }
 

@@ -15,7 +15,9 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -53,9 +55,9 @@ func inventory(t *testing.T) cloudprovider.Interface {
 		fmt.Fprintf(&text, "  - {name: n%d, id: serial-%d, zone: rack-%d, addresses: [{address: 10.0.0.%d}]}\n", i, i, i, i)
 	}
 	source, err := config.Open(strings.NewReader(text.String()))
-	must(t, err)
+	must.NoError(t, err)
 	rack, err := metal.New(source)
-	must(t, err)
+	must.NoError(t, err)
 	return rack
 }
 
@@ -89,7 +91,7 @@ func TestMachinesOfClusterAPIFindTheirNodes(t *testing.T) {
 				join(t, agent)
 			}
 			for id, agent := range test.joining {
-				eventually(t, "the Machine "+id+" has an initialized node", func(ctx context.Context) error {
+				poll.Until(t, "the Machine "+id+" has an initialized node", func(ctx context.Context) error {
 					node, err := nodeOf(ctx, id)
 					switch {
 					case err != nil:
@@ -112,11 +114,11 @@ func TestNodesOfAnotherInfrastructureProviderAreLeftAlone(t *testing.T) {
 	const theirs = "metal3://metal3/host-3/workers-3"
 	join(t, nodeagent.Options{Name: "n3", ProviderID: theirs})
 	before, err := nodeOf(t.Context(), theirs)
-	must(t, err)
+	must.NoError(t, err)
 	start(t, options{Cloud: inventory(t), Refresh: 100 * time.Millisecond})
 	join(t, named("n1"))
 	initialized := func(what string) {
-		eventually(t, what, func(ctx context.Context) error {
+		poll.Until(t, what, func(ctx context.Context) error {
 			node, err := nodeOf(ctx, "metal://serial-1")
 			if err == nil && node.Labels[corev1.LabelTopologyZone] != "rack-1" {
 				err = fmt.Errorf("its labels are %v", node.Labels)
@@ -127,15 +129,15 @@ func TestNodesOfAnotherInfrastructureProviderAreLeftAlone(t *testing.T) {
 	initialized("a node of the rack is initialized")
 	_, err = admin.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType,
 		[]byte(`{"metadata": {"labels": {"topology.kubernetes.io/zone": "elsewhere"}}}`), metav1.PatchOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	initialized("a refresh has compared all nodes")
 	after, err := nodeOf(t.Context(), theirs)
-	must(t, err)
+	must.NoError(t, err)
 	if after.ResourceVersion != before.ResourceVersion {
 		t.Errorf("the node of Metal3 was written: %+v", after.ManagedFields)
 	}
 	events, err := admin.CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=n3"})
-	must(t, err)
+	must.NoError(t, err)
 	for _, event := range events.Items {
 		t.Errorf("the node of Metal3 has an event: %s %s", event.Reason, event.Message)
 	}

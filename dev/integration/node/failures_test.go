@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -116,7 +117,7 @@ func (f failing) run(t *testing.T) {
 			t.Errorf("the event does not say %q:\n%s", part, event)
 		}
 	}
-	eventually(t, "the failure is counted again", func(context.Context) error {
+	poll.Until(t, "the failure is counted again", func(context.Context) error {
 		if got := m.Metric(t, "mooring_node_failures_total", "reason", f.reason); got < 2 {
 			return fmt.Errorf("it is counted %v times", got)
 		}
@@ -161,7 +162,7 @@ func TestAStatusOfAnUnknownProviderIsNotEvenToldToTheNode(t *testing.T) {
 	cloud := newPlain("plain", always(nil, fmt.Errorf("not a plain:// ID")))
 	m := start(t, options{Cloud: cloud})
 	join(t, nodeagent.Options{Name: "stranger", ProviderID: "other://1"})
-	eventually(t, "the plugin is asked for the node", func(context.Context) error {
+	poll.Until(t, "the plugin is asked for the node", func(context.Context) error {
 		if got := cloud.counts()["stranger"]; got < 2 {
 			return fmt.Errorf("it was asked %d times", got)
 		}

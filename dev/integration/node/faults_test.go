@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -54,12 +56,12 @@ func TestFaultsOfTheCloud(t *testing.T) {
 			before := len(writes(t, m)[old])
 
 			test.fault.Operation, test.fault.Count = api.OpListInstances, 1_000_000
-			must(t, simulated.Service.AddFault(test.fault))
+			must.NoError(t, simulated.Service.AddFault(test.fault))
 			simulated.Create(t, instanceNamed(late)) // no listing from before the fault knows it
 			join(t, inPool(pool, named(late)))
 			waitForEvent(t, late, "Warning "+test.reason)
 			listings := m.Metric(t, "mooring_inventory_listings_total")
-			eventually(t, "the refresh meets the fault, too", func(context.Context) error {
+			poll.Until(t, "the refresh meets the fault, too", func(context.Context) error {
 				if now := m.Metric(t, "mooring_inventory_listings_total"); now < listings+1 {
 					return fmt.Errorf("%v listings since", now-listings)
 				}
@@ -88,7 +90,7 @@ func instanceNamed(name string) api.InstanceSpec {
 func touchUntilInitialized(t *testing.T, name string) {
 	t.Helper()
 	touched := 0
-	eventually(t, "node "+name+" is initialized", func(context.Context) error {
+	poll.Until(t, "node "+name+" is initialized", func(context.Context) error {
 		if !ownership.Uninitialized(get(t, name)) {
 			return nil
 		}
@@ -100,7 +102,7 @@ func touchUntilInitialized(t *testing.T, name string) {
 
 func TestBadCredentialsAreNamed(t *testing.T) {
 	simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
-	must(t, simulated.Service.AddFault(api.Fault{Operation: api.AnyOperation, Mode: api.FaultStatus, Status: 401, Count: 1}))
+	must.NoError(t, simulated.Service.AddFault(api.Fault{Operation: api.AnyOperation, Mode: api.FaultStatus, Status: 401, Count: 1}))
 	start(t, options{Cloud: provider})
 	join(t, named("node-001"))
 	if event := waitForEvent(t, "node-001", "Warning CloudError"); !strings.Contains(event, "credentials") {
@@ -127,7 +129,7 @@ func TestKnobsOfTheCloud(t *testing.T) {
 			pool := strings.ReplaceAll(name, " ", "-")
 			old, late := pool+"-node-001", pool+"-late"
 			simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: seedOf(pool, 5)})
-			must(t, simulated.Service.SetKnobs(knobs))
+			must.NoError(t, simulated.Service.SetKnobs(knobs))
 			start(t, options{Cloud: provider, Pool: pool})
 			simulated.Create(t, instanceNamed(late)) // a machine that comes up and joins at once
 			join(t, inPool(pool, named(old)), inPool(pool, named(late)))

@@ -12,7 +12,9 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -52,7 +54,7 @@ func TestForeignNodesAreLeftAlone(t *testing.T) {
 		change(t, name, func(n *corev1.Node) { n.Spec.Taints = nil })
 	}
 	passes := m.Metric(t, "mooring_node_refresh_duration_seconds")
-	eventually(t, "three refreshes pass", func(context.Context) error {
+	poll.Until(t, "three refreshes pass", func(context.Context) error {
 		if done := m.Metric(t, "mooring_node_refresh_duration_seconds") - passes; done < 3 {
 			return fmt.Errorf("%v have", done)
 		}
@@ -79,7 +81,7 @@ func createIgnored(t *testing.T, o nodeagent.Options) {
 			{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule},
 		}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 }
 
 // Two managers with different providers share a cluster. Each initializes and refreshes its own nodes, and never writes to
@@ -94,7 +96,7 @@ func TestTwoManagersShareACluster(t *testing.T) {
 	})
 	const second = "other-cloud-controller-manager"
 	rules, err := admin.RbacV1().ClusterRoles().Get(t.Context(), "mooring:cloud-controller-manager", metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	bind(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: second}, Rules: rules.Rules}, second)
 	mine := start(t, options{Cloud: ours, Refresh: often})
 	other := start(t, options{Cloud: theirs, Refresh: often, Account: second})
@@ -159,7 +161,7 @@ func TestASchemeIsProvenByAnAnswer(t *testing.T) {
 	if decision := (ownership.Rules{ProviderName: "plain"}).Decide(proven, nil); decision.Owner != ownership.Ours {
 		t.Errorf("for the next leader the node is %s: %s", decision.Owner, decision.Reason)
 	}
-	eventually(t, "the plugin is asked for the others, twice", func(context.Context) error {
+	poll.Until(t, "the plugin is asked for the others, twice", func(context.Context) error {
 		if counts := cloud.counts(); counts["alien-1"] < 2 || counts["bare-1"] < 2 {
 			return fmt.Errorf("it was asked %v", counts)
 		}

@@ -15,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/node"
 	"github.com/mooring-ccm/mooring/internal/instances"
@@ -88,14 +90,14 @@ func join(t *testing.T, joining ...nodeagent.Options) {
 	group.SetLimit(16)
 	for _, o := range joining {
 		agent, err := nodeagent.New(cluster.AdminConfig(), o)
-		must(t, err)
+		must.NoError(t, err)
 		group.Go(func() error { return agent.Register(t.Context()) })
 	}
-	must(t, group.Wait())
+	must.NoError(t, group.Wait())
 }
 
 func deleteNodes(t *testing.T, joined []nodeagent.Options) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(16)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -104,7 +105,7 @@ func TestNodesAreInitializedFromTheSimulatedCloud(t *testing.T) {
 			t.Errorf("%s has %v observations, want one for each node", histogram, got)
 		}
 	}
-	eventually(t, "mooring_node_uninitialized is 0, as soon as the watch has brought the last node", func(context.Context) error {
+	poll.Until(t, "mooring_node_uninitialized is 0, as soon as the watch has brought the last node", func(context.Context) error {
 		if got := m.Metric(t, "mooring_node_uninitialized"); got != 0 {
 			return fmt.Errorf("it is %v", got)
 		}

@@ -17,12 +17,6 @@ var (
 	admin   *kubernetes.Clientset
 )
 
-// What every test of this package uses of the harness goes by its short names here.
-var (
-	must       = harness.Must
-	eventually = harness.Eventually
-)
-
 func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m, "node", func(started *localcluster.Cluster, administrator *kubernetes.Clientset) {
 		cluster, admin = started, administrator

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/node"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
@@ -20,21 +22,14 @@ import (
 func get(t testing.TB, name string) *corev1.Node {
 	t.Helper()
 	found, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	return found
 }
 
 // waitFor polls a node until problem returns none, and returns it.
 func waitFor(t testing.TB, name, what string, problem func(*corev1.Node) error) *corev1.Node {
 	t.Helper()
-	var found *corev1.Node
-	eventually(t, "node "+name+" "+what, func(ctx context.Context) (err error) {
-		if found, err = admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return err
-		}
-		return problem(found)
-	})
-	return found
+	return harness.WaitForNode(t, admin, name, what, problem)
 }
 
 // waitInitialized polls a node until it has lost the taint, and returns it.
@@ -51,7 +46,7 @@ func waitInitialized(t testing.TB, name string) *corev1.Node {
 // waitAllInitialized polls until a number of nodes exists and none waits for its initialization.
 func waitAllInitialized(t *testing.T, nodes int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d nodes are initialized", nodes), func(ctx context.Context) error {
+	poll.Until(t, fmt.Sprintf("%d nodes are initialized", nodes), func(ctx context.Context) error {
 		list, err := admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return err
@@ -76,7 +71,7 @@ func uidOf(t testing.TB, name string) types.UID {
 	if apierrors.IsNotFound(err) {
 		return ""
 	}
-	must(t, err)
+	must.NoError(t, err)
 	return found.UID
 }
 
@@ -106,15 +101,7 @@ func writes(t testing.TB, m *harness.Manager) map[string][]string {
 // change changes a node as an administrator would, whatever else happens to it.
 func change(t testing.TB, name string, edit func(*corev1.Node)) {
 	t.Helper()
-	eventually(t, "changing node "+name, func(ctx context.Context) error {
-		found, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		edit(found)
-		_, err = admin.CoreV1().Nodes().Update(ctx, found, metav1.UpdateOptions{})
-		return err
-	})
+	harness.ChangeNode(t, admin, name, edit)
 }
 
 func label(keysAndValues ...string) func(*corev1.Node) {

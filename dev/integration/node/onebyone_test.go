@@ -13,6 +13,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // A plugin that can neither list nor watch is not asked for nodes to which nothing happens, however often they report; and once for a node
@@ -62,7 +63,7 @@ func TestAPlainPluginIsAskedForNodesToWhichSomethingHappens(t *testing.T) {
 	start(t, o)
 	change(t, rests, label(corev1.LabelTopologyZone, "wrong")) // before its turn in the leader's first round or after it
 	waitFor(t, rests, "is in its zone", hasLabel(corev1.LabelTopologyZone, "z2"))
-	eventually(t, "the new leader has looked up both nodes", func(context.Context) error {
+	poll.Until(t, "the new leader has looked up both nodes", func(context.Context) error {
 		if got := plugin.counts(); got[rests] < 2 || got[reboots] < 4 {
 			return fmt.Errorf("calls of the plugin %v", got)
 		}
@@ -87,7 +88,7 @@ func settle(t *testing.T, pool string, names ...string) {
 // reports has a node report that it is ready, as its kubelet does.
 func reports(t *testing.T, name string, edit func(*corev1.Node)) {
 	t.Helper()
-	eventually(t, "node "+name+" reports", func(ctx context.Context) error {
+	poll.Until(t, "node "+name+" reports", func(ctx context.Context) error {
 		node, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -20,7 +20,9 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/providers/sim"
@@ -45,7 +47,7 @@ func TestAWatchSparesListings(t *testing.T) {
 	waitInitialized(t, "node-001")
 	waitInitialized(t, "node-002")
 	// A watch is not relied upon before its second mark, which says how long to wait for the next one. Until then, refreshes list.
-	harness.Eventually(t, "the watch has shown two marks", func(context.Context) error {
+	poll.Until(t, "the watch has shown two marks", func(context.Context) error {
 		if marks := harness.Sum(t, registry, "mooring_inventory_watch_events_total", "kind", "mark"); marks < 2 {
 			return fmt.Errorf("%v marks", marks)
 		}
@@ -183,7 +185,7 @@ func TestHeartbeatsCostNothing(t *testing.T) {
 	beat(t, joining)
 	refreshes := func() float64 { return m.Metric(t, "mooring_node_refresh_duration_seconds") }
 	passed := func(n float64) {
-		eventually(t, "refreshes pass", func(context.Context) error {
+		poll.Until(t, "refreshes pass", func(context.Context) error {
 			if done := refreshes(); done < n {
 				return fmt.Errorf("%v of %v", done, n)
 			}
@@ -224,7 +226,7 @@ func beat(t *testing.T, joined []nodeagent.Options) {
 	})
 	for _, o := range joined {
 		agent, err := nodeagent.New(cluster.AdminConfig(), o)
-		must(t, err)
+		must.NoError(t, err)
 		beating.Go(func() {
 			if err := agent.Run(ctx); err != nil && ctx.Err() == nil {
 				t.Error(err)
@@ -258,7 +260,7 @@ func TestAStuckRefreshDoesNotDelayANewNode(t *testing.T) {
 	join(t, old...)
 	waitAllInitialized(t, len(old))
 	sticky.Store(true)
-	eventually(t, "the refresh is stuck", func(context.Context) error {
+	poll.Until(t, "the refresh is stuck", func(context.Context) error {
 		if inCloud.Load() == 0 { // how many there are is up to the client of the cloud
 			return errors.New("no call is")
 		}
@@ -318,7 +320,7 @@ func TestANewNodePassesTheRefresh(t *testing.T) {
 	before := depth() // what earlier managers of this process left in theirs
 	newcomer := named(cloudsim.DefaultInstance(old + 1).Name)
 	join(t, newcomer)
-	eventually(t, "the new node is in the queue", func(context.Context) error {
+	poll.Until(t, "the new node is in the queue", func(context.Context) error {
 		if got := depth(); got != before+1 {
 			return fmt.Errorf("%v new nodes are in the queue", got-before)
 		}

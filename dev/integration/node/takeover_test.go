@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -31,10 +33,10 @@ func TestANewLeaderKeepsWhatTheOldOneWrote(t *testing.T) {
 	first.Stop()
 
 	// The new leader's first listing takes its time, and meanwhile something makes it look at the node.
-	must(t, simulated.Service.SetKnobs(api.Knobs{Latency: metav1.Duration{Duration: 2 * time.Second}}))
+	must.NoError(t, simulated.Service.SetKnobs(api.Knobs{Latency: metav1.Duration{Duration: 2 * time.Second}}))
 	second := start(t, options{Cloud: provider, Inventory: warm})
 	change(t, "node-001", label(corev1.LabelTopologyZone, "wrong"))
-	eventually(t, "the second leader has compared all nodes", func(context.Context) error {
+	poll.Until(t, "the second leader has compared all nodes", func(context.Context) error {
 		if second.Metric(t, "mooring_node_refresh_duration_seconds") == 0 {
 			return errors.New("it has not")
 		}

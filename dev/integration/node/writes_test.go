@@ -18,7 +18,9 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -65,7 +67,7 @@ func TestARefusedAddressWriteHoldsNothingElseBack(t *testing.T) {
 
 	role.Rules = append(role.Rules, grant("nodes/status"))
 	_, err := admin.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	waitFor(t, name, "has its address", func(n *corev1.Node) error {
 		if !slices.Contains(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.7.0.1"}) {
 			return fmt.Errorf("addresses %v", n.Status.Addresses)
@@ -110,9 +112,9 @@ func TestTheOtherWriterOfALabelIsNamed(t *testing.T) {
 	join(t, inPool(name, named(name)))
 	waitInitialized(t, name)
 	patch := []byte(`{"metadata":{"labels":{"topology.kubernetes.io/zone":"rack-7"}}}`)
-	eventually(t, "the field is left alone", func(ctx context.Context) error {
+	poll.Until(t, "the field is left alone", func(ctx context.Context) error {
 		_, err := admin.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "rack-labeler"})
-		must(t, err)
+		must.NoError(t, err)
 		if events := eventsOf(t, name); !slices.ContainsFunc(events, func(event string) bool { return strings.HasPrefix(event, "Warning ConflictingWriter") }) {
 			return fmt.Errorf("events %q", events)
 		}
@@ -142,16 +144,16 @@ func bind(t *testing.T, role *rbacv1.ClusterRole, account string) {
 	t.Helper()
 	roles, bindings := admin.RbacV1().ClusterRoles(), admin.RbacV1().ClusterRoleBindings()
 	created, err := roles.Create(t.Context(), role, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	role.ResourceVersion = created.ResourceVersion
 	_, err = bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "kube-system", Name: account}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)
 		defer cancel()
 		if err := bindings.Delete(ctx, role.Name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
@@ -183,9 +185,9 @@ spec: {policyName: keep-taint, validationActions: [Deny]}
 
 // A refusal by admission has the same code as a patch that came too late. The node gets an event at once, it is not retried silently.
 func TestARefusalByAdmissionIsToldToTheNode(t *testing.T) {
-	must(t, cluster.Apply(t.Context(), []byte(policy)))
+	must.NoError(t, cluster.Apply(t.Context(), []byte(policy)))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)
 		defer cancel()
 		policies := admin.AdmissionregistrationV1()
 		if err := policies.ValidatingAdmissionPolicyBindings().Delete(ctx, "keep-taint", metav1.DeleteOptions{}); err != nil {
@@ -198,7 +200,7 @@ func TestARefusalByAdmissionIsToldToTheNode(t *testing.T) {
 	const name = "frozen"
 	frozen := nodeagent.Options{Name: name, Labels: map[string]string{"frozen": ""}}
 	join(t, frozen)
-	eventually(t, "the policy is in force", func(ctx context.Context) error {
+	poll.Until(t, "the policy is in force", func(ctx context.Context) error {
 		n, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -324,16 +326,10 @@ func TestManyWritersLoseNothing(t *testing.T) {
 	for i := range taints {
 		writing.Go(func() {
 			for _, o := range joining {
-				eventually(t, "tainting "+o.Name, func(ctx context.Context) error {
-					n, err := admin.CoreV1().Nodes().Get(ctx, o.Name, metav1.GetOptions{})
-					if err != nil {
-						return err
-					}
+				change(t, o.Name, func(n *corev1.Node) {
 					added := corev1.Taint{Key: fmt.Sprintf("example.com/%d", i), Effect: corev1.TaintEffectNoSchedule}
 					n.Spec.Taints = append([]corev1.Taint{added}, n.Spec.Taints...)
 					n.Labels[fmt.Sprintf("label-%d", i)] = "1"
-					_, err = admin.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
-					return err
 				})
 			}
 		})
@@ -359,14 +355,14 @@ func TestANodeThatIsReplacedInFlightIsNotMistaken(t *testing.T) {
 			return
 		}
 		recreated = true
-		must(t, admin.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
+		must.NoError(t, admin.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
 		_, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"generation": "2"}},
 			Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 				{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule},
 			}},
 		}, metav1.CreateOptions{})
-		must(t, err)
+		must.NoError(t, err)
 	})})
 	join(t, named(name))
 	waitFor(t, name, "is the second one, initialized", func(n *corev1.Node) error {
@@ -391,11 +387,11 @@ func TestANodeThatIsDeletedInFlightIsNoFailure(t *testing.T) {
 	const name = "deleted"
 	m := start(t, options{Cloud: plain(), Transport: meddling(func(_ string, status bool) {
 		if !status {
-			must(t, admin.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
+			must.NoError(t, admin.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
 		}
 	})})
 	join(t, named(name))
-	eventually(t, "the write to a deleted node is refused", func(context.Context) error {
+	poll.Until(t, "the write to a deleted node is refused", func(context.Context) error {
 		if done := writes(t, m)[name]; !slices.Equal(done, []string{"update status 200", "update 404"}) {
 			return fmt.Errorf("writes %v", done)
 		}

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -35,8 +37,8 @@ func TestFaultsOfTheCloudDeleteNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) { // each with a manager of its own: what it has learned of the cloud is not the next one's
 			m := start(t, options{Cloud: provider, Calls: cloud.Options{CallTimeout: 300 * time.Millisecond}})
 			before := running.Service.Counts().Operations[api.OpListInstances].Faulted
-			must(t, running.Service.AddFault(fault))
-			eventually(t, "the fault, twice", func(context.Context) error {
+			must.NoError(t, running.Service.AddFault(fault))
+			poll.Until(t, "the fault, twice", func(context.Context) error {
 				if happened := running.Service.Counts().Operations[api.OpListInstances].Faulted - before; happened < 2 {
 					return fmt.Errorf("it has happened %d times", happened)
 				}
@@ -54,7 +56,7 @@ func TestFaultsOfTheCloudDeleteNothing(t *testing.T) {
 	}
 	t.Run("empty", func(t *testing.T) {
 		m := start(t, options{Cloud: provider, Calls: cloud.Options{CallTimeout: 300 * time.Millisecond}})
-		must(t, running.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultEmpty, Count: forever}))
+		must.NoError(t, running.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultEmpty, Count: forever}))
 		for _, name := range notReady {
 			waitHeld(t, name, nodelifecycle.HoldEveryInstanceGone)
 		}
@@ -156,7 +158,7 @@ func TestTheLimitHoldsNodesAndLetsThemGo(t *testing.T) {
 	m := start(t, options{Cloud: plugin, Settings: limited(3, window)})
 
 	waitGone(t, removed...)
-	eventually(t, "five nodes are held", func(context.Context) error {
+	poll.Until(t, "five nodes are held", func(context.Context) error {
 		if kept := held(t, lost...); len(kept) != 5 {
 			return fmt.Errorf("these are: %v", kept)
 		}
@@ -249,7 +251,7 @@ func TestTheLimitHoldsOverCrashes(t *testing.T) {
 				Cloud: plugin, Settings: limited(limit, test.window), Crashes: true,
 				Transport: func(next http.RoundTripper) http.RoundTripper { crashing.RoundTripper = next; return crashing },
 			})
-			eventually(t, "the deletions before the crash", func(context.Context) error {
+			poll.Until(t, "the deletions before the crash", func(context.Context) error {
 				if left := present(t, lost...); !crashing.crashed.Load() && len(left) != len(lost)-limit {
 					return fmt.Errorf("%d deletions, %v are left", crashing.deleted.Load(), left)
 				}
@@ -312,7 +314,7 @@ func TestAThousandNodes(t *testing.T) {
 	lost := join(t, corev1.ConditionUnknown, 501, 1000)
 	m := start(t, options{Cloud: provider, Settings: func(s *nodelifecycle.Settings) { s.Limit = nodelifecycle.Limit{Percent: 100} }})
 	waitGone(t, lost...)
-	eventually(t, "all nodes whose instances are off are tainted", func(context.Context) error {
+	poll.Until(t, "all nodes whose instances are off are tainted", func(context.Context) error {
 		if got := m.Metric(t, "mooring_node_lifecycle_taints_total"); got != 500 {
 			return fmt.Errorf("%v are", got)
 		}
@@ -341,7 +343,7 @@ func note(t *testing.T, deletions string) {
 	_, err := admin.CoordinationV1().Leases("kube-system").Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Name: lease, Annotations: map[string]string{"mooring.dev/node-deletions": deletions},
 	}}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 }
 
 func TestWhatAnotherLeaderNotedCounts(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 	"github.com/mooring-ccm/mooring/internal/instances"
@@ -101,7 +102,7 @@ func (m manager) passes(t testing.TB) int {
 func (m manager) waitPasses(t testing.TB, count int) {
 	t.Helper()
 	before := m.passes(t)
-	eventually(t, fmt.Sprintf("%d passes", count), func(context.Context) error {
+	poll.Until(t, fmt.Sprintf("%d passes", count), func(context.Context) error {
 		if done := m.passes(t) - before; done <= count { // the first may have begun before
 			return fmt.Errorf("%d are over", done)
 		}
@@ -112,7 +113,7 @@ func (m manager) waitPasses(t testing.TB, count int) {
 // waitMetric waits until a metric has a value.
 func (m manager) waitMetric(t testing.TB, want float64, name string, keysAndValues ...string) {
 	t.Helper()
-	eventually(t, name, func(context.Context) error {
+	poll.Until(t, name, func(context.Context) error {
 		if got := m.Metric(t, name, keysAndValues...); got != want {
 			return fmt.Errorf("it is %v, want %v", got, want)
 		}

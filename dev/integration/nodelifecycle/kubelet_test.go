@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -26,7 +27,7 @@ func use(t *testing.T, own *localcluster.Cluster) {
 	shared, sharedAdmin := cluster, admin
 	cluster, admin = own, kubernetes.NewForConfigOrDie(own.AdminConfig())
 	t.Cleanup(func() { cluster, admin = shared, sharedAdmin })
-	must(t, own.Apply(t.Context(), deploy.RBAC))
+	must.NoError(t, own.Apply(t.Context(), deploy.RBAC))
 }
 
 // machine is a node with a kubelet that lives until it falls silent.
@@ -36,7 +37,7 @@ func machine(t *testing.T, i int) (name string, agent *nodeagent.Agent) {
 	agent, err := nodeagent.New(cluster.AdminConfig(), nodeagent.Options{
 		Name: name, ProviderID: providerID(i), LeaseDuration: time.Second, StatusPeriod: time.Second,
 	})
-	must(t, err)
+	must.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- agent.Run(ctx) }()

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -80,7 +82,7 @@ func TestNobodyWaitsForThePeriod(t *testing.T) {
 	names := join(t, corev1.ConditionTrue, 1, 3)
 	lost, off := names[0], names[1]
 	m := start(t, options{Cloud: provider, Period: time.Hour})
-	eventually(t, "the first pass", func(context.Context) error {
+	poll.Until(t, "the first pass", func(context.Context) error {
 		if m.passes(t) == 0 {
 			return errors.New("it is not over")
 		}
@@ -261,7 +263,7 @@ func TestOnlyTheNodeThatWasDecidedAboutIsDeleted(t *testing.T) {
 					}
 				}}
 			}})
-			eventually(t, "an attempt to delete the node", func(context.Context) error {
+			poll.Until(t, "an attempt to delete the node", func(context.Context) error {
 				if got := m.writes(t)["lost"]; len(got) == 0 {
 					return fmt.Errorf("there was none")
 				}
@@ -309,7 +311,7 @@ func TestTwoManagersLeaveEachOthersNodesAlone(t *testing.T) {
 		t.Errorf("the rack was asked for the cloud's nodes: %v", got)
 	}
 	leases, err := admin.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	for i := range leases.Items {
 		if name := leases.Items[i].Name; strings.HasSuffix(name, "-node-deletions") && !strings.Contains(leases.Items[i].Annotations["mooring.dev/node-deletions"], `"count":1`) {
 			t.Errorf("Lease %s has the annotations %v, want one deletion", name, leases.Items[i].Annotations)

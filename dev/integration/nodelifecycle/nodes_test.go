@@ -17,6 +17,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/deploy"
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 )
 
@@ -32,7 +34,7 @@ func join(t *testing.T, ready corev1.ConditionStatus, from, to int, edits ...edi
 	create(t, ready, names, append([]edit{func(n *corev1.Node) {
 		var i int
 		_, err := fmt.Sscanf(n.Name, "node-%d", &i)
-		must(t, err)
+		must.NoError(t, err)
 		n.Spec.ProviderID = providerID(i)
 	}}, edits...)...)
 	return names
@@ -64,7 +66,7 @@ func create(t *testing.T, ready corev1.ConditionStatus, names []string, edits ..
 // each does the same for many nodes, several at a time.
 func each(t *testing.T, names []string, do func(ctx context.Context, name string) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(16)
@@ -116,22 +118,14 @@ func uninitialized(n *corev1.Node) {
 // change changes a node as an administrator would, whatever else happens to it.
 func change(t testing.TB, name string, edit edit) {
 	t.Helper()
-	eventually(t, "changing node "+name, func(ctx context.Context) error {
-		found, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		edit(found)
-		_, err = admin.CoreV1().Nodes().Update(ctx, found, metav1.UpdateOptions{})
-		return err
-	})
+	harness.ChangeNode(t, admin, name, edit)
 }
 
 // present returns which of the nodes are there, sorted.
 func present(t testing.TB, names ...string) (found []string) {
 	t.Helper()
 	list, err := admin.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	for i := range list.Items {
 		if slices.Contains(names, list.Items[i].Name) {
 			found = append(found, list.Items[i].Name)
@@ -143,7 +137,7 @@ func present(t testing.TB, names ...string) (found []string) {
 // waitGone waits until none of the nodes is there.
 func waitGone(t testing.TB, names ...string) {
 	t.Helper()
-	eventually(t, "deletion of nodes", func(context.Context) error {
+	poll.Until(t, "deletion of nodes", func(context.Context) error {
 		if left := present(t, names...); len(left) > 0 {
 			return fmt.Errorf("%d are there: %v", len(left), left)
 		}
@@ -154,14 +148,7 @@ func waitGone(t testing.TB, names ...string) {
 // waitFor polls a node until problem returns none, and returns it.
 func waitFor(t testing.TB, name, what string, problem func(*corev1.Node) error) *corev1.Node {
 	t.Helper()
-	var found *corev1.Node
-	eventually(t, "node "+name+" "+what, func(ctx context.Context) (err error) {
-		if found, err = admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return err
-		}
-		return problem(found)
-	})
-	return found
+	return harness.WaitForNode(t, admin, name, what, problem)
 }
 
 func hasTaint(n *corev1.Node, key string) bool {
@@ -205,7 +192,7 @@ func waitHeld(t testing.TB, name string, want nodelifecycle.HoldReason) *corev1.
 func held(t testing.TB, names ...string) (found []string) {
 	t.Helper()
 	list, err := admin.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	for i := range list.Items {
 		if n := &list.Items[i]; slices.Contains(names, n.Name) && heldFor(n) != nil {
 			found = append(found, n.Name)
@@ -240,9 +227,9 @@ func otherAccount(t *testing.T) string {
 	t.Helper()
 	const name = "rack-controller-manager"
 	manifest := strings.NewReplacer(lease, "rack-node-deletions", harness.Account, name).Replace(string(deploy.RBAC))
-	must(t, cluster.Apply(t.Context(), []byte(manifest)))
+	must.NoError(t, cluster.Apply(t.Context(), []byte(manifest)))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)
 		defer cancel()
 		if err := admin.CoordinationV1().Leases("kube-system").Delete(ctx, "rack-node-deletions", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)

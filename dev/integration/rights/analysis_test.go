@@ -9,6 +9,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // The manifests of this file bind what the ClusterRole "harbor" grants, and the built-in role "pilot".
@@ -44,7 +46,7 @@ func TestGrantsOfAManifest(t *testing.T) {
 		`{apiGroups: [""], resources: [nodes, nodes/status], verbs: [patch]}`,
 		`{apiGroups: [apps], resources: [deployments], resourceNames: [crane], verbs: [get, watch]}`,
 	))
-	must(t, err)
+	must.NoError(t, err)
 	var described []string
 	for _, g := range got {
 		described = append(described, g.String()+" by "+g.binding)
@@ -134,7 +136,7 @@ func TestComparison(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			grants, err := grantsOf(harbor(test.rules...))
-			must(t, err)
+			must.NoError(t, err)
 			got := comparison{grants: grants, requests: requestsOf(test.asked)}
 			if diff := cmp.Diff(test.unused, texts(got.unused())); diff != "" {
 				t.Errorf("unused (-want +got):\n%s", diff)

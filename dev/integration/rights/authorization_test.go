@@ -10,6 +10,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // awaitRights waits until the API server grants what a manifest binds. It learns of roles and of bindings by watches of its own, so what is
@@ -17,10 +20,10 @@ import (
 func (s *scenario) awaitRights(t *testing.T, rights []byte) {
 	t.Helper()
 	m, err := manifestOf(rights)
-	must(t, err)
+	must.NoError(t, err)
 	for _, b := range m.bindings {
 		rules, err := s.rules(t.Context(), b)
-		must(t, err)
+		must.NoError(t, err)
 		first := grant{namespace: b.namespace, verb: rules[0].Verbs[0], group: rules[0].APIGroups[0], resource: rules[0].Resources[0]}
 		if names := rules[0].ResourceNames; len(names) > 0 {
 			first.name = names[0]
@@ -60,7 +63,7 @@ func (s *scenario) awaitGrant(t *testing.T, subject rbacv1.Subject, g grant) {
 	if subject.Kind == rbacv1.ServiceAccountKind {
 		review.Spec.User = serviceaccount.MakeUsername(subject.Namespace, subject.Name)
 	}
-	eventually(t, subject.Name+" may "+g.String(), func(ctx context.Context) error {
+	poll.Until(t, subject.Name+" may "+g.String(), func(ctx context.Context) error {
 		answer, err := s.admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err == nil && !answer.Status.Allowed {
 			err = fmt.Errorf("it may not: %s", answer.Status.Reason)

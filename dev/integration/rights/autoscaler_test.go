@@ -9,6 +9,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
 
@@ -54,10 +55,10 @@ func autoscalerArgs(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
-	must(t, err)
+	must.NoError(t, err)
 	certificateFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	must(t, os.WriteFile(certificateFile, certificate, 0o600))
-	must(t, os.WriteFile(keyFile, key, 0o600))
+	must.NoError(t, os.WriteFile(certificateFile, certificate, 0o600))
+	must.NoError(t, os.WriteFile(keyFile, key, 0o600))
 	return []string{
 		"--controllers=cluster-autoscaler-provider", "--autoscaler-bind-address=127.0.0.1", "--autoscaler-port=" + localclustertest.FreePort(t),
 		"--autoscaler-tls-cert-file=" + certificateFile, "--autoscaler-tls-private-key-file=" + keyFile, "--autoscaler-client-ca-file=" + certificateFile,
@@ -68,8 +69,8 @@ func autoscalerArgs(t *testing.T) []string {
 func (s *scenario) offerNodeGroup(t *testing.T) {
 	t.Helper()
 	content, err := os.ReadFile(s.cloud.ConfigFile)
-	must(t, err)
+	must.NoError(t, err)
 	seed := cloudsim.DefaultSeed(initialInstances)
-	must(t, os.WriteFile(s.cloud.ConfigFile, fmt.Appendf(content, "nodeGroups: [{name: workers, maxSize: 2, zone: %s, machineType: %s, network: 10.77.0.0/24}]\n",
+	must.NoError(t, os.WriteFile(s.cloud.ConfigFile, fmt.Appendf(content, "nodeGroups: [{name: workers, maxSize: 2, zone: %s, machineType: %s, network: 10.77.0.0/24}]\n",
 		seed.Zones[0].Name, seed.MachineTypes[0].Name), 0o600))
 }

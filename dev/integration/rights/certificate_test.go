@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/requesttest"
 )
 
@@ -51,18 +53,18 @@ func (s *scenario) addressesOf(t *testing.T, node string) (ips []string) {
 func (s *scenario) asks(t *testing.T, node string, ips ...string) string {
 	t.Helper()
 	config, err := s.cluster.UserConfig("system:node:"+node, "system:nodes")
-	must(t, err)
+	must.NoError(t, err)
 	object := requesttest.New(t, node, []string{node}, ips)
 	object.GenerateName = "csr-"
 	made, err := kubernetes.NewForConfigOrDie(config).CertificatesV1().CertificateSigningRequests().Create(t.Context(), object, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	return made.Name
 }
 
 // awaitDecision waits until a request has a condition whose message ends as given.
 func (s *scenario) awaitDecision(t *testing.T, name string, want certificatesv1.RequestConditionType, end string) {
 	t.Helper()
-	eventually(t, "the request "+name+" is "+string(want), func(ctx context.Context) error {
+	poll.Until(t, "the request "+name+" is "+string(want), func(ctx context.Context) error {
 		object, err := s.admin.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && !slices.ContainsFunc(object.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 			return c.Type == want && strings.HasSuffix(c.Message, end)

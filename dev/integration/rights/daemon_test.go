@@ -16,15 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	managers "github.com/mooring-ccm/mooring/dev/harness"
-	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	processes "github.com/mooring-ccm/mooring/dev/program"
-)
-
-// What every test of this package uses of the harness goes by its short names here.
-var (
-	must       = harness.Must
-	eventually = harness.Eventually
 )
 
 // terminationLog is the name of the file with the termination message, in the folder of a daemon.
@@ -44,15 +39,15 @@ type daemon struct {
 func launch(t, lifetime *testing.T, args ...string) *daemon {
 	t.Helper()
 	port, err := processes.FreePort()
-	must(t, err)
+	must.NoError(t, err)
 	dir := lifetime.TempDir()
 	// Of kubeconfigs it has those that the arguments say: these are about who needs which.
 	manager := managers.Manager{Name: programName, Dir: dir, Certs: dir, Port: port, Flags: append([]string{"--logging-format=json"}, args...)}
 	d := &daemon{Endpoint: manager.Endpoint(), dir: dir, port: strconv.Itoa(port)}
 	path, err := program()
-	must(t, err)
+	must.NoError(t, err)
 	message := filepath.Join(d.dir, terminationLog)
-	must(t, os.WriteFile(message, nil, 0o600))
+	must.NoError(t, os.WriteFile(message, nil, 0o600))
 	d.Program = localclustertest.StartProgram(lifetime, processes.Options{Name: programName, Path: path, Args: manager.Args(), Dir: d.dir, Env: []string{
 		// As in a Pod of its own, which nobody has created.
 		"POD_NAME=" + d.pod(), "POD_NAMESPACE=" + metav1.NamespaceSystem, "POD_UID=" + string(uuid.NewUUID()), "TERMINATION_MESSAGE_PATH=" + message,
@@ -66,7 +61,7 @@ func (d *daemon) pod() string { return "replica-" + d.port }
 // terminate asks the process to end, as Kubernetes does with a Pod, and waits until it has.
 func (d *daemon) terminate(t *testing.T) {
 	t.Helper()
-	must(t, d.Signal(syscall.SIGTERM))
+	must.NoError(t, d.Signal(syscall.SIGTERM))
 	if code := localclustertest.AwaitEnd(t, d.Program); code != 0 {
 		t.Errorf("the manager ended with exit code %d after SIGTERM, want 0", code)
 	}
@@ -75,8 +70,8 @@ func (d *daemon) terminate(t *testing.T) {
 // await waits until the process answers that all is well at a path such as /readyz: that it leads or can take over.
 func (d *daemon) await(t *testing.T, path string) {
 	t.Helper()
-	eventually(t, "the manager says OK at "+path, func(ctx context.Context) error {
-		must(t, d.Exited())
+	poll.Until(t, "the manager says OK at "+path, func(ctx context.Context) error {
+		must.NoError(t, d.Exited())
 		return d.answers(ctx, path, "", http.StatusOK)
 	})
 }
@@ -94,7 +89,7 @@ func (d *daemon) answers(ctx context.Context, path, token string, want int) erro
 func (d *daemon) dispensable(t *testing.T) map[string]bool {
 	t.Helper()
 	file, err := os.Open(d.LogPath())
-	must(t, err)
+	must.NoError(t, err)
 	defer file.Close()
 	found := map[string]bool{}
 	lines := bufio.NewScanner(file)
@@ -105,6 +100,6 @@ func (d *daemon) dispensable(t *testing.T) map[string]bool {
 			found[line.Missing] = true
 		}
 	}
-	must(t, lines.Err())
+	must.NoError(t, lines.Err())
 	return found
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/ccm/plan"
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
@@ -49,12 +51,12 @@ func TestDryRun(t *testing.T) {
 	s := newSimScenario(t, deploy.DryRunRBAC, withoutStreams)
 	s.delegate()
 	s.workForAll(t)
-	must(t, s.cloud.Admin.ResetCounts(t.Context()))
+	must.NoError(t, s.cloud.Admin.ResetCounts(t.Context()))
 	s.args = append(s.args, "--dry-run")
 	s.launch(t)
 	token := s.planner(t)
 	var before error
-	eventually(t, "the plan holds all that there is to do", func(ctx context.Context) (problem error) {
+	poll.Until(t, "the plan holds all that there is to do", func(ctx context.Context) (problem error) {
 		plan, err := s.leader().plan(ctx, token)
 		if err != nil {
 			return errors.Join(before, err)
@@ -75,7 +77,7 @@ func TestDryRun(t *testing.T) {
 			"kubernetes patch status Service gone":         "/metadata/finalizers",
 		})
 	})
-	eventually(t, "nobody else may read it", func(ctx context.Context) error {
+	poll.Until(t, "nobody else may read it", func(ctx context.Context) error {
 		return s.leader().answers(ctx, "/plan", "", http.StatusForbidden)
 	})
 	requests := s.end(t)
@@ -91,29 +93,29 @@ func (s *scenario) workForAll(t *testing.T) {
 	off := s.cloud.Change(t, "node-003", func(spec *api.InstanceSpec) { spec.Power = api.PowerOff })
 	s.silent(t, "node-003", "sim://"+off.ID)
 	routed, err := s.cloud.Client.GetInstanceByName(t.Context(), "node-002")
-	must(t, err)
+	must.NoError(t, err)
 	s.silent(t, "node-002", "sim://"+routed.ID)
 	s.report(t, "node-002", corev1.ConditionTrue)
 	s.allocate(t, "node-002", "10.244.2.0/24")
 	_, err = s.cloud.Client.CreateRoute(t.Context(), api.RouteSpec{
 		Cluster: simtest.ClusterName, Name: "stale", DestinationCIDR: "10.244.99.0/24", TargetInstance: routed.ID,
 	})
-	must(t, err)
+	must.NoError(t, err)
 	// Before the route of a node that is gone is removed, the API server is asked whether it is.
 	gone, err := s.cloud.Client.GetInstanceByName(t.Context(), s.create(t))
-	must(t, err)
+	must.NoError(t, err)
 	_, err = s.cloud.Client.CreateRoute(t.Context(), api.RouteSpec{
 		Cluster: simtest.ClusterName, Name: "orphaned", DestinationCIDR: "10.244.98.0/24", TargetInstance: gone.ID,
 	})
-	must(t, err)
+	must.NoError(t, err)
 	for name, finalizers := range map[string][]string{"web": nil, "gone": {"service.kubernetes.io/load-balancer-cleanup"}} {
 		_, err := s.admin.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers},
 			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
 		}, metav1.CreateOptions{})
-		must(t, err)
+		must.NoError(t, err)
 	}
-	must(t, s.admin.CoreV1().Services(metav1.NamespaceDefault).Delete(t.Context(), "gone", metav1.DeleteOptions{}))
+	must.NoError(t, s.admin.CoreV1().Services(metav1.NamespaceDefault).Delete(t.Context(), "gone", metav1.DeleteOptions{}))
 }
 
 // silent makes a node that was initialized once and has not reported since.
@@ -122,7 +124,7 @@ func (s *scenario) silent(t *testing.T, name, providerID string) {
 	_, err := s.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	s.report(t, name, corev1.ConditionUnknown)
 }
 
@@ -154,11 +156,11 @@ func lacking(intents []plan.Intent, wanted map[string]string) error {
 // planner returns the token of who may read the plan.
 func (s *scenario) planner(t *testing.T) string {
 	t.Helper()
-	must(t, s.cluster.Apply(t.Context(), []byte(planReader)))
+	must.NoError(t, s.cluster.Apply(t.Context(), []byte(planReader)))
 	kubeconfig, err := s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "planner")
-	must(t, err)
+	must.NoError(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	must(t, err)
+	must.NoError(t, err)
 	return config.BearerToken
 }
 
@@ -183,7 +185,7 @@ func (s *scenario) requireUnwritten(t *testing.T, requests map[request]int) {
 		}
 	}
 	counts, err := s.cloud.Admin.Counts(t.Context())
-	must(t, err)
+	must.NoError(t, err)
 	if written := counts.Received(api.OpCreateLoadBalancer, api.OpUpdateLoadBalancer, api.OpDeleteLoadBalancer, api.OpCreateRoute,
 		api.OpReplaceRoute, api.OpDeleteRoute, api.OpCreateInstance, api.OpUpdateInstance, api.OpDeleteInstance); written > 0 {
 		t.Errorf("the cloud was changed %d times: %+v", written, counts.Operations)

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // TestSecurePortIsClosed asks for everything that is served, the plan of a dry run included, as nobody, with an invalid token, as
@@ -25,7 +27,7 @@ func TestSecurePortIsClosed(t *testing.T) {
 	s.args = append(s.args, "--dry-run")
 	may := s.mayReadAll(t, known)
 	kubeconfig, err := s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "nobody")
-	must(t, err)
+	must.NoError(t, err)
 	mayNot := known.addToken(t, "the token of nobody", kubeconfig)
 	s.launch(t)
 	open := []string{"/healthz", "/livez", "/readyz", "/readyz?verbose"}
@@ -46,19 +48,19 @@ func TestSecurePortIsClosed(t *testing.T) {
 			if want == http.StatusOK && token == "not.a.token" {
 				want = http.StatusUnauthorized // whoever brings a token is looked at
 			}
-			eventually(t, path+" is as closed as it should be to "+who, func(ctx context.Context) error {
+			poll.Until(t, path+" is as closed as it should be to "+who, func(ctx context.Context) error {
 				return s.leader().answers(ctx, path, token, want)
 			})
 		}
 		if slices.Contains(closed, path) && path != "/debug/flags/v" { // which is to be written, and not read
-			eventually(t, path+" is served to whoever may read", func(ctx context.Context) error {
+			poll.Until(t, path+" is served to whoever may read", func(ctx context.Context) error {
 				return s.leader().answers(ctx, path, may, http.StatusOK)
 			})
 		}
 	}
 	t.Run("to read is not to write", func(t *testing.T) {
 		status, _, err := s.leader().Do(t.Context(), http.MethodPut, "/debug/flags/v", may, strings.NewReader("10"))
-		must(t, err)
+		must.NoError(t, err)
 		if status != http.StatusForbidden {
 			t.Errorf("who may get everything sets the verbosity: %d", status)
 		}

@@ -13,6 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // machines is an inventory that the manager follows, and the files of the machines' power.
@@ -72,8 +75,8 @@ func (m machines) turn(t *testing.T, name, state string) {
 // replace writes a file so that nobody reads half of it.
 func replace(t *testing.T, path, text string) {
 	t.Helper()
-	must(t, os.WriteFile(path+".new", []byte(text), 0o600))
-	must(t, os.Rename(path+".new", path))
+	must.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
+	must.NoError(t, os.Rename(path+".new", path))
 }
 
 // playMetal makes every part of the provider metal work.
@@ -121,7 +124,7 @@ func machineSteps(m machines) []step {
 		// Whose doing that is stands in a part of nodes that the cache leaves out: the node is read.
 		{"somebody else keeps changing a label", func(t *testing.T, s *scenario) {
 			patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: "r750"}}}`, corev1.LabelInstanceTypeStable)
-			eventually(t, "an event says so", func(ctx context.Context) error {
+			poll.Until(t, "an event says so", func(ctx context.Context) error {
 				if _, err := s.admin.CoreV1().Nodes().Patch(ctx, "m1", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 					return err
 				}
@@ -134,7 +137,7 @@ func machineSteps(m machines) []step {
 				gone := fmt.Sprint("m", len(left)+1)
 				m.write(t, left...)
 				s.report(t, gone, corev1.ConditionUnknown)
-				eventually(t, "node "+gone+" is deleted", func(ctx context.Context) error {
+				poll.Until(t, "node "+gone+" is deleted", func(ctx context.Context) error {
 					_, err := s.admin.CoreV1().Nodes().Get(ctx, gone, metav1.GetOptions{})
 					if apierrors.IsNotFound(err) {
 						return nil
@@ -154,13 +157,13 @@ func addressSteps() []step {
 			for _, service := range services {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: service.Namespace, Labels: map[string]string{"quay": "open"}}}
 				_, err := s.admin.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
-				must(t, err)
+				must.NoError(t, err)
 				s.expose(t, service)
 			}
 		}},
 		{"services say that no node serves them", func(t *testing.T, s *scenario) {
 			for _, service := range services {
-				eventually(t, "service "+service.String()+" has the condition of its announcement", func(ctx context.Context) error {
+				poll.Until(t, "service "+service.String()+" has the condition of its announcement", func(ctx context.Context) error {
 					found, err := s.admin.CoreV1().Services(service.Namespace).Get(ctx, service.Name, metav1.GetOptions{})
 					if err == nil && len(found.Status.Conditions) < 2 {
 						err = fmt.Errorf("its conditions are %v", found.Status.Conditions)
@@ -172,12 +175,12 @@ func addressSteps() []step {
 		{"an event is repeated", func(t *testing.T, s *scenario) {
 			patch := []byte(`[{"op": "replace", "path": "/spec/ports/0/port", "value": 8080}]`)
 			_, err := s.admin.CoreV1().Services("harbor").Patch(t.Context(), "pier", types.JSONPatchType, patch, metav1.PatchOptions{})
-			must(t, err)
+			must.NoError(t, err)
 			s.awaitEvent(t, "pier", "EnsuringLoadBalancer", 2)
 		}},
 		{"services are deleted", func(t *testing.T, s *scenario) {
 			for _, service := range services {
-				must(t, s.admin.CoreV1().Services(service.Namespace).Delete(t.Context(), service.Name, metav1.DeleteOptions{}))
+				must.NoError(t, s.admin.CoreV1().Services(service.Namespace).Delete(t.Context(), service.Name, metav1.DeleteOptions{}))
 			}
 			s.awaitReleased(t, services...)
 		}},

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // TestEachMissingRightIsNamed takes every right of deploy/rbac.yaml away, one at a time: the manager says at its start which one is
@@ -25,7 +27,7 @@ func TestEachMissingRightIsNamed(t *testing.T) {
 func eachMissingRightIsNamed(t *testing.T, rights []byte, chosen func(grant) bool, args ...string) {
 	t.Helper()
 	grants, err := grantsOf(rights)
-	must(t, err)
+	must.NoError(t, err)
 	grants = slices.DeleteFunc(grants, func(g grant) bool { return g.given != "" }) // what is in those is Kubernetes' business
 	s := newSimScenario(t, rights)
 	s.offerNodeGroup(t)
@@ -45,10 +47,10 @@ func eachMissingRightIsNamed(t *testing.T, rights []byte, chosen func(grant) boo
 			t.Parallel()
 			account := accountWithout(i)
 			kubeconfig, err := s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceSystem, account)
-			must(t, err)
+			must.NoError(t, err)
 			started := launch(t, t, append(slices.Clone(s.args), "--kubeconfig="+kubeconfig)...)
 			want := "system:serviceaccount:kube-system:" + account + " may not " + missing.String()
-			eventually(t, "the manager says that it "+want, func(context.Context) error {
+			poll.Until(t, "the manager says that it "+want, func(context.Context) error {
 				said, err := os.ReadFile(started.LogPath())
 				if err == nil && !strings.Contains(strings.ReplaceAll(string(said), `\"`, `"`), want) {
 					err = fmt.Errorf("it says %s", said)
@@ -56,7 +58,7 @@ func eachMissingRightIsNamed(t *testing.T, rights []byte, chosen func(grant) boo
 				return err
 			})
 			said, err := os.ReadFile(started.LogPath())
-			must(t, err)
+			must.NoError(t, err)
 			if all := regexp.MustCompile(`may not (?:[^\\"\n]|\\"[^"]*")*`).FindAllString(string(said), -1); len(slices.Compact(all)) != 1 {
 				t.Errorf("it says that more is missing: %q", all)
 			}
@@ -91,17 +93,17 @@ func (s *scenario) giveAllBut(t *testing.T, account string, grants []grant, miss
 		var err error
 		if namespace == "" {
 			_, err = rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
-			must(t, err)
+			must.NoError(t, err)
 			_, err = rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 				ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: account},
 			}, metav1.CreateOptions{})
 		} else {
 			_, err = rbac.Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
-			must(t, err)
+			must.NoError(t, err)
 			_, err = rbac.RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
 				ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
 			}, metav1.CreateOptions{})
 		}
-		must(t, err)
+		must.NoError(t, err)
 	}
 }

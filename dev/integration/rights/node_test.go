@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 )
@@ -42,7 +44,7 @@ func nodeSteps() []step {
 		{"a node comes before its instance", func(t *testing.T, s *scenario) {
 			s.register(t, "absent")
 			s.awaitEvent(t, "absent", "InstanceNotFound", 1)
-			must(t, s.cloud.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultStatus, Status: 503, Count: 1000}))
+			must.NoError(t, s.cloud.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultStatus, Status: 503, Count: 1000}))
 			s.awaitEvent(t, "absent", "CloudError", 1)
 			s.cloud.Service.ClearFaults()
 			spec := cloudsim.DefaultInstance(s.next())
@@ -71,7 +73,7 @@ func (s *scenario) create(t *testing.T) string {
 func (s *scenario) register(t *testing.T, name string) {
 	t.Helper()
 	_, err := s.admin.CoreV1().Nodes().Create(t.Context(), nodeagent.Node(nodeagent.Options{Name: name}), metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 }
 
 // join registers the node of an instance and waits until it is initialized.
@@ -83,5 +85,5 @@ func (s *scenario) join(t *testing.T, name string) {
 
 func (s *scenario) awaitInitialized(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "node "+name+" is initialized", func(ctx context.Context) error { return s.cluster.Initialized(ctx, name) })
+	poll.Until(t, "node "+name+" is initialized", func(ctx context.Context) error { return s.cluster.Initialized(ctx, name) })
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
@@ -35,7 +37,7 @@ func nodeLifecycleSteps() []step {
 			s.report(t, off, corev1.ConditionTrue)
 		}},
 		{"the cloud denies all instances, and a silent node is kept", func(t *testing.T, s *scenario) {
-			must(t, s.cloud.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultEmpty, Count: 1000}))
+			must.NoError(t, s.cloud.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultEmpty, Count: 1000}))
 			s.report(t, silent, corev1.ConditionUnknown)
 			s.awaitHeld(t, silent, true)
 			s.cloud.Service.ClearFaults()
@@ -54,7 +56,7 @@ func lose(t *testing.T, s *scenario) {
 	s.join(t, name)
 	s.cloud.Delete(t, name)
 	s.report(t, name, corev1.ConditionUnknown)
-	eventually(t, "node "+name+" is deleted", func(ctx context.Context) error {
+	poll.Until(t, "node "+name+" is deleted", func(ctx context.Context) error {
 		_, err := s.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -72,7 +74,7 @@ func (s *scenario) report(t *testing.T, node string, ready corev1.ConditionStatu
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"status": {"conditions": [{"type": "Ready", "status": %q}]}}`, ready)
 	_, err := s.admin.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	must(t, err)
+	must.NoError(t, err)
 }
 
 func (s *scenario) awaitShutdownTaint(t *testing.T, node string, want bool) {

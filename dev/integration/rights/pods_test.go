@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
@@ -31,10 +32,10 @@ func podSteps() []step {
 			Spec:       corev1.PodSpec{NodeName: "absent", Containers: []corev1.Container{{Name: programName, Image: programName}}},
 		}
 		_, err := s.admin.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-		must(t, err)
+		must.NoError(t, err)
 		standby := launch(t, s.lifetime, append(slices.Clone(s.args), "--v=4")...)
 		s.replicas = append(s.replicas, standby)
-		eventually(t, "it says what it has seen of the Pod", func(context.Context) error {
+		poll.Until(t, "it says what it has seen of the Pod", func(context.Context) error {
 			return poll.Holds(strings.Contains(standby.Output(), "The holder of the lease may run"))
 		})
 	}}}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // withoutStreams makes an API server one of before Kubernetes 1.34: a newer one answers a watch with what there is at first, and is not
@@ -91,7 +92,7 @@ func playSim(t *testing.T, w way) *scenario {
 func requireLeast(t *testing.T, manifest string, rights []byte, requests map[request]int) {
 	t.Helper()
 	grants, err := grantsOf(rights)
-	must(t, err)
+	must.NoError(t, err)
 	asked := comparison{grants: grants, requests: requests}
 	unused, refused, wide := asked.unused(), asked.refused(), asked.tooWide()
 	if len(unused)+len(refused)+len(wide) > 0 || testing.Verbose() {
@@ -112,7 +113,7 @@ func requireLeast(t *testing.T, manifest string, rights []byte, requests map[req
 // leases and the status of Services added. What is refused must be what the manager has said that it does without.
 func TestDocumentedClusterRoleSuffices(t *testing.T) {
 	rights, err := os.ReadFile("testdata/documented-clusterrole.yaml")
-	must(t, err)
+	must.NoError(t, err)
 	s := newSimScenario(t, rights)
 	s.run(t, managerStarts(), controllerSteps(), managerHandsOver())
 	asked := comparison{requests: s.end(t)}

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
@@ -34,7 +36,7 @@ func routeSteps() []step {
 			})
 		}},
 		{"a route is deleted in the cloud and made again", func(t *testing.T, s *scenario) {
-			must(t, s.cloud.Client.DeleteRoute(t.Context(), s.awaitRoutes(t, 1)[0].ID))
+			must.NoError(t, s.cloud.Client.DeleteRoute(t.Context(), s.awaitRoutes(t, 1)[0].ID))
 			s.awaitRoutes(t, 1)
 		}},
 		{"a node is deleted, and its route with it", func(t *testing.T, s *scenario) {
@@ -42,7 +44,7 @@ func routeSteps() []step {
 			s.join(t, name)
 			s.allocate(t, name, "10.244.7.0/24")
 			s.awaitRoutes(t, 2)
-			must(t, s.admin.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
+			must.NoError(t, s.admin.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
 			s.awaitRoutes(t, 1)
 		}},
 	}
@@ -53,14 +55,14 @@ func (s *scenario) allocate(t *testing.T, node, podCIDR string) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec": {"podCIDR": %q, "podCIDRs": [%q]}}`, podCIDR, podCIDR)
 	_, err := s.admin.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	must(t, err)
+	must.NoError(t, err)
 }
 
 // awaitRoutes waits until the cloud has so many routes for the cluster, and returns them.
 func (s *scenario) awaitRoutes(t *testing.T, count int) []api.Route {
 	t.Helper()
 	var routes []api.Route
-	eventually(t, fmt.Sprintf("the cloud has %d routes", count), func(ctx context.Context) error {
+	poll.Until(t, fmt.Sprintf("the cloud has %d routes", count), func(ctx context.Context) error {
 		routes = nil
 		err := s.cloud.Client.ListRoutes(ctx, simtest.ClusterName, func(page []api.Route) error {
 			routes = append(routes, page...)

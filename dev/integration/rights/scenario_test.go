@@ -16,6 +16,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/harness/harnesstest"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
@@ -68,7 +70,7 @@ func newScenario(t *testing.T, rights []byte, apiServerArgs ...string) *scenario
 	s.admin = s.cluster.Client
 	var err error
 	s.kubeconfig, err = s.cluster.Kubeconfig(t.Context(), manager)
-	must(t, err)
+	must.NoError(t, err)
 	s.args = []string{"--kubeconfig=" + s.kubeconfig}
 	s.awaitRights(t, rights)
 	return s
@@ -120,9 +122,9 @@ func (s *scenario) end(t *testing.T) map[request]int {
 			replica.terminate(t)
 		}
 	}
-	must(t, s.cluster.StopAPIServer(t.Context()))
+	must.NoError(t, s.cluster.StopAPIServer(t.Context()))
 	events, err := s.cluster.AuditEvents(t.Context())
-	must(t, err)
+	must.NoError(t, err)
 	return requestsOf(events)
 }
 
@@ -154,14 +156,14 @@ func managerHandsOver() []step {
 func (s *scenario) holder(t *testing.T) string {
 	t.Helper()
 	holder, err := s.cluster.Leader(t.Context())
-	must(t, err)
+	must.NoError(t, err)
 	return holder
 }
 
 // awaitHolder waits until somebody else than before holds the lease.
 func (s *scenario) awaitHolder(t *testing.T, before string) {
 	t.Helper()
-	eventually(t, "a replica holds the lease", func(ctx context.Context) error {
+	poll.Until(t, "a replica holds the lease", func(ctx context.Context) error {
 		return s.cluster.Led(ctx, before)
 	})
 }
@@ -170,7 +172,7 @@ func (s *scenario) awaitHolder(t *testing.T, before string) {
 func (s *scenario) awaitNode(t *testing.T, name, what string, problem func(*corev1.Node) error) *corev1.Node {
 	t.Helper()
 	var found *corev1.Node
-	eventually(t, "node "+name+" "+what, func(ctx context.Context) (err error) {
+	poll.Until(t, "node "+name+" "+what, func(ctx context.Context) (err error) {
 		if found, err = s.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}
@@ -182,7 +184,7 @@ func (s *scenario) awaitNode(t *testing.T, name, what string, problem func(*core
 // awaitEvent waits until the same event was repeated so many times.
 func (s *scenario) awaitEvent(t *testing.T, about, reason string, times int32) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the event %s is on %s, %d times", reason, about, times), func(ctx context.Context) error {
+	poll.Until(t, fmt.Sprintf("the event %s is on %s, %d times", reason, about, times), func(ctx context.Context) error {
 		return s.hasEvent(ctx, about, reason, times)
 	})
 }

@@ -11,7 +11,9 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/otlp"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // traced has the manager record every trace.
@@ -51,7 +53,7 @@ type report struct {
 func (s *scenario) ask(t *testing.T, kubeconfig, manager string, args ...string) report {
 	t.Helper()
 	path, err := tool()
-	must(t, err)
+	must.NoError(t, err)
 	var stdout, stderr strings.Builder
 	command := exec.CommandContext(t.Context(), path, append(args, "--kubeconfig="+kubeconfig, "--server="+manager, "--insecure-skip-tls-verify")...)
 	command.Stdout, command.Stderr = &stdout, &stderr
@@ -69,12 +71,12 @@ func (s *scenario) requireSecretReports(t *testing.T, known secrets) {
 	t.Helper()
 	refusing := newEcho(t, "", true).url
 	config, err := clientcmd.LoadFromFile(s.reader)
-	must(t, err)
+	must.NoError(t, err)
 	for _, cluster := range config.Clusters {
 		cluster.Server, cluster.CertificateAuthorityData, cluster.CertificateAuthority, cluster.InsecureSkipTLSVerify = refusing, nil, "", true
 	}
 	elsewhere := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, clientcmd.WriteToFile(*config, elsewhere))
+	must.NoError(t, clientcmd.WriteToFile(*config, elsewhere))
 	manager := "https://" + s.leader().Address
 	for _, test := range []struct {
 		kubeconfig, manager string
@@ -103,7 +105,7 @@ func (s *scenario) requireSecretReports(t *testing.T, known secrets) {
 func (s *scenario) requireSecretPlan(t *testing.T, known secrets, token string) {
 	t.Helper()
 	manager := "https://" + s.leader().Address
-	eventually(t, "the plan has something to do everywhere", func(ctx context.Context) error {
+	poll.Until(t, "the plan has something to do everywhere", func(ctx context.Context) error {
 		intents, err := s.leader().plan(ctx, token)
 		if err != nil {
 			return err

@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mooring-ccm/mooring/deploy"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
 
@@ -43,7 +45,7 @@ func (s secrets) add(what string) string {
 func (s secrets) file(t *testing.T, what string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "value")
-	must(t, os.WriteFile(path, []byte(s.add(what)), 0o600))
+	must.NoError(t, os.WriteFile(path, []byte(s.add(what)), 0o600))
 	return path
 }
 
@@ -51,7 +53,7 @@ func (s secrets) file(t *testing.T, what string) string {
 func (s secrets) addToken(t *testing.T, what, kubeconfig string) string {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	must(t, err)
+	must.NoError(t, err)
 	s[what] = config.BearerToken
 	return config.BearerToken
 }
@@ -87,7 +89,7 @@ func newEcho(t *testing.T, to string, secure bool) *echo {
 	e := &echo{}
 	e.broken.Store(true)
 	target, err := url.Parse(to)
-	must(t, err)
+	must.NoError(t, err)
 	forward := httputil.NewSingleHostReverseProxy(target)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !e.broken.Load() {
@@ -142,9 +144,9 @@ func (s *scenario) throughEcho(t *testing.T, known secrets) *echo {
 	cloud := newEcho(t, s.cloud.URL, false)
 	config := filepath.Join(t.TempDir(), "cloud.yaml")
 	text, err := os.ReadFile(s.cloud.ConfigFile)
-	must(t, err)
+	must.NoError(t, err)
 	replaced := strings.NewReplacer(s.cloud.URL, cloud.url, s.cloud.TokenFile, known.file(t, "the cloud's token")).Replace(string(text))
-	must(t, os.WriteFile(config, []byte(replaced), 0o600))
+	must.NoError(t, os.WriteFile(config, []byte(replaced), 0o600))
 	t.Setenv("TEST_PLUGIN_SECRET", known.add("the plugin's environment"))
 	s.args = append(s.args, "--cloud-config="+config)
 	return cloud
@@ -176,15 +178,15 @@ inventory:
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "clouds"},
 		StringData: map[string]string{"cloud.yaml": config, "other": known.add("another key of the Secret")}}
 	_, err := s.admin.CoreV1().Secrets("kube-system").Create(t.Context(), secret, metav1.CreateOptions{})
-	must(t, err)
-	must(t, s.cluster.Apply(t.Context(), []byte(configReader)))
+	must.NoError(t, err)
+	must.NoError(t, s.cluster.Apply(t.Context(), []byte(configReader)))
 	spans := s.traced(t)
 	s.args = append(s.args, "--cloud-provider=metal", "--cloud-config-object=secret/kube-system/clouds/cloud.yaml", "--v=10")
 	s.ready = "/livez"
 	s.run(t, []step{{"management controllers refuse", func(t *testing.T, s *scenario) {
 		s.launch(t)
 		s.join(t, "m1")
-		eventually(t, "the log says of every machine that it cannot be asked", func(context.Context) error {
+		poll.Until(t, "the log says of every machine that it cannot be asked", func(context.Context) error {
 			text, err := os.ReadFile(s.leader().LogPath())
 			if said := strings.Count(string(text), "does not report the power state"); err == nil && said < 4 {
 				err = fmt.Errorf("it does of %d", said)
@@ -230,10 +232,10 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 // mayReadAll returns the token of default/reader, which is a secret as well: the manager has it looked at.
 func (s *scenario) mayReadAll(t *testing.T, known secrets) string {
 	t.Helper()
-	must(t, s.cluster.Apply(t.Context(), []byte(allReader)))
+	must.NoError(t, s.cluster.Apply(t.Context(), []byte(allReader)))
 	var err error
 	s.reader, err = s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "reader")
-	must(t, err)
+	must.NoError(t, err)
 	return known.addToken(t, "the token of a caller", s.reader)
 }
 
@@ -246,7 +248,7 @@ func (s *scenario) requireSecret(t *testing.T, known secrets, token string, more
 		"/debug/pprof/", "/debug/pprof/goroutine?debug=2", "/debug/pprof/heap?debug=1",
 	}, more...) {
 		var body string
-		eventually(t, path+" is served", func(ctx context.Context) (err error) {
+		poll.Until(t, path+" is served", func(ctx context.Context) (err error) {
 			body, err = s.leader().read(ctx, path, token)
 			return err
 		})
@@ -254,11 +256,11 @@ func (s *scenario) requireSecret(t *testing.T, known secrets, token string, more
 	}
 	for kind, list := range s.objects(t) {
 		text, err := json.Marshal(list)
-		must(t, err)
+		must.NoError(t, err)
 		known.requireAbsent(t, "the "+kind+" of the API", string(text))
 	}
 	s.leader().terminate(t)
-	must(t, filepath.WalkDir(s.leader().dir, func(path string, entry fs.DirEntry, err error) error {
+	must.NoError(t, filepath.WalkDir(s.leader().dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -269,7 +271,7 @@ func (s *scenario) requireSecret(t *testing.T, known secrets, token string, more
 		return err
 	}))
 	log, err := os.ReadFile(s.leader().LogPath())
-	must(t, err)
+	must.NoError(t, err)
 	known.requireAbsent(t, "the log", string(log))
 }
 
@@ -278,17 +280,17 @@ func (s *scenario) objects(t *testing.T) map[string]runtime.Object {
 	t.Helper()
 	core, all := s.admin.CoreV1(), metav1.ListOptions{}
 	nodes, err := core.Nodes().List(t.Context(), all)
-	must(t, err)
+	must.NoError(t, err)
 	services, err := core.Services("").List(t.Context(), all)
-	must(t, err)
+	must.NoError(t, err)
 	events, err := core.Events("").List(t.Context(), all)
-	must(t, err)
+	must.NoError(t, err)
 	accounts, err := core.ServiceAccounts("").List(t.Context(), all)
-	must(t, err)
+	must.NoError(t, err)
 	maps, err := core.ConfigMaps("").List(t.Context(), all)
-	must(t, err)
+	must.NoError(t, err)
 	leases, err := s.admin.CoordinationV1().Leases("").List(t.Context(), all)
-	must(t, err)
+	must.NoError(t, err)
 	return map[string]runtime.Object{
 		"Nodes": nodes, "Services": services, "Events": events, "ServiceAccounts": accounts, "ConfigMaps": maps, "Leases": leases,
 	}

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
 
@@ -26,14 +28,14 @@ func serviceSteps() []step {
 		{"services get load balancers", func(t *testing.T, s *scenario) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: demoted.Namespace}}
 			_, err := s.admin.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
-			must(t, err)
+			must.NoError(t, err)
 			s.expose(t, deleted)
 			s.expose(t, demoted)
 			s.awaitBalancers(t, "one for each service", func(found []api.LoadBalancer) bool { return len(found) == 2 })
 		}},
 		{"a load balancer is deleted in the cloud and made again", func(t *testing.T, s *scenario) {
 			lost := s.awaitBalancers(t, "one for each service", func(found []api.LoadBalancer) bool { return len(found) == 2 })[0]
-			must(t, s.cloud.Client.DeleteLoadBalancer(t.Context(), lost.Name, lost.Generation))
+			must.NoError(t, s.cloud.Client.DeleteLoadBalancer(t.Context(), lost.Name, lost.Generation))
 			s.awaitBalancers(t, "another one of that name", func(found []api.LoadBalancer) bool {
 				return slices.ContainsFunc(found, func(one api.LoadBalancer) bool { return one.Name == lost.Name && one.ID != lost.ID })
 			})
@@ -41,11 +43,11 @@ func serviceSteps() []step {
 		{"a service gets another port and its event is repeated, and load balancers another node", func(t *testing.T, s *scenario) {
 			patch := []byte(`[{"op": "replace", "path": "/spec/ports/0/port", "value": 8080}]`)
 			_, err := s.admin.CoreV1().Services(demoted.Namespace).Patch(t.Context(), demoted.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
-			must(t, err)
+			must.NoError(t, err)
 			name := s.create(t)
 			s.join(t, name)
 			instance, err := s.cloud.Client.GetInstanceByName(t.Context(), name)
-			must(t, err)
+			must.NoError(t, err)
 			s.awaitBalancers(t, "both with the node, one with the port", func(found []api.LoadBalancer) bool {
 				with, without := 0, 0
 				for _, balancer := range found {
@@ -61,10 +63,10 @@ func serviceSteps() []step {
 			s.awaitEvent(t, demoted.Name, "EnsuringLoadBalancer", 2)
 		}},
 		{"a service is deleted, and another needs no load balancer any more", func(t *testing.T, s *scenario) {
-			must(t, s.admin.CoreV1().Services(deleted.Namespace).Delete(t.Context(), deleted.Name, metav1.DeleteOptions{}))
+			must.NoError(t, s.admin.CoreV1().Services(deleted.Namespace).Delete(t.Context(), deleted.Name, metav1.DeleteOptions{}))
 			patch := []byte(`{"spec": {"type": "ClusterIP"}}`)
 			_, err := s.admin.CoreV1().Services(demoted.Namespace).Patch(t.Context(), demoted.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-			must(t, err)
+			must.NoError(t, err)
 			s.awaitBalancers(t, "none", func(found []api.LoadBalancer) bool { return len(found) == 0 })
 			s.awaitReleased(t, deleted, demoted)
 		}},
@@ -79,8 +81,8 @@ func (s *scenario) expose(t *testing.T, name types.NamespacedName) {
 		ObjectMeta: metav1.ObjectMeta{Name: name.Name},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
-	must(t, err)
-	eventually(t, "service "+name.String()+" has an address", func(ctx context.Context) error {
+	must.NoError(t, err)
+	poll.Until(t, "service "+name.String()+" has an address", func(ctx context.Context) error {
 		service, err := services.Get(ctx, name.Name, metav1.GetOptions{})
 		if err == nil && len(service.Status.LoadBalancer.Ingress) == 0 {
 			err = fmt.Errorf("its status is %v", service.Status)
@@ -93,7 +95,7 @@ func (s *scenario) expose(t *testing.T, name types.NamespacedName) {
 func (s *scenario) awaitBalancers(t *testing.T, what string, wanted func([]api.LoadBalancer) bool) []api.LoadBalancer {
 	t.Helper()
 	var found []api.LoadBalancer
-	eventually(t, "the cloud has these load balancers: "+what, func(ctx context.Context) error {
+	poll.Until(t, "the cloud has these load balancers: "+what, func(ctx context.Context) error {
 		found = nil
 		err := s.cloud.Client.ListLoadBalancers(ctx, nil, func(page []api.LoadBalancer) error {
 			found = append(found, page...)
@@ -111,7 +113,7 @@ func (s *scenario) awaitBalancers(t *testing.T, what string, wanted func([]api.L
 func (s *scenario) awaitReleased(t *testing.T, names ...types.NamespacedName) {
 	t.Helper()
 	for _, name := range names {
-		eventually(t, "service "+name.String()+" is released", func(ctx context.Context) error {
+		poll.Until(t, "service "+name.String()+" is released", func(ctx context.Context) error {
 			service, err := s.admin.CoreV1().Services(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 			switch {
 			case apierrors.IsNotFound(err):

@@ -7,6 +7,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // scraper is a ServiceAccount default/scraper that may read metrics.
@@ -36,16 +39,16 @@ subjects:
 // servingSteps are what the manager asks the API server about those who ask it.
 func servingSteps() []step {
 	return []step{{"requests to the secure port are authenticated and authorized", func(t *testing.T, s *scenario) {
-		must(t, s.cluster.Apply(t.Context(), []byte(scraper)))
+		must.NoError(t, s.cluster.Apply(t.Context(), []byte(scraper)))
 		kubeconfig, err := s.cluster.ServiceAccountKubeconfig(t.Context(), metav1.NamespaceDefault, "scraper")
-		must(t, err)
+		must.NoError(t, err)
 		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-		must(t, err)
+		must.NoError(t, err)
 		for _, replica := range s.replicas {
 			for token, want := range map[string]int{
 				"": http.StatusForbidden, "not.a.token": http.StatusUnauthorized, config.BearerToken: http.StatusOK,
 			} {
-				eventually(t, "/metrics is answered as it should be", func(ctx context.Context) error {
+				poll.Until(t, "/metrics is answered as it should be", func(ctx context.Context) error {
 					return replica.answers(ctx, "/metrics", token, want)
 				})
 			}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -92,7 +93,7 @@ func TestABatchThatFailsIsMadeGood(t *testing.T) {
 			fault.Operation, fault.Count = api.OpChangeRoutes, 1
 			cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)}, batched)
 			nodes := []*corev1.Node{machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")}
-			must(t, cloud.Service.AddFault(fault))
+			must.NoError(t, cloud.Service.AddFault(fault))
 			join(t, nodes...)
 			start(t, options{Cloud: provider})
 			waitForCondition(t, routed, nodes...)

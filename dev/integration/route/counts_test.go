@@ -14,6 +14,8 @@ import (
 
 	managers "github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -57,7 +59,7 @@ func TestRestartingCostsOneListing(t *testing.T) {
 	cloud.Service.ResetCounts()
 	since := mark(t)
 	second := start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
-	eventually(t, "the first comparison", func(context.Context) error {
+	poll.Until(t, "the first comparison", func(context.Context) error {
 		if got := second.Metric(t, "mooring_cloud_calls_total", "operation", "ListRoutes"); got == 0 {
 			return fmt.Errorf("there has been none")
 		}
@@ -194,7 +196,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 	waitForCondition(t, routed, node)
 	waitForTable(t, cloud, "10.244.1.0/24 by node-001")
 	events, err := cluster.AuditEvents(t.Context())
-	must(t, err)
+	must.NoError(t, err)
 	used := map[string]bool{}
 	for _, event := range events {
 		if event.User.Username != user || event.ObjectRef == nil || event.ResponseStatus == nil {

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
@@ -48,7 +50,7 @@ func TestAFailedCreationIsTriedAgain(t *testing.T) {
 // The pauses between tries are tested in virtual time; here it counts that there are pauses, and no more tries than failures.
 func TestScriptedFailuresCostOneCallEach(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
-	must(t, cloud.Service.AddFault(refusal(api.OpCreateRoute, http.StatusInternalServerError, 3)))
+	must.NoError(t, cloud.Service.AddFault(refusal(api.OpCreateRoute, http.StatusInternalServerError, 3)))
 	nodes := []*corev1.Node{machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")}
 	join(t, nodes...)
 	m := start(t, options{Cloud: provider, Period: often, MaxPeriod: 10 * often})
@@ -66,7 +68,7 @@ func TestScriptedFailuresCostOneCallEach(t *testing.T) {
 func TestAFailedRemovalIsTriedAgain(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 	addRoute(t, cloud, simtest.ClusterName, "10.244.1.0/25", "node-002")
-	must(t, cloud.Service.AddFault(refusal(api.OpDeleteRoute, http.StatusInternalServerError, 1)))
+	must.NoError(t, cloud.Service.AddFault(refusal(api.OpDeleteRoute, http.StatusInternalServerError, 1)))
 	node, other := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")
 	join(t, node, other)
 	start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
@@ -98,9 +100,9 @@ func TestNothingFollowsFromAFailedList(t *testing.T) {
 			cloud.Service.ResetCounts()
 			since := mark(t)
 			join(t, machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"))
-			must(t, cloud.Service.AddFault(fault))
+			must.NoError(t, cloud.Service.AddFault(fault))
 			m := start(t, options{Cloud: provider})
-			eventually(t, "a failed comparison", func(context.Context) error {
+			poll.Until(t, "a failed comparison", func(context.Context) error {
 				const calls = "mooring_cloud_calls_total"
 				if m.Metric(t, calls, "operation", "ListRoutes") == m.Metric(t, calls, "operation", "ListRoutes", "outcome", "ok") {
 					return fmt.Errorf("no listing has failed")
@@ -147,7 +149,7 @@ func TestNothingFollowsFromACacheThatLagsBehind(t *testing.T) {
 // A call that hangs holds up neither another node nor a route that has to go.
 func TestACallThatHangsHoldsUpNobody(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
-	must(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultHang, Count: 1}))
+	must.NoError(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultHang, Count: 1}))
 	first, second, third := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")
 	join(t, first)
 	start(t, options{Cloud: provider, Period: often, MaxPeriod: never, Patience: often})
@@ -167,11 +169,11 @@ func TestACallThatHangsHoldsUpNobody(t *testing.T) {
 // The condition of a node says that its routes are there when they are, and not when those of all nodes are.
 func TestNobodyWaitsForTheRoutesOfOthers(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
-	must(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultHang, Count: 1}))
+	must.NoError(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultHang, Count: 1}))
 	first, second, third := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")
 	join(t, first, second, third)
 	start(t, options{Cloud: provider, MaxPeriod: never, Patience: never})
-	eventually(t, "two nodes with routes", func(context.Context) error {
+	poll.Until(t, "two nodes with routes", func(context.Context) error {
 		with := 0
 		for _, node := range []string{first.Name, second.Name, third.Name} {
 			if condition(t, node) == routed {
@@ -194,7 +196,7 @@ func TestAListThatLagsCostsNothing(t *testing.T) {
 	first, second := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")
 	join(t, first)
 	m := start(t, options{Cloud: provider, Period: never, MaxPeriod: never}) // so a list is believed after five seconds
-	eventually(t, "the first route", func(context.Context) error {
+	poll.Until(t, "the first route", func(context.Context) error {
 		if creates, _, _ := changes(cloud); creates != 1 {
 			return fmt.Errorf("%d creations", creates)
 		}
@@ -209,7 +211,7 @@ func TestAListThatLagsCostsNothing(t *testing.T) {
 
 func TestARouteThatExistsAlreadyIsNoFailure(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
-	must(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultTruncate, Count: 1}))
+	must.NoError(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultTruncate, Count: 1}))
 	node := machine(1, "10.244.1.0/24")
 	join(t, node)
 	start(t, options{Cloud: provider})

@@ -15,6 +15,8 @@ import (
 
 	managers "github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/route"
 	"github.com/mooring-ccm/mooring/internal/instances"
@@ -80,7 +82,7 @@ func (m manager) passes(t testing.TB) int {
 func (m manager) settled(t testing.TB) {
 	t.Helper()
 	want := m.passes(t) + 2
-	eventually(t, "two more comparisons", func(context.Context) error {
+	poll.Until(t, "two more comparisons", func(context.Context) error {
 		if got := m.passes(t); got < want {
 			return fmt.Errorf("%d comparisons, want %d", got, want)
 		}
@@ -92,7 +94,7 @@ func (m manager) settled(t testing.TB) {
 func table(t testing.TB, cloud *simtest.Cloud, clusterName string) []string {
 	t.Helper()
 	lines := []string{}
-	must(t, cloud.Client.ListRoutes(t.Context(), clusterName, func(page []api.Route) error {
+	must.NoError(t, cloud.Client.ListRoutes(t.Context(), clusterName, func(page []api.Route) error {
 		for _, r := range page {
 			target := r.TargetName
 			if r.Blackhole {
@@ -109,7 +111,7 @@ func table(t testing.TB, cloud *simtest.Cloud, clusterName string) []string {
 // waitForTable polls until the cluster's routes are as given.
 func waitForTable(t testing.TB, cloud *simtest.Cloud, want ...string) {
 	t.Helper()
-	eventually(t, "the cluster's routes", func(context.Context) error {
+	poll.Until(t, "the cluster's routes", func(context.Context) error {
 		if got := table(t, cloud, simtest.ClusterName); !slices.Equal(got, want) {
 			return fmt.Errorf("they are\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 		}
@@ -121,10 +123,10 @@ func waitForTable(t testing.TB, cloud *simtest.Cloud, want ...string) {
 func addRoute(t testing.TB, cloud *simtest.Cloud, clusterName, cidr, target string) *api.Route {
 	t.Helper()
 	instance, err := cloud.Client.GetInstanceByName(t.Context(), target)
-	must(t, err)
+	must.NoError(t, err)
 	spec := api.RouteSpec{Cluster: clusterName, DestinationCIDR: cidr, TargetInstance: instance.ID}
 	made, err := cloud.Client.CreateRoute(t.Context(), spec)
-	must(t, err)
+	must.NoError(t, err)
 	return made
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/programtest"
 )
 
 // The control plane is shared: the tests run one after the other, each with nodes, a cloud and a manager of its own.
@@ -18,17 +19,8 @@ var (
 	admin   *kubernetes.Clientset
 )
 
-// What every test of this package uses of the harness goes by its short names here.
-var (
-	must       = harness.Must
-	eventually = harness.Eventually
-)
-
-// asProgram is the environment variable that makes this executable the cloud controller manager, with its arguments.
-const asProgram = "MOORING_TEST_AS_PROGRAM"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	if os.Getenv(programtest.SelfEnv) != "" {
 		ccm.Main()
 		return
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/harness/harnesstest"
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/route"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
@@ -46,7 +48,7 @@ func podCIDRs(n int) []string {
 func join(t *testing.T, nodes ...*corev1.Node) {
 	t.Helper()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)
 		defer cancel()
 		leave(t, ctx, nodes...)
 	})
@@ -85,29 +87,19 @@ func leave(t testing.TB, ctx context.Context, nodes ...*corev1.Node) {
 // change changes a node's spec and metadata as an administrator would; status changes its status as a kubelet would.
 func change(t testing.TB, name string, edit func(*corev1.Node)) {
 	t.Helper()
-	edited(t, name, edit, func(ctx context.Context, n *corev1.Node) error {
-		_, err := admin.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
-		return err
-	})
+	harness.ChangeNode(t, admin, name, edit)
 }
 
 func status(t testing.TB, name string, edit func(*corev1.Node)) {
 	t.Helper()
-	edited(t, name, edit, func(ctx context.Context, n *corev1.Node) error {
-		_, err := admin.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
-		return err
-	})
-}
-
-func edited(t testing.TB, name string, edit func(*corev1.Node), write func(context.Context, *corev1.Node) error) {
-	t.Helper()
-	eventually(t, "changing node "+name, func(ctx context.Context) error {
+	poll.Until(t, "changing the status of node "+name, func(ctx context.Context) error {
 		found, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		edit(found)
-		return write(ctx, found)
+		_, err = admin.CoreV1().Nodes().UpdateStatus(ctx, found, metav1.UpdateOptions{})
+		return err
 	})
 }
 
@@ -131,7 +123,7 @@ const (
 func waitForCondition(t testing.TB, want string, nodes ...*corev1.Node) {
 	t.Helper()
 	for _, node := range nodes {
-		eventually(t, "the condition of node "+node.Name, func(context.Context) error {
+		poll.Until(t, "the condition of node "+node.Name, func(context.Context) error {
 			if got := condition(t, node.Name); got != want {
 				return fmt.Errorf("it is %q, want %q; events: %q", got, want, eventsOf(t, node.Name))
 			}
@@ -156,7 +148,7 @@ func waitForEvent(t testing.TB, name, beginning string) {
 func audited(t testing.TB, since managers.Mark, of func(auditv1.Event) bool) map[string][]string {
 	t.Helper()
 	requests, err := harnesstest.Of(t, cluster).Requests(t.Context(), user, since)
-	must(t, err)
+	must.NoError(t, err)
 	byNode := map[string][]string{}
 	for _, event := range requests {
 		if event.ObjectRef != nil && event.ObjectRef.Resource == "nodes" && of(event) {
@@ -176,13 +168,13 @@ func writes(t testing.TB, since managers.Mark) map[string][]string {
 func mark(t testing.TB) managers.Mark {
 	t.Helper()
 	end, err := harnesstest.Of(t, cluster).Mark(t.Context())
-	must(t, err)
+	must.NoError(t, err)
 	return end
 }
 
 func getNode(t testing.TB, name string) *corev1.Node {
 	t.Helper()
 	found, err := admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	return found
 }

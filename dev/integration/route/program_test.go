@@ -15,8 +15,11 @@ import (
 	"github.com/mooring-ccm/mooring/dev/harness/harnesstest"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/program"
+	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
@@ -28,7 +31,7 @@ const dualStack = "10.244.0.0/16,fd00:10:244::/56"
 func running(t *testing.T, plane *managers.Cluster, cloud *simtest.Cloud, arguments ...string) *program.Program {
 	t.Helper()
 	return harnesstest.Start(t, plane, managers.Manager{
-		Name: "program", Path: os.Args[0], Identity: managers.Mooring, CloudConfig: cloud.ConfigFile, Env: []string{asProgram + "=true"},
+		Name: "program", Path: os.Args[0], Identity: managers.Mooring, CloudConfig: cloud.ConfigFile, Env: []string{programtest.SelfEnv + "=true"},
 		Flags: append(arguments, "--secure-port=0", "--leader-elect=false", "--cloud-provider=sim"),
 	})
 }
@@ -36,7 +39,7 @@ func running(t *testing.T, plane *managers.Cluster, cloud *simtest.Cloud, argume
 // stop ends a program, which has to go well.
 func stop(t *testing.T, running *program.Program) {
 	t.Helper()
-	must(t, running.Signal(syscall.SIGTERM))
+	must.NoError(t, running.Signal(syscall.SIGTERM))
 	if code := localclustertest.AwaitEnd(t, running); code != 0 {
 		t.Errorf("the program ended with %s", running.State())
 	}
@@ -52,7 +55,7 @@ func TestTheProgramMakesRoutesForNodesThatJoin(t *testing.T) {
 	_, err := nodeagent.RegisterMany(t.Context(), plane.AdminConfig(), []nodeagent.Options{
 		{Name: "node-001"}, {Name: "node-002"}, {Name: "node-003"},
 	}, 3)
-	must(t, err)
+	must.NoError(t, err)
 
 	first := running(t, plane, cloud, "--cluster-cidr="+dualStack, "--configure-cloud-routes=false")
 	conditions := func(ctx context.Context) (lines []string, err error) {
@@ -73,7 +76,7 @@ func TestTheProgramMakesRoutesForNodesThatJoin(t *testing.T) {
 	}
 	await := func(want string) {
 		t.Helper()
-		eventually(t, "three nodes with "+want, func(ctx context.Context) error {
+		poll.Until(t, "three nodes with "+want, func(ctx context.Context) error {
 			got, err := conditions(ctx)
 			if err == nil && !slices.Equal(got, []string{want, want, want}) {
 				err = fmt.Errorf("they have %q", got)

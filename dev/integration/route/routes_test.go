@@ -12,6 +12,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -90,7 +92,7 @@ func TestDriftIsRepaired(t *testing.T) {
 func deleteRoute(t testing.TB, cloud *simtest.Cloud, cidr string) {
 	t.Helper()
 	var id string
-	must(t, cloud.Client.ListRoutes(t.Context(), simtest.ClusterName, func(page []api.Route) error {
+	must.NoError(t, cloud.Client.ListRoutes(t.Context(), simtest.ClusterName, func(page []api.Route) error {
 		for _, r := range page {
 			if r.DestinationCIDR == cidr {
 				id = r.ID
@@ -98,7 +100,7 @@ func deleteRoute(t testing.TB, cloud *simtest.Cloud, cidr string) {
 		}
 		return nil
 	}))
-	must(t, cloud.Client.DeleteRoute(t.Context(), id))
+	must.NoError(t, cloud.Client.DeleteRoute(t.Context(), id))
 }
 
 func TestAnInstanceThatWasReplacedGetsTheRoute(t *testing.T) {
@@ -157,7 +159,7 @@ func TestANodesNewAddressesReachItsRoute(t *testing.T) {
 			start(t, options{Cloud: provider, Period: time.Second, MaxPeriod: never})
 			waitForCondition(t, routed, node)
 			status(t, node.Name, func(n *corev1.Node) { n.Status.Addresses[0].Address = "10.0.0.99" })
-			eventually(t, "the route's address", func(context.Context) error {
+			poll.Until(t, "the route's address", func(context.Context) error {
 				if got := provider.address("10.244.1.0/24"); got != "10.0.0.99" {
 					return fmt.Errorf("it is %q", got)
 				}

@@ -26,6 +26,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/program"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/providers/sim"
@@ -87,11 +89,11 @@ func newVictim(t *testing.T, running *simtest.Cloud) *victim {
 	v := &victim{dead: make(chan struct{})}
 	v.cloud = v.proxy(t, running.URL, http.DefaultTransport.(*http.Transport).Clone(), func(r *http.Request) bool { return r.Method != http.MethodGet })
 	kubeconfig, err := cluster.ServiceAccountKubeconfig(t.Context(), "kube-system", "cloud-controller-manager")
-	must(t, err)
+	must.NoError(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	must(t, err)
+	must.NoError(t, err)
 	transport, err := rest.TransportFor(config) // adds the token: clients keep theirs from connections without TLS
-	must(t, err)
+	must.NoError(t, err)
 	v.apiServer = v.proxy(t, config.Host, transport, func(r *http.Request) bool {
 		return r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/services/")
 	})
@@ -106,7 +108,7 @@ func newVictim(t *testing.T, running *simtest.Cloud) *victim {
 func (v *victim) proxy(t *testing.T, target string, transport http.RoundTripper, counts func(*http.Request) bool) *httptest.Server {
 	t.Helper()
 	to, err := url.Parse(target)
-	must(t, err)
+	must.NoError(t, err)
 	forward := httputil.NewSingleHostReverseProxy(to)
 	forward.Transport, forward.FlushInterval = transport, -1
 	forward.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
@@ -148,16 +150,16 @@ func (v *victim) dies(r *http.Request, effect func()) bool {
 func (v *victim) cloudConfig(t *testing.T, dir string, running *simtest.Cloud) string {
 	t.Helper()
 	data, err := os.ReadFile(running.ConfigFile)
-	must(t, err)
+	must.NoError(t, err)
 	path := filepath.Join(dir, "cloud.yaml")
-	must(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(data), running.URL, v.cloud.URL)), 0o600))
+	must.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(data), running.URL, v.cloud.URL)), 0o600))
 	return path
 }
 
 func (v *victim) kubeconfig(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "kubeconfig")
-	must(t, os.WriteFile(path, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",
+	must.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c",
 		"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, v.apiServer.URL), 0o600))
 	return path
 }
@@ -166,12 +168,12 @@ func (v *victim) kubeconfig(t *testing.T, dir string) string {
 func (v *victim) run(t *testing.T, at int, after bool) {
 	t.Helper()
 	self, err := os.Executable()
-	must(t, err)
+	must.NoError(t, err)
 	v.at, v.after = at, after
 	v.mu.Lock()
 	v.running = localclustertest.StartProgram(t, program.Options{Name: "victim", Path: self, Env: v.environment})
 	v.mu.Unlock()
-	eventually(t, fmt.Sprintf("the process dies at write %d", at), func(context.Context) error {
+	poll.Until(t, fmt.Sprintf("the process dies at write %d", at), func(context.Context) error {
 		select {
 		case <-v.dead:
 			return nil
@@ -280,7 +282,7 @@ func (s scenario) prepare(t *testing.T, name string) (*simtest.Cloud, *sim.Cloud
 func (s scenario) act(t *testing.T, running *simtest.Cloud, name string) {
 	t.Helper()
 	if s.fault != nil {
-		must(t, running.Service.AddFault(*s.fault))
+		must.NoError(t, running.Service.AddFault(*s.fault))
 	}
 	if !s.provided {
 		createService(t, name)
@@ -306,7 +308,7 @@ func (s scenario) play(t *testing.T, name string, at int, after bool) {
 // await waits for the end of the scenario.
 func (s scenario) await(t *testing.T, running *simtest.Cloud, name string) {
 	t.Helper()
-	eventually(t, "the end of the scenario", func(ctx context.Context) error {
+	poll.Until(t, "the end of the scenario", func(ctx context.Context) error {
 		left := balancers(t, running)
 		balancer, has := left[name]
 		found, err := admin.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -32,7 +34,7 @@ func TestOneNodeIsOneChangeOfEachLoadBalancer(t *testing.T) {
 	eachOf(t, nodes-1, func(i int) { newNode(t, i+1) })
 	m := startManager(t, cluster, plugin, func(o *service.Options) { o.Writes = 8 })
 	createServices(t, services)
-	eventually(t, "all Services have their load balancers", func(context.Context) error {
+	poll.Until(t, "all Services have their load balancers", func(context.Context) error {
 		if got := m.Metric(t, "mooring_service_load_balancers", "state", "provided"); got != services {
 			return fmt.Errorf("%v are provided", got)
 		}
@@ -40,7 +42,7 @@ func TestOneNodeIsOneChangeOfEachLoadBalancer(t *testing.T) {
 	})
 	haveTargets := func(want int) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("all load balancers have %d targets", want), func(context.Context) error {
+		poll.Until(t, fmt.Sprintf("all load balancers have %d targets", want), func(context.Context) error {
 			for _, balancer := range running.Service.LoadBalancers() {
 				if len(balancer.Targets) != want {
 					return fmt.Errorf("%s has %d", balancer.Name, len(balancer.Targets))
@@ -87,10 +89,10 @@ func TestAFailedChangeIsMadeGoodAsAWhole(t *testing.T) {
 			waitReady(t, name, "True Provided")
 			waitTargets(t, running, name, 1, 2, 3)
 			fault.Operation, fault.Count = api.OpChangeTargets, 1
-			must(t, running.Service.AddFault(fault))
+			must.NoError(t, running.Service.AddFault(fault))
 			deleteNode(t, nodeName(1))
 			waitTargets(t, running, name, 2, 3)
-			eventually(t, "the failure is reported and made good", func(context.Context) error {
+			poll.Until(t, "the failure is reported and made good", func(context.Context) error {
 				if unfinished := m.Metric(t, "mooring_service_load_balancers", "state", "unfinished"); unfinished > 0 ||
 					!slices.Contains(eventsOf(t, name), "Warning "+service.EventUpdateFailed) {
 					return fmt.Errorf("%v unfinished, events %q", unfinished, eventsOf(t, name))

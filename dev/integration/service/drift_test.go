@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim"
@@ -28,7 +30,7 @@ func tamper(t *testing.T, running *simtest.Cloud, name string, change func(*api.
 	spec := balancer.LoadBalancerSpec
 	change(&spec)
 	_, err := running.Client.UpdateLoadBalancer(t.Context(), spec, balancer.Generation)
-	must(t, err)
+	must.NoError(t, err)
 }
 
 // driftChecks returns how many drift checks there have been.
@@ -40,7 +42,7 @@ func driftChecks(t *testing.T, m manager) float64 {
 func waitAudits(t *testing.T, m manager, count float64) {
 	t.Helper()
 	before := driftChecks(t, m)
-	eventually(t, "comparisons with the cloud", func(context.Context) error {
+	poll.Until(t, "comparisons with the cloud", func(context.Context) error {
 		if now := driftChecks(t, m); now < before+count {
 			return fmt.Errorf("%v more", now-before)
 		}
@@ -68,15 +70,15 @@ func TestDrift(t *testing.T) {
 	waitTargets(t, running, "drift", 1, 2)
 	waitAudits(t, m, 2)
 	tamper(t, running, "drift", func(spec *api.LoadBalancerSpec) { spec.Listeners[0].TargetPort = 1 })
-	eventually(t, "the listener is put right", func(context.Context) error {
+	poll.Until(t, "the listener is put right", func(context.Context) error {
 		if got := balancers(t, running)["drift"].Listeners[0].TargetPort; got != nodePort {
 			return fmt.Errorf("its target port is %d", got)
 		}
 		return nil
 	})
 	waitAudits(t, m, 2)
-	must(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)["drift"].Name, 0))
-	eventually(t, "the Service has the address of the new load balancer", func(context.Context) error {
+	must.NoError(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)["drift"].Name, 0))
+	poll.Until(t, "the Service has the address of the new load balancer", func(context.Context) error {
 		balancer, found := balancers(t, running)["drift"]
 		shown := getService(t, "drift").Status.LoadBalancer.Ingress
 		if !found || balancer.Addresses[0] == address || len(shown) != 1 || shown[0].IP != balancer.Addresses[0] {
@@ -107,7 +109,7 @@ func TestStatusOfSomebodyElse(t *testing.T) {
 	writes := running.Service.Counts().Received(writeOps...)
 	_, err := admin.CoreV1().Services(namespace).Patch(t.Context(), name, types.MergePatchType,
 		[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.77"}]},"conditions":null}}`), metav1.PatchOptions{}, "status")
-	must(t, err)
+	must.NoError(t, err)
 	waitService(t, name, "shows its address again", func(s *corev1.Service) error {
 		if readiness(s) != "True Provided" || !cmp.Equal(shown, s.Status.LoadBalancer) {
 			return fmt.Errorf("it shows %+v", s.Status)
@@ -127,8 +129,8 @@ func TestListsThatLieAreNotBelieved(t *testing.T) {
 	m := startManager(t, cluster, plugin, checked)
 	createService(t, "lied-about")
 	waitReady(t, "lied-about", "True Provided")
-	must(t, running.Service.AddFault(api.Fault{Operation: api.OpListLoadBalancers, Mode: api.FaultEmpty, Count: 1}))
-	must(t, running.Service.AddFault(api.Fault{Operation: api.OpListLoadBalancers, Mode: api.FaultMalformed, Skip: 1, Count: 1}))
+	must.NoError(t, running.Service.AddFault(api.Fault{Operation: api.OpListLoadBalancers, Mode: api.FaultEmpty, Count: 1}))
+	must.NoError(t, running.Service.AddFault(api.Fault{Operation: api.OpListLoadBalancers, Mode: api.FaultMalformed, Skip: 1, Count: 1}))
 	waitAudits(t, m, 4)
 	if n := running.Service.Counts().Received(writeOps...); n != 1 {
 		t.Errorf("%d writes, want the creation only", n)
@@ -171,8 +173,8 @@ func TestDriftWithoutLists(t *testing.T) {
 	if most := int64(took/(250*time.Millisecond)) + 2; calls > most {
 		t.Errorf("%d calls in %s, want at most %d", calls, took, most)
 	}
-	must(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)["checked-2"].Name, 0))
-	eventually(t, "it is made anew", func(context.Context) error {
+	must.NoError(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)["checked-2"].Name, 0))
+	poll.Until(t, "it is made anew", func(context.Context) error {
 		if _, found := balancers(t, running)["checked-2"]; !found {
 			return fmt.Errorf("it is not there")
 		}

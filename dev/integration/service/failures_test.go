@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -42,7 +43,7 @@ func TestFaults(t *testing.T) {
 			running, plugin := simulate(t, 1, api.Knobs{})
 			joinNodes(t, 1)
 			test.fault.Count = 1
-			must(t, running.Service.AddFault(test.fault))
+			must.NoError(t, running.Service.AddFault(test.fault))
 			m := startManager(t, cluster, plugin, func(o *service.Options) { o.FirstRetry = 500 * time.Millisecond })
 			createService(t, name)
 			if found := waitReady(t, name, "False "+test.reason); !strings.Contains(message(found), test.says) {
@@ -90,7 +91,7 @@ func TestARefusalIsNotRepeated(t *testing.T) {
 func TestAFailedCreation(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
-	must(t, running.Service.AddFault(api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultAsync, Count: 1}))
+	must.NoError(t, running.Service.AddFault(api.Fault{Operation: api.OpCreateLoadBalancer, Mode: api.FaultAsync, Count: 1}))
 	startManager(t, cluster, plugin)
 	createService(t, "async")
 	waitReady(t, "async", "True Provided")
@@ -103,7 +104,7 @@ func TestAFailedCreation(t *testing.T) {
 func TestAThrottledCloudIsLeftAlone(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
-	must(t, running.Service.AddFault(api.Fault{
+	must.NoError(t, running.Service.AddFault(api.Fault{
 		Operation: api.OpCreateLoadBalancer, Mode: api.FaultStatus, Status: 429, RetryAfter: metav1.Duration{Duration: 2 * time.Second}, Count: 1,
 	}))
 	startManager(t, cluster, plugin, func(o *service.Options) { o.Writes = 1 })
@@ -127,7 +128,7 @@ func TestGoneAlready(t *testing.T) {
 	const name = "gone"
 	createService(t, name)
 	waitReady(t, name, "True Provided")
-	must(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)[name].Name, 0))
+	must.NoError(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)[name].Name, 0))
 	before := running.Service.Counts()
 	deleteService(t, name)
 	waitGone(t, name)
@@ -151,7 +152,7 @@ func TestAFailedDeletion(t *testing.T) {
 	const name = "undead"
 	createService(t, name)
 	waitReady(t, name, "True Provided")
-	must(t, running.Service.AddFault(api.Fault{Operation: api.OpDeleteLoadBalancer, Mode: api.FaultStatus, Status: 500, Count: 1}))
+	must.NoError(t, running.Service.AddFault(api.Fault{Operation: api.OpDeleteLoadBalancer, Mode: api.FaultStatus, Status: 500, Count: 1}))
 	deleteService(t, name)
 	waitReady(t, name, "False CloudError")
 	waitGone(t, name)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/internal/instances"
@@ -88,12 +90,12 @@ func joinNodes(t *testing.T, numbers ...int) {
 func createNode(t *testing.T, node *corev1.Node) {
 	t.Helper()
 	_, err := admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() { deleteNode(t, node.Name) })
 }
 
 func deleteNode(t *testing.T, name string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)
 	defer cancel()
 	if err := admin.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		t.Error(err)
@@ -102,15 +104,7 @@ func deleteNode(t *testing.T, name string) {
 
 func changeNode(t *testing.T, name string, edit func(*corev1.Node)) {
 	t.Helper()
-	eventually(t, "changing node "+name, func(ctx context.Context) error {
-		found, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		edit(found)
-		_, err = admin.CoreV1().Nodes().Update(ctx, found, metav1.UpdateOptions{})
-		return err
-	})
+	harness.ChangeNode(t, admin, name, edit)
 }
 
 // serviceUIDs are the UIDs of the Services that tests have made last, by name, existing or made up.
@@ -129,7 +123,7 @@ func createService(t *testing.T, name string, edits ...func(*corev1.Service)) *c
 		edit(wanted)
 	}
 	created, err := admin.CoreV1().Services(namespace).Create(t.Context(), wanted, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	serviceUIDs[name] = created.UID
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -142,39 +136,23 @@ func createService(t *testing.T, name string, edits ...func(*corev1.Service)) *c
 
 // strip deletes what a test has left of a Service, whatever holds it.
 func strip(t *testing.T, name string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
-	defer cancel()
-	services := admin.CoreV1().Services(namespace)
-	err := services.Delete(ctx, name, metav1.DeleteOptions{})
-	for err == nil { // a manager that still runs may take it on again before it sees the deletion
-		_, err = services.Patch(ctx, name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	}
-	if !apierrors.IsNotFound(err) {
-		t.Error(err)
-	}
+	t.Helper()
+	harness.StripService(t, admin, namespace, name)
 }
 
 func deleteService(t testing.TB, name string) {
 	t.Helper()
-	must(t, admin.CoreV1().Services(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+	must.NoError(t, admin.CoreV1().Services(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
 func changeService(t testing.TB, name string, edit func(*corev1.Service)) {
 	t.Helper()
-	eventually(t, "changing service "+name, func(ctx context.Context) error {
-		found, err := admin.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		edit(found)
-		_, err = admin.CoreV1().Services(namespace).Update(ctx, found, metav1.UpdateOptions{})
-		return err
-	})
+	harness.ChangeService(t, admin, namespace, name, edit)
 }
 
 func getService(t testing.TB, name string) *corev1.Service {
 	t.Helper()
 	found, err := admin.CoreV1().Services(namespace).Get(t.Context(), name, metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	return found
 }

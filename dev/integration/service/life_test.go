@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -50,7 +51,7 @@ func TestLife(t *testing.T) {
 	}
 
 	changeService(t, name, func(s *corev1.Service) { s.Spec.Ports[0].Port = 8080 })
-	eventually(t, "the port changes", func(context.Context) error {
+	poll.Until(t, "the port changes", func(context.Context) error {
 		if got := balancers(t, running)[name].Listeners[0].Port; got != 8080 {
 			return fmt.Errorf("it is %d", got)
 		}
@@ -213,7 +214,7 @@ func TestARestartWritesNothing(t *testing.T) {
 	m.Stop()
 	before := running.Service.Counts()
 	m = startManager(t, cluster, plugin)
-	eventually(t, "all have been looked after", func(context.Context) error {
+	poll.Until(t, "all have been looked after", func(context.Context) error {
 		if got := m.Metric(t, "mooring_service_load_balancers", "state", "provided"); got != services {
 			return fmt.Errorf("%v have", got)
 		}
@@ -243,7 +244,7 @@ func TestAnotherServiceOfTheSameName(t *testing.T) {
 	strip(t, name) // somebody takes the finalizer away by force
 	second := createService(t, name)
 	waitReady(t, name, "True Provided")
-	eventually(t, "only the second has a load balancer", func(context.Context) error {
+	poll.Until(t, "only the second has a load balancer", func(context.Context) error {
 		for _, balancer := range balancers(t, running) {
 			if uid := balancer.Tags[sim.TagServiceUID]; uid != string(second.UID) {
 				return fmt.Errorf("there is one of %s; the first was %s, the second is %s", uid, first.UID, second.UID)
@@ -252,7 +253,7 @@ func TestAnotherServiceOfTheSameName(t *testing.T) {
 		return nil
 	})
 	strip(t, name)
-	eventually(t, "the load balancer of a Service that vanished is gone", func(context.Context) error {
+	poll.Until(t, "the load balancer of a Service that vanished is gone", func(context.Context) error {
 		if left := balancers(t, running); len(left) != 0 {
 			return fmt.Errorf("%v are there", left)
 		}

@@ -19,12 +19,6 @@ var (
 	admin   *kubernetes.Clientset
 )
 
-// What every test of this package uses of the harness goes by its short names here.
-var (
-	must       = harness.Must
-	eventually = harness.Eventually
-)
-
 func TestMain(m *testing.M) {
 	if os.Getenv(asProcess) != "" {
 		logf.SetLogger(logr.Discard())

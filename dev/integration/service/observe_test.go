@@ -12,7 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/providers/sim"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -23,7 +24,7 @@ import (
 func waitService(t testing.TB, name, what string, problem func(*corev1.Service) error) *corev1.Service {
 	t.Helper()
 	var found *corev1.Service
-	eventually(t, "service "+name+" "+what, func(ctx context.Context) (err error) {
+	poll.Until(t, "service "+name+" "+what, func(ctx context.Context) (err error) {
 		if found, err = admin.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}
@@ -56,7 +57,7 @@ func readiness(s *corev1.Service) string {
 // waitGone polls until a Service does not exist any more.
 func waitGone(t testing.TB, name string) {
 	t.Helper()
-	eventually(t, "service "+name+" is gone", func(ctx context.Context) error {
+	poll.Until(t, "service "+name+" is gone", func(ctx context.Context) error {
 		found, err := admin.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -69,7 +70,7 @@ func waitGone(t testing.TB, name string) {
 func balancers(t testing.TB, running *simtest.Cloud) map[string]api.LoadBalancer {
 	t.Helper()
 	found := map[string]api.LoadBalancer{}
-	must(t, running.Client.ListLoadBalancers(t.Context(), nil, func(page []api.LoadBalancer) error {
+	must.NoError(t, running.Client.ListLoadBalancers(t.Context(), nil, func(page []api.LoadBalancer) error {
 		for _, balancer := range page {
 			key := strings.TrimPrefix(balancer.Tags[sim.TagService], namespace+"/")
 			if _, twice := found[key]; twice {
@@ -89,7 +90,7 @@ func waitTargets(t testing.TB, running *simtest.Cloud, name string, numbers ...i
 	for _, number := range numbers {
 		want = append(want, instanceID(number))
 	}
-	eventually(t, "targets of "+name, func(context.Context) error {
+	poll.Until(t, "targets of "+name, func(context.Context) error {
 		balancer, found := balancers(t, running)[name]
 		if !found || !slices.Equal(balancer.Targets, want) {
 			return fmt.Errorf("found %t, targets %v, want %v", found, balancer.Targets, want)
@@ -107,7 +108,7 @@ var writeOps = []api.Operation{
 // once, in the order in which they came first.
 func eventsOf(t testing.TB, name string) []string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Deadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)
 	defer cancel()
 	uid, known := serviceUIDs[name]
 	if !known {
@@ -116,7 +117,7 @@ func eventsOf(t testing.TB, name string) []string {
 	list, err := admin.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: "involvedObject.kind=Service,involvedObject.name=" + name,
 	})
-	must(t, err)
+	must.NoError(t, err)
 	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { // the name ends in the time of its creation, in nanoseconds
 		return strings.Compare(a.Name, b.Name)
 	})
@@ -135,7 +136,7 @@ func eventsOf(t testing.TB, name string) []string {
 // waitEvents polls until the Service has had these events, in this order among each other.
 func waitEvents(t testing.TB, name string, want ...string) {
 	t.Helper()
-	eventually(t, "events of "+name, func(context.Context) error {
+	poll.Until(t, "events of "+name, func(context.Context) error {
 		if got := eventsOf(t, name); !slices.Equal(got, want) {
 			return fmt.Errorf("got %q, want %q", got, want)
 		}

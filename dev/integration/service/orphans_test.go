@@ -17,6 +17,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/sim"
@@ -39,13 +41,13 @@ func plant(t *testing.T, plugin *sim.Cloud, name string, clusterUID types.UID) {
 			Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolTCP, Port: 80, NodePort: 30080}},
 		},
 	}, nil)
-	must(t, err)
+	must.NoError(t, err)
 }
 
 // clusterUID is the UID by which load balancers of the cluster are known. A new cluster has it after a moment.
 func clusterUID(t *testing.T, client *kubernetes.Clientset) (uid types.UID) {
 	t.Helper()
-	eventually(t, "the cluster has a UID", func(ctx context.Context) error {
+	poll.Until(t, "the cluster has a UID", func(ctx context.Context) error {
 		found, err := client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
 		if err == nil {
 			uid = found.UID
@@ -67,7 +69,7 @@ func TestOrphans(t *testing.T) {
 	waitReady(t, "live", "True Provided")
 	count := func(owner string, want float64) {
 		t.Helper()
-		eventually(t, "orphans are counted", func(context.Context) error {
+		poll.Until(t, "orphans are counted", func(context.Context) error {
 			if got := m.Metric(t, "mooring_service_orphans", "owner", owner); got != want {
 				return fmt.Errorf("%v of %s", got, owner)
 			}
@@ -85,7 +87,7 @@ func TestOrphans(t *testing.T) {
 	m.Stop()
 
 	m = startManager(t, cluster, plugin, checked, func(o *service.Options) { o.CollectOrphans = true })
-	eventually(t, "what is ours is deleted", func(context.Context) error {
+	poll.Until(t, "what is ours is deleted", func(context.Context) error {
 		if left := balancers(t, running); len(left) != 3 {
 			return fmt.Errorf("%d load balancers", len(left))
 		}
@@ -114,12 +116,12 @@ func TestOrphanRoutes(t *testing.T) {
 		_, err := running.Client.CreateRoute(t.Context(), api.RouteSpec{
 			Cluster: simtest.ClusterName, DestinationCIDR: cidr, TargetInstance: instanceID(number),
 		})
-		must(t, err)
+		must.NoError(t, err)
 	}
 	m := startManager(t, cluster, plugin, checked)
 	count := func(want float64) {
 		t.Helper()
-		eventually(t, "orphan routes are counted", func(context.Context) error {
+		poll.Until(t, "orphan routes are counted", func(context.Context) error {
 			if got := m.Metric(t, "mooring_service_orphan_routes"); got != want {
 				return fmt.Errorf("%v are", got)
 			}
@@ -147,7 +149,7 @@ func TestNothingIsCollectedOnTheFirstSight(t *testing.T) {
 	if n := running.Service.Counts().Received(api.OpDeleteLoadBalancer); n != 0 {
 		t.Errorf("%d deletions after one comparison", n)
 	}
-	eventually(t, "it is deleted after the second", func(context.Context) error {
+	poll.Until(t, "it is deleted after the second", func(context.Context) error {
 		if n := running.Service.Counts().Received(api.OpDeleteLoadBalancer); n != 1 {
 			return fmt.Errorf("%d deletions", n)
 		}
@@ -162,7 +164,7 @@ func TestNothingIsCollectedOnTheFirstSight(t *testing.T) {
 func balancersByUID(t *testing.T, running *simtest.Cloud) map[string]api.LoadBalancer {
 	t.Helper()
 	found := map[string]api.LoadBalancer{}
-	must(t, running.Client.ListLoadBalancers(t.Context(), nil, func(page []api.LoadBalancer) error {
+	must.NoError(t, running.Client.ListLoadBalancers(t.Context(), nil, func(page []api.LoadBalancer) error {
 		for _, balancer := range page {
 			found[balancer.Tags[sim.TagServiceUID]] = balancer
 		}
@@ -177,9 +179,9 @@ func TestTwoClustersOfOneName(t *testing.T) {
 	running, plugin := simulate(t, 2, api.Knobs{})
 	joinNodes(t, 1)
 	second := localclustertest.Start(t, func(o *localcluster.Options) { o.Audit = auditv1.LevelMetadata })
-	must(t, second.Apply(t.Context(), deploy.RBAC))
+	must.NoError(t, second.Apply(t.Context(), deploy.RBAC))
 	other, err := kubernetes.NewForConfig(second.AdminConfig())
-	must(t, err)
+	must.NoError(t, err)
 	if clusterUID(t, admin) == clusterUID(t, other) {
 		t.Fatal("the clusters have one UID")
 	}
@@ -193,9 +195,9 @@ func TestTwoClustersOfOneName(t *testing.T) {
 		Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 443}},
 	}}
 	_, err = other.CoreV1().Services(namespace).Create(t.Context(), theirs, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	byUID := func() map[string]api.LoadBalancer { return balancersByUID(t, running) }
-	eventually(t, "each has its load balancer", func(context.Context) error {
+	poll.Until(t, "each has its load balancer", func(context.Context) error {
 		if found := byUID(); len(found) != 2 {
 			return fmt.Errorf("%d load balancers", len(found))
 		}
@@ -207,9 +209,9 @@ func TestTwoClustersOfOneName(t *testing.T) {
 	if now := running.Service.Counts().Received(writeOps...); now != writes {
 		t.Errorf("%d writes by clusters that have nothing to do", now-writes)
 	}
-	must(t, other.CoreV1().Services(namespace).Delete(t.Context(), "shared-name", metav1.DeleteOptions{}))
+	must.NoError(t, other.CoreV1().Services(namespace).Delete(t.Context(), "shared-name", metav1.DeleteOptions{}))
 	mine := string(getService(t, "shared-name").UID)
-	eventually(t, "the other's is gone", func(context.Context) error {
+	poll.Until(t, "the other's is gone", func(context.Context) error {
 		if found := byUID(); len(found) != 1 {
 			return fmt.Errorf("%d load balancers", len(found))
 		}

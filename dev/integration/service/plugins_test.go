@@ -19,6 +19,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -151,7 +152,7 @@ func TestWrites(t *testing.T) {
 			createServices(t, services)
 			select {
 			case <-full:
-			case <-time.After(harness.Deadline):
+			case <-time.After(poll.Deadline):
 				t.Errorf("there never were %d writes at once", test.want)
 			}
 			close(release)
@@ -205,7 +206,7 @@ func TestASlowAPIServerLeavesNoPlaceEmpty(t *testing.T) {
 		Transport: func(next http.RoundTripper) http.RoundTripper { return publications{next, release} },
 	})}
 	createServices(t, 2*writes)
-	eventually(t, "all load balancers are made", func(context.Context) error {
+	poll.Until(t, "all load balancers are made", func(context.Context) error {
 		if got := len(plain.said()); got != 2*writes {
 			return fmt.Errorf("%d are", got)
 		}
@@ -256,7 +257,7 @@ func TestPriorities(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "all but one wait", func(context.Context) error {
+	poll.Until(t, "all but one wait", func(context.Context) error {
 		if got := m.Metric(t, "mooring_service_writes_waiting"); got != services {
 			return fmt.Errorf("%v do", got)
 		}
@@ -265,7 +266,7 @@ func TestPriorities(t *testing.T) {
 	close(release)
 	waitGone(t, doomed)
 	waitReady(t, "a-new-one", "False NoTargets")
-	eventually(t, "all are looked after", func(context.Context) error {
+	poll.Until(t, "all are looked after", func(context.Context) error {
 		if got := m.Metric(t, "mooring_service_load_balancers", "state", "provided"); got != services {
 			return fmt.Errorf("%v are", got)
 		}
@@ -291,7 +292,7 @@ func TestImplementedElsewhere(t *testing.T) {
 		t.Errorf("finalizers %v, status %+v", found.Finalizers, found.Status)
 	}
 	createNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "any"}, Spec: corev1.NodeSpec{ProviderID: "plain://1"}})
-	eventually(t, "the node is known", func(context.Context) error {
+	poll.Until(t, "the node is known", func(context.Context) error {
 		if got := m.Metric(t, "mooring_service_targets"); got != 1 {
 			return fmt.Errorf("%v targets", got)
 		}

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
@@ -103,13 +105,13 @@ func TestBurst(t *testing.T) {
 		}
 		return nil
 	}
-	eventually(t, "200 Services have their load balancers", provided)
+	poll.Until(t, "200 Services have their load balancers", provided)
 	if n := running.Service.Counts().Received(writeOps...); n != services {
 		t.Errorf("%d writes for %d Services", n, services)
 	}
 	eachOf(t, nodes, func(i int) { newNode(t, i+1) })
 	t.Cleanup(func() { eachOf(t, nodes, func(i int) { deleteNode(t, nodeName(i+1)) }) })
-	eventually(t, "all load balancers have all nodes", func(context.Context) error {
+	poll.Until(t, "all load balancers have all nodes", func(context.Context) error {
 		for name, balancer := range balancers(t, running) {
 			if len(balancer.Targets) != nodes {
 				return fmt.Errorf("%s has %d", name, len(balancer.Targets))
@@ -117,7 +119,7 @@ func TestBurst(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "the change of nodes is through", func(context.Context) error {
+	poll.Until(t, "the change of nodes is through", func(context.Context) error {
 		if m.Metric(t, "service_controller_nodesync_latency_seconds") != 1 {
 			return fmt.Errorf("it is not")
 		}
@@ -145,7 +147,7 @@ func TestABurstOfFailures(t *testing.T) {
 	eachOf(t, nodes, func(i int) { newNode(t, i+1) })
 	m := startManager(t, cluster, plugin)
 	createServices(t, services)
-	eventually(t, "all Services have their load balancers", func(context.Context) error {
+	poll.Until(t, "all Services have their load balancers", func(context.Context) error {
 		if got := m.Metric(t, "mooring_service_load_balancers", "state", "provided"); got != services {
 			return fmt.Errorf("%v are provided", got)
 		}
@@ -159,7 +161,7 @@ func TestABurstOfFailures(t *testing.T) {
 		beat(t, i+1, status)
 	})
 	eachOf(t, gone, func(i int) { deleteNode(t, nodeName(i+1)) })
-	eventually(t, "all load balancers have the nodes that are left", func(context.Context) error {
+	poll.Until(t, "all load balancers have the nodes that are left", func(context.Context) error {
 		for name, balancer := range balancers(t, running) {
 			if len(balancer.Targets) != nodes-gone {
 				return fmt.Errorf("%s has %d targets", name, len(balancer.Targets))
@@ -169,7 +171,7 @@ func TestABurstOfFailures(t *testing.T) {
 	})
 	// A further change, which is through, shows that nothing was on its way any more.
 	deleteNode(t, nodeName(nodes))
-	eventually(t, "the last change is through", func(context.Context) error {
+	poll.Until(t, "the last change is through", func(context.Context) error {
 		for name, balancer := range balancers(t, running) {
 			if len(balancer.Targets) != nodes-gone-1 {
 				return fmt.Errorf("%s has %d targets", name, len(balancer.Targets))
@@ -243,7 +245,7 @@ func TestAFailedUpdateIsMadeGood(t *testing.T) {
 	const name = "failed-update"
 	createService(t, name)
 	waitReady(t, name, "True Provided")
-	must(t, running.Service.AddFault(api.Fault{Operation: api.OpUpdateLoadBalancer, Mode: api.FaultStatus, Status: 500, Count: 2}))
+	must.NoError(t, running.Service.AddFault(api.Fault{Operation: api.OpUpdateLoadBalancer, Mode: api.FaultStatus, Status: 500, Count: 2}))
 	joinNodes(t, 2)
 	waitTargets(t, running, name, 1, 2)
 	waitReady(t, name, "True Provided")
@@ -262,7 +264,7 @@ func TestAnUpdateOfWhatIsGoneMakesItAnew(t *testing.T) {
 	const name = "gone-update"
 	createService(t, name)
 	waitReady(t, name, "True Provided")
-	must(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)[name].Name, 0))
+	must.NoError(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)[name].Name, 0))
 	joinNodes(t, 2)
 	waitTargets(t, running, name, 1, 2)
 	waitReady(t, name, "True Provided")
@@ -273,7 +275,7 @@ func TestUnprovenNodesAreAskedFor(t *testing.T) {
 	running, plugin := simulate(t, 2, api.Knobs{})
 	createNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(1)}, Spec: corev1.NodeSpec{ProviderID: "sim://" + instanceID(1)}})
 	createNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(2)}, Spec: corev1.NodeSpec{ProviderID: "other://2"}})
-	must(t, running.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultStatus, Status: 500, Count: 1}))
+	must.NoError(t, running.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultStatus, Status: 500, Count: 1}))
 	startManager(t, cluster, plugin, func(o *service.Options) {
 		o.Owners = instances.NewOwners(o.Inventory, ownership.Rules{ProviderName: "another"})
 	})
@@ -304,7 +306,7 @@ func TestACloudThatHangsAtTheStart(t *testing.T) {
 	}
 	first.Stop()
 
-	must(t, running.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultHang, Count: 1000}))
+	must.NoError(t, running.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultHang, Count: 1000}))
 	before := running.Service.Counts().Received(api.OpUpdateLoadBalancer)
 	startManager(t, cluster, plugin, undeclared, func(o *service.Options) { o.TargetDelay = time.Hour })
 	deleteService(t, "hang-deleted")

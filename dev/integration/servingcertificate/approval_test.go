@@ -15,6 +15,8 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/servingcertificate"
 )
 
@@ -71,13 +73,13 @@ func (f *fixture) writeAddress(t *testing.T, node, address string) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"status": {"addresses": [{"type": "InternalIP", "address": %q}]}}`, address)
 	_, err := admin.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	must(t, err)
+	must.NoError(t, err)
 }
 
 // awaitAsked waits until the cloud has answered so many questions about a node.
 func awaitAsked(t *testing.T, f *fixture, node string, least int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the cloud has answered %d questions about %s", least, node), func(context.Context) error {
+	poll.Until(t, fmt.Sprintf("the cloud has answered %d questions about %s", least, node), func(context.Context) error {
 		answered := 0
 		for _, call := range f.cloud.Calls("InstanceMetadata", node) {
 			if !call.Ended.IsZero() {
@@ -108,7 +110,7 @@ func TestSickNodesDelayNobody(t *testing.T) {
 	f.join(t, failing)
 	failed := asks(t, failing, nil, []string{address})
 	for node := range waiting {
-		eventually(t, "the call for "+node+" hangs", func(context.Context) error {
+		poll.Until(t, "the call for "+node+" hangs", func(context.Context) error {
 			if f.cloud.UnderWay("InstanceMetadata", node) == 0 {
 				return errors.New("it does not")
 			}
@@ -135,12 +137,12 @@ func TestDecidedBySomebodyElse(t *testing.T) {
 	node, address := f.instance("n")
 	name := asks(t, node, nil, []string{address})
 	object, err := get(t.Context(), name)
-	must(t, err)
+	must.NoError(t, err)
 	object.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
 		{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "ByHand"},
 	}
 	_, err = admin.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), name, object, metav1.UpdateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	m := f.start(t)
 	f.join(t, node)
 	signed(t, asks(t, node, nil, []string{address}))

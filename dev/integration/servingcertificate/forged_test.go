@@ -7,6 +7,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/requesttest"
 	"github.com/mooring-ccm/mooring/internal/controller/servingcertificate"
 )
@@ -27,12 +28,12 @@ func TestForgedRequests(t *testing.T) {
 			if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err) {
 				return
 			}
-			must(t, err)
+			must.NoError(t, err)
 			taken++
 			awaitCondition(t, made, "Denied "+servingcertificate.ReasonInvalid)
 			event := awaitEvent(t, made, servingcertificate.ReasonInvalid)
 			object, err := get(t.Context(), made)
-			must(t, err)
+			must.NoError(t, err)
 			if message := object.Status.Conditions[0].Message; !strings.Contains(message, forgery.Want) || !strings.Contains(event, forgery.Want) {
 				t.Errorf("the condition says %q and the event %q, want %q", message, event, forgery.Want)
 			}

@@ -22,6 +22,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/faults/pluginfault"
 	"github.com/mooring-ccm/mooring/dev/integration/faulty"
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/requesttest"
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/servingcertificate"
@@ -86,9 +88,9 @@ func (f *fixture) joinAs(t *testing.T, node, providerID string) {
 	_, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: corev1.NodeSpec{ProviderID: providerID},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() {
-		must(t, admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), node, metav1.DeleteOptions{}))
+		must.NoError(t, admin.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), node, metav1.DeleteOptions{}))
 	})
 }
 
@@ -96,7 +98,7 @@ func (f *fixture) joinAs(t *testing.T, node, providerID string) {
 func asks(t *testing.T, node string, names, ips []string, spoil ...func(*requesttest.Form)) string {
 	t.Helper()
 	name, err := submit(t, requesttest.New(t, node, names, ips, spoil...))
-	must(t, err)
+	must.NoError(t, err)
 	return name
 }
 
@@ -111,7 +113,7 @@ func submit(t *testing.T, object *certificatesv1.CertificateSigningRequest) (str
 		return "", err
 	}
 	t.Cleanup(func() {
-		must(t, admin.CertificatesV1().CertificateSigningRequests().Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}))
+		must.NoError(t, admin.CertificatesV1().CertificateSigningRequests().Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}))
 	})
 	return made.Name, nil
 }
@@ -123,7 +125,7 @@ func get(ctx context.Context, name string) (*certificatesv1.CertificateSigningRe
 // signed waits for the certificate of a request, and returns the names and addresses in it.
 func signed(t *testing.T, name string) (entries []string) {
 	t.Helper()
-	eventually(t, "the request "+name+" is signed", func(ctx context.Context) error {
+	poll.Until(t, "the request "+name+" is signed", func(ctx context.Context) error {
 		object, err := get(ctx, name)
 		if err != nil {
 			return err
@@ -133,7 +135,7 @@ func signed(t *testing.T, name string) (entries []string) {
 			return fmt.Errorf("its status is %+v, and its events are %q", object.Status, events(t, name))
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)
-		must(t, err)
+		must.NoError(t, err)
 		if err := certificate.VerifyHostname(""); certificate.IsCA || !slices.Contains(certificate.ExtKeyUsage, x509.ExtKeyUsageServerAuth) || err == nil {
 			t.Errorf("the certificate is %+v", certificate)
 		}
@@ -150,7 +152,7 @@ func signed(t *testing.T, name string) (entries []string) {
 func conditionOf(t *testing.T, name string) string {
 	t.Helper()
 	object, err := get(t.Context(), name)
-	must(t, err)
+	must.NoError(t, err)
 	var all []string
 	for _, condition := range object.Status.Conditions {
 		all = append(all, string(condition.Type)+" "+condition.Reason)
@@ -161,7 +163,7 @@ func conditionOf(t *testing.T, name string) string {
 // awaitCondition waits until a decision about a request begins as given.
 func awaitCondition(t *testing.T, name, want string) {
 	t.Helper()
-	eventually(t, "the request "+name+" has the condition "+want, func(context.Context) error {
+	poll.Until(t, "the request "+name+" has the condition "+want, func(context.Context) error {
 		if got := conditionOf(t, name); got != want {
 			return fmt.Errorf("it has %q, and its events are %q", got, events(t, name))
 		}
@@ -173,7 +175,7 @@ func awaitCondition(t *testing.T, name, want string) {
 func events(t *testing.T, name string) (all []string) {
 	t.Helper()
 	list, err := admin.CoreV1().Events(corev1.NamespaceAll).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
-	must(t, err)
+	must.NoError(t, err)
 	for _, event := range list.Items {
 		all = append(all, event.Reason+": "+event.Message)
 	}
@@ -183,7 +185,7 @@ func events(t *testing.T, name string) (all []string) {
 // awaitEvent waits for an event of a request that begins as given, and returns it.
 func awaitEvent(t *testing.T, name, beginning string) (found string) {
 	t.Helper()
-	eventually(t, "the request "+name+" has the event "+beginning, func(context.Context) error {
+	poll.Until(t, "the request "+name+" has the event "+beginning, func(context.Context) error {
 		all := events(t, name)
 		i := slices.IndexFunc(all, func(event string) bool { return strings.HasPrefix(event, beginning) })
 		if i < 0 {
@@ -198,7 +200,7 @@ func awaitEvent(t *testing.T, name, beginning string) (found string) {
 // awaitWaiting waits until so many requests wait for a reason.
 func awaitWaiting(t *testing.T, m *harness.Manager, reason string, want float64) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%g requests wait for %s", want, reason), func(context.Context) error {
+	poll.Until(t, fmt.Sprintf("%g requests wait for %s", want, reason), func(context.Context) error {
 		if got := m.Metric(t, "mooring_serving_certificate_waiting_requests", "reason", reason); got != want {
 			return fmt.Errorf("%g do", got)
 		}

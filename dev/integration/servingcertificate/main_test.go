@@ -21,12 +21,6 @@ var (
 	admin   *kubernetes.Clientset
 )
 
-// What every test of this package uses of the harness goes by its short names here.
-var (
-	must       = harness.Must
-	eventually = harness.Eventually
-)
-
 // anyoneAsks lets those make requests whom the node authorizer does not know, so that it is up to the controller to refuse them.
 const anyoneAsks = `
 apiVersion: rbac.authorization.k8s.io/v1

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/dev/faults/httpfault"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/openstack"
 	"github.com/mooring-ccm/mooring/dev/openstack/faultproxy"
 	"github.com/mooring-ccm/mooring/dev/openstack/openstacktest"
@@ -38,7 +39,7 @@ func newFixture(t *testing.T, name string) *fixture {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	clients, err := f.cloud.Clients(ctx, f.tenant)
-	must(t, err)
+	must.NoError(t, err)
 	f.clients = clients
 	f.configure(t, "[Route]", "router-id="+f.environment.Router, "[LoadBalancer]", "enabled=false")
 	return f

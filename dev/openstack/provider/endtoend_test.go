@@ -11,6 +11,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/mooring-ccm/mooring/dev/harness"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/openstack"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
@@ -76,14 +77,14 @@ func TestEndToEnd(t *testing.T) {
 func (w *project) build(t *testing.T) {
 	var err error
 	w.dir, err = os.MkdirTemp("", "mooring-endtoend-")
-	must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		if !t.Failed() {
-			must(t, os.RemoveAll(w.dir))
+			must.NoError(t, os.RemoveAll(w.dir))
 		}
 	})
 	w.daemon = filepath.Join(w.dir, "cloud-controller-manager")
-	must(t, harness.BuildDaemon(t.Context(), w.daemon, os.Stderr))
+	must.NoError(t, harness.BuildDaemon(t.Context(), w.daemon, os.Stderr))
 }
 
 func (w *project) makeServers(t *testing.T) {
@@ -95,7 +96,7 @@ func (w *project) makeServers(t *testing.T) {
 	}
 	var err error
 	w.servers, err = w.environment.CreateServers(ctx, openstack.ServerOptions{Names: names})
-	must(t, err)
+	must.NoError(t, err)
 }
 
 func serverName(number int) string { return fmt.Sprintf("server-%02d", number) }

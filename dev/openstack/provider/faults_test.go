@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/openstack"
 )
 
@@ -30,10 +31,10 @@ func (w *project) rotate(t *testing.T) {
 	old := s.credentials
 	var err error
 	s.credentials, err = w.cloud.CreateApplicationCredential(t.Context(), w.tenant, "rotated")
-	must(t, err)
+	must.NoError(t, err)
 	w.cloud.Faults().Reset()
 	s.configure(t)
-	must(t, w.cloud.DeleteApplicationCredential(t.Context(), w.tenant, old))
+	must.NoError(t, w.cloud.DeleteApplicationCredential(t.Context(), w.tenant, old))
 	s.create(t, "rotated", toFront) // which needs a login at once
 	until(t, "the manager logs in with the new credential", func(context.Context) error {
 		for _, call := range w.cloud.Faults().Calls() {
@@ -54,15 +55,15 @@ const reserved = "192.168.3.200"
 func (w *project) killWorker(t *testing.T) {
 	s := w.pier
 	address := s.addressOf(t, "web")
-	must(t, w.cloud.Pause(openstack.OctaviaWorker))
+	must.NoError(t, w.cloud.Pause(openstack.OctaviaWorker))
 	s.create(t, "interrupted", internal, func(service *corev1.Service) { service.Spec.LoadBalancerIP = reserved })
 	interrupted := s.awaitPending(t, "interrupted")
 	// The worker cannot be done as long as neutron does not answer it.
-	must(t, w.cloud.Pause(openstack.Neutron))
-	must(t, w.cloud.Resume(openstack.OctaviaWorker))
+	must.NoError(t, w.cloud.Pause(openstack.Neutron))
+	must.NoError(t, w.cloud.Resume(openstack.OctaviaWorker))
 	w.awaitBegun(t, interrupted)
-	must(t, w.cloud.Kill(openstack.OctaviaWorker))
-	must(t, w.cloud.Resume(openstack.Neutron))
+	must.NoError(t, w.cloud.Kill(openstack.OctaviaWorker))
+	must.NoError(t, w.cloud.Resume(openstack.Neutron))
 
 	s.change(t, "web", func(service *corev1.Service) {
 		service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: "second", Port: 443})
@@ -77,7 +78,7 @@ func (w *project) killWorker(t *testing.T) {
 	w.harbor.create(t, "meanwhile", toFront)
 	w.harbor.awaitServed(t, "meanwhile")
 
-	must(t, w.cloud.Restart(t.Context(), openstack.OctaviaWorker))
+	must.NoError(t, w.cloud.Restart(t.Context(), openstack.OctaviaWorker))
 	s.awaitServed(t, "web")
 	if again := s.addressOf(t, "web"); again != address {
 		t.Errorf("web had %s and has %s", address, again)
@@ -85,7 +86,7 @@ func (w *project) killWorker(t *testing.T) {
 	if still := s.awaitPending(t, "interrupted"); still != interrupted {
 		t.Errorf("the load balancer was %s and is %s, while octavia would not let it go", interrupted, still)
 	}
-	must(t, w.cloud.SetLoadBalancerError(t.Context(), interrupted))
+	must.NoError(t, w.cloud.SetLoadBalancerError(t.Context(), interrupted))
 	s.awaitServed(t, "interrupted")
 	if got := s.addressOf(t, "interrupted"); got != reserved {
 		t.Errorf("interrupted has %s, want %s", got, reserved)
@@ -125,7 +126,7 @@ func (w *project) awaitBegun(t *testing.T, balancer string) {
 func (s *site) change(t *testing.T, name string, edit func(*corev1.Service)) {
 	t.Helper()
 	services := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault)
-	must(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	must.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		service, err := services.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -139,7 +140,7 @@ func (s *site) change(t *testing.T, name string, edit func(*corev1.Service)) {
 // withoutKeystone stops keystone for a minute. Services that validate tokens by it answer 503 meanwhile: what is there stays, and what came
 // meanwhile is served when keystone is back.
 func (w *project) withoutKeystone(t *testing.T) {
-	must(t, w.cloud.Stop(t.Context(), openstack.Keystone))
+	must.NoError(t, w.cloud.Stop(t.Context(), openstack.Keystone))
 	ends := time.After(outage)
 	if _, err := w.cloud.Clients(t.Context(), w.tenant); err == nil {
 		t.Error("somebody has logged in")
@@ -147,7 +148,7 @@ func (w *project) withoutKeystone(t *testing.T) {
 	w.harbor.register(t, lateServer)
 	w.harbor.create(t, "without-keystone", toFront)
 	<-ends
-	must(t, w.cloud.Restart(t.Context(), openstack.Keystone))
+	must.NoError(t, w.cloud.Restart(t.Context(), openstack.Keystone))
 	w.harbor.awaitInitialized(t, lateServer)
 	w.awaitRoutes(t)
 	w.harbor.awaitServed(t, "without-keystone")
@@ -159,14 +160,14 @@ func (w *project) withoutKeystone(t *testing.T) {
 // exceedQuota lets the project have no further load balancer. A Service that needs none is served, the other one when it may.
 func (w *project) exceedQuota(t *testing.T) {
 	all, err := w.balancers(t.Context())
-	must(t, err)
-	must(t, w.cloud.SetQuotas(t.Context(), w.tenant, openstack.Quotas{LoadBalancers: new(len(all))}))
+	must.NoError(t, err)
+	must.NoError(t, w.cloud.SetQuotas(t.Context(), w.tenant, openstack.Quotas{LoadBalancers: new(len(all))}))
 	w.harbor.create(t, "beyond", internal, toFront)
 	w.harbor.awaitEvent(t, "beyond", "quota of Load Balancer is met")
 	w.harbor.change(t, "inside", func(service *corev1.Service) {
 		service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: "second", Port: 443})
 	})
 	w.harbor.awaitServed(t, "inside")
-	must(t, w.cloud.SetQuotas(t.Context(), w.tenant, openstack.Quotas{LoadBalancers: new(-1)}))
+	must.NoError(t, w.cloud.SetQuotas(t.Context(), w.tenant, openstack.Quotas{LoadBalancers: new(-1)}))
 	w.harbor.awaitServed(t, "beyond")
 }

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/openstack"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/annotations"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
@@ -103,7 +104,7 @@ func (s *site) create(t *testing.T, name string, edits ...func(*corev1.Service))
 		edit(service)
 	}
 	_, err := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), service, metav1.CreateOptions{})
-	must(t, err)
+	must.NoError(t, err)
 }
 
 // addressOf waits until a Service shows an address, and returns it.
@@ -227,9 +228,9 @@ func (s *site) membersOf(ctx context.Context, pool string) ([]pools.Member, erro
 func (s *site) listeners(t *testing.T, lb loadbalancers.LoadBalancer) []listeners.Listener {
 	t.Helper()
 	pages, err := listeners.List(s.project.environment.Clients().LoadBalancer, listeners.ListOpts{LoadbalancerID: lb.ID}).AllPages(t.Context())
-	must(t, err)
+	must.NoError(t, err)
 	found, err := listeners.ExtractListeners(pages)
-	must(t, err)
+	must.NoError(t, err)
 	return found
 }
 
@@ -238,16 +239,16 @@ func (s *site) asksHealthPort(t *testing.T, lb loadbalancers.LoadBalancer) {
 	t.Helper()
 	client := s.project.environment.Clients().LoadBalancer
 	service, err := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "local", metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	members, err := s.membersOf(t.Context(), lb.Pools[0].ID)
-	must(t, err)
+	must.NoError(t, err)
 	for _, member := range members {
 		if member.MonitorPort != int(service.Spec.HealthCheckNodePort) {
 			t.Errorf("member %s is probed at %d, want %d", member.Address, member.MonitorPort, service.Spec.HealthCheckNodePort)
 		}
 	}
 	pool, err := pools.Get(t.Context(), client, lb.Pools[0].ID).Extract()
-	must(t, err)
+	must.NoError(t, err)
 	monitor, err := monitors.Get(t.Context(), client, pool.MonitorID).Extract()
 	if err != nil || monitor.Type != "HTTP" || monitor.URLPath != "/healthz" {
 		t.Errorf("the monitor is %+v, want HTTP of /healthz: %v", monitor, err)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/openstack"
 	"github.com/mooring-ccm/mooring/dev/openstack/openstacktest"
 )
@@ -48,19 +49,12 @@ func newTenancy(t *testing.T, name string) tenancy {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	tenant, err := cloud.CreateTenant(ctx, name)
-	must(t, err)
+	must.NoError(t, err)
 	environment, err := cloud.Environment(ctx, openstack.EnvironmentOptions{
 		Name: "nodes", CIDR: "192.168.0.0/22", CIDR6: "fd00:1::/64", Tenant: tenant,
 	})
-	must(t, err)
+	must.NoError(t, err)
 	credentials, err := cloud.CreateApplicationCredential(ctx, tenant, "manager")
-	must(t, err)
+	must.NoError(t, err)
 	return tenancy{cloud, tenant, environment, credentials}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/openstack"
 	"github.com/mooring-ccm/mooring/dev/openstack/octaviatest"
 	mooring "github.com/mooring-ccm/mooring/provider"
@@ -25,7 +26,7 @@ func TestFromUpstreamAndBack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(mooring.WithClusterUID(t.Context(), "cluster-uid"), 2*timeout)
 	defer cancel()
 	made, err := f.environment.CreateServers(ctx, openstack.ServerOptions{Names: []string{"worker-0", "worker-1"}})
-	must(t, err)
+	must.NoError(t, err)
 	nodes, members := []*corev1.Node{}, map[string]string{}
 	found := f.list(ctx, t)
 	for _, server := range made {
@@ -73,12 +74,12 @@ func exposed(name string, ports ...int32) *corev1.Service {
 func (f *fixture) migrate(ctx context.Context, t *testing.T, nodes []*corev1.Node, owner octaviatest.UpstreamService) {
 	upstream := octaviatest.Upstream{Octavia: f.clients.LoadBalancer, Neutron: f.clients.Network}
 	before, err := upstream.Make(ctx, owner)
-	must(t, err)
+	must.NoError(t, err)
 	sharer := owner
 	sharer.Owner, sharer.Service = before.ID, exposed(owner.Service.Name+"-shares", 1080)
 	sharer.Service.Annotations[annotations.LoadBalancerID] = before.ID
 	shared, err := upstream.Make(ctx, sharer)
-	must(t, err)
+	must.NoError(t, err)
 	balancers, _ := f.provider.LoadBalancer()
 	f.cloud.Faults().Reset()
 	for range 2 { // taken over by tags, and then nothing

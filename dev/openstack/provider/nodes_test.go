@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/openstack"
 	"github.com/mooring-ccm/mooring/dev/openstack/faultproxy"
 )
@@ -33,7 +34,7 @@ func (w *project) join(t *testing.T) {
 	w.pier.register(t, numbers[:3]...)
 	w.harbor.awaitInitialized(t, numbers...)
 	w.pier.awaitInitialized(t, numbers[:3]...)
-	must(t, w.cloud.Faults().Idle(t.Context()))
+	must.NoError(t, w.cloud.Faults().Idle(t.Context()))
 	counts, lists := faultproxy.Count(w.cloud.Faults().Calls()), 0
 	for kind, count := range counts {
 		switch {
@@ -179,10 +180,10 @@ func (w *project) serversGo(t *testing.T) {
 	s.witness.concerns(serverName(stoppedServer))
 	s.witness.concerns(serverName(deletedServer))
 	stopped := w.servers[stoppedServer].ID
-	must(t, servers.Stop(t.Context(), w.environment.Clients().Compute, stopped).ExtractErr())
+	must.NoError(t, servers.Stop(t.Context(), w.environment.Clients().Compute, stopped).ExtractErr())
 	_, err := w.environment.AwaitServer(t.Context(), stopped, "SHUTOFF")
-	must(t, err)
-	must(t, w.environment.DeleteServers(t.Context(), w.servers[deletedServer].ID))
+	must.NoError(t, err)
+	must.NoError(t, w.environment.DeleteServers(t.Context(), w.servers[deletedServer].ID))
 	s.report(t, stoppedServer, corev1.ConditionUnknown)
 	s.report(t, deletedServer, corev1.ConditionUnknown)
 	s.awaitShutdown(t, stoppedServer, true)
@@ -199,9 +200,9 @@ func (w *project) serversGo(t *testing.T) {
 	s.members = slices.DeleteFunc(s.members, func(number int) bool { return number == deletedServer })
 	w.awaitRoutes(t)
 	// Back before members are looked at: a node that is not ready is none.
-	must(t, servers.Start(t.Context(), w.environment.Clients().Compute, stopped).ExtractErr())
+	must.NoError(t, servers.Start(t.Context(), w.environment.Clients().Compute, stopped).ExtractErr())
 	_, err = w.environment.AwaitServer(t.Context(), stopped, "ACTIVE")
-	must(t, err)
+	must.NoError(t, err)
 	s.report(t, stoppedServer, corev1.ConditionTrue)
 	s.awaitShutdown(t, stoppedServer, false)
 	s.awaitServed(t, "web")

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/providers/openstack/octavia/model"
 	"github.com/mooring-ccm/mooring/vendortool"
 )
@@ -24,7 +25,7 @@ import (
 func (w *project) orphans(t *testing.T) {
 	s := w.harbor
 	kubernetes, err := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	gone := types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "gone"}
 	name := s.balancerName(gone.Name)
 	owned := func(cluster types.UID) []string {
@@ -53,7 +54,7 @@ func (w *project) plant(t *testing.T, name string, tags ...string) {
 	made, err := loadbalancers.Create(t.Context(), client, loadbalancers.CreateOpts{
 		Name: name, Provider: "ovn", VipSubnetID: w.environment.Subnet, Tags: tags,
 	}).Extract()
-	must(t, err)
+	must.NoError(t, err)
 	until(t, name+" is ACTIVE", func(ctx context.Context) error {
 		found, err := loadbalancers.Get(ctx, client, made.ID).Extract()
 		if err == nil && found.ProvisioningStatus != "ACTIVE" {
@@ -86,7 +87,7 @@ func (s *site) findOrphans(t *testing.T, flags ...string) []orphan {
 	var findings struct {
 		LoadBalancers []orphan `json:"loadBalancers"`
 	}
-	must(t, json.Unmarshal(out.Bytes(), &findings))
+	must.NoError(t, json.Unmarshal(out.Bytes(), &findings))
 	return findings.LoadBalancers
 }
 
@@ -104,9 +105,9 @@ func (w *project) end(t *testing.T) {
 	for _, s := range []*site{w.harbor, w.pier} {
 		services := s.cluster.Client.CoreV1().Services(metav1.NamespaceDefault)
 		list, err := services.List(t.Context(), metav1.ListOptions{LabelSelector: "!component"}) // which the API server's own has
-		must(t, err)
+		must.NoError(t, err)
 		for _, service := range list.Items {
-			must(t, services.Delete(t.Context(), service.Name, metav1.DeleteOptions{}))
+			must.NoError(t, services.Delete(t.Context(), service.Name, metav1.DeleteOptions{}))
 		}
 	}
 	for _, s := range []*site{w.harbor, w.pier} {
@@ -119,7 +120,7 @@ func (w *project) end(t *testing.T) {
 		})
 	}
 	left, err := w.balancers(t.Context())
-	must(t, err)
+	must.NoError(t, err)
 	var names []string
 	for _, lb := range left {
 		names = append(names, lb.Name)
@@ -129,9 +130,9 @@ func (w *project) end(t *testing.T) {
 		t.Errorf("load balancers that are left (-want +got):\n%s", diff)
 	}
 	pages, err := floatingips.List(w.environment.Clients().Network, nil).AllPages(t.Context())
-	must(t, err)
+	must.NoError(t, err)
 	addresses, err := floatingips.ExtractFloatingIPs(pages)
-	must(t, err)
+	must.NoError(t, err)
 	if len(addresses) > 0 {
 		t.Errorf("floating IPs are left: %+v", addresses)
 	}

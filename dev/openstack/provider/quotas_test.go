@@ -10,6 +10,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/loadbalancers"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/openstack"
 	"github.com/mooring-ccm/mooring/providers/openstack/config"
 	"github.com/mooring-ccm/mooring/providers/openstack/quotas"
@@ -21,24 +22,24 @@ func TestQuotas(t *testing.T) {
 	tenancy := newTenancy(t, "quotas")
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	must(t, tenancy.cloud.SetQuotas(ctx, tenancy.tenant, openstack.Quotas{
+	must.NoError(t, tenancy.cloud.SetQuotas(ctx, tenancy.tenant, openstack.Quotas{
 		Servers: new(7), Cores: new(-1), Ports: new(50), FloatingIPs: new(1), LoadBalancers: new(3), Listeners: new(-1),
 	}))
 	_, err := tenancy.environment.CreateServers(ctx, openstack.ServerOptions{Names: []string{"one"}})
-	must(t, err)
+	must.NoError(t, err)
 	clients, err := tenancy.cloud.Clients(ctx, tenancy.tenant)
-	must(t, err)
-	must(t, loadbalancers.Create(ctx, clients.LoadBalancer, loadbalancers.CreateOpts{
+	must.NoError(t, err)
+	must.NoError(t, loadbalancers.Create(ctx, clients.LoadBalancer, loadbalancers.CreateOpts{
 		Name: "one", VipSubnetID: tenancy.environment.Subnet, Provider: "ovn",
 	}).Err)
 
 	source, err := config.Open(strings.NewReader(tenancy.cloud.CloudConf(tenancy.credentials)))
-	must(t, err)
+	must.NoError(t, err)
 	registry, watcher := prometheus.NewRegistry(), quotas.New(session.New(source), true)
-	must(t, watcher.Register(registry))
+	must.NoError(t, watcher.Register(registry))
 	watcher.Look(ctx)
 	families, err := registry.Gather()
-	must(t, err)
+	must.NoError(t, err)
 	var got []string
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {

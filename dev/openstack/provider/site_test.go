@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
 	"github.com/mooring-ccm/mooring/dev/openstack"
 	"github.com/mooring-ccm/mooring/dev/program"
@@ -40,9 +41,9 @@ func (w *project) newSite(t *testing.T, name, driver string) *site {
 	s := &site{project: w, name: name, driver: driver, config: filepath.Join(w.dir, name+".conf")}
 	var err error
 	s.cluster, err = harness.Of(t.Context(), localclustertest.Start(t), harness.Mooring)
-	must(t, err)
+	must.NoError(t, err)
 	s.credentials, err = w.cloud.CreateApplicationCredential(t.Context(), w.tenant, name)
-	must(t, err)
+	must.NoError(t, err)
 	s.configure(t)
 	s.witness = watch(t, s.cluster.Client)
 	flags := []string{
@@ -55,7 +56,7 @@ func (w *project) newSite(t *testing.T, name, driver string) *site {
 	s.manager, err = harness.Manager{
 		Name: name, Dir: w.dir, Path: w.daemon, Identity: harness.Mooring, CloudConfig: s.config, Flags: flags,
 	}.Start(t.Context(), s.cluster)
-	must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() { // before the control plane
 		if err := s.manager.Stop(context.WithoutCancel(t.Context()), harness.StopGrace); err != nil {
 			t.Errorf("stopping the manager of %s: %v", name, err)
@@ -81,8 +82,8 @@ func (s *site) configure(t *testing.T) {
 	if s.routed() {
 		sections = append(sections, "[Route]", "router-id="+environment.Router)
 	}
-	must(t, os.WriteFile(s.config+".new", []byte(s.project.cloud.CloudConf(s.credentials, sections...)), 0o600))
-	must(t, os.Rename(s.config+".new", s.config))
+	must.NoError(t, os.WriteFile(s.config+".new", []byte(s.project.cloud.CloudConf(s.credentials, sections...)), 0o600))
+	must.NoError(t, os.Rename(s.config+".new", s.config))
 }
 
 // alive reports whether the daemon that was started still runs: nothing may need a restart.
@@ -104,7 +105,7 @@ func (s *site) register(t *testing.T, numbers ...int) {
 		_, err := s.cluster.Client.CoreV1().Nodes().Create(t.Context(), nodeagent.Node(nodeagent.Options{Name: name, Labels: labels}, func(node *corev1.Node) {
 			node.Spec.PodCIDR, node.Spec.PodCIDRs = podCIDR(number), []string{podCIDR(number)}
 		}), metav1.CreateOptions{})
-		must(t, err)
+		must.NoError(t, err)
 	}
 	s.members = append(s.members, numbers...)
 }
@@ -115,7 +116,7 @@ func podCIDR(number int) string { return fmt.Sprintf("10.244.%d.0/24", number) }
 // report has a node be ready or unknown, as its kubelet or kube-controller-manager says.
 func (s *site) report(t *testing.T, number int, ready corev1.ConditionStatus) {
 	t.Helper()
-	must(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	must.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node, err := s.cluster.Client.CoreV1().Nodes().Get(t.Context(), serverName(number), metav1.GetOptions{})
 		if err != nil {
 			return err

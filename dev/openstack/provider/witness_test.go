@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // witness sees every change of a cluster's nodes and Services, and notes what no fault may lead to: a node that is deleted, shut down or another
@@ -32,11 +34,11 @@ func watch(t *testing.T, client kubernetes.Interface) *witness {
 		UpdateFunc: func(before, after any) { w.node(before.(*corev1.Node), after.(*corev1.Node)) },
 		DeleteFunc: w.nodeGone,
 	})
-	must(t, err)
+	must.NoError(t, err)
 	_, err = services.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) { w.service(before.(*corev1.Service), after.(*corev1.Service)) },
 	})
-	must(t, err)
+	must.NoError(t, err)
 	stop := make(chan struct{})
 	factory.Start(stop)
 	t.Cleanup(func() { close(stop); factory.Shutdown() })

@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/ipam/pool"
@@ -237,16 +238,9 @@ func TestRefusedServicesAreRetried(t *testing.T) {
 	if got := l.finish(t, "c"); got == "[]" { // the controller's part: the Service is queued again
 		t.Error(got)
 	}
-	must(t, l.SetPools(append(slices.Clone(one), config.Pool{Name: "more", Addresses: []string{"198.51.100.0/31"}})))
+	must.NoError(t, l.SetPools(append(slices.Clone(one), config.Pool{Name: "more", Addresses: []string{"198.51.100.0/31"}})))
 	if l.handleChanges(); fmt.Sprint(l.retried) != "[default/c default/d]" {
 		t.Errorf("there are more pools, retried %v", l.retried)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -277,7 +271,7 @@ func TestEvents(t *testing.T) {
 	l.finish(t, "a")
 	wantEvents(t, l, "Normal AddressAssigned Assigned 192.0.2.0 from pool one and 2001:db8::1 from pool one")
 
-	must(t, l.SetPools([]config.Pool{{Name: "two", Addresses: []string{"198.51.100.0/31"}}}))
+	must.NoError(t, l.SetPools([]config.Pool{{Name: "two", Addresses: []string{"198.51.100.0/31"}}}))
 	wantEvents(t, l, "Warning AddressOutsidePools The Service keeps 192.0.2.0, which is in no pool any more",
 		"Warning AddressOutsidePools The Service keeps 2001:db8::1, which is in no pool any more")
 	l.made = map[string]*madeFor{} // the controller ensures again
@@ -373,7 +367,7 @@ func TestCallsWaitForTheRecord(t *testing.T) {
 		b, err := New(Options{
 			Client: client, Services: informer{reader: &reader{api: api}}, Recorder: record.NewFakeRecorder(10), Pools: one,
 		})
-		must(t, err)
+		must.NoError(t, err)
 		call := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
@@ -396,7 +390,7 @@ func TestCallsWaitForTheRecord(t *testing.T) {
 				t.Error(err)
 			}
 			stop()
-			must(t, <-ended)
+			must.NoError(t, <-ended)
 			if err := call(); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("after it led: %v", err)
 			}

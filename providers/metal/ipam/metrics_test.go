@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
@@ -19,7 +20,7 @@ func TestMetrics(t *testing.T) {
 	api := newAPIServer()
 	registry := prometheus.NewRegistry()
 	l := newLeader(t, api, one)
-	must(t, registry.Register(collector{l.Allocator}))
+	must.NoError(t, registry.Register(collector{l.Allocator}))
 	for _, name := range []string{"a", "b", "c"} {
 		api.create(name)
 		l.finish(t, name)

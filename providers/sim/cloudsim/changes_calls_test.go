@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
@@ -42,7 +43,7 @@ func TestChangeRoutes(t *testing.T) {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	var ids []string
-	must(t, cloud.Client.ListRoutes(t.Context(), "one", func(page []api.Route) error {
+	must.NoError(t, cloud.Client.ListRoutes(t.Context(), "one", func(page []api.Route) error {
 		for _, route := range page {
 			ids = append(ids, route.ID)
 		}
@@ -91,12 +92,5 @@ func TestChangeTargets(t *testing.T) {
 	}
 	if _, err = cloud.Client.ChangeTargets(t.Context(), "mail", api.TargetsChange{}); !api.HasCode(err, api.CodeNotFound) {
 		t.Errorf("of none: %v", err)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

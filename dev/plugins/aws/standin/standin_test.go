@@ -15,6 +15,8 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 // These tests call the stand-in with the SDK's own clients: what they read is what was meant.
@@ -38,16 +40,6 @@ func same(t *testing.T, what string, held, read any) {
 	}
 }
 
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
-}
-
 func code(err error) string {
 	var refused smithy.APIError
 	if errors.As(err, &refused) {
@@ -59,7 +51,7 @@ func code(err error) string {
 // quiet fails the test if the stand-in was asked for something that it does not know.
 func quiet(t *testing.T, c *Cloud) {
 	t.Helper()
-	for _, problem := range must(c.Observe(t.Context()))(t).Problems {
+	for _, problem := range must.Value(c.Observe(t.Context()))(t).Problems {
 		t.Error(problem)
 	}
 }
@@ -68,12 +60,12 @@ func TestInstancesAreReadAsHeld(t *testing.T) {
 	c, _ := Start(t)
 	client := ec2.NewFromConfig(config(c))
 	c.Launch(1, 2)
-	read := must(client.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{InstanceID(2)}}))(t)
+	read := must.Value(client.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{InstanceID(2)}}))(t)
 	same(t, "instance 2", *c.instance(InstanceID(2)), read.Reservations[0].Instances[0])
 	if err := c.Stop(2); err != nil {
 		t.Fatal(err)
 	}
-	up := must(client.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
+	up := must.Value(client.DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
 		{Name: aws.String("instance-state-name"), Values: []string{"running", "pending"}},
 	}}))(t)
 	if len(up.Reservations) != 1 || *up.Reservations[0].Instances[0].InstanceId != InstanceID(1) {
@@ -89,7 +81,7 @@ func TestInstancesAreReadAsHeld(t *testing.T) {
 func TestSecurityGroupsKeepRulesForOneSource(t *testing.T) {
 	c, _ := Start(t)
 	client := ec2.NewFromConfig(config(c))
-	made := must(client.CreateSecurityGroup(t.Context(), &ec2.CreateSecurityGroupInput{
+	made := must.Value(client.CreateSecurityGroup(t.Context(), &ec2.CreateSecurityGroupInput{
 		GroupName: aws.String("web"), Description: aws.String("Of web"), VpcId: aws.String(vpc),
 		TagSpecifications: []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeSecurityGroup, Tags: clusterTags()}},
 	}))(t)
@@ -114,10 +106,10 @@ func TestSecurityGroupsKeepRulesForOneSource(t *testing.T) {
 	if err := authorize(open(80, "192.0.2.0/24")); code(err) != "InvalidPermission.Duplicate" {
 		t.Errorf("a rule that is there already is answered with %v", err)
 	}
-	must(client.RevokeSecurityGroupIngress(t.Context(), &ec2.RevokeSecurityGroupIngressInput{
+	must.Value(client.RevokeSecurityGroupIngress(t.Context(), &ec2.RevokeSecurityGroupIngressInput{
 		GroupId: made.GroupId, IpPermissions: []ec2types.IpPermission{open(443, "10.0.0.0/8")},
 	}))(t)
-	read := must(client.DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{GroupIds: []string{*made.GroupId}}))(t)
+	read := must.Value(client.DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{GroupIds: []string{*made.GroupId}}))(t)
 	same(t, "the rules", []ec2types.IpPermission{open(80, "10.0.0.0/8", "192.0.2.0/24")}, read.SecurityGroups[0].IpPermissions)
 	fromNodes := []ec2types.UserIdGroupPair{{GroupId: aws.String(nodesGroupID)}}
 	if err := authorize(ec2types.IpPermission{IpProtocol: aws.String("-1"), UserIdGroupPairs: fromNodes}); err != nil {
@@ -137,16 +129,16 @@ func TestClassicBalancersAreReadAsHeld(t *testing.T) {
 	listener := elbtypes.Listener{
 		LoadBalancerPort: 80, InstancePort: aws.Int32(30080), Protocol: aws.String("TCP"), InstanceProtocol: aws.String("TCP"),
 	}
-	must(client.CreateLoadBalancer(t.Context(), &elb.CreateLoadBalancerInput{
+	must.Value(client.CreateLoadBalancer(t.Context(), &elb.CreateLoadBalancerInput{
 		LoadBalancerName: aws.String("web"), Listeners: []elbtypes.Listener{listener}, Subnets: []string{"subnet-0", "subnet-1"},
 		SecurityGroups: []string{nodesGroupID}, Tags: []elbtypes.Tag{{Key: aws.String("a"), Value: aws.String("b")}},
 	}))(t)
-	must(client.RegisterInstancesWithLoadBalancer(t.Context(), &elb.RegisterInstancesWithLoadBalancerInput{
+	must.Value(client.RegisterInstancesWithLoadBalancer(t.Context(), &elb.RegisterInstancesWithLoadBalancerInput{
 		LoadBalancerName: aws.String("web"), Instances: []elbtypes.Instance{{InstanceId: aws.String(InstanceID(1))}},
 	}))(t)
-	read := must(client.DescribeLoadBalancers(t.Context(), &elb.DescribeLoadBalancersInput{LoadBalancerNames: []string{"web"}}))(t)
+	read := must.Value(client.DescribeLoadBalancers(t.Context(), &elb.DescribeLoadBalancersInput{LoadBalancerNames: []string{"web"}}))(t)
 	same(t, "the balancer", c.balancers[0].LoadBalancerDescription, read.LoadBalancerDescriptions[0])
-	attributes := must(client.DescribeLoadBalancerAttributes(t.Context(), &elb.DescribeLoadBalancerAttributesInput{
+	attributes := must.Value(client.DescribeLoadBalancerAttributes(t.Context(), &elb.DescribeLoadBalancerAttributesInput{
 		LoadBalancerName: aws.String("web"),
 	}))(t)
 	same(t, "its attributes", c.balancers[0].attributes, *attributes.LoadBalancerAttributes)
@@ -160,20 +152,20 @@ func TestClassicBalancersAreReadAsHeld(t *testing.T) {
 func TestNetworkBalancersAreReadAsHeld(t *testing.T) {
 	c, _ := Start(t)
 	client := elbv2.NewFromConfig(config(c))
-	made := must(client.CreateLoadBalancer(t.Context(), &elbv2.CreateLoadBalancerInput{
+	made := must.Value(client.CreateLoadBalancer(t.Context(), &elbv2.CreateLoadBalancerInput{
 		Name: aws.String("feed"), Type: elbv2types.LoadBalancerTypeEnumNetwork,
 		SubnetMappings: []elbv2types.SubnetMapping{{SubnetId: aws.String("subnet-0")}},
 	}))(t)
 	same(t, "the balancer", c.networkBalancers[0].LoadBalancer, made.LoadBalancers[0])
-	group := must(client.CreateTargetGroup(t.Context(), &elbv2.CreateTargetGroupInput{
+	group := must.Value(client.CreateTargetGroup(t.Context(), &elbv2.CreateTargetGroupInput{
 		Name: aws.String("feed-80"), Port: aws.Int32(30700), Protocol: elbv2types.ProtocolEnumTcp, VpcId: aws.String(vpc),
 	}))(t)
 	target := group.TargetGroups[0].TargetGroupArn
-	must(client.CreateListener(t.Context(), &elbv2.CreateListenerInput{
+	must.Value(client.CreateListener(t.Context(), &elbv2.CreateListenerInput{
 		LoadBalancerArn: made.LoadBalancers[0].LoadBalancerArn, Port: aws.Int32(80), Protocol: elbv2types.ProtocolEnumTcp,
 		DefaultActions: []elbv2types.Action{{Type: elbv2types.ActionTypeEnumForward, TargetGroupArn: target}},
 	}))(t)
-	read := must(client.DescribeTargetGroups(t.Context(), &elbv2.DescribeTargetGroupsInput{
+	read := must.Value(client.DescribeTargetGroups(t.Context(), &elbv2.DescribeTargetGroupsInput{
 		LoadBalancerArn: made.LoadBalancers[0].LoadBalancerArn,
 	}))(t)
 	same(t, "its target groups", c.targetGroups[0].TargetGroup, read.TargetGroups[0])
@@ -203,7 +195,7 @@ func TestWhatIsUnknownIsAProblem(t *testing.T) {
 			if err := ask(t.Context(), config(c)); err == nil {
 				t.Error("it is answered")
 			}
-			if len(must(c.Observe(t.Context()))(t).Problems) != 1 {
+			if len(must.Value(c.Observe(t.Context()))(t).Problems) != 1 {
 				t.Error("it is not remembered as a problem")
 			}
 		})

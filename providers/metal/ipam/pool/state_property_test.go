@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
@@ -43,7 +44,7 @@ func all(pools []config.Pool) []netip.Addr {
 func TestStateIsWhatWasSetLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pools := propertyPools(0)
-		state := NewState(must(New(pools)))
+		state := NewState(must.Value(New(pools))(t))
 		model := map[types.UID][]netip.Addr{}
 		candidates := append(all(propertyPools(0)), all(propertyPools(2))...)
 		t.Repeat(map[string]func(*rapid.T){
@@ -61,7 +62,7 @@ func TestStateIsWhatWasSetLast(t *testing.T) {
 			},
 			"pools": func(t *rapid.T) {
 				pools = propertyPools(rapid.IntRange(0, 3).Draw(t, "shift"))
-				state = state.WithPools(must(New(pools)))
+				state = state.WithPools(must.Value(New(pools))(t))
 			},
 			"": func(t *rapid.T) {
 				taken := map[netip.Addr]bool{}
@@ -107,13 +108,6 @@ func agree(t *rapid.T, state *State, pool config.Pool, taken map[netip.Addr]bool
 	}
 }
 
-func must(pools *Pools, err error) *Pools {
-	if err != nil {
-		panic(err)
-	}
-	return pools
-}
-
 // A pool of any size is counted, and served from its lowest address on.
 func TestLargePools(t *testing.T) {
 	pools := []config.Pool{{Name: "large", Addresses: []string{"10.0.0.0/8", "2001:db8::/32"}, AvoidBuggyIPs: true}}
@@ -130,7 +124,7 @@ func TestLargePools(t *testing.T) {
 
 // BenchmarkAllocate10000 gives 10,000 Services an address of each family from one pool, one after the other.
 func BenchmarkAllocate10000(b *testing.B) {
-	pools := must(New([]config.Pool{{Name: "large", Addresses: []string{"10.0.0.0/16", "2001:db8::/64"}, AvoidBuggyIPs: true}}))
+	pools := must.Value(New([]config.Pool{{Name: "large", Addresses: []string{"10.0.0.0/16", "2001:db8::/64"}, AvoidBuggyIPs: true}}))(b)
 	holders := make([]Holder, 10_000)
 	for i := range holders {
 		name := fmt.Sprintf("service-%05d", i)
