@@ -11,6 +11,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/bench/figures"
 	"github.com/mooring-ccm/mooring/dev/bench/history"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 var full = figures.Size{Nodes: 1000, ManyNodes: 5000, QuotaNodes: 600, Services: 200, QuotaRate: 20, Rounds: 3}
@@ -28,13 +29,6 @@ func measured(version string) figures.Entry {
 	return entry
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // require fails unless an error says everything that is wanted.
 func require(t *testing.T, err error, wanted ...string) {
 	t.Helper()
@@ -48,7 +42,7 @@ func require(t *testing.T, err error, wanted ...string) {
 func versions(t *testing.T, folder string) []string {
 	t.Helper()
 	entries, err := history.Read(folder)
-	must(t, err)
+	must.NoError(t, err)
 	var names []string
 	for _, entry := range entries {
 		names = append(names, entry.Version)
@@ -63,10 +57,10 @@ func TestReadReturnsWhatWasWrittenInOrder(t *testing.T) {
 	}
 	want := []figures.Entry{measured("v0.9.0"), measured("v0.10.0"), measured(figures.Next)}
 	for _, i := range []int{2, 1, 0} {
-		must(t, history.Write(folder, want[i]))
+		must.NoError(t, history.Write(folder, want[i]))
 	}
 	got, err := history.Read(folder)
-	must(t, err)
+	must.NoError(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
 	}
@@ -74,9 +68,9 @@ func TestReadReturnsWhatWasWrittenInOrder(t *testing.T) {
 
 func TestReadNamesEveryFileThatCannotBeUsed(t *testing.T) {
 	folder := t.TempDir()
-	must(t, history.Write(folder, measured("v0.1.0")))
-	must(t, os.WriteFile(filepath.Join(folder, "v0.2.0.json"), []byte(`{"format": 2}`), 0o600))
-	must(t, os.WriteFile(filepath.Join(folder, "v0.3.0.json"), []byte(`{"format": 1, "version": "next"}`), 0o600))
+	must.NoError(t, history.Write(folder, measured("v0.1.0")))
+	must.NoError(t, os.WriteFile(filepath.Join(folder, "v0.2.0.json"), []byte(`{"format": 2}`), 0o600))
+	must.NoError(t, os.WriteFile(filepath.Join(folder, "v0.3.0.json"), []byte(`{"format": 1, "version": "next"}`), 0o600))
 	entries, err := history.Read(folder)
 	if len(entries) > 0 {
 		t.Errorf("there are %d entries beside an error", len(entries))
@@ -87,26 +81,26 @@ func TestReadNamesEveryFileThatCannotBeUsed(t *testing.T) {
 func TestReleaseNamesTheNextFigures(t *testing.T) {
 	folder := t.TempDir()
 	require(t, history.Release(folder, "v0.1.0", full), "next.json", "make bench")
-	must(t, history.Write(folder, measured(figures.Next)))
+	must.NoError(t, history.Write(folder, measured(figures.Next)))
 	require(t, history.Release(folder, "0.1", full), `version is "0.1"`)
-	must(t, history.Release(folder, "v0.1.0", full))
+	must.NoError(t, history.Release(folder, "v0.1.0", full))
 	if diff := cmp.Diff([]string{"v0.1.0"}, versions(t, folder)); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
-	must(t, history.Check(folder, "v0.1.0", full))
+	must.NoError(t, history.Check(folder, "v0.1.0", full))
 }
 
 func TestReleaseTouchesNothingThatIsReleased(t *testing.T) {
 	folder := t.TempDir()
-	must(t, history.Write(folder, measured("v0.1.0")))
+	must.NoError(t, history.Write(folder, measured("v0.1.0")))
 	next := measured(figures.Next)
 	next.Kubernetes = "v1.40.0"
-	must(t, history.Write(folder, next))
+	must.NoError(t, history.Write(folder, next))
 	before, err := os.ReadFile(filepath.Join(folder, "v0.1.0.json"))
-	must(t, err)
+	must.NoError(t, err)
 	require(t, history.Release(folder, "v0.1.0", full), "v0.1.0.json is there already")
 	after, err := os.ReadFile(filepath.Join(folder, "v0.1.0.json"))
-	must(t, err)
+	must.NoError(t, err)
 	if string(before) != string(after) {
 		t.Errorf("the figures of the release are now\n%s", after)
 	}
@@ -119,7 +113,7 @@ func TestReleaseRefusesFiguresOfSmallSizes(t *testing.T) {
 	folder := t.TempDir()
 	next := measured(figures.Next)
 	next.Size.Nodes = 20
-	must(t, history.Write(folder, next))
+	must.NoError(t, history.Write(folder, next))
 	require(t, history.Release(folder, "v0.1.0", full), "size.nodes is 20, must be 1000", "make bench")
 	if diff := cmp.Diff([]string{"next"}, versions(t, folder)); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
@@ -162,7 +156,7 @@ func TestCheckSaysWhatIsWrongAndWhatToRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
-			must(t, test.prepare(folder))
+			must.NoError(t, test.prepare(folder))
 			require(t, history.Check(folder, "v0.2.0", full), test.want...)
 		})
 	}
@@ -170,8 +164,8 @@ func TestCheckSaysWhatIsWrongAndWhatToRun(t *testing.T) {
 
 func TestWriteNextLeavesNoFiguresThatAreReleased(t *testing.T) {
 	folder := t.TempDir()
-	must(t, history.Write(folder, measured(figures.Next)))
-	must(t, history.WriteNext(folder, []figures.Entry{measured("v0.1.0")}))
+	must.NoError(t, history.Write(folder, measured(figures.Next)))
+	must.NoError(t, history.WriteNext(folder, []figures.Entry{measured("v0.1.0")}))
 	if names := versions(t, folder); len(names) > 0 {
 		t.Errorf("there are %v, want neither the next nor what is released, which is there already", names)
 	}

@@ -11,14 +11,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/bench/figures"
 	"github.com/mooring-ccm/mooring/dev/bench/history"
 	"github.com/mooring-ccm/mooring/dev/bench/runner"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // measure writes a file of figures of a full run in which Mooring takes as many seconds and the tuned reference ten.
 func measure(t *testing.T, began time.Time, seconds float64) string {
@@ -40,16 +34,16 @@ func measure(t *testing.T, began time.Time, seconds float64) string {
 func store(t *testing.T, measured figures.Report) string {
 	t.Helper()
 	data, err := json.Marshal(measured)
-	must(t, err)
+	must.NoError(t, err)
 	name := filepath.Join(t.TempDir(), "figures.json")
-	must(t, os.WriteFile(name, data, 0o600))
+	must.NoError(t, os.WriteFile(name, data, 0o600))
 	return name
 }
 
 func content(t *testing.T, name ...string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(name...))
-	must(t, err)
+	must.NoError(t, err)
 	return string(data)
 }
 
@@ -57,18 +51,18 @@ func content(t *testing.T, name ...string) string {
 func TestReportThroughTwoReleases(t *testing.T) {
 	docs, day := t.TempDir(), time.Date(2030, 5, 6, 0, 0, 0, 0, time.UTC)
 	first := measure(t, day, 5)
-	must(t, run([]string{"--docs", docs, "--figures", first}))
+	must.NoError(t, run([]string{"--docs", docs, "--figures", first}))
 	if err := run([]string{"--docs", docs, "--check", "v0.9.0"}); err == nil || !strings.Contains(err.Error(), "--release=v0.9.0") {
 		t.Errorf("the check of a release without figures: error %v, want one that says what to run", err)
 	}
-	must(t, run([]string{"--docs", docs, "--release", "v0.9.0"}))
-	must(t, run([]string{"--docs", docs, "--check", "v0.9.0"}))
+	must.NoError(t, run([]string{"--docs", docs, "--release", "v0.9.0"}))
+	must.NoError(t, run([]string{"--docs", docs, "--check", "v0.9.0"}))
 	released := content(t, docs, "benchmarks", "history", "v0.9.0.json")
-	must(t, run([]string{"--docs", docs, "--figures", first}))
+	must.NoError(t, run([]string{"--docs", docs, "--figures", first}))
 	requireRows(t, docs, "| v0.9.0 | 2030-05-06 |")
-	must(t, run([]string{"--docs", docs, "--figures", measure(t, day.AddDate(0, 0, 1), 4)}))
+	must.NoError(t, run([]string{"--docs", docs, "--figures", measure(t, day.AddDate(0, 0, 1), 4)}))
 	requireRows(t, docs, "| v0.9.0 | 2030-05-06 |", "| *next* | 2030-05-07 |")
-	must(t, run([]string{"--docs", docs, "--release", "v0.10.0"}))
+	must.NoError(t, run([]string{"--docs", docs, "--release", "v0.10.0"}))
 	requireRows(t, docs, "| v0.9.0 | 2030-05-06 |", "| v0.10.0 | 2030-05-07 |")
 	if now := content(t, docs, "benchmarks", "history", "v0.9.0.json"); now != released {
 		t.Errorf("the figures of the first release are now\n%s", now)
@@ -104,9 +98,9 @@ func TestHistoryHasTheFiguresOfParts(t *testing.T) {
 		Began: day.AddDate(0, 0, 1), Setup: figures.Setup{Reference: "k8s.io/cloud-provider v0.37.2", Size: size, Variants: runner.Variants(size)},
 		Results: []figures.Result{{Scenario: "routes-1000", Variant: figures.MooringBulk, Seconds: 2, Complete: true}},
 	})
-	must(t, run([]string{"--docs", docs, "--figures", measure(t, day, 5), "--with", part}))
+	must.NoError(t, run([]string{"--docs", docs, "--figures", measure(t, day, 5), "--with", part}))
 	entries, err := history.Read(historyFolder(docs))
-	must(t, err)
+	must.NoError(t, err)
 	if len(entries) != 1 || !entries[0].Began.Equal(day) || !strings.Contains(entries[0].Remark, "`routes-1000` come from a run of their own") {
 		t.Fatalf("the history is %+v", entries)
 	}
@@ -120,8 +114,8 @@ func TestHistoryHasTheFiguresOfParts(t *testing.T) {
 func TestUnreadableHistoryIsLeftAlone(t *testing.T) {
 	docs := t.TempDir()
 	name := filepath.Join(historyFolder(docs), "v0.1.0.json")
-	must(t, os.MkdirAll(filepath.Dir(name), 0o700))
-	must(t, os.WriteFile(name, []byte(`{"format": 2}`), 0o600))
+	must.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
+	must.NoError(t, os.WriteFile(name, []byte(`{"format": 2}`), 0o600))
 	if err := run([]string{"--docs", docs, "--figures", measure(t, time.Now(), 5)}); err == nil || !strings.Contains(err.Error(), "format is 2") {
 		t.Errorf("error %v, want one about the format", err)
 	}
@@ -136,13 +130,13 @@ func TestUnreadableHistoryIsLeftAlone(t *testing.T) {
 func TestPageShowsTheHistory(t *testing.T) {
 	docs := filepath.Join("..", "..", "..", "..", "docs")
 	entries, err := history.Read(historyFolder(docs))
-	must(t, err)
+	must.NoError(t, err)
 	if len(entries) == 0 {
 		t.Log("nothing was measured yet")
 		return
 	}
 	drawn, err := drawHistory(docs)
-	must(t, err)
+	must.NoError(t, err)
 	for name, want := range drawn {
 		if content(t, docs, name) != want {
 			t.Errorf("%s does not show the history: run `go -C dev/bench run ./cmd/report --redraw`", name)

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/tools/release/release"
 	"github.com/mooring-ccm/mooring/internal/image"
@@ -43,10 +44,10 @@ func install(t *testing.T, folder string, digests release.Digests) {
 	push(t, filepath.Join(folder, release.Daemon+"-"+version+"-image.tar"), host+"/ccm:"+version, digests.Image)
 	push(t, filepath.Join(folder, "mooring-"+version[1:]+"-chart.tar"), host+"/charts/mooring:"+version[1:], digests.Chart)
 	byDigest, err := name.NewDigest(host + "/ccm@" + digests.Image)
-	must(t, err)
+	must.NoError(t, err)
 	pulled, err := remote.Image(byDigest)
-	must(t, err)
-	must(t, validate.Image(pulled))
+	must.NoError(t, err)
+	must.NoError(t, validate.Image(pulled))
 
 	cluster, config := startCluster(t)
 	packaged := locate(t, config, host)
@@ -57,7 +58,7 @@ func install(t *testing.T, folder string, digests release.Digests) {
 	installing := action.NewInstall(config)
 	installing.ReleaseName, installing.Namespace = deployment, namespace
 	_, err = installing.RunWithContext(t.Context(), packaged, values)
-	must(t, err)
+	must.NoError(t, err)
 	expect(t, cluster, host+"/ccm@"+digests.Image, 2)
 
 	upgrading := action.NewUpgrade(config)
@@ -65,12 +66,12 @@ func install(t *testing.T, folder string, digests release.Digests) {
 	_, err = upgrading.RunWithContext(t.Context(), deployment, packaged, map[string]any{
 		"replicas": 3, "image": map[string]any{"digest": "", "tag": "v0.2.0"},
 	})
-	must(t, err)
+	must.NoError(t, err)
 	expect(t, cluster, host+"/ccm:v0.2.0", 3)
 
 	back := action.NewRollback(config)
 	back.Version = 1
-	must(t, back.Run(deployment))
+	must.NoError(t, back.Run(deployment))
 	expect(t, cluster, host+"/ccm@"+digests.Image, 2)
 }
 
@@ -86,9 +87,9 @@ func push(t *testing.T, file, reference, want string) {
 func startCluster(t *testing.T) (kubernetes.Interface, *action.Configuration) {
 	t.Helper()
 	binaries, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Parts: []localcluster.Part{localcluster.ControlPlane}, Progress: os.Stderr})
-	must(t, err)
+	must.NoError(t, err)
 	cluster, err := localcluster.Start(t.Context(), localcluster.Options{Binaries: binaries})
-	must(t, err)
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), poll.Deadline)
 		defer cancel()
@@ -97,13 +98,13 @@ func startCluster(t *testing.T) (kubernetes.Interface, *action.Configuration) {
 		}
 	})
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
-	must(t, err)
+	must.NoError(t, err)
 	flags, kubeconfig, where := genericclioptions.NewConfigFlags(false), cluster.AdminKubeconfig(), namespace
 	flags.KubeConfig, flags.Namespace = &kubeconfig, &where
 	config := &action.Configuration{}
-	must(t, config.Init(flags, namespace, "secret", t.Logf))
+	must.NoError(t, config.Init(flags, namespace, "secret", t.Logf))
 	config.RegistryClient, err = registry.NewClient(registry.ClientOptPlainHTTP(), registry.ClientOptWriter(io.Discard))
-	must(t, err)
+	must.NoError(t, err)
 	return client, config
 }
 
@@ -115,9 +116,9 @@ func locate(t *testing.T, config *action.Configuration, host string) *chart.Char
 	pulling := action.NewInstall(config)
 	pulling.Version, pulling.PlainHTTP = version[1:], true
 	file, err := pulling.LocateChart("oci://"+host+"/charts/mooring", settings)
-	must(t, err)
+	must.NoError(t, err)
 	loaded, err := loader.Load(file)
-	must(t, err)
+	must.NoError(t, err)
 	if loaded.Metadata.Version != version[1:] || loaded.Metadata.AppVersion != version {
 		t.Errorf("the chart has the version %s, and runs %s", loaded.Metadata.Version, loaded.Metadata.AppVersion)
 	}
@@ -128,7 +129,7 @@ func locate(t *testing.T, config *action.Configuration, host string) *chart.Char
 func expect(t *testing.T, client kubernetes.Interface, wantImage string, wantReplicas int32) {
 	t.Helper()
 	found, err := client.AppsV1().Deployments(namespace).Get(t.Context(), deployment, metav1.GetOptions{})
-	must(t, err)
+	must.NoError(t, err)
 	if have := found.Spec.Template.Spec.Containers[0].Image; have != wantImage || *found.Spec.Replicas != wantReplicas {
 		t.Errorf("%d replicas of %s run, want %d of %s", *found.Spec.Replicas, have, wantReplicas, wantImage)
 	}

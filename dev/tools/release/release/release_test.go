@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/tools/release/release"
 )
 
@@ -27,25 +28,18 @@ const (
 	commit  = "0123456789abcdef0123456789abcdef01234567"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // newKey writes a private key as openssl makes it, and its public half.
 func newKey(t *testing.T) (private, public string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	must.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
+	must.NoError(t, err)
 	known, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	must(t, err)
+	must.NoError(t, err)
 	private, public = filepath.Join(t.TempDir(), "release.key"), filepath.Join(t.TempDir(), "release.pub")
-	must(t, os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
-	must(t, os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: known}), 0o600))
+	must.NoError(t, os.WriteFile(private, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+	must.NoError(t, os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: known}), 0o600))
 	return private, public
 }
 
@@ -57,7 +51,7 @@ func write(t *testing.T, key string) (string, release.Digests) {
 		Root: root, Output: output, Version: version, Commit: commit, Created: time.Unix(1_700_000_000, 0), Key: key, Progress: os.Stderr,
 		Programs: []release.Program{{Name: release.Daemon, Platforms: []string{"linux/" + runtime.GOARCH}}},
 	})
-	must(t, err)
+	must.NoError(t, err)
 	return output, digests
 }
 
@@ -81,15 +75,15 @@ func TestRelease(t *testing.T) {
 func compare(t *testing.T, first, second string) {
 	t.Helper()
 	entries, err := os.ReadDir(first)
-	must(t, err)
+	must.NoError(t, err)
 	others, err := os.ReadDir(second)
-	must(t, err)
+	must.NoError(t, err)
 	if len(entries) < 9 || len(entries) != len(others) {
 		t.Errorf("there are %d and %d files", len(entries), len(others))
 	}
 	for _, entry := range entries {
 		a, err := os.ReadFile(filepath.Join(first, entry.Name()))
-		must(t, err)
+		must.NoError(t, err)
 		if b, err := os.ReadFile(filepath.Join(second, entry.Name())); err != nil || !bytes.Equal(a, b) {
 			t.Errorf("%s is not the same: %v", entry.Name(), err)
 		}
@@ -118,11 +112,11 @@ func checkSums(t *testing.T, folder string) {
 func checkSignatures(t *testing.T, folder, public string) {
 	for _, name := range []string{release.SumsFile, release.ProvenanceFile} {
 		text, err := os.ReadFile(filepath.Join(folder, name+".sig"))
-		must(t, err)
+		must.NoError(t, err)
 		signature, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
-		must(t, err)
+		must.NoError(t, err)
 		raw := filepath.Join(t.TempDir(), "raw")
-		must(t, os.WriteFile(raw, signature, 0o600))
+		must.NoError(t, os.WriteFile(raw, signature, 0o600))
 		verify := []string{"dgst", "-sha256", "-verify", public, "-signature", raw}
 		if output, err := command(t, folder, "openssl", append(verify, name)...); err != nil {
 			t.Errorf("%s: openssl: %v:\n%s", name, err, output)
@@ -136,7 +130,7 @@ func checkSignatures(t *testing.T, folder, public string) {
 // checkProvenance looks in the statement for every file that was there when it was made, and for the commit.
 func checkProvenance(t *testing.T, folder string) {
 	text, err := os.ReadFile(filepath.Join(folder, release.ProvenanceFile))
-	must(t, err)
+	must.NoError(t, err)
 	var statement struct {
 		Type    string `json:"_type"`
 		Subject []struct {
@@ -145,13 +139,13 @@ func checkProvenance(t *testing.T, folder string) {
 		}
 		PredicateType string
 	}
-	must(t, json.Unmarshal(text, &statement))
+	must.NoError(t, json.Unmarshal(text, &statement))
 	if statement.Type != "https://in-toto.io/Statement/v1" || statement.PredicateType != "https://slsa.dev/provenance/v1" ||
 		!bytes.Contains(text, []byte(`"gitCommit": "`+commit+`"`)) {
 		t.Errorf("the statement is\n%s", text)
 	}
 	sums, err := os.ReadFile(filepath.Join(folder, release.SumsFile))
-	must(t, err)
+	must.NoError(t, err)
 	named := 0
 	for _, subject := range statement.Subject {
 		if strings.Contains(string(sums), subject.Digest["sha256"]+"  "+subject.Name+"\n") {
@@ -179,10 +173,10 @@ func checkProgram(t *testing.T, folder string) {
 // TestBadOptionsAreNamed gives several wrong options at once.
 func TestBadOptionsAreNamed(t *testing.T) {
 	full := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(full, "old"), nil, 0o600))
+	must.NoError(t, os.WriteFile(filepath.Join(full, "old"), nil, 0o600))
 	encrypted := filepath.Join(t.TempDir(), "cosign.key")
 	block := &pem.Block{Type: "ENCRYPTED SIGSTORE PRIVATE KEY", Bytes: []byte("x")}
-	must(t, os.WriteFile(encrypted, pem.EncodeToMemory(block), 0o600))
+	must.NoError(t, os.WriteFile(encrypted, pem.EncodeToMemory(block), 0o600))
 	_, err := release.Write(t.Context(), release.Options{
 		Root: root, Output: full, Version: "0.1", Key: encrypted, Programs: []release.Program{{Name: "mooring", Platforms: []string{"linux"}}},
 	})
