@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-ccm/mooring/internal/words"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
@@ -130,17 +131,13 @@ func (s *environment) awaitCloudRoutes(ctx context.Context, missing func([]api.R
 
 // awaitCloud waits until the cloud lacks nothing, and returns what it lacked last when ctx ends before.
 func awaitCloud(ctx context.Context, lacks func() error) error {
-	ticker := time.NewTicker(cloudPoll)
-	defer ticker.Stop()
-	for {
-		err := lacks()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		}
+	var lacking error
+	err := wait.PollUntilContextCancel(ctx, cloudPoll, true, func(context.Context) (bool, error) {
+		lacking = lacks()
+		return lacking == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), lacking)
 	}
+	return nil
 }

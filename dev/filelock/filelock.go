@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-ccm/mooring/internal/progress"
 )
@@ -29,20 +30,20 @@ func Take(ctx context.Context, path string, display *progress.Display, waitingFo
 		return unlock, nil
 	}
 	step := display.Begin("waiting for " + waitingFor)
-	for errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
-		select {
-		case <-ctx.Done():
-			step.Fail()
-			file.Close()
-			return nil, fmt.Errorf("wait for the lock %s: %w", path, context.Cause(ctx))
-		case <-time.After(retry):
-			err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		}
+	waited := wait.PollUntilContextCancel(ctx, retry, true, func(context.Context) (bool, error) {
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		return !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR), nil
+	})
+	switch {
+	case waited != nil:
+		err = fmt.Errorf("wait for the lock %s: %w", path, context.Cause(ctx))
+	case err != nil:
+		err = fmt.Errorf("lock %s: %w", path, err)
 	}
 	if err != nil {
 		step.Fail()
 		file.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		return nil, err
 	}
 	step.Done("it has ended")
 	return unlock, nil

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -33,21 +35,19 @@ func Within(t testing.TB, deadline time.Duration, what string, problem func(ctx 
 	defer cancel()
 	began := time.Now()
 	var last error
-	for {
+	look := func(ctx context.Context) (bool, error) {
 		err := problem(ctx)
-		if err == nil {
-			return time.Since(began)
-		}
 		// A look that the deadline has cut off says no more than that.
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, deadline, last)
-		case <-time.After(pause):
-		}
+		return err == nil, nil
 	}
+	// PollUntilContextCancel would count the time of a look as part of the pause.
+	if err := (wait.Backoff{Duration: pause}).DelayFunc().Until(ctx, true, true, look); err != nil {
+		t.Fatalf("%s: not within %s: %v", what, deadline, last)
+	}
+	return time.Since(began)
 }
 
 // errUnmet is the problem with a condition that does not say what is wrong.

@@ -14,6 +14,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // killWait is how long a killed program may take to be gone. Only one that is stuck in the kernel needs longer.
@@ -244,22 +246,20 @@ const awaitProbe = 20 * time.Millisecond
 // Await calls ready until it returns nil, one of the programs ends or ctx does. The error then holds the last one that
 // ready returned.
 func Await(ctx context.Context, what string, programs []*Program, ready func(context.Context) error) error {
-	ticker := time.NewTicker(awaitProbe)
-	defer ticker.Stop()
-	for {
-		err := ready(ctx)
-		if err == nil {
-			return nil
+	var problem, exit error
+	err := wait.PollUntilContextCancel(ctx, awaitProbe, true, func(ctx context.Context) (bool, error) {
+		if problem = ready(ctx); problem == nil {
+			return true, nil
 		}
 		for _, p := range programs {
-			if exit := p.Exited(); exit != nil {
-				return exit
+			if exit = p.Exited(); exit != nil {
+				return false, exit
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until %s: %w", what, errors.Join(context.Cause(ctx), err))
-		case <-ticker.C:
-		}
+		return false, nil
+	})
+	if err != nil && exit == nil {
+		return fmt.Errorf("wait until %s: %w", what, errors.Join(context.Cause(ctx), problem))
 	}
+	return err
 }

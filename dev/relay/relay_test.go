@@ -1,12 +1,16 @@
 package relay
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"testing"
 	"time"
+
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 func TestRelayCountsBothWaysAndEnds(t *testing.T) {
@@ -51,11 +55,12 @@ func TestRelayCountsBothWaysAndEnds(t *testing.T) {
 	}
 	// While the connection is open, as those of a manager are.
 	want := Traffic{Received: 3 * questions, Sent: questions}
-	for end := time.Now().Add(time.Minute); r.Traffic() != want; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("counted %+v, want %+v", r.Traffic(), want)
+	poll.Until(t, fmt.Sprintf("%+v is counted", want), func(context.Context) error {
+		if got := r.Traffic(); got != want {
+			return fmt.Errorf("it is %+v", got)
 		}
-	}
+		return nil
+	})
 	r.Pause()
 	if _, err := manager.Write([]byte("?")); err != nil {
 		t.Fatal(err)

@@ -105,7 +105,8 @@ func (w *watch) leader() string {
 	return *holder
 }
 
-// await polls until count reaches want, ctx ends or a problem comes up, and reports how far it is.
+// await polls until count reaches want, ctx ends or a problem comes up, and reports how far it is. The pauses grow with the time that
+// counting takes, which apimachinery's wait does not offer: a fixed interval would take processor time from what is measured.
 func await(ctx context.Context, count func() int, want int, report func(done int), problem func() error) error {
 	for {
 		began := time.Now()

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mooring-ccm/mooring/dev/poll"
 )
 
 // Programs that the tests of IPMI need, of the Debian packages openipmi and ipmitool.
@@ -126,17 +128,13 @@ func freeAddress(t *testing.T, ip string) string {
 // await waits until the BMC answers.
 func (b *BMC) await() {
 	b.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	poll.Within(b.t, 20*time.Second, simulator+" answers", func(context.Context) error {
 		output, err := b.ipmitool("power", "status")
-		if err == nil {
-			return
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, output)
 		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("%s does not answer: %v: %s", simulator, err, output)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // Tool does something to the machine by ipmitool as the user admin, and returns what that prints.

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-ccm/mooring/dev/chaos/model"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
@@ -88,18 +89,13 @@ func (w *fixture) wish(name string) *wish {
 }
 
 // persist repeats what may fail, until it does not or ctx ends.
-func persist(ctx context.Context, do func() error) error {
-	for {
-		err := do()
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(retryPause):
-		}
-	}
+func persist(ctx context.Context, do func() error) (problem error) {
+	// The pause follows each try, however long that took: the API server may be overloaded.
+	_ = wait.Backoff{Duration: retryPause}.DelayFunc().Until(ctx, true, true, func(context.Context) (bool, error) {
+		problem = do()
+		return problem == nil, nil
+	})
+	return problem
 }
 
 // change changes what a machine shall be, and brings that about. A machine that is gone stays so, and one that never was is none.

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/mooring-ccm/mooring/dev/chaos/checker"
 	"github.com/mooring-ccm/mooring/dev/chaos/clock"
 	"github.com/mooring-ccm/mooring/dev/chaos/model"
@@ -258,28 +260,28 @@ const calmLooks = 4
 const shown = 15 * time.Second
 
 // converge waits until all is as it should be. It returns what is not when patience has run out.
-func (r *run) converge(ctx context.Context) []model.Difference {
+func (r *run) converge(ctx context.Context) (wrong []model.Difference) {
 	deadline := r.now() + r.options.Patience
 	fmt.Fprintf(r.options.Progress, "%8s  converging\n", r.now().Round(100*time.Millisecond))
 	next := r.now() + shown
-	for calm := 0; calm < calmLooks; {
-		wrong := r.checker.Look(r.now())
+	calm, late := 0, false
+	err := wait.PollUntilContextCancel(ctx, look, true, func(context.Context) (bool, error) {
+		wrong = r.checker.Look(r.now())
 		calm++
 		if len(wrong) > 0 {
 			calm = 0
 		}
-		if r.now() > deadline {
-			return wrong
+		if late = r.now() > deadline; late {
+			return true, nil
 		}
 		if r.now() > next && len(wrong) > 0 {
 			fmt.Fprintf(r.options.Progress, "%8s  waiting for %d, first: %s\n", r.now().Round(100*time.Millisecond), len(wrong), wrong[0])
 			next += shown
 		}
-		select {
-		case <-ctx.Done():
-			return wrong
-		case <-time.After(look):
-		}
+		return calm >= calmLooks, nil
+	})
+	if err != nil || late {
+		return wrong
 	}
 	r.checker.Converged(r.now())
 	fmt.Fprintf(r.options.Progress, "%8s  converged\n", r.now().Round(100*time.Millisecond))

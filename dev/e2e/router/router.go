@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/dev/netlab"
@@ -109,18 +108,18 @@ func (r *Router) run(t *testing.T) {
 // wait waits until check returns nil, or one of the daemons has ended.
 func (r *Router) wait(t *testing.T, what string, check func() error) {
 	t.Helper()
-	var err error
-	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if err = check(); err == nil {
-			return
+	poll.Within(t, startTimeout, "router "+r.Host.Name+": "+what, func(context.Context) error {
+		err := check()
+		if err == nil {
+			return nil
 		}
 		for _, p := range r.programs {
 			if ended := p.runs(); ended != nil {
 				t.Fatalf("router %s: %v", r.Host.Name, ended)
 			}
 		}
-	}
-	t.Fatalf("router %s: after %s it is not so that %s: %v", r.Host.Name, startTimeout, what, err)
+		return err
+	})
 }
 
 // Close ends the router at once. Its routes stay in the kernel, as after a crash.

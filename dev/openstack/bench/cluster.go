@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
@@ -76,21 +77,17 @@ func (c *cluster) startManager(ctx context.Context, wanted Program, config strin
 
 // await looks until nothing is missing or the manager has ended.
 func (c *cluster) await(ctx context.Context, missing func(context.Context) error) error {
-	ticker := time.NewTicker(look)
-	defer ticker.Stop()
-	for {
-		err := missing(ctx)
-		if err == nil {
-			return nil
+	var last, ended error
+	err := wait.PollUntilContextCancel(ctx, look, true, func(ctx context.Context) (bool, error) {
+		if last = missing(ctx); last != nil && c.manager.State() != nil {
+			ended = fmt.Errorf("the manager has ended (%s): %s", c.manager.State(), c.manager.Tail())
 		}
-		select {
-		case <-ticker.C:
-		case <-c.manager.Done():
-			return fmt.Errorf("the manager has ended (%s): %s", c.manager.State(), c.manager.Tail())
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		}
+		return last == nil, ended
+	})
+	if err != nil && ended == nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), last)
 	}
+	return err
 }
 
 func (c *cluster) awaitLeader(ctx context.Context) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/loadbalancer/v2/pools"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/layer3/floatingips"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Upstream makes load balancers in the shape in which cloud-provider-openstack makes them, one object after the other, and finds them as it
@@ -128,23 +129,20 @@ func (u Upstream) makeListener(ctx context.Context, s UpstreamService, id string
 }
 
 // active waits until nothing changes a load balancer: waitLoadbalancerActive.
-func (u Upstream) active(ctx context.Context, id string) (*loadbalancers.LoadBalancer, error) {
-	for {
-		lb, err := loadbalancers.Get(ctx, u.Octavia, id).Extract()
-		switch {
-		case err != nil:
-			return nil, err
-		case lb.ProvisioningStatus == "ACTIVE":
-			return lb, nil
-		case lb.ProvisioningStatus == "ERROR":
-			return nil, fmt.Errorf("load balancer %s is in ERROR", id)
+func (u Upstream) active(ctx context.Context, id string) (lb *loadbalancers.LoadBalancer, err error) {
+	err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		if lb, err = loadbalancers.Get(ctx, u.Octavia, id).Extract(); err != nil {
+			return false, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("load balancer %s is %s: %w", id, lb.ProvisioningStatus, ctx.Err())
-		case <-time.After(100 * time.Millisecond):
+		if lb.ProvisioningStatus == "ERROR" {
+			return false, errors.New("its status does not change by itself")
 		}
+		return lb.ProvisioningStatus == "ACTIVE", nil
+	})
+	if err != nil && lb != nil {
+		return nil, fmt.Errorf("load balancer %s is %s: %w", id, lb.ProvisioningStatus, err)
 	}
+	return lb, err
 }
 
 // Find finds the load balancer of a Service as upstream's manager does when it takes it up: the one by its name (getLoadbalancerByName) or by

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
@@ -79,22 +79,18 @@ func (e *Environment[C]) await(ctx context.Context, condition func(context.Conte
 	if condition == nil {
 		return nil
 	}
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		err := condition(ctx, e)
-		if err == nil {
-			return nil
+	var unmet, problem error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		if unmet = condition(ctx, e); unmet == nil {
+			return true, nil
 		}
-		if problem := e.problem(ctx); problem != nil {
-			return problem
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(err, context.Cause(ctx))
-		case <-tick.C:
-		}
+		problem = e.problem(ctx)
+		return false, problem
+	})
+	if err != nil && problem == nil {
+		return errors.Join(unmet, context.Cause(ctx))
 	}
+	return err
 }
 
 // problem returns an error if nothing that comes can prove anything: the manager has ended, or the stand-in is at its end.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
@@ -138,12 +139,10 @@ func (p *comparison[C]) runStep(t *testing.T, step Step[C]) {
 func (p *comparison[C]) agree(t *testing.T, step string) {
 	ctx, cancel := context.WithTimeout(t.Context(), stepDeadline)
 	defer cancel()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
 	var before pair
 	var differences []difference
 	since := time.Now()
-	for {
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		now, err := p.observe(ctx)
 		if err != nil {
 			t.Fatalf("%v; reference (-) and Mooring (+) differed before:\n%s", err, show(differences))
@@ -155,14 +154,13 @@ func (p *comparison[C]) agree(t *testing.T, step string) {
 		if time.Since(since) >= calm {
 			p.expected.note(step, now)
 			p.endStep(step, now)
-			return
+			return true, nil
 		}
 		before = now
-		select {
-		case <-ctx.Done():
-			t.Fatalf("after %s, reference (-) and Mooring (+) differ, or do not come to rest:\n%s", stepDeadline, show(differences))
-		case <-tick.C:
-		}
+		return false, nil
+	})
+	if err != nil {
+		t.Fatalf("after %s, reference (-) and Mooring (+) differ, or do not come to rest:\n%s", stepDeadline, show(differences))
 	}
 }
 

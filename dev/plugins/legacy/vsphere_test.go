@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
 	"github.com/mooring-ccm/mooring/dev/plugins/compare"
@@ -109,17 +110,13 @@ func joinMachines(machines ...string) func(context.Context, *vsphereEnvironment)
 
 // await polls a condition until it returns nil or the context ends.
 func await(ctx context.Context, condition func() error) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := condition()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(err, context.Cause(ctx))
-		case <-tick.C:
-		}
+	var unmet error
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
+		unmet = condition()
+		return unmet == nil, nil
+	})
+	if err != nil {
+		return errors.Join(unmet, context.Cause(ctx))
 	}
+	return nil
 }

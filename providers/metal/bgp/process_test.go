@@ -21,6 +21,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-ccm/mooring/dev/e2e/sandbox"
 	"github.com/mooring-ccm/mooring/dev/poll"
@@ -143,16 +144,13 @@ func serve(in io.Reader, out io.Writer) error {
 // goroutinesOfTheLibrary waits for the library's goroutines to end, up to a minute, and returns those that do not.
 func goroutinesOfTheLibrary() string {
 	buffer := make([]byte, 1<<20)
-	for deadline := time.Now().Add(poll.Deadline); ; time.Sleep(20 * time.Millisecond) {
+	var left []string
+	_ = wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, poll.Deadline, true, func(context.Context) (bool, error) {
 		stacks := string(buffer[:runtime.Stack(buffer, true)])
-		left := slices.DeleteFunc(strings.Split(stacks, "\n\n"), func(stack string) bool { return !strings.Contains(stack, "gobgp") })
-		if len(left) == 0 {
-			return ""
-		}
-		if time.Now().After(deadline) {
-			return strings.Join(left, "\n\n")
-		}
-	}
+		left = slices.DeleteFunc(strings.Split(stacks, "\n\n"), func(stack string) bool { return !strings.Contains(stack, "gobgp") })
+		return len(left) == 0, nil
+	})
+	return strings.Join(left, "\n\n")
 }
 
 // process is a speaker in a process of its own.

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/mooring-ccm/mooring/dev/openstack/fakecloud"
+	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/openstack/session"
 )
 
@@ -186,14 +187,9 @@ func TestAServiceThatHangs(t *testing.T) {
 		w.Look(ctx)
 	}()
 	<-hangs
-	deadline := time.After(time.Minute)
-	for testutil.CollectAndCount(w.metrics.used) < 7 {
-		select {
-		case <-deadline:
-			t.Fatal("the other services are not shown while one hangs")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	poll.Until(t, "the other services are shown while one hangs", func(context.Context) error {
+		return poll.Holds(testutil.CollectAndCount(w.metrics.used) >= 7)
+	})
 	cancel()
 	<-ended
 	shown(t, registry, otherLimits, lbaasLimits)
