@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/pages"
 )
 
 // leaderPod returns the pod that holds a lease, from wherever its chart comes.
@@ -58,18 +59,10 @@ func dryRunPod(ctx context.Context, client kubernetes.Interface, namespace strin
 func managerPod(ctx context.Context, client kubernetes.Interface, namespace string, find func([]corev1.Pod) *corev1.Pod) (*corev1.Pod, error) {
 	for _, selector := range []string{managers.ComponentLabel + "=" + managers.DefaultLease, ""} {
 		var found []corev1.Pod
-		err := pages(func(options metav1.ListOptions) (string, error) {
-			options.LabelSelector = selector
-			page, err := client.CoreV1().Pods(namespace).List(ctx, options)
-			if err != nil {
-				return "", err
+		err := pages.Each(ctx, client.CoreV1().Pods(namespace).List, metav1.ListOptions{LabelSelector: selector}, func(pod *corev1.Pod) {
+			if managers.Container(&pod.Spec) != nil && pod.DeletionTimestamp == nil {
+				found = append(found, *pod)
 			}
-			for _, pod := range page.Items {
-				if managers.Container(&pod.Spec) != nil && pod.DeletionTimestamp == nil {
-					found = append(found, pod)
-				}
-			}
-			return page.Continue, nil
 		})
 		if err != nil {
 			return nil, fmt.Errorf("--port-forward: looking for pods of a manager: %w", err)

@@ -17,18 +17,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/pages"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/internal/configevents"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-const (
-	// statusPage is how many objects a page of the API server's lists has.
-	statusPage = 500
-	// callsInterval is over what time calls to the cloud are counted.
-	callsInterval = time.Second
-)
+// callsInterval is over what time calls to the cloud are counted.
+const callsInterval = time.Second
 
 // look reads what a status is made of.
 type look struct {
@@ -120,15 +117,7 @@ func (l *look) readLease(ctx context.Context, seen *view.Seen) error {
 }
 
 func (l *look) readNodes(ctx context.Context, seen *view.Seen) error {
-	nodes := []corev1.Node{}
-	err := pages(func(options metav1.ListOptions) (string, error) {
-		page, err := l.client.CoreV1().Nodes().List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		nodes = append(nodes, page.Items...)
-		return page.Continue, nil
-	})
+	nodes, err := pages.All[corev1.Node](ctx, l.client.CoreV1().Nodes().List, metav1.ListOptions{})
 	if err == nil {
 		seen.Nodes = nodes
 	}
@@ -136,15 +125,7 @@ func (l *look) readNodes(ctx context.Context, seen *view.Seen) error {
 }
 
 func (l *look) readServices(ctx context.Context, seen *view.Seen) error {
-	services := []corev1.Service{}
-	err := pages(func(options metav1.ListOptions) (string, error) {
-		page, err := l.client.CoreV1().Services(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		services = append(services, page.Items...)
-		return page.Continue, nil
-	})
+	services, err := pages.All[corev1.Service](ctx, l.client.CoreV1().Services(metav1.NamespaceAll).List, metav1.ListOptions{})
 	if err == nil {
 		seen.Services = services
 	}
@@ -190,32 +171,13 @@ func (l *look) listEvents(ctx context.Context, seen *view.Seen, kinds ...string)
 // selectEvents reads the events that one of the field selectors selects.
 func (l *look) selectEvents(ctx context.Context, seen *view.Seen, selectors ...string) error {
 	for _, selector := range selectors {
-		err := pages(func(options metav1.ListOptions) (string, error) {
-			options.FieldSelector = selector
-			page, err := l.client.CoreV1().Events(metav1.NamespaceAll).List(ctx, options)
-			if err != nil {
-				return "", err
-			}
-			seen.Events = append(seen.Events, page.Items...)
-			return page.Continue, nil
-		})
+		events, err := pages.All[corev1.Event](ctx, l.client.CoreV1().Events(metav1.NamespaceAll).List, metav1.ListOptions{FieldSelector: selector})
+		seen.Events = append(seen.Events, events...)
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// pages lists page by page. List returns where the next page begins, empty after the last.
-func pages(list func(metav1.ListOptions) (string, error)) error {
-	options := metav1.ListOptions{Limit: statusPage}
-	for {
-		next, err := list(options)
-		if err != nil || next == "" {
-			return err
-		}
-		options.Continue = next
-	}
 }
 
 // readMetrics asks the manager twice, so that calls can be counted.

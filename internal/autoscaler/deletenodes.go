@@ -15,8 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/autoscaler/deletion"
@@ -155,20 +157,21 @@ func (s *service) holders(ctx context.Context, asked []deletion.Asked, withoutNo
 	}
 	wanted := holders
 	holders = map[string][]string{}
-	for page := (client.ListOptions{Limit: pageSize}); ; {
-		var list corev1.NodeList
-		if err := s.live.List(ctx, &list, &page); err != nil {
-			return nil, fmt.Errorf("listing all nodes: %w", err)
+	pages := pager.ListPager{PageSize: pageSize, PageFn: func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+		list := &corev1.NodeList{}
+		return list, s.live.List(ctx, list, &client.ListOptions{Limit: page.Limit, Continue: page.Continue})
+	}}
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+		node := object.(*corev1.Node)
+		if _, found := wanted[node.Spec.ProviderID]; found {
+			holders[node.Spec.ProviderID] = append(holders[node.Spec.ProviderID], node.Name)
 		}
-		for i := range list.Items {
-			if _, found := wanted[list.Items[i].Spec.ProviderID]; found {
-				holders[list.Items[i].Spec.ProviderID] = append(holders[list.Items[i].Spec.ProviderID], list.Items[i].Name)
-			}
-		}
-		if page.Continue = list.Continue; page.Continue == "" {
-			return holders, nil
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing all nodes: %w", err)
 	}
+	return holders, nil
 }
 
 // apply carries a plan out. What it has written it takes back if it cannot write all.

@@ -10,24 +10,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/pager"
 )
 
 // eachService reads all Services from the API server, and not from a cache of it.
 func (a *Allocator) eachService(ctx context.Context, yield func(*corev1.Service)) error {
-	options := metav1.ListOptions{Limit: servicesPerPage} // without a resource version: as of now
-	for {
-		page, err := a.options.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return fmt.Errorf("listing services: %w", err)
-		}
-		for i := range page.Items {
-			yield(&page.Items[i])
-		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return nil
-		}
+	services := pager.ListPager{PageSize: servicesPerPage, PageFn: func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+		return a.options.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, page)
+	}}
+	// Without a resource version: as of now.
+	err := services.EachListItem(ctx, metav1.ListOptions{}, func(service runtime.Object) error {
+		yield(service.(*corev1.Service))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("listing services: %w", err)
 	}
+	return nil
 }
 
 // live reads one Service from the API server. It is nil if that Service, and not merely one of its name, is gone. A list by name

@@ -13,7 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -152,20 +154,19 @@ func (l *LoadBalancers) madeUIDs() map[types.UID]bool {
 // liveUIDs returns the UIDs of all Services as the API server has them.
 func (l *LoadBalancers) liveUIDs(ctx context.Context) (map[types.UID]bool, error) {
 	uids := l.madeUIDs()
-	var services metav1.PartialObjectMetadataList
-	services.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceList"))
-	next := ""
-	for {
-		if err := l.Live.List(ctx, &services, client.Limit(liveServices), client.Continue(next)); err != nil {
-			return nil, fmt.Errorf("listing services: %w", err)
-		}
-		for i := range services.Items {
-			uids[services.Items[i].UID] = true
-		}
-		if next = services.Continue; next == "" {
-			return uids, nil
-		}
+	pages := pager.ListPager{PageSize: liveServices, PageFn: func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+		services := &metav1.PartialObjectMetadataList{}
+		services.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceList"))
+		return services, l.Live.List(ctx, services, client.Limit(page.Limit), client.Continue(page.Continue))
+	}}
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(service runtime.Object) error {
+		uids[service.(*metav1.PartialObjectMetadata).UID] = true
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing services: %w", err)
 	}
+	return uids, nil
 }
 
 // cachedUIDs returns those of the cache, which holds whole Services: to ask it for their metadata would start another watch.

@@ -17,15 +17,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/pages"
 	"github.com/mooring-ccm/mooring/internal/version"
 )
 
-const (
-	// partTimeout is how long a part of the observation may take, all pages together.
-	partTimeout = time.Minute
-	// pageSize is how many objects a page of a list has.
-	pageSize = 500
-)
+// partTimeout is how long a part of the observation may take, all pages together.
+const partTimeout = time.Minute
 
 // Observer reads a cluster.
 type Observer struct {
@@ -107,52 +104,16 @@ func unread(what string, err error) string {
 	return what + ": " + err.Error()
 }
 
-// pages lists page by page. List returns where the next page begins, empty after the last.
-func pages(options metav1.ListOptions, list func(metav1.ListOptions) (string, error)) error {
-	options.Limit = pageSize
-	for {
-		next, err := list(options)
-		if err != nil || next == "" {
-			return err
-		}
-		options.Continue = next
-	}
+func (o *Observer) nodes(ctx context.Context) ([]corev1.Node, error) {
+	return pages.All[corev1.Node](ctx, o.Client.CoreV1().Nodes().List, metav1.ListOptions{})
 }
 
-func (o *Observer) nodes(ctx context.Context) (nodes []corev1.Node, err error) {
-	err = pages(metav1.ListOptions{}, func(options metav1.ListOptions) (string, error) {
-		page, err := o.Client.CoreV1().Nodes().List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		nodes = append(nodes, page.Items...)
-		return page.Continue, nil
-	})
-	return nodes, err
+func (o *Observer) services(ctx context.Context) ([]corev1.Service, error) {
+	return pages.All[corev1.Service](ctx, o.Client.CoreV1().Services(metav1.NamespaceAll).List, metav1.ListOptions{})
 }
 
-func (o *Observer) services(ctx context.Context) (services []corev1.Service, err error) {
-	err = pages(metav1.ListOptions{}, func(options metav1.ListOptions) (string, error) {
-		page, err := o.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		services = append(services, page.Items...)
-		return page.Continue, nil
-	})
-	return services, err
-}
-
-func (o *Observer) leases(ctx context.Context) (leases []coordinationv1.Lease, err error) {
-	err = pages(metav1.ListOptions{}, func(options metav1.ListOptions) (string, error) {
-		page, err := o.Client.CoordinationV1().Leases(o.Namespace).List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		leases = append(leases, page.Items...)
-		return page.Continue, nil
-	})
-	return leases, err
+func (o *Observer) leases(ctx context.Context) ([]coordinationv1.Lease, error) {
+	return pages.All[coordinationv1.Lease](ctx, o.Client.CoordinationV1().Leases(o.Namespace).List, metav1.ListOptions{})
 }
 
 // kubeProxy reads the ConfigMap that kubeadm and others configure kube-proxy by, or nil if it does not exist.
@@ -167,15 +128,10 @@ func (o *Observer) kubeProxy(ctx context.Context) (*corev1.ConfigMap, error) {
 // events reads the warnings about nodes and Services.
 func (o *Observer) events(ctx context.Context) (events []corev1.Event, err error) {
 	for _, kind := range []string{"Node", "Service"} {
-		options := metav1.ListOptions{FieldSelector: "involvedObject.kind=" + kind}
-		err = errors.Join(err, pages(options, func(options metav1.ListOptions) (string, error) {
-			page, err := o.Client.CoreV1().Events(metav1.NamespaceAll).List(ctx, options)
-			if err != nil {
-				return "", err
-			}
-			events = append(events, page.Items...)
-			return page.Continue, nil
-		}))
+		found, unread := pages.All[corev1.Event](ctx, o.Client.CoreV1().Events(metav1.NamespaceAll).List, metav1.ListOptions{
+			FieldSelector: "involvedObject.kind=" + kind,
+		})
+		events, err = append(events, found...), errors.Join(err, unread)
 	}
 	return events, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
+	"github.com/mooring-ccm/mooring/cmd/mooring/internal/pages"
 )
 
 // controllerManagers reads the pods of kube-controller-manager that show themselves in the cluster. kubeadm and RKE2 label them in one
@@ -26,16 +27,8 @@ func (o *Observer) controllerManagers(ctx context.Context) (pods []corev1.Pod, e
 	return pods, nil
 }
 
-func (o *Observer) podsBy(ctx context.Context, namespace, selector string) (pods []corev1.Pod, err error) {
-	err = pages(metav1.ListOptions{LabelSelector: selector}, func(options metav1.ListOptions) (string, error) {
-		page, err := o.Client.CoreV1().Pods(namespace).List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		pods = append(pods, page.Items...)
-		return page.Continue, nil
-	})
-	return pods, err
+func (o *Observer) podsBy(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {
+	return pages.All[corev1.Pod](ctx, o.Client.CoreV1().Pods(namespace).List, metav1.ListOptions{LabelSelector: selector})
 }
 
 // staticSelector selects pods of cloud controller managers that no workload has made: RKE2 runs its own as a static pod.
@@ -43,28 +36,14 @@ const staticSelector = "component=cloud-controller-manager"
 
 // workloads reads what runs a cloud controller manager. All pods of a cluster would be too many to read.
 func (o *Observer) workloads(ctx context.Context) (workloads []check.Workload, err error) {
-	err = pages(metav1.ListOptions{}, func(options metav1.ListOptions) (string, error) {
-		page, err := o.Client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		for i := range page.Items {
-			workloads = append(workloads, fromDeployment(&page.Items[i])...)
-		}
-		return page.Continue, nil
+	err = pages.Each(ctx, o.Client.AppsV1().Deployments(metav1.NamespaceAll).List, metav1.ListOptions{}, func(of *appsv1.Deployment) {
+		workloads = append(workloads, fromDeployment(of)...)
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = pages(metav1.ListOptions{}, func(options metav1.ListOptions) (string, error) {
-		page, err := o.Client.AppsV1().DaemonSets(metav1.NamespaceAll).List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		for i := range page.Items {
-			workloads = append(workloads, fromDaemonSet(&page.Items[i])...)
-		}
-		return page.Continue, nil
+	err = pages.Each(ctx, o.Client.AppsV1().DaemonSets(metav1.NamespaceAll).List, metav1.ListOptions{}, func(of *appsv1.DaemonSet) {
+		workloads = append(workloads, fromDaemonSet(of)...)
 	})
 	if err != nil {
 		return nil, err
