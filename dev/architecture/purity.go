@@ -27,7 +27,8 @@ var pureImports = []string{
 	"k8s.io/component-helpers/node/util", // of which GetNodeCondition is a function over values
 	Module + "/internal/instances/bounds", Module + "/internal/message",
 	Module + "/provider",
-	Module + "/providers/metal/announce/model", Module + "/providers/metal/announce/pods", Module + "/providers/metal/routing",
+	Module + "/providers/metal/announce/model", Module + "/providers/metal/announce/pods", Module + "/providers/metal/nodestate",
+	Module + "/providers/metal/routing",
 	Module + "/providers/openstack/octavia/annotations", Module + "/providers/openstack/octavia/model",
 }
 

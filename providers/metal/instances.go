@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/provider"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/machine"
-	"github.com/mooring-ccm/mooring/providers/metal/nodegroup"
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 	"github.com/mooring-ccm/mooring/providers/metal/power"
 )
 
@@ -123,7 +123,7 @@ func (i *Instances) wake() {
 // unless its kubelet says that it runs.
 func (i *Instances) find(node *v1.Node) (*config.Machine, error) {
 	found, err := i.index.Load().Find(node)
-	if err == nil && i.asleep(found) && !nodegroup.Ready(node) {
+	if err == nil && i.asleep(found) && !nodestate.Ready(node) {
 		return nil, fmt.Errorf("machine %s is asleep: %w", found.Name, provider.ErrInstanceNotFound)
 	}
 	return found, err

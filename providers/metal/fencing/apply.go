@@ -45,7 +45,7 @@ func (w writer) mark(ctx context.Context, action action, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return nodepatch.Apply(ctx, w.nodes, action.node.name, patch, fieldManager)
+	return nodepatch.Apply(ctx, w.nodes, action.node.Name, patch, fieldManager)
 }
 
 // read returns a node as the API server has it now, not as it was delivered.
@@ -65,12 +65,12 @@ func (w writer) fence(ctx context.Context, action action, timeout time.Duration,
 	if err := w.mark(ctx, action, now); err != nil {
 		return err
 	}
-	node, err := w.read(ctx, action.node.name)
+	node, err := w.read(ctx, action.node.Name)
 	if err != nil {
 		return err
 	}
-	stored := factsOf(node, action.node.power, action.node.own)
-	if stored.uid != action.node.uid || stored.attempted.Unix() != now.Unix() || !concerns(stored) || stored.excluded || stored.controlPlane {
+	stored := factsOf(node, action.node.Power, action.node.own)
+	if stored.UID != action.node.UID || stored.attempted.Unix() != now.Unix() || !concerns(stored) || stored.excluded || stored.controlPlane {
 		return nodepatch.ErrOutdated
 	}
 	w.recorder.Eventf(node, v1.EventTypeWarning, ReasonFencing,

@@ -149,7 +149,7 @@ func (c *Controller) pass(ctx context.Context) {
 			continue
 		}
 		if err := c.writer.mark(ctx, action, now); err != nil && !errors.Is(err, nodepatch.ErrOutdated) && ctx.Err() == nil {
-			log.Error(err, "A node could not be annotated; trying again", "node", action.node.name)
+			log.Error(err, "A node could not be annotated; trying again", "node", action.node.Name)
 		}
 	}
 }
@@ -163,15 +163,15 @@ func (c *Controller) look(present []*v1.Node, own self.Replica, settings Setting
 	failures := map[types.UID]failure{}
 	all := make([]facts, 0, len(present))
 	for _, node := range present {
-		f := factsOf(node, powerOf(c.options.Observe(node)), own.Is(node))
+		f := factsOf(node, c.options.Observe(node).VerifiedPower(), own.Is(node))
 		s.ownKnown = s.ownKnown || f.own
-		if f.silent {
+		if f.Silent {
 			s.silent++
-			silentSince[f.uid] = since(c.silentSince[f.uid], node, now)
-			f.silentSince = silentSince[f.uid]
+			silentSince[f.UID] = since(c.silentSince[f.UID], node, now)
+			f.silentSince = silentSince[f.UID]
 		}
-		if failed, ok := c.failures[f.uid]; ok && !f.ready {
-			failures[f.uid], f.notBefore = failed, failed.notBefore
+		if failed, ok := c.failures[f.UID]; ok && !f.Ready {
+			failures[f.UID], f.notBefore = failed, failed.notBefore
 		}
 		if f.attempted.After(s.lastAttempt) {
 			s.lastAttempt = f.attempted
@@ -199,10 +199,10 @@ func since(seen time.Time, node *v1.Node, now time.Time) time.Time {
 // ask has the API server answer for one silent node, so that it is known to be reachable: nodes fall silent together when it is not.
 func (c *Controller) ask(ctx context.Context, nodes []facts) {
 	for _, node := range nodes {
-		if !node.silent {
+		if !node.Silent {
 			continue
 		}
-		if _, err := c.writer.read(ctx, node.name); err != nil {
+		if _, err := c.writer.read(ctx, node.Name); err != nil {
 			c.answering = time.Time{}
 			return
 		}
@@ -234,18 +234,18 @@ func (c *Controller) finish(ctx context.Context, action action, err error) {
 	c.attempting = false
 	switch {
 	case err == nil:
-		delete(c.failures, action.node.uid)
+		delete(c.failures, action.node.UID)
 		c.metrics.attempts.WithLabelValues("succeeded").Inc()
-		log.Info("The machine of a silent node was turned off", "node", action.node.name)
+		log.Info("The machine of a silent node was turned off", "node", action.node.Name)
 	case errors.Is(err, nodepatch.ErrOutdated):
 		c.metrics.attempts.WithLabelValues("outdated").Inc()
 	default:
-		failed := c.failures[action.node.uid]
+		failed := c.failures[action.node.UID]
 		failed.notBefore = time.Now().Add(min(minBackoff<<min(failed.count, 8), maxBackoff))
 		failed.count++
-		c.failures[action.node.uid] = failed
+		c.failures[action.node.UID] = failed
 		c.metrics.attempts.WithLabelValues("failed").Inc()
-		log.Error(err, "The machine of a silent node could not be turned off; trying again", "node", action.node.name)
+		log.Error(err, "The machine of a silent node could not be turned off; trying again", "node", action.node.Name)
 	}
 }
 
@@ -274,17 +274,4 @@ var heldMessages = map[hold]string{
 	heldOwnUnknown: "this replica does not know which node it runs on; set NODE_NAME in its pod, or fence.outsideCluster",
 	heldTooMany:    "more nodes are silent than fence.maxUnknownPercent allows",
 	heldFenced:     "it was turned off before and has power again, but the node has not been ready since",
-}
-
-func powerOf(observed metalpower.Observation) power {
-	switch {
-	case observed.State == metalpower.Unknown:
-		return unknown
-	case !observed.Verified:
-		return unverified
-	case observed.State == metalpower.Off:
-		return off
-	default:
-		return on
-	}
 }

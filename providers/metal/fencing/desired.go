@@ -4,7 +4,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
 
 const (
@@ -16,8 +17,6 @@ const (
 	// FencedAnnotation on a Node says since when its machine is known to be off after such an attempt. It goes with the other one, and
 	// until then the machine is not turned off again: somebody may be repairing it.
 	FencedAnnotation = "metal.mooring.dev/fenced"
-	// controlPlaneLabel is on the nodes of the control plane (kubeadm).
-	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 )
 
 // Settings are what the operator decides.
@@ -36,30 +35,14 @@ type Settings struct {
 	OutsideCluster bool
 }
 
-// power is what is known of a machine's power, by a controller that names the machine.
-type power int
-
-const (
-	unknown power = iota
-	on
-	off
-	// unverified is anything that a controller says which does not name the machine.
-	unverified
-)
-
 // facts are what matters of a node and its machine.
 type facts struct {
-	name            string
-	uid             types.UID
-	resourceVersion string
-	// ready says that the condition Ready is true, and silent that it is Unknown.
-	ready, silent bool
-	deleting      bool
-	excluded      bool
-	controlPlane  bool
+	// Node has the power that a controller says which names the machine.
+	nodestate.Node
+	excluded     bool
+	controlPlane bool
 	// own says that this replica runs on the machine.
-	own   bool
-	power power
+	own bool
 	// attempted is when an attempt began, zero if none is recorded; fenced says that the machine is off by it.
 	attempted time.Time
 	fenced    bool
@@ -84,25 +67,16 @@ type situation struct {
 }
 
 // factsOf reads what matters off a node.
-func factsOf(node *v1.Node, power power, own bool) facts {
-	f := facts{
-		name: node.Name, uid: node.UID, resourceVersion: node.ResourceVersion, deleting: !node.DeletionTimestamp.IsZero(),
-		power: power, own: own,
-	}
+func factsOf(node *v1.Node, power nodestate.Power, own bool) facts {
+	f := facts{Node: nodestate.Of(node, power), own: own}
 	_, f.excluded = node.Annotations[ExcludeAnnotation]
-	_, f.controlPlane = node.Labels[controlPlaneLabel]
+	_, f.controlPlane = node.Labels[nodestate.ControlPlaneLabel]
 	_, f.fenced = node.Annotations[FencedAnnotation]
 	if text, ok := node.Annotations[AttemptAnnotation]; ok {
 		// One that cannot be read is one of long ago, so that it is seen to be there.
 		f.attempted = time.Unix(0, 0)
 		if at, err := time.Parse(time.RFC3339, text); err == nil {
 			f.attempted = at
-		}
-	}
-	for i := range node.Status.Conditions {
-		if condition := &node.Status.Conditions[i]; condition.Type == v1.NodeReady {
-			f.ready = condition.Status == v1.ConditionTrue
-			f.silent = condition.Status == v1.ConditionUnknown
 		}
 	}
 	return f
@@ -136,7 +110,7 @@ var holds = []hold{
 }
 
 // concerns reports whether a node is one that would be fenced at all: it is silent, and its machine is not known to be off.
-func concerns(node facts) bool { return node.silent && !node.deleting && node.power != off }
+func concerns(node facts) bool { return node.Silent && !node.Deleting && node.Power != nodestate.Off }
 
 // holdOf returns why the machine of a node that is concerned is not turned off now.
 func holdOf(node facts, s situation, settings Settings, now time.Time) hold {
@@ -147,9 +121,9 @@ func holdOf(node facts, s situation, settings Settings, now time.Time) hold {
 		return heldControl
 	case node.fenced:
 		return heldFenced
-	case node.power == unverified:
+	case node.Power == nodestate.Unverified:
 		return heldUnverified
-	case node.power != on:
+	case node.Power != nodestate.On:
 		return heldUnknown
 	case node.own:
 		return heldOwn

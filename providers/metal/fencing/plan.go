@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
 
 // kind is what an action does.
@@ -34,15 +36,15 @@ func plan(nodes []facts, s situation, settings Settings, now time.Time) (actions
 	var candidates []facts
 	for _, node := range nodes {
 		switch {
-		case node.deleting:
-		case node.ready && node.power == on && (!node.attempted.IsZero() || node.fenced):
+		case node.Deleting:
+		case node.Ready && node.Power == nodestate.On && (!node.attempted.IsZero() || node.fenced):
 			actions = append(actions, action{clear, node})
-		case node.power == off && !node.attempted.IsZero() && !node.fenced && !s.attempting:
+		case node.Power == nodestate.Off && !node.attempted.IsZero() && !node.fenced && !s.attempting:
 			actions = append(actions, action{markFenced, node})
 		case !settings.Enabled || !concerns(node):
 		default:
 			if why := holdOf(node, s, settings, now); why != notHeld {
-				held[node.name] = why
+				held[node.Name] = why
 			} else {
 				candidates = append(candidates, node)
 			}
@@ -50,14 +52,14 @@ func plan(nodes []facts, s situation, settings Settings, now time.Time) (actions
 	}
 	if len(candidates) > 0 {
 		slices.SortFunc(candidates, func(a, b facts) int {
-			return cmp.Or(a.attempted.Compare(b.attempted), a.silentSince.Compare(b.silentSince), cmp.Compare(a.name, b.name))
+			return cmp.Or(a.attempted.Compare(b.attempted), a.silentSince.Compare(b.silentSince), cmp.Compare(a.Name, b.Name))
 		})
 		actions = append(actions, action{turnOff, candidates[0]})
 		for _, node := range candidates[1:] {
-			held[node.name] = heldOneAtATime
+			held[node.Name] = heldOneAtATime
 		}
 	}
-	slices.SortStableFunc(actions, func(a, b action) int { return cmp.Compare(a.node.name, b.node.name) })
+	slices.SortStableFunc(actions, func(a, b action) int { return cmp.Compare(a.node.Name, b.node.Name) })
 	return actions, held
 }
 
@@ -80,7 +82,7 @@ func (a action) patch(now time.Time) ([]byte, error) {
 			Annotations     map[string]any `json:"annotations"`
 		} `json:"metadata"`
 	}
-	patch.Metadata.UID, patch.Metadata.ResourceVersion = a.node.uid, a.node.resourceVersion
+	patch.Metadata.UID, patch.Metadata.ResourceVersion = a.node.UID, a.node.ResourceVersion
 	patch.Metadata.Annotations = annotations
 	return json.Marshal(patch)
 }

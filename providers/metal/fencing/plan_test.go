@@ -12,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
 
 var (
@@ -38,7 +40,7 @@ func nodeOf(name, words string) *v1.Node {
 		case "excluded":
 			node.Annotations[ExcludeAnnotation] = ""
 		case "control":
-			node.Labels[controlPlaneLabel] = ""
+			node.Labels[nodestate.ControlPlaneLabel] = ""
 		case "deleting":
 			node.DeletionTimestamp = &metav1.Time{Time: now}
 		case "attempted":
@@ -55,49 +57,49 @@ func nodeOf(name, words string) *v1.Node {
 func TestPlan(t *testing.T) {
 	for name, test := range map[string]struct {
 		node   string
-		power  power
+		power  nodestate.Power
 		change func(*facts, *situation, *Settings)
 		want   string
 	}{
-		"silent, with power":              {"unknownReady", on, nil, "off"},
-		"silent for exactly long enough":  {"unknownReady", on, func(f *facts, _ *situation, _ *Settings) { f.silentSince = now.Add(-5 * time.Minute) }, "off"},
-		"silent, but not for long":        {"unknownReady", on, func(f *facts, _ *situation, _ *Settings) { f.silentSince = now.Add(-299 * time.Second) }, "not-silent-for-long"},
-		"not enabled":                     {"unknownReady", on, func(_ *facts, _ *situation, s *Settings) { s.Enabled = false }, ""},
-		"ready":                           {"ready", on, nil, ""},
-		"a kubelet that is not ready":     {"notReady", on, nil, ""},
-		"no condition":                    {"", on, nil, ""},
-		"being deleted":                   {"unknownReady deleting", on, nil, ""},
-		"off":                             {"unknownReady", off, nil, ""},
-		"power unknown":                   {"unknownReady", unknown, nil, "power-unknown"},
-		"somebody's controller":           {"unknownReady", unverified, nil, "unverified-bmc"},
-		"excluded":                        {"unknownReady excluded", on, nil, "excluded"},
-		"of the control plane":            {"unknownReady control", on, nil, "control-plane"},
-		"this replica's":                  {"unknownReady", on, func(f *facts, _ *situation, _ *Settings) { f.own = true }, "own-machine"},
-		"whose replica, nobody knows":     {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.ownKnown = false }, "own-machine-unknown"},
-		"as many as may be":               {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.nodes, s.silent = 100, 49 }, "off"},
-		"too many":                        {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.nodes, s.silent = 100, 50 }, "too-many-unknown"},
-		"one of three":                    {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.nodes = 3 }, "off"},
-		"one of two":                      {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.nodes = 2 }, "too-many-unknown"},
-		"the API server is silent":        {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.answering = time.Time{} }, "api-server"},
-		"the API server was silent":       {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.answering = now.Add(-299 * time.Second) }, "api-server"},
-		"it failed a moment ago":          {"unknownReady attempted", on, func(f *facts, _ *situation, _ *Settings) { f.notBefore = now.Add(time.Second) }, "failed-before"},
-		"it failed a while ago":           {"unknownReady attempted", on, func(f *facts, _ *situation, _ *Settings) { f.notBefore = now }, "off"},
-		"another one is being turned off": {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.attempting = true }, "one-at-a-time"},
-		"another one was turned off":      {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.lastAttempt = now.Add(-59 * time.Second) }, "rate-limit"},
-		"another leader may be at it": {"unknownReady", on, func(_ *facts, s *situation, c *Settings) {
+		"silent, with power":              {"unknownReady", nodestate.On, nil, "off"},
+		"silent for exactly long enough":  {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.silentSince = now.Add(-5 * time.Minute) }, "off"},
+		"silent, but not for long":        {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.silentSince = now.Add(-299 * time.Second) }, "not-silent-for-long"},
+		"not enabled":                     {"unknownReady", nodestate.On, func(_ *facts, _ *situation, s *Settings) { s.Enabled = false }, ""},
+		"ready":                           {"ready", nodestate.On, nil, ""},
+		"a kubelet that is not ready":     {"notReady", nodestate.On, nil, ""},
+		"no condition":                    {"", nodestate.On, nil, ""},
+		"being deleted":                   {"unknownReady deleting", nodestate.On, nil, ""},
+		"off":                             {"unknownReady", nodestate.Off, nil, ""},
+		"power unknown":                   {"unknownReady", nodestate.Unknown, nil, "power-unknown"},
+		"somebody's controller":           {"unknownReady", nodestate.Unverified, nil, "unverified-bmc"},
+		"excluded":                        {"unknownReady excluded", nodestate.On, nil, "excluded"},
+		"of the control plane":            {"unknownReady control", nodestate.On, nil, "control-plane"},
+		"this replica's":                  {"unknownReady", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.own = true }, "own-machine"},
+		"whose replica, nobody knows":     {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.ownKnown = false }, "own-machine-unknown"},
+		"as many as may be":               {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes, s.silent = 100, 49 }, "off"},
+		"too many":                        {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes, s.silent = 100, 50 }, "too-many-unknown"},
+		"one of three":                    {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes = 3 }, "off"},
+		"one of two":                      {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.nodes = 2 }, "too-many-unknown"},
+		"the API server is silent":        {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.answering = time.Time{} }, "api-server"},
+		"the API server was silent":       {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.answering = now.Add(-299 * time.Second) }, "api-server"},
+		"it failed a moment ago":          {"unknownReady attempted", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.notBefore = now.Add(time.Second) }, "failed-before"},
+		"it failed a while ago":           {"unknownReady attempted", nodestate.On, func(f *facts, _ *situation, _ *Settings) { f.notBefore = now }, "off"},
+		"another one is being turned off": {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.attempting = true }, "one-at-a-time"},
+		"another one was turned off":      {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.lastAttempt = now.Add(-59 * time.Second) }, "rate-limit"},
+		"another leader may be at it": {"unknownReady", nodestate.On, func(_ *facts, s *situation, c *Settings) {
 			s.lastAttempt = now.Add(-20 * time.Second)
 			c.Interval = time.Second
 		}, "rate-limit"},
-		"another one was, some time ago":   {"unknownReady", on, func(_ *facts, s *situation, _ *Settings) { s.lastAttempt = now.Add(-time.Minute) }, "off"},
-		"turned on by somebody":            {"unknownReady attempted fenced", on, nil, "fenced-before"},
-		"off after an attempt":             {"unknownReady attempted", off, nil, "fenced"},
-		"off, while an attempt goes on":    {"unknownReady attempted", off, func(_ *facts, s *situation, _ *Settings) { s.attempting = true }, ""},
-		"off, and known to be":             {"unknownReady attempted fenced", off, nil, ""},
-		"on and ready again":               {"ready attempted fenced", on, nil, "clear"},
-		"on and ready, it had failed":      {"ready odd", on, nil, "clear"},
-		"on and ready, not enabled by now": {"ready attempted fenced", on, func(_ *facts, _ *situation, s *Settings) { s.Enabled = false }, "clear"},
-		"ready, but power unknown":         {"ready attempted fenced", unknown, nil, ""},
-		"booting":                          {"notReady attempted fenced", on, nil, ""},
+		"another one was, some time ago":   {"unknownReady", nodestate.On, func(_ *facts, s *situation, _ *Settings) { s.lastAttempt = now.Add(-time.Minute) }, "off"},
+		"turned on by somebody":            {"unknownReady attempted fenced", nodestate.On, nil, "fenced-before"},
+		"off after an attempt":             {"unknownReady attempted", nodestate.Off, nil, "fenced"},
+		"off, while an attempt goes on":    {"unknownReady attempted", nodestate.Off, func(_ *facts, s *situation, _ *Settings) { s.attempting = true }, ""},
+		"off, and known to be":             {"unknownReady attempted fenced", nodestate.Off, nil, ""},
+		"on and ready again":               {"ready attempted fenced", nodestate.On, nil, "clear"},
+		"on and ready, it had failed":      {"ready odd", nodestate.On, nil, "clear"},
+		"on and ready, not enabled by now": {"ready attempted fenced", nodestate.On, func(_ *facts, _ *situation, s *Settings) { s.Enabled = false }, "clear"},
+		"ready, but power unknown":         {"ready attempted fenced", nodestate.Unknown, nil, ""},
+		"booting":                          {"notReady attempted fenced", nodestate.On, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, s, c := factsOf(nodeOf("n1", test.node), test.power, false), calm, settings
@@ -120,7 +122,7 @@ func TestPlan(t *testing.T) {
 // One machine at a time, and the one whose last attempt is the longest ago first: one that fails forever holds up no other.
 func TestOrder(t *testing.T) {
 	node := func(name string, attempted, silentSince time.Time) facts {
-		f := factsOf(nodeOf(name, "unknownReady"), on, false)
+		f := factsOf(nodeOf(name, "unknownReady"), nodestate.On, false)
 		f.attempted, f.silentSince = attempted, silentSince
 		return f
 	}
@@ -136,9 +138,9 @@ func TestOrder(t *testing.T) {
 		if len(actions) != 1 || actions[0].kind != turnOff || len(held) != len(nodes)-1 {
 			t.Fatalf("%d actions, held %v", len(actions), held)
 		}
-		chosen := actions[0].node.name
+		chosen := actions[0].node.Name
 		order = append(order, chosen)
-		nodes = slices.DeleteFunc(nodes, func(f facts) bool { return f.name == chosen })
+		nodes = slices.DeleteFunc(nodes, func(f facts) bool { return f.Name == chosen })
 	}
 	if got := strings.Join(order, " "); got != "e c d b-failed a-failed-lately" {
 		t.Errorf("order %s", got)
@@ -156,7 +158,7 @@ func TestPatches(t *testing.T) {
 		{markFenced, map[string]string{"a": "b", AttemptAnnotation: "2030-01-01T12:00:00Z", FencedAnnotation: "2030-01-01T12:00:00Z"}},
 		{clear, map[string]string{"a": "b"}},
 	} {
-		patch, err := action{step.kind, factsOf(node, on, false)}.patch(now)
+		patch, err := action{step.kind, factsOf(node, nodestate.On, false)}.patch(now)
 		if err != nil || !strings.Contains(string(patch), `"uid":"uid","resourceVersion":"7"`) {
 			t.Fatalf("%s, %v", patch, err)
 		}
@@ -192,10 +194,11 @@ func TestNothingIsTurnedOffWithoutAReason(t *testing.T) {
 		var nodes []facts
 		for i := range s.nodes {
 			drawn := rapid.SliceOfNDistinct(rapid.SampledFrom(words), 0, 3, rapid.ID[string]).Draw(t, "node")
-			f := factsOf(nodeOf(fmt.Sprint("n", i), strings.Join(drawn, " ")), rapid.SampledFrom([]power{unknown, on, off, unverified}).Draw(t, "power"),
+			f := factsOf(nodeOf(fmt.Sprint("n", i), strings.Join(drawn, " ")),
+				rapid.SampledFrom([]nodestate.Power{nodestate.Unknown, nodestate.On, nodestate.Off, nodestate.Unverified}).Draw(t, "power"),
 				rapid.IntRange(0, 9).Draw(t, "own") == 0)
 			f.silentSince, f.notBefore = ago("silentSince"), now.Add(time.Duration(rapid.IntRange(-9, 1).Draw(t, "notBefore"))*time.Second)
-			if f.silent {
+			if f.Silent {
 				s.silent++
 			}
 			nodes = append(nodes, f)
@@ -208,7 +211,7 @@ func TestNothingIsTurnedOffWithoutAReason(t *testing.T) {
 			}
 			turned++
 			f := action.node
-			if !f.silent || f.ready || f.deleting || f.excluded || f.controlPlane || f.own || f.fenced || f.power != on || held[f.name] != "" ||
+			if !f.Silent || f.Ready || f.Deleting || f.excluded || f.controlPlane || f.own || f.fenced || f.Power != nodestate.On || held[f.Name] != "" ||
 				now.Sub(f.silentSince) < settings.After || now.Before(f.notBefore) {
 				t.Fatalf("turned off: %+v", f)
 			}

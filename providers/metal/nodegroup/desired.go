@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
 
 // want is what a machine is to be.
@@ -43,15 +44,6 @@ func (i intent) rested(minCycle time.Duration, now time.Time) bool {
 	return i.Cycle.IsZero() || now.Sub(i.Cycle) >= minCycle
 }
 
-// power is what is known of a machine's power, by a BMC that names the machine.
-type power int
-
-const (
-	unknown power = iota
-	on
-	off
-)
-
 // refusal is what became of the last attempts at a machine's BMC.
 type refusal struct {
 	code, message string
@@ -82,7 +74,8 @@ type facts struct {
 	intent                  intent
 	// recorded says that there is an intent. Without one the machine is to be awake.
 	recorded bool
-	power    power
+	// power is by a BMC that names the machine, where that says that it is off.
+	power nodestate.Power
 	// powerSince and powerSeen are the times of the first and last reading that said so; zero if unknown.
 	powerSince, powerSeen time.Time
 	node                  nodeFacts
@@ -138,7 +131,7 @@ func stateOf(m facts) provider.NodeGroupInstanceState {
 	switch {
 	case m.intent.Want == asleep:
 		return provider.NodeGroupInstanceDeleting
-	case m.power == on:
+	case m.power == nodestate.On:
 		return provider.NodeGroupInstanceRunning
 	case m.intent.Waking:
 		return provider.NodeGroupInstanceCreating
@@ -149,7 +142,7 @@ func stateOf(m facts) provider.NodeGroupInstanceState {
 
 // errorOf returns why a machine will not be what it is to be; nil if nothing is known to be wrong.
 func errorOf(m facts, l limits, now time.Time) *provider.NodeGroupInstanceError {
-	waking := m.intent.Waking && m.power != on
+	waking := m.intent.Waking && m.power != nodestate.On
 	switch {
 	case m.unreadable:
 		return &provider.NodeGroupInstanceError{Code: codeUnreadable, Message: fmt.Sprintf("what is recorded of machine %s cannot be read", m.name)}

@@ -7,12 +7,10 @@ import (
 
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 	"github.com/mooring-ccm/mooring/providers/metal/fencing"
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 	"github.com/mooring-ccm/mooring/providers/metal/outofservice"
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 )
-
-// controlPlaneLabel is on the nodes of the control plane (kubeadm).
-const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
 // group is a group of the config in force, with its machines.
 type group struct {
@@ -51,11 +49,11 @@ func factsOf(m *config.Machine, recorded recordedIntents, observed metalpower.Ob
 	_, f.unreadable = recorded.unreadable[m.ID]
 	switch {
 	case observed.State == metalpower.On:
-		f.power = on
+		f.power = nodestate.On
 	case observed.State == metalpower.Off && observed.Verified:
-		f.power = off
+		f.power = nodestate.Off
 	}
-	if f.power != unknown {
+	if f.power != nodestate.Unknown {
 		f.powerSince, f.powerSeen = observed.Since, observed.Seen
 	}
 	return f
@@ -72,8 +70,8 @@ func nodeFactsOf(nodes []*v1.Node, own func(*v1.Node) bool) nodeFacts {
 
 // with returns the facts with those of another node.
 func (f nodeFacts) with(node *v1.Node, own bool) nodeFacts {
-	needed := Ready(node) && !hasTaint(node, TaintToBeDeleted)
-	_, controlPlane := node.Labels[controlPlaneLabel]
+	needed := nodestate.Ready(node) && !hasTaint(node, TaintToBeDeleted)
+	_, controlPlane := node.Labels[nodestate.ControlPlaneLabel]
 	f.count++
 	if f.name == "" || needed || controlPlane || own {
 		f.name, f.uid = node.Name, node.UID
@@ -89,13 +87,6 @@ func (f nodeFacts) with(node *v1.Node, own bool) nodeFacts {
 		f.held = "out of service"
 	}
 	return f
-}
-
-// Ready reports whether the kubelet of a node says that it is ready.
-func Ready(node *v1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool {
-		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
-	})
 }
 
 func hasTaint(node *v1.Node, key string) bool {

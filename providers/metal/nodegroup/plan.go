@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
 
 // changes are new intents, by the IDs of machines.
@@ -112,7 +113,7 @@ func compareFree(a, b facts, l limits, now time.Time) int {
 	if !restedA {
 		return cmp.Or(a.intent.Cycle.Compare(b.intent.Cycle), cmp.Compare(a.id, b.id))
 	}
-	return cmp.Or(first(a.power == off, b.power == off), a.intent.Off.Compare(b.intent.Off), cmp.Compare(a.id, b.id))
+	return cmp.Or(first(a.power == nodestate.Off, b.power == nodestate.Off), a.intent.Off.Compare(b.intent.Off), cmp.Compare(a.id, b.id))
 }
 
 // decrease returns the intents by which so many machines that are not on yet stay off: those first that have not been told to turn
@@ -120,7 +121,7 @@ func compareFree(a, b facts, l limits, now time.Time) int {
 func decrease(machines []facts, l limits, delta int, now time.Time) (changes, error) {
 	var waiting []facts
 	for _, m := range machines {
-		if m.intent.Want != asleep && m.intent.Waking && m.power != on && m.node.name == "" && !m.unreadable {
+		if m.intent.Want != asleep && m.intent.Waking && m.power != nodestate.On && m.node.name == "" && !m.unreadable {
 			waiting = append(waiting, m)
 		}
 	}
@@ -238,18 +239,18 @@ func advance(machines []facts, l limits, begun, now time.Time) (changes, []actio
 // follow returns what a machine is to be by what others did to it, and whether that is something else than what is recorded.
 func follow(m facts, l limits, now time.Time) (intent, bool) {
 	next := m.intent
-	turnedOn := m.node.needed && now.Sub(m.intent.Since) >= tainted || m.power == on && !m.intent.Off.IsZero()
+	turnedOn := m.node.needed && now.Sub(m.intent.Since) >= tainted || m.power == nodestate.On && !m.intent.Off.IsZero()
 	switch {
 	case !m.recorded: // a machine that is off and has no node counts as one that was put to sleep
-		return intent{Want: asleep, Since: now, Off: m.powerSince}, m.power == off && m.node.name == "" && !m.maintenance
+		return intent{Want: asleep, Since: now, Off: m.powerSince}, m.power == nodestate.Off && m.node.name == "" && !m.maintenance
 	case m.intent.Want == asleep && turnedOn: // by somebody else, whose decision that is
 		return intent{Want: awake, Since: now, Cycle: m.intent.Cycle}, true
-	case m.intent.Want == asleep && m.intent.Off.IsZero() && m.power == off && m.powerSeen.Sub(lastTold(m)) >= powerOnDelay:
+	case m.intent.Want == asleep && m.intent.Off.IsZero() && m.power == nodestate.Off && m.powerSeen.Sub(lastTold(m)) >= powerOnDelay:
 		next.Off = m.powerSince
 		return next, true
 	case m.intent.Want == asleep:
 		return next, false
-	case m.intent.Waking && m.power == on:
+	case m.intent.Waking && m.power == nodestate.On:
 		if next.Waking = false; m.powerSince.After(next.Cycle) { // its BMC took its time
 			next.Cycle = m.powerSince
 		}
@@ -277,8 +278,8 @@ func command(m facts, l limits, begun, now time.Time) (kind, bool) {
 	case m.maintenance || now.Before(m.notBefore):
 		return 0, false
 	case m.intent.Waking:
-		return turnOn, m.intent.begun() && m.power != on
-	case m.intent.Want != asleep || !m.intent.Off.IsZero() || m.power == off || mayTurnOff(m) != nil:
+		return turnOn, m.intent.begun() && m.power != nodestate.On
+	case m.intent.Want != asleep || !m.intent.Off.IsZero() || m.power == nodestate.Off || mayTurnOff(m) != nil:
 		return 0, false
 	}
 	since := m.asked

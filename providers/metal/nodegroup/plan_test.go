@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
 
 // noon is the time of these tests.
@@ -19,7 +20,7 @@ func noon() time.Time { return time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC) }
 func resting(id string, hours int, edits ...func(*facts)) facts {
 	since := noon().Add(-time.Duration(hours) * time.Hour)
 	m := facts{
-		id: id, name: id, recorded: true, power: off, powerSince: since, powerSeen: noon(),
+		id: id, name: id, recorded: true, power: nodestate.Off, powerSince: since, powerSeen: noon(),
 		intent: intent{Want: asleep, Since: since, Off: since, Cycle: since.Add(-time.Hour)},
 	}
 	for _, edit := range edits {
@@ -36,7 +37,7 @@ func limitsOfTests() limits {
 func TestWhichMachinesWake(t *testing.T) {
 	machines := []facts{
 		resting("young", 2), resting("a", 5), resting("younger", 1), resting("c", 7),
-		resting("mute", 9, func(m *facts) { m.power = unknown }),
+		resting("mute", 9, func(m *facts) { m.power = nodestate.Unknown }),
 		resting("fenced", 8, func(m *facts) { m.intent.Held = "fenced" }),
 		resting("repair", 8, func(m *facts) { m.maintenance = true }),
 		resting("registered", 8, func(m *facts) { m.node = nodeFacts{count: 1, name: "x"} }),
@@ -103,7 +104,7 @@ func TestErrorsOfInstances(t *testing.T) {
 		"a first timeout":            {func(m *facts) { m.refused = refusal{code: "bmc-timeout", failures: 2} }, 0, ""},
 		"a third timeout":            {func(m *facts) { m.refused = refusal{code: "bmc-timeout", failures: 3} }, 0, "bmc-timeout"},
 		"never on":                   {func(*facts) {}, 10 * time.Minute, codeTimeout},
-		"on":                         {func(m *facts) { m.power = on }, time.Hour, ""},
+		"on":                         {func(m *facts) { m.power = nodestate.On }, time.Hour, ""},
 		"maintenance":                {func(m *facts) { m.maintenance = true }, 0, codeMaintenance},
 		"a record that is no intent": {func(m *facts) { m.unreadable = true }, 0, codeUnreadable},
 		"a machine that does not stop": {func(m *facts) {
@@ -126,7 +127,7 @@ func TestErrorsOfInstances(t *testing.T) {
 // Time for a shutdown counts from when this leader asked, or else from when it leads: a change of the leader shortens it never.
 func TestForceComesLate(t *testing.T) {
 	l := limitsOfTests()
-	m := facts{id: "a", name: "a", recorded: true, power: on, intent: intent{Want: asleep, Since: noon().Add(-time.Hour)}}
+	m := facts{id: "a", name: "a", recorded: true, power: nodestate.On, intent: intent{Want: asleep, Since: noon().Add(-time.Hour)}}
 	for name, test := range map[string]struct {
 		asked, begun time.Time
 		want         kind
@@ -148,12 +149,12 @@ func TestForceComesLate(t *testing.T) {
 // A cycle counts from when the machine came on, however long its BMC took, and to the last moment at which it may have.
 func TestCyclesCountFromPower(t *testing.T) {
 	came := noon().Add(3 * time.Minute)
-	m := facts{id: "a", recorded: true, power: on, powerSince: came, intent: intent{Want: awake, Waking: true, Since: noon(), Cycle: noon()}}
+	m := facts{id: "a", recorded: true, power: nodestate.On, powerSince: came, intent: intent{Want: awake, Waking: true, Since: noon(), Cycle: noon()}}
 	made, _ := advance([]facts{m}, limitsOfTests(), noon(), came)
 	if got := made["a"]; got.Waking || !got.Cycle.Equal(came) {
 		t.Errorf("%+v", got)
 	}
-	m.power = unknown
+	m.power = nodestate.Unknown
 	made, err := decrease([]facts{m}, limitsOfTests(), 1, came)
 	if got := made["a"]; err != nil || got.Want != asleep || !got.Cycle.Equal(came) {
 		t.Errorf("%+v, %v", got, err)
@@ -167,7 +168,7 @@ func TestOthersDecide(t *testing.T) {
 		machine facts
 		want    want
 	}{
-		"turned on":              {resting("a", 1, func(m *facts) { m.power = on }), awake},
+		"turned on":              {resting("a", 1, func(m *facts) { m.power = nodestate.On }), awake},
 		"a kubelet that reports": {resting("a", 1, func(m *facts) { m.node = nodeFacts{count: 1, name: "a", needed: true} }), awake},
 		"still off":              {resting("a", 1), ""},
 		"off, and no node":       {resting("a", 1, func(m *facts) { m.recorded, m.intent = false, intent{Want: awake} }), asleep},
@@ -183,8 +184,8 @@ func TestOthersDecide(t *testing.T) {
 
 // A call that names one machine that must stay on changes nothing.
 func TestRemoveIsWhole(t *testing.T) {
-	idle := facts{id: "a", name: "a", power: on, intent: intent{Want: awake}, node: nodeFacts{count: 1, name: "a", held: "fenced"}}
-	busy := facts{id: "b", name: "b", power: on, intent: intent{Want: awake}, node: nodeFacts{count: 1, name: "b", needed: true}}
+	idle := facts{id: "a", name: "a", power: nodestate.On, intent: intent{Want: awake}, node: nodeFacts{count: 1, name: "a", held: "fenced"}}
+	busy := facts{id: "b", name: "b", power: nodestate.On, intent: intent{Want: awake}, node: nodeFacts{count: 1, name: "b", needed: true}}
 	if made, err := remove([]facts{idle, busy}, []string{"a", "b"}, noon()); !errors.Is(err, errNotToBeTurnedOff) || len(made) != 0 {
 		t.Errorf("%v, %v", made, err)
 	}

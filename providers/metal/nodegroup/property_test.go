@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
 
 // fixture is machines as they really are, with a leader that plans by what it sees of them, and an observer that knows nothing of plans.
@@ -68,9 +69,9 @@ func (w *fixture) facts() []facts {
 			f.intent, f.recorded = one, true
 		}
 		if !m.hangs {
-			f.power, f.powerSince, f.powerSeen = off, m.since, w.now
+			f.power, f.powerSince, f.powerSeen = nodestate.Off, m.since, w.now
 			if m.on {
-				f.power = on
+				f.power = nodestate.On
 			}
 		}
 		if m.node {
@@ -292,7 +293,7 @@ func TestGroupsKeepTheirPromises(t *testing.T) {
 			w.pass()
 		}
 		for _, f := range w.facts() {
-			if f.intent.Waking || f.intent.Want == asleep && (f.intent.Off.IsZero() || f.power != off) {
+			if f.intent.Waking || f.intent.Want == asleep && (f.intent.Off.IsZero() || f.power != nodestate.Off) {
 				t.Fatalf("%s never became what it is to be: %+v", f.id, f)
 			}
 		}

@@ -34,7 +34,7 @@ type writer struct {
 func (w writer) apply(ctx context.Context, action action) error {
 	patch, err := action.patch()
 	if err == nil {
-		err = nodepatch.Apply(ctx, w.nodes, action.node.name, patch, fieldManager)
+		err = nodepatch.Apply(ctx, w.nodes, action.node.Name, patch, fieldManager)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", action, err)
@@ -45,15 +45,15 @@ func (w writer) apply(ctx context.Context, action action) error {
 
 // record records on the node what was done, and why.
 func (w writer) record(action action) {
-	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: action.node.name, UID: action.node.uid}}
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: action.node.Name, UID: action.node.UID}}
 	if action.add {
 		w.recorder.Eventf(node, v1.EventTypeWarning, ReasonOutOfService,
 			"The machine is off since %s, as its BMC confirms: pods and volumes leave node %s by the taint %s",
-			action.node.since.UTC().Format(time.RFC3339), action.node.name, v1.TaintNodeOutOfService)
+			action.node.since.UTC().Format(time.RFC3339), action.node.Name, v1.TaintNodeOutOfService)
 		return
 	}
 	w.recorder.Eventf(node, v1.EventTypeNormal, ReasonInService,
-		"The machine is on and node %s ready again: the taint %s was taken off", action.node.name, v1.TaintNodeOutOfService)
+		"The machine is on and node %s ready again: the taint %s was taken off", action.node.Name, v1.TaintNodeOutOfService)
 }
 
 // String names the action in errors and metrics.

@@ -150,8 +150,7 @@ func (c *Controller) pass(ctx context.Context) {
 	marked := 0
 	for _, node := range nodes {
 		observed := c.options.Power.Observe(node)
-		power, since := powerOf(observed)
-		f := factsOf(node, power, since)
+		f := factsOf(node, observed.TrustedPower(), observed.Since)
 		c.reports.report(node, observed, f, settings, now)
 		if !needsLook(node) {
 			continue
@@ -171,24 +170,10 @@ func (c *Controller) pass(ctx context.Context) {
 		case errors.Is(err, nodepatch.ErrOutdated):
 		case err != nil:
 			c.metrics.failures.WithLabelValues(action.String()).Inc()
-			log.Error(err, "The taint of a node could not be changed; trying again", "node", action.node.name)
+			log.Error(err, "The taint of a node could not be changed; trying again", "node", action.node.Name)
 		default:
 			c.metrics.writes.WithLabelValues(action.String()).Inc()
-			log.Info("The taint node.kubernetes.io/out-of-service was changed", "node", action.node.name, "operation", action.String())
+			log.Info("The taint node.kubernetes.io/out-of-service was changed", "node", action.node.Name, "operation", action.String())
 		}
-	}
-}
-
-func powerOf(observed metalpower.Observation) (power, time.Time) {
-	switch observed.State {
-	case metalpower.On:
-		return on, observed.Since
-	case metalpower.Off:
-		if !observed.Trusted {
-			return unverified, observed.Since
-		}
-		return off, observed.Since
-	default:
-		return unknown, time.Time{}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/providers/metal/nodepatch"
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 	metalpower "github.com/mooring-ccm/mooring/providers/metal/power"
 )
 
@@ -223,7 +224,7 @@ func (f *fixture) isOutdated() {
 		if err != nil {
 			f.Fatal(err)
 		}
-		return factsOf(node, off, time.Now())
+		return factsOf(node, nodestate.Off, time.Now())
 	}
 	writer := writer{nodes: f.client.CoreV1(), recorder: record.NewFakeRecorder(10)}
 	expectOutdated := func(what string, node facts) {

@@ -5,8 +5,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
 
 // Annotation on a Node says that the taint is ours, and since when the machine is off. Taints of others are left alone. It stays
@@ -21,54 +22,27 @@ type Settings struct {
 	After time.Duration
 }
 
-// power is what is known of a machine's power.
-type power int
-
-const (
-	unknown power = iota
-	on
-	// unverified is off by the word of a controller that may be another machine's.
-	unverified
-	off
-)
-
 // facts are what matters of a node and its machine.
 type facts struct {
-	name            string
-	uid             types.UID
-	resourceVersion string
-	taints          []v1.Taint
-	// ready says that the condition Ready is true, and silent that it is Unknown: the kubelet has not said anything for a while. A
-	// kubelet that says that it is not ready runs, and so does its machine.
-	ready, silent bool
-	deleting      bool
+	nodestate.Node
+	taints []v1.Taint
 	// marked says that the node has our annotation.
 	marked bool
-	// power is that of its machine, and since when; zero if that is unknown.
-	power power
+	// since is since when the machine has that power; zero if it is unknown.
 	since time.Time
 }
 
 // factsOf reads what matters off a node.
-func factsOf(node *v1.Node, power power, since time.Time) facts {
-	f := facts{
-		name: node.Name, uid: node.UID, resourceVersion: node.ResourceVersion, taints: node.Spec.Taints,
-		deleting: !node.DeletionTimestamp.IsZero(), power: power, since: since,
-	}
+func factsOf(node *v1.Node, power nodestate.Power, since time.Time) facts {
+	f := facts{Node: nodestate.Of(node, power), taints: node.Spec.Taints, since: since}
 	_, f.marked = node.Annotations[Annotation]
-	for i := range node.Status.Conditions {
-		if condition := &node.Status.Conditions[i]; condition.Type == v1.NodeReady {
-			f.ready = condition.Status == v1.ConditionTrue
-			f.silent = condition.Status == v1.ConditionUnknown
-		}
-	}
 	return f
 }
 
 // needsLook reports whether anything could be done about a node, whatever its machine's power is.
 func needsLook(node *v1.Node) bool {
-	f := factsOf(node, unknown, time.Time{})
-	return f.marked || f.silent && f.shutDown()
+	f := factsOf(node, nodestate.Unknown, time.Time{})
+	return f.marked || f.Silent && f.shutDown()
 }
 
 // taint is what the taint is (KEP-2268); kube-controller-manager looks at its key only.
@@ -100,11 +74,11 @@ const (
 // until its kubelet has seen which of its pods are gone.
 func desire(node facts, settings Settings, now time.Time) wanted {
 	switch {
-	case node.deleting:
+	case node.Deleting:
 		return asIs
-	case node.power == on && node.ready:
+	case node.Power == nodestate.On && node.Ready:
 		return back
-	case node.power == off && node.isOff(settings, now):
+	case node.Power == nodestate.Off && node.isOff(settings, now):
 		return away
 	default:
 		return asIs
@@ -113,10 +87,10 @@ func desire(node facts, settings Settings, now time.Time) wanted {
 
 // isOff reports whether a machine that its controller says is off is so by all else that is known.
 func (f facts) isOff(settings Settings, now time.Time) bool {
-	return settings.Enabled && now.Sub(f.since) >= settings.After && f.silent && f.shutDown()
+	return settings.Enabled && now.Sub(f.since) >= settings.After && f.Silent && f.shutDown()
 }
 
 // untrusted reports whether a node is left alone only because nobody knows whether the controller is that of its machine.
 func untrusted(node facts, settings Settings, now time.Time) bool {
-	return !node.deleting && !node.marked && !node.outOfService() && node.power == unverified && node.isOff(settings, now)
+	return !node.Deleting && !node.marked && !node.outOfService() && node.Power == nodestate.Unverified && node.isOff(settings, now)
 }

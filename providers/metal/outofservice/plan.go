@@ -29,7 +29,7 @@ func plan(nodes []facts, settings Settings, now time.Time) []action {
 			actions = append(actions, action{node: node})
 		}
 	}
-	slices.SortFunc(actions, func(a, b action) int { return cmp.Compare(a.node.name, b.node.name) })
+	slices.SortFunc(actions, func(a, b action) int { return cmp.Compare(a.node.Name, b.node.Name) })
 	return actions
 }
 
@@ -46,7 +46,7 @@ func (a action) patch() ([]byte, error) {
 			Taints []v1.Taint `json:"taints"`
 		} `json:"spec"`
 	}
-	patch.Metadata.UID, patch.Metadata.ResourceVersion = a.node.uid, a.node.resourceVersion
+	patch.Metadata.UID, patch.Metadata.ResourceVersion = a.node.UID, a.node.ResourceVersion
 	patch.Metadata.Annotations = map[string]any{Annotation: nil}
 	ours := taint()
 	patch.Spec.Taints = slices.DeleteFunc(slices.Clone(a.node.taints), func(t v1.Taint) bool {

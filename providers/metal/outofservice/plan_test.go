@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"pgregory.net/rapid"
+
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -53,33 +55,33 @@ func TestPlan(t *testing.T) {
 	long := now.Add(-time.Minute)
 	for name, test := range map[string]struct {
 		node     string
-		power    power
+		power    nodestate.Power
 		since    time.Time
 		settings Settings
 		want     string
 	}{
-		"off":                               {"unknownReady shutdown", off, long, settings, "taint"},
-		"off, but the kubelet lives":        {"notReady shutdown", off, long, settings, ""},
-		"off, says somebody":                {"unknownReady shutdown", unverified, long, settings, ""},
-		"off, and silent":                   {"unknownReady shutdown other", off, long, settings, "taint"},
-		"off at the moment that counts":     {"unknownReady shutdown", off, now.Add(-30 * time.Second), settings, "taint"},
-		"off, but not for long":             {"unknownReady shutdown", off, now.Add(-29 * time.Second), settings, ""},
-		"off, but not enabled":              {"unknownReady shutdown", off, long, Settings{After: time.Second}, ""},
-		"unknown":                           {"unknownReady shutdown", unknown, time.Time{}, settings, ""},
-		"on":                                {"unknownReady shutdown", on, long, settings, ""},
-		"off, but ready":                    {"ready shutdown", off, long, settings, ""},
-		"off, but without a condition":      {"shutdown", off, long, settings, ""},
-		"off, without the shutdown taint":   {"unknownReady", off, long, settings, ""},
-		"off, being deleted":                {"unknownReady shutdown deleting", off, long, settings, ""},
-		"off, tainted already":              {"unknownReady shutdown ours marked", off, long, settings, ""},
-		"off, tainted by somebody":          {"unknownReady shutdown theirs", off, long, settings, ""},
-		"off, somebody took the taint off":  {"unknownReady shutdown marked", off, long, settings, ""},
-		"on and ready":                      {"ready shutdown ours marked", on, long, settings, "untaint"},
-		"on and ready, not enabled":         {"ready ours marked", on, long, Settings{}, "untaint"},
-		"on and ready, taint was taken off": {"ready marked", on, long, settings, "untaint"},
-		"on and ready, somebody's taint":    {"ready ours", on, long, settings, ""},
-		"on, booting":                       {"notReady shutdown ours marked", on, long, settings, ""},
-		"unknown and ready":                 {"ready ours marked", unknown, time.Time{}, settings, ""},
+		"off":                               {"unknownReady shutdown", nodestate.Off, long, settings, "taint"},
+		"off, but the kubelet lives":        {"notReady shutdown", nodestate.Off, long, settings, ""},
+		"off, says somebody":                {"unknownReady shutdown", nodestate.Unverified, long, settings, ""},
+		"off, and silent":                   {"unknownReady shutdown other", nodestate.Off, long, settings, "taint"},
+		"off at the moment that counts":     {"unknownReady shutdown", nodestate.Off, now.Add(-30 * time.Second), settings, "taint"},
+		"off, but not for long":             {"unknownReady shutdown", nodestate.Off, now.Add(-29 * time.Second), settings, ""},
+		"off, but not enabled":              {"unknownReady shutdown", nodestate.Off, long, Settings{After: time.Second}, ""},
+		"unknown":                           {"unknownReady shutdown", nodestate.Unknown, time.Time{}, settings, ""},
+		"on":                                {"unknownReady shutdown", nodestate.On, long, settings, ""},
+		"off, but ready":                    {"ready shutdown", nodestate.Off, long, settings, ""},
+		"off, but without a condition":      {"shutdown", nodestate.Off, long, settings, ""},
+		"off, without the shutdown taint":   {"unknownReady", nodestate.Off, long, settings, ""},
+		"off, being deleted":                {"unknownReady shutdown deleting", nodestate.Off, long, settings, ""},
+		"off, tainted already":              {"unknownReady shutdown ours marked", nodestate.Off, long, settings, ""},
+		"off, tainted by somebody":          {"unknownReady shutdown theirs", nodestate.Off, long, settings, ""},
+		"off, somebody took the taint off":  {"unknownReady shutdown marked", nodestate.Off, long, settings, ""},
+		"on and ready":                      {"ready shutdown ours marked", nodestate.On, long, settings, "untaint"},
+		"on and ready, not enabled":         {"ready ours marked", nodestate.On, long, Settings{}, "untaint"},
+		"on and ready, taint was taken off": {"ready marked", nodestate.On, long, settings, "untaint"},
+		"on and ready, somebody's taint":    {"ready ours", nodestate.On, long, settings, ""},
+		"on, booting":                       {"notReady shutdown ours marked", nodestate.On, long, settings, ""},
+		"unknown and ready":                 {"ready ours marked", nodestate.Unknown, time.Time{}, settings, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -117,18 +119,18 @@ func applied(t interface{ Fatal(...any) }, node *v1.Node, actions []action) *v1.
 }
 
 func TestPatches(t *testing.T) {
-	add := action{node: factsOf(nodeOf("other notReady shutdown"), off, now), add: true}
+	add := action{node: factsOf(nodeOf("other notReady shutdown"), nodestate.Off, now), add: true}
 	got := applied(t, nodeOf("other notReady shutdown"), []action{add})
 	want := nodeOf("other notReady shutdown ours")
 	want.Annotations[Annotation] = "2030-01-01T12:00:00Z"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tainted (-want +got):\n%s", diff)
 	}
-	remove := action{node: factsOf(got, on, now)}
+	remove := action{node: factsOf(got, nodestate.On, now)}
 	if diff := cmp.Diff(nodeOf("other notReady shutdown"), applied(t, got, []action{remove})); diff != "" {
 		t.Errorf("untainted (-want +got):\n%s", diff)
 	}
-	replaced := action{node: factsOf(nodeOf("ready theirs marked"), on, now)}
+	replaced := action{node: factsOf(nodeOf("ready theirs marked"), nodestate.On, now)}
 	if diff := cmp.Diff(nodeOf("ready theirs"), applied(t, nodeOf("ready theirs marked"), []action{replaced})); diff != "" {
 		t.Errorf("a taint of somebody else's (-want +got):\n%s", diff)
 	}
@@ -145,7 +147,7 @@ func TestPlanProperties(t *testing.T) {
 		for node == nil || len(node.Status.Conditions) > 1 {
 			node = nodeOf(strings.Join(rapid.SliceOfDistinct(rapid.SampledFrom(words), rapid.ID[string]).Draw(t, "node"), " "))
 		}
-		machine := rapid.SampledFrom([]power{unknown, on, unverified, off}).Draw(t, "power")
+		machine := rapid.SampledFrom([]nodestate.Power{nodestate.Unknown, nodestate.On, nodestate.Unverified, nodestate.Off}).Draw(t, "power")
 		since := now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second)
 		settings := Settings{Enabled: rapid.Bool().Draw(t, "enabled"), After: 30 * time.Second}
 		f := factsOf(node, machine, since)
@@ -156,7 +158,7 @@ func TestPlanProperties(t *testing.T) {
 			t.Fatalf("a second plan has %v", again)
 		}
 		// Nothing is done on unknown, and a node that needs no look needs no action.
-		if len(actions) > 0 && (machine == unknown || !needsLook(node)) {
+		if len(actions) > 0 && (machine == nodestate.Unknown || !needsLook(node)) {
 			t.Fatalf("%v, power %d", actions, machine)
 		}
 		// Taints of others stay.
@@ -167,7 +169,7 @@ func TestPlanProperties(t *testing.T) {
 		}
 		// The taint is only there afterwards, when it was not, by all three witnesses.
 		if factsOf(after, machine, since).outOfService() && !f.outOfService() {
-			if machine != off || !f.silent || !f.shutDown() || !settings.Enabled || now.Sub(since) < settings.After {
+			if machine != nodestate.Off || !f.Silent || !f.shutDown() || !settings.Enabled || now.Sub(since) < settings.After {
 				t.Fatalf("tainted without a reason: %+v", f)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
 
 // State is the power state of a machine.
@@ -52,6 +53,33 @@ type Observation struct {
 	Seen time.Time
 	// Err says why the last attempt to ask failed; nil if it did not.
 	Err error
+}
+
+// VerifiedPower returns what is known of the machine's power where a mistake would turn off another machine: whatever a controller says
+// that is not verified is nodestate.Unverified.
+func (o Observation) VerifiedPower() nodestate.Power {
+	if o.State != Unknown && !o.Verified {
+		return nodestate.Unverified
+	}
+	return o.powerIf(true)
+}
+
+// TrustedPower returns what is known of the machine's power where volumes leave a machine that is off: only Off needs trust, and
+// without it is nodestate.Unverified.
+func (o Observation) TrustedPower() nodestate.Power { return o.powerIf(o.Trusted) }
+
+// powerIf returns the power, where off counts only if it is believed.
+func (o Observation) powerIf(believed bool) nodestate.Power {
+	switch {
+	case o.State == On:
+		return nodestate.On
+	case o.State == Off && believed:
+		return nodestate.Off
+	case o.State == Off:
+		return nodestate.Unverified
+	default:
+		return nodestate.Unknown
+	}
 }
 
 // InstanceState returns the state as lists of instances show it.

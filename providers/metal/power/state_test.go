@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-ccm/mooring/provider"
+	"github.com/mooring-ccm/mooring/providers/metal/nodestate"
 )
 
 func TestObservations(t *testing.T) {
@@ -99,4 +100,26 @@ func TestOffIsNeverGuessed(t *testing.T) {
 			t.Fatalf("off at %s on the word of %v", now, offs)
 		}
 	})
+}
+
+// Fencing acts on verified controllers only, whatever they say; out-of-service asks for trust where a machine is off.
+func TestWhoseWordCounts(t *testing.T) {
+	const unknown, on, unverified, off = nodestate.Unknown, nodestate.On, nodestate.Unverified, nodestate.Off
+	for state, want := range map[State]struct {
+		// The index is 0 without and 1 with the flag.
+		verified, trusted [2]nodestate.Power
+	}{
+		Unknown: {[2]nodestate.Power{unknown, unknown}, [2]nodestate.Power{unknown, unknown}},
+		On:      {[2]nodestate.Power{unverified, on}, [2]nodestate.Power{on, on}},
+		Off:     {[2]nodestate.Power{unverified, off}, [2]nodestate.Power{unverified, off}},
+	} {
+		for i, flag := range []bool{false, true} {
+			if got := (Observation{State: state, Verified: flag, Trusted: !flag}).VerifiedPower(); got != want.verified[i] {
+				t.Errorf("state %v, verified %t: %d, want %d", state, flag, got, want.verified[i])
+			}
+			if got := (Observation{State: state, Verified: !flag, Trusted: flag}).TrustedPower(); got != want.trusted[i] {
+				t.Errorf("state %v, trusted %t: %d, want %d", state, flag, got, want.trusted[i])
+			}
+		}
+	}
 }
