@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/internal/gobuild"
 )
 
@@ -135,17 +136,17 @@ func TestBuildFails(t *testing.T) {
 	}
 	t.Run("outside a checkout", func(t *testing.T) {
 		t.Chdir(t.TempDir())
-		requireErrorContains(t, build(t, t.TempDir()), "no checkout of github.com/mooring-ccm/mooring at or above")
+		must.ErrorContains(t, build(t, t.TempDir()), "no checkout of github.com/mooring-ccm/mooring at or above")
 	})
 	t.Run("unknown part", func(t *testing.T) {
 		_, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Parts: []localcluster.Part{"scheduler"}})
-		requireErrorContains(t, err, `unknown part "scheduler"`, "controlplane", "node")
+		must.ErrorContains(t, err, `unknown part "scheduler"`, "controlplane", "node")
 	})
 	t.Run("sources that do not compile leave nothing behind", func(t *testing.T) {
 		root := checkout(t)
 		cache := t.TempDir()
 		write(t, root, "dev/localcluster/binaries/controlplane/main.go", "package main\n\nfunc main() { undefined() }\n")
-		requireErrorContains(t, build(t, cache), "main.go:3:15: undefined: undefined")
+		must.ErrorContains(t, build(t, cache), "main.go:3:15: undefined: undefined")
 		if found, _ := filepath.Glob(filepath.Join(cache, "*", "*")); len(found) > 0 {
 			t.Errorf("left behind: %v", found)
 		}
@@ -168,7 +169,7 @@ func TestBuildFails(t *testing.T) {
 	t.Run("no go tool", func(t *testing.T) {
 		checkout(t)
 		t.Setenv("PATH", t.TempDir())
-		requireErrorContains(t, build(t, t.TempDir()), "is Go installed and in PATH")
+		must.ErrorContains(t, build(t, t.TempDir()), "is Go installed and in PATH")
 	})
 	t.Run("canceled", func(t *testing.T) {
 		checkout(t)

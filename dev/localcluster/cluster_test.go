@@ -25,6 +25,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/program"
 )
@@ -131,13 +132,13 @@ func TestContextEnds(t *testing.T) {
 func TestStartFails(t *testing.T) {
 	t.Run("every wrong option is reported", func(t *testing.T) {
 		_, err := localcluster.Start(t.Context(), localcluster.Options{Audit: "All", NodeMonitorPeriod: time.Second})
-		requireErrorContains(t, err, "Binaries: Required value", `Audit: Unsupported value: "All"`, "NodeMonitorPeriod: Forbidden")
+		must.ErrorContains(t, err, "Binaries: Required value", `Audit: Unsupported value: "All"`, "NodeMonitorPeriod: Forbidden")
 	})
 	t.Run("a directory of another control plane", func(t *testing.T) {
 		dir := t.TempDir()
 		write(t, dir, "etcd/member/file", "")
 		_, err := localcluster.Start(t.Context(), localcluster.Options{Binaries: localclustertest.Build(t), Dir: dir})
-		requireErrorContains(t, err, dir+" holds a control plane already")
+		must.ErrorContains(t, err, dir+" holds a control plane already")
 	})
 	t.Run("a program that ends is quoted, its log kept, the others stopped", func(t *testing.T) {
 		_, err := localcluster.Start(t.Context(), localcluster.Options{
@@ -147,7 +148,7 @@ func TestStartFails(t *testing.T) {
 		if !errors.As(err, &exit) {
 			t.Fatalf("error %v, want an ExitError", err)
 		}
-		requireErrorContains(t, err, "kube-apiserver", "unknown flag: --no-such-flag", exit.Log)
+		must.ErrorContains(t, err, "kube-apiserver", "unknown flag: --no-such-flag", exit.Log)
 		if _, err := os.Stat(exit.Log); err != nil {
 			t.Errorf("the log: %v", err)
 		}
@@ -305,7 +306,7 @@ func testApply(t *testing.T, cluster *localcluster.Cluster) {
 		"document 1: ":                     "a: [",
 		`no matches for kind "Unknown"`:    "{apiVersion: example.com/v1, kind: Unknown, metadata: {name: a}}",
 	} {
-		requireErrorContains(t, cluster.Apply(t.Context(), []byte(manifest)), want)
+		must.ErrorContains(t, cluster.Apply(t.Context(), []byte(manifest)), want)
 	}
 	for _, value := range []string{"one", "two"} {
 		manifest := "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}, data: {key: " + value + "}}"

@@ -2,7 +2,6 @@ package localcluster_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -71,16 +70,4 @@ func requireNothingRuns(t *testing.T, dir string) {
 		}
 		return nil
 	})
-}
-
-func requireErrorContains(t *testing.T, err error, wants ...string) {
-	t.Helper()
-	if err == nil {
-		err = errors.New("none")
-	}
-	for _, want := range wants {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error %q does not say %q", err, want)
-		}
-	}
 }

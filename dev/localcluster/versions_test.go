@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-ccm/mooring/dev/localcluster"
+	"github.com/mooring-ccm/mooring/dev/must"
 )
 
 func TestChosenVersion(t *testing.T) {
@@ -26,7 +27,7 @@ func TestChosenVersion(t *testing.T) {
 	for _, variable := range []string{"1.3", "1.20", "v1.34.99", "newest"} {
 		t.Setenv(localcluster.VersionVariable, variable)
 		_, err := localcluster.ChosenVersion()
-		requireErrorContains(t, err, localcluster.VersionVariable, variable, strings.Join(localcluster.Versions(), ", "))
+		must.ErrorContains(t, err, localcluster.VersionVariable, variable, strings.Join(localcluster.Versions(), ", "))
 	}
 	if !slices.Contains(localcluster.Versions(), localcluster.DefaultVersion) {
 		t.Errorf("%s is not among %v", localcluster.DefaultVersion, localcluster.Versions())
@@ -81,7 +82,7 @@ func main() {
 		t.Error("the pins of another version change the place of the default one")
 	}
 	_, err := localcluster.Build(t.Context(), localcluster.BuildOptions{Version: "1.20", CacheDir: cache})
-	requireErrorContains(t, err, `the version is "1.20"`, "v1.34.4")
+	must.ErrorContains(t, err, `the version is "1.20"`, "v1.34.4")
 }
 
 // module is what go mod edit -json says of a file.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
@@ -178,9 +179,7 @@ func TestNewReportsEveryWrongOption(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := nodeagent.New(loopbackConfig(), test.options)
-			for _, want := range test.want {
-				requireErrorContains(t, err, want)
-			}
+			must.ErrorContains(t, err, test.want...)
 		})
 	}
 }

@@ -3,7 +3,6 @@ package history_test
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,16 +26,6 @@ func measured(version string) figures.Entry {
 	entry := figures.NewEntry(report)
 	entry.Version = version
 	return entry
-}
-
-// require fails unless an error says everything that is wanted.
-func require(t *testing.T, err error, wanted ...string) {
-	t.Helper()
-	for _, want := range wanted {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want it to say %q", err, want)
-		}
-	}
 }
 
 func versions(t *testing.T, folder string) []string {
@@ -75,14 +64,14 @@ func TestReadNamesEveryFileThatCannotBeUsed(t *testing.T) {
 	if len(entries) > 0 {
 		t.Errorf("there are %d entries beside an error", len(entries))
 	}
-	require(t, err, "v0.2.0.json: format is 2, must be 1", `v0.3.0.json: version is "next", must be "v0.3.0"`, "--release=v0.3.0")
+	must.ErrorContains(t, err, "v0.2.0.json: format is 2, must be 1", `v0.3.0.json: version is "next", must be "v0.3.0"`, "--release=v0.3.0")
 }
 
 func TestReleaseNamesTheNextFigures(t *testing.T) {
 	folder := t.TempDir()
-	require(t, history.Release(folder, "v0.1.0", full), "next.json", "make bench")
+	must.ErrorContains(t, history.Release(folder, "v0.1.0", full), "next.json", "make bench")
 	must.NoError(t, history.Write(folder, measured(figures.Next)))
-	require(t, history.Release(folder, "0.1", full), `version is "0.1"`)
+	must.ErrorContains(t, history.Release(folder, "0.1", full), `version is "0.1"`)
 	must.NoError(t, history.Release(folder, "v0.1.0", full))
 	if diff := cmp.Diff([]string{"v0.1.0"}, versions(t, folder)); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
@@ -98,7 +87,7 @@ func TestReleaseTouchesNothingThatIsReleased(t *testing.T) {
 	must.NoError(t, history.Write(folder, next))
 	before, err := os.ReadFile(filepath.Join(folder, "v0.1.0.json"))
 	must.NoError(t, err)
-	require(t, history.Release(folder, "v0.1.0", full), "v0.1.0.json is there already")
+	must.ErrorContains(t, history.Release(folder, "v0.1.0", full), "v0.1.0.json is there already")
 	after, err := os.ReadFile(filepath.Join(folder, "v0.1.0.json"))
 	must.NoError(t, err)
 	if string(before) != string(after) {
@@ -114,7 +103,7 @@ func TestReleaseRefusesFiguresOfSmallSizes(t *testing.T) {
 	next := measured(figures.Next)
 	next.Size.Nodes = 20
 	must.NoError(t, history.Write(folder, next))
-	require(t, history.Release(folder, "v0.1.0", full), "size.nodes is 20, must be 1000", "make bench")
+	must.ErrorContains(t, history.Release(folder, "v0.1.0", full), "size.nodes is 20, must be 1000", "make bench")
 	if diff := cmp.Diff([]string{"next"}, versions(t, folder)); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
@@ -157,7 +146,7 @@ func TestCheckSaysWhatIsWrongAndWhatToRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			must.NoError(t, test.prepare(folder))
-			require(t, history.Check(folder, "v0.2.0", full), test.want...)
+			must.ErrorContains(t, history.Check(folder, "v0.2.0", full), test.want...)
 		})
 	}
 }

@@ -41,6 +41,20 @@ func ChangeNode(t testing.TB, client kubernetes.Interface, name string, edit fun
 	return changed
 }
 
+// ChangeNodeStatus changes the status of a node as its kubelet does, and tries again after a conflict with another writer.
+func ChangeNodeStatus(t testing.TB, client kubernetes.Interface, name string, edit func(*corev1.Node)) {
+	t.Helper()
+	poll.Until(t, "changing the status of node "+name, func(ctx context.Context) error {
+		found, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		edit(found)
+		_, err = client.CoreV1().Nodes().UpdateStatus(ctx, found, metav1.UpdateOptions{})
+		return err
+	})
+}
+
 // ChangeService changes a Service as an administrator does, and tries again after a conflict with another writer.
 func ChangeService(t testing.TB, client kubernetes.Interface, namespace, name string, edit func(*corev1.Service)) {
 	t.Helper()

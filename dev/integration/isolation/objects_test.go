@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 )
@@ -63,15 +64,7 @@ func notReady(node *corev1.Node) {
 // fail makes a node that runs one that is not ready.
 func fail(t *testing.T, name string) {
 	t.Helper()
-	poll.Until(t, "the status of "+name+" is written", func(ctx context.Context) error {
-		found, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		notReady(found)
-		_, err = admin.CoreV1().Nodes().UpdateStatus(ctx, found, metav1.UpdateOptions{})
-		return err
-	})
+	harness.ChangeNodeStatus(t, admin, name, notReady)
 }
 
 // awaitInitialized waits until a node has no taint and the provider ID of its instance.

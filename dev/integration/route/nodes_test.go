@@ -92,15 +92,7 @@ func change(t testing.TB, name string, edit func(*corev1.Node)) {
 
 func status(t testing.TB, name string, edit func(*corev1.Node)) {
 	t.Helper()
-	poll.Until(t, "changing the status of node "+name, func(ctx context.Context) error {
-		found, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		edit(found)
-		_, err = admin.CoreV1().Nodes().UpdateStatus(ctx, found, metav1.UpdateOptions{})
-		return err
-	})
+	harness.ChangeNodeStatus(t, admin, name, edit)
 }
 
 // condition returns the node's condition NetworkUnavailable as "Status Reason", or "none" if it has no such condition.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -133,20 +134,20 @@ func TestDemoWithADaemonThatFails(t *testing.T) {
 	p.LeavesNoProcess()
 }
 
-// However the demo is ended, no process is left; and if it can still do anything, no file.
-func TestDemoInterrupted(t *testing.T) {
-	for name, c := range map[string]struct {
-		when   string
-		signal syscall.Signal
-		code   int
-	}{
-		"while the control plane starts": {"run on loopback", syscall.SIGINT, cli.ExitInterrupted},
-		"while nodes join":               {"node-003  tainted", syscall.SIGTERM, cli.ExitInterrupted},
-		"killed":                         {"node-002  tainted", syscall.SIGKILL, -1},
-	} {
+// interruption is an end of the demo that comes from outside.
+type interruption struct {
+	when   string
+	signal syscall.Signal
+	code   int
+}
+
+// interrupt ends demos, each in one way. However a demo is ended, no process is left; and if it can still do anything, no file.
+func interrupt(t *testing.T, interruptions map[string]interruption, args ...string) {
+	t.Helper()
+	for name, c := range interruptions {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := programtest.Start(t, "--daemon", programtest.Daemon(t))
+			p := programtest.Start(t, append(slices.Clone(args), "--daemon", programtest.Daemon(t))...)
 			p.Await(c.when)
 			p.Signal(c.signal)
 			if code := p.Exit(); code != c.code {
@@ -158,6 +159,14 @@ func TestDemoInterrupted(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDemoInterrupted(t *testing.T) {
+	interrupt(t, map[string]interruption{
+		"while the control plane starts": {"run on loopback", syscall.SIGINT, cli.ExitInterrupted},
+		"while nodes join":               {"node-003  tainted", syscall.SIGTERM, cli.ExitInterrupted},
+		"killed":                         {"node-002  tainted", syscall.SIGKILL, -1},
+	})
 }
 
 // On a terminal the demo paints, takes Ctrl-C as a key, gives the terminal back, and with --keep waits.

@@ -84,30 +84,12 @@ func TestDemoMetal(t *testing.T) {
 // by its parent: that the directory of the run is in its command line, as leavesNoProcess looks for it, holds there too.
 func TestDemoMetalInterrupted(t *testing.T) {
 	requireNamespaces(t, "")
-	for name, c := range map[string]struct {
-		when   string
-		signal syscall.Signal
-		code   int
-	}{
+	// Without --keep, it would end by itself.
+	interrupt(t, map[string]interruption{
 		"while nodes join":               {"metal-2  tainted", syscall.SIGTERM, cli.ExitInterrupted},
 		"while the control plane starts": {"a real router runs", syscall.SIGINT, cli.ExitInterrupted},
 		"killed":                         {"metal-2  tainted", syscall.SIGKILL, -1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			// It would not end by itself.
-			p := programtest.Start(t, "--provider=metal", "--keep", "--daemon", programtest.Daemon(t))
-			p.Await(c.when)
-			p.Signal(c.signal)
-			if code := p.Exit(); code != c.code {
-				t.Errorf("exit code %d, want %d", code, c.code)
-			}
-			p.LeavesNoProcess()
-			if c.signal != syscall.SIGKILL {
-				p.LeavesNoFile()
-			}
-		})
-	}
+	}, "--provider=metal", "--keep")
 }
 
 // A step that does not happen is named outside the namespaces too, and the logs are kept.
