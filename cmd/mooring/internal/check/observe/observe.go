@@ -128,10 +128,10 @@ func (o *Observer) kubeProxy(ctx context.Context) (*corev1.ConfigMap, error) {
 // events reads the warnings about nodes and Services.
 func (o *Observer) events(ctx context.Context) (events []corev1.Event, err error) {
 	for _, kind := range []string{"Node", "Service"} {
-		found, unread := pages.All[corev1.Event](ctx, o.Client.CoreV1().Events(metav1.NamespaceAll).List, metav1.ListOptions{
+		found, failure := pages.All[corev1.Event](ctx, o.Client.CoreV1().Events(metav1.NamespaceAll).List, metav1.ListOptions{
 			FieldSelector: "involvedObject.kind=" + kind,
 		})
-		events, err = append(events, found...), errors.Join(err, unread)
+		events, err = append(events, found...), errors.Join(err, failure)
 	}
 	return events, err
 }
