@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/mooring-ccm/mooring/dev/faults"
 	"github.com/mooring-ccm/mooring/dev/faults/httpfault"
 	"github.com/mooring-ccm/mooring/internal/fault"
@@ -141,21 +142,6 @@ func (r *recorder) Write(content []byte) (int, error) {
 
 // Unwrap returns the writer below.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
-
-// Idle waits until no call is under way.
-func (p *Proxy) Idle(ctx context.Context) error {
-	var underWay int
-	err := wait.PollUntilContextCancel(ctx, idleProbe, true, func(context.Context) (bool, error) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		underWay = p.begun - p.ended
-		return underWay == 0, nil
-	})
-	if err != nil {
-		return fmt.Errorf("wait until %d calls have ended: %w", underWay, context.Cause(ctx))
-	}
-	return nil
-}
 
 // idleProbe is how often Idle looks.
 const idleProbe = 5 * time.Millisecond
