@@ -1,9 +1,18 @@
+// Package image writes programs as an OCI image: a tarball with an image layout that container engines and registries take,
+// made without a container engine, a base image or root. The same input gives the same bytes, on any machine.
+//
+// What is in the image: the program, root certificates, the user and group 65532, a /tmp, and a list of the modules that the
+// program was built from. There is no shell and no libc: the program must be linked statically. ADR 94 has why ko does not do this.
 package image
 
 import (
+	"archive/tar"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path"
 	"strings"
 	"time"
@@ -11,6 +20,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
@@ -21,7 +31,6 @@ const User = 65532
 const (
 	programDir       = "/usr/local/bin"
 	certificatesPath = "/etc/ssl/certs/ca-certificates.crt"
-	sbomDir          = "/usr/share/sbom"
 )
 
 // Program is a program that was built for a platform.
@@ -72,8 +81,6 @@ func (o Options) validate() error {
 	return errors.Join(wrong...)
 }
 
-func (o Options) created() time.Time { return orEpoch(o.Created) }
-
 // orEpoch returns a time in UTC, and the beginning of 1970 for none.
 func orEpoch(t time.Time) time.Time {
 	if t.IsZero() {
@@ -83,13 +90,13 @@ func orEpoch(t time.Time) time.Time {
 }
 
 // imageOf returns the image for one platform. What all platforms share is in layers of its own, which a registry keeps once.
-func (o Options) imageOf(ctx context.Context, program Program, shared []v1.Layer) (v1.Image, error) {
+func (o Options) imageOf(ctx context.Context, program Program, shared v1.Layer) (v1.Image, error) {
 	own, err := o.programLayer(ctx, program)
 	if err != nil {
 		return nil, err
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	created := v1.Time{Time: o.created()}
+	created := v1.Time{Time: o.Created}
 	image, err := mutate.ConfigFile(base, &v1.ConfigFile{
 		OS: program.Platform.OS, Architecture: program.Platform.Architecture, Variant: program.Platform.Variant,
 		Created: created,
@@ -106,10 +113,8 @@ func (o Options) imageOf(ctx context.Context, program Program, shared []v1.Layer
 		return nil, fmt.Errorf("image configuration: %w", err)
 	}
 	var additions []mutate.Addendum
-	for _, layer := range append(shared, own) {
-		additions = append(additions, mutate.Addendum{
-			Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: created, CreatedBy: "mooring build"},
-		})
+	for _, layer := range []v1.Layer{shared, own} {
+		additions = append(additions, mutate.Addendum{Layer: layer, History: v1.History{Created: created, CreatedBy: "mooring build"}})
 	}
 	if image, err = mutate.Append(image, additions...); err != nil {
 		return nil, fmt.Errorf("image layers: %w", err)
@@ -122,7 +127,7 @@ func (o Options) content(ctx context.Context) (mutate.Appendable, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	shared, err := o.sharedLayers(ctx)
+	shared, err := o.sharedLayer(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -135,9 +140,7 @@ func (o Options) content(ctx context.Context) (mutate.Appendable, error) {
 		if len(o.Programs) == 1 {
 			return image, nil
 		}
-		additions = append(additions, mutate.IndexAddendum{
-			Add: image, Descriptor: v1.Descriptor{Platform: &program.Platform, MediaType: types.OCIManifestSchema1},
-		})
+		additions = append(additions, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &program.Platform}})
 	}
 	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), additions...)
 	return mutate.Annotations(index, o.Labels).(v1.ImageIndex), nil
@@ -154,4 +157,102 @@ func (o Options) referenceAnnotations() map[string]string {
 		annotations["org.opencontainers.image.ref.name"] = o.Reference[colon+1:]
 	}
 	return annotations
+}
+
+const (
+	passwd = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"
+	group  = "root:x:0:\nnonroot:x:65532:\n"
+)
+
+// entry is a file or a directory of a tar.
+type entry struct {
+	// path has no slash at its beginning. A directory's ends in one.
+	path string
+	// mode is 0644 for a file and 0755 for a directory if it is 0.
+	mode int64
+	// content is what the file holds, and file where a large one is.
+	content string
+	file    string
+}
+
+// sharedLayer is the layer that is the same for all platforms.
+func (o Options) sharedLayer(ctx context.Context) (v1.Layer, error) {
+	entries := []entry{
+		{path: "etc/"}, {path: "etc/group", content: group}, {path: "etc/passwd", content: passwd}, {path: "tmp/", mode: 0o1777},
+	}
+	if len(o.Certificates) > 0 {
+		entries = append(entries, entry{path: "etc/ssl/"}, entry{path: "etc/ssl/certs/"},
+			entry{path: certificatesPath[1:], content: string(o.Certificates)})
+	}
+	if len(o.SBOM) > 0 {
+		entries = append(entries, entry{path: "usr/"}, entry{path: "usr/share/"}, entry{path: "usr/share/sbom/"},
+			entry{path: "usr/share/sbom/" + o.Name + ".spdx.json", content: string(o.SBOM)})
+	}
+	return o.layer(ctx, entries)
+}
+
+func (o Options) programLayer(ctx context.Context, program Program) (v1.Layer, error) {
+	return o.layer(ctx, []entry{
+		{path: "usr/"}, {path: "usr/local/"}, {path: programDir[1:] + "/"},
+		{path: path.Join(programDir, o.Name)[1:], mode: 0o755, file: program.File},
+	})
+}
+
+// layer packs entries. Its readers are its digests and its writer, but it is compressed only once. Reading fails with the cause of ctx
+// once that has ended.
+func (o Options) layer(ctx context.Context, entries []entry) (v1.Layer, error) {
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		reader, writer := io.Pipe()
+		stop := context.AfterFunc(ctx, func() { _ = writer.CloseWithError(context.Cause(ctx)) })
+		go func() {
+			defer stop()
+			_ = writer.CloseWithError(pack(writer, entries, o.Created))
+		}()
+		return reader, nil
+	}, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
+	if err != nil {
+		return nil, fmt.Errorf("layer with %s: %w", entries[len(entries)-1].path, err)
+	}
+	return layer, nil
+}
+
+// pack writes entries as a tar file. All of them belong to root, so the program cannot change what it runs.
+func pack(out io.Writer, entries []entry, modified time.Time) error {
+	archive := tar.NewWriter(out)
+	for _, e := range entries {
+		if err := e.pack(archive, modified); err != nil {
+			return fmt.Errorf("%s: %w", e.path, err)
+		}
+	}
+	return archive.Close()
+}
+
+func (e entry) pack(archive *tar.Writer, modified time.Time) error {
+	header := &tar.Header{
+		Name: e.path, Mode: cmp.Or(e.mode, 0o644), Size: int64(len(e.content)), ModTime: modified.UTC(), Typeflag: tar.TypeReg, Format: tar.FormatPAX,
+	}
+	if strings.HasSuffix(e.path, "/") {
+		header.Typeflag, header.Mode = tar.TypeDir, cmp.Or(e.mode, 0o755)
+	}
+	var content io.Reader = strings.NewReader(e.content)
+	if e.file != "" {
+		file, err := os.Open(e.file)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		info, err := file.Stat()
+		if err != nil {
+			return err
+		}
+		content, header.Size = file, info.Size()
+	}
+	if err := archive.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err := io.Copy(archive, content)
+	return err
 }

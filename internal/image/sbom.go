@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"regexp"
@@ -16,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	spdxjson "github.com/spdx/tools-golang/json"
 	"github.com/spdx/tools-golang/spdx/v2/common"
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
@@ -44,9 +43,9 @@ func SBOM(name, version string, created time.Time, programs []Program) ([]byte, 
 		if err != nil {
 			return nil, fmt.Errorf("modules of %s: %w", program.File, err)
 		}
-		digest, err := sha256Of(program.File)
+		digest, err := SHA256(program.File)
 		if err != nil {
-			return nil, fmt.Errorf("digest of %s: %w", program.File, err)
+			return nil, err
 		}
 		root := describe("Program-"+spdxID(program.Platform.String()), name, version)
 		root.PrimaryPackagePurpose, root.PackageSourceInfo = "APPLICATION", "built for "+program.Platform.String()
@@ -76,8 +75,7 @@ func marshal(d *spdx.Document) ([]byte, error) {
 	if err := spdxjson.Write(d, &content); err != nil {
 		return nil, fmt.Errorf("SPDX document: %w", err)
 	}
-	digest := sha256.Sum256(content.Bytes())
-	d.DocumentNamespace = spdxNamespace + spdxID(d.DocumentName) + "-" + hex.EncodeToString(digest[:16])
+	d.DocumentNamespace = fmt.Sprintf("%s%s-%.16x", spdxNamespace, spdxID(d.DocumentName), sha256.Sum256(content.Bytes()))
 	content.Reset()
 	if err := spdxjson.Write(d, &content, spdxjson.Indent("  ")); err != nil {
 		return nil, fmt.Errorf("SPDX document: %w", err)
@@ -138,15 +136,16 @@ var notInID = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
 func spdxID(text string) string { return notInID.ReplaceAllString(text, "-") }
 
-func sha256Of(name string) (string, error) {
-	file, err := os.Open(name)
+// SHA256 returns the SHA-256 of a file in hexadecimal digits.
+func SHA256(file string) (string, error) {
+	opened, err := os.Open(file)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("checksum: %w", err)
 	}
-	defer func() { _ = file.Close() }()
-	digest := sha256.New()
-	if _, err := io.Copy(digest, file); err != nil {
-		return "", err
+	defer func() { _ = opened.Close() }()
+	digest, _, err := v1.SHA256(opened)
+	if err != nil {
+		return "", fmt.Errorf("checksum of %s: %w", file, err)
 	}
-	return hex.EncodeToString(digest.Sum(nil)), nil
+	return digest.Hex, nil
 }
