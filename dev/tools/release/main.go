@@ -54,7 +54,8 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// readCommit asks git for the commit and its time. A release of files that differ from it could be made by nobody else.
+// readCommit asks git for the commit and its time. Only this checkout could reproduce a release of files that differ
+// from it.
 func readCommit(ctx context.Context, options *release.Options, dirty bool) error {
 	git := func(args ...string) (string, error) {
 		command := exec.CommandContext(ctx, "git", append([]string{"-C", options.Root}, args...)...)
@@ -64,14 +65,11 @@ func readCommit(ctx context.Context, options *release.Options, dirty bool) error
 		}
 		return strings.TrimSpace(string(output)), nil
 	}
-	commit, err := git("rev-parse", "--verify", "HEAD")
+	head, err := git("show", "--no-patch", "--format=%H %ct", "HEAD")
 	if err != nil {
 		return err
 	}
-	seconds, err := git("show", "--no-patch", "--format=%ct", "HEAD")
-	if err != nil {
-		return err
-	}
+	commit, seconds, _ := strings.Cut(head, " ")
 	created, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
 		return fmt.Errorf("time of the commit: %w", err)
@@ -81,11 +79,12 @@ func readCommit(ctx context.Context, options *release.Options, dirty bool) error
 		return err
 	}
 	options.Commit, options.Created = commit, time.Unix(created, 0).UTC()
-	switch {
-	case changed != "" && !dirty:
-		return errors.New("files differ from the commit: commit them, or release with --allow-dirty what nobody can reproduce")
-	case changed != "":
-		options.Commit += "-dirty"
+	if changed == "" {
+		return nil
+	}
+	options.Commit += "-dirty"
+	if !dirty {
+		return errors.New("files differ from the commit: commit them, or release with --allow-dirty what only this checkout can reproduce")
 	}
 	return nil
 }

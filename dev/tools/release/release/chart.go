@@ -1,16 +1,12 @@
 package release
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -40,55 +36,25 @@ func (r *run) chart(ctx context.Context) error {
 	if err := r.write(chartName+"-"+number+".tgz", packaged); err != nil {
 		return err
 	}
-	return r.chartArtifact(ctx, packaged, number)
+	if err := r.chartArtifact(ctx, packaged, number); err != nil {
+		return fmt.Errorf("chart as an OCI artifact: %w", err)
+	}
+	return nil
 }
 
 // packageChart returns the chart's package with the version of the release. Helm's own packages have the time of their making in
-// them, so the files are packed again.
+// them.
 func (r *run) packageChart() ([]byte, error) {
 	loaded, err := loader.LoadDir(filepath.Join(r.Root, chartFolder))
 	if err != nil {
 		return nil, err
 	}
 	loaded.Metadata.Version, loaded.Metadata.AppVersion = strings.TrimPrefix(r.Version, "v"), r.Version
-	file, err := chartutil.Save(loaded, r.scratch)
-	if err != nil {
+	folder := filepath.Join(r.scratch, "chart")
+	if err := errors.Join(loaded.Validate(), chartutil.SaveDir(loaded, folder)); err != nil {
 		return nil, err
 	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	files, err := unpacked(content)
-	if err != nil {
-		return nil, err
-	}
-	var packed bytes.Buffer
-	err = packTo(&packed, r.Created, files)
-	return packed.Bytes(), err
-}
-
-// unpacked returns the files of a compressed tar in their order.
-func unpacked(content []byte) ([]packedFile, error) {
-	compressed, err := gzip.NewReader(bytes.NewReader(content))
-	if err != nil {
-		return nil, err
-	}
-	var files []packedFile
-	for packed := tar.NewReader(compressed); ; {
-		header, err := packed.Next()
-		if errors.Is(err, io.EOF) {
-			return files, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		text, err := io.ReadAll(packed)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, packedFile{header.Name, 0o644, text})
-	}
+	return packed(folder, r.Created)
 }
 
 // chartArtifact has Helm push the chart to a registry in this process, and writes what is there then. So the format is Helm's own.
@@ -98,20 +64,20 @@ func (r *run) chartArtifact(ctx context.Context, packaged []byte, number string)
 	host := strings.TrimPrefix(server.URL, "http://")
 	client, err := registry.NewClient(registry.ClientOptPlainHTTP(), registry.ClientOptWriter(io.Discard))
 	if err != nil {
-		return fmt.Errorf("chart as an OCI artifact: %w", err)
+		return err
 	}
 	reference := host + "/" + chartName + ":" + number
 	pushed, err := client.Push(packaged, reference, registry.PushOptCreationTime(r.Created.UTC().Format(time.RFC3339)))
 	if err != nil {
-		return fmt.Errorf("chart as an OCI artifact: %w", err)
+		return err
 	}
 	tag, err := name.NewTag(reference)
 	if err != nil {
-		return fmt.Errorf("chart as an OCI artifact: %w", err)
+		return err
 	}
 	artifact, err := remote.Image(tag, remote.WithContext(ctx))
 	if err != nil {
-		return fmt.Errorf("chart as an OCI artifact: %w", err)
+		return err
 	}
 	r.digests.Chart = pushed.Manifest.Digest
 	file := filepath.Join(r.Output, chartName+"-"+number+"-chart.tar")

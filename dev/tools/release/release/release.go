@@ -1,3 +1,7 @@
+// Package release makes the files of a release: programs, images, the chart, lists of their parts, checksums, a statement of how they
+// were made, and signatures. The same commit, version, Go and root certificates give the same bytes on any machine.
+//
+// See docs/reference/support-policy.md, and for the reasons ADR 94.
 package release
 
 import (
@@ -7,11 +11,44 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
+	"golang.org/x/mod/semver"
+
 	"github.com/mooring-ccm/mooring/internal/progress"
+)
+
+// Program is a program that is released, and the platforms that it is for.
+type Program struct {
+	// Name is that of its folder below cmd.
+	Name string
+	// Platforms are OS/ARCH.
+	Platforms []string
+}
+
+// Programs are those of a release.
+var Programs = []Program{
+	{Name: Daemon, Platforms: []string{"linux/amd64", "linux/arm64"}},
+	{Name: tool, Platforms: []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64"}},
+}
+
+const (
+	// Daemon is the program that there is an image of.
+	Daemon = "cloud-controller-manager"
+	// tool is the program that is a plugin of kubectl, too.
+	tool = "mooring"
+)
+
+// Names of files of a release.
+const (
+	// SumsFile lists the SHA-256 of every other file but the signatures, as sha256sum reads it.
+	SumsFile = "SHA256SUMS"
+	// DigestsFile lists the digests by which the image and the chart are pulled once they are pushed.
+	DigestsFile = "DIGESTS"
+	// ProvenanceFile is the statement of how the files were made: in-toto, with SLSA provenance v1 as predicate.
+	ProvenanceFile = "provenance.intoto.json"
+	// PluginFile is the manifest by which Krew installs the tool as a plugin of kubectl.
+	PluginFile = "krew.yaml"
 )
 
 // Options say what to release. Root, Output and Version are required.
@@ -26,7 +63,7 @@ type Options struct {
 	Commit string
 	// Created is the time of all files: the commit's.
 	Created time.Time
-	// Programs are what to build. Empty means Programs.
+	// Programs are what to build: the daemon, and others. Empty means Programs.
 	Programs []Program
 	// Certificates is a file of PEM root certificates for the image. Empty takes those of this machine.
 	Certificates string
@@ -45,11 +82,9 @@ type run struct {
 	display *progress.Display
 	// scratch holds what is not released.
 	scratch string
-	// built are the files of programs, by program and platform.
-	built map[string]map[string]string
-	// materials are what the release was made from, besides the commit, by name with the digest.
-	materials map[string]string
-	digests   Digests
+	// certificatesSum is the SHA-256 of the file of root certificates.
+	certificatesSum string
+	digests         Digests
 }
 
 // Write writes the files of a release into a folder, which is complete or not there. Its errors name all that is wrong with the
@@ -58,40 +93,49 @@ func Write(ctx context.Context, options Options) (digests Digests, err error) {
 	if len(options.Programs) == 0 {
 		options.Programs = Programs
 	}
-	signer, keyErr := readKey(options.Key)
-	if err := errors.Join(checkVersion(options.Version), checkPrograms(options.Programs), checkOutput(options.Output), keyErr); err != nil {
+	key, keyErr := readKey(options.Key)
+	if err := errors.Join(checkVersion(options.Version), checkOutput(options.Output), keyErr); err != nil {
 		return Digests{}, err
 	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("release %s: %w", options.Version, err)
+		}
+	}()
 	if err := os.MkdirAll(filepath.Dir(options.Output), 0o755); err != nil {
-		return Digests{}, fmt.Errorf("folder of the release: %w", err)
+		return Digests{}, err
 	}
-	// Beside the output, so that what is complete can be moved there at once.
+	// Beside the output, to move there at once what is complete.
 	scratch, err := os.MkdirTemp(filepath.Dir(options.Output), ".release-")
 	if err != nil {
-		return Digests{}, fmt.Errorf("folder of the release: %w", err)
+		return Digests{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	r := &run{
-		Options: options, display: progress.New(options.Progress), scratch: scratch,
-		built: map[string]map[string]string{}, materials: map[string]string{},
-	}
-	final := r.Output
+	r := &run{Options: options, display: progress.New(options.Progress), scratch: scratch}
 	r.Output = filepath.Join(scratch, "complete")
 	if err := os.Mkdir(r.Output, 0o755); err != nil {
-		return Digests{}, fmt.Errorf("folder of the release: %w", err)
+		return Digests{}, err
 	}
-	for _, step := range []func(context.Context) error{r.figures, r.programs, r.plugin, r.image, r.chart, r.listDigests, r.provenance, r.sums} {
+	for _, step := range []func(context.Context) error{r.figures, r.programs, r.plugin, r.image, r.chart, r.provenance} {
 		if err := step(ctx); err != nil {
-			return Digests{}, fmt.Errorf("release %s: %w", r.Version, err)
+			return Digests{}, err
 		}
 	}
-	if err := signer.sign(r.Output, SumsFile, ProvenanceFile); err != nil {
-		return Digests{}, fmt.Errorf("release %s: %w", r.Version, err)
+	if err := sign(r.Output, key, SumsFile, ProvenanceFile); err != nil {
+		return Digests{}, err
 	}
-	if err := os.Remove(final); err != nil && !os.IsNotExist(err) { // an empty folder; checkOutput has looked
-		return Digests{}, fmt.Errorf("folder of the release: %w", err)
+	if err := os.Remove(options.Output); err != nil && !os.IsNotExist(err) { // an empty folder; checkOutput has looked
+		return Digests{}, err
 	}
-	return r.digests, os.Rename(r.Output, final)
+	return r.digests, os.Rename(r.Output, options.Output)
+}
+
+// checkVersion returns an error for a version that Go, Helm or registries do not take: one that is shortened or has build metadata.
+func checkVersion(version string) error {
+	if !semver.IsValid(version) || semver.Canonical(version) != version {
+		return fmt.Errorf("version %q: must be vMAJOR.MINOR.PATCH, with -PRERELEASE behind it or not, for example v0.1.0", version)
+	}
+	return nil
 }
 
 // checkOutput returns an error for a folder that holds something: a release is never a mixture of two.
@@ -109,30 +153,7 @@ func checkOutput(folder string) error {
 	return nil
 }
 
-// files are the names of the files that are there so far, sorted.
-func (r *run) files() ([]string, error) {
-	entries, err := os.ReadDir(r.Output)
-	if err != nil {
-		return nil, fmt.Errorf("files of the release: %w", err)
-	}
-	var names []string
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
 // write writes a file of the release.
 func (r *run) write(name string, content []byte) error {
-	if err := os.WriteFile(filepath.Join(r.Output, name), content, 0o644); err != nil {
-		return fmt.Errorf("file of the release: %w", err)
-	}
-	return nil
-}
-
-// listDigests writes the digests of what can be pushed.
-func (r *run) listDigests(context.Context) error {
-	lines := []string{r.digests.Image + "  " + Daemon, r.digests.Chart + "  " + chartName}
-	return r.write(DigestsFile, []byte(strings.Join(lines, "\n")+"\n"))
+	return os.WriteFile(filepath.Join(r.Output, name), content, 0o644)
 }
