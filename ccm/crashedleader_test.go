@@ -21,7 +21,6 @@ import (
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	processes "github.com/mooring-ccm/mooring/dev/program"
-	"github.com/mooring-ccm/mooring/dev/programtest"
 )
 
 // inPods is the timing of a lease that does not expire while a test runs, and has no witness: it would end with the container.
@@ -88,7 +87,7 @@ func (p *pods) start(pod *corev1.Pod) replica {
 		p.t.Fatal(err)
 	}
 	process := localclustertest.StartProgram(p.t, processes.Options{Name: "program", Path: self, Args: p.args, Env: []string{
-		programtest.SelfEnv + "=1", "POD_NAME=" + pod.Name, "POD_NAMESPACE=" + pod.Namespace, "POD_UID=" + string(pod.UID), "TERMINATION_MESSAGE_PATH=" + log,
+		processes.SelfEnv + "=1", "POD_NAME=" + pod.Name, "POD_NAMESPACE=" + pod.Namespace, "POD_UID=" + string(pod.UID), "TERMINATION_MESSAGE_PATH=" + log,
 	}})
 	return replica{program{process}, pod, log}
 }
@@ -344,7 +343,7 @@ func TestReplicasThatDoNotKnowTheirPodSaySo(t *testing.T) {
 			"POD_NAME=ccm-0", "POD_NAMESPACE=kube-system", "POD_UID=0f0e0d0c0b0a09080706050403020100",
 		},
 	} {
-		r := program{localclustertest.StartProgram(t, processes.Options{Name: "program", Path: self, Args: p.args, Env: append(environment, programtest.SelfEnv+"=1")})}
+		r := program{localclustertest.StartProgram(t, processes.Options{Name: "program", Path: self, Args: p.args, Env: append(environment, processes.SelfEnv+"=1")})}
 		p.callLog.awaitEntry(t, r.PID(), beating+" started")
 		if want := fmt.Sprintf(says, reason); strings.Count(r.Output(), want) != 1 {
 			t.Errorf("the log does not say %s", want)

@@ -14,12 +14,12 @@ import (
 	"github.com/mooring-ccm/mooring/dev/localcluster"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
-	"github.com/mooring-ccm/mooring/dev/programtest"
+	processes "github.com/mooring-ccm/mooring/dev/program"
 )
 
 // TestMain makes the test binary the program of a vendor where it was started as one: a plugin, some controllers, and ccm.Main.
 func TestMain(m *testing.M) {
-	if os.Getenv(programtest.SelfEnv) != "" {
+	if os.Getenv(processes.SelfEnv) != "" {
 		ccm.Main(testControllers()...)
 		return
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	processes "github.com/mooring-ccm/mooring/dev/program"
-	"github.com/mooring-ccm/mooring/dev/programtest"
 )
 
 // The controllers that the test program brings. None of them runs unless --controllers names it.
@@ -159,7 +158,7 @@ func start(t *testing.T, args ...string) program {
 func run(t *testing.T, path string, args ...string) program {
 	t.Helper()
 	return program{localclustertest.StartProgram(t, processes.Options{
-		Name: "program", Path: path, Args: args, Env: []string{programtest.SelfEnv + "=1"},
+		Name: "program", Path: path, Args: args, Env: []string{processes.SelfEnv + "=1"},
 	})}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/dev/must"
+	"github.com/mooring-ccm/mooring/dev/program"
 	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
 	"github.com/mooring-ccm/mooring/providers/metal/announce"
@@ -206,7 +207,7 @@ func TestKubectlPlugin(t *testing.T) {
 	plugin := filepath.Join(t.TempDir(), "kubectl-mooring")
 	must.NoError(t, os.Symlink(self, plugin))
 	command := exec.CommandContext(t.Context(), plugin, "status", "--help")
-	command.Env = append(os.Environ(), programtest.SelfEnv+"=1")
+	command.Env = append(os.Environ(), program.SelfEnv+"=1")
 	output, err := command.CombinedOutput()
 	if err != nil || !strings.Contains(string(output), "kubectl mooring status [flags]") {
 		t.Errorf("%v:\n%s", err, output)

@@ -18,6 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
+// SelfEnv is the environment variable that makes a test binary the program that it tests. Where a binary can be several programs, the
+// value says which.
+const SelfEnv = "MOORING_TEST_AS_PROGRAM"
+
 // killWait is how long a killed program may take to be gone. Only one that is stuck in the kernel needs longer.
 const killWait = 10 * time.Second
 

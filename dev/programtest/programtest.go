@@ -22,20 +22,17 @@ import (
 	"github.com/mooring-ccm/mooring/dev/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/poll"
+	"github.com/mooring-ccm/mooring/dev/program"
 	"github.com/mooring-ccm/mooring/internal/cli"
 )
-
-// SelfEnv is the environment variable that makes this test binary the program that it tests. Where a binary can be several programs, the
-// value says which.
-const SelfEnv = "MOORING_TEST_AS_PROGRAM"
 
 // Patience bounds every wait: machines that run tests are busy.
 const Patience = 3 * time.Minute
 
 // Main runs the tests, or the program where this process was started as one. It returns the exit code.
-func Main(m *testing.M, program func() int) int {
-	if os.Getenv(SelfEnv) != "" {
-		return program()
+func Main(m *testing.M, run func() int) int {
+	if os.Getenv(program.SelfEnv) != "" {
+		return run()
 	}
 	code := m.Run()
 	if built.dir != "" {
@@ -94,7 +91,7 @@ func Prepare(t *testing.T, args ...string) *Program {
 	t.Helper()
 	p := &Program{t: t, Temp: t.TempDir(), done: make(chan struct{})}
 	p.Command = exec.Command(os.Args[0], args...)
-	p.Command.Env = append(os.Environ(), SelfEnv+"=1", "TMPDIR="+p.Temp, "GORACE=halt_on_error=1")
+	p.Command.Env = append(os.Environ(), program.SelfEnv+"=1", "TMPDIR="+p.Temp, "GORACE=halt_on_error=1")
 	return p
 }
 

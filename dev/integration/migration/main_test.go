@@ -7,18 +7,18 @@ import (
 	"testing"
 
 	"github.com/mooring-ccm/mooring/ccm"
-	"github.com/mooring-ccm/mooring/dev/programtest"
+	"github.com/mooring-ccm/mooring/dev/program"
 	theReference "github.com/mooring-ccm/mooring/dev/reference"
 )
 
-// The managers, as values of programtest.SelfEnv.
+// The managers, as values of program.SelfEnv.
 const (
 	reference = "reference"
 	mooring   = "mooring"
 )
 
 func TestMain(m *testing.M) {
-	switch os.Getenv(programtest.SelfEnv) {
+	switch os.Getenv(program.SelfEnv) {
 	case mooring:
 		ccm.Main()
 	case reference:

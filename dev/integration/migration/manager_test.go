@@ -11,7 +11,6 @@ import (
 	"github.com/mooring-ccm/mooring/dev/localcluster/localclustertest"
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/program"
-	"github.com/mooring-ccm/mooring/dev/programtest"
 )
 
 // manager is a process of one of the two managers.
@@ -27,7 +26,7 @@ func (s *scene) start(t *testing.T, kind string) *manager {
 	self, err := os.Executable()
 	must.NoError(t, err)
 	m := &manager{kind: kind, Program: harnesstest.Start(t, s.cluster, harness.Manager{
-		Name: kind, Path: self, Identity: identities[kind], CloudConfig: s.cloud.ConfigFile, Env: []string{programtest.SelfEnv + "=" + kind},
+		Name: kind, Path: self, Identity: identities[kind], CloudConfig: s.cloud.ConfigFile, Env: []string{program.SelfEnv + "=" + kind},
 		Flags: []string{
 			"--secure-port=0", "--cloud-provider=" + agentProvider, "--cluster-cidr=" + podCIDR, "--allocate-node-cidrs=true",
 			"--configure-cloud-routes=true",

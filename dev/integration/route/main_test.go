@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-ccm/mooring/ccm"
 	"github.com/mooring-ccm/mooring/dev/integration/harness"
 	"github.com/mooring-ccm/mooring/dev/localcluster"
-	"github.com/mooring-ccm/mooring/dev/programtest"
+	"github.com/mooring-ccm/mooring/dev/program"
 )
 
 // The control plane is shared: the tests run one after the other, each with nodes, a cloud and a manager of its own.
@@ -20,7 +20,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(programtest.SelfEnv) != "" {
+	if os.Getenv(program.SelfEnv) != "" {
 		ccm.Main()
 		return
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/mooring-ccm/mooring/dev/nodeagent"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/dev/program"
-	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/providers/sim/cloudsim"
 	"github.com/mooring-ccm/mooring/providers/sim/simtest"
 )
@@ -31,7 +30,7 @@ const dualStack = "10.244.0.0/16,fd00:10:244::/56"
 func running(t *testing.T, plane *managers.Cluster, cloud *simtest.Cloud, arguments ...string) *program.Program {
 	t.Helper()
 	return harnesstest.Start(t, plane, managers.Manager{
-		Name: "program", Path: os.Args[0], Identity: managers.Mooring, CloudConfig: cloud.ConfigFile, Env: []string{programtest.SelfEnv + "=true"},
+		Name: "program", Path: os.Args[0], Identity: managers.Mooring, CloudConfig: cloud.ConfigFile, Env: []string{program.SelfEnv + "=true"},
 		Flags: append(arguments, "--secure-port=0", "--leader-elect=false", "--cloud-provider=sim"),
 	})
 }
