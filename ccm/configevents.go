@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/mooring-ccm/mooring/internal/configevents"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 const (
@@ -84,7 +84,7 @@ func (r *configReporter) report(failure error) {
 
 // run writes events until ctx ends: one for each report, and of a refusal again and again.
 func (r *configReporter) run(ctx context.Context) {
-	repeat := time.NewTicker(configevents.Repeat)
+	repeat := time.NewTicker(names.RefusalInterval)
 	defer repeat.Stop()
 	for {
 		again := false
@@ -102,15 +102,15 @@ func (r *configReporter) run(ctx context.Context) {
 		case !reported || again && failure == nil:
 		case failure != nil:
 			about := r.object(ctx)
-			r.recorder.Event(&about, corev1.EventTypeWarning, configevents.ReasonRefused, refusal(r.host, "keeps the previous cloud config", failure))
+			r.recorder.Event(&about, corev1.EventTypeWarning, names.ReasonCloudConfigRefused, refusal(r.host, "keeps the previous cloud config", failure))
 		default:
 			about := r.object(ctx)
-			r.recorder.Event(&about, corev1.EventTypeNormal, configevents.ReasonTaken, fmt.Sprintf("%s uses the cloud config", r.host))
+			r.recorder.Event(&about, corev1.EventTypeNormal, names.ReasonCloudConfigTaken, fmt.Sprintf("%s uses the cloud config", r.host))
 		}
 	}
 }
 
-// refusal is the message of configevents.ReasonRefused: which replica does what, and why.
+// refusal is the message of names.ReasonCloudConfigRefused: which replica does what, and why.
 func refusal(host, does string, why error) string {
 	message := fmt.Sprintf("%s %s: %v", host, does, why)
 	if len(message) > longestMessage {
@@ -149,7 +149,7 @@ func (c *config) sayRefused(ctx context.Context, client kubernetes.Interface, re
 	defer cancel()
 	_, err := client.CoreV1().Events(about.Namespace).Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: about.Name + ".", Namespace: about.Namespace},
-		InvolvedObject: about, Reason: configevents.ReasonRefused, Message: refusal(host, "does not start with the cloud config", refused), Type: corev1.EventTypeWarning,
+		InvolvedObject: about, Reason: names.ReasonCloudConfigRefused, Message: refusal(host, "does not start with the cloud config", refused), Type: corev1.EventTypeWarning,
 		Source:         corev1.EventSource{Component: programName, Host: host},
 		FirstTimestamp: now, LastTimestamp: now, Count: 1, ReportingController: programName, ReportingInstance: host,
 	}, metav1.CreateOptions{})

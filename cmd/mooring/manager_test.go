@@ -13,12 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/program"
 	"github.com/mooring-ccm/mooring/dev/programtest"
 	"github.com/mooring-ccm/mooring/internal/cli"
-	"github.com/mooring-ccm/mooring/providers/metal/announce"
 )
 
 // kubeconfigWith is a kubeconfig with a token for a cluster that nobody asks.
@@ -211,12 +209,5 @@ func TestKubectlPlugin(t *testing.T) {
 	output, err := command.CombinedOutput()
 	if err != nil || !strings.Contains(string(output), "kubectl mooring status [flags]") {
 		t.Errorf("%v:\n%s", err, output)
-	}
-}
-
-// The names that are written by packages which the tool does not link.
-func TestForeignNames(t *testing.T) {
-	if view.ConditionAnnounced != announce.ConditionAnnounced {
-		t.Errorf("the condition is %q, and is looked for as %q", announce.ConditionAnnounced, view.ConditionAnnounced)
 	}
 }

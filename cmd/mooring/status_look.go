@@ -20,8 +20,8 @@ import (
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/pages"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/internal/cli"
-	"github.com/mooring-ccm/mooring/internal/configevents"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // callsInterval is over what time calls to the cloud are counted.
@@ -156,7 +156,7 @@ func (l *look) readEvents(ctx context.Context, seen *view.Seen) error {
 
 // readConfigEvents reads whether replicas have taken the cloud config.
 func (l *look) readConfigEvents(ctx context.Context, seen *view.Seen) error {
-	return l.selectEvents(ctx, seen, "reason="+configevents.ReasonRefused, "reason="+configevents.ReasonTaken)
+	return l.selectEvents(ctx, seen, "reason="+names.ReasonCloudConfigRefused, "reason="+names.ReasonCloudConfigTaken)
 }
 
 // listEvents reads the events about objects of some kinds.

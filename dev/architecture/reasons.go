@@ -17,8 +17,8 @@ var told = regexp.MustCompile(`^(Reason|Event|Condition)[A-Z]`)
 var toldTypes = []string{"Reason", "HoldReason", "NoteReason", "problem"}
 
 // toldBy returns what the constants of packages tell objects, by value, with where each is declared. A constant may be made of
-// another one of the same folders.
-func toldBy(files *token.FileSet, parsed []*ast.File) (map[string]string, error) {
+// another one of the same folders, or of one that the package names shares.
+func toldBy(files *token.FileSet, parsed []*ast.File, shared map[string]string) (map[string]string, error) {
 	constants, wanted := map[string]string{}, map[string]ast.Expr{}
 	for _, file := range parsed {
 		for _, declaration := range file.Decls {
@@ -47,6 +47,9 @@ func toldBy(files *token.FileSet, parsed []*ast.File) (map[string]string, error)
 		text, ok := textOf(value)
 		if !ok {
 			text, ok = constants[convertedFrom(value)]
+		}
+		if !ok {
+			text, ok = shared[sharedName(value)]
 		}
 		if !ok {
 			return nil, fmt.Errorf("%s: what %s says is not written out", files.Position(value.Pos()), name)
@@ -83,6 +86,18 @@ func convertedFrom(value ast.Expr) string {
 		return of.Sel.Name
 	}
 	return ""
+}
+
+// sharedName returns the name X of names.X.
+func sharedName(value ast.Expr) string {
+	selector, ok := value.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	if of, ok := selector.X.(*ast.Ident); !ok || of.Name != "names" {
+		return ""
+	}
+	return selector.Sel.Name
 }
 
 // literalReasons calls found with the reason of each event whose reason is written where the event is, and not as a constant.

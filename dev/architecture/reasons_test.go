@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mooring-ccm/mooring/dev/docgen"
 )
 
-// eventSenders are the folders whose code tells objects something, by the section of the page that says what to do about it.
+// eventSenders are the folders and files whose code tells objects something, by the section of the page that says what to do about it.
 var eventSenders = map[string][]string{
 	"Node controller":           {"internal/controller/node"},
 	"Node lifecycle controller": {"internal/controller/nodelifecycle"},
@@ -20,7 +22,7 @@ var eventSenders = map[string][]string{
 	"Service controller":        {"internal/controller/service"},
 	"Serving certificates":      {"internal/controller/servingcertificate"},
 	"Node groups":               {"internal/controller/nodegroups"},
-	"Cloud config":              {"internal/configevents"},
+	"Cloud config":              {"internal/names/cloudconfig.go"},
 	"Bare metal: addresses":     {"providers/metal/ipam", "providers/metal/ipam/pool"},
 	"Bare metal: announcement":  {"providers/metal/announce"},
 	"Bare metal: machines":      {"providers/metal/outofservice", "providers/metal/fencing", "providers/metal/nodegroup"},
@@ -30,11 +32,15 @@ var eventSenders = map[string][]string{
 func TestEveryReasonIsExplained(t *testing.T) {
 	const page = "docs/reference/events-and-conditions*.md"
 	sections := sectionsOf(t, page)
+	shared, err := docgen.Constants(filepath.Join(root, "internal", "names"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for title, folders := range eventSenders {
 		var files *token.FileSet
 		var source []*ast.File
 		parsed(t, folders, func(of *token.FileSet, file *ast.File) { files, source = of, append(source, file) })
-		said, err := toldBy(files, source)
+		said, err := toldBy(files, source, shared)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -123,16 +129,17 @@ const (
 	hidden problem = "B"
 	C Reason = "C"
 	conditionD = "D"
+	ReasonE = names.ReasonOfE
 )
 func f() { r.Event(o, "Warning", "E", "text"); r.Event(o, "Warning", ReasonA, "text") }`, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := toldBy(files, []*ast.File{file})
+	said, err := toldBy(files, []*ast.File{file}, map[string]string{"ReasonOfE": "SharedE"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := slices.Sorted(maps.Keys(said)), []string{"A", "B", "C"}; !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(said)), []string{"A", "B", "C", "SharedE"}; !slices.Equal(got, want) {
 		t.Errorf("found %q, want %q", got, want)
 	}
 	var literal []string

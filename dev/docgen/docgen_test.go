@@ -52,3 +52,22 @@ func TestPage(t *testing.T) {
 		}
 	}
 }
+
+func TestConstants(t *testing.T) {
+	folder := t.TempDir()
+	for name, source := range map[string]string{
+		"a.go":      "package x\nconst (\n\tA = \"a\"\n\tN = 1\n\tB kind = \"b\"\n)\ntype kind string\n",
+		"a_test.go": "package x\nconst C = \"c\"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(source), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := Constants(folder)
+	if err != nil || len(found) != 2 || found["A"] != "a" || found["B"] != "b" {
+		t.Errorf("found %v, %v", found, err)
+	}
+	if found, err := Constants(t.TempDir()); err == nil {
+		t.Errorf("a folder without constants: %v and no error", found)
+	}
+}

@@ -128,7 +128,7 @@ func TestAccessorsThatPanicOrHang(t *testing.T) {
 						}
 						return err
 					}
-					m.manyRetry(sick, PriorityNewNode, names("sick", 5)...)
+					m.manyRetry(sick, PriorityNewNode, numbered("sick", 5)...)
 					for range 60 {
 						time.Sleep(time.Minute)
 						for _, accessor := range accessorNames {

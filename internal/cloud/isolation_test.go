@@ -55,9 +55,9 @@ func TestCallsThatHang(t *testing.T) {
 		call    func(m *misbehaving) func(context.Context, string) error
 		objects []string
 	}{
-		"reads":            {func(m *misbehaving) func(context.Context, string) error { return m.node }, names("node", 12)},
-		"writes":           {func(m *misbehaving) func(context.Context, string) error { return m.ensure }, names("service", 12)},
-		"writes of routes": {func(m *misbehaving) func(context.Context, string) error { return m.route }, names("route", 12)},
+		"reads":            {func(m *misbehaving) func(context.Context, string) error { return m.node }, numbered("node", 12)},
+		"writes":           {func(m *misbehaving) func(context.Context, string) error { return m.ensure }, numbered("service", 12)},
+		"writes of routes": {func(m *misbehaving) func(context.Context, string) error { return m.route }, numbered("route", 12)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
@@ -130,8 +130,8 @@ func TestAnAbandonedWriteKeepsItsObject(t *testing.T) {
 // bound on.
 func TestAbandonedCallsAreBounded(t *testing.T) {
 	inVirtualTime(t, Options{CallTimeout: 10 * time.Second}, func(t *testing.T, m *misbehaving) {
-		m.set(m.hangs, names("hangs", 2*maxOverdue)...)
-		for _, name := range names("hangs", maxOverdue/2) {
+		m.set(m.hangs, numbered("hangs", 2*maxOverdue)...)
+		for _, name := range numbered("hangs", maxOverdue/2) {
 			go func() { _ = m.node(t.Context(), name) }()
 		}
 		time.Sleep(time.Minute)
@@ -142,7 +142,7 @@ func TestAbandonedCallsAreBounded(t *testing.T) {
 		if took := m.join(t, 1); took > 2*usual || Overdue(m.cloud) != nil {
 			t.Errorf("a new node took %s at half of the bound; ready: %v", took, Overdue(m.cloud))
 		}
-		for _, name := range names("hangs", 2*maxOverdue)[maxOverdue/2:] {
+		for _, name := range numbered("hangs", 2*maxOverdue)[maxOverdue/2:] {
 			go func() { _ = m.node(t.Context(), name) }()
 		}
 		time.Sleep(10 * time.Minute)
@@ -161,7 +161,7 @@ func TestAbandonedCallsAreBounded(t *testing.T) {
 // TestPlainErrorsOfAFewNodes: a plugin that returns one for a server that is gone, as several do, closes nothing for others.
 func TestPlainErrorsOfAFewNodes(t *testing.T) {
 	inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
-		gone := names("gone", 5)
+		gone := numbered("gone", 5)
 		for _, name := range append(gone, "healthy") {
 			if err := m.exists(t.Context(), name); err != nil {
 				t.Fatal(err)
@@ -184,7 +184,7 @@ func TestPlainErrorsOfAFewNodes(t *testing.T) {
 // TestErrorsOfUsers are none of the cloud's, although the Services worked before.
 func TestErrorsOfUsers(t *testing.T) {
 	inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
-		services := names("service", 5)
+		services := numbered("service", 5)
 		for _, name := range services {
 			if err := m.ensure(t.Context(), name); err != nil {
 				t.Fatal(err)
@@ -211,7 +211,7 @@ func TestErrorsOfUsers(t *testing.T) {
 // TestRejectedRequestsAreAnswers: a cloud that blames each request works.
 func TestRejectedRequestsAreAnswers(t *testing.T) {
 	inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
-		all := names("node", 40)
+		all := numbered("node", 40)
 		for _, name := range all {
 			if err := m.node(t.Context(), name); err != nil {
 				t.Fatal(err)
@@ -233,8 +233,8 @@ func TestAnOutage(t *testing.T) {
 		group    string
 		affected []string
 	}{
-		"of instances":      {func(m *misbehaving) func(context.Context, string) error { return m.node }, GroupInstances, names("o", 40)},
-		"of load balancers": {func(m *misbehaving) func(context.Context, string) error { return m.ensure }, GroupLoadBalancers, names("o", 40)},
+		"of instances":      {func(m *misbehaving) func(context.Context, string) error { return m.node }, GroupInstances, numbered("o", 40)},
+		"of load balancers": {func(m *misbehaving) func(context.Context, string) error { return m.ensure }, GroupLoadBalancers, numbered("o", 40)},
 		"of listings":       {func(m *misbehaving) func(context.Context, string) error { return m.list }, GroupInstances, []string{"ListInstances"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestThrottledServices(t *testing.T) {
 		for _, services := range []int{1, 5, 20} {
 			t.Run(fmt.Sprintf("%s, %d Services", name, services), func(t *testing.T) {
 				inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
-					bad := names("service", services)
+					bad := numbered("service", services)
 					m.set(fails(refusal), bad...)
 					m.manyRetry(m.ensure, PriorityNewObject, bad...)
 					for _, after := range []time.Duration{time.Second, 10 * time.Minute, time.Hour} {
@@ -353,7 +353,7 @@ func TestOneNodeThatIsAlwaysRefused(t *testing.T) {
 // TestSlowWrites of routes hold up neither a node nor other routes.
 func TestSlowWrites(t *testing.T) {
 	inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
-		routes := names("route", 8)
+		routes := numbered("route", 8)
 		m.set(slow(9*time.Minute, nil), routes...)
 		m.manyRetry(m.route, PriorityNewObject, routes...)
 		time.Sleep(usual)

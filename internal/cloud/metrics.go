@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // metrics show what this process does at the cloud's API. The label group has the few values that operation.go names and a
@@ -29,7 +31,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	factory := promauto.With(registerer)
 	return &metrics{
 		calls: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_cloud_calls_total",
+			Name: names.MetricCloudCalls,
 			Help: "Calls to the cloud through the plugin, by the plugin's method and by outcome. A listing counts once.",
 		}, []string{"operation", "outcome"}),
 		duration: factory.NewHistogramVec(prometheus.HistogramOpts{
@@ -51,19 +53,19 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Calls in which the plugin panicked, by the plugin's method.",
 		}, []string{"operation"}),
 		inFlight: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mooring_cloud_calls_in_flight",
+			Name: names.MetricCloudCallsInFlight,
 			Help: "Calls to the cloud that are under way, by group, without those that were abandoned.",
 		}, []string{"group"}),
 		waiting: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mooring_cloud_calls_waiting",
+			Name: names.MetricCloudCallsWaiting,
 			Help: "Calls that wait to be let in to the cloud, by group.",
 		}, []string{"group"}),
 		rateLimit: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mooring_cloud_rate_limit",
+			Name: names.MetricCloudRateLimit,
 			Help: "Calls a second that are let in, by group, as found from the cloud's refusals. 0: it has refused none, or not for long.",
 		}, []string{"group"}),
 		refusals: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_cloud_refusals_total",
+			Name: names.MetricCloudRefusals,
 			Help: "Calls that the cloud refused for its quota, by group.",
 		}, []string{"group"}),
 		own: factory.NewGaugeVec(prometheus.GaugeOpts{
@@ -79,7 +81,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Calls that were abandoned at their deadline, by group.",
 		}, []string{"group"}),
 		breaker: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mooring_cloud_breaker_open",
+			Name: names.MetricCloudBreakerOpen,
 			Help: "1 while calls of a group are held back because the cloud fails all of them, otherwise 0.",
 		}, []string{"group"}),
 	}

@@ -272,10 +272,10 @@ func undisturbed(t *testing.T, nodes int) (took time.Duration) {
 	return took
 }
 
-func names(prefix string, count int) []string {
-	names := make([]string, count)
-	for i := range names {
-		names[i] = fmt.Sprintf("%s-%d", prefix, i)
+func numbered(prefix string, count int) []string {
+	all := make([]string, count)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s-%d", prefix, i)
 	}
-	return names
+	return all
 }

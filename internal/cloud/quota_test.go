@@ -123,7 +123,7 @@ func TestOneQuotaForSeveralGroups(t *testing.T) {
 			inVirtualTime(t, Options{}, func(t *testing.T, m *misbehaving) {
 				bucket := &limited{latency: usual, bucket: rate.NewLimiter(rate.Limit(refill), 5), retryAfter: func(time.Duration) time.Duration { return 0 }}
 				draw := func(ctx context.Context) error { _, err := bucket.call(ctx, nil); return err }
-				all := append(names("service", services), names("node", nodes)...)
+				all := append(numbered("service", services), numbered("node", nodes)...)
 				m.set(draw, all...)
 				var done sync.WaitGroup
 				var joined atomic.Int64

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -42,7 +43,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Pages that listings of the cloud's instances consisted of.",
 		}),
 		instances: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_inventory_instances",
+			Name: names.MetricInventoryInstances,
 			Help: "Instances in the newest complete listing, or by the watch.",
 		}),
 		leftOut: factory.NewGauge(prometheus.GaugeOpts{
@@ -50,7 +51,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Instances that are left out of the newest listing, or of the watch, because they cannot be told apart.",
 		}),
 		listedAt: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_inventory_listing_timestamp_seconds",
+			Name: names.MetricInventoryListed,
 			Help: "When the newest complete listing began, in seconds since the epoch. The age of the snapshot is time() minus this.",
 		}),
 		calls: factory.NewCounterVec(prometheus.CounterOpts{
@@ -70,7 +71,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Ends of the watch of the cloud's instances, by reason: expired, silent or error. It is tried again each time.",
 		}, []string{"reason"}),
 		markedAt: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_inventory_watch_mark_timestamp_seconds",
+			Name: names.MetricInventoryWatched,
 			Help: "When the watch of the cloud's instances last was current, in seconds since the epoch; 0 if it never was.",
 		}),
 	}

@@ -19,8 +19,14 @@ type metric struct {
 	labels           []string
 }
 
+// reader reads declarations of metrics.
+type reader struct {
+	// names are the constants of internal/names, which declarations may use.
+	names map[string]string
+}
+
 // declaredIn returns the metrics of a folder and those below it, by name.
-func declaredIn(root, folder string) ([]metric, error) {
+func (r reader) declaredIn(root, folder string) ([]metric, error) {
 	found := map[string]metric{}
 	files := token.NewFileSet()
 	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
@@ -31,7 +37,7 @@ func declaredIn(root, folder string) ([]metric, error) {
 		if err != nil {
 			return err
 		}
-		metrics, err := declaredBy(files, parsed)
+		metrics, err := r.declaredBy(files, parsed)
 		for _, declared := range metrics {
 			found[declared.name] = declared
 		}
@@ -49,7 +55,7 @@ func declaredIn(root, folder string) ([]metric, error) {
 }
 
 // declaredBy returns the metrics of one file: calls of prometheus.NewDesc, and of functions that take options.
-func declaredBy(files *token.FileSet, file *ast.File) ([]metric, error) {
+func (r reader) declaredBy(files *token.FileSet, file *ast.File) ([]metric, error) {
 	var metrics []metric
 	var failure error
 	ast.Inspect(file, func(node ast.Node) bool {
@@ -57,7 +63,7 @@ func declaredBy(files *token.FileSet, file *ast.File) ([]metric, error) {
 		if !ok || failure != nil {
 			return failure == nil
 		}
-		declared, err := declaredAt(call)
+		declared, err := r.declaredAt(call)
 		if err != nil {
 			failure = fmt.Errorf("%s: %w", files.Position(call.Pos()), err)
 		}
@@ -70,7 +76,7 @@ func declaredBy(files *token.FileSet, file *ast.File) ([]metric, error) {
 }
 
 // declaredAt returns the metric that a call declares, nil for other calls.
-func declaredAt(call *ast.CallExpr) (*metric, error) {
+func (r reader) declaredAt(call *ast.CallExpr) (*metric, error) {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || !strings.HasPrefix(selector.Sel.Name, "New") || len(call.Args) == 0 {
 		return nil, nil
@@ -79,12 +85,12 @@ func declaredAt(call *ast.CallExpr) (*metric, error) {
 	var err error
 	switch options, isLiteral := call.Args[0].(*ast.CompositeLit); {
 	case selector.Sel.Name == "NewDesc":
-		declared.name, declared.help, err = described(call)
+		declared.name, declared.help, err = r.described(call)
 		if declared.kind = "gauge"; strings.HasSuffix(declared.name, "_total") {
 			declared.kind = "counter"
 		}
 	case isLiteral && isOptions(options):
-		declared.name, declared.help, declared.labels, err = fromOptions(options)
+		declared.name, declared.help, declared.labels, err = r.fromOptions(options)
 	default:
 		return nil, nil
 	}
@@ -92,7 +98,7 @@ func declaredAt(call *ast.CallExpr) (*metric, error) {
 		return nil, err
 	}
 	for _, argument := range call.Args[1:] {
-		declared.labels = append(declared.labels, texts(argument)...)
+		declared.labels = append(declared.labels, r.texts(argument)...)
 	}
 	return &declared, nil
 }
@@ -113,20 +119,20 @@ func isOptions(literal *ast.CompositeLit) bool {
 	return ok && of.Name == "prometheus" && strings.HasSuffix(selector.Sel.Name, "Opts") && selector.Sel.Name != "HandlerOpts"
 }
 
-func described(call *ast.CallExpr) (name, help string, err error) {
+func (r reader) described(call *ast.CallExpr) (name, help string, err error) {
 	if len(call.Args) < 2 {
 		return "", "", fmt.Errorf("NewDesc has %d arguments", len(call.Args))
 	}
-	if name, err = text(call.Args[0]); err != nil {
+	if name, err = r.text(call.Args[0]); err != nil {
 		return "", "", fmt.Errorf("name: %w", err)
 	}
-	if help, err = text(call.Args[1]); err != nil {
+	if help, err = r.text(call.Args[1]); err != nil {
 		return "", "", fmt.Errorf("help of %s: %w", name, err)
 	}
 	return name, help, nil
 }
 
-func fromOptions(literal *ast.CompositeLit) (name, help string, labels []string, err error) {
+func (r reader) fromOptions(literal *ast.CompositeLit) (name, help string, labels []string, err error) {
 	for _, element := range literal.Elts {
 		field, ok := element.(*ast.KeyValueExpr)
 		if !ok {
@@ -134,11 +140,11 @@ func fromOptions(literal *ast.CompositeLit) (name, help string, labels []string,
 		}
 		switch key := field.Key.(*ast.Ident).Name; key {
 		case "Name":
-			name, err = text(field.Value)
+			name, err = r.text(field.Value)
 		case "Help":
-			help, err = text(field.Value)
+			help, err = r.text(field.Value)
 		case "ConstLabels":
-			labels = texts(field.Value)
+			labels = r.texts(field.Value)
 		case "Namespace", "Subsystem":
 			err = fmt.Errorf("%s: the name is to be written out", key)
 		}
@@ -149,25 +155,28 @@ func fromOptions(literal *ast.CompositeLit) (name, help string, labels []string,
 	return name, help, labels, nil
 }
 
-// text evaluates a string that is written out, perhaps in pieces.
-func text(expression ast.Expr) (string, error) {
+// text evaluates a string that is written out, perhaps in pieces, or that is a constant of internal/names.
+func (r reader) text(expression ast.Expr) (string, error) {
 	switch e := expression.(type) {
 	case *ast.BasicLit:
 		return strconv.Unquote(e.Value)
 	case *ast.BinaryExpr:
-		left, err := text(e.X)
+		left, err := r.text(e.X)
 		if err != nil {
 			return "", err
 		}
-		right, err := text(e.Y)
+		right, err := r.text(e.Y)
 		return left + right, err
-	default:
-		return "", fmt.Errorf("the text is not written out but a %T", expression)
+	case *ast.SelectorExpr:
+		if of, ok := e.X.(*ast.Ident); ok && of.Name == "names" && r.names[e.Sel.Name] != "" {
+			return r.names[e.Sel.Name], nil
+		}
 	}
+	return "", fmt.Errorf("the text is not written out but a %T", expression)
 }
 
 // texts returns the strings of a list, or the keys of a map: label names.
-func texts(expression ast.Expr) []string {
+func (r reader) texts(expression ast.Expr) []string {
 	literal, ok := expression.(*ast.CompositeLit)
 	if !ok {
 		return nil
@@ -177,7 +186,7 @@ func texts(expression ast.Expr) []string {
 		if pair, ok := element.(*ast.KeyValueExpr); ok {
 			element = pair.Key
 		}
-		if one, err := text(element); err == nil {
+		if one, err := r.text(element); err == nil {
 			found = append(found, one)
 		}
 	}

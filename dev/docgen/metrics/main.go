@@ -1,5 +1,6 @@
 // Command metrics writes docs/reference/metrics.md from the source that declares the metrics, or with --check says whether
-// it is up to date. It fails on a metric whose name is not written out where it is declared: nobody could search for it.
+// it is up to date. It fails on a metric whose name is neither written out where it is declared nor a constant of internal/names: a search
+// would not find it.
 package main
 
 import (
@@ -7,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/mooring-ccm/mooring/dev/docgen"
 )
@@ -21,9 +23,14 @@ func main() {
 
 // page returns the page of metrics.
 func page(root string) ([]byte, error) {
+	shared, err := docgen.Constants(filepath.Join(root, "internal", "names"))
+	if err != nil {
+		return nil, err
+	}
+	metrics := reader{names: shared}
 	var groups []group
 	for _, room := range rooms {
-		found, err := declaredIn(root, room.folder)
+		found, err := metrics.declaredIn(root, room.folder)
 		if err != nil {
 			return nil, err
 		}
@@ -32,14 +39,14 @@ func page(root string) ([]byte, error) {
 		}
 		groups = append(groups, group{room, found})
 	}
-	if err := complete(root, groups); err != nil {
+	if err := complete(metrics, root, groups); err != nil {
 		return nil, err
 	}
 	return render(groups), nil
 }
 
 // complete returns an error for metrics of folders that have no section.
-func complete(root string, groups []group) error {
+func complete(metrics reader, root string, groups []group) error {
 	placed := map[string]bool{}
 	for _, section := range groups {
 		for _, m := range section.metrics {
@@ -48,7 +55,7 @@ func complete(root string, groups []group) error {
 	}
 	var errs []error
 	for _, folder := range []string{"internal", "providers"} {
-		found, err := declaredIn(root, folder)
+		found, err := metrics.declaredIn(root, folder)
 		if err != nil {
 			return err
 		}

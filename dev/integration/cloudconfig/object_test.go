@@ -12,7 +12,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
-	"github.com/mooring-ccm/mooring/internal/configevents"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // configOf is a cloud config with load balancers only, with pools and a router.
@@ -109,17 +109,17 @@ func TestConfigObject(t *testing.T) {
 	if took > quickly {
 		t.Errorf("a change took %s, want at most %s", took, quickly)
 	}
-	said(t, configevents.ReasonTaken, "uses the cloud config")
+	said(t, names.ReasonCloudConfigTaken, "uses the cloud config")
 
 	put(t, configOf(r, port, "first 198.18.0.0/28", "second 198.18.0.8/29")+"color: red\n")
-	said(t, configevents.ReasonRefused, "color: Invalid value: unknown field")
-	said(t, configevents.ReasonRefused, `pool "second" overlaps 198.18.0.0/28 of pool "first"`)
+	said(t, names.ReasonCloudConfigRefused, "color: Invalid value: unknown field")
+	said(t, names.ReasonCloudConfigRefused, `pool "second" overlaps 198.18.0.0/28 of pool "first"`)
 	serve(t, "late", "second", "object-1")
 	address(t, "late", "198.18.1.") // the config before is still in force
 
 	must.NoError(t, admin.CoreV1().ConfigMaps(objectNamespace).Delete(t.Context(), objectName, metav1.DeleteOptions{}))
 	poll.Until(t, "an event that the ConfigMap is gone", func(ctx context.Context) error {
-		events, err := admin.CoreV1().Events(objectNamespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + configevents.ReasonRefused})
+		events, err := admin.CoreV1().Events(objectNamespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + names.ReasonCloudConfigRefused})
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func TestConfigObjectThatIsWrongAtTheStart(t *testing.T) {
 	})
 	refused := daemon(t, "--cloud-config-object=configmap/"+objectNamespace+"/"+objectName)
 	ends(t, refused, `ConfigMap kube-system/mooring-cloud-config, key cloud.yaml`)
-	said(t, configevents.ReasonRefused, `does not start with the cloud config`)
+	said(t, names.ReasonCloudConfigRefused, `does not start with the cloud config`)
 
 	ends(t, daemon(t, "--cloud-config-object=secret/"+objectNamespace+"/"+objectName), "for which the verbs get, list and watch on this object are needed")
 }

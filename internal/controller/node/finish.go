@@ -22,6 +22,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/message"
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -283,13 +284,13 @@ const (
 	// ReasonWaitingForCloud says that the call for the node's instance waits to be let in, and for what. It is no failure.
 	ReasonWaitingForCloud = "WaitingForCloud"
 	// ReasonInstanceNotFound says that the cloud knows no instance for the node.
-	ReasonInstanceNotFound = "InstanceNotFound"
+	ReasonInstanceNotFound = names.ReasonInstanceNotFound
 	// ReasonAmbiguousInstance says that several instances of the cloud claim the name of a node that has no provider ID.
-	ReasonAmbiguousInstance = "AmbiguousInstance"
+	ReasonAmbiguousInstance = names.ReasonAmbiguousInstance
 	// ReasonProviderIDMissing says that the cloud knows the instance but no provider ID for it.
-	ReasonProviderIDMissing = "ProviderIDMissing"
+	ReasonProviderIDMissing = names.ReasonProviderIDMissing
 	// ReasonNodeIPMismatch says that the kubelet's --node-ip is not among the addresses that the cloud knows.
-	ReasonNodeIPMismatch = "NodeIPMismatch"
+	ReasonNodeIPMismatch = names.ReasonNodeIPMismatch
 	// ReasonAddressesUnconfirmed says that an answer of the cloud would take all IPs from a ready node, which keeps them until a
 	// later answer says the same.
 	ReasonAddressesUnconfirmed = "AddressesUnconfirmed"
@@ -297,11 +298,11 @@ const (
 	// for a while.
 	ReasonConflictingWriter = "ConflictingWriter"
 	// ReasonInvalidMetadata says that the cloud named a type, zone or region that cannot be a label.
-	ReasonInvalidMetadata = "InvalidMetadata"
+	ReasonInvalidMetadata = names.ReasonInvalidMetadata
 	// ReasonCloudError says that the cloud could not be asked, or answered with an error.
-	ReasonCloudError = "CloudError"
+	ReasonCloudError = names.ReasonCloudError
 	// ReasonWriteFailed says that the API server did not accept what should be written to the node.
-	ReasonWriteFailed = "WriteFailed"
+	ReasonWriteFailed = names.ReasonWriteFailed
 )
 
 // instanceNotFoundError says that the cloud knows no instance for a node.

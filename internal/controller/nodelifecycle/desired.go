@@ -12,12 +12,13 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	nodeutil "k8s.io/component-helpers/node/util"
 
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
 const (
 	// ConditionInstanceGone on a Node says that the cloud denies its instance, and that the node is nevertheless kept.
-	ConditionInstanceGone corev1.NodeConditionType = "CloudInstanceGone"
+	ConditionInstanceGone = names.ConditionInstanceGone
 	// AnnotationConfirmDeletion on a Node is an operator's word that its instance is gone: the node's UID, or "true".
 	AnnotationConfirmDeletion = "mooring.dev/confirm-deletion"
 )

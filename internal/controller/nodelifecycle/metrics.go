@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // metrics show what the controller does, and above all what it does not dare to do. Calls to the cloud, which the reference's controller
@@ -35,15 +36,15 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Writes to nodes that the API server refused, by operation: delete, hold, release, taint or untaint.",
 		}, []string{"operation"}),
 		held: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mooring_node_lifecycle_held_nodes",
+			Name: names.MetricNodesHeld,
 			Help: "Nodes that are kept although the cloud denies their instances, by the reason of their condition CloudInstanceGone.",
 		}, []string{"reason"}),
 		inWindow: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_node_lifecycle_deletions_in_window",
+			Name: names.MetricDeletionsInWindow,
 			Help: "Deletions that count against --node-deletion-limit now.",
 		}),
 		limit: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_node_lifecycle_deletion_limit",
+			Name: names.MetricDeletionLimit,
 			Help: "How many deletions --node-deletion-limit allows now, within its window.",
 		}),
 		taints: factory.NewCounterVec(prometheus.CounterOpts{

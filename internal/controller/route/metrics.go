@@ -3,6 +3,8 @@ package route
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // metrics are the reference controller's counter under its name, and ours.
@@ -26,15 +28,15 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Changes of routes in the cloud, by operation (create, replace, recreate, remove) and result (success, error).",
 		}, []string{"operation", "result"}),
 		routes: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_route_listed",
+			Name: names.MetricRoutesListed,
 			Help: "Routes of the cluster in the cloud, when they were last listed.",
 		}),
 		limit: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_route_limit",
+			Name: names.MetricRouteLimit,
 			Help: "How many routes the cloud takes for the cluster, as the provider declares it; 0 if it does not.",
 		}),
 		missing: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_route_missing",
+			Name: names.MetricRoutesMissing,
 			Help: "Pod CIDRs of nodes of ours without a route that delivers to them, after the last comparison.",
 		}),
 	}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 	Finalizer = "service.kubernetes.io/load-balancer-cleanup"
 	// ConditionReady is the type of the condition on a Service that says whether its load balancer is as the Service asks. Its
 	// presence also says that this controller has taken the Service on.
-	ConditionReady = "LoadBalancerReady"
+	ConditionReady = names.ConditionLoadBalancerReady
 
 	// taintToBeDeleted is put on a node by the cluster autoscaler that is about to remove it.
 	taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"

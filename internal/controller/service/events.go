@@ -17,6 +17,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // The reasons of events. Those of the reference have its names.
@@ -27,7 +28,7 @@ const (
 	// EventPending says that provisioning is in progress.
 	EventPending = "PendingLoadBalancer"
 	// EventSyncFailed says that a load balancer could not be made, changed or deleted.
-	EventSyncFailed = "SyncLoadBalancerFailed"
+	EventSyncFailed = names.EventSyncFailed
 	// EventUpdated and EventUpdateFailed are about a change of the targets only.
 	EventUpdated      = "UpdatedLoadBalancer"
 	EventUpdateFailed = "UpdateLoadBalancerFailed"
@@ -39,7 +40,7 @@ const (
 	// gone.
 	EventDeleting     = "DeletingLoadBalancer"
 	EventDeleted      = "DeletedLoadBalancer"
-	EventDeleteFailed = "DeleteLoadBalancerFailed"
+	EventDeleteFailed = names.EventDeleteFailed
 	// EventDeletionIncomplete says that a load balancer is gone though its deletion failed, and what may be left of it.
 	EventDeletionIncomplete = "LoadBalancerDeletionIncomplete"
 	// EventDrifted says that a load balancer was found to be gone or changed in the cloud and is being repaired.
@@ -244,11 +245,11 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.25, 2, 13), // 250 ms to 17 min
 		}),
 		targets: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_service_targets",
+			Name: names.MetricServiceTargets,
 			Help: "Nodes that are targets of every load balancer.",
 		}),
 		drifts: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_service_drift_total",
+			Name: names.MetricServiceDrift,
 			Help: "Load balancers that were found to be gone or changed in the cloud, by kind: gone or changed.",
 		}, []string{"kind"}),
 		checks: factory.NewCounterVec(prometheus.CounterOpts{

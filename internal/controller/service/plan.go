@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // The reasons of the condition LoadBalancerReady.
@@ -21,7 +23,7 @@ const (
 	// ReasonNoTargets says that no node may be a target.
 	ReasonNoTargets = "NoTargets"
 	// ReasonImplementedElsewhere goes with status Unknown: the cloud provider leaves the Service to another controller.
-	ReasonImplementedElsewhere = "ImplementedElsewhere"
+	ReasonImplementedElsewhere = names.ReasonImplementedElsewhere
 )
 
 // The reasons of that condition after a failure, which the metric of failures counts.

@@ -6,12 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
 )
 
 const (
 	// ConditionAnnounced is the condition on a Service that says whether its addresses are announced, or why not.
-	ConditionAnnounced = "metal.mooring.dev/Announced"
+	ConditionAnnounced = names.ConditionAnnounced
 	// EventAnnounced is the reason of the event that says that a Service is announced now.
 	EventAnnounced = "Announced"
 	// EventNotAnnounced is the reason of the event that says that a Service is not announced, and why.

@@ -11,6 +11,7 @@ import (
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/utils/ptr"
 
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/providers/metal/announce/model"
 )
 
@@ -21,7 +22,7 @@ const (
 	// taintToBeDeleted is put on a node by the cluster autoscaler that is about to remove it.
 	taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
 	// conditionReady is the condition by which the service controller of Mooring says that it has taken a Service on.
-	conditionReady = "LoadBalancerReady"
+	conditionReady = names.ConditionLoadBalancerReady
 )
 
 // TakenOn reports whether the service controller has taken a Service on, so that the addresses in its status are of our pools, or

@@ -3,28 +3,29 @@ package bgp
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
 var (
-	upDesc = prometheus.NewDesc("mooring_metal_bgp_session_up",
+	upDesc = prometheus.NewDesc(names.MetricSessionUp,
 		"Whether the session with a router is established.", []string{"peer"}, nil)
-	stateDesc = prometheus.NewDesc("mooring_metal_bgp_session_state",
+	stateDesc = prometheus.NewDesc(names.MetricSessionState,
 		"1 for the state that the session with a router is in, by the names of RFC 4271, 0 for the others.", []string{"peer", "state"}, nil)
-	problemDesc = prometheus.NewDesc("mooring_metal_bgp_session_problem",
+	problemDesc = prometheus.NewDesc(names.MetricSessionProblem,
 		"1 for each problem that keeps a router from having everything that is announced. The family is empty for a problem of the whole session.",
 		[]string{"peer", "family", "problem"}, nil)
 	failuresDesc = prometheus.NewDesc("mooring_metal_bgp_session_failures_total",
 		"How often the session with a router ended or could not begin, by problem.", []string{"peer", "problem"}, nil)
-	sinceDesc = prometheus.NewDesc("mooring_metal_bgp_session_last_transition_timestamp_seconds",
+	sinceDesc = prometheus.NewDesc(names.MetricSessionChanged,
 		"When the session with a router came up or went down.", []string{"peer"}, nil)
-	flapsDesc = prometheus.NewDesc("mooring_metal_bgp_session_flaps_total",
+	flapsDesc = prometheus.NewDesc(names.MetricSessionFlaps,
 		"How often the session with a router went down.", []string{"peer"}, nil)
 	updatesDesc = prometheus.NewDesc("mooring_metal_bgp_updates_sent_total",
 		"Messages with routes that were sent to a router, since its configuration last changed.", []string{"peer"}, nil)
-	prefixesDesc = prometheus.NewDesc("mooring_metal_bgp_prefixes",
+	prefixesDesc = prometheus.NewDesc(names.MetricSessionPrefixes,
 		"Destinations that were announced to a router. Zero while the session is not up.", []string{"peer", "family"}, nil)
-	pathsDesc = prometheus.NewDesc("mooring_metal_bgp_paths",
+	pathsDesc = prometheus.NewDesc(names.MetricSessionPaths,
 		"Paths that were announced to a router: with ADD-PATH one for each next hop of a destination.", []string{"peer", "family"}, nil)
 	leftOutDesc = prometheus.NewDesc("mooring_metal_bgp_next_hops_left_out",
 		"Next hops that are not announced because their destination has more than can be.", nil, nil)

@@ -4,11 +4,12 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/providers/metal/config"
 )
 
 // Established is the state of a session over which routes are announced.
-const Established = "Established"
+const Established = names.SessionEstablished
 
 // PeerStatus is how it stands with one router.
 type PeerStatus struct {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/check"
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/managers"
-	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -90,7 +90,7 @@ func announcedAs(name, reason string) corev1.Service {
 	service := balanced(name, time.Hour)
 	service.Status.Conditions = []metav1.Condition{
 		{Type: "LoadBalancerReady", Status: metav1.ConditionTrue, Reason: "Provided"},
-		{Type: view.ConditionAnnounced, Status: metav1.ConditionFalse, Reason: reason, Message: "Why"},
+		{Type: names.ConditionAnnounced, Status: metav1.ConditionFalse, Reason: reason, Message: "Why"},
 	}
 	return service
 }

@@ -67,7 +67,8 @@ func kubelets(seen *Observation) answer {
 			Severity: Error, Objects: without,
 			Seen: words.Count(len(without), "node has", "nodes have") + " neither a provider ID nor the taint " +
 				"node.cloudprovider.kubernetes.io/uninitialized: registered by a kubelet without --cloud-provider=external",
-			Do: "give these kubelets --cloud-provider=external; then taint the nodes, or annotate those that belong to no cloud mooring.dev/ignore=true",
+			Do: "give these kubelets --cloud-provider=external; then taint the nodes, or annotate those that belong to no cloud " +
+				ownership.AnnotationIgnore + "=true",
 		}}
 	}
 	return said

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/internal/words"
 )
 
@@ -174,7 +175,7 @@ func announcement(seen *Observation) answer {
 		}
 	}
 	if asked == 0 {
-		return answer{note: "no Service carries the condition " + view.ConditionAnnounced}
+		return answer{note: "no Service carries the condition " + names.ConditionAnnounced}
 	}
 	said := answer{note: words.Count(asked, "Service", "Services")}
 	for _, finding := range []Finding{noSession, other} {

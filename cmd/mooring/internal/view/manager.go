@@ -9,6 +9,8 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // Manager is how the replica is that was asked for its metrics. A pointer is nil where it does not say: a standby says less.
@@ -50,27 +52,27 @@ type Manager struct {
 func managerOf(seen Seen) *Manager {
 	of := metrics(seen.Metrics)
 	m := &Manager{
-		Instances: of.count("mooring_inventory_instances"),
-		RateLimit: of.sum("mooring_cloud_rate_limit"),
-		InFlight:  int(of.sum("mooring_cloud_calls_in_flight")), Waiting: int(of.sum("mooring_cloud_calls_waiting")),
-		Refusals:      int(of.sum("mooring_cloud_refusals_total")),
-		Breakers:      slices.Sorted(maps.Keys(of.by("mooring_cloud_breaker_open", "group"))),
-		RoutesMissing: of.count("mooring_route_missing"), OrphanRoutes: of.count("mooring_service_orphan_routes"),
-		Routes: of.count("mooring_route_listed"), RouteLimit: int(of.sum("mooring_route_limit")),
-		Targets:   of.count("mooring_service_targets"),
-		Drift:     of.by("mooring_service_drift_total", "kind"),
-		Orphans:   of.by("mooring_service_orphans", "owner"),
-		Held:      of.by("mooring_node_lifecycle_held_nodes", "reason"),
-		Deletions: int(of.sum("mooring_node_lifecycle_deletions_in_window")),
+		Instances: of.count(names.MetricInventoryInstances),
+		RateLimit: of.sum(names.MetricCloudRateLimit),
+		InFlight:  int(of.sum(names.MetricCloudCallsInFlight)), Waiting: int(of.sum(names.MetricCloudCallsWaiting)),
+		Refusals:      int(of.sum(names.MetricCloudRefusals)),
+		Breakers:      slices.Sorted(maps.Keys(of.by(names.MetricCloudBreakerOpen, "group"))),
+		RoutesMissing: of.count(names.MetricRoutesMissing), OrphanRoutes: of.count(names.MetricServiceOrphanRoutes),
+		Routes: of.count(names.MetricRoutesListed), RouteLimit: int(of.sum(names.MetricRouteLimit)),
+		Targets:   of.count(names.MetricServiceTargets),
+		Drift:     of.by(names.MetricServiceDrift, "kind"),
+		Orphans:   of.by(names.MetricServiceOrphans, "owner"),
+		Held:      of.by(names.MetricNodesHeld, "reason"),
+		Deletions: int(of.sum(names.MetricDeletionsInWindow)),
 
-		DeletionLimit: int(of.sum("mooring_node_lifecycle_deletion_limit")),
+		DeletionLimit: int(of.sum(names.MetricDeletionLimit)),
 	}
 	if leads := of.count("leader_election_master_status"); leads != nil {
 		holds := *leads > 0
 		m.Leads = &holds
 	}
 	// The watch is current when it says so; a listing when it began. Whichever is newer is what decisions rest on.
-	listed, watched := of.sum("mooring_inventory_listing_timestamp_seconds"), of.sum("mooring_inventory_watch_mark_timestamp_seconds")
+	listed, watched := of.sum(names.MetricInventoryListed), of.sum(names.MetricInventoryWatched)
 	if newest := max(listed, watched); newest > 0 {
 		m.ObservedAt = time.UnixMilli(int64(newest * 1000)).UTC()
 		m.Observation = "listing"
@@ -79,7 +81,7 @@ func managerOf(seen Seen) *Manager {
 		}
 	}
 	if seen.Before != nil && seen.Interval > 0 {
-		const calls = "mooring_cloud_calls_total"
+		const calls = names.MetricCloudCalls
 		rate := max(0, of.sum(calls)-metrics(seen.Before).sum(calls)) / seen.Interval.Seconds()
 		m.CallsPerSecond = &rate
 	}

@@ -9,9 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
-	"github.com/mooring-ccm/mooring/internal/controller/node"
-	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // NodeState is what a node is to its cloud controller manager.
@@ -89,7 +88,7 @@ func stateOf(of *corev1.Node, seen Seen) (state NodeState, since time.Time, why 
 	if of.DeletionTimestamp != nil {
 		return NodeDeleting, of.DeletionTimestamp.Time, "finalizers: " + strings.Join(of.Finalizers, ", ")
 	}
-	if held := conditionOf(of, nodelifecycle.ConditionInstanceGone); held != nil && held.Status == corev1.ConditionTrue {
+	if held := conditionOf(of, names.ConditionInstanceGone); held != nil && held.Status == corev1.ConditionTrue {
 		return NodeHeld, held.LastTransitionTime.Time, because(held.Reason, held.Message)
 	}
 	if taint := taintOf(of, cloudproviderapi.TaintExternalCloudProvider); taint != nil {
@@ -110,8 +109,8 @@ func stateOf(of *corev1.Node, seen Seen) (state NodeState, since time.Time, why 
 // whyUninitialized is what the newest event says of a failed initialization.
 func whyUninitialized(of *corev1.Node, events []corev1.Event) string {
 	event := latest(events, "Node", "", of.Name, string(of.UID),
-		node.ReasonInstanceNotFound, node.ReasonAmbiguousInstance, node.ReasonProviderIDMissing, node.ReasonNodeIPMismatch,
-		node.ReasonInvalidMetadata, node.ReasonCloudError, node.ReasonWriteFailed)
+		names.ReasonInstanceNotFound, names.ReasonAmbiguousInstance, names.ReasonProviderIDMissing, names.ReasonNodeIPMismatch,
+		names.ReasonInvalidMetadata, names.ReasonCloudError, names.ReasonWriteFailed)
 	if event == nil {
 		return "no event says why; is a manager running?"
 	}

@@ -12,6 +12,8 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 const (
@@ -307,22 +309,22 @@ func (m metrics) each(name, by string) map[string]float64 {
 func pageSessions(s Status) (rows []pageSession) {
 	for _, one := range s.Sessions {
 		one.State = cmp.Or(strings.ToLower(one.State), "down")
-		rows = append(rows, pageSession{Session: one, Good: one.State == strings.ToLower(established), For: age(s.Time, one.Since)})
+		rows = append(rows, pageSession{Session: one, Good: one.State == strings.ToLower(names.SessionEstablished), For: age(s.Time, one.Since)})
 	}
 	return rows
 }
 
 func groupsOf(seen Seen) []callGroup {
 	of := metrics(seen.Metrics)
-	limits, open := of.each("mooring_cloud_rate_limit", "group"), of.each("mooring_cloud_breaker_open", "group")
-	flight, waiting := of.each("mooring_cloud_calls_in_flight", "group"), of.each("mooring_cloud_calls_waiting", "group")
-	refusals := of.each("mooring_cloud_refusals_total", "group")
-	names := map[string]float64{}
+	limits, open := of.each(names.MetricCloudRateLimit, "group"), of.each(names.MetricCloudBreakerOpen, "group")
+	flight, waiting := of.each(names.MetricCloudCallsInFlight, "group"), of.each(names.MetricCloudCallsWaiting, "group")
+	refusals := of.each(names.MetricCloudRefusals, "group")
+	found := map[string]float64{}
 	for _, some := range []map[string]float64{limits, open, flight, waiting, refusals} {
-		maps.Copy(names, some)
+		maps.Copy(found, some)
 	}
 	var groups []callGroup
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range slices.Sorted(maps.Keys(found)) {
 		groups = append(groups, callGroup{
 			Name: name, Limit: limits[name], InFlight: int(flight[name]), Waiting: int(waiting[name]), Refuse: int(refusals[name]), Open: open[name] > 0,
 		})
@@ -331,7 +333,7 @@ func groupsOf(seen Seen) []callGroup {
 }
 
 func operationsOf(seen Seen) []operation {
-	const calls = "mooring_cloud_calls_total"
+	const calls = names.MetricCloudCalls
 	now, before := metrics(seen.Metrics), metrics(seen.Before).each(calls, "operation")
 	all, most := now.each(calls, "operation"), 0.0
 	failed := map[string]float64{}

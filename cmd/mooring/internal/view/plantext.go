@@ -8,10 +8,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"k8s.io/cloud-provider/names"
+	controllernames "k8s.io/cloud-provider/names"
 
 	"github.com/mooring-ccm/mooring/ccm/plan"
-	"github.com/mooring-ccm/mooring/internal/controller/nodelifecycle"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // Plan is what a manager under --dry-run would do, with what the tool shows of it.
@@ -71,15 +71,15 @@ func conceal(value any) any {
 
 // holds reports whether an intent keeps a node whose instance the cloud denies: it writes the condition that says so.
 func holds(intent plan.Intent) bool {
-	if intent.Controller != names.CloudNodeLifecycleController || intent.Kind != "Node" || intent.Verb != "patch status" {
+	if intent.Controller != controllernames.CloudNodeLifecycleController || intent.Kind != "Node" || intent.Verb != "patch status" {
 		return false
 	}
 	// A list is compared element by element, so that a condition that comes or goes may show as others that change places.
 	from, to := false, false
 	for _, change := range intent.Changes {
 		if strings.HasPrefix(change.Path, "/status/conditions") && strings.HasSuffix(change.Path, "/type") {
-			from = from || change.From == string(nodelifecycle.ConditionInstanceGone)
-			to = to || change.To == string(nodelifecycle.ConditionInstanceGone)
+			from = from || change.From == string(names.ConditionInstanceGone)
+			to = to || change.To == string(names.ConditionInstanceGone)
 		}
 	}
 	return to || !from

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/mooring-ccm/mooring/internal/configevents"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // Refusal is a cloud config that a replica has not taken.
@@ -30,7 +30,7 @@ func refusalsOf(seen Seen) []Refusal {
 	last := map[source]*corev1.Event{}
 	for i := range seen.Events {
 		event := &seen.Events[i]
-		if event.Reason != configevents.ReasonRefused && event.Reason != configevents.ReasonTaken {
+		if event.Reason != names.ReasonCloudConfigRefused && event.Reason != names.ReasonCloudConfigTaken {
 			continue
 		}
 		about := event.InvolvedObject
@@ -41,7 +41,7 @@ func refusalsOf(seen Seen) []Refusal {
 	}
 	var refusals []Refusal
 	for from, event := range last {
-		if event.Reason == configevents.ReasonRefused && seen.Now.Sub(timeOf(event)) <= configevents.Fresh {
+		if event.Reason == names.ReasonCloudConfigRefused && seen.Now.Sub(timeOf(event)) <= names.RefusalLifetime {
 			since := cmp.Or(event.FirstTimestamp.Time, timeOf(event))
 			refusals = append(refusals, Refusal{Object: from.object, Replica: from.replica, Since: since, Message: event.Message})
 		}

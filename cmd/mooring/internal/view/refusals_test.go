@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
-	"github.com/mooring-ccm/mooring/internal/configevents"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // What a replica said last counts, and not forever.
@@ -19,11 +19,11 @@ func TestRefusals(t *testing.T) {
 		said.Source.Host = replica
 		return said
 	}
-	const refused, taken = configevents.ReasonRefused, configevents.ReasonTaken
+	const refused, taken = names.ReasonCloudConfigRefused, names.ReasonCloudConfigTaken
 	status := view.Of(view.Seen{Now: noon, Events: []corev1.Event{
 		of("a", taken, "a has taken it", 9*time.Minute), of("a", refused, "a goes on: pools[0]: x", 2*time.Minute),
 		of("b", refused, "b goes on", 5*time.Minute), of("b", taken, "b has taken it", 4*time.Minute),
-		of("gone", refused, "gone goes on", configevents.Fresh+time.Second),
+		of("gone", refused, "gone goes on", names.RefusalLifetime+time.Second),
 		event("Lease", "kube-system", "ccm", "uid", "LeaderElection", "c leads", time.Minute),
 	}})
 	want := []view.Refusal{{Object: "ConfigMap kube-system/mooring", Replica: "a", Since: noon.Add(-2 * time.Minute), Message: "a goes on: pools[0]: x"}}

@@ -12,11 +12,8 @@ import (
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/utils/ptr"
 
-	"github.com/mooring-ccm/mooring/internal/controller/service"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
-
-// ConditionAnnounced is the condition by which the provider metal says whether a Service's addresses are announced.
-const ConditionAnnounced = "metal.mooring.dev/Announced"
 
 // ServiceState is how far a Service's load balancer is.
 type ServiceState string
@@ -78,11 +75,11 @@ func serviceOf(of *corev1.Service, events []corev1.Event) Service {
 		row.Addresses = append(row.Addresses, cmp.Or(ingress.IP, ingress.Hostname))
 	}
 	row.State, row.Since, row.Why = progressOf(of, events)
-	announced := meta.FindStatusCondition(of.Status.Conditions, ConditionAnnounced)
+	announced := meta.FindStatusCondition(of.Status.Conditions, names.ConditionAnnounced)
 	if announced != nil && announced.Status != metav1.ConditionUnknown {
 		row.Announced = ptr.To(announced.Status == metav1.ConditionTrue)
 		if !*row.Announced {
-			row.NoSession = announced.Reason == ReasonNoSession
+			row.NoSession = announced.Reason == names.ReasonNoSession
 			row.Why = strings.TrimPrefix(row.Why+"; "+because(announced.Reason, announced.Message), "; ")
 		}
 	}
@@ -95,19 +92,19 @@ func progressOf(of *corev1.Service, events []corev1.Event) (state ServiceState, 
 		if of.DeletionTimestamp != nil {
 			since = of.DeletionTimestamp.Time
 		}
-		event := latest(events, "Service", of.Namespace, of.Name, string(of.UID), service.EventDeleteFailed, service.EventSyncFailed)
+		event := latest(events, "Service", of.Namespace, of.Name, string(of.UID), names.EventDeleteFailed, names.EventSyncFailed)
 		if event != nil {
 			why = because(event.Reason, event.Message)
 		}
 		return ServiceWithdrawing, since, why
 	}
-	ready := meta.FindStatusCondition(of.Status.Conditions, service.ConditionReady)
+	ready := meta.FindStatusCondition(of.Status.Conditions, names.ConditionLoadBalancerReady)
 	switch {
 	case ready == nil:
 		return ServiceUntouched, of.CreationTimestamp.Time, ""
 	case ready.Status == metav1.ConditionTrue:
 		return ServiceReady, ready.LastTransitionTime.Time, ""
-	case ready.Reason == service.ReasonImplementedElsewhere:
+	case ready.Reason == names.ReasonImplementedElsewhere:
 		return ServiceElsewhere, ready.LastTransitionTime.Time, because(ready.Reason, ready.Message)
 	default:
 		return ServiceNotReady, ready.LastTransitionTime.Time, because(ready.Reason, ready.Message)

@@ -8,13 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mooring-ccm/mooring/internal/names"
 )
-
-// ReasonNoSession is the reason of ConditionAnnounced of a Service that no router was given.
-const ReasonNoSession = "NoSession"
-
-// established is the state of a session over which routes are announced, by the name of RFC 4271.
-const established = "Established"
 
 // Session is a BGP session of the replica that was asked, of the provider metal.
 type Session struct {
@@ -34,7 +30,7 @@ type Session struct {
 }
 
 // Up reports whether routes are announced.
-func (s Session) Up() bool { return s.State == established }
+func (s Session) Up() bool { return s.State == names.SessionEstablished }
 
 // Problem reports whether the router lacks something.
 func (s Session) Problem() bool { return !s.Up() || len(s.Problems) > 0 }
@@ -42,17 +38,17 @@ func (s Session) Problem() bool { return !s.Up() || len(s.Problems) > 0 }
 // sessionsOf returns the sessions of the replica that was asked: those that are down first, then those with problems.
 func sessionsOf(seen Seen) []Session {
 	of := metrics(seen.Metrics)
-	up := of.each("mooring_metal_bgp_session_up", "peer")
-	changed := of.each("mooring_metal_bgp_session_last_transition_timestamp_seconds", "peer")
-	prefixes, paths := of.each("mooring_metal_bgp_prefixes", "peer"), of.each("mooring_metal_bgp_paths", "peer")
-	flaps := of.each("mooring_metal_bgp_session_flaps_total", "peer")
+	up := of.each(names.MetricSessionUp, "peer")
+	changed := of.each(names.MetricSessionChanged, "peer")
+	prefixes, paths := of.each(names.MetricSessionPrefixes, "peer"), of.each(names.MetricSessionPaths, "peer")
+	flaps := of.each(names.MetricSessionFlaps, "peer")
 	states, problems := map[string]string{}, map[string][]string{}
-	for _, one := range of["mooring_metal_bgp_session_state"].GetMetric() {
+	for _, one := range of[names.MetricSessionState].GetMetric() {
 		if reading(one) > 0 {
 			states[label(one, "peer")] = label(one, "state")
 		}
 	}
-	for _, one := range of["mooring_metal_bgp_session_problem"].GetMetric() {
+	for _, one := range of[names.MetricSessionProblem].GetMetric() {
 		if peer := label(one, "peer"); reading(one) > 0 {
 			problems[peer] = append(problems[peer], strings.TrimSpace(label(one, "problem")+" "+label(one, "family")))
 		}
@@ -63,7 +59,7 @@ func sessionsOf(seen Seen) []Session {
 			Peer: peer, State: states[peer], Prefixes: int(prefixes[peer]), Paths: int(paths[peer]), Flaps: int(flaps[peer]), Problems: problems[peer],
 		}
 		if up[peer] > 0 {
-			one.State = established
+			one.State = names.SessionEstablished
 		}
 		if since := changed[peer]; since > 0 {
 			one.Since = time.UnixMilli(int64(since * 1000)).UTC()
@@ -90,7 +86,7 @@ func announcementProblems(sessions []Session, services []Service) (problems []st
 	}
 	if lost > 0 {
 		problems = append(problems, fmt.Sprintf("%d of %d load balancers are announced to no router, by the condition %s with reason %s",
-			lost, len(services), ConditionAnnounced, ReasonNoSession))
+			lost, len(services), names.ConditionAnnounced, names.ReasonNoSession))
 	}
 	return problems
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-ccm/mooring/cmd/mooring/internal/view"
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 const racks = `
@@ -57,9 +58,9 @@ Nodes: not known
 
 // TestNoSessionComesFirst has no session at all, by the metrics and by what Services say.
 func TestNoSessionComesFirst(t *testing.T) {
-	lost := service("web", said("LoadBalancerReady", "True", "Provided", ""), said(view.ConditionAnnounced, "False", "NoSession", "no router"))
+	lost := service("web", said("LoadBalancerReady", "True", "Provided", ""), said(names.ConditionAnnounced, "False", "NoSession", "no router"))
 	waits := service("waits", said("LoadBalancerReady", "False", "Throttled", "quota"))
-	fine := service("fine", said("LoadBalancerReady", "True", "Provided", ""), said(view.ConditionAnnounced, "True", "Announced", ""))
+	fine := service("fine", said("LoadBalancerReady", "True", "Provided", ""), said(names.ConditionAnnounced, "True", "Announced", ""))
 	down := strings.NewReplacer("\"} 1\nmooring_metal_bgp_session_up", "\"} 0\nmooring_metal_bgp_session_up", `"Established"} 1`, `"Established"} 0`).Replace(racks)
 	status := view.Of(view.Seen{
 		Now: noon, Services: []corev1.Service{waits, fine, lost}, Metrics: families(t, down),

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/internal/orphans"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -47,7 +48,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	factory := promauto.With(registerer)
 	return &Metrics{
 		loadBalancers: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mooring_service_orphans",
+			Name: names.MetricServiceOrphans,
 			Help: "Load balancers in the cloud that belong to no Service, by owner: this_cluster, or unknown for those without a " +
 				"cluster's UID, which may be another cluster's of the same name.",
 		}, []string{"owner"}),
@@ -56,7 +57,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Help: "Load balancers that were deleted because they belonged to no Service.",
 		}),
 		routes: factory.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_service_orphan_routes",
+			Name: names.MetricServiceOrphanRoutes,
 			Help: "Routes in the cloud under this cluster's name that lead to no node. They are not deleted for that.",
 		}),
 	}

@@ -3,10 +3,12 @@ package model
 import (
 	"fmt"
 	"strings"
+
+	"github.com/mooring-ccm/mooring/internal/names"
 )
 
 // NoSession is the reason of an address that has next hops, but that no router was given and nobody answers for on a segment.
-const NoSession Reason = "NoSession"
+const NoSession Reason = names.ReasonNoSession
 
 // mostMissing is how many routers a message names.
 const mostMissing = 3
