@@ -16,7 +16,7 @@ import (
 
 // newConvert returns the command below which there is one for each format.
 func newConvert() *cobra.Command {
-	cmd := cli.NewRoot("convert", "Turn the configuration of another load balancer into a cloud config",
+	cmd := cli.NewGroup("convert", "Turn the configuration of another load balancer into a cloud config",
 		"convert turns the configuration of other load balancers for bare metal into a cloud config of the provider metal.\n\n"+cli.ExitCodes)
 	cmd.AddCommand(newConvertMetalLB())
 	return cmd

@@ -33,17 +33,30 @@ const ExitCodes = `Exit codes:
   2    the command line is wrong
   130  interrupted by a signal before it was through`
 
-// NewRoot returns a command that has only commands below it: without one it shows its help.
-func NewRoot(name, short, long string) *cobra.Command {
-	root := &cobra.Command{
+// NewGroup returns a command that has only commands below it: without one it shows its help.
+func NewGroup(name, short, long string) *cobra.Command {
+	group := &cobra.Command{
 		Use: name, Short: short, Long: long,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(Usage)
-	root.Version = version.Get().String()
-	root.SetVersionTemplate("{{.Version}}\n")
+	group.SetFlagErrorFunc(Usage)
+	return group
+}
+
+// NewRoot returns the command of a program: a group with the flag --version.
+func NewRoot(name, short, long string) *cobra.Command {
+	root := NewGroup(name, short, long)
+	// Not cobra's own flag: its template calls methods by name, for which the linker keeps every exported method of every library.
+	shown := root.Flags().BoolP("version", "v", false, "version for "+name)
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !*shown {
+			return cmd.Help()
+		}
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Get().String())
+		return err
+	}
 	return root
 }
 

@@ -49,6 +49,20 @@ func Build(ctx context.Context, options Options) error {
 	return run(ctx, options, []string{"build", "-v", "-o", options.Output}, "linking")
 }
 
+// Shipped returns the flags that Build needs besides its own for a program as it is shipped. The linker leaves out what only debuggers
+// read, and gets further arguments, such as those of version.LinkerFlags. GRPC is built without traces for golang.org/x/net/trace, which no
+// program here shows: their template calls methods by name, for which the linker keeps every exported method of every library. Tags in
+// goflags, the value of GOFLAGS, are kept: those of a command line would replace them.
+func Shipped(goflags, linker string) []string {
+	tags := "grpcnotrace"
+	for flag := range strings.FieldsSeq(goflags) {
+		if given, found := strings.CutPrefix(strings.TrimLeft(flag, "-"), "tags="); found {
+			tags += "," + given
+		}
+	}
+	return []string{"-tags=" + tags, "-ldflags=" + strings.TrimSpace("-s -w "+linker)}
+}
+
 // Fill compiles the packages that match, and what their tests need, into the build cache. It links nothing: that takes as long as all
 // the rest where most is compiled already, and what is linked is not kept. Output is not used.
 func Fill(ctx context.Context, options Options) error {

@@ -36,3 +36,15 @@ func TestExplain(t *testing.T) {
 		})
 	}
 }
+
+// A tag of a user is kept: that of the command line replaces those of GOFLAGS.
+func TestShipped(t *testing.T) {
+	for _, test := range []struct{ goflags, linker, want string }{
+		{"", "", "-tags=grpcnotrace -ldflags=-s -w"},
+		{"-mod=mod -tags=a,b --tags=c", "-X d=e", "-tags=grpcnotrace,a,b,c -ldflags=-s -w -X d=e"},
+	} {
+		if flags := strings.Join(Shipped(test.goflags, test.linker), " "); flags != test.want {
+			t.Errorf("GOFLAGS=%q: %s, want %s", test.goflags, flags, test.want)
+		}
+	}
+}

@@ -3,7 +3,7 @@
 //
 //	gobuild [-race] [-o DIR] PACKAGE...
 //
-// With -o, main packages are written to that directory under their own names; without, the build cache is filled with what the packages and
+// With -o, main packages are written to that directory under their own names, as they are shipped. Without, the build cache is filled with what the packages and
 // their tests need.
 package main
 
@@ -54,6 +54,7 @@ func run(ctx context.Context) error {
 		if err := os.MkdirAll(*output, 0o755); err != nil {
 			return fmt.Errorf("creating the directory of -o: %w", err)
 		}
+		options.Flags = append(options.Flags, gobuild.Shipped(os.Getenv("GOFLAGS"), "")...)
 		options.Output = filepath.Join(*output, path.Base(name))
 		if err := gobuild.Build(ctx, options); err != nil {
 			return err

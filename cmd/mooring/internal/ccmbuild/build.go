@@ -247,7 +247,7 @@ func (b *builder) compile(ctx context.Context, request Request, found Found, w W
 	}
 	var programs []built
 	for _, platform := range platforms {
-		plan := planCompile(request, platform, linkerFlags(picked.Modules, found))
+		plan := planCompile(request, platform, linkerFlags(picked.Modules, found), os.Getenv("GOFLAGS"))
 		program := built{platform, filepath.Join(b.scratch, strings.ReplaceAll(platform.String(), "/", "-"))}
 		err := gobuild.Build(ctx, gobuild.Options{
 			Dir: b.workspace, Package: w.Target, Name: request.Program() + " for " + platform.String(), Output: program.file,

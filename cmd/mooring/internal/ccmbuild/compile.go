@@ -3,6 +3,7 @@ package ccmbuild
 import (
 	"strings"
 
+	"github.com/mooring-ccm/mooring/internal/gobuild"
 	"github.com/mooring-ccm/mooring/internal/version"
 )
 
@@ -14,12 +15,12 @@ type Compile struct {
 }
 
 // planCompile returns how to build for a platform. Nothing of this machine gets into the result: no path, no C library unless
-// that was asked for, no state of a repository that the workspace happens to be in.
-func planCompile(request Request, platform Platform, linker string) Compile {
+// that was asked for, no state of a repository that the workspace happens to be in. Goflags is the value of GOFLAGS.
+func planCompile(request Request, platform Platform, linker, goflags string) Compile {
 	c := Compile{
 		Platform: platform,
 		Env:      []string{"GOOS=" + platform.OS, "GOARCH=" + platform.Arch, "CGO_ENABLED=0"},
-		Flags:    []string{"-trimpath", "-buildvcs=false", "-ldflags=" + linker},
+		Flags:    append([]string{"-trimpath", "-buildvcs=false"}, gobuild.Shipped(goflags, linker)...),
 	}
 	if request.CGO {
 		c.Env[2] = "CGO_ENABLED=1"
@@ -30,11 +31,11 @@ func planCompile(request Request, platform Platform, linker string) Compile {
 	return c
 }
 
-// linkerFlags leave out what only debuggers read, and stamp the version that --version, metrics and the user agent show.
+// linkerFlags stamp the version that --version, metrics and the user agent show.
 func linkerFlags(modules []ModuleVersion, found Found) string {
 	kubernetes := KubernetesVersion(modules)
 	if kubernetes == "" {
-		return "-s -w"
+		return ""
 	}
-	return "-s -w " + version.LinkerFlags(found.MooringVersion(), found.Revision.String(), kubernetes)
+	return version.LinkerFlags(found.MooringVersion(), found.Revision.String(), kubernetes)
 }

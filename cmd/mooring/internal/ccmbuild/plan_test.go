@@ -114,14 +114,14 @@ func TestLinkerFlags(t *testing.T) {
 	}
 	flags := linkerFlags(modules, found)
 	for _, want := range []string{
-		"-s -w", "-X k8s.io/component-base/version.gitVersion=v1.36.3+mooring-v0.1.0-3-g0123-x-dirty", "version.gitMinor=36",
+		"-X k8s.io/component-base/version.gitVersion=v1.36.3+mooring-v0.1.0-3-g0123-x-dirty", "version.gitMinor=36",
 		"-X k8s.io/client-go/pkg/version.gitCommit=0123", "gitTreeState=dirty",
 	} {
 		if !strings.Contains(flags, want) {
 			t.Errorf("no %q in %s", want, flags)
 		}
 	}
-	if flags := linkerFlags(nil, found); flags != "-s -w" {
+	if flags := linkerFlags(nil, found); flags != "" {
 		t.Errorf("without libraries of Kubernetes: %s", flags)
 	}
 	flags = linkerFlags(modules, release)
@@ -145,11 +145,11 @@ func TestKubernetesVersion(t *testing.T) {
 }
 
 func TestPlanCompile(t *testing.T) {
-	c := planCompile(Request{}, Platform{OS: "linux", Arch: "arm", Variant: "v7"}, "-s")
+	c := planCompile(Request{}, Platform{OS: "linux", Arch: "arm", Variant: "v7"}, "-X a.b=c", "-modcacherw")
 	if want := []string{"GOOS=linux", "GOARCH=arm", "CGO_ENABLED=0", "GOARM=7"}; !slices.Equal(c.Env, want) {
 		t.Errorf("environment %v, want %v", c.Env, want)
 	}
-	if !slices.Contains(planCompile(Request{CGO: true}, Platform{}, "").Env, "CGO_ENABLED=1") {
+	if !slices.Contains(planCompile(Request{CGO: true}, Platform{}, "", "").Env, "CGO_ENABLED=1") {
 		t.Error("with --cgo it is off")
 	}
 }

@@ -30,7 +30,7 @@ type registration struct {
 // machine, whatever else is. It runs the code of the packages' init functions, as the program that is asked for does.
 func (b *builder) probe(ctx context.Context, request Request, w Workspace, picked Picked) ([]string, error) {
 	file := filepath.Join(b.scratch, "providers")
-	compile := planCompile(request, Platform{OS: runtime.GOOS, Arch: runtime.GOARCH}, "-s -w")
+	compile := planCompile(request, Platform{OS: runtime.GOOS, Arch: runtime.GOARCH}, "", os.Getenv("GOFLAGS"))
 	err := gobuild.Build(ctx, gobuild.Options{
 		Dir: b.workspace, Package: "./" + probeDir, Name: "a program that lists the providers", Output: file,
 		Flags: compile.Flags, Env: slices.Concat(b.env, compile.Env), Display: b.display,

@@ -2,9 +2,7 @@ package view
 
 import (
 	"cmp"
-	_ "embed"
 	"fmt"
-	"html/template"
 	"io"
 	"maps"
 	"slices"
@@ -24,16 +22,7 @@ const (
 	gridStep    = 12
 )
 
-//go:embed page.html
-var pageSource string
-
-// pageTemplate is the page, which is complete in itself: no script, no font and no picture is loaded from anywhere. See ADR 82.
-var pageTemplate = template.Must(template.New("status").Funcs(template.FuncMap{
-	"printable": Printable, "join": func(texts []string) string { return strings.Join(texts, ", ") },
-	"class": func(state any) string { return strings.ReplaceAll(fmt.Sprint(state), " ", "-") },
-}).Parse(pageSource))
-
-// page is what the template shows. Everything that needs a decision is decided here.
+// page is what markup.go writes. Everything that needs a decision is decided here.
 type page struct {
 	Status
 	// Cluster says which cluster it is, as the kubeconfig does.
@@ -163,7 +152,7 @@ func (s Status) HTML(out io.Writer, seen Seen, cluster string) error {
 	slices.SortStableFunc(p.Services, func(a, b pageService) int { return boolCompare(b.Problem, a.Problem) })
 	p.Routes = routesOf(s)
 	p.Tiles = tilesOf(s, len(problems))
-	if err := pageTemplate.Execute(out, p); err != nil {
+	if _, err := io.WriteString(out, p.html()); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
 	}
 	return nil

@@ -68,7 +68,7 @@ func newDemo() *cobra.Command {
 	var faults []string
 	var provider, router string
 	var plain bool
-	cmd := cli.NewRoot("demo", "Watch nodes being initialized on a real control plane", demoLong)
+	cmd := cli.NewGroup("demo", "Watch nodes being initialized on a real control plane", demoLong)
 	cmd.Example = demoExample
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		for _, text := range faults {

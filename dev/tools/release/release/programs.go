@@ -65,7 +65,7 @@ func (r *run) programs(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("version of Kubernetes: %w", err)
 	}
-	flags := "-s -w " + version.LinkerFlags(r.Version, r.Commit, strings.Replace(kubernetes, "v0.", "v1.", 1))
+	linker := version.LinkerFlags(r.Version, r.Commit, strings.Replace(kubernetes, "v0.", "v1.", 1))
 	for _, program := range r.Programs {
 		for _, built := range r.built(program, "") {
 			if err := os.MkdirAll(filepath.Dir(built.File), 0o755); err != nil {
@@ -74,7 +74,7 @@ func (r *run) programs(ctx context.Context) error {
 			platform := built.Platform
 			err := gobuild.Build(ctx, gobuild.Options{
 				Dir: r.Root, Package: "./cmd/" + program.Name, Name: program.Name + " for " + platform.String(), Output: built.File, Display: r.display,
-				Flags: []string{"-buildvcs=false", "-mod=readonly", "-ldflags=" + flags},
+				Flags: append([]string{"-buildvcs=false", "-mod=readonly"}, gobuild.Shipped(os.Getenv("GOFLAGS"), linker)...),
 				Env:   []string{"GOOS=" + platform.OS, "GOARCH=" + platform.Architecture, "GOWORK=off"},
 			})
 			if err != nil {
