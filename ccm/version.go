@@ -43,7 +43,7 @@ func rawVersion(info version.Info) apimachineryversion.Info {
 	parts := strings.SplitN(strings.TrimPrefix(info.Kubernetes, "v"), ".", 3)
 	return apimachineryversion.Info{
 		Major: parts[0], Minor: parts[1], GitVersion: info.GitVersion(), GitCommit: strings.TrimSuffix(info.Commit, "-dirty"),
-		GitTreeState: state, GoVersion: info.Go, Compiler: "gc", Platform: info.Platform,
+		GitTreeState: state, BuildDate: info.Date, GoVersion: info.Go, Compiler: "gc", Platform: info.Platform,
 	}
 }
 

@@ -50,7 +50,7 @@ func Build(ctx context.Context, options Options) error {
 }
 
 // Shipped returns the flags that Build needs besides its own for a program as it is shipped. The linker leaves out what only debuggers
-// read, and gets further arguments, such as those of version.LinkerFlags. GRPC is built without traces for golang.org/x/net/trace, which no
+// read, and gets further arguments, such as those of stamp.LinkerFlags. GRPC is built without traces for golang.org/x/net/trace, which no
 // program here shows: their template calls methods by name, for which the linker keeps every exported method of every library. Tags in
 // goflags, the value of GOFLAGS, are kept: those of a command line would replace them.
 func Shipped(goflags, linker string) []string {

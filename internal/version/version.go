@@ -1,6 +1,6 @@
 // Package version says which Mooring this program is: by what the linker was given, or else by what Go records of every build. So it
-// is right for a release, for `go install MODULE@VERSION`, for `go build` in a checkout, and for a vendor's program that imports
-// Mooring.
+// is right for a release, for `make build`, for `go install MODULE@VERSION`, for `go build` in a checkout, and for a vendor's program that
+// imports Mooring. Only `go build -buildvcs=false` leaves it Unknown.
 package version
 
 import (
@@ -9,10 +9,12 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"github.com/mooring-ccm/mooring/internal/version/stamp"
 )
 
 // Module is the path of Mooring's module.
-const Module = "github.com/mooring-ccm/mooring"
+const Module = stamp.Module
 
 // Unknown stands for a version or a commit that nobody has recorded, as in a test.
 const Unknown = "unknown"
@@ -23,26 +25,9 @@ var (
 	release string
 	// commit is the full ID of the commit, with -dirty behind it if files differed.
 	commit string
+	// date is when that commit was made, as RFC 3339 has it.
+	date string
 )
-
-// LinkerFlags are the arguments of the linker that stamp a program with a version of Mooring, a commit (with -dirty behind it if
-// files differed; empty if it is not known), and a version of Kubernetes. The libraries of Kubernetes get it with Mooring's behind a
-// plus: feature gates read the first part, so it has to be Kubernetes' own.
-func LinkerFlags(release, commit, kubernetes string) string {
-	state, clean := "archive", strings.TrimSuffix(commit, "-dirty")
-	if commit != "" {
-		state = map[bool]string{true: "clean", false: "dirty"}[commit == clean]
-	}
-	parts := strings.SplitN(strings.TrimPrefix(kubernetes, "v")+".0", ".", 3)
-	flags := []string{"-X " + Module + "/internal/version.release=" + release, "-X " + Module + "/internal/version.commit=" + commit}
-	for _, value := range []string{
-		"gitVersion=" + Info{Kubernetes: kubernetes, Version: release}.GitVersion(),
-		"gitMajor=" + parts[0], "gitMinor=" + parts[1], "gitCommit=" + cmp.Or(clean, Unknown), "gitTreeState=" + state,
-	} {
-		flags = append(flags, "-X k8s.io/component-base/version."+value, "-X k8s.io/client-go/pkg/version."+value)
-	}
-	return strings.Join(flags, " ")
-}
 
 // Info is what is known of this program.
 type Info struct {
@@ -50,6 +35,8 @@ type Info struct {
 	Version string `json:"version"`
 	// Commit is the ID of Mooring's commit, with -dirty behind it if files differed; Unknown if Mooring was downloaded as a module.
 	Commit string `json:"commit"`
+	// Date is when that commit was made, as RFC 3339 has it; empty if that is not known.
+	Date string `json:"date,omitempty"`
 	// Program is the main module with its version, if that is not Mooring: a vendor's.
 	Program string `json:"program,omitempty"`
 	// Kubernetes is the version of Kubernetes whose libraries are built in, such as v1.36.3.
@@ -65,13 +52,17 @@ func Get() Info {
 	if !ok {
 		build = &debug.BuildInfo{}
 	}
-	return of(build, release, commit)
+	return of(build, release, commit, date)
 }
 
 // String is Info as --version prints it: the first line is the reference's, with Mooring's version behind a plus as distributions of
 // Kubernetes have theirs.
 func (i Info) String() string {
-	text := fmt.Sprintf("Kubernetes %s\nMooring %s, commit %s, built with %s for %s", i.GitVersion(), i.Version, i.Commit, i.Go, i.Platform)
+	commit := i.Commit
+	if i.Date != "" {
+		commit += " of " + i.Date
+	}
+	text := fmt.Sprintf("Kubernetes %s\nMooring %s, commit %s, built with %s for %s", i.GitVersion(), i.Version, commit, i.Go, i.Platform)
 	if i.Program != "" {
 		text += "\nin " + i.Program
 	}
@@ -80,26 +71,20 @@ func (i Info) String() string {
 
 // GitVersion is the version of the libraries with that of Mooring as build metadata (semver.org, rule 10).
 func (i Info) GitVersion() string {
-	return i.Kubernetes + "+mooring-" + strings.Map(inBuildMetadata, i.Version)
-}
-
-// inBuildMetadata keeps what may stand behind the plus of a semantic version.
-func inBuildMetadata(r rune) rune {
-	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' {
-		return r
-	}
-	return '-'
+	return stamp.GitVersion(i.Kubernetes, i.Version)
 }
 
 // of puts together what the linker was given, which wins, and what Go has recorded.
-func of(build *debug.BuildInfo, release, commit string) Info {
+func of(build *debug.BuildInfo, release, commit, date string) Info {
 	info := Info{
-		Version: release, Commit: commit, Kubernetes: kubernetes(build.Deps),
+		Version: release, Commit: commit, Date: date, Kubernetes: kubernetes(build.Deps),
 		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
 	if build.Main.Path == Module {
 		info.Version = cmp.Or(info.Version, recorded(build.Main.Version))
-		info.Commit = cmp.Or(info.Commit, revision(build.Settings))
+		if info.Commit == "" {
+			info.Commit, info.Date = revision(build.Settings)
+		}
 	} else if build.Main.Path != "" {
 		info.Program = build.Main.Path + "@" + cmp.Or(recorded(build.Main.Version), Unknown)
 		info.Version = cmp.Or(info.Version, recorded(versionOf(build.Deps, Module)))
@@ -116,16 +101,17 @@ func recorded(version string) string {
 	return version
 }
 
-// revision is the commit that Go has recorded for a build in a checkout.
-func revision(settings []debug.BuildSetting) string {
+// revision is the commit that Go has recorded for a build in a checkout, and when it was made.
+func revision(settings []debug.BuildSetting) (commit, date string) {
 	values := map[string]string{}
 	for _, setting := range settings {
 		values[setting.Key] = setting.Value
 	}
-	if values["vcs.revision"] != "" && values["vcs.modified"] == "true" {
-		return values["vcs.revision"] + "-dirty"
+	commit = values["vcs.revision"]
+	if commit != "" && values["vcs.modified"] == "true" {
+		commit += "-dirty"
 	}
-	return values["vcs.revision"]
+	return commit, values["vcs.time"]
 }
 
 // versionOf returns the version of a module that was built in, and nothing for one from a directory.

@@ -17,9 +17,9 @@ func TestInfoOfEachKindOfBuild(t *testing.T) {
 		return append([]*debug.Module{{Path: Module, Version: version, Replace: replace}}, libraries...)
 	}
 	for name, c := range map[string]struct {
-		build           debug.BuildInfo
-		release, commit string
-		want            Info
+		build                 debug.BuildInfo
+		release, commit, date string
+		want                  Info
 	}{
 		"go install": {
 			build: debug.BuildInfo{Main: debug.Module{Path: Module, Version: "v0.1.0", Sum: "h1:x"}, Deps: libraries},
@@ -28,9 +28,9 @@ func TestInfoOfEachKindOfBuild(t *testing.T) {
 		"go build in a changed checkout": {
 			build: debug.BuildInfo{
 				Main: debug.Module{Path: Module, Version: "v0.0.0-20261122100000-0123456789ab+dirty"}, Deps: libraries,
-				Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}},
+				Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}, {Key: "vcs.time", Value: "2026-11-22T10:00:00Z"}},
 			},
-			want: Info{Version: "v0.0.0-20261122100000-0123456789ab+dirty", Commit: "0123456789abcdef-dirty", Kubernetes: "v1.36.3"},
+			want: Info{Version: "v0.0.0-20261122100000-0123456789ab+dirty", Commit: "0123456789abcdef-dirty", Date: "2026-11-22T10:00:00Z", Kubernetes: "v1.36.3"},
 		},
 		"go build without a repository": {
 			build: debug.BuildInfo{Main: debug.Module{Path: Module, Version: "(devel)"}, Deps: libraries},
@@ -38,8 +38,8 @@ func TestInfoOfEachKindOfBuild(t *testing.T) {
 		},
 		"make release": {
 			build:   debug.BuildInfo{Main: debug.Module{Path: Module, Version: "(devel)"}, Deps: libraries},
-			release: "v0.1.0", commit: "0123456789abcdef",
-			want: Info{Version: "v0.1.0", Commit: "0123456789abcdef", Kubernetes: "v1.36.3"},
+			release: "v0.1.0", commit: "0123456789abcdef", date: "2026-11-22T10:00:00Z",
+			want: Info{Version: "v0.1.0", Commit: "0123456789abcdef", Date: "2026-11-22T10:00:00Z", Kubernetes: "v1.36.3"},
 		},
 		"a vendor's program": {
 			build: debug.BuildInfo{
@@ -67,7 +67,7 @@ func TestInfoOfEachKindOfBuild(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.want.Go, c.want.Platform = runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH
-			if diff := cmp.Diff(c.want, of(&c.build, c.release, c.commit)); diff != "" {
+			if diff := cmp.Diff(c.want, of(&c.build, c.release, c.commit, c.date)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -76,9 +76,9 @@ func TestInfoOfEachKindOfBuild(t *testing.T) {
 
 func TestStringBeginsAsTheReference(t *testing.T) {
 	info := Info{
-		Version: "v0.1.1-0.2+dirty", Commit: "0123", Kubernetes: "v1.36.3", Go: "go1.26.8", Platform: "linux/amd64", Program: "example.com/ccm@v2",
+		Version: "v0.1.1-0.2+dirty", Commit: "0123", Date: "2026-11-22T10:00:00Z", Kubernetes: "v1.36.3", Go: "go1.26.8", Platform: "linux/amd64", Program: "example.com/ccm@v2",
 	}
-	want := "Kubernetes v1.36.3+mooring-v0.1.1-0.2-dirty\nMooring v0.1.1-0.2+dirty, commit 0123, built with go1.26.8 for linux/amd64\nin example.com/ccm@v2"
+	want := "Kubernetes v1.36.3+mooring-v0.1.1-0.2-dirty\nMooring v0.1.1-0.2+dirty, commit 0123 of 2026-11-22T10:00:00Z, built with go1.26.8 for linux/amd64\nin example.com/ccm@v2"
 	if info.String() != want {
 		t.Errorf("have\n%s\nwant\n%s", info, want)
 	}

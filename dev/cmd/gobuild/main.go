@@ -3,7 +3,8 @@
 //
 //	gobuild [-race] [-o DIR] PACKAGE...
 //
-// With -o, main packages are written to that directory under their own names, as they are shipped. Without, the build cache is filled with what the packages and
+// With -o, main packages are written to that directory under their own names, as they are shipped: small, and stamped with the version of the
+// checkout. Without, the build cache is filled with what the packages and
 // their tests need.
 package main
 
@@ -42,7 +43,7 @@ func run(ctx context.Context) error {
 	if *race {
 		flags = append(flags, "-race")
 	}
-	display := progress.New(os.Stderr)
+	display, linker := progress.New(os.Stderr), gobuild.Stamp(ctx, ".")
 	for _, name := range flag.Args() {
 		options := gobuild.Options{Dir: ".", Package: name, Flags: flags, Display: display}
 		if *output == "" {
@@ -54,7 +55,7 @@ func run(ctx context.Context) error {
 		if err := os.MkdirAll(*output, 0o755); err != nil {
 			return fmt.Errorf("creating the directory of -o: %w", err)
 		}
-		options.Flags = append(options.Flags, gobuild.Shipped(os.Getenv("GOFLAGS"), "")...)
+		options.Flags = append(options.Flags, gobuild.Shipped(os.Getenv("GOFLAGS"), linker)...)
 		options.Output = filepath.Join(*output, path.Base(name))
 		if err := gobuild.Build(ctx, options); err != nil {
 			return err

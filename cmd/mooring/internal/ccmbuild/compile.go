@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/mooring-ccm/mooring/internal/gobuild"
-	"github.com/mooring-ccm/mooring/internal/version"
+	"github.com/mooring-ccm/mooring/internal/version/stamp"
 )
 
 // Compile is one run of go build.
@@ -37,5 +37,7 @@ func linkerFlags(modules []ModuleVersion, found Found) string {
 	if kubernetes == "" {
 		return ""
 	}
-	return version.LinkerFlags(found.MooringVersion(), found.Revision.String(), kubernetes)
+	return stamp.Stamp{
+		Release: found.MooringVersion(), Commit: found.Revision.String(), Date: found.Revision.Date, Kubernetes: kubernetes,
+	}.LinkerFlags()
 }

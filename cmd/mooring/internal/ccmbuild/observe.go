@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+
+	"github.com/mooring-ccm/mooring/internal/version/stamp"
 )
 
 // observe looks at what the plan depends on: the go tool, directories, versions. It changes nothing. The request comes back
@@ -207,18 +209,9 @@ func chooseMooring(request Request, directories map[string]LocalPackage, checkou
 
 // revisionOf asks git for the state of a directory. Without git or a repository there is none, which is no error.
 func revisionOf(ctx context.Context, dir string) Revision {
-	git := func(args ...string) string {
-		command := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
-		output, err := command.Output()
-		if err != nil {
-			return ""
-		}
-		return strings.TrimSpace(string(output))
+	found, ok := stamp.RevisionOf(ctx, dir)
+	if !ok {
+		return Revision{}
 	}
-	revision := Revision{
-		Commit: git("rev-parse", "--verify", "HEAD"),
-		Name:   git("describe", "--tags", "--always", "--abbrev=12", "--dirty"),
-	}
-	revision.Dirty = strings.HasSuffix(revision.Name, "-dirty")
-	return revision
+	return Revision{Name: found.Name, Commit: found.Commit, Date: found.Date, Dirty: found.Dirty}
 }

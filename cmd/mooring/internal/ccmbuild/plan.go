@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Source is where a module comes from that is no ordinary requirement: Mooring's own, and those in directories.
@@ -41,10 +42,11 @@ type Found struct {
 
 // Revision is the state of a checkout.
 type Revision struct {
-	// Name is what git describe calls it, for example "v0.1.0-3-g0123456789ab-dirty".
+	// Name is what git describe calls it, for example "v0.1.0-3-g0123456789ab-dirty", or a pseudo-version of Go.
 	Name string
-	// Commit is the full ID of the last commit, and Dirty whether files differ from it.
+	// Commit is the full ID of the last commit, Date is when it was made, and Dirty says whether files differ from it.
 	Commit string
+	Date   time.Time
 	Dirty  bool
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/gobuild"
 	"github.com/mooring-ccm/mooring/internal/image"
 	"github.com/mooring-ccm/mooring/internal/version"
+	"github.com/mooring-ccm/mooring/internal/version/stamp"
 )
 
 // figuresLimit bounds the check of figures, which reads one file.
@@ -65,7 +66,7 @@ func (r *run) programs(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("version of Kubernetes: %w", err)
 	}
-	linker := version.LinkerFlags(r.Version, r.Commit, strings.Replace(kubernetes, "v0.", "v1.", 1))
+	linker := stamp.Stamp{Release: r.Version, Commit: r.Commit, Date: r.Created, Kubernetes: stamp.Kubernetes(kubernetes)}.LinkerFlags()
 	for _, program := range r.Programs {
 		for _, built := range r.built(program, "") {
 			if err := os.MkdirAll(filepath.Dir(built.File), 0o755); err != nil {
