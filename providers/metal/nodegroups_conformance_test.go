@@ -29,6 +29,9 @@ func rulesAbout(prefix string) []string {
 // TestConformanceOfNodeGroups holds groups of machines to every rule that is about them. When the cloud fails, neither the BMCs nor the
 // API server answers, which has the record.
 func TestConformanceOfNodeGroups(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for machines to turn on and off, which -short leaves out")
+	}
 	t.Parallel()
 	r := newPoweredRack(t, 32, "minCycleTime: 0s, capacity: {cpu: '8', memory: 32Gi, pods: '110'}")
 	r.settled(t, r.Cloud, 0)

@@ -78,6 +78,9 @@ func (r *poweredRack) listed(t *testing.T, cloud *Cloud, machine int) bool {
 // A machine that the autoscaler removes is shut down, and is no instance any more once it is off; when it is turned on again it is one
 // before its kubelet can register. Machines of no group are not touched.
 func TestMachinesSleepAndWake(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for machines to turn on and off, which -short leaves out")
+	}
 	t.Parallel()
 	r := newPoweredRack(t, 4, "minCycleTime: 0s", running(0, 1))
 	r.join(t, 0, func(*v1.Node) {})
@@ -215,6 +218,9 @@ func TestOneBMCHoldsUpNoOther(t *testing.T) {
 // What machines are to be, and when they were last turned on, survives a change of the leader: they do not wake by it, and one that
 // has to rest is shown as an error until it has.
 func TestIntentsSurviveARestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for machines to turn on and off, which -short leaves out")
+	}
 	t.Parallel()
 	r := newPoweredRack(t, 3, "minCycleTime: 1h")
 	stop := r.stop
@@ -255,6 +261,9 @@ func TestIntentsSurviveARestart(t *testing.T) {
 // A machine that does not shut down is turned off by force when its time is over. What was fenced is not turned on by a group, until
 // somebody else has.
 func TestMachinesAreForcedOff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for machines to turn on and off, which -short leaves out")
+	}
 	t.Parallel()
 	r := newPoweredRack(t, 2, "minCycleTime: 0s, shutDownTimeout: 1s", running(0))
 	r.service.TakeResets("ForceOff", "On")
@@ -297,6 +306,9 @@ func TestMachinesAreForcedOff(t *testing.T) {
 
 // IPMI turns machines on and off as Redfish does. The simulated one does not shut down.
 func TestMachinesSleepByIPMI(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for machines to turn on and off, which -short leaves out")
+	}
 	t.Parallel()
 	bmc := ipmitest.StartWithGUID(t, "127.0.0.1", "pass", strings.ReplaceAll(uuidOf(0), "-", ""))
 	r := newPoweredRack(t, 2, "minCycleTime: 0s, shutDownTimeout: 1s", func(r *poweredRack) {
