@@ -77,8 +77,8 @@ func TestModulesAreFew(t *testing.T) {
 	}
 }
 
-// A vendor's program builds outside of the checkout, from the module as vendors require it. Only the version is replaced by this checkout: no
-// version of it can be had that has this change.
+// A vendor's program builds outside of the checkout, from the module as vendors require it. This checkout stands for
+// the version: no published one has this change.
 func TestAVendorsProgramBuildsElsewhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("links a whole manager, which -short leaves out")

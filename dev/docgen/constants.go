@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Constants returns the string constants of the package in a folder, by name: those that are written out.
+// Constants returns the string constants of the package in a folder, by name: only literals.
 func Constants(folder string) (map[string]string, error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {

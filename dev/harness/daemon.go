@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 
@@ -14,7 +15,8 @@ import (
 // module is Mooring's.
 const module = "github.com/mooring-ccm/mooring"
 
-// BuildDaemon builds the daemon as it is shipped, also for who is in a module of its own. Lines get how far that is; nil is nobody.
+// BuildDaemon builds the daemon as it is shipped, but for its version. It works from other modules too. Lines get its progress, unless they
+// are nil.
 func BuildDaemon(ctx context.Context, output string, lines io.Writer) error {
 	return Build(ctx, "cloud-controller-manager", output, lines)
 }
@@ -27,5 +29,6 @@ func Build(ctx context.Context, name, output string, lines io.Writer) error {
 	}
 	return gobuild.Build(ctx, gobuild.Options{
 		Dir: strings.TrimSpace(string(root)), Package: "./cmd/" + name, Output: output, Display: progress.New(lines),
+		Flags: gobuild.Shipped(os.Getenv("GOFLAGS"), ""),
 	})
 }

@@ -23,7 +23,7 @@ type pinned struct {
 	modFile string
 }
 
-// pins are the versions of Kubernetes that can be built: those that Mooring is tested on. That of go.mod is DefaultVersion; the others
+// pins are the versions of Kubernetes that can be built: the versions on which Mooring is tested. go.mod pins DefaultVersion; the others
 // have a file of their own, with which the go tool builds the same sources (ADR 5).
 func pins() []pinned {
 	var all []pinned

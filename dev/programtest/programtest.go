@@ -77,7 +77,7 @@ type Program struct {
 	output bytes.Buffer
 }
 
-// Start starts mooring with its output on a pipe.
+// Start starts the program with its output on a pipe.
 func Start(t *testing.T, args ...string) *Program {
 	t.Helper()
 	p := Prepare(t, args...)

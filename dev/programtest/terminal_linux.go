@@ -50,7 +50,7 @@ func (x *Terminal) Write(text string) {
 	}
 }
 
-// Await waits until somebody sees a text. That the program writes it in one piece is not said: it writes what has changed on the screen.
+// Await waits until the screen shows a text. The program may write it in pieces: it writes what has changed on the screen.
 func (x *Terminal) Await(text string) {
 	x.program.t.Helper()
 	poll.Within(x.program.t, Patience, "the screen shows "+text, func(context.Context) error {

@@ -54,13 +54,19 @@ func Build(ctx context.Context, options Options) error {
 // program here shows: their template calls methods by name, for which the linker keeps every exported method of every library. Tags in
 // goflags, the value of GOFLAGS, are kept: those of a command line would replace them.
 func Shipped(goflags, linker string) []string {
-	tags := "grpcnotrace"
+	tags := []string{"grpcnotrace"}
 	for flag := range strings.FieldsSeq(goflags) {
-		if given, found := strings.CutPrefix(strings.TrimLeft(flag, "-"), "tags="); found {
-			tags += "," + given
+		given, found := strings.CutPrefix(strings.TrimLeft(flag, "-"), "tags=")
+		if !found {
+			continue
+		}
+		for tag := range strings.SplitSeq(given, ",") {
+			if !slices.Contains(tags, tag) {
+				tags = append(tags, tag)
+			}
 		}
 	}
-	return []string{"-tags=" + tags, "-ldflags=" + strings.TrimSpace("-s -w "+linker)}
+	return []string{"-tags=" + strings.Join(tags, ","), "-ldflags=" + strings.TrimSpace("-s -w "+linker)}
 }
 
 // Fill compiles the packages that match, and what their tests need, into the build cache. It links nothing: that takes as long as all

@@ -89,7 +89,7 @@ func orEpoch(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// imageOf returns the image for one platform. What all platforms share is in layers of its own, which a registry keeps once.
+// imageOf returns the image for one platform. What all platforms share is in a layer of its own, which a registry keeps once.
 func (o Options) imageOf(ctx context.Context, program Program, shared v1.Layer) (v1.Image, error) {
 	own, err := o.programLayer(ctx, program)
 	if err != nil {

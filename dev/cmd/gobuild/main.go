@@ -43,7 +43,10 @@ func run(ctx context.Context) error {
 	if *race {
 		flags = append(flags, "-race")
 	}
-	display, linker := progress.New(os.Stderr), gobuild.Stamp(ctx, ".")
+	display, linker := progress.New(os.Stderr), ""
+	if *output != "" {
+		linker = gobuild.Stamp(ctx, ".")
+	}
 	for _, name := range flag.Args() {
 		options := gobuild.Options{Dir: ".", Package: name, Flags: flags, Display: display}
 		if *output == "" {

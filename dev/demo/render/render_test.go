@@ -159,8 +159,8 @@ Failover
 }
 
 func TestNext(t *testing.T) {
-	commands := []Command{{"mooring check", "look"}, {"mooring demo --keep", "again"}}
-	want := "\nNext\n  mooring check        look\n  mooring demo --keep  again\n"
+	commands := []Command{{"mooring check", "look"}, {"make demo ARGS=--keep", "again"}}
+	want := "\nNext\n  mooring check          look\n  make demo ARGS=--keep  again\n"
 	if diff := cmp.Diff(want, Next(commands, Style{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -1,7 +1,7 @@
 // Command protocol writes the Go code of a protocol beside its .proto file. With --check it writes nothing, and says which file is
 // not current. There is no protoc: protocompile reads the file, and the generators of Go's own projects write the code.
 //
-// It is a module of its own, so that the compiler is no dependency of what people build with Mooring.
+// It is in the module dev/tools: the compiler is no dependency of what vendors build with Mooring.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Command schema writes the JSON schemas of the cloud configs of providers, and the reference page of the bare-metal one, from the
 // types and their doc comments. With --check it writes nothing, and says which file is not current.
 //
-// It is a module of its own, so that the library that it stands on is no dependency of what people build with Mooring.
+// It is in the module dev/tools: its library is no dependency of what vendors build with Mooring.
 package main
 
 import (

@@ -74,7 +74,7 @@ type facts struct {
 	intent                  intent
 	// recorded says that there is an intent. Without one the machine is to be awake.
 	recorded bool
-	// power is by a BMC that names the machine, where that says that it is off.
+	// power is the machine's. Off counts only from a BMC that names the machine; On counts from any.
 	power nodestate.Power
 	// powerSince and powerSeen are the times of the first and last reading that said so; zero if unknown.
 	powerSince, powerSeen time.Time

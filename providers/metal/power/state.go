@@ -64,8 +64,8 @@ func (o Observation) VerifiedPower() nodestate.Power {
 	return o.powerIf(true)
 }
 
-// TrustedPower returns what is known of the machine's power where volumes leave a machine that is off: only Off needs trust, and
-// without it is nodestate.Unverified.
+// TrustedPower returns what is known of the machine's power where volumes leave a machine that is off. Only Off needs trust; an
+// untrusted Off is nodestate.Unverified.
 func (o Observation) TrustedPower() nodestate.Power { return o.powerIf(o.Trusted) }
 
 // powerIf returns the power, where off counts only if it is believed.
