@@ -1,0 +1,2 @@
+// Package apiserver is an API server in memory, as an http.RoundTripper.
+package apiserver
