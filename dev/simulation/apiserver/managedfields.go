@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +26,7 @@ type managers struct {
 func newManagers() *managers { return &managers{byKind: map[string]*managedfields.FieldManager{}} }
 
 func (m *managers) of(resource *resource, subresource string) (*managedfields.FieldManager, error) {
-	key := resource.key() + "/" + subresource
+	key := resource.GroupVersionKind.String() + "/" + subresource
 	if known, ok := m.byKind[key]; ok {
 		return known, nil
 	}
@@ -49,9 +48,9 @@ func (m *managers) of(resource *resource, subresource string) (*managedfields.Fi
 	return manager, nil
 }
 
-// own notes in managedFields what a write changes. Events have none here: two versions of the API share them.
+// own notes in managedFields what a write changes, in the version of the API that the request uses.
 func (s *Server) own(c *call, before, after runtime.Object) error {
-	if _, ok := after.(*corev1.Event); ok || s.options.WithoutManagedFields {
+	if s.options.WithoutManagedFields {
 		mustMeta(after).SetManagedFields(nil)
 		return nil
 	}
@@ -59,9 +58,9 @@ func (s *Server) own(c *call, before, after runtime.Object) error {
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	before = before.DeepCopyObject() // the library changes it
+	before = served(c.resource, before.DeepCopyObject()) // the library changes it
 	before.GetObjectKind().SetGroupVersionKind(c.resource.GroupVersionKind)
-	owned := manager.UpdateNoErrors(before, after, c.manager())
+	owned := manager.UpdateNoErrors(before, served(c.resource, after), c.manager())
 	mustMeta(after).SetManagedFields(mustMeta(owned).GetManagedFields())
 	return nil
 }

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/client-go/kubernetes/scheme"
 	kjson "sigs.k8s.io/json"
 )
@@ -31,7 +30,7 @@ var patchTypes = []string{string(types.JSONPatchType), string(types.MergePatchTy
 func (s *Server) patch(c *call) answer {
 	mediaType, _, err := mime.ParseMediaType(c.request.Header.Get("Content-Type"))
 	if err != nil || !slices.Contains(patchTypes, mediaType) {
-		return failed(negotiation.NewUnsupportedMediaTypeError(patchTypes))
+		return failed(unsupportedMediaType())
 	}
 	before, ok := s.table(c.resource).objects[objectKey{c.Namespace, c.Name}]
 	if !ok {

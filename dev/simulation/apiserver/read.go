@@ -35,8 +35,8 @@ func (c *call) listOptions() (*metav1.ListOptions, selection, error) {
 	if selected.labels, err = labels.Parse(options.LabelSelector); err != nil {
 		return nil, selected, apierrors.NewBadRequest(err.Error())
 	}
-	if selected.fields, err = c.fieldSelector(options.FieldSelector); err != nil {
-		return nil, selected, err
+	if _, err = fields.ParseSelector(options.FieldSelector); err != nil {
+		return nil, selected, apierrors.NewBadRequest(err.Error())
 	}
 	internal := &internalversion.ListOptions{
 		Watch: options.Watch, ResourceVersion: options.ResourceVersion, ResourceVersionMatch: options.ResourceVersionMatch,
@@ -44,6 +44,9 @@ func (c *call) listOptions() (*metav1.ListOptions, selection, error) {
 	}
 	if errs := listvalidation.ValidateListOptions(internal, true); len(errs) > 0 {
 		return nil, selected, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	if selected.fields, err = c.fieldSelector(options.FieldSelector); err != nil {
+		return nil, selected, err
 	}
 	return options, selected, nil
 }

@@ -94,15 +94,35 @@ func (a *Attributes) setVerb(request *http.Request) error {
 		return notFoundPath()
 	case a.Subresource != "" && !contains(known.subresources, a.Subresource):
 		return notFoundPath()
-	case a.Verb == "delete" && a.Name == "", a.Verb == "create" && a.Name != "" && a.Subresource == "":
-		return apierrors.NewMethodNotSupported(known.groupResource(), a.Verb)
+	case a.Verb == "create" && a.Name != "" && a.Subresource == "":
+		return methodNotAllowed()
 	}
 	for _, verb := range known.verbs(a.Subresource) {
-		if verb == a.Verb {
+		if verb == a.Verb && (a.Name != "" || verb != "delete" && verb != "update" && verb != "patch") {
 			return nil
 		}
 	}
-	return apierrors.NewMethodNotSupported(known.groupResource(), a.Verb)
+	return methodNotAllowed()
+}
+
+// refused is an error of the router, which knows no resources.
+func refused(code int32, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message, Details: &metav1.StatusDetails{},
+	}}
+}
+
+func methodNotAllowed() error {
+	return refused(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource")
+}
+
+func unsupportedMediaType() error {
+	return refused(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "415: Unsupported Media Type")
+}
+
+// notFoundPath is the 404 for a path that the server does not serve.
+func notFoundPath() error {
+	return refused(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 }
 
 func contains(all []string, one string) bool {
@@ -112,14 +132,6 @@ func contains(all []string, one string) bool {
 		}
 	}
 	return false
-}
-
-// notFoundPath is the 404 for a path that the server does not serve.
-func notFoundPath() error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource",
-		Details: &metav1.StatusDetails{},
-	}}
 }
 
 // restrictions let a client ask for the typed form of an object only.
@@ -134,11 +146,8 @@ func (restrictions) AllowsStreamSchema(s string) bool { return s == "watch" }
 // negotiate chooses the encoding of the answer.
 func (c *call) negotiate() error {
 	accepted, info, err := negotiation.NegotiateOutputMediaType(c.request, scheme.Codecs, restrictions{})
-	if err != nil {
-		return fmt.Errorf("%w", err)
-	}
-	if accepted.Accepted.MediaType == runtime.ContentTypeYAML && c.Verb == "watch" {
-		return negotiation.NewNotAcceptableError([]string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf})
+	if err != nil || accepted.Accepted.MediaType == runtime.ContentTypeYAML && c.Verb == "watch" {
+		return refused(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "406: Not Acceptable")
 	}
 	c.accepted, c.output = accepted, info
 	return nil

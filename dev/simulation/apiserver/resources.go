@@ -202,7 +202,6 @@ var namespaceRules = rules{
 }
 
 var eventRules = rules{
-	validate: validateEvent,
 	fields: func(object runtime.Object) fields.Set {
 		event := object.(*corev1.Event)
 		source := event.Source.Component
@@ -225,9 +224,8 @@ var secretRules = rules{
 		if secret := object.(*corev1.Secret); secret.Type == "" {
 			secret.Type = corev1.SecretTypeOpaque
 		}
+		mergeStringData(object.(*corev1.Secret))
 	},
-	prepareCreate: func(_ *call, object runtime.Object) { mergeStringData(object.(*corev1.Secret)) },
-	prepareUpdate: func(_ string, object, _ runtime.Object) { mergeStringData(object.(*corev1.Secret)) },
 	fields: func(object runtime.Object) fields.Set {
 		return fields.Set{"type": string(object.(*corev1.Secret).Type)}
 	},

@@ -21,6 +21,10 @@ import (
 const (
 	firstNodePort = 30000
 	nodePorts     = 2768
+	// chosenPorts are left to clients that choose ports themselves.
+	chosenPorts = 86
+	// chosenAddresses are left to clients that choose addresses themselves.
+	chosenAddresses = 256
 )
 
 var serviceRules = rules{
@@ -123,7 +127,10 @@ func (s *Server) allocate(service, before *corev1.Service) error {
 			return err
 		}
 	}
-	return s.allocatePorts(service, before)
+	if !needsClusterIP(service) {
+		service.Spec.InternalTrafficPolicy = nil // managedFields have it nevertheless
+	}
+	return s.allocatePorts(service)
 }
 
 // keepAllocated fills in what an update left out.
@@ -273,8 +280,8 @@ func (s *Server) allocateAddresses(service, before *corev1.Service) error {
 			}
 		}
 	}
-	for i, address := range spec.ClusterIPs {
-		path := field.NewPath("spec", "clusterIPs").Index(i)
+	for _, address := range spec.ClusterIPs {
+		path := field.NewPath("spec", "clusterIPs")
 		parsed, err := netip.ParseAddr(address)
 		kept := before != nil && slices.Contains(before.Spec.ClusterIPs, address)
 		switch {
@@ -299,11 +306,12 @@ func (s *Server) allocateAddresses(service, before *corev1.Service) error {
 // freeAddress draws an address of a network, and takes the next free one.
 func (s *Server) freeAddress(service *corev1.Service, network netip.Prefix, used map[string]bool) string {
 	hosts := uint64(1) << min(network.Addr().BitLen()-network.Bits(), 32)
+	chosen := min(chosenAddresses, max(hosts/16, 1))
 	number := s.draw("address" + network.String() + service.Namespace + "/" + service.Name)
 	for {
 		number++
 		var offset [8]byte
-		binary.BigEndian.PutUint64(offset[:], 1+number%(hosts-2))
+		binary.BigEndian.PutUint64(offset[:], chosen+number%(hosts-1-chosen))
 		sum := new(big.Int).Add(new(big.Int).SetBytes(network.Masked().Addr().AsSlice()), new(big.Int).SetBytes(offset[:]))
 		address, _ := netip.AddrFromSlice(sum.FillBytes(make([]byte, network.Addr().BitLen()/8)))
 		if !used[address.String()] {
@@ -318,7 +326,7 @@ type usedPort struct {
 }
 
 // allocatePorts gives a Service its node ports and the port of its health check.
-func (s *Server) allocatePorts(service, before *corev1.Service) error {
+func (s *Server) allocatePorts(service *corev1.Service) error {
 	used := map[usedPort]bool{}
 	for _, other := range s.tables["/services"].objects {
 		if other.meta.GetNamespace() != service.Namespace || other.meta.GetName() != service.Name {
@@ -370,7 +378,7 @@ func (s *Server) freePort(service *corev1.Service, port *corev1.ServicePort, use
 	number := s.draw("port" + service.Namespace + "/" + service.Name)
 	for {
 		number++
-		candidate := int32(firstNodePort + number%nodePorts)
+		candidate := int32(firstNodePort + chosenPorts + number%(nodePorts-chosenPorts))
 		free := !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == candidate })
 		for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
 			free = free && !used[usedPort{protocol, candidate}]
@@ -385,11 +393,14 @@ func validateServiceStatus(service *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("status", "loadBalancer", "ingress")
 	if !isLoadBalancer(service) && len(service.Status.LoadBalancer.Ingress) > 0 {
-		errs = append(errs, field.Forbidden(path, "may only be used when `spec.type` is \"LoadBalancer\""))
+		return append(errs, field.Forbidden(path, "may only be used when `spec.type` is \"LoadBalancer\""))
 	}
 	for i, ingress := range service.Status.LoadBalancer.Ingress {
 		if ingress.IP != "" {
 			errs = append(errs, validationutil.IsValidIP(path.Index(i).Child("ip"), ingress.IP)...)
+		}
+		if ingress.IP != "" && ingress.IPMode == nil {
+			errs = append(errs, field.Required(path.Index(i).Child("ipMode"), "must be specified when `ip` is set"))
 		}
 		if ingress.IP == "" && ingress.IPMode != nil {
 			errs = append(errs, field.Forbidden(path.Index(i).Child("ipMode"), "may not be specified when `ip` is not set"))
@@ -408,8 +419,8 @@ func validateService(object, old runtime.Object) field.ErrorList {
 	if len(spec.Ports) == 0 && spec.ClusterIP != corev1.ClusterIPNone && needsClusterIP(service) {
 		errs = append(errs, field.Required(path.Child("ports"), ""))
 	}
-	if !needsClusterIP(service) && spec.ExternalName == "" {
-		errs = append(errs, field.Required(path.Child("externalName"), ""))
+	if !needsClusterIP(service) {
+		errs = append(errs, validateExternalName(spec)...)
 	}
 	if spec.ClusterIP == corev1.ClusterIPNone && (isLoadBalancer(service) || spec.Type == corev1.ServiceTypeNodePort) {
 		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), spec.ClusterIP, "may not be set to 'None' for this type"))
@@ -428,6 +439,24 @@ func validateService(object, old runtime.Object) field.ErrorList {
 		errs = append(errs, field.Forbidden(path.Child("loadBalancerClass"), "may only be used when `type` is 'LoadBalancer'"))
 	}
 	return append(errs, validateTrafficPolicies(service)...)
+}
+
+func validateExternalName(spec *corev1.ServiceSpec) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec")
+	if spec.ExternalName == "" {
+		errs = append(errs, field.Required(path.Child("externalName"), ""))
+	}
+	if len(spec.ClusterIPs) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("clusterIPs"), "may not be set for ExternalName services"))
+	}
+	if len(spec.IPFamilies) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("ipFamilies"), "may not be set for ExternalName services"))
+	}
+	if spec.IPFamilyPolicy != nil {
+		errs = append(errs, field.Forbidden(path.Child("ipFamilyPolicy"), "may not be set for ExternalName services"))
+	}
+	return errs
 }
 
 func validateServiceChange(service, before *corev1.Service) field.ErrorList {

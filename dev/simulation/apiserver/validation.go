@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	validationutil "k8s.io/apimachinery/pkg/util/validation"
@@ -20,12 +21,12 @@ type validation = func(object, old runtime.Object) field.ErrorList
 // nameRules say which names a kind allows, where it is not a DNS subdomain.
 var nameRules = map[string]apivalidation.ValidateNameFunc{
 	"Service": apivalidation.NameIsDNS1035Label, "Namespace": apivalidation.NameIsDNSLabel,
-	"CertificateSigningRequest": func(string, bool) []string { return nil },
+	"CertificateSigningRequest": path.ValidatePathSegmentName,
 }
 
-func (t *table) validateCreate(object runtime.Object) field.ErrorList {
-	if _, ok := object.(*corev1.Event); ok {
-		return t.resource.rules.validate(object, nil) // nothing else is asked of events
+func (t *table) validateCreate(asked *resource, object runtime.Object) field.ErrorList {
+	if event, ok := object.(*corev1.Event); ok {
+		return validateEvent(asked, event, nil)
 	}
 	rule, ok := nameRules[t.resource.Kind]
 	if !ok {
@@ -38,9 +39,12 @@ func (t *table) validateCreate(object runtime.Object) field.ErrorList {
 	return errs
 }
 
-func (t *table) validateUpdate(object, old runtime.Object, subresource string) field.ErrorList {
+func (t *table) validateUpdate(c *call, object, old runtime.Object) field.ErrorList {
+	if event, ok := object.(*corev1.Event); ok {
+		return validateEvent(c.resource, event, old.(*corev1.Event))
+	}
 	errs := apivalidation.ValidateObjectMetaAccessorUpdate(mustMeta(object), mustMeta(old), field.NewPath("metadata"))
-	if service, ok := object.(*corev1.Service); ok && subresource == "status" {
+	if service, ok := object.(*corev1.Service); ok && c.Subresource == "status" {
 		return append(errs, validateServiceStatus(service)...)
 	}
 	if t.resource.rules.validate != nil {
@@ -49,8 +53,33 @@ func (t *table) validateUpdate(object, old runtime.Object, subresource string) f
 	return errs
 }
 
-func validateEvent(object, _ runtime.Object) field.ErrorList {
-	event := object.(*corev1.Event)
+// validateEvent demands much of events.k8s.io, and little of core/v1.
+func validateEvent(asked *resource, event, old *corev1.Event) field.ErrorList {
+	errs := validateEventFields(event)
+	meta := field.NewPath("metadata")
+	if old == nil {
+		return append(errs, apivalidation.ValidateObjectMetaAccessor(event, true, path.ValidatePathSegmentName, meta)...)
+	}
+	errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(event, old, meta)...)
+	if asked.Group == "" {
+		return errs
+	}
+	for _, one := range []struct {
+		field    string
+		now, was any
+	}{
+		{"involvedObject", event.InvolvedObject, old.InvolvedObject}, {"reason", event.Reason, old.Reason}, {"message", event.Message, old.Message},
+		{"source", event.Source, old.Source}, {"firstTimestamp", event.FirstTimestamp, old.FirstTimestamp}, {"lastTimestamp", event.LastTimestamp, old.LastTimestamp},
+		{"count", event.Count, old.Count}, {"type", event.Type, old.Type}, {"eventTime", event.EventTime, old.EventTime}, {"action", event.Action, old.Action},
+		{"related", event.Related, old.Related}, {"reportingController", event.ReportingController, old.ReportingController},
+		{"reportingInstance", event.ReportingInstance, old.ReportingInstance},
+	} {
+		errs = append(errs, apivalidation.ValidateImmutableField(one.now, one.was, field.NewPath(one.field))...)
+	}
+	return errs
+}
+
+func validateEventFields(event *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
 	involved := field.NewPath("involvedObject", "namespace")
 	if event.EventTime.IsZero() {
@@ -162,10 +191,10 @@ func validateNode(object, old runtime.Object) field.ErrorList {
 	node := object.(*corev1.Node)
 	errs := validateTaints(node.Spec.Taints)
 	spec := field.NewPath("spec")
+	for i, cidr := range node.Spec.PodCIDRs {
+		errs = append(errs, validationutil.IsValidCIDR(spec.Child("podCIDRs").Index(i), cidr)...)
+	}
 	if old == nil {
-		for i, cidr := range node.Spec.PodCIDRs {
-			errs = append(errs, validationutil.IsValidCIDR(spec.Child("podCIDRs").Index(i), cidr)...)
-		}
 		return errs
 	}
 	before := old.(*corev1.Node)

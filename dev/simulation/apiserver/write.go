@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,9 +33,8 @@ func (s *Server) create(c *call, object runtime.Object) answer {
 	if err := s.placeInNamespace(c, about); err != nil {
 		return failed(err)
 	}
-	if about.GetResourceVersion() != "" {
-		return failed(apierrors.NewBadRequest("resourceVersion should not be set on objects to be created"))
-	}
+	versioned := about.GetResourceVersion() != ""
+	about.SetResourceVersion("")
 	about.SetDeletionTimestamp(nil)
 	about.SetDeletionGracePeriodSeconds(nil)
 	about.SetSelfLink("")
@@ -45,7 +45,7 @@ func (s *Server) create(c *call, object runtime.Object) answer {
 	key := objectKey{about.GetNamespace(), about.GetName()}
 	about.SetUID(s.uid(t, key))
 	about.SetGeneration(0)
-	if err := s.own(c, c.resource.make(), object); err != nil {
+	if err := s.own(c, t.resource.make(), object); err != nil {
 		return failed(err)
 	}
 	if prepare := t.resource.rules.prepareCreate; prepare != nil {
@@ -57,11 +57,16 @@ func (s *Server) create(c *call, object runtime.Object) answer {
 	if err := s.admitCreate(object); err != nil {
 		return failed(err)
 	}
-	if errs := t.validateCreate(object); len(errs) > 0 {
+	if errs := t.validateCreate(c.resource, object); len(errs) > 0 {
 		return failed(apierrors.NewInvalid(t.resource.GroupKind(), about.GetName(), errs))
 	}
 	if err := s.namespaceOpen(c, about.GetNamespace()); err != nil {
 		return failed(err)
+	}
+	if versioned {
+		return failed(&apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: "resourceVersion should not be set on objects to be created",
+		}})
 	}
 	if _, taken := t.objects[key]; taken {
 		return failed(apierrors.NewAlreadyExists(c.resource.groupResource(), about.GetName()))
@@ -150,7 +155,7 @@ func (s *Server) update(c *call) answer {
 	}
 	before, ok := s.table(c.resource).objects[objectKey{c.Namespace, c.Name}]
 	if !ok {
-		if !c.resource.createByUpdate || c.Subresource != "" {
+		if !c.resource.createByUpdate {
 			return failed(apierrors.NewNotFound(c.resource.groupResource(), c.Name))
 		}
 		if uid := mustMeta(object).GetUID(); uid != "" {
@@ -202,7 +207,7 @@ func (s *Server) replace(c *call, before *entry, object runtime.Object) answer {
 	if err := s.prepareUpdate(c, before, object); err != nil {
 		return failed(err)
 	}
-	if errs := t.validateUpdate(object, before.object, c.Subresource); len(errs) > 0 {
+	if errs := t.validateUpdate(c, object, before.object); len(errs) > 0 {
 		return failed(apierrors.NewInvalid(t.resource.GroupKind(), about.GetName(), errs))
 	}
 	if c.dryRun() {
@@ -273,6 +278,9 @@ func (s *Server) delete(c *call) answer {
 	options, err := c.deleteOptions()
 	if err != nil {
 		return failed(err)
+	}
+	if errs := metavalidation.ValidateDeleteOptions(options); len(errs) > 0 {
+		return failed(apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs))
 	}
 	t := s.table(c.resource)
 	before, ok := t.objects[objectKey{c.Namespace, c.Name}]
