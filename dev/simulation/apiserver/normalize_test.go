@@ -32,7 +32,7 @@ func (s *side) normalize(key string, value any) any {
 	case string:
 		return s.normalizeText(key, value)
 	case float64:
-		if (key == "nodePort" || key == "healthCheckNodePort") && value > 30100 {
+		if (key == "nodePort" || key == "healthCheckNodePort") && value >= firstNodePort+chosenPorts {
 			return s.token("port", strconv.Itoa(int(value)))
 		}
 	}
@@ -85,6 +85,9 @@ func (s *side) normalizeObject(object map[string]any) any {
 	}
 	if about, ok := result["metadata"].(map[string]any); ok && kind == "SelfSubjectAccessReview" {
 		delete(about, "managedFields")
+	}
+	if object["type"] == "ExternalName" {
+		delete(result, "internalTrafficPolicy") // see the differences in doc.go
 	}
 	if kind == "CertificateSigningRequest" {
 		if spec, ok := result["spec"].(map[string]any); ok {

@@ -97,7 +97,10 @@ func (s *Server) list(c *call) answer {
 		if err != nil {
 			return failed(apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: %v", err)))
 		}
-		start, version = key[1:], at
+		start = key[1:]
+		if at >= 0 { // otherwise the token came with an answer that the list had expired
+			version = at
+		}
 		if version < s.compacted {
 			return failed(s.expiredContinue(start))
 		}
@@ -125,24 +128,34 @@ func (s *Server) list(c *call) answer {
 
 // page answers with the objects of one page.
 func (s *Server) page(c *call, options *metav1.ListOptions, selected selection, objects map[objectKey]*entry, version int64, start string) answer {
-	var matching []*entry
+	var covered, matching []*entry
 	for _, candidate := range sorted(objects) {
-		if (selected.namespace == "" || candidate.meta.GetNamespace() == selected.namespace) && c.pathOf(candidate) >= start && selected.matches(candidate) {
-			matching = append(matching, candidate)
+		if (selected.namespace == "" || candidate.meta.GetNamespace() == selected.namespace) && c.pathOf(candidate) >= start {
+			covered = append(covered, candidate)
 		}
 	}
 	about := metav1.ListMeta{ResourceVersion: strconv.FormatInt(version, 10)}
-	if limit := int(options.Limit); limit > 0 && len(matching) > limit {
-		rest := int64(len(matching) - limit)
-		matching = matching[:limit]
-		token, err := storage.EncodeContinue("/"+c.pathOf(matching[limit-1])+"\x00", "/", version)
+	for i, candidate := range covered {
+		if !selected.matches(candidate) {
+			continue
+		}
+		matching = append(matching, candidate)
+		rest := int64(len(covered) - i - 1)
+		if int64(len(matching)) != options.Limit || rest == 0 {
+			continue
+		}
+		token, err := storage.EncodeContinue("/"+c.pathOf(candidate)+"\x00", "/", version)
 		if err != nil {
 			return failed(apierrors.NewInternalError(err))
 		}
-		about.Continue = token
+		about.Continue = token // also if nothing that follows matches: the API server does not look
 		if selected.empty() {
 			about.RemainingItemCount = &rest
 		}
+		break
+	}
+	if c.onlyMetadata() {
+		return answer{object: partialList(matching, about)}
 	}
 	return answer{object: c.resource.listOf(matching, about)}
 }

@@ -36,6 +36,8 @@ type call struct {
 	resource *resource
 	accepted negotiation.MediaTypeOptions
 	output   runtime.SerializerInfo
+	// mismatch is the answer to a request that succeeds, but asked for metadata in the wrong form.
+	mismatch error
 }
 
 // attributesOf parses the path as an API server does. The error is one of the API.
@@ -134,11 +136,11 @@ func contains(all []string, one string) bool {
 	return false
 }
 
-// restrictions let a client ask for the typed form of an object only.
+// restrictions let a client ask for the typed form of an object, or for its metadata.
 type restrictions struct{}
 
 func (restrictions) AllowsMediaTypeTransform(_, _ string, kind *schema.GroupVersionKind) bool {
-	return kind == nil
+	return kind == nil || kind.GroupVersion() == metav1.SchemeGroupVersion && strings.HasPrefix(kind.Kind, "PartialObjectMetadata")
 }
 func (restrictions) AllowsServerVersion(string) bool  { return false }
 func (restrictions) AllowsStreamSchema(s string) bool { return s == "watch" }
@@ -150,8 +152,16 @@ func (c *call) negotiate() error {
 		return refused(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "406: Not Acceptable")
 	}
 	c.accepted, c.output = accepted, info
+	if wanted := accepted.Convert; wanted != nil && c.Verb != "delete" && strings.HasSuffix(wanted.Kind, "List") != (c.Verb == "list") {
+		c.mismatch = &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable, Message: "you requested " + wanted.Kind + ", but the object is another",
+		}}
+	}
 	return nil
 }
+
+// onlyMetadata says that the client asked for the metadata of objects.
+func (c *call) onlyMetadata() bool { return c.accepted.Convert != nil }
 
 // input returns the serializer of the body.
 func (c *call) input() (runtime.Serializer, error) {

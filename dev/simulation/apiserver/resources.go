@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"strconv"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -281,7 +282,7 @@ func prepareCSR(subresource string, object, old runtime.Object) {
 	case "approval":
 		csr.Status.Certificate = before.Status.Certificate
 	}
-	now := metav1.Now()
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	for i := range csr.Status.Conditions {
 		condition := &csr.Status.Conditions[i]
 		if condition.LastUpdateTime.IsZero() {

@@ -58,6 +58,9 @@ func (a answer) response(c *call) *http.Response {
 	if a.err != nil {
 		return errorResponse(c.request, a.err)
 	}
+	if c.mismatch != nil {
+		return errorResponse(c.request, c.mismatch)
+	}
 	code := a.code
 	if code == 0 {
 		code = http.StatusOK
@@ -65,7 +68,9 @@ func (a answer) response(c *call) *http.Response {
 	var encoded []byte
 	var err error
 	if a.entry != nil {
-		encoded, err = a.entry.encode(c.resource, c.output)
+		encoded, err = a.entry.encode(c.resource, c.output, c.onlyMetadata())
+	} else if about, ok := a.object.(metav1.Object); ok && c.onlyMetadata() {
+		encoded, err = runtime.Encode(c.output.Serializer, partial(about))
 	} else {
 		encoded, err = runtime.Encode(c.output.Serializer, a.object)
 	}
@@ -80,6 +85,23 @@ func dataResponse(code int, mediaType string, data []byte) *http.Response {
 		StatusCode: code, Header: http.Header{"Content-Type": {mediaType}, "Cache-Control": {"no-cache, private"}},
 		Body: io.NopCloser(bytes.NewReader(data)), ContentLength: int64(len(data)),
 	}
+}
+
+// partial is the metadata of an object, as an object.
+func partial(about metav1.Object) *metav1.PartialObjectMetadata {
+	metadata := meta.AsPartialObjectMetadata(about)
+	metadata.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
+	return metadata
+}
+
+// partialList is the metadata of objects.
+func partialList(entries []*entry, about metav1.ListMeta) *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{ListMeta: about}
+	list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"))
+	for _, entry := range entries {
+		list.Items = append(list.Items, *partial(entry.meta))
+	}
+	return list
 }
 
 // statusOf makes the Status of an error.
@@ -105,6 +127,11 @@ func statusOf(err error) *metav1.Status {
 		status.Code = http.StatusInternalServerError
 	}
 	return &status
+}
+
+// internal is an error of the API server's storage, which has no reason.
+func internal(message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: message}}
 }
 
 // errorResponse encodes an error as a Status.

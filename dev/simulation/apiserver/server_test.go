@@ -162,6 +162,12 @@ func TestControllerRuntime(t *testing.T) {
 		if err := api.Update(ctx, before); !apierrors.IsConflict(err) {
 			t.Errorf("an update of an old version answers %v", err)
 		}
+		var names metav1.PartialObjectMetadataList
+		names.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceList"))
+		must.NoError(t, api.List(ctx, &names))
+		if len(names.Items) != 1 || names.Items[0].UID != service.UID {
+			t.Errorf("the list of metadata has %v", names.Items)
+		}
 		cancel()
 		must.NoError(t, <-ended)
 	})

@@ -55,9 +55,14 @@ func isLoadBalancer(s *corev1.Service) bool { return s.Spec.Type == corev1.Servi
 
 func needsClusterIP(s *corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeExternalName }
 
+// needsNodePort says whether a Service may have node ports, getsNodePort whether it gets some.
 func needsNodePort(s *corev1.Service) bool {
-	return s.Spec.Type == corev1.ServiceTypeNodePort ||
-		isLoadBalancer(s) && (s.Spec.AllocateLoadBalancerNodePorts == nil || *s.Spec.AllocateLoadBalancerNodePorts)
+	return s.Spec.Type == corev1.ServiceTypeNodePort || isLoadBalancer(s)
+}
+
+func getsNodePort(s *corev1.Service) bool {
+	allocate := s.Spec.AllocateLoadBalancerNodePorts
+	return s.Spec.Type == corev1.ServiceTypeNodePort || isLoadBalancer(s) && (allocate == nil || *allocate)
 }
 
 func needsHealthPort(s *corev1.Service) bool {
@@ -130,7 +135,7 @@ func (s *Server) allocate(service, before *corev1.Service) error {
 	if !needsClusterIP(service) {
 		service.Spec.InternalTrafficPolicy = nil // managedFields have it nevertheless
 	}
-	return s.allocatePorts(service)
+	return s.allocatePorts(service, before)
 }
 
 // keepAllocated fills in what an update left out.
@@ -272,6 +277,9 @@ func (s *Server) allocateAddresses(service, before *corev1.Service) error {
 		spec.ClusterIPs = []string{corev1.ClusterIPNone}
 		return nil
 	}
+	if before != nil && len(before.Spec.ClusterIPs) > 0 && len(spec.ClusterIPs) > 0 && spec.ClusterIPs[0] != before.Spec.ClusterIPs[0] {
+		return nil // which is not allowed, as the validation says
+	}
 	used := map[string]bool{}
 	for _, other := range s.tables["/services"].objects {
 		if other.meta.GetNamespace() != service.Namespace || other.meta.GetName() != service.Name {
@@ -326,7 +334,13 @@ type usedPort struct {
 }
 
 // allocatePorts gives a Service its node ports and the port of its health check.
-func (s *Server) allocatePorts(service *corev1.Service) error {
+func (s *Server) allocatePorts(service, before *corev1.Service) error {
+	kept := map[usedPort]bool{}
+	if before != nil {
+		for _, port := range before.Spec.Ports {
+			kept[usedPort{port.Protocol, port.NodePort}] = true
+		}
+	}
 	used := map[usedPort]bool{}
 	for _, other := range s.tables["/services"].objects {
 		if other.meta.GetNamespace() != service.Namespace || other.meta.GetName() != service.Name {
@@ -339,11 +353,15 @@ func (s *Server) allocatePorts(service *corev1.Service) error {
 	}
 	for i := range service.Spec.Ports {
 		port := &service.Spec.Ports[i]
-		if problem := portProblem(port.NodePort, used[usedPort{port.Protocol, port.NodePort}]); problem != "" && external(service) {
+		if kept[usedPort{port.Protocol, port.NodePort}] {
+			continue
+		}
+		if problem := portProblem(port.NodePort, used[usedPort{port.Protocol, port.NodePort}]); problem != "" && needsNodePort(service) {
 			return apierrors.NewInvalid(serviceKind, service.Name, field.ErrorList{field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), port.NodePort, problem)})
 		}
+		used[usedPort{port.Protocol, port.NodePort}] = port.NodePort != 0
 	}
-	if needsNodePort(service) {
+	if getsNodePort(service) {
 		for i := range service.Spec.Ports {
 			if port := &service.Spec.Ports[i]; port.NodePort == 0 {
 				port.NodePort = s.freePort(service, port, used)

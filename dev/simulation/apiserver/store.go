@@ -57,15 +57,22 @@ func (e *entry) as(resource *resource) runtime.Object {
 }
 
 // encode returns the bytes of the object, which are kept for the next reader.
-func (e *entry) encode(resource *resource, info runtime.SerializerInfo) ([]byte, error) {
+func (e *entry) encode(resource *resource, info runtime.SerializerInfo, onlyMetadata bool) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := resource.Group + info.MediaType
+	if onlyMetadata {
+		key = "metadata" + info.MediaType
+	}
 	if encoded, ok := e.encoded[key]; ok {
 		return encoded, nil
 	}
+	object := e.as(resource)
+	if onlyMetadata {
+		object = partial(e.meta)
+	}
 	var buffer bytes.Buffer
-	if err := info.Serializer.Encode(e.as(resource), &buffer); err != nil {
+	if err := info.Serializer.Encode(object, &buffer); err != nil {
 		return nil, fmt.Errorf("encode %s %s: %w", resource.name, e.meta.GetName(), err)
 	}
 	if e.encoded == nil {

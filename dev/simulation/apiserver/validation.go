@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"fmt"
+	"net/netip"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -56,9 +58,16 @@ func (t *table) validateUpdate(c *call, object, old runtime.Object) field.ErrorL
 // validateEvent demands much of events.k8s.io, and little of core/v1.
 func validateEvent(asked *resource, event, old *corev1.Event) field.ErrorList {
 	errs := validateEventFields(event)
+	if len(errs) > 0 && asked.Group == "" {
+		return errs
+	}
 	meta := field.NewPath("metadata")
 	if old == nil {
-		return append(errs, apivalidation.ValidateObjectMetaAccessor(event, true, path.ValidatePathSegmentName, meta)...)
+		var rule apivalidation.ValidateNameFunc = path.ValidatePathSegmentName
+		if asked.Group != "" {
+			rule = apivalidation.NameIsDNSSubdomain
+		}
+		return append(errs, apivalidation.ValidateObjectMetaAccessor(event, true, rule, meta)...)
 	}
 	errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(event, old, meta)...)
 	if asked.Group == "" {
@@ -194,6 +203,7 @@ func validateNode(object, old runtime.Object) field.ErrorList {
 	for i, cidr := range node.Spec.PodCIDRs {
 		errs = append(errs, validationutil.IsValidCIDR(spec.Child("podCIDRs").Index(i), cidr)...)
 	}
+	errs = append(errs, validateFamilies(spec.Child("podCIDRs"), node.Spec.PodCIDRs)...)
 	if old == nil {
 		return errs
 	}
@@ -210,6 +220,28 @@ func validateNode(object, old runtime.Object) field.ErrorList {
 	}
 	if before.Spec.ProviderID != "" && before.Spec.ProviderID != node.Spec.ProviderID {
 		errs = append(errs, field.Forbidden(spec.Child("providerID"), "node updates may not change providerID except from \"\" to valid"))
+	}
+	return errs
+}
+
+// validateFamilies allows a network of each family.
+func validateFamilies(path *field.Path, cidrs []string) field.ErrorList {
+	if len(cidrs) < 2 {
+		return nil
+	}
+	var errs field.ErrorList
+	families := map[bool]bool{}
+	for _, cidr := range cidrs {
+		parsed, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			errs = append(errs, field.InternalError(path, fmt.Errorf("invalid PodCIDRs: %w", err)))
+			families = nil
+			break
+		}
+		families[parsed.Addr().Is4()] = true
+	}
+	if len(families) != 2 || len(cidrs) > 2 {
+		errs = append(errs, field.Invalid(path, cidrs, "may specify no more than one CIDR for each IP family"))
 	}
 	return errs
 }

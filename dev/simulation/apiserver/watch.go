@@ -40,6 +40,7 @@ type watcher struct {
 	selection selection
 	encoding  runtime.SerializerInfo
 	bookmarks bool
+	metadata  bool
 	ctx       context.Context
 	wake      chan struct{}
 	deadline  time.Time
@@ -66,7 +67,7 @@ func (s *Server) watch(c *call) *http.Response {
 	asked := int64(0)
 	if options.ResourceVersion != "" {
 		if asked, err = parseVersion(options.ResourceVersion); err != nil {
-			return errorResponse(c.request, err)
+			return errorResponse(c.request, internal(err.Error()))
 		}
 	}
 	s.mu.Lock()
@@ -77,7 +78,7 @@ func (s *Server) watch(c *call) *http.Response {
 	}
 	now := time.Now()
 	w := &watcher{
-		server: s, table: s.table(c.resource), about: c.Attributes, resource: c.resource, selection: selected, encoding: c.output,
+		server: s, table: s.table(c.resource), about: c.Attributes, resource: c.resource, selection: selected, encoding: c.output, metadata: c.onlyMetadata(),
 		bookmarks: options.AllowWatchBookmarks, ctx: c.request.Context(), wake: make(chan struct{}, 1), deadline: now.Add(lasts),
 		bookmark: now.Add(bookmarkInterval), started: s.version, lastSeen: s.version,
 	}
@@ -128,6 +129,9 @@ func (w *watcher) bookmarkEvent(version int64, initialEnd bool) watchEvent {
 	about.SetResourceVersion(strconv.FormatInt(version, 10))
 	if initialEnd {
 		about.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	if w.metadata {
+		object = partial(about)
 	}
 	return watchEvent{kind: watch.Bookmark, object: object, stamp: version}
 }
@@ -262,7 +266,7 @@ func (w *watcher) encode(event watchEvent) error {
 	var object []byte
 	var err error
 	if event.entry != nil {
-		object, err = event.entry.encode(w.resource, w.encoding)
+		object, err = event.entry.encode(w.resource, w.encoding, w.metadata)
 	} else {
 		object, err = runtime.Encode(w.encoding.Serializer, event.object)
 	}

@@ -64,9 +64,7 @@ func (s *Server) create(c *call, object runtime.Object) answer {
 		return failed(err)
 	}
 	if versioned {
-		return failed(&apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: "resourceVersion should not be set on objects to be created",
-		}})
+		return failed(internal("resourceVersion should not be set on objects to be created"))
 	}
 	if _, taken := t.objects[key]; taken {
 		return failed(apierrors.NewAlreadyExists(c.resource.groupResource(), about.GetName()))
@@ -287,7 +285,7 @@ func (s *Server) delete(c *call) answer {
 	if !ok {
 		return failed(apierrors.NewNotFound(c.resource.groupResource(), c.Name))
 	}
-	if err := preconditions(c.resource, before, options.Preconditions); err != nil {
+	if err := preconditions(t.resource, before, options.Preconditions); err != nil {
 		return failed(err)
 	}
 	object := before.object.DeepCopyObject()
