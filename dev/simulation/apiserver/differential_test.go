@@ -69,7 +69,6 @@ type side struct {
 	tokens    map[string]string
 	counts    map[string]int
 	continues string
-	watches   []*json.Decoder
 	start     map[string]string
 }
 

@@ -14,7 +14,8 @@
 // # Known differences
 //
 // Resources: only those of the table in resources.go exist. There is no deletion of collections, no server-side apply (415), no Table and no CBOR (406
-// and 415), no OpenAPI, no scale, binding, eviction, log or finalize subresource.
+// and 415), no OpenAPI, no scale, binding, eviction, log or finalize subresource, and no
+// orphanDependents in options of a deletion.
 //
 // Reads: lists and watches are always up to date, while the cache of a real server may lag. All watches expire at the same version, by age or
 // by Compact, while the cache of a real server drops events by their number. The durations of watches without a timeout differ.
@@ -25,7 +26,7 @@
 // A namespace that is deleted stays Terminating, and its objects stay, as without kube-controller-manager. No garbage collector runs.
 //
 // Services: the causes of a refused creation may be fewer, because a real server allocates before it validates. An
-// internalTrafficPolicy of type ExternalName is never shown; a real server shows it in answers of the status subresource.
+// internalTrafficPolicy of type ExternalName is never shown. A real server shows it in answers of the status subresource.
 //
 // managedFields of an Event that two versions of the API write have only the newest version's fields. Reviews have no managedFields.
 // Discovery lists no hashes and no categories.

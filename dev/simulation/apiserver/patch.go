@@ -36,7 +36,7 @@ func (s *Server) patch(c *call) answer {
 	if !ok {
 		return failed(apierrors.NewNotFound(c.resource.groupResource(), c.Name))
 	}
-	patched, err := c.patched(types.PatchType(mediaType), before.as(c.resource))
+	patched, err := c.patched(types.PatchType(mediaType), served(c.resource, before.object))
 	if err != nil {
 		return failed(err)
 	}

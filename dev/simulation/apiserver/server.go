@@ -71,7 +71,7 @@ type Server struct {
 	// compacted is the newest version of which the server no longer knows the state.
 	compacted int64
 	tables    map[string]*table
-	// readyz is what /readyz, /livez and /healthz answer.
+	// health has the codes that /readyz, /livez and /healthz answer.
 	health   map[string]int
 	managers *managers
 }
@@ -116,7 +116,7 @@ func (s *Server) Compact() {
 	s.compactTo(s.version)
 }
 
-// CutWatches ends the watches of a client, as a load balancer or a restarting server does. All is every identity.
+// CutWatches ends the watches that a function chooses, as a restarting server does. Without a function it ends all.
 func (s *Server) CutWatches(of func(Attributes) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +304,7 @@ func (s *Server) authorize(c *call) error {
 		Namespace: c.Namespace, Verb: c.Verb, Group: c.Group, Version: c.Version, Resource: c.Resource, Subresource: c.Subresource, Name: c.Name,
 	}) {
 		return apierrors.NewForbidden(c.resource.groupResource(), c.Name,
-			fmt.Errorf("User %q cannot %s resource %q in API group %q", c.Identity, c.Verb, c.Resource, c.Group)) //nolint:staticcheck // as the API server says it
+			fmt.Errorf("user %q cannot %s resource %q in API group %q", c.Identity, c.Verb, c.Resource, c.Group))
 	}
 	return nil
 }

@@ -132,9 +132,6 @@ func (s *Server) allocate(service, before *corev1.Service) error {
 			return err
 		}
 	}
-	if !needsClusterIP(service) {
-		service.Spec.InternalTrafficPolicy = nil // managedFields have it nevertheless
-	}
 	return s.allocatePorts(service, before)
 }
 
@@ -219,6 +216,17 @@ func normalizeClusterIPs(service, before *corev1.Service) {
 	case before.Spec.ClusterIP != spec.ClusterIP && same:
 		spec.ClusterIPs = []string{spec.ClusterIP}
 	}
+}
+
+// shownService leaves out a field that is stored for ExternalName, and not shown.
+func shownService(object runtime.Object) runtime.Object {
+	service, ok := object.(*corev1.Service)
+	if !ok || needsClusterIP(service) || service.Spec.InternalTrafficPolicy == nil {
+		return object
+	}
+	shown := *service // the rest is shared, as what is stored is never changed
+	shown.Spec.InternalTrafficPolicy = nil
+	return &shown
 }
 
 func familyOf(prefix netip.Prefix) corev1.IPFamily {

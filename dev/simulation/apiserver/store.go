@@ -23,10 +23,6 @@ import (
 // objectKey identifies an object within its table.
 type objectKey struct{ namespace, name string }
 
-func (k objectKey) less(other objectKey) bool {
-	return k.path() < other.path()
-}
-
 // path is the order of etcd's keys.
 func (k objectKey) path() string {
 	if k.namespace == "" {
@@ -48,12 +44,9 @@ type entry struct {
 
 func (e *entry) key() objectKey { return objectKey{e.meta.GetNamespace(), e.meta.GetName()} }
 
-// as returns the object in the version of a resource.
+// as returns the object as a resource shows it.
 func (e *entry) as(resource *resource) runtime.Object {
-	if resource.storage == "" {
-		return e.object
-	}
-	return served(resource, e.object)
+	return shownService(served(resource, e.object))
 }
 
 // encode returns the bytes of the object, which are kept for the next reader.

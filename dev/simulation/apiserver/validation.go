@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	validationutil "k8s.io/apimachinery/pkg/util/validation"
@@ -23,7 +22,15 @@ type validation = func(object, old runtime.Object) field.ErrorList
 // nameRules say which names a kind allows, where it is not a DNS subdomain.
 var nameRules = map[string]apivalidation.ValidateNameFunc{
 	"Service": apivalidation.NameIsDNS1035Label, "Namespace": apivalidation.NameIsDNSLabel,
-	"CertificateSigningRequest": path.ValidatePathSegmentName,
+	"CertificateSigningRequest": nameInPath,
+}
+
+// nameInPath allows what can stand in the path of a URL.
+func nameInPath(name string, _ bool) []string {
+	if name == "." || name == ".." || strings.ContainsAny(name, "/%") {
+		return []string{"may not be '.' or '..', and may not contain '/' or '%'"}
+	}
+	return nil
 }
 
 func (t *table) validateCreate(asked *resource, object runtime.Object) field.ErrorList {
@@ -63,7 +70,7 @@ func validateEvent(asked *resource, event, old *corev1.Event) field.ErrorList {
 	}
 	meta := field.NewPath("metadata")
 	if old == nil {
-		var rule apivalidation.ValidateNameFunc = path.ValidatePathSegmentName
+		rule := apivalidation.ValidateNameFunc(nameInPath)
 		if asked.Group != "" {
 			rule = apivalidation.NameIsDNSSubdomain
 		}

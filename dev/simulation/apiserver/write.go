@@ -157,14 +157,14 @@ func (s *Server) update(c *call) answer {
 			return failed(apierrors.NewNotFound(c.resource.groupResource(), c.Name))
 		}
 		if uid := mustMeta(object).GetUID(); uid != "" {
-			return failed(apierrors.NewConflict(c.resource.groupResource(), c.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: ", uid))) //nolint:staticcheck // as the API server says it
+			return failed(apierrors.NewConflict(c.resource.groupResource(), c.Name, fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: ", uid)))
 		}
 		mustMeta(object).SetResourceVersion("")
 		return s.create(c, object)
 	}
 	if uid := mustMeta(object).GetUID(); uid != "" && uid != before.meta.GetUID() {
 		return failed(apierrors.NewConflict(c.resource.groupResource(), c.Name,
-			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, before.meta.GetUID()))) //nolint:staticcheck // as the API server says it
+			fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", uid, before.meta.GetUID())))
 	}
 	return s.replace(c, before, object)
 }
@@ -179,8 +179,8 @@ func (c *call) checkName(about metav1.Object) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", about.GetName(), c.Name))
 }
 
-// optimisticLock is what the API server says of a write with an old version.
-var optimisticLock = errors.New("the object has been modified; please apply your changes to the latest version and try again")
+// errOptimisticLock is what the API server says of a write with an old version.
+var errOptimisticLock = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
 // replace stores a new version of an object if something changes.
 func (s *Server) replace(c *call, before *entry, object runtime.Object) answer {
@@ -198,7 +198,7 @@ func (s *Server) replace(c *call, before *entry, object runtime.Object) answer {
 			return failed(apierrors.NewInternalError(err))
 		}
 		if version != before.meta.GetResourceVersion() {
-			return failed(apierrors.NewConflict(c.resource.groupResource(), c.Name, optimisticLock))
+			return failed(apierrors.NewConflict(c.resource.groupResource(), c.Name, errOptimisticLock))
 		}
 	}
 	about.SetResourceVersion(before.meta.GetResourceVersion())
@@ -309,18 +309,10 @@ func (s *Server) delete(c *call) answer {
 		return answer{object: served(c.resource, object)}
 	}
 	if equality.Semantic.DeepEqual(object, before.object) {
-		return answer{entry: before, before: before.object, after: before.object, code: deletionCode(options)}
+		return answer{entry: before, before: before.object, after: before.object}
 	}
 	after := s.store(t, object, before, false)
-	return answer{entry: after, before: before.object, after: after.object, changed: true, code: deletionCode(options)}
-}
-
-// deletionCode is 202 where a client asked to delete dependents, and the object stays for now.
-func deletionCode(options *metav1.DeleteOptions) int {
-	if orphan := options.OrphanDependents; orphan != nil && !*orphan { //nolint:staticcheck // old clients send it
-		return http.StatusAccepted
-	}
-	return http.StatusOK
+	return answer{entry: after, before: before.object, after: after.object, changed: true}
 }
 
 // markDeleted sets what says that an object is being deleted.
@@ -396,9 +388,9 @@ func propagate(finalizers []string, options *metav1.DeleteOptions) []string {
 	switch policy := options.PropagationPolicy; {
 	case policy != nil && *policy == metav1.DeletePropagationForeground:
 		wanted = metav1.FinalizerDeleteDependents
-	case policy != nil && *policy == metav1.DeletePropagationOrphan, options.OrphanDependents != nil && *options.OrphanDependents: //nolint:staticcheck // old clients send it
+	case policy != nil && *policy == metav1.DeletePropagationOrphan:
 		wanted = metav1.FinalizerOrphanDependents
-	case policy == nil && options.OrphanDependents == nil: //nolint:staticcheck // old clients send it
+	case policy == nil:
 		return finalizers
 	}
 	kept := slices.DeleteFunc(slices.Clone(finalizers), func(name string) bool {
