@@ -95,6 +95,7 @@ type pair struct {
 	namespace    string
 	real, double *side
 	requests     []string
+	generated    int
 }
 
 func (p *pair) chance(percent int) bool { return p.random.IntN(100) < percent }

@@ -107,7 +107,7 @@ func normalizeStatus(status map[string]any) any {
 		return result
 	}
 	if name, ok := details["name"].(string); ok && strings.HasPrefix(name, "made-") {
-		details["name"] = "made-"
+		details["name"] = "made"
 	}
 	result["name"], result["kind"], result["group"], result["retry"] = details["name"], details["kind"], details["group"], details["retryAfterSeconds"]
 	if causes, ok := details["causes"].([]any); ok {

@@ -31,7 +31,7 @@ type Options struct {
 	CompactAfter time.Duration
 	// ServiceNetworks are the networks of cluster IPs, the primary family first. The default is 10.0.0.0/16 and fd00::/112.
 	ServiceNetworks []netip.Prefix
-	// WithoutManagedFields leaves metadata.managedFields empty, which saves most of the time of a write.
+	// WithoutManagedFields leaves metadata.managedFields empty.
 	WithoutManagedFields bool
 	// Intercept may answer a request in place of the server, or delay it. The server answers if both results are nil. It is
 	// called without a lock, so it may wait until request.Context() ends, and it may send requests of its own.

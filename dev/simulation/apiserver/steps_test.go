@@ -349,7 +349,8 @@ func (p *pair) simpleStep(collection string, content func() object) step {
 		if p.chance(20) {
 			delete(body["metadata"].(object), "name")
 			if p.chance(70) {
-				body["metadata"].(object)["generateName"] = "made-"
+				p.generated++ // the order of generated names is that of their prefixes
+				body["metadata"].(object)["generateName"] = fmt.Sprintf("made-%d-", 100+p.generated)
 			}
 		}
 		return step{method: "POST", path: collection, body: constant(body)}

@@ -291,7 +291,10 @@ func (s *Server) delete(c *call) answer {
 	object := before.object.DeepCopyObject()
 	about := mustMeta(object)
 	grace := gracePeriod(object, options)
-	finalizers := propagate(about.GetFinalizers(), options)
+	finalizers := about.GetFinalizers()
+	if _, ok := object.(*corev1.Event); !ok { // which no garbage collector looks at
+		finalizers = propagate(finalizers, options)
+	}
 	about.SetFinalizers(finalizers)
 	if grace == 0 && len(finalizers) == 0 && gone(object) {
 		if c.dryRun() {
