@@ -53,22 +53,35 @@ type rules struct {
 	reset map[string][]string
 }
 
+func core(kind string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(kind) }
+
 var resources = []*resource{
-	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), name: "namespaces", singular: "namespace", shortNames: []string{"ns"}, subresources: []string{"status"}, rules: namespaceRules},
-	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node"), name: "nodes", singular: "node", shortNames: []string{"no"}, subresources: []string{"status"}, rules: nodeRules},
-	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Service"), name: "services", singular: "service", shortNames: []string{"svc"}, namespaced: true, subresources: []string{"status"}, createByUpdate: true, rules: serviceRules},
-	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod"), name: "pods", singular: "pod", shortNames: []string{"po"}, namespaced: true, subresources: []string{"status"}, rules: podRules},
-	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Event"), name: "events", singular: "event", shortNames: []string{"ev"}, namespaced: true, createByUpdate: true, rules: eventRules},
-	{GroupVersionKind: eventsv1.SchemeGroupVersion.WithKind("Event"), name: "events", singular: "event", shortNames: []string{"ev"}, namespaced: true, createByUpdate: true, storage: "/events", rules: eventRules},
-	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), name: "configmaps", singular: "configmap", shortNames: []string{"cm"}, namespaced: true},
-	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), name: "secrets", singular: "secret", namespaced: true, rules: secretRules},
-	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Endpoints"), name: "endpoints", singular: "endpoints", shortNames: []string{"ep"}, namespaced: true, createByUpdate: true},
-	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), name: "serviceaccounts", singular: "serviceaccount", shortNames: []string{"sa"}, namespaced: true, subresources: []string{"token"}},
-	{GroupVersionKind: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), name: "endpointslices", singular: "endpointslice", namespaced: true, rules: endpointSliceRules},
-	{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), name: "leases", singular: "lease", namespaced: true, createByUpdate: true, conditional: true, rules: leaseRules},
-	{GroupVersionKind: certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), name: "certificatesigningrequests", singular: "certificatesigningrequest", shortNames: []string{"csr"}, subresources: []string{"approval", "status"}, rules: csrRules},
-	{GroupVersionKind: authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), name: "selfsubjectaccessreviews", singular: "selfsubjectaccessreview", virtual: true},
-	{GroupVersionKind: authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), name: "selfsubjectreviews", singular: "selfsubjectreview", virtual: true},
+	{GroupVersionKind: core("Namespace"), name: "namespaces", singular: "namespace", shortNames: []string{"ns"},
+		subresources: []string{"status"}, rules: namespaceRules},
+	{GroupVersionKind: core("Node"), name: "nodes", singular: "node", shortNames: []string{"no"}, subresources: []string{"status"}, rules: nodeRules},
+	{GroupVersionKind: core("Service"), name: "services", singular: "service", shortNames: []string{"svc"}, namespaced: true,
+		subresources: []string{"status"}, createByUpdate: true, rules: serviceRules},
+	{GroupVersionKind: core("Pod"), name: "pods", singular: "pod", shortNames: []string{"po"}, namespaced: true,
+		subresources: []string{"status"}, rules: podRules},
+	{GroupVersionKind: core("Event"), name: "events", singular: "event", shortNames: []string{"ev"}, namespaced: true,
+		createByUpdate: true, rules: eventRules},
+	{GroupVersionKind: eventsv1.SchemeGroupVersion.WithKind("Event"), name: "events", singular: "event", shortNames: []string{"ev"}, namespaced: true,
+		createByUpdate: true, storage: "/events", rules: eventRules},
+	{GroupVersionKind: core("ConfigMap"), name: "configmaps", singular: "configmap", shortNames: []string{"cm"}, namespaced: true},
+	{GroupVersionKind: core("Secret"), name: "secrets", singular: "secret", namespaced: true, rules: secretRules},
+	{GroupVersionKind: core("Endpoints"), name: "endpoints", singular: "endpoints", shortNames: []string{"ep"}, namespaced: true, createByUpdate: true},
+	{GroupVersionKind: core("ServiceAccount"), name: "serviceaccounts", singular: "serviceaccount", shortNames: []string{"sa"}, namespaced: true,
+		subresources: []string{"token"}},
+	{GroupVersionKind: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), name: "endpointslices", singular: "endpointslice", namespaced: true,
+		rules: endpointSliceRules},
+	{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), name: "leases", singular: "lease", namespaced: true,
+		createByUpdate: true, conditional: true, rules: leaseRules},
+	{GroupVersionKind: certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), name: "certificatesigningrequests",
+		singular: "certificatesigningrequest", shortNames: []string{"csr"}, subresources: []string{"approval", "status"}, rules: csrRules},
+	{GroupVersionKind: authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), name: "selfsubjectaccessreviews",
+		singular: "selfsubjectaccessreview", virtual: true},
+	{GroupVersionKind: authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), name: "selfsubjectreviews",
+		singular: "selfsubjectreview", virtual: true},
 }
 
 func resourceOf(group, version, name string) *resource {

@@ -111,6 +111,48 @@ func TestWatchExpires(t *testing.T) {
 	})
 }
 
+func TestPagesExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := New(Options{CompactAfter: time.Minute})
+		api := clientset(t, server, "test", "")
+		for _, name := range []string{"one", "two", "three"} {
+			must.Value(api.CoreV1().Nodes().Create(t.Context(), node(name), metav1.CreateOptions{}))(t)
+		}
+		page := must.Value(api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Limit: 1}))(t)
+		must.NoError(t, api.CoreV1().Nodes().Delete(t.Context(), "two", metav1.DeleteOptions{}))
+		next := must.Value(api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Continue: page.Continue}))(t)
+		if len(next.Items) != 2 {
+			t.Errorf("the second page has %d nodes, want those of the first page's version", len(next.Items))
+		}
+		time.Sleep(2 * time.Minute)
+		must.Value(api.CoreV1().Nodes().Create(t.Context(), node("four"), metav1.CreateOptions{}))(t)
+		_, err := api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Continue: page.Continue})
+		if !apierrors.IsResourceExpired(err) {
+			t.Fatalf("an old page answers %v", err)
+		}
+		status := statusOf(err)
+		rest := must.Value(api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Continue: status.Continue}))(t)
+		if len(rest.Items) != 1 || rest.Items[0].Name != "three" {
+			t.Errorf("the token of the answer goes on with %v", rest.Items)
+		}
+	})
+}
+
+func TestDrawsDoNotDependOnOrder(t *testing.T) {
+	uids := func(names ...string) map[string]types.UID {
+		api := clientset(t, New(Options{Seed: 7}), "test", "")
+		found := map[string]types.UID{}
+		for _, name := range names {
+			found[name] = must.Value(api.CoreV1().Nodes().Create(t.Context(), node(name), metav1.CreateOptions{}))(t).UID
+		}
+		return found
+	}
+	one, other := uids("a", "b"), uids("b", "a")
+	if one["a"] != other["a"] || one["b"] != other["b"] || one["a"] == one["b"] {
+		t.Errorf("the UIDs are %v and %v", one, other)
+	}
+}
+
 func TestBookmarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := New(Options{})

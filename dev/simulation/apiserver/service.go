@@ -264,7 +264,9 @@ func (s *Server) allocateFamilies(service, before *corev1.Service) error {
 	}
 	dual := *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack
 	if *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(networks) < 2 && !headless {
-		return apierrors.NewInvalid(serviceKind, service.Name, field.ErrorList{field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), *spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services")})
+		return apierrors.NewInvalid(serviceKind, service.Name, field.ErrorList{
+			field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), *spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services"),
+		})
 	}
 	if dual && len(spec.IPFamilies) == 1 && (len(networks) > 1 || headless) {
 		other := corev1.IPv6Protocol
@@ -303,9 +305,13 @@ func (s *Server) allocateAddresses(service, before *corev1.Service) error {
 		switch {
 		case kept:
 		case err != nil || !slices.ContainsFunc(s.options.ServiceNetworks, func(p netip.Prefix) bool { return p.Contains(parsed) }):
-			return apierrors.NewInvalid(serviceKind, service.Name, field.ErrorList{field.Invalid(path, spec.ClusterIPs, "failed to allocate IP "+address+": the provided network does not match the current range")})
+			return apierrors.NewInvalid(serviceKind, service.Name, field.ErrorList{
+				field.Invalid(path, spec.ClusterIPs, "failed to allocate IP "+address+": the provided network does not match the current range"),
+			})
 		case used[address]:
-			return apierrors.NewInvalid(serviceKind, service.Name, field.ErrorList{field.Invalid(path, spec.ClusterIPs, "failed to allocate IP "+address+": provided IP is already allocated")})
+			return apierrors.NewInvalid(serviceKind, service.Name, field.ErrorList{
+				field.Invalid(path, spec.ClusterIPs, "failed to allocate IP "+address+": provided IP is already allocated"),
+			})
 		}
 	}
 	for _, family := range spec.IPFamilies[len(spec.ClusterIPs):] {
