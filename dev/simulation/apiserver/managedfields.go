@@ -65,7 +65,7 @@ func (s *Server) own(c *call, before, after runtime.Object) error {
 	return nil
 }
 
-// keepTimes puts back the times of managers if nothing else changed, so that the write changes nothing.
+// keepTimes puts back the times of managers if nothing else changed. Then the write changes nothing.
 func keepTimes(object, before runtime.Object) {
 	after, old := mustMeta(object).GetManagedFields(), mustMeta(before).GetManagedFields()
 	if len(after) != len(old) {

@@ -66,7 +66,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	version int64
-	// drawn counts the draws for each purpose, so that what is drawn does not depend on the order of arrival.
+	// drawn counts the draws for each purpose: what is drawn does not depend on the order of arrival.
 	drawn map[string]int
 	// compacted is the newest version of which the server no longer knows the state.
 	compacted int64

@@ -178,8 +178,10 @@ func dropForType(service, before *corev1.Service) {
 			spec.IPFamilyPolicy = nil
 		}
 	}
-	samePorts := slices.EqualFunc(spec.Ports, old.Ports, func(a, b corev1.ServicePort) bool { return a.NodePort == b.NodePort })
-	if needsNodePort(before) && !needsNodePort(service) && samePorts {
+	newPort := slices.ContainsFunc(spec.Ports, func(port corev1.ServicePort) bool {
+		return port.NodePort != 0 && !slices.ContainsFunc(old.Ports, func(other corev1.ServicePort) bool { return other.NodePort == port.NodePort })
+	})
+	if needsNodePort(before) && !needsNodePort(service) && !newPort {
 		for i := range spec.Ports {
 			spec.Ports[i].NodePort = 0
 		}

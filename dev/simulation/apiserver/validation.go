@@ -65,7 +65,7 @@ func (t *table) validateUpdate(c *call, object, old runtime.Object) field.ErrorL
 // validateEvent demands much of events.k8s.io, and little of core/v1.
 func validateEvent(asked *resource, event, old *corev1.Event) field.ErrorList {
 	errs := validateEventFields(event)
-	if len(errs) > 0 && asked.Group == "" {
+	if len(errs) > 0 && asked.Group == "" && old == nil {
 		return errs
 	}
 	meta := field.NewPath("metadata")
