@@ -13,8 +13,11 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/component-base/term"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
+
+	"github.com/mooring-ccm/mooring/internal/embedded"
 )
 
 // Main is the whole program: it runs the command with the arguments of the process and exits. SIGTERM and SIGINT end it in
@@ -84,19 +87,23 @@ func execute(command *cobra.Command, o *options) error {
 	if err := o.program.applyDefaults(command.Flags()); err != nil {
 		return err
 	}
-	if err := applyLogging(o); err != nil {
-		return joined("invalid flags", err)
-	}
-	cliflag.PrintFlags(command.Flags())
-	c, err := o.config()
-	if err != nil {
-		return err
-	}
 	ctx := command.Context()
 	if ctx == nil {
 		return errors.New("the command has no context: call ExecuteContext")
 	}
-	return run(log.IntoContext(ctx, klog.Background()), c)
+	settings := embedded.From(ctx)
+	if settings.Logger == nil {
+		if err := applyLogging(o); err != nil {
+			return joined("invalid flags", err)
+		}
+	}
+	cliflag.PrintFlags(command.Flags())
+	o.apiServer = settings.APIServer
+	c, err := o.config()
+	if err != nil {
+		return err
+	}
+	return run(log.IntoContext(ctx, ptr.Deref(settings.Logger, klog.Background())), c)
 }
 
 // applyLogging sets up klog as the flags say, and has controller-runtime log through it.

@@ -162,7 +162,7 @@ func (o *options) applyTo(component *ccmconfig.CloudControllerManagerConfigurati
 // kubeconfig returns how to reach the API server, as in the reference: --kubeconfig, --master, or the Pod's ServiceAccount.
 func (o *options) kubeconfig() (*rest.Config, error) {
 	connection := o.Generic.ClientConnection
-	kubeconfig, err := connect(connection.Kubeconfig, o.Master)
+	kubeconfig, err := o.connect()
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +172,14 @@ func (o *options) kubeconfig() (*rest.Config, error) {
 	kubeconfig.QPS = connection.QPS
 	kubeconfig.Burst = int(connection.Burst)
 	return version.AddUserAgent(kubeconfig, programName), nil
+}
+
+// connect returns how to reach the API server, before the other flags of the connection.
+func (o *options) connect() (*rest.Config, error) {
+	if o.apiServer != nil {
+		return rest.CopyConfig(o.apiServer), nil
+	}
+	return connect(o.Generic.ClientConnection.Kubeconfig, o.Master)
 }
 
 // connect returns how to reach the API server by the values of --kubeconfig and --master.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/rest"
 	ccmoptions "k8s.io/cloud-provider/options"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
@@ -66,6 +67,9 @@ type options struct {
 	dryRun                  bool
 	serviceAccountPrefix    string
 	leaderElectWitness      bool
+
+	// apiServer is how the API server is reached, nil if the flags say it.
+	apiServer *rest.Config
 }
 
 // newOptions returns the defaults.

@@ -9,7 +9,11 @@ type orderlySink struct{ logr.LogSink }
 
 // withoutFalseAlarm returns a logger for the manager.
 func withoutFalseAlarm(logger logr.Logger) logr.Logger {
-	return logger.WithSink(orderlySink{logger.GetSink()})
+	sink := logger.GetSink()
+	if sink == nil { // logr.Discard
+		return logger
+	}
+	return logger.WithSink(orderlySink{sink})
 }
 
 // Error drops the line. Should its text change, it is logged.

@@ -29,6 +29,7 @@ var arrows = map[string][]string{
 	"internal/election":            {"internal/version"},
 	"internal/autoscaler":          {"internal/cloud", "internal/message", "internal/required", "provider"},
 	"internal/autoscaler/deletion": {"provider"},
+	"internal/embedded":            {},
 	"internal/fault":               {},
 	"internal/flagannotation":      {},
 	"internal/gobuild":             {"internal/progress", "internal/version/stamp"},

@@ -32,6 +32,8 @@ type ControllerOptions struct {
 // is a Runnable that needs leader election and warms up without.
 type Controller struct {
 	inner ctrl.Controller
+	// warming holds an element during a warm-up.
+	warming chan struct{}
 }
 
 // NewController returns a controller that has not started yet.
@@ -61,18 +63,30 @@ func NewController(name string, options ControllerOptions) (*Controller, error) 
 			return nil, fmt.Errorf("adding a watch to the controller %s: %w", name, err)
 		}
 	}
-	return &Controller{inner: inner}, nil
+	return &Controller{inner: inner, warming: make(chan struct{}, 1)}, nil
 }
 
 // Start works until ctx ends.
-func (c *Controller) Start(ctx context.Context) error { return c.inner.Start(ctx) }
+func (c *Controller) Start(ctx context.Context) error {
+	if err := c.Warmup(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	return c.inner.Start(ctx)
+}
 
-// Warmup fills the queue before this process leads, so that a new leader begins with the objects that wait.
+// Warmup fills the queue before this process leads, so that a new leader begins with the objects that wait. One that is under way holds up
+// Start, as in controller-runtime. That has a mutex for it, and in virtual time the clock stands still while a goroutine waits for a mutex.
 func (c *Controller) Warmup(ctx context.Context) error {
 	warm, ok := c.inner.(interface{ Warmup(context.Context) error })
 	if !ok {
 		return nil
 	}
+	select {
+	case c.warming <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	defer func() { <-c.warming }()
 	return warm.Warmup(ctx)
 }
 

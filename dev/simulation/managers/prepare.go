@@ -1,0 +1,38 @@
+package managers
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// prepared says that Prepare has been called.
+var prepared atomic.Bool
+
+// Prepare replaces what Kubernetes' libraries keep for the whole process. Call it outside of any bubble, before the first manager starts,
+// such as in TestMain. The first call decides where the managers log.
+var Prepare = func() func(logr.Logger) {
+	var once sync.Once
+	return func(logger logr.Logger) {
+		once.Do(func() { prepare(logger) })
+	}
+}()
+
+func prepare(logger logr.Logger) {
+	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{logError}
+	klog.SetLoggerWithOptions(logger, klog.ContextualLogger(true))
+	klog.OsExit = func(int) { runtime.Goexit() }
+	log.SetLogger(logger)
+	prepared.Store(true)
+}
+
+// logError logs an error that client-go does not return, without a pause.
+func logError(ctx context.Context, err error, message string, keysAndValues ...any) {
+	klog.FromContext(ctx).WithCallDepth(3).Error(err, message, keysAndValues...)
+}
