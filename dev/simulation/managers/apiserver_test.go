@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -39,13 +40,13 @@ var kinds = map[string]schema.GroupVersionKind{
 	"selfsubjectaccessreviews":   {Group: "authorization.k8s.io", Version: "v1", Kind: "SelfSubjectAccessReview"},
 }
 
-// apiServer stands in for the API server, with just enough of it to start a manager: it answers in JSON, and knows neither pages, conflicts,
-// finalizers nor preconditions.
+// apiServer stands in for the API server, with just enough of it to start a manager: it answers in JSON, and knows neither pages, finalizers nor preconditions.
 type apiServer struct {
 	mu      sync.Mutex
 	version int
 	objects map[string]map[string]object // by resource, and then by namespace and name
 	watches map[*watch]bool
+	away    bool
 }
 
 func newAPIServer() *apiServer {
@@ -90,6 +91,9 @@ func (s *apiServer) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.away {
+		return nil, syscall.ECONNREFUSED
+	}
 	switch path := request.URL.Path; {
 	case path == "/healthz" || path == "/readyz":
 		return answer(http.StatusOK, "ok"), nil
@@ -121,12 +125,23 @@ func (s *apiServer) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		s.store(t.resource, after)
 	case request.Method == http.MethodPut:
-		s.store(t.resource, decoded(sent))
+		after := decoded(sent)
+		if versionOf(after) != versionOf(before) {
+			return failure(http.StatusConflict, metav1.StatusReasonConflict), nil
+		}
+		s.store(t.resource, after)
 	}
 	if after, found := s.objects[t.resource][t.key()]; found {
 		before = after
 	}
 	return answer(http.StatusOK, before), nil
+}
+
+// setAway has the API server refuse connections, or not.
+func (s *apiServer) setAway(away bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away = away
 }
 
 // put stores an object as another client does.
@@ -168,6 +183,12 @@ func (s *apiServer) store(resource string, o object) {
 		event = "MODIFIED"
 	}
 	s.send(resource, event, o)
+}
+
+func versionOf(o object) int {
+	text, _ := o["metadata"].(object)["resourceVersion"].(string)
+	version, _ := strconv.Atoi(text)
+	return version
 }
 
 func (s *apiServer) list(t target) *http.Response {
@@ -262,7 +283,7 @@ func (s *apiServer) watch(ctx context.Context, t target, from string, initial bo
 	w.more = sync.NewCond(&w.mu)
 	known, _ := strconv.Atoi(from)
 	for _, o := range s.objects[t.resource] {
-		if version, _ := strconv.Atoi(o["metadata"].(object)["resourceVersion"].(string)); version > known || initial {
+		if versionOf(o) > known || initial {
 			w.event("ADDED", o)
 		}
 	}

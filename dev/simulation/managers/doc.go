@@ -5,7 +5,7 @@
 // Of both managers is replaced:
 //   - utilruntime.ErrorHandlers: one of them sleeps until a global time of the last error, which another bubble may have set;
 //   - klog and controller-runtime log to one logger, because klog's flush daemon never ends, and its flags belong to the process;
-//   - klog.OsExit ends the calling goroutine, and with it the incarnation if that is its first goroutine: klog.Fatal in constructors;
+//   - klog.OsExit panics, and the panic ends the incarnation if a constructor or a call of the plugin caused it;
 //   - SIGKILL, a fatal error of Go and an uncaught panic are Incarnation.Kill: requests fail, watches break, contexts end, and calls of the
 //     plugin neither begin nor return before Release. A panic of the plugin is caught before the reference sees it, and kills. Mooring
 //     gets the panic itself, because it recovers. A panic in a goroutine that the plugin started ends the test;
@@ -14,7 +14,8 @@
 //
 // Of the reference:
 //   - options.CloudControllerManagerOptions.Config runs with --master; then the clients and informers are built once more on the transport;
-//   - app.Run is private below its HTTP server, so reference.go repeats its run and startControllers. Constructors are
+//   - listers of nodes sort, because the order of a map would be another in each run;
+//   - app.Run is private below its HTTP server: reference.go repeats run and startControllers. Constructors are
 //     app.DefaultInitFuncConstructors, in the order of names instead of a map's;
 //   - leader election runs under the context of the incarnation instead of context.TODO; a lost lease ends the incarnation;
 //   - no /configz, whose registry is global; no webhooks, no leader migration;

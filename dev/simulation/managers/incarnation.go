@@ -18,7 +18,7 @@ type Settings struct {
 	Flags []string
 	// Transport reaches the API server. Requests end with their contexts, as those of http.Transport do; so do the bodies of watches.
 	Transport http.RoundTripper
-	// Plugin builds the provider of an incarnation, whose memory a crash loses.
+	// Plugin builds the provider of an incarnation, whose memory a crash loses. A call that hangs has to return after Incarnation.Ended.
 	Plugin func(*Incarnation) cloudprovider.Interface
 }
 
@@ -83,9 +83,7 @@ func Start(ctx context.Context, manager *Manager, settings Settings) (*Incarnati
 		"--cloud-provider=" + process.plugin.ProviderName(), "--master=" + apiServer, "--secure-port=0", "--leader-elect=false",
 	}, settings.Flags...)
 	process.running.Go(func() {
-		err := errExited // unless run returns
-		defer func() { process.end(err) }()
-		err = manager.run(process.alive, process, flags)
+		process.end(exitable(func() error { return manager.run(process.alive, process, flags) }))
 	})
 	return process, nil
 }
@@ -126,10 +124,17 @@ func (p *Incarnation) Err() error {
 
 // Release kills the process if it has not ended, lets the calls of its plugin return, and waits in virtual time until its goroutines have
 // wound down. A goroutine that does not end by then fails the bubble.
-func (p *Incarnation) Release() {
-	p.end(ErrKilled)
-	p.release.Do(func() { close(p.released) })
-	p.running.Wait()
+func (p *Incarnation) Release() { release(p) }
+
+// release is Release of several processes.
+func release(processes ...*Incarnation) {
+	for _, process := range processes {
+		process.end(ErrKilled)
+		process.release.Do(func() { close(process.released) })
+	}
+	for _, process := range processes {
+		process.running.Wait()
+	}
 	time.Sleep(windDown)
 }
 
@@ -142,9 +147,16 @@ func (p *Incarnation) hold() error {
 	return errEnded
 }
 
-// panicked is a panic of the plugin.
+// panicked is a panic in a call of the plugin.
 func (p *Incarnation) panicked(operation string, value any) error {
-	p.end(fmt.Errorf("the plugin panicked in %s: %v", operation, value))
+	reason := fmt.Errorf("the plugin panicked in %s: %v", operation, value)
+	switch {
+	case value == exited{}:
+		reason = fmt.Errorf("%s: %w", operation, errExited)
+	case p.manager.recovers:
+		panic(value)
+	}
+	p.end(reason)
 	return p.hold()
 }
 

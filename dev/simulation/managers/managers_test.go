@@ -1,19 +1,22 @@
 package managers_test
 
 import (
-	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/simulation/managers"
@@ -26,69 +29,8 @@ func TestMain(m *testing.M) {
 
 const nodes = 10
 
-// cloud is a cloud with an instance for each node. Its provider declares nothing.
-type cloud struct {
-	cloudprovider.Interface
-
-	mu        sync.Mutex
-	balancers map[string]int // how often each was made
-	panics    int            // how many of the next calls panic
-}
-
-func (c *cloud) ProviderName() string                                              { return "memory" }
-func (c *cloud) HasClusterID() bool                                                { return true }
-func (c *cloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
-func (c *cloud) InstancesV2() (cloudprovider.InstancesV2, bool)                    { return c, true }
-func (c *cloud) Instances() (cloudprovider.Instances, bool)                        { return nil, false }
-func (c *cloud) Zones() (cloudprovider.Zones, bool)                                { return nil, false }
-func (c *cloud) Routes() (cloudprovider.Routes, bool)                              { return nil, false }
-func (c *cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool)                  { return balancer{c}, true }
-func (c *cloud) InstanceExists(context.Context, *corev1.Node) (bool, error)        { return true, nil }
-func (c *cloud) InstanceShutdown(context.Context, *corev1.Node) (bool, error)      { return false, nil }
-
-func (c *cloud) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.panics > 0 {
-		c.panics--
-		panic("a mistake of the plugin")
-	}
-	return &cloudprovider.InstanceMetadata{
-		ProviderID: "memory://" + node.Name, InstanceType: "small", Zone: "a", Region: "b",
-		NodeAddresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
-	}, nil
-}
-
-type balancer struct{ *cloud }
-
-func (b balancer) GetLoadBalancerName(_ context.Context, _ string, service *corev1.Service) string {
-	return service.Name
-}
-
-func (b balancer) GetLoadBalancer(_ context.Context, _ string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return status(), b.balancers[service.Name] > 0, nil
-}
-
-func (b balancer) EnsureLoadBalancer(_ context.Context, _ string, service *corev1.Service, _ []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.balancers[service.Name]++
-	return status(), nil
-}
-
-func (b balancer) UpdateLoadBalancer(context.Context, string, *corev1.Service, []*corev1.Node) error {
-	return nil
-}
-
-func (b balancer) EnsureLoadBalancerDeleted(context.Context, string, *corev1.Service) error {
-	return nil
-}
-
-func status() *corev1.LoadBalancerStatus {
-	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "198.51.100.1"}}}
-}
+// routed are the flags of a cluster whose cloud has routes.
+var routed = []string{"--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/16"}
 
 // populate has a kubelet register nodes and a user make a Service.
 func populate(t *testing.T, server *apiServer) {
@@ -96,7 +38,7 @@ func populate(t *testing.T, server *apiServer) {
 	for i := range nodes {
 		server.put("nodes", asJSON(t, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i), CreationTimestamp: metav1.Now()},
-			Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+			Spec: corev1.NodeSpec{PodCIDR: fmt.Sprintf("10.0.%d.0/24", i), PodCIDRs: []string{fmt.Sprintf("10.0.%d.0/24", i)}, Taints: []corev1.Taint{
 				{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule},
 			}},
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
@@ -130,11 +72,12 @@ func expectSettled(t *testing.T, server *apiServer) {
 	}
 }
 
-// each runs a test in a bubble of its own for each manager, twice: what one bubble leaves behind meets the next one.
+// each runs a test in a bubble of its own for each manager, twice and all at once: what the bubbles share would break them.
 func each(t *testing.T, test func(*testing.T, *managers.Manager)) {
 	for _, manager := range []*managers.Manager{managers.Reference, managers.Mooring} {
 		for _, name := range []string{manager.Name, manager.Name + " once more"} {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				began := time.Now()
 				synctest.Test(t, func(t *testing.T) { test(t, manager) })
 				t.Logf("took %s", time.Since(began))
@@ -145,10 +88,10 @@ func each(t *testing.T, test func(*testing.T, *managers.Manager)) {
 
 func TestStart(t *testing.T) {
 	each(t, func(t *testing.T, manager *managers.Manager) {
-		server, plugin := newAPIServer(), &cloud{balancers: map[string]int{}}
+		server, plugin := newAPIServer(), newCloud()
 		populate(t, server)
 		process := must.Value(managers.Start(t.Context(), manager, managers.Settings{
-			Transport: server, Plugin: func(*managers.Incarnation) cloudprovider.Interface { return plugin },
+			Flags: routed, Transport: server, Plugin: func(*managers.Incarnation) cloudprovider.Interface { return plugin },
 		}))(t)
 		defer process.Release()
 		time.Sleep(10 * time.Minute)
@@ -160,4 +103,178 @@ func TestStart(t *testing.T) {
 			t.Errorf("the load balancer was made %d times", made)
 		}
 	})
+}
+
+// replica runs a manager as a Pod until the test ends.
+func replica(t *testing.T, manager *managers.Manager, server *apiServer, plugin *cloud, flags ...string) *managers.Replica {
+	t.Helper()
+	r := managers.Run(t.Context(), manager, managers.Settings{
+		Flags: append(routed, flags...), Transport: server, Plugin: func(*managers.Incarnation) cloudprovider.Interface { return plugin },
+	})
+	t.Cleanup(func() { must.NoError(t, r.Stop(30*time.Second)) })
+	return r
+}
+
+// TestPanic has the plugin panic twice. Mooring survives that, and the reference is started again twice.
+func TestPanic(t *testing.T) {
+	each(t, func(t *testing.T, manager *managers.Manager) {
+		server, plugin := newAPIServer(), newCloud()
+		plugin.misbehave["InstanceMetadata"] = []func(){mistake, mistake}
+		populate(t, server)
+		r := replica(t, manager, server, plugin)
+		time.Sleep(10 * time.Minute)
+		expectSettled(t, server)
+		want := 1
+		if manager == managers.Reference {
+			want = 3
+		}
+		processes := r.Incarnations()
+		if len(processes) != want {
+			t.Fatalf("%d processes, want %d", len(processes), want)
+		}
+		for _, process := range processes[:want-1] {
+			must.ErrorContains(t, process.Err(), "the plugin panicked in InstanceMetadata")
+		}
+		must.NoError(t, processes[want-1].Err())
+	})
+}
+
+// TestKill kills a process while it works. The next one goes on.
+func TestKill(t *testing.T) {
+	each(t, func(t *testing.T, manager *managers.Manager) {
+		server, plugin := newAPIServer(), newCloud()
+		r := replica(t, manager, server, plugin)
+		time.Sleep(time.Minute)
+		r.Incarnations()[0].Kill(errors.New("concurrent map writes"))
+		populate(t, server)
+		synctest.Wait()
+		if made := plugin.balancers["web"]; made != 0 {
+			t.Errorf("a dead process made the load balancer")
+		}
+		time.Sleep(10 * time.Minute)
+		expectSettled(t, server)
+		if count := len(r.Incarnations()); count != 2 {
+			t.Errorf("%d processes, want 2", count)
+		}
+	})
+}
+
+// TestTerminate ends a process by SIGTERM.
+func TestTerminate(t *testing.T) {
+	each(t, func(t *testing.T, manager *managers.Manager) {
+		server, plugin := newAPIServer(), newCloud()
+		populate(t, server)
+		process := must.Value(managers.Start(t.Context(), manager, managers.Settings{
+			Flags: routed, Transport: server, Plugin: func(*managers.Incarnation) cloudprovider.Interface { return plugin },
+		}))(t)
+		defer process.Release()
+		time.Sleep(time.Minute)
+		process.Terminate()
+		<-process.Ended()
+		if manager == managers.Reference {
+			must.ErrorContains(t, process.Err(), managers.ErrKilled.Error())
+		} else {
+			must.NoError(t, process.Err())
+		}
+	})
+}
+
+// TestElection has a manager lead, lose its lease to another holder, and end.
+func TestElection(t *testing.T) {
+	each(t, func(t *testing.T, manager *managers.Manager) {
+		server, plugin := newAPIServer(), newCloud()
+		populate(t, server)
+		r := replica(t, manager, server, plugin, "--leader-elect=true")
+		time.Sleep(time.Minute)
+		expectSettled(t, server)
+		lease := &coordinationv1.Lease{}
+		if !server.get(t, "leases", "kube-system/cloud-controller-manager", lease) {
+			t.Fatal("there is no lease")
+		}
+		lease.Spec.HolderIdentity = ptr.To("another")
+		lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now()))
+		server.put("leases", asJSON(t, lease))
+		time.Sleep(20 * time.Second)
+		must.ErrorContains(t, r.Incarnations()[0].Err(), "lost")
+	})
+}
+
+// TestNoAPIServer starts a manager while the API server answers nothing: the reference exits, and Mooring waits.
+func TestNoAPIServer(t *testing.T) {
+	each(t, func(t *testing.T, manager *managers.Manager) {
+		server, plugin := newAPIServer(), newCloud()
+		populate(t, server)
+		server.setAway(true)
+		r := replica(t, manager, server, plugin)
+		time.Sleep(time.Minute)
+		server.setAway(false)
+		time.Sleep(5 * time.Minute)
+		expectSettled(t, server)
+		if first := r.Incarnations()[0].Err(); (first != nil) != (manager == managers.Reference) {
+			t.Errorf("the first process ended with %v", first)
+		}
+	})
+}
+
+// TestFatalError has the plugin end the process in the middle of a call, and then panic in a goroutine that has no handler in the reference.
+func TestFatalError(t *testing.T) {
+	each(t, func(t *testing.T, manager *managers.Manager) {
+		server, plugin := newAPIServer(), newCloud()
+		populate(t, server)
+		var process *managers.Incarnation
+		r := managers.Run(t.Context(), manager, managers.Settings{
+			Flags:     routed,
+			Transport: server,
+			Plugin: func(started *managers.Incarnation) cloudprovider.Interface {
+				process = started
+				return plugin
+			},
+		})
+		t.Cleanup(func() { must.NoError(t, r.Stop(30*time.Second)) })
+		plugin.misbehave["CreateRoute"] = []func(){func() { process.Kill(errors.New("concurrent map writes")) }, mistake}
+		time.Sleep(10 * time.Minute)
+		expectSettled(t, server)
+		if len(plugin.routes) < nodes {
+			t.Errorf("%d routes", len(plugin.routes))
+		}
+		must.ErrorContains(t, r.Incarnations()[0].Err(), "concurrent map writes")
+		if manager == managers.Reference {
+			must.ErrorContains(t, r.Incarnations()[1].Err(), "the plugin panicked in CreateRoute")
+		}
+	})
+}
+
+// TestExit has the plugin end the process by klog in its first call and in a later one.
+func TestExit(t *testing.T) {
+	each(t, func(t *testing.T, manager *managers.Manager) {
+		server, plugin := newAPIServer(), newCloud()
+		populate(t, server)
+		exit := func() { klog.Exit("no credentials") }
+		plugin.misbehave["Initialize"], plugin.misbehave["InstanceMetadata"] = []func(){exit}, []func(){exit}
+		r := replica(t, manager, server, plugin)
+		time.Sleep(10 * time.Minute)
+		expectSettled(t, server)
+		processes := r.Incarnations()
+		if len(processes) != 3 {
+			t.Fatalf("%d processes, want 3", len(processes))
+		}
+		must.ErrorContains(t, processes[0].Err(), "Initialize: the process exited by klog")
+		must.ErrorContains(t, processes[1].Err(), "InstanceMetadata: the process exited by klog")
+	})
+}
+
+// TestErrorsDoNotPause reports errors in two bubbles, one after the other: the time of the last one is not that of either.
+func TestErrorsDoNotPause(t *testing.T) {
+	for range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Hour)
+			began := time.Now()
+			for range 3 {
+				utilruntime.HandleError(errors.New("an error that client-go does not return"))
+			}
+			if took := time.Since(began); took != 0 {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
 }

@@ -29,13 +29,11 @@ func (p *Incarnation) Call(operation string, call func() error) (err error) {
 	if err := p.hold(); err != nil {
 		return err
 	}
-	if !p.manager.recovers {
-		defer func() {
-			if value := recover(); value != nil {
-				err = p.panicked(operation, value)
-			}
-		}()
-	}
+	defer func() {
+		if value := recover(); value != nil {
+			err = p.panicked(operation, value)
+		}
+	}()
 	err = call()
 	if ended := p.hold(); ended != nil {
 		return ended

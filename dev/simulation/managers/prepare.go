@@ -2,7 +2,6 @@ package managers
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -27,9 +26,26 @@ var Prepare = func() func(logr.Logger) {
 func prepare(logger logr.Logger) {
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{logError}
 	klog.SetLoggerWithOptions(logger, klog.ContextualLogger(true))
-	klog.OsExit = func(int) { runtime.Goexit() }
+	klog.OsExit = func(int) { panic(exited{}) }
 	log.SetLogger(logger)
 	prepared.Store(true)
+}
+
+// exited is the panic of a process that ends itself by klog, in whatever goroutine.
+type exited struct{}
+
+// exitable runs the life of a process, or a part of it, until it returns or ends the process by klog.
+func exitable(run func() error) (err error) {
+	defer func() {
+		switch value := recover(); value {
+		case nil:
+		case exited{}:
+			err = errExited
+		default:
+			panic(value)
+		}
+	}()
+	return run()
 }
 
 // logError logs an error that client-go does not return, without a pause.

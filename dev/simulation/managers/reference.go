@@ -95,7 +95,7 @@ func connect(c *config.Config, by *rest.Config) error {
 	}
 	resync := time.Duration(float64(c.ComponentConfig.Generic.MinResyncPeriod.Duration) * (1 + rand.Float64()))
 	c.Client, c.ClientBuilder, c.VersionedClient = client, builder, versioned
-	c.SharedInformers = informers.NewSharedInformerFactory(versioned, resync)
+	c.SharedInformers = sortedInformers{informers.NewSharedInformerFactory(versioned, resync)}
 	return nil
 }
 
@@ -151,9 +151,7 @@ func elected(ctx context.Context, c *config.CompletedConfig, run func(context.Co
 		Name:          settings.ResourceName,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
-				err := errExited
-				defer func() { cancel(err) }()
-				err = run(leading)
+				cancel(exitable(func() error { return run(leading) }))
 			},
 			OnStoppedLeading: func() { cancel(errors.New("leaderelection lost")) },
 		},

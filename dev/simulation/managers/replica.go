@@ -94,12 +94,7 @@ func (r *Replica) Stop(grace time.Duration) error {
 		case <-time.After(grace):
 		}
 	}
-	for _, process := range processes {
-		process.Kill(ErrKilled)
-	}
-	for _, process := range processes {
-		process.Release()
-	}
+	release(processes...)
 	return r.failure
 }
 
