@@ -1,10 +1,11 @@
 package managers_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/utils/ptr"
 
@@ -26,13 +28,22 @@ type cluster struct {
 	users  *kubernetes.Clientset
 	// away says that the API server refuses the connections of managers.
 	away atomic.Bool
-	// requests are those of managers.
-	requests atomic.Int64
+
+	mu sync.Mutex
+	// most is the largest number of requests of a client at one instant, by its user agent. instants are the last ones.
+	most     map[string]int
+	instants map[string]instant
+}
+
+// instant is how many requests of a client came at one time.
+type instant struct {
+	time  time.Time
+	count int
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{}
+	c := &cluster{most: map[string]int{}, instants: map[string]instant{}}
 	c.server = apiserver.New(apiserver.Options{})
 	config := c.server.Config("user")
 	config.QPS = -1
@@ -42,7 +53,7 @@ func newCluster(t *testing.T) *cluster {
 
 // RoundTrip implements http.RoundTripper for a manager.
 func (c *cluster) RoundTrip(request *http.Request) (*http.Response, error) {
-	c.requests.Add(1)
+	c.count(request.UserAgent())
 	if c.away.Load() {
 		if request.Body != nil {
 			_ = request.Body.Close()
@@ -52,8 +63,21 @@ func (c *cluster) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.server.Client("manager").RoundTrip(request)
 }
 
+// count counts a request of a client. The user agent ends with the name of the client, if it has one.
+func (c *cluster) count(userAgent string) {
+	client := userAgent[strings.LastIndexByte(userAgent, '/')+1:]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := instant{time: time.Now(), count: 1}
+	if last := c.instants[client]; last.time.Equal(now.time) {
+		now.count += last.count
+	}
+	c.instants[client] = now
+	c.most[client] = max(c.most[client], now.count)
+}
+
 // populate has kubelets register nodes and a user make a Service.
-func (c *cluster) populate(t *testing.T) {
+func (c *cluster) populate(t *testing.T, nodes int) {
 	t.Helper()
 	for i := range nodes {
 		network := fmt.Sprintf("10.0.%d.0/24", i)
@@ -72,7 +96,7 @@ func (c *cluster) populate(t *testing.T) {
 }
 
 // expectSettled fails the test unless all nodes are initialized and the Service has its load balancer.
-func (c *cluster) expectSettled(t *testing.T) {
+func (c *cluster) expectSettled(t *testing.T, nodes int) {
 	t.Helper()
 	list := must.Value(c.users.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))(t)
 	if len(list.Items) != nodes {
@@ -96,10 +120,13 @@ func (c *cluster) expectSettled(t *testing.T) {
 func (c *cluster) takeLease(t *testing.T) {
 	t.Helper()
 	leases := c.users.CoordinationV1().Leases(metav1.NamespaceSystem)
-	lease := must.Value(leases.Get(t.Context(), "cloud-controller-manager", metav1.GetOptions{}))(t)
-	if ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
-		must.NoError(t, errors.New("the manager does not hold its lease"))
-	}
-	lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To("another"), ptr.To(metav1.NewMicroTime(time.Now()))
-	must.Value(leases.Update(t.Context(), lease, metav1.UpdateOptions{}))(t)
+	must.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		lease, err := leases.Get(t.Context(), "cloud-controller-manager", metav1.GetOptions{})
+		if err != nil || ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
+			return fmt.Errorf("the manager does not hold its lease: %w", err)
+		}
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To("another"), ptr.To(metav1.NewMicroTime(time.Now()))
+		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+		return err
+	}))
 }

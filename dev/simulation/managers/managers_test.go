@@ -42,7 +42,7 @@ func each(t *testing.T, test func(*testing.T, *managers.Manager)) {
 func TestStart(t *testing.T) {
 	each(t, func(t *testing.T, manager *managers.Manager) {
 		api, plugin := newCluster(t), newCloud()
-		api.populate(t)
+		api.populate(t, nodes)
 		process := must.Value(managers.Start(t.Context(), manager, managers.Settings{
 			Flags: routed, Transport: api, Plugin: func(*managers.Incarnation) cloudprovider.Interface { return plugin },
 		}))(t)
@@ -51,7 +51,7 @@ func TestStart(t *testing.T) {
 		if err := process.Err(); err != nil {
 			t.Errorf("ended: %v", err)
 		}
-		api.expectSettled(t)
+		api.expectSettled(t, nodes)
 		if made := plugin.balancers["web"]; made != 1 {
 			t.Errorf("the load balancer was made %d times", made)
 		}
@@ -73,10 +73,10 @@ func TestPanic(t *testing.T) {
 	each(t, func(t *testing.T, manager *managers.Manager) {
 		api, plugin := newCluster(t), newCloud()
 		plugin.misbehave["InstanceMetadata"] = []func(){mistake, mistake}
-		api.populate(t)
+		api.populate(t, nodes)
 		r := replica(t, manager, api, plugin)
 		time.Sleep(10 * time.Minute)
-		api.expectSettled(t)
+		api.expectSettled(t, nodes)
 		want := 1
 		if manager == managers.Reference {
 			want = 3
@@ -99,13 +99,13 @@ func TestKill(t *testing.T) {
 		r := replica(t, manager, api, plugin)
 		time.Sleep(time.Minute)
 		r.Incarnations()[0].Kill(errors.New("concurrent map writes"))
-		api.populate(t)
+		api.populate(t, nodes)
 		synctest.Wait()
 		if made := plugin.balancers["web"]; made != 0 {
 			t.Errorf("a dead process made the load balancer")
 		}
 		time.Sleep(10 * time.Minute)
-		api.expectSettled(t)
+		api.expectSettled(t, nodes)
 		if count := len(r.Incarnations()); count != 2 {
 			t.Errorf("%d processes, want 2", count)
 		}
@@ -116,7 +116,7 @@ func TestKill(t *testing.T) {
 func TestTerminate(t *testing.T) {
 	each(t, func(t *testing.T, manager *managers.Manager) {
 		api, plugin := newCluster(t), newCloud()
-		api.populate(t)
+		api.populate(t, nodes)
 		process := must.Value(managers.Start(t.Context(), manager, managers.Settings{
 			Flags: routed, Transport: api, Plugin: func(*managers.Incarnation) cloudprovider.Interface { return plugin },
 		}))(t)
@@ -136,10 +136,10 @@ func TestTerminate(t *testing.T) {
 func TestElection(t *testing.T) {
 	each(t, func(t *testing.T, manager *managers.Manager) {
 		api, plugin := newCluster(t), newCloud()
-		api.populate(t)
+		api.populate(t, nodes)
 		r := replica(t, manager, api, plugin, "--leader-elect=true")
 		time.Sleep(time.Minute)
-		api.expectSettled(t)
+		api.expectSettled(t, nodes)
 		api.takeLease(t)
 		time.Sleep(20 * time.Second)
 		must.ErrorContains(t, r.Incarnations()[0].Err(), "lost")
@@ -150,13 +150,13 @@ func TestElection(t *testing.T) {
 func TestNoAPIServer(t *testing.T) {
 	each(t, func(t *testing.T, manager *managers.Manager) {
 		api, plugin := newCluster(t), newCloud()
-		api.populate(t)
+		api.populate(t, nodes)
 		api.away.Store(true)
 		r := replica(t, manager, api, plugin)
 		time.Sleep(time.Minute)
 		api.away.Store(false)
 		time.Sleep(5 * time.Minute)
-		api.expectSettled(t)
+		api.expectSettled(t, nodes)
 		if first := r.Incarnations()[0].Err(); (first != nil) != (manager == managers.Reference) {
 			t.Errorf("the first process ended with %v", first)
 		}
@@ -167,7 +167,7 @@ func TestNoAPIServer(t *testing.T) {
 func TestFatalError(t *testing.T) {
 	each(t, func(t *testing.T, manager *managers.Manager) {
 		api, plugin := newCluster(t), newCloud()
-		api.populate(t)
+		api.populate(t, nodes)
 		var process *managers.Incarnation
 		r := managers.Run(t.Context(), manager, managers.Settings{
 			Flags:     routed,
@@ -180,7 +180,7 @@ func TestFatalError(t *testing.T) {
 		t.Cleanup(func() { must.NoError(t, r.Stop(30*time.Second)) })
 		plugin.misbehave["CreateRoute"] = []func(){func() { process.Kill(errors.New("concurrent map writes")) }, mistake}
 		time.Sleep(10 * time.Minute)
-		api.expectSettled(t)
+		api.expectSettled(t, nodes)
 		if len(plugin.routes) < nodes {
 			t.Errorf("%d routes", len(plugin.routes))
 		}
@@ -195,12 +195,12 @@ func TestFatalError(t *testing.T) {
 func TestExit(t *testing.T) {
 	each(t, func(t *testing.T, manager *managers.Manager) {
 		api, plugin := newCluster(t), newCloud()
-		api.populate(t)
+		api.populate(t, nodes)
 		exit := func() { klog.Exit("no credentials") }
 		plugin.misbehave["Initialize"], plugin.misbehave["InstanceMetadata"] = []func(){exit}, []func(){exit}
 		r := replica(t, manager, api, plugin)
 		time.Sleep(10 * time.Minute)
-		api.expectSettled(t)
+		api.expectSettled(t, nodes)
 		processes := r.Incarnations()
 		if len(processes) != 3 {
 			t.Fatalf("%d processes, want 3", len(processes))
@@ -224,4 +224,26 @@ func TestErrorsDoNotPause(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestClients looks at the clients of both managers: each of the reference's has a limit of its own, and the name that it has in production.
+func TestClients(t *testing.T) {
+	each(t, func(t *testing.T, manager *managers.Manager) {
+		const nodes, burst = 60, 30
+		api := newCluster(t)
+		api.populate(t, nodes)
+		replica(t, manager, api, newCloud())
+		time.Sleep(10 * time.Minute)
+		api.expectSettled(t, nodes)
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		for _, client := range []string{"node-controller", "service-controller", "route-controller"} {
+			if api.most[client] == 0 {
+				t.Errorf("%s asked nothing; the clients are %v", client, api.most)
+			}
+		}
+		if most := api.most["route-controller"]; manager == managers.Reference && most != burst {
+			t.Errorf("the route controller sent %d requests at one instant, and its limit is %d", most, burst)
+		}
+	})
 }
