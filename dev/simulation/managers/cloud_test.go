@@ -77,6 +77,13 @@ func status() *corev1.LoadBalancerStatus {
 	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "198.51.100.1"}}}
 }
 
+// made returns how often a load balancer was made.
+func (c *cloud) made(service string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.balancers[service]
+}
+
 type router struct{ *cloud }
 
 func (r router) ListRoutes(context.Context, string) ([]*cloudprovider.Route, error) {

@@ -2,6 +2,7 @@ package managers
 
 import (
 	"context"
+	"sync"
 
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
@@ -16,7 +17,11 @@ var Mooring = &Manager{Name: "mooring", run: runMooring, recovers: true, handles
 
 // runMooring runs the command as its Main does.
 func runMooring(ctx context.Context, process *Incarnation, flags []string) error {
+	parsing.Lock()
+	parsed := sync.OnceFunc(parsing.Unlock)
+	defer parsed()
 	build := func(context.Context, ccm.ProviderEnvironment) (cloudprovider.Interface, error) {
+		parsed()
 		return process.plugin, nil
 	}
 	command := ccm.NewCommand(ccm.WithProvider(process.plugin.ProviderName(), build))

@@ -14,6 +14,10 @@ import (
 // prepared says that Prepare has been called.
 var prepared atomic.Bool
 
+// parsing is held while flags are parsed, because both managers add the same flags of the process to their own. It is never held while virtual
+// time has to pass.
+var parsing sync.Mutex
+
 // Prepare replaces what Kubernetes' libraries keep for the whole process. Call it outside of any bubble, before the first manager starts,
 // such as in TestMain. The first call decides where the managers log.
 var Prepare = func() func(logr.Logger) {

@@ -55,6 +55,8 @@ func runReference(ctx context.Context, process *Incarnation, flags []string) err
 
 // referenceConfig returns what the flags mean, with clients on the transport of the process.
 func referenceConfig(process *Incarnation, flags []string) (*config.CompletedConfig, error) {
+	parsing.Lock()
+	defer parsing.Unlock()
 	o, err := options.NewCloudControllerManagerOptions()
 	if err != nil {
 		return nil, fmt.Errorf("the reference's default options: %w", err)
