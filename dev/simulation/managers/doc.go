@@ -23,7 +23,8 @@
 //
 // Of Mooring, which runs by ccm.NewCommand with internal/embedded in its context:
 //   - the connection to the API server and the logger come from that context; flags of logging set nothing;
-//   - no witness runs, because the program does not call ccm.RunWitness; no cloud config is followed, because no flag names one.
+//   - --leader-elect-witness=false, because a witness is another process; no cloud config is followed, because no flag names one;
+//   - controller-runtime has Start wait for a warm-up by a mutex, which would stop the clock; kit.Controller waits by a channel before that.
 //
 // Goroutines of an ended incarnation wind down in virtual time. Release lets calls of its plugin go and waits for that.
 package managers

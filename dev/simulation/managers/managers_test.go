@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 
@@ -194,6 +195,51 @@ func TestFatalError(t *testing.T) {
 		must.ErrorContains(t, r.Incarnations()[0].Err(), "concurrent map writes")
 		if manager == managers.Reference {
 			must.ErrorContains(t, r.Incarnations()[1].Err(), "the plugin panicked in CreateRoute")
+		}
+	})
+}
+
+// TestHang ends a process while a call of its plugin hangs.
+func TestHang(t *testing.T) {
+	each(t, func(t *testing.T, manager *managers.Manager) {
+		api, plugin := newCluster(t), newCloud()
+		api.populate(t, nodes)
+		process := must.Value(managers.Start(t.Context(), manager, managers.Settings{
+			Flags: routed, Transport: api,
+			Plugin: func(started *managers.Incarnation) cloudprovider.Interface {
+				plugin.misbehave["InstanceMetadata"] = []func(){func() { <-started.Ended() }}
+				return plugin
+			},
+		}))(t)
+		defer process.Release()
+		time.Sleep(time.Minute)
+		process.Terminate()
+		began := time.Now()
+		<-process.Ended()
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("ended after %s", took)
+		}
+	})
+}
+
+// informed is a plugin that takes informers.
+type informed struct {
+	*cloud
+	factories int
+}
+
+func (i *informed) SetInformers(informers.SharedInformerFactory) { i.factories++ }
+
+func TestInformerUser(t *testing.T) {
+	each(t, func(t *testing.T, manager *managers.Manager) {
+		plugin := &informed{cloud: newCloud()}
+		process := must.Value(managers.Start(t.Context(), manager, managers.Settings{
+			Flags: routed, Transport: newCluster(t), Plugin: func(*managers.Incarnation) cloudprovider.Interface { return plugin },
+		}))(t)
+		time.Sleep(time.Minute)
+		process.Release()
+		if plugin.factories != 1 {
+			t.Errorf("the plugin got informers %d times", plugin.factories)
 		}
 	})
 }

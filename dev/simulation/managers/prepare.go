@@ -11,8 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// prepared says that Prepare has been called.
-var prepared atomic.Bool
+// once is for Prepare, and prepared says that it has been called.
+var (
+	once     sync.Once
+	prepared atomic.Bool
+)
 
 // parsing is held while flags are parsed, because both managers add the same flags of the process to their own. It is never held while virtual
 // time has to pass.
@@ -20,12 +23,9 @@ var parsing sync.Mutex
 
 // Prepare replaces what Kubernetes' libraries keep for the whole process. Call it outside of any bubble, before the first manager starts,
 // such as in TestMain. The first call decides where the managers log.
-var Prepare = func() func(logr.Logger) {
-	var once sync.Once
-	return func(logger logr.Logger) {
-		once.Do(func() { prepare(logger) })
-	}
-}()
+func Prepare(logger logr.Logger) {
+	once.Do(func() { prepare(logger) })
+}
 
 func prepare(logger logr.Logger) {
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{logError}
