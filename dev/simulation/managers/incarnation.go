@@ -14,9 +14,9 @@ import (
 
 // Settings are what a manager starts with.
 type Settings struct {
-	// Flags are those of the command line, which both managers have, after the ones that doc.go names.
+	// Flags are command-line flags that the manager has. They come after the ones that doc.go names, and win.
 	Flags []string
-	// Transport reaches the API server. Requests end with their contexts, as those of http.Transport do; so do the bodies of watches.
+	// Transport reaches the API server. Requests end with their contexts, and so do the bodies of watches.
 	Transport http.RoundTripper
 	// Plugin builds the provider of an incarnation, whose memory a crash loses. A call that hangs has to return after Incarnation.Ended.
 	Plugin func(*Incarnation) cloudprovider.Interface
@@ -24,7 +24,7 @@ type Settings struct {
 
 // Manager is one of the two programs.
 type Manager struct {
-	// Name is that of the program.
+	// Name is the name of the program.
 	Name string
 	// run is the life of the process. It returns when the context ends or where the process would end by itself.
 	run func(ctx context.Context, process *Incarnation, flags []string) error
@@ -77,8 +77,8 @@ func Start(ctx context.Context, manager *Manager, settings Settings) (*Incarnati
 	}
 	process := &Incarnation{manager: manager, settings: settings, released: make(chan struct{})}
 	process.ended, process.declare = context.WithCancel(context.WithoutCancel(ctx))
-	process.plugin = guard(process, settings.Plugin(process))
 	process.alive, process.cancel = context.WithCancel(ctx)
+	process.plugin = guard(process, settings.Plugin(process))
 	flags := append([]string{
 		"--cloud-provider=" + process.plugin.ProviderName(), "--master=" + apiServer, "--secure-port=0", "--leader-elect=false",
 	}, settings.Flags...)

@@ -263,7 +263,7 @@ func TestExit(t *testing.T) {
 	})
 }
 
-// TestErrorsDoNotPause reports errors in two bubbles, one after the other: the time of the last one is not that of either.
+// TestErrorsDoNotPause reports errors in two bubbles, one after the other: client-go would wait for the time of the last error.
 func TestErrorsDoNotPause(t *testing.T) {
 	for range 2 {
 		synctest.Test(t, func(t *testing.T) {

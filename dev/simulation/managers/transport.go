@@ -44,7 +44,7 @@ func closeBody(request *http.Request) {
 	}
 }
 
-// body is that of an answer, which breaks at the end of the process.
+// body is the body of an answer, which breaks at the end of the process.
 type body struct {
 	io.ReadCloser
 	process *Incarnation

@@ -74,8 +74,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	return c.inner.Start(ctx)
 }
 
-// Warmup fills the queue before this process leads, so that a new leader begins with the objects that wait. One that is under way holds up
-// Start, as in controller-runtime. That has a mutex for it, and in virtual time the clock stands still while a goroutine waits for a mutex.
+// Warmup fills the queue before this process leads: a new leader begins with the objects that wait. Start waits for a warm-up that is under
+// way, as in controller-runtime. A mutex does this there, and the clock of virtual time stands still while a goroutine waits for a mutex.
 func (c *Controller) Warmup(ctx context.Context) error {
 	warm, ok := c.inner.(interface{ Warmup(context.Context) error })
 	if !ok {
