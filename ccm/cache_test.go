@@ -345,13 +345,17 @@ func TestAnIdleManagerOnlyRenewsItsLease(t *testing.T) {
 	poll.Until(t, "each node has the event of its initialization", h.eachNodeHasEvent)
 	awaitRefreshes(t, secure, token, 1)
 	idle := len(h.requests(t))
-	awaitRefreshes(t, secure, token, 2)
-	during := h.requests(t)[idle:]
-	if writes := besidesLeases(during); len(writes) > 0 {
+	// On a busy machine events of the join trail behind it; an idle manager that goes on writing some fails at the deadline.
+	poll.Until(t, "two refreshes pass without an event", func(context.Context) error {
+		began := len(h.requests(t))
+		awaitRefreshes(t, secure, token, 2)
+		if slices.ContainsFunc(h.requests(t)[began:], func(request auditv1.Event) bool { return request.ObjectRef.Resource == "events" }) {
+			return errors.New("an idle manager wrote events")
+		}
+		return nil
+	})
+	if writes := besidesLeases(h.requests(t)[idle:]); len(writes) > 0 {
 		t.Errorf("an idle manager wrote %q", writes)
-	}
-	if events := slices.ContainsFunc(during, func(request auditv1.Event) bool { return request.ObjectRef.Resource == "events" }); events {
-		t.Error("an idle manager wrote events")
 	}
 
 	standby, takesOver := h.replica(t)
