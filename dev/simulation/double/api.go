@@ -1,0 +1,180 @@
+package double
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
+	"github.com/mooring-ccm/mooring/dev/simulation/apiserver"
+)
+
+// apiFault answers the next requests of the manager about an object.
+type apiFault struct {
+	object string
+	// code is the answer as text, zero for a conflict of a write.
+	code int
+	left int
+}
+
+// Transport returns the manager's way to the API server.
+func (w *World) Transport() http.RoundTripper { return w.api.Client(manager) }
+
+// intercept holds requests in the queue, and answers those of the manager that a fault concerns.
+func (w *World) intercept(request *http.Request, about apiserver.Attributes) (*http.Response, error) {
+	if about.Identity != manager {
+		return nil, nil
+	}
+	w.gate.wait(about.Verb + " " + about.Resource + " " + about.Subresource + " " + about.Namespace + "/" + about.Name)
+	if about.Resource != "nodes" && about.Resource != "services" {
+		return nil, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, fault := range w.faults {
+		if fault.left == 0 || fault.object != about.Name {
+			continue
+		}
+		if fault.code != 0 {
+			fault.left--
+			return apiserver.Text(fault.code, "text/html", "<html><body>"+http.StatusText(fault.code)+"</body></html>"), nil
+		}
+		if about.Verb == "update" || about.Verb == "patch" {
+			fault.left--
+			conflict := apierrors.NewConflict(schema.GroupResource{Resource: about.Resource}, about.Name, errors.New("the object has been modified"))
+			return apiserver.StatusOf(request, conflict), nil
+		}
+	}
+	return nil, nil
+}
+
+// audit follows the nodes and Services, and records the manager's writes. The lock of the API server is held.
+func (w *World) audit(record apiserver.Record) {
+	if !record.Changed || (record.Resource != "nodes" && record.Resource != "services") {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ours := record.Identity == manager
+	if ours {
+		w.record.Writes = append(w.record.Writes, Write{
+			At: w.now(), Resource: record.Resource, Object: record.Name, Verb: record.Verb, Client: record.UserAgent,
+		})
+	}
+	if record.Resource == "services" {
+		before, _ := record.Before.(*corev1.Service)
+		after, _ := record.After.(*corev1.Service)
+		w.auditService(record.Name, before, after, ours)
+		return
+	}
+	before, _ := record.Before.(*corev1.Node)
+	after, _ := record.After.(*corev1.Node)
+	w.auditNode(record.Name, before, after, ours)
+}
+
+// auditService follows a Service. The lock is held.
+func (w *World) auditService(name string, before, after *corev1.Service, ours bool) {
+	if after == nil {
+		delete(w.services, name)
+		return
+	}
+	w.services[name] = after
+	if !ours || before == nil || !live(after) || len(before.Status.LoadBalancer.Ingress) == 0 {
+		return
+	}
+	was := before.Status.LoadBalancer.Ingress[0].IP
+	if now := after.Status.LoadBalancer.Ingress; len(now) == 0 || now[0].IP != was {
+		w.fault("5-address", name, "the manager changed the address %s of the Service to %v", was, now)
+	}
+}
+
+// auditNode follows a node, and judges the manager's writes to it. The lock is held.
+func (w *World) auditNode(name string, before, after *corev1.Node, ours bool) {
+	now := w.now()
+	state := w.nodes[name]
+	if state == nil {
+		state = &nodeState{eligible: -1, unready: -1}
+		w.nodes[name] = state
+	}
+	if after == nil {
+		w.nodeRemoved(name, state, ours)
+		return
+	}
+	if ours && before != nil {
+		w.judge(name, state, before, after)
+	}
+	if !uninitialized(after) {
+		if _, known := w.record.Initialized[name]; !known && ours {
+			w.record.Initialized[name] = now
+		}
+		state.initialized = true
+	}
+	switch eligible := state.initialized && target(after); {
+	case !eligible:
+		state.eligible = -1
+	case state.eligible < 0:
+		state.eligible = now
+	}
+	switch {
+	case ready(after):
+		w.endUnready(name, state)
+	case state.unready < 0:
+		state.unready = now
+	}
+	state.node = after
+}
+
+// endUnready adds the time that a node was not Ready. The lock is held.
+func (w *World) endUnready(name string, state *nodeState) {
+	if state.unready >= 0 {
+		w.record.Unready[name] += w.now() - state.unready
+		state.unready = -1
+	}
+}
+
+// nodeRemoved judges the deletion of a node. The lock is held.
+func (w *World) nodeRemoved(name string, state *nodeState, ours bool) {
+	w.endUnready(name, state)
+	delete(w.nodes, name)
+	if !ours {
+		return
+	}
+	w.record.Removed[name] = w.now()
+	if machine := w.instances[name]; machine != nil && !machine.deleted && !machine.silent {
+		w.fault("2a-deleted", name, "the manager deleted a node whose instance exists and whose kubelet reports")
+	}
+}
+
+// judge judges a write of the manager to a node. The lock is held.
+func (w *World) judge(name string, state *nodeState, before, after *corev1.Node) {
+	if ready(before) && !hasTaint(before, cloudproviderapi.TaintNodeShutdown) && hasTaint(after, cloudproviderapi.TaintNodeShutdown) {
+		w.fault("2a-tainted", name, "the manager set the shutdown taint of a node that is Ready")
+	}
+	if zone := after.Labels[corev1.LabelTopologyZone]; state.byHand != "" && before.Labels[corev1.LabelTopologyZone] == state.byHand && zone != state.byHand && !uninitialized(before) {
+		w.fault("10", name, "the manager replaced the zone %s that a user had set by %q", state.byHand, zone)
+	}
+	if !unroutable(before) && unroutable(after) && w.routeOf(name, 0) != nil {
+		w.fault("12", name, "the manager told a node that has a route that it has none")
+	}
+}
+
+func unroutable(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeNetworkUnavailable && condition.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+// routeOf returns the route of a node that is at least so old. The lock is held.
+func (w *World) routeOf(node string, age time.Duration) *route {
+	if one := w.routes[node]; one != nil && one.deleted == 0 && one.made+age <= w.now() {
+		return one
+	}
+	return nil
+}

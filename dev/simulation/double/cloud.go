@@ -1,0 +1,236 @@
+package double
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/dev/simulation/draw"
+)
+
+// cloudZone is the zone of all instances.
+const cloudZone = "cloud-zone"
+
+var errGone = errors.New("the cloud has no such instance")
+
+// address returns a stable number for a name and a count.
+func address(name string, count int) (byte, byte) {
+	sum := fnv.New32a()
+	_, _ = fmt.Fprint(sum, name, count) // a hash takes everything
+	return byte(sum.Sum32() >> 8), byte(sum.Sum32())
+}
+
+// providerID is how the cloud spells the ID of an instance.
+func providerID(node string) string { return ProviderName + "://zone/" + node }
+
+// addressesOf are the addresses of an instance.
+func addressesOf(node string) []corev1.NodeAddress {
+	high, low := address(node, 0)
+	return []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.1.%d.%d", high, low)},
+		{Type: corev1.NodeExternalIP, Address: fmt.Sprintf("198.51.%d.%d", high, low)},
+		{Type: corev1.NodeHostName, Address: node},
+	}
+}
+
+// denied reports whether the cloud denies what exists: for the time of a silent kubelet, and once for others. The lock is held.
+func (w *World) denied(node string) bool {
+	if !w.draw.Plugin.Has(draw.Denying) {
+		return false
+	}
+	from := draw.Settle + time.Duration(draw.Dice(w.draw.Seed, "denial", node).IntN(8*60))*time.Second
+	return from <= w.now() && w.now() < from+w.draw.Plugin.Lag
+}
+
+type instances struct{ *plugin }
+
+// InstanceExists implements cloudprovider.InstancesV2.
+func (i instances) InstanceExists(ctx context.Context, node *corev1.Node) (exists bool, err error) {
+	name := node.Name
+	err = i.call(ctx, "InstanceExists", name, arguments{node: node}, func(*rand.Rand) error {
+		machine := i.world.instances[name]
+		exists = machine != nil && !machine.deleted && !i.world.denied(name)
+		return nil
+	})
+	return exists, err
+}
+
+// InstanceShutdown implements cloudprovider.InstancesV2.
+func (i instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (off bool, err error) {
+	name := node.Name
+	err = i.call(ctx, "InstanceShutdown", name, arguments{node: node}, func(dice *rand.Rand) error {
+		off = i.world.draw.Plugin.Has(draw.AlternatingPower) && dice.IntN(2) == 0
+		return nil
+	})
+	return off, err
+}
+
+// InstanceMetadata implements cloudprovider.InstancesV2.
+func (i instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (metadata *cloudprovider.InstanceMetadata, err error) {
+	name := node.Name
+	err = i.call(ctx, "InstanceMetadata", name, arguments{node: node}, func(dice *rand.Rand) error {
+		machine := i.world.instances[name]
+		if machine == nil || machine.deleted || i.world.denied(name) {
+			return errGone
+		}
+		addresses, id := addressesOf(name), providerID(name)
+		if i.world.draw.Plugin.Has(draw.AnyOrder) {
+			dice.Shuffle(len(addresses), func(a, b int) { addresses[a], addresses[b] = addresses[b], addresses[a] })
+		}
+		if i.world.draw.Plugin.Has(draw.OtherSpelling) {
+			id = []string{id, strings.ToUpper(id[:len(ProviderName)]) + id[len(ProviderName):], ProviderName + ":///zone/" + strings.ToUpper(name)}[dice.IntN(3)]
+		}
+		metadata = &cloudprovider.InstanceMetadata{ProviderID: id, InstanceType: "small", Zone: cloudZone, Region: "region", NodeAddresses: addresses}
+		return nil
+	})
+	return metadata, err
+}
+
+type loadBalancer struct{ *plugin }
+
+// key returns the name of a Service, which identifies its load balancer.
+func key(service *corev1.Service) string { return service.Name }
+
+// find returns the load balancer of a Service, unless the cloud does not find it. The lock is held.
+func (w *World) find(name string) *balancer {
+	one := w.balancers[name]
+	if one == nil || (one.gone > 0 && one.gone <= w.now()) {
+		return nil
+	}
+	if w.draw.Plugin.Has(draw.BalancerNotFound) {
+		from := draw.Settle + time.Duration(draw.Dice(w.draw.Seed, "balancer", name).IntN(8*60))*time.Second
+		if one.made+5*time.Second > w.now() || (from <= w.now() && w.now() < from+w.draw.Plugin.Lag) {
+			return nil
+		}
+	}
+	return one
+}
+
+func (b *balancer) status() *corev1.LoadBalancerStatus {
+	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: b.address}}}
+}
+
+// GetLoadBalancerName implements cloudprovider.LoadBalancer.
+func (l loadBalancer) GetLoadBalancerName(_ context.Context, _ string, service *corev1.Service) string {
+	return key(service)
+}
+
+// GetLoadBalancer implements cloudprovider.LoadBalancer.
+func (l loadBalancer) GetLoadBalancer(ctx context.Context, _ string, service *corev1.Service) (status *corev1.LoadBalancerStatus, exists bool, err error) {
+	name := key(service)
+	err = l.call(ctx, "GetLoadBalancer", name, arguments{service: service}, func(*rand.Rand) error {
+		if one := l.world.find(name); one != nil {
+			status, exists = one.status(), true
+		}
+		return nil
+	})
+	return status, exists, err
+}
+
+// EnsureLoadBalancer implements cloudprovider.LoadBalancer.
+func (l loadBalancer) EnsureLoadBalancer(ctx context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) (status *corev1.LoadBalancerStatus, err error) {
+	name := key(service)
+	err = l.call(ctx, "EnsureLoadBalancer", name, arguments{service: service, nodes: nodes}, func(*rand.Rand) error {
+		w := l.world
+		one := w.find(name)
+		if one == nil {
+			w.record.Created[name]++
+			high, low := address(name, w.record.Created[name])
+			one = &balancer{address: fmt.Sprintf("203.0.%d.%d", high, low), made: w.now()}
+			w.balancers[name] = one
+		}
+		status = one.status()
+		return nil
+	})
+	return status, err
+}
+
+// UpdateLoadBalancer implements cloudprovider.LoadBalancer.
+func (l loadBalancer) UpdateLoadBalancer(ctx context.Context, _ string, service *corev1.Service, nodes []*corev1.Node) error {
+	name := key(service)
+	return l.call(ctx, "UpdateLoadBalancer", name, arguments{service: service, nodes: nodes}, func(*rand.Rand) error {
+		if l.world.find(name) == nil {
+			return errors.New("the cloud has no such load balancer")
+		}
+		return nil
+	})
+}
+
+// EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer.
+func (l loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, _ string, service *corev1.Service) error {
+	name := key(service)
+	return l.call(ctx, "EnsureLoadBalancerDeleted", name, arguments{service: service}, func(*rand.Rand) error {
+		w := l.world
+		if live(w.services[name]) {
+			w.fault("5-deleted", name, "the manager deleted the load balancer of a Service that exists")
+		}
+		one := w.balancers[name]
+		switch {
+		case one == nil:
+		case w.draw.Plugin.Has(draw.EventualDeletion):
+			one.gone = w.now() + w.draw.Plugin.Lag
+		default:
+			delete(w.balancers, name)
+		}
+		return nil
+	})
+}
+
+type router struct{ *plugin }
+
+// ListRoutes implements cloudprovider.Routes.
+func (r router) ListRoutes(ctx context.Context, _ string) (routes []*cloudprovider.Route, err error) {
+	err = r.call(ctx, "ListRoutes", "", arguments{}, func(*rand.Rand) error {
+		w := r.world
+		lag := time.Duration(0)
+		if w.draw.Plugin.Has(draw.Lagging) {
+			lag = w.draw.Plugin.Lag
+		}
+		for _, node := range slices.Sorted(maps.Keys(w.routes)) {
+			one := w.routes[node]
+			if shown := one.made+lag <= w.now() && (one.deleted == 0 || one.deleted+lag > w.now()); shown {
+				copied := one.route
+				routes = append(routes, &copied)
+			}
+		}
+		return nil
+	})
+	return routes, err
+}
+
+// CreateRoute implements cloudprovider.Routes.
+func (r router) CreateRoute(ctx context.Context, _, hint string, given *cloudprovider.Route) error {
+	name := string(given.TargetNode)
+	return r.call(ctx, "CreateRoute", name, arguments{}, func(*rand.Rand) error {
+		w := r.world
+		if w.routeOf(name, 0) != nil {
+			return nil // it is there already, and the cloud says that all is well
+		}
+		w.routes[name] = &route{made: w.now(), route: cloudprovider.Route{
+			Name: hint, TargetNode: types.NodeName(name), DestinationCIDR: given.DestinationCIDR,
+			TargetNodeAddresses: slices.Clone(given.TargetNodeAddresses),
+		}}
+		return nil
+	})
+}
+
+// DeleteRoute implements cloudprovider.Routes.
+func (r router) DeleteRoute(ctx context.Context, _ string, given *cloudprovider.Route) error {
+	name := string(given.TargetNode)
+	return r.call(ctx, "DeleteRoute", name, arguments{}, func(*rand.Rand) error {
+		if one := r.world.routeOf(name, 0); one != nil {
+			one.deleted = r.world.now()
+		}
+		return nil
+	})
+}

@@ -1,0 +1,294 @@
+package double
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/mooring-ccm/mooring/dev/simulation/draw"
+	"github.com/mooring-ccm/mooring/dev/simulation/managers"
+)
+
+// ProviderName is the name of the plugin.
+const ProviderName = "double"
+
+const (
+	// readOutstanding and writeOutstanding are when a call no longer counts as under way.
+	readOutstanding  = time.Minute
+	writeOutstanding = 10 * time.Minute
+	// sharedSetting is how many writes of routes the reference makes at the same time.
+	sharedSetting = 200
+)
+
+// Allowed returns how many calls of a method the reference makes at the same time by its defaults.
+func Allowed(method string) int {
+	switch method {
+	case "InstanceMetadata": // new nodes, and the status pass beside it
+		return 2
+	case "CreateRoute", "DeleteRoute":
+		return sharedSetting
+	}
+	return 1
+}
+
+var (
+	errRefused = errors.New("the plugin's limiter refuses the call: rate limit exceeded")
+	// errMistake is a panic of the plugin.
+	errMistake = errors.New("a mistake of the plugin")
+)
+
+// plugin is the plugin of one process. It declares nothing.
+type plugin struct {
+	cloudprovider.Interface
+	world   *World
+	process *managers.Incarnation
+	number  int
+}
+
+func (p *plugin) ProviderName() string                             { return ProviderName }
+func (p *plugin) HasClusterID() bool                               { return true }
+func (p *plugin) InstancesV2() (cloudprovider.InstancesV2, bool)   { return instances{p}, true }
+func (p *plugin) Instances() (cloudprovider.Instances, bool)       { return nil, false }
+func (p *plugin) Zones() (cloudprovider.Zones, bool)               { return nil, false }
+func (p *plugin) Routes() (cloudprovider.Routes, bool)             { return router{p}, true }
+func (p *plugin) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return loadBalancer{p}, true }
+
+// Initialize implements cloudprovider.Interface.
+func (p *plugin) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
+
+// call makes a call: it is recorded, takes its time, and fails as drawn. work answers it with the lock of the world held.
+func (p *plugin) call(ctx context.Context, method, object string, arguments arguments, work func(dice *rand.Rand) error) error {
+	w := p.world
+	w.gate.wait(method + " " + object)
+	w.mu.Lock()
+	call, dice := w.begin(p.number, method, object, arguments)
+	fatal := w.draw.Plugin.Has(draw.NoMutex) && call.Overlap > Allowed(method)
+	w.mu.Unlock()
+	if fatal {
+		p.process.Kill(fmt.Errorf("concurrent map writes in %d calls of %s", call.Overlap, method))
+	}
+	stop := context.AfterFunc(ctx, func() { w.withdraw(p, call) })
+	err := p.wait(method, dice)
+	w.gate.wait("end of " + method + " " + object)
+	stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil && !p.ended() {
+		err = work(dice)
+	}
+	arguments.check(w, call)
+	call.Ended, call.Err = w.now(), err
+	w.running = slices.DeleteFunc(w.running, func(one *Call) bool { return one == call })
+	if errors.Is(err, errMistake) {
+		panic(err.Error())
+	}
+	return err
+}
+
+// ended reports whether the process has ended.
+func (p *plugin) ended() bool {
+	select {
+	case <-p.process.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// begin records the start of a call. The lock is held.
+func (w *World) begin(process int, method, object string, arguments arguments) (*Call, *rand.Rand) {
+	key := method + " " + object
+	w.asked[key]++
+	call := &Call{Method: method, Object: object, Process: process, Began: w.now(), Ended: -1, Overlap: 1}
+	for _, other := range w.running {
+		outstanding := readOutstanding
+		if strings.HasPrefix(method, "Ensure") || strings.HasPrefix(method, "Update") || strings.HasSuffix(method, "Route") {
+			outstanding = writeOutstanding
+		}
+		if other.Process != process {
+			continue
+		}
+		if other.Method == method && call.Began-other.Began < outstanding {
+			call.Overlap++
+		}
+		if object != "" && other.Object == object && (other.Method == method || strings.HasSuffix(other.Method, "LoadBalancer") && strings.Contains(method, "LoadBalancer")) {
+			call.Repeated = true
+		}
+	}
+	w.record.Calls = append(w.record.Calls, call)
+	w.running = append(w.running, call)
+	arguments.record(w, call)
+	return call, draw.Dice(w.draw.Seed, method, object, w.asked[key])
+}
+
+// withdraw records that the manager ended the context of a call, unless its process ends.
+func (w *World) withdraw(p *plugin, call *Call) {
+	if p.ended() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if call.Ended < 0 && !w.planned {
+		call.Withdrawn = w.now()
+	}
+}
+
+// wait takes the time of a call and returns its error.
+func (p *plugin) wait(method string, dice *rand.Rand) error {
+	w, character := p.world, p.world.draw.Plugin
+	if character.Has(draw.ColdCache) {
+		w.mu.Lock()
+		fill := w.began + character.CacheFill - w.now()
+		w.mu.Unlock()
+		p.pause(fill)
+	}
+	if character.Has(draw.WaitingLimiter) || character.Has(draw.RefusingLimiter) {
+		if err := p.limit(character); err != nil {
+			return err
+		}
+	}
+	latency := time.Duration(float64(character.Latency) * (0.5 + dice.Float64()))
+	if character.Has(draw.HeavyTailed) && dice.IntN(10) == 0 {
+		latency *= 20
+	}
+	failing := dice.Float64() < character.FaultRate && w.now() < draw.Disturbed && w.now() > draw.Settle/4
+	switch {
+	case failing && character.Has(draw.Hanging):
+		select {
+		case <-w.calm:
+		case <-p.process.Ended():
+		}
+		return fmt.Errorf("%s: the connection was reset", method)
+	case failing && character.Has(draw.Panicking):
+		return fmt.Errorf("%w in %s", errMistake, method)
+	case failing && character.Has(draw.Failing):
+		p.pause(latency)
+		return fmt.Errorf("%s: %s", method, []string{"internal server error", "i/o timeout", "quota exceeded", "forbidden"}[dice.IntN(4)])
+	}
+	p.pause(latency)
+	return nil
+}
+
+// limit is the plugin's own limiter, which knows no context.
+func (p *plugin) limit(character draw.Plugin) error {
+	w := p.world
+	w.mu.Lock()
+	now := w.now()
+	turn := max(now, w.next)
+	if character.Has(draw.RefusingLimiter) && turn > now {
+		w.mu.Unlock()
+		return errRefused
+	}
+	w.next = turn + character.LimiterInterval
+	w.mu.Unlock()
+	p.pause(turn - now)
+	return nil
+}
+
+// pause waits, but not longer than the process lives.
+func (p *plugin) pause(pause time.Duration) {
+	if pause <= 0 {
+		return
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.process.Ended():
+	}
+}
+
+// arguments are what a call was given.
+type arguments struct {
+	node    *corev1.Node
+	service *corev1.Service
+	nodes   []*corev1.Node
+}
+
+// mark is what a plugin that changes its arguments leaves in them.
+const mark = "double.example.com/mark"
+
+// record notes what a call was given, and whether another call has changed it or still uses it. The lock is held.
+func (a arguments) record(w *World, call *Call) {
+	given := func(kind string, address any, labels map[string]string) {
+		if by := labels[mark]; by != "" {
+			call.Shared = fmt.Sprintf("its %s carries what %s has changed", kind, by)
+		}
+		if other := w.seen[address]; other != nil && call.Shared == "" {
+			call.Shared = fmt.Sprintf("its %s is the one that %s about %s at %s got", kind, other.Method, other.Object, other.Began.Round(time.Second))
+		}
+		w.seen[address] = call
+	}
+	if a.node != nil {
+		given("node", a.node, a.node.Labels)
+	}
+	if a.service != nil {
+		given("Service", a.service, a.service.Annotations)
+		if len(a.service.Spec.Ports) > 0 {
+			call.Port = a.service.Spec.Ports[0].Port
+		}
+	}
+	for _, node := range a.nodes {
+		given("node "+node.Name, node, node.Labels)
+		call.Targets = append(call.Targets, node.Name)
+	}
+	sort.Strings(call.Targets)
+	if len(a.nodes) > 0 {
+		given("list of nodes", &a.nodes[0], nil)
+	}
+	if a.service != nil && strings.HasSuffix(call.Method, "eLoadBalancer") {
+		call.Missing = w.missing(call.Targets)
+	}
+}
+
+// check changes the arguments if that is the plugin's character. The lock is held.
+func (a arguments) check(w *World, call *Call) {
+	if !w.draw.Plugin.Has(draw.Mutating) {
+		return
+	}
+	name := fmt.Sprintf("%s of %s at %s", call.Method, call.Object, call.Began.Round(time.Second))
+	if a.node != nil {
+		set(&a.node.Labels, name)
+	}
+	if a.service != nil {
+		set(&a.service.Annotations, name)
+	}
+	for _, node := range a.nodes {
+		set(&node.Labels, name)
+	}
+	slices.Reverse(a.nodes)
+}
+
+// set replaces the map instead of changing it: the reference reads its informers' objects meanwhile, and Go would end the whole simulation.
+func set(labels *map[string]string, value string) {
+	changed := maps.Clone(*labels)
+	if changed == nil {
+		changed = map[string]string{}
+	}
+	changed[mark] = value
+	*labels = changed
+}
+
+// grace is how long a node has to be a target before a list without it is wrong: what a manager knows is a little old.
+const grace = 10 * time.Second
+
+// missing returns the nodes that the reference would have as targets and that are not in a list. The lock is held.
+func (w *World) missing(targets []string) []string {
+	var missing []string
+	for name, state := range w.nodes {
+		if state.eligible >= 0 && w.now()-state.eligible > grace && !slices.Contains(targets, name) {
+			missing = append(missing, name)
+		}
+	}
+	sort.Strings(missing)
+	return missing
+}

@@ -1,0 +1,195 @@
+package double
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-ccm/mooring/dev/simulation/draw"
+	"github.com/mooring-ccm/mooring/dev/simulation/managers"
+)
+
+// errPlanned is the end of a process that the draw asks for.
+var errPlanned = errors.New("killed as drawn")
+
+const (
+	// poll is how often the quiet time is looked at, and stopGrace how long a process may take to end.
+	poll      = 30 * time.Second
+	stopGrace = 30 * time.Second
+)
+
+// Simulate runs a manager in the world of a draw, within a bubble of testing/synctest. It returns what became of it.
+func Simulate(ctx context.Context, d draw.Draw, program *managers.Manager) (Record, error) {
+	w := New(d, program.Name)
+	u, err := newUsers(w)
+	if err != nil {
+		return Record{}, err
+	}
+	go w.gate.run()
+	if err := u.until(ctx, 0); err != nil {
+		return Record{}, err
+	}
+	u.replica = managers.Run(ctx, program, managers.Settings{
+		Flags:     []string{"--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/16"},
+		Transport: w.Transport(), Plugin: w.Provider,
+	})
+	err = u.until(ctx, draw.Disturbed)
+	close(w.calm)
+	for err == nil {
+		err = u.until(ctx, w.now()+poll)
+		if open := w.open(); len(open) == 0 && w.now() >= draw.Disturbed+draw.ShortestQuiet || w.now() >= draw.Disturbed+draw.LongestQuiet {
+			break
+		}
+	}
+	record := w.finish(u.replica)
+	err = errors.Join(err, u.replica.Stop(stopGrace))
+	w.gate.close()
+	if err != nil {
+		return Record{}, fmt.Errorf("simulate %s: %w", program.Name, err)
+	}
+	return record, nil
+}
+
+// finish completes the record.
+func (w *World) finish(replica *managers.Replica) Record {
+	open := w.open()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.record.Open, w.record.Length = open, w.now()
+	if len(open) == 0 {
+		w.record.Settled = w.now()
+	}
+	for name, state := range w.nodes {
+		w.endUnready(name, state)
+		w.record.Nodes[name] = state.node
+	}
+	maps.Copy(w.record.Services, w.services)
+	for _, process := range replica.Incarnations() {
+		if err := process.Err(); err != nil && !errors.Is(err, errPlanned) && !errors.Is(err, managers.ErrKilled) {
+			w.record.Ends = append(w.record.Ends, err.Error())
+		}
+	}
+	record := w.record
+	record.Calls = nil
+	for _, call := range w.record.Calls {
+		copied := *call
+		record.Calls = append(record.Calls, &copied)
+	}
+	record.Writes, record.Faults = slices.Clone(record.Writes), slices.Clone(record.Faults)
+	record.Removed, record.Created = maps.Clone(record.Removed), maps.Clone(record.Created)
+	record.Initialized, record.Unready = maps.Clone(record.Initialized), maps.Clone(record.Unready)
+	return record
+}
+
+// open returns what is missing to the settled state.
+func (w *World) open() []Fault {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var open []Fault
+	add := func(object, format string, values ...any) {
+		open = append(open, Fault{Rule: "13", Object: object, At: w.now(), Text: fmt.Sprintf(format, values...)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
+		w.openNode(name, w.nodes[name], func(format string, values ...any) { add(name, format, values...) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.services)) {
+		w.openService(name, func(format string, values ...any) { add(name, format, values...) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.balancers)) {
+		if w.services[name] == nil && w.balancers[name].gone == 0 {
+			add(name, "the load balancer of a deleted Service was left behind")
+		}
+	}
+	return open
+}
+
+// openNode adds what a node still lacks. The lock is held.
+func (w *World) openNode(name string, state *nodeState, add func(string, ...any)) {
+	machine := w.instances[name]
+	switch {
+	case machine == nil || state.node == nil:
+	case machine.deleted:
+		add("the node of a deleted instance is still there")
+	case uninitialized(state.node):
+		add("the node is not initialized")
+	case state.node.Spec.ProviderID == "":
+		add("the node has no provider ID")
+	case hasTaint(state.node, "node.cloudprovider.kubernetes.io/shutdown") && ready(state.node):
+		add("the node has the shutdown taint and is Ready")
+	case w.routeOf(name, 0) == nil:
+		add("the node has no route")
+	case unroutable(state.node):
+		add("the node has a route and is told that it has none")
+	case !sameAddresses(state.node, name):
+		add("the node has addresses %v", state.node.Status.Addresses)
+	}
+}
+
+// openService adds what a Service still lacks. The lock is held.
+func (w *World) openService(name string, add func(string, ...any)) {
+	service, one := w.services[name], w.balancers[name]
+	switch {
+	case !live(service):
+		if finalized(service) {
+			add("the Service is being deleted and keeps its finalizer")
+		}
+		return
+	case one == nil:
+		add("the Service has no load balancer")
+		return
+	case len(service.Status.LoadBalancer.Ingress) == 0 || service.Status.LoadBalancer.Ingress[0].IP != one.address:
+		add("the Service has status %v and its load balancer address %s", service.Status.LoadBalancer.Ingress, one.address)
+		return
+	}
+	var last, ensured *Call
+	for _, call := range w.record.Calls {
+		if call.Object != name || call.Err != nil || call.Ended < 0 {
+			continue
+		}
+		switch call.Method {
+		case "EnsureLoadBalancer":
+			last, ensured = call, call
+		case "UpdateLoadBalancer":
+			last = call
+		}
+	}
+	if last == nil || ensured == nil {
+		add("no call about the load balancer has succeeded")
+		return
+	}
+	if want := service.Spec.Ports[0].Port; ensured.Port != want {
+		add("the load balancer has port %d, and the Service %d", ensured.Port, want)
+	}
+	if missing := w.missing(last.Targets); len(missing) > 0 {
+		add("the load balancer lacks the targets %v", missing)
+	}
+	for _, target := range last.Targets {
+		if state := w.nodes[target]; state == nil || !targetOrMarked(state) {
+			add("the load balancer has the target %s, which is deleted or excluded", target)
+		}
+	}
+}
+
+// targetOrMarked reports whether a node may be a target: the autoscaler's taint is no reason to write.
+func targetOrMarked(state *nodeState) bool {
+	return state.node != nil && (target(state.node) || hasTaint(state.node, toBeDeleted))
+}
+
+// sameAddresses reports whether a node has the addresses of its instance, in whatever order.
+func sameAddresses(node *corev1.Node, name string) bool {
+	spell := func(addresses []corev1.NodeAddress) []string {
+		var spelled []string
+		for _, one := range addresses {
+			spelled = append(spelled, string(one.Type)+" "+one.Address)
+		}
+		sort.Strings(spelled)
+		return spelled
+	}
+	return slices.Equal(spell(node.Status.Addresses), spell(addressesOf(name)))
+}

@@ -1,0 +1,289 @@
+// Package rules judges what Mooring did in a draw, beside what the reference did in the same one. A rule that is absolute reads Mooring's record alone.
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mooring-ccm/mooring/dev/simulation/double"
+	"github.com/mooring-ccm/mooring/dev/simulation/draw"
+)
+
+// Finding is one broken rule.
+type Finding struct {
+	// Rule is the number of the rule, with a word for a part of it.
+	Rule string
+	// Character and Disturbance are the rest of its kind.
+	Character   string
+	Disturbance draw.Disturbance
+	// Object is a node or a Service, empty for the whole. At is the time since the start.
+	Object string
+	At     time.Duration
+	// Text is a sentence.
+	Text string
+}
+
+// Kind is what findings have in common.
+func (f Finding) Kind() string { return fmt.Sprintf("%s x %s x %s", f.Rule, f.Character, f.Disturbance) }
+
+// String returns the finding as a line.
+func (f Finding) String() string {
+	return fmt.Sprintf("%7s  %-10s  rule %s: %s", f.At.Round(time.Second), f.Object, f.Rule, f.Text)
+}
+
+// Tolerances of the rules.
+const (
+	// initialized is how much later than the reference's a node may be initialized, besides two of the longest calls.
+	initialized = 10 * time.Second
+	// gone is how much later the node of a deleted instance may go, besides the calls that are due.
+	gone = 15 * time.Second
+	// passesAtOnce is how much later a change may reach the plugin, besides the calls that are due.
+	passesAtOnce = 5 * time.Second
+	// written is how many writes of an object there may be above the reference's.
+	written = 4
+	// window is the time over which writes are counted, and margin what is added on both sides for the reference.
+	window = 10 * time.Minute
+	margin = 5 * time.Minute
+	// monitor is the period at which silent nodes are asked about, and status the one of the status pass.
+	monitor = 5 * time.Second
+	status  = 5 * time.Minute
+)
+
+// judge collects findings about one draw.
+type judge struct {
+	draw      draw.Draw
+	reference double.Record
+	mooring   double.Record
+	findings  []Finding
+	// longest is the longest call of either manager, end the time at which the shorter simulation ended.
+	longest, end time.Duration
+}
+
+// Check returns the findings about Mooring's record, the oldest first.
+func Check(d draw.Draw, reference, mooring double.Record) []Finding {
+	j := &judge{draw: d, reference: reference, mooring: mooring, end: min(reference.Length, mooring.Length)}
+	for _, call := range slices.Concat(reference.Calls, mooring.Calls) {
+		if call.Ended >= 0 {
+			j.longest = max(j.longest, call.Ended-call.Began)
+		}
+	}
+	for _, rule := range []func(*judge){
+		initialization, immediate, removal, targets, lateness, balancers, versions, counts, concurrency, undisturbed, arguments, lives, settled,
+	} {
+		rule(j)
+	}
+	slices.SortStableFunc(j.findings, func(a, b Finding) int { return cmp.Compare(a.At, b.At) })
+	return j.findings
+}
+
+// add adds a finding.
+func (j *judge) add(rule, object string, at time.Duration, format string, values ...any) {
+	j.findings = append(j.findings, Finding{
+		Rule: rule, Object: object, At: at, Text: fmt.Sprintf(format, values...),
+		Character: j.draw.Plugin.Name(), Disturbance: j.draw.Last(object, at),
+	})
+}
+
+// initialization is rule 1: the k-th node is initialized no later than the reference's k-th.
+func initialization(j *judge) {
+	sorted := func(record double.Record) (times []time.Duration) {
+		for _, at := range record.Initialized {
+			times = append(times, at)
+		}
+		slices.Sort(times)
+		return times
+	}
+	reference, mooring := sorted(j.reference), sorted(j.mooring)
+	for k, at := range reference {
+		latest := at + initialized + 2*j.longest
+		switch {
+		case k >= len(mooring) && latest < j.mooring.Length:
+			j.add("1", "", latest, "the reference has initialized %d nodes, and Mooring %d", len(reference), len(mooring))
+			return
+		case k < len(mooring) && mooring[k] > latest:
+			j.add("1", "", latest, "the node number %d is initialized after %s, and by the reference after %s", k+1, mooring[k].Round(time.Second), at.Round(time.Second))
+			return
+		}
+	}
+}
+
+// immediate are the rules 2a, 5 in part, 10 and 12, which the double judges at the moment of the write. A rule that is not absolute
+// passes if the reference breaks it for the same object.
+func immediate(j *judge) {
+	for _, fault := range j.mooring.Faults {
+		absolute := fault.Rule == "2a-deleted" || fault.Rule == "2a-tainted" || fault.Rule == "10"
+		if !absolute && slices.ContainsFunc(j.reference.Faults, func(other double.Fault) bool { return other.Rule == fault.Rule && other.Object == fault.Object }) {
+			continue
+		}
+		j.add(fault.Rule, fault.Object, fault.At, "%s", fault.Text)
+	}
+}
+
+// removal is rule 3 for as many deleted instances as the limit lets go: the larger of ten and a quarter, and never more than half.
+func removal(j *judge) {
+	deleted := map[string]time.Duration{}
+	for _, event := range j.draw.Events {
+		if event.Kind == draw.Leave || event.Kind == draw.MassLeave {
+			deleted[event.Object] = event.At
+		}
+	}
+	nodes := len(j.draw.Nodes)
+	if len(deleted) > min(max(10, nodes/4), nodes/2) {
+		return
+	}
+	for _, node := range j.draw.Nodes {
+		reference, went := j.reference.Removed[node.Name]
+		if _, is := deleted[node.Name]; !is || !went {
+			continue
+		}
+		due := reference + gone + 4*j.longest
+		at, done := j.mooring.Removed[node.Name]
+		if (!done && due < j.mooring.Length) || at > due {
+			j.add("3", node.Name, due, "the reference deleted the node of a deleted instance after %s, and Mooring after %s", reference.Round(time.Second), at.Round(time.Second))
+		}
+	}
+}
+
+// targets is rule 4 for each call.
+func targets(j *judge) {
+	failed := map[string]bool{}
+	for _, call := range j.reference.Calls {
+		for _, node := range call.Missing {
+			failed[call.Object+" "+node] = true
+		}
+	}
+	for _, call := range j.mooring.Calls {
+		missing := slices.DeleteFunc(slices.Clone(call.Missing), func(node string) bool { return failed[call.Object+" "+node] })
+		if len(missing) > 0 {
+			finding := fmt.Sprintf("%s of %s lacks the targets %v", call.Method, call.Object, missing)
+			j.add("4", missing[0], call.Began, "%s", finding)
+			return
+		}
+	}
+}
+
+// change is a change that has to reach the plugin.
+type change struct {
+	rule, object string
+	at           time.Duration
+	text         string
+	arrived      func(*double.Call) bool
+}
+
+// changes returns the changes of ports and the marks of nodes that the draw has.
+func changes(d draw.Draw) []change {
+	var all []change
+	for _, event := range d.Events {
+		at := event.At
+		switch event.Kind {
+		case draw.PortInBeat, draw.PortChange:
+			if event.Kind == draw.PortInBeat {
+				at += event.For / 2
+			}
+			all = append(all, change{"13-port", event.Object, at, fmt.Sprintf("the port %d", event.Number), func(call *double.Call) bool {
+				return call.Method == "EnsureLoadBalancer" && call.Object == event.Object && call.Port == int32(event.Number)
+			}})
+		case draw.Exclude:
+			all = append(all, change{"4-excluded", event.Object, at, "the set without " + event.Object, func(call *double.Call) bool {
+				return len(call.Targets) > 0 && !slices.Contains(call.Targets, event.Object)
+			}})
+		}
+	}
+	return all
+}
+
+// lateness is the part of the rules 4 and 13 about changes that pass at once.
+func lateness(j *judge) {
+	arrival := func(record double.Record, one change) (time.Duration, bool) {
+		for _, call := range record.Calls {
+			if call.Began >= one.at && one.arrived(call) {
+				return call.Began, true
+			}
+		}
+		return 0, false
+	}
+	for _, one := range changes(j.draw) {
+		reference, ok := arrival(j.reference, one)
+		if !ok {
+			continue
+		}
+		due := reference + passesAtOnce + 2*j.longest
+		if at, arrived := arrival(j.mooring, one); (!arrived && due < j.mooring.Length) || at > due {
+			j.add(one.rule, one.object, due, "%s, set after %s, reaches the plugin after %s, and by the reference after %s",
+				one.text, one.at, at.Round(time.Second), reference.Round(time.Second))
+		}
+	}
+}
+
+// balancers is rule 5: no second load balancer.
+func balancers(j *judge) {
+	for _, service := range j.draw.Services {
+		if made, reference := j.mooring.Created[service.Name], j.reference.Created[service.Name]; made > max(1, reference) {
+			j.add("5-second", service.Name, j.lastCall("EnsureLoadBalancer", service.Name), "%d load balancers were made, and by the reference %d", made, reference)
+		}
+	}
+}
+
+// lastCall returns when the last call about an object began.
+func (j *judge) lastCall(method, object string) (at time.Duration) {
+	for _, call := range j.mooring.Calls {
+		if call.Method == method && (object == "" || call.Object == object) {
+			at = call.Began
+		}
+	}
+	return at
+}
+
+// versions is rule 6: writes of each object in any ten minutes.
+func versions(j *judge) {
+	times := func(record double.Record) map[string][]time.Duration {
+		of := map[string][]time.Duration{}
+		for _, write := range record.Writes {
+			if write.At <= j.end {
+				of[write.Object] = append(of[write.Object], write.At)
+			}
+		}
+		return of
+	}
+	within := func(times []time.Duration, from, to time.Duration) (count int) {
+		for _, at := range times {
+			if from <= at && at <= to {
+				count++
+			}
+		}
+		return count
+	}
+	reference := times(j.reference)
+	mooring := times(j.mooring)
+	for object, writes := range mooring {
+		for _, from := range writes {
+			ours, theirs := within(writes, from, from+window), within(reference[object], from-margin, from+window+margin)
+			if ours > theirs+written {
+				j.add("6", object, from, "%d writes within ten minutes, and by the reference %d", ours, theirs)
+				break
+			}
+		}
+	}
+}
+
+// lives is rule 11: the process ends no oftener than the reference's.
+func lives(j *judge) {
+	if ours, theirs := len(j.mooring.Ends), len(j.reference.Ends); ours > theirs {
+		j.add("11", "", j.mooring.Length, "the process ended %d times, and the reference's %d times: %s", ours, theirs, j.mooring.Ends[0])
+	}
+}
+
+// settled is rule 13 at the end of the draw, for what the reference reaches too.
+func settled(j *judge) {
+	open := map[string]bool{}
+	for _, one := range j.reference.Open {
+		open[one.Object] = true
+	}
+	for _, one := range j.mooring.Open {
+		if !open[one.Object] {
+			j.add("13", one.Object, one.At, "%s", one.Text)
+		}
+	}
+}

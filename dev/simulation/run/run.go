@@ -1,0 +1,57 @@
+// Package run simulates both managers on a draw, each in a bubble of its own, and judges Mooring by the reference.
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mooring-ccm/mooring/dev/simulation/double"
+	"github.com/mooring-ccm/mooring/dev/simulation/draw"
+	"github.com/mooring-ccm/mooring/dev/simulation/managers"
+	"github.com/mooring-ccm/mooring/dev/simulation/rules"
+)
+
+// Verdict is what became of a draw.
+type Verdict struct {
+	Draw               draw.Draw
+	Reference, Mooring double.Record
+	// Findings are the broken rules, the oldest first.
+	Findings []rules.Finding
+}
+
+// Kinds returns the kinds of the findings, sorted, each once.
+func (v Verdict) Kinds() []string {
+	var kinds []string
+	for _, finding := range v.Findings {
+		kinds = append(kinds, finding.Kind())
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// Draw simulates both managers on a draw. Call managers.Prepare first. Each bubble is a subtest of t.
+func Draw(t *testing.T, d draw.Draw) (Verdict, error) {
+	verdict := Verdict{Draw: d}
+	for _, program := range []*managers.Manager{managers.Reference, managers.Mooring} {
+		var record double.Record
+		var failure error
+		t.Run(fmt.Sprintf("%d/%s", d.Seed, program.Name), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				record, failure = double.Simulate(context.WithoutCancel(t.Context()), d, program)
+			})
+		})
+		if failure != nil {
+			return verdict, fmt.Errorf("seed %d: %w", d.Seed, failure)
+		}
+		if program == managers.Reference {
+			verdict.Reference = record
+		} else {
+			verdict.Mooring = record
+		}
+	}
+	verdict.Findings = rules.Check(d, verdict.Reference, verdict.Mooring)
+	return verdict, nil
+}
