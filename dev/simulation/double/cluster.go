@@ -102,7 +102,9 @@ func (u *users) plan(event draw.Event) {
 			return u.report(ctx, name)
 		})
 	case draw.TaintReturns:
-		u.at(event.At, func(ctx context.Context) error { return u.taint(ctx, name, cloudproviderapi.TaintExternalCloudProvider) })
+		u.at(event.At, func(ctx context.Context) error {
+			return u.taint(ctx, name, cloudproviderapi.TaintExternalCloudProvider)
+		})
 	case draw.ToBeDeleted:
 		u.at(event.At, func(ctx context.Context) error { return u.taint(ctx, name, toBeDeleted) })
 	case draw.Exclude:

@@ -135,7 +135,9 @@ func ready(node *corev1.Node) bool {
 	})
 }
 
-func uninitialized(node *corev1.Node) bool { return hasTaint(node, cloudproviderapi.TaintExternalCloudProvider) }
+func uninitialized(node *corev1.Node) bool {
+	return hasTaint(node, cloudproviderapi.TaintExternalCloudProvider)
+}
 
 // live reports whether a Service wants a load balancer.
 func live(service *corev1.Service) bool {

@@ -26,7 +26,9 @@ type Finding struct {
 }
 
 // Kind is what findings have in common.
-func (f Finding) Kind() string { return fmt.Sprintf("%s x %s x %s", f.Rule, f.Character, f.Disturbance) }
+func (f Finding) Kind() string {
+	return fmt.Sprintf("%s x %s x %s", f.Rule, f.Character, f.Disturbance)
+}
 
 // String returns the finding as a line.
 func (f Finding) String() string {

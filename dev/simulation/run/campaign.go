@@ -1,0 +1,154 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mooring-ccm/mooring/dev/simulation/draw"
+)
+
+// Campaign runs draws on all cores.
+type Campaign struct {
+	// First is the first seed, and Draws how many there are.
+	First, Draws uint64
+	// Repeat runs each draw twice and counts the draws with another verdict.
+	Repeat bool
+	// Out gets the findings, and Progress a line that is written again and again.
+	Out, Progress io.Writer
+
+	mu        sync.Mutex
+	began     time.Time
+	next      uint64
+	done      uint64
+	known     uint64
+	different []uint64
+	kinds     map[string]Verdict
+	failure   error
+}
+
+// Run runs the draws. Each kind of failure is printed once, with the first seed that shows it. It reports how many kinds are not known.
+func (c *Campaign) Run(t *testing.T) (unknown int, err error) {
+	c.began, c.next, c.kinds = time.Now(), c.First, map[string]Verdict{}
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for seed, ok := c.take(); ok; seed, ok = c.take() {
+				c.one(t, seed)
+			}
+		})
+	}
+	workers.Wait()
+	_, _ = fmt.Fprintln(c.Progress) // ends the line of progress
+	return c.report(), c.failure
+}
+
+// take returns the next seed.
+func (c *Campaign) take() (uint64, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next >= c.First+c.Draws || c.failure != nil {
+		return 0, false
+	}
+	c.next++
+	return c.next - 1, true
+}
+
+// one runs one draw and keeps what is new.
+func (c *Campaign) one(t *testing.T, seed uint64) {
+	verdict, err := Draw(t, draw.New(seed))
+	var again Verdict
+	if err == nil && c.Repeat {
+		again, err = Draw(t, draw.New(seed))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.done++
+	if err != nil {
+		c.failure = errors.Join(c.failure, err)
+		return
+	}
+	if c.Repeat && !slices.Equal(verdict.Kinds(), again.Kinds()) {
+		c.different = append(c.different, seed)
+	}
+	kinds := verdict.Kinds()
+	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(kind string) bool { return !Known(kind) }) {
+		c.known++
+	}
+	for _, kind := range kinds {
+		if first, ok := c.kinds[kind]; !ok || seed < first.Draw.Seed {
+			c.kinds[kind] = verdict
+		}
+	}
+	spent := time.Since(c.began).Seconds()
+	_, _ = fmt.Fprintf(c.Progress, "\r%d of %d draws, %.2f s each, next seed %d, %d kinds, %d draws with known kinds only ",
+		c.done, c.Draws, spent/float64(c.done), c.next, len(c.kinds), c.known)
+}
+
+// report prints each kind with its first seed, and counts those that are not known.
+func (c *Campaign) report() (unknown int) {
+	var kinds []string
+	for kind := range c.kinds {
+		kinds = append(kinds, kind)
+	}
+	slices.Sort(kinds)
+	for _, kind := range kinds {
+		state := "known"
+		if !Known(kind) {
+			state = "NEW"
+			unknown++
+		}
+		verdict := c.kinds[kind]
+		_, _ = fmt.Fprintf(c.Out, "%s kind: %s, seed %d\n", state, kind, verdict.Draw.Seed)
+		shown := 0
+		for _, finding := range verdict.Findings {
+			if finding.Kind() == kind && shown < 3 {
+				shown++
+				_, _ = fmt.Fprintf(c.Out, "  %s\n", finding)
+			}
+		}
+	}
+	_, _ = fmt.Fprintf(c.Out, "%d draws from seed %d: %d kinds, %d of them new\n", c.done, c.First, len(kinds), unknown)
+	if c.Repeat {
+		_, _ = fmt.Fprintf(c.Out, "%d draws gave another verdict when run again: %v\n", len(c.different), c.different)
+	}
+	if c.failure != nil {
+		_, _ = fmt.Fprintf(c.Out, "stopped: go on with seed %d\n", c.next)
+	}
+	return unknown
+}
+
+// Trace prints the draw, the findings, and what both managers did to each object, side by side.
+func (v Verdict) Trace(out io.Writer) {
+	_, _ = fmt.Fprintf(out, "%s\n", v.Draw)
+	for _, finding := range v.Findings {
+		_, _ = fmt.Fprintf(out, "%s\n", finding)
+	}
+	left, right := lines(v.Reference), lines(v.Mooring)
+	var objects []string
+	for _, of := range []map[string][]string{left, right} {
+		for object := range of {
+			objects = append(objects, object)
+		}
+	}
+	slices.Sort(objects)
+	for _, object := range slices.Compact(objects) {
+		_, _ = fmt.Fprintf(out, "\n%-66s  %s\n", "reference: "+object, "mooring: "+object)
+		for i := range max(len(left[object]), len(right[object])) {
+			_, _ = fmt.Fprintf(out, "%-66s  %s\n", at(left[object], i), at(right[object], i))
+		}
+	}
+}
+
+// at returns a line, or nothing behind the last one.
+func at(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return ""
+}
