@@ -18,7 +18,8 @@ type apiFault struct {
 	object string
 	// code is the answer as text, zero for a conflict of a write.
 	code int
-	left int
+	// skip is how many requests pass first, left how many are answered then.
+	skip, left int
 }
 
 // Transport returns the manager's way to the API server.
@@ -37,6 +38,10 @@ func (w *World) intercept(request *http.Request, about apiserver.Attributes) (*h
 	defer w.mu.Unlock()
 	for _, fault := range w.faults {
 		if fault.left == 0 || fault.object != about.Name {
+			continue
+		}
+		if fault.skip > 0 {
+			fault.skip--
 			continue
 		}
 		if fault.code != 0 {

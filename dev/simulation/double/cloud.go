@@ -188,6 +188,13 @@ func (l loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, _ string, s
 
 type router struct{ *plugin }
 
+// omitted reports whether lists come from a replica that has lost a route for a while. The lock is held.
+func (w *World) omitted(node string, lag time.Duration) bool {
+	dice := draw.Dice(w.draw.Seed, "omission", node)
+	from := draw.Settle + time.Duration(dice.IntN(8*60))*time.Second
+	return dice.IntN(3) == 0 && from <= w.now() && w.now() < from+lag
+}
+
 // ListRoutes implements cloudprovider.Routes.
 func (r router) ListRoutes(ctx context.Context, _ string) (routes []*cloudprovider.Route, err error) {
 	err = r.call(ctx, "ListRoutes", "", arguments{}, func(*rand.Rand) error {
@@ -198,7 +205,7 @@ func (r router) ListRoutes(ctx context.Context, _ string) (routes []*cloudprovid
 		}
 		for _, node := range slices.Sorted(maps.Keys(w.routes)) {
 			one := w.routes[node]
-			if shown := one.made+lag <= w.now() && (one.deleted == 0 || one.deleted+lag > w.now()); shown {
+			if shown := one.made+lag <= w.now() && (one.deleted == 0 || one.deleted+lag > w.now()); shown && !w.omitted(node, lag) {
 				copied := one.route
 				routes = append(routes, &copied)
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,8 @@ const (
 	nodeMonitorGrace = 50 * time.Second
 	// beat is how often the annotation of a Service changes.
 	beat = 5 * time.Second
+	// readyzSeen is how long /readyz fails before a user changes something.
+	readyzSeen = draw.ReadyzSeen
 )
 
 // users are the kubelets, the users and the controllers of the cluster.
@@ -142,6 +145,7 @@ func (u *users) planFault(event draw.Event) {
 		for at, code := range map[time.Duration]int{event.At: 500, event.At + event.For + time.Minute: 200} {
 			u.at(at, func(context.Context) error { u.world.api.SetHealth("/readyz", code); return nil })
 		}
+		u.at(event.At+readyzSeen, func(ctx context.Context) error { return u.port(ctx, u.world.draw.Services[0].Name, event.Number) })
 	case draw.Crash, draw.Restart:
 		u.at(event.At, func(context.Context) error { return u.endProcess(event.Kind) })
 	}
@@ -172,7 +176,7 @@ func (u *users) endProcess(kind draw.Disturbance) error {
 
 // answerWrongly has requests about an object fail, and makes a write to it due.
 func (u *users) answerWrongly(ctx context.Context, event draw.Event) error {
-	fault := &apiFault{object: event.Object, left: 1 + event.Number%2}
+	fault := &apiFault{object: event.Object, skip: event.Skip, left: 1 + event.Number%2}
 	if event.Kind == draw.ProxyAnswer {
 		fault.code = event.Number
 	} else {
@@ -207,7 +211,8 @@ func (u *users) join(ctx context.Context, index int, drawn draw.Node) error {
 		Status:     corev1.NodeStatus{Conditions: conditions(true), Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: drawn.Name}}},
 	}
 	if u.world.draw.Plugin.Has(draw.OtherSpelling) && index%2 == 0 {
-		node.Spec.ProviderID = ProviderName + ":///zone/" + drawn.Name // the kubelet's flag
+		spelled := []string{ProviderName + ":///zone/" + drawn.Name, strings.ToUpper(ProviderName) + "://zone/" + drawn.Name, "zone/" + drawn.Name}
+		node.Spec.ProviderID = spelled[index/2%len(spelled)] // the kubelet's flag
 	}
 	if drawn.Taken {
 		node.Spec.ProviderID = cmp.Or(node.Spec.ProviderID, providerID(drawn.Name))

@@ -93,7 +93,11 @@ func (w *World) open() []Fault {
 	defer w.mu.Unlock()
 	var open []Fault
 	add := func(object, format string, values ...any) {
-		open = append(open, Fault{Rule: "13", Object: object, At: w.now(), Text: fmt.Sprintf(format, values...)})
+		rule := "13"
+		if machine := w.instances[object]; machine != nil && machine.deleted {
+			rule = "13-gone"
+		}
+		open = append(open, Fault{Rule: rule, Object: object, At: w.now(), Text: fmt.Sprintf(format, values...)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
 		w.openNode(name, w.nodes[name], func(format string, values ...any) { add(name, format, values...) })

@@ -20,6 +20,8 @@ const (
 	LongestQuiet = 10 * time.Minute
 	// ShortestQuiet is how long a manager is watched after the disturbances in any case.
 	ShortestQuiet = 3 * time.Minute
+	// ReadyzSeen is how long /readyz fails before a user changes a port.
+	ReadyzSeen = 30 * time.Second
 )
 
 // Character is a way of a plugin or its cloud.
@@ -121,7 +123,7 @@ const (
 	ProxyAnswer  Disturbance = "proxy-answer"  // a proxy answers requests about an object as text, while a change of it is due
 	Conflicts    Disturbance = "conflicts"     // writes to an object conflict
 	CutWatches   Disturbance = "cut-watches"   // all watches end
-	NotReady     Disturbance = "readyz"        // /readyz answers 500 for a while, requests succeed
+	NotReady     Disturbance = "readyz"        // /readyz answers 500 for a while, requests succeed, and a user changes a port
 	Crash        Disturbance = "crash"         // the process is killed
 	Restart      Disturbance = "restart"       // the process is asked to end
 	None         Disturbance = "none"          // nothing happened
@@ -137,6 +139,8 @@ type Event struct {
 	For time.Duration
 	// Number is a port, a status code or a count of requests.
 	Number int
+	// Skip is how many requests pass before the first one that is answered wrongly.
+	Skip int
 }
 
 // Draw is everything that the seed decides.
@@ -173,7 +177,7 @@ func (d Draw) String() string {
 		fmt.Fprintf(&text, "service %s created=%s\n", service.Name, service.Created)
 	}
 	for _, event := range d.Events {
-		fmt.Fprintf(&text, "%s %s %s for=%s number=%d\n", event.At, event.Kind, event.Object, event.For, event.Number)
+		fmt.Fprintf(&text, "%s %s %s for=%s number=%d skip=%d\n", event.At, event.Kind, event.Object, event.For, event.Number, event.Skip)
 	}
 	return text.String()
 }

@@ -101,7 +101,15 @@ func newEvent(dice *rand.Rand, d Draw, kind Disturbance, at time.Duration) []Eve
 		event.Object = node
 	case Beat, PortChange, PortInBeat, Deleted:
 		event.Object, event.Number = service, 8000+dice.IntN(1000)
+	case NotReady:
+		event.Number = 6000 + dice.IntN(1000)
 	case ProxyAnswer:
+		late := slices.IndexFunc(d.Services, func(service Service) bool { return service.Created > 0 })
+		if late >= 0 && dice.IntN(2) == 0 {
+			event.Object, event.At = d.Services[late].Name, d.Services[late].Created-time.Second
+			event.Number, event.Skip = []int{403, 404, 404, 500}[dice.IntN(4)], dice.IntN(4)
+			break
+		}
 		event.Object, event.Number = []string{node, service}[dice.IntN(2)], []int{403, 404, 404, 500}[dice.IntN(4)]
 	case Conflicts:
 		event.Object, event.Number = []string{node, service}[dice.IntN(2)], 1+dice.IntN(4)

@@ -41,7 +41,7 @@ func counts(j *judge) {
 	perNode := len(j.draw.Nodes) * (2 + int(j.end/status)) * processes
 	perService := len(j.draw.Services) * (2 + len(j.draw.Events)) * processes
 	budget := map[string]int{
-		"InstanceMetadata": max(reference["InstanceMetadata"], perNode) + failed(j.mooring, "InstanceMetadata"),
+		"InstanceMetadata": max(reference["InstanceMetadata"]+len(j.draw.Nodes), perNode) + failed(j.mooring, "InstanceMetadata"),
 		"InstanceExists":   max(reference["InstanceExists"], questions)*2 + 3*len(j.draw.Events) + failed(j.mooring, "InstanceExists"),
 		"InstanceShutdown": max(reference["InstanceShutdown"], questions),
 		"GetLoadBalancer":  reference["GetLoadBalancer"] + minutes + perService,

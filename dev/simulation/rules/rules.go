@@ -123,21 +123,32 @@ func immediate(j *judge) {
 	}
 }
 
-// removal is rule 3 for as many deleted instances as the limit lets go: the larger of ten and a quarter, and never more than half.
-func removal(j *judge) {
-	deleted := map[string]time.Duration{}
+// deleted returns the nodes whose instances are deleted.
+func (j *judge) deleted() map[string]bool {
+	deleted := map[string]bool{}
 	for _, event := range j.draw.Events {
 		if event.Kind == draw.Leave || event.Kind == draw.MassLeave {
-			deleted[event.Object] = event.At
+			deleted[event.Object] = true
 		}
 	}
+	return deleted
+}
+
+// limited reports whether more instances are deleted than the limit lets go.
+func (j *judge) limited() bool {
 	nodes := len(j.draw.Nodes)
-	if len(deleted) > min(max(10, nodes/4), nodes/2) {
+	return len(j.deleted()) > min(max(10, nodes/4), nodes/2)
+}
+
+// removal is rule 3 for as many deleted instances as the limit lets go: the larger of ten and a quarter, and never more than half.
+func removal(j *judge) {
+	if j.limited() {
 		return
 	}
+	deleted := j.deleted()
 	for _, node := range j.draw.Nodes {
 		reference, went := j.reference.Removed[node.Name]
-		if _, is := deleted[node.Name]; !is || !went {
+		if !deleted[node.Name] || !went {
 			continue
 		}
 		due := reference + gone + 4*j.longest
@@ -180,17 +191,28 @@ func changes(d draw.Draw) []change {
 	for _, event := range d.Events {
 		at := event.At
 		switch event.Kind {
-		case draw.PortInBeat, draw.PortChange:
-			if event.Kind == draw.PortInBeat {
+		case draw.PortInBeat, draw.PortChange, draw.NotReady:
+			service := event.Object
+			switch event.Kind {
+			case draw.PortInBeat:
 				at += event.For / 2
+			case draw.NotReady:
+				at += draw.ReadyzSeen
+				service = d.Services[0].Name
 			}
-			all = append(all, change{"13-port", event.Object, at, fmt.Sprintf("the port %d", event.Number), func(call *double.Call) bool {
-				return call.Method == "EnsureLoadBalancer" && call.Object == event.Object && call.Port == int32(event.Number)
+			all = append(all, change{"13-port", service, at, fmt.Sprintf("the port %d", event.Number), func(call *double.Call) bool {
+				return call.Method == "EnsureLoadBalancer" && call.Object == service && call.Port == int32(event.Number)
 			}})
 		case draw.Exclude:
-			all = append(all, change{"4-excluded", event.Object, at, "the set without " + event.Object, func(call *double.Call) bool {
-				return len(call.Targets) > 0 && !slices.Contains(call.Targets, event.Object)
-			}})
+			for _, service := range d.Services {
+				if service.Created > at {
+					continue
+				}
+				text := fmt.Sprintf("the set of %s without %s", service.Name, event.Object)
+				all = append(all, change{"4-excluded", event.Object, at, text, func(call *double.Call) bool {
+					return len(call.Targets) > 0 && call.Object == service.Name && !slices.Contains(call.Targets, event.Object)
+				}})
+			}
 		}
 	}
 	return all
@@ -284,8 +306,8 @@ func settled(j *judge) {
 		open[one.Object] = true
 	}
 	for _, one := range j.mooring.Open {
-		if !open[one.Object] {
-			j.add("13", one.Object, one.At, "%s", one.Text)
+		if held := one.Rule == "13-gone" && j.limited(); !held && !open[one.Object] {
+			j.add(one.Rule, one.Object, one.At, "%s", one.Text)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (c *Campaign) one(t *testing.T, seed uint64) {
 		c.different = append(c.different, seed)
 	}
 	kinds := verdict.Kinds()
-	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(kind string) bool { return !Known(kind) }) {
+	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(kind string) bool { return Known(kind) == "" }) {
 		c.known++
 	}
 	for _, kind := range kinds {
@@ -97,14 +97,19 @@ func (c *Campaign) report() (unknown int) {
 		kinds = append(kinds, kind)
 	}
 	slices.Sort(kinds)
+	printed := map[string]bool{}
 	for _, kind := range kinds {
-		state := "known"
-		if !Known(kind) {
-			state = "NEW"
+		state, about := "new", Known(kind)
+		switch {
+		case about == "":
 			unknown++
+		case printed[about]:
+			continue
+		default:
+			state, printed[about] = "known", true
 		}
 		verdict := c.kinds[kind]
-		_, _ = fmt.Fprintf(c.Out, "%s kind: %s, seed %d\n", state, kind, verdict.Draw.Seed)
+		_, _ = fmt.Fprintf(c.Out, "%s kind: %s, seed %d%s\n", state, kind, verdict.Draw.Seed, about)
 		shown := 0
 		for _, finding := range verdict.Findings {
 			if finding.Kind() == kind && shown < 3 {

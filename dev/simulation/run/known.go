@@ -11,19 +11,19 @@ import (
 //go:embed known.txt
 var knownText string
 
-// Known reports whether a kind is listed in known.txt.
-func Known(kind string) bool {
+// Known returns the sentence about a kind in known.txt, empty if the kind is not listed.
+func Known(kind string) string {
 	parts := strings.Split(kind, " x ")
 	for line := range strings.Lines(knownText) {
-		listed, _, ok := strings.Cut(line, ": ")
+		listed, sentence, ok := strings.Cut(line, ": ")
 		if !ok || strings.HasPrefix(line, "#") {
 			continue
 		}
 		if matches(strings.Split(listed, " x "), parts) {
-			return true
+			return ": " + strings.TrimSpace(sentence)
 		}
 	}
-	return false
+	return ""
 }
 
 // matches compares the rule, the character and the disturbance. A character of several is known if one of them is.
