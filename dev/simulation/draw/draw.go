@@ -19,7 +19,7 @@ const (
 	// LongestQuiet is how long a manager may take to settle after that.
 	LongestQuiet = 10 * time.Minute
 	// ShortestQuiet is how long a manager is watched after the disturbances in any case.
-	ShortestQuiet = 3 * time.Minute
+	ShortestQuiet = 6 * time.Minute
 	// ReadyzSeen is how long /readyz fails before a user changes a port.
 	ReadyzSeen = 30 * time.Second
 )

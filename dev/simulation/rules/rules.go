@@ -48,6 +48,8 @@ const (
 	// window is the time over which writes are counted, and margin what is added on both sides for the reference.
 	window = 10 * time.Minute
 	margin = 5 * time.Minute
+	// rest is how long after the disturbances an object has settled.
+	rest = 2 * time.Minute
 	// monitor is the period at which silent nodes are asked about, and status the one of the status pass.
 	monitor = 5 * time.Second
 	status  = 5 * time.Minute
@@ -72,7 +74,7 @@ func Check(d draw.Draw, reference, mooring double.Record) []Finding {
 		}
 	}
 	for _, rule := range []func(*judge){
-		initialization, immediate, removal, targets, lateness, balancers, versions, counts, concurrency, undisturbed, arguments, lives, settled,
+		initialization, immediate, removal, targets, lateness, balancers, versions, idle, counts, concurrency, undisturbed, arguments, lives, settled,
 	} {
 		rule(j)
 	}
@@ -151,7 +153,8 @@ func removal(j *judge) {
 		if !deleted[node.Name] || !went {
 			continue
 		}
-		due := reference + gone + 4*j.longest
+		// The calls about all deleted instances may be made one after the other.
+		due := reference + gone + time.Duration(4+2*len(deleted))*j.longest
 		at, done := j.mooring.Removed[node.Name]
 		if (!done && due < j.mooring.Length) || at > due {
 			j.add("3", node.Name, due, "the reference deleted the node of a deleted instance after %s, and Mooring after %s", reference.Round(time.Second), at.Round(time.Second))
@@ -288,6 +291,24 @@ func versions(j *judge) {
 				j.add("6", object, from, "%d writes within ten minutes, and by the reference %d", ours, theirs)
 				break
 			}
+		}
+	}
+}
+
+// idle is the end of rule 6: an object that has settled is not written, unless the reference writes it too.
+func idle(j *judge) {
+	settled := func(write double.Write) bool { return write.At >= draw.Disturbed+rest }
+	written := map[string]bool{}
+	for _, write := range j.reference.Writes {
+		written[write.Object] = written[write.Object] || settled(write)
+	}
+	for _, open := range j.mooring.Open {
+		written[open.Object] = true // rule 13 says so
+	}
+	for _, write := range j.mooring.Writes {
+		if settled(write) && !written[write.Object] {
+			written[write.Object] = true
+			j.add("6-idle", write.Object, write.At, "%s of %s by %s, %s after the disturbances", write.Verb, write.Resource, write.Client, write.At-draw.Disturbed)
 		}
 	}
 }
