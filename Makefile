@@ -124,6 +124,13 @@ chaos: preflight ## Disturb the whole system by a schedule, and check it: make c
 	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./dev/chaos/cmd/chaos
 	@$(BIN)/chaos run --seed=$(SEED) --duration=$(DURATION) $(ARGS)
 
+DRAWS ?= 100
+
+.PHONY: simulate
+simulate: preflight ## Run both managers on random plugins, clouds and clusters in virtual time: make simulate SEED=1 DRAWS=100
+	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./dev/simulation/cmd/simulate
+	@$(BIN)/simulate --seed=$(SEED) --draws=$(DRAWS) $(ARGS)
+
 .PHONY: soak
 soak: preflight ## Churn at 2,000 nodes and 500 Services, and check that the manager does not grow: make soak DURATION=30m
 	@$(RUN) ./dev/cmd/gobuild -o $(BIN) ./dev/chaos/cmd/chaos

@@ -15,6 +15,7 @@ import (
 
 // apiFault answers the next requests of the manager about an object.
 type apiFault struct {
+	// object is empty for lists and watches.
 	object string
 	// code is the answer as text, zero for a conflict of a write.
 	code int
@@ -37,7 +38,7 @@ func (w *World) intercept(request *http.Request, about apiserver.Attributes) (*h
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, fault := range w.faults {
-		if fault.left == 0 || fault.object != about.Name {
+		if fault.left == 0 || fault.object != about.Name || (about.Name == "" && about.Verb == "create") {
 			continue
 		}
 		if fault.skip > 0 {
@@ -92,8 +93,12 @@ func (w *World) auditService(name string, before, after *corev1.Service, ours bo
 		return
 	}
 	was := before.Status.LoadBalancer.Ingress[0].IP
-	if now := after.Status.LoadBalancer.Ingress; len(now) == 0 || now[0].IP != was {
-		w.fault("5-address", name, "the manager changed the address %s of the Service to %v", was, now)
+	now := ""
+	if ingress := after.Status.LoadBalancer.Ingress; len(ingress) > 0 {
+		now = ingress[0].IP
+	}
+	if now != was {
+		w.fault("5-address", name, "the manager changed the address %s of the Service to %q", was, now)
 	}
 }
 

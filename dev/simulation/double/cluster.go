@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,8 @@ const (
 	beat = 5 * time.Second
 	// readyzSeen is how long /readyz fails before a user changes something.
 	readyzSeen = draw.ReadyzSeen
+	// brokenRequests is how many requests of informers fail while /readyz does.
+	brokenRequests = 4
 )
 
 // users are the kubelets, the users and the controllers of the cluster.
@@ -145,10 +148,19 @@ func (u *users) planFault(event draw.Event) {
 		for at, code := range map[time.Duration]int{event.At: 500, event.At + event.For + time.Minute: 200} {
 			u.at(at, func(context.Context) error { u.world.api.SetHealth("/readyz", code); return nil })
 		}
+		u.at(event.At+time.Second, func(context.Context) error { u.breakWatches(); return nil })
 		u.at(event.At+readyzSeen, func(ctx context.Context) error { return u.port(ctx, u.world.draw.Services[0].Name, event.Number) })
 	case draw.Crash, draw.Restart:
 		u.at(event.At, func(context.Context) error { return u.endProcess(event.Kind) })
 	}
+}
+
+// breakWatches ends all watches and has the next requests of informers fail, which is what makes a manager look at /readyz.
+func (u *users) breakWatches() {
+	u.world.mu.Lock()
+	u.world.faults = append(u.world.faults, &apiFault{code: http.StatusInternalServerError, left: brokenRequests})
+	u.world.mu.Unlock()
+	u.world.api.CutWatches(nil)
 }
 
 // endProcess ends the newest process of the manager as drawn.

@@ -123,7 +123,7 @@ const (
 	ProxyAnswer  Disturbance = "proxy-answer"  // a proxy answers requests about an object as text, while a change of it is due
 	Conflicts    Disturbance = "conflicts"     // writes to an object conflict
 	CutWatches   Disturbance = "cut-watches"   // all watches end
-	NotReady     Disturbance = "readyz"        // /readyz answers 500 for a while, requests succeed, and a user changes a port
+	NotReady     Disturbance = "readyz"        // /readyz answers 500 for a while, all but four requests succeed, and a user changes a port
 	Crash        Disturbance = "crash"         // the process is killed
 	Restart      Disturbance = "restart"       // the process is asked to end
 	None         Disturbance = "none"          // nothing happened

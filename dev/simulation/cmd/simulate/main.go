@@ -19,6 +19,7 @@ import (
 type options struct {
 	seed, draws   uint64
 	trace, repeat bool
+	shrink        string
 }
 
 func parse(arguments []string, out io.Writer) (options, error) {
@@ -28,6 +29,7 @@ func parse(arguments []string, out io.Writer) (options, error) {
 	set.Uint64Var(&o.seed, "seed", 1, "the first seed; a campaign that was interrupted goes on with the next seed of its line of progress")
 	set.Uint64Var(&o.draws, "draws", 100, "how many draws to run")
 	set.BoolVar(&o.trace, "trace", false, "print what both managers did to each object in the draw of the seed, side by side")
+	set.StringVar(&o.shrink, "shrink", "", "print the smallest scenario below the draw of the seed that still breaks this rule, such as 5-second")
 	set.BoolVar(&o.repeat, "repeat", false, "run each draw twice, and count those with another verdict")
 	if err := set.Parse(arguments); err != nil {
 		return o, fmt.Errorf("arguments: %w", err)
@@ -75,6 +77,13 @@ func simulate(t *testing.T, o options) (int, error) {
 		verdict, err := run.Draw(t, draw.New(o.seed))
 		if err == nil {
 			verdict.Trace(os.Stdout)
+		}
+		return 0, err
+	}
+	if o.shrink != "" {
+		smallest, err := run.Shrink(t, draw.New(o.seed), o.shrink)
+		if err == nil {
+			_, err = fmt.Println(smallest)
 		}
 		return 0, err
 	}
