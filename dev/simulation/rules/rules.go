@@ -156,7 +156,10 @@ func removal(j *judge) {
 		// The calls about all deleted instances may be made one after the other.
 		due := reference + gone + time.Duration(4+2*len(deleted))*j.longest
 		at, done := j.mooring.Removed[node.Name]
-		if (!done && due < j.mooring.Length) || at > due {
+		switch {
+		case !done && due < j.mooring.Length:
+			j.add("3", node.Name, due, "the reference deleted the node of a deleted instance after %s, and Mooring never", reference.Round(time.Second))
+		case at > due:
 			j.add("3", node.Name, due, "the reference deleted the node of a deleted instance after %s, and Mooring after %s", reference.Round(time.Second), at.Round(time.Second))
 		}
 	}
@@ -231,13 +234,22 @@ func lateness(j *judge) {
 		}
 		return 0, false
 	}
-	for _, one := range changes(j.draw) {
+	all := changes(j.draw)
+	for _, one := range all {
 		reference, ok := arrival(j.reference, one)
-		if !ok {
+		due := reference + passesAtOnce + 2*j.longest
+		superseded := slices.ContainsFunc(all, func(next change) bool {
+			return next.rule == one.rule && next.object == one.object && one.at < next.at && next.at <= due
+		})
+		if !ok || superseded || due >= j.mooring.Length {
 			continue
 		}
-		due := reference + passesAtOnce + 2*j.longest
-		if at, arrived := arrival(j.mooring, one); (!arrived && due < j.mooring.Length) || at > due {
+		at, arrived := arrival(j.mooring, one)
+		switch {
+		case !arrived:
+			j.add(one.rule, one.object, due, "%s, set after %s, never reaches the plugin, and by the reference after %s",
+				one.text, one.at, reference.Round(time.Second))
+		case at > due:
 			j.add(one.rule, one.object, due, "%s, set after %s, reaches the plugin after %s, and by the reference after %s",
 				one.text, one.at, at.Round(time.Second), reference.Round(time.Second))
 		}

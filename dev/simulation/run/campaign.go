@@ -27,7 +27,8 @@ type Campaign struct {
 	next      uint64
 	done      uint64
 	known     uint64
-	different []uint64
+	// otherRules and otherKinds are seeds that broke other rules, or the same rules in other kinds, when they were run again.
+	otherRules, otherKinds []uint64
 	kinds     map[string]Verdict
 	failure   error
 }
@@ -73,8 +74,10 @@ func (c *Campaign) one(t *testing.T, seed uint64) {
 		c.failure = errors.Join(c.failure, err)
 		return
 	}
-	if c.Repeat && !slices.Equal(verdict.Kinds(), again.Kinds()) {
-		c.different = append(c.different, seed)
+	if c.Repeat && !slices.Equal(verdict.Rules(), again.Rules()) {
+		c.otherRules = append(c.otherRules, seed)
+	} else if c.Repeat && !slices.Equal(verdict.Kinds(), again.Kinds()) {
+		c.otherKinds = append(c.otherKinds, seed)
 	}
 	kinds := verdict.Kinds()
 	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(kind string) bool { return Known(kind) == "" }) {
@@ -120,7 +123,8 @@ func (c *Campaign) report() (unknown int) {
 	}
 	_, _ = fmt.Fprintf(c.Out, "%d draws from seed %d: %d kinds, %d of them new\n", c.done, c.First, len(kinds), unknown)
 	if c.Repeat {
-		_, _ = fmt.Fprintf(c.Out, "%d draws gave another verdict when run again: %v\n", len(c.different), c.different)
+		_, _ = fmt.Fprintf(c.Out, "run again, %d draws broke other rules: %v\n", len(c.otherRules), c.otherRules)
+		_, _ = fmt.Fprintf(c.Out, "run again, %d draws broke the same rules in other kinds: %v\n", len(c.otherKinds), c.otherKinds)
 	}
 	if c.failure != nil {
 		_, _ = fmt.Fprintf(c.Out, "stopped: go on with seed %d\n", c.next)

@@ -32,6 +32,16 @@ func (v Verdict) Kinds() []string {
 	return slices.Compact(kinds)
 }
 
+// Rules returns the rules that are broken, sorted, each once.
+func (v Verdict) Rules() []string {
+	var broken []string
+	for _, finding := range v.Findings {
+		broken = append(broken, finding.Rule)
+	}
+	slices.Sort(broken)
+	return slices.Compact(broken)
+}
+
 // Draw simulates both managers on a draw. Call managers.Prepare first. Each bubble is a subtest of t.
 func Draw(t *testing.T, d draw.Draw) (Verdict, error) {
 	verdict := Verdict{Draw: d}

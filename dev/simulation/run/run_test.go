@@ -2,8 +2,8 @@ package run_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 
@@ -18,31 +18,61 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// TestDraws runs draws and checks that both managers work in them. What Mooring breaks is printed.
-func TestDraws(t *testing.T) {
-	seeds := uint64(30)
+// seeds returns how many draws a test runs.
+func seeds(many uint64) uint64 {
 	if testing.Short() {
-		seeds = 10
+		return many / 3
 	}
-	for seed := range seeds {
-		began := time.Now()
-		verdict := must.Value(run.Draw(t, draw.New(seed+1)))(t)
-		for _, record := range []int{len(verdict.Reference.Calls), len(verdict.Mooring.Calls)} {
-			if record == 0 {
-				t.Errorf("seed %d: a manager has called nothing", seed+1)
-			}
+	return many
+}
+
+// TestDraws runs draws and checks that both managers work in them. What Mooring breaks is printed and does not fail the test.
+func TestDraws(t *testing.T) {
+	for seed := uint64(1); seed <= seeds(30); seed++ {
+		verdict := must.Value(run.Draw(t, draw.New(seed)))(t)
+		if len(verdict.Reference.Calls) == 0 || len(verdict.Mooring.Calls) == 0 {
+			t.Errorf("seed %d: a manager has called nothing", seed)
 		}
-		t.Logf("seed %d: %s, %s: %q", seed+1, verdict.Draw.Plugin.Name(), time.Since(began).Round(time.Millisecond), verdict.Kinds())
+		for _, kind := range verdict.Kinds() {
+			state := "known"
+			if run.Known(kind) == "" {
+				state = "new"
+			}
+			t.Logf("seed %d: %s kind: %s", seed, state, kind)
+		}
 	}
 }
 
-// TestRepeats runs draws twice: the verdict is the same.
+// TestRepeats runs draws twice. Jitter of both managers comes from Go's global source, which no seed reaches, so a verdict may differ at the
+// edge of a tolerance.
 func TestRepeats(t *testing.T) {
-	for seed := uint64(1); seed <= 3; seed++ {
-		first := must.Value(run.Draw(t, draw.New(seed)))(t)
-		second := must.Value(run.Draw(t, draw.New(seed)))(t)
-		if !slices.Equal(first.Kinds(), second.Kinds()) {
-			t.Errorf("seed %d: first %q, then %q", seed, first.Kinds(), second.Kinds())
+	different := uint64(0)
+	for seed := uint64(1); seed <= seeds(9); seed++ {
+		first, second := must.Value(run.Draw(t, draw.New(seed)))(t), must.Value(run.Draw(t, draw.New(seed)))(t)
+		if !slices.Equal(first.Rules(), second.Rules()) {
+			different++
+			t.Logf("seed %d: first %q, then %q", seed, first.Rules(), second.Rules())
 		}
+	}
+	if different > seeds(9)/3 {
+		t.Errorf("%d draws broke other rules when they were run again", different)
+	}
+}
+
+// TestShrink shrinks a draw in which a proxy answers one write with 404.
+func TestShrink(t *testing.T) {
+	const seed, rule = 53, "9"
+	text := must.Value(run.Shrink(t, draw.New(seed), rule))(t)
+	if !strings.Contains(text, "rule 9") || strings.Count(text, "\nnode ") > 2 {
+		t.Errorf("not shrunk:\n%s", text)
+	}
+}
+
+func TestKnown(t *testing.T) {
+	if about := run.Known("9 x plain x none"); about == "" {
+		t.Error("a listed kind is not known")
+	}
+	if about := run.Known("99 x plain x none"); about != "" {
+		t.Errorf("a kind that is not listed is known: %s", about)
 	}
 }
