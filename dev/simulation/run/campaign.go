@@ -13,6 +13,9 @@ import (
 	"github.com/mooring-ccm/mooring/dev/simulation/draw"
 )
 
+// printed is how many findings of a kind are printed.
+const printed = 3
+
 // Campaign runs draws on all cores.
 type Campaign struct {
 	// First is the first seed, and Draws how many there are.
@@ -22,20 +25,22 @@ type Campaign struct {
 	// Out gets the findings, and Progress a line that is written again and again.
 	Out, Progress io.Writer
 
-	mu        sync.Mutex
-	began     time.Time
-	next      uint64
-	done      uint64
-	known     uint64
+	mu    sync.Mutex
+	began time.Time
+	next  uint64
+	done  uint64
+	known uint64
 	// otherRules and otherKinds are seeds that broke other rules, or the same rules in other kinds, when they were run again.
 	otherRules, otherKinds []uint64
-	kinds     map[string]Verdict
-	failure   error
+	// kinds are the kinds found, listed the sentences about known ones that were printed, unknown counts the kinds that are not listed.
+	kinds, listed map[string]bool
+	unknown       int
+	failure       error
 }
 
 // Run runs the draws. Each kind of failure is printed once, with the first seed that shows it. It reports how many kinds are not known.
 func (c *Campaign) Run(t *testing.T) (unknown int, err error) {
-	c.began, c.next, c.kinds = time.Now(), c.First, map[string]Verdict{}
+	c.began, c.next, c.kinds, c.listed = time.Now(), c.First, map[string]bool{}, map[string]bool{}
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
@@ -46,7 +51,8 @@ func (c *Campaign) Run(t *testing.T) (unknown int, err error) {
 	}
 	workers.Wait()
 	_, _ = fmt.Fprintln(c.Progress) // ends the line of progress
-	return c.report(), c.failure
+	c.report()
+	return c.unknown, c.failure
 }
 
 // take returns the next seed.
@@ -84,8 +90,9 @@ func (c *Campaign) one(t *testing.T, seed uint64) {
 		c.known++
 	}
 	for _, kind := range kinds {
-		if first, ok := c.kinds[kind]; !ok || seed < first.Draw.Seed {
-			c.kinds[kind] = verdict
+		if !c.kinds[kind] {
+			c.kinds[kind] = true
+			c.print(kind, verdict)
 		}
 	}
 	spent := time.Since(c.began).Seconds()
@@ -93,35 +100,30 @@ func (c *Campaign) one(t *testing.T, seed uint64) {
 		c.done, c.Draws, spent/float64(c.done), c.next, len(c.kinds), c.known)
 }
 
-// report prints each kind with its first seed, and counts those that are not known.
-func (c *Campaign) report() (unknown int) {
-	var kinds []string
-	for kind := range c.kinds {
-		kinds = append(kinds, kind)
+// print prints a kind with the seed that shows it and its first findings. Of a listed kind, it prints the first only. The lock is held.
+func (c *Campaign) print(kind string, verdict Verdict) {
+	state, about := "new", Known(kind)
+	switch {
+	case about == "":
+		c.unknown++
+	case c.listed[about]:
+		return
+	default:
+		state, c.listed[about] = "known", true
 	}
-	slices.Sort(kinds)
-	printed := map[string]bool{}
-	for _, kind := range kinds {
-		state, about := "new", Known(kind)
-		switch {
-		case about == "":
-			unknown++
-		case printed[about]:
-			continue
-		default:
-			state, printed[about] = "known", true
-		}
-		verdict := c.kinds[kind]
-		_, _ = fmt.Fprintf(c.Out, "%s kind: %s, seed %d%s\n", state, kind, verdict.Draw.Seed, about)
-		shown := 0
-		for _, finding := range verdict.Findings {
-			if finding.Kind() == kind && shown < 3 {
-				shown++
-				_, _ = fmt.Fprintf(c.Out, "  %s\n", finding)
-			}
+	_, _ = fmt.Fprintf(c.Out, "\n%s kind: %s, seed %d%s\n", state, kind, verdict.Draw.Seed, about)
+	shown := 0
+	for _, finding := range verdict.Findings {
+		if finding.Kind() == kind && shown < printed {
+			shown++
+			_, _ = fmt.Fprintf(c.Out, "  %s\n", finding)
 		}
 	}
-	_, _ = fmt.Fprintf(c.Out, "%d draws from seed %d: %d kinds, %d of them new\n", c.done, c.First, len(kinds), unknown)
+}
+
+// report prints the sums.
+func (c *Campaign) report() {
+	_, _ = fmt.Fprintf(c.Out, "%d draws from seed %d: %d kinds, %d of them new\n", c.done, c.First, len(c.kinds), c.unknown)
 	if c.Repeat {
 		_, _ = fmt.Fprintf(c.Out, "run again, %d draws broke other rules: %v\n", len(c.otherRules), c.otherRules)
 		_, _ = fmt.Fprintf(c.Out, "run again, %d draws broke the same rules in other kinds: %v\n", len(c.otherKinds), c.otherKinds)
@@ -129,7 +131,6 @@ func (c *Campaign) report() (unknown int) {
 	if c.failure != nil {
 		_, _ = fmt.Fprintf(c.Out, "stopped: go on with seed %d\n", c.next)
 	}
-	return unknown
 }
 
 // Trace prints the draw, the findings, and what both managers did to each object, side by side.
