@@ -3,6 +3,7 @@ package double
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -123,7 +124,8 @@ func (w *World) auditNode(name string, before, after *corev1.Node, ours bool) {
 		}
 		state.initialized = true
 	}
-	switch eligible := state.initialized && target(after); {
+	state.networked = state.networked || network(after, corev1.ConditionFalse)
+	switch eligible := state.initialized && state.networked && target(after); {
 	case !eligible:
 		state.eligible = -1
 	case state.eligible < 0:
@@ -172,13 +174,13 @@ func (w *World) judge(name string, state *nodeState, before, after *corev1.Node)
 	}
 }
 
-func unroutable(node *corev1.Node) bool {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeNetworkUnavailable && condition.Status == corev1.ConditionTrue {
-			return true
-		}
-	}
-	return false
+func unroutable(node *corev1.Node) bool { return network(node, corev1.ConditionTrue) }
+
+// network reports whether a node says this about its network being unavailable.
+func network(node *corev1.Node, status corev1.ConditionStatus) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+		return condition.Type == corev1.NodeNetworkUnavailable && condition.Status == status
+	})
 }
 
 // routeOf returns the route of a node that is at least so old. The lock is held.

@@ -74,9 +74,9 @@ type route struct {
 // nodeState is a node of the API server and what happened to it.
 type nodeState struct {
 	node *corev1.Node
-	// initialized says that the node was initialized once. eligible is since when the reference would have it as a target, negative if not.
-	initialized bool
-	eligible    time.Duration
+	// initialized says that the node was initialized once, networked that its network was once available. eligible is since when the reference would have it as a target, negative if not.
+	initialized, networked bool
+	eligible               time.Duration
 	// byHand is the zone that a user set.
 	byHand  string
 	unready time.Duration // since when the node is not Ready, negative if it is

@@ -318,7 +318,7 @@ func idle(j *judge) {
 		written[open.Object] = true // rule 13 says so
 	}
 	for _, write := range j.mooring.Writes {
-		if settled(write) && !written[write.Object] {
+		if settled(write) && !written[write.Object] && write.Verb != "delete" { // rule 3 judges deletions
 			written[write.Object] = true
 			j.add("6-idle", write.Object, write.At, "%s of %s by %s, %s after the disturbances", write.Verb, write.Resource, write.Client, write.At-draw.Disturbed)
 		}
