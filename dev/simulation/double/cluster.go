@@ -39,7 +39,6 @@ type users struct {
 	client  *kubernetes.Clientset
 	replica *managers.Replica
 	actions []action
-	err     error
 }
 
 // action is something that happens at a time.
