@@ -106,13 +106,13 @@ func (r router) DeleteRoute(context.Context, string, *cloudprovider.Route) error
 // begin has a call misbehave if it is to.
 func (c *cloud) begin(operation string) {
 	c.mu.Lock()
-	todo := c.misbehave[operation]
-	if len(todo) > 0 {
-		c.misbehave[operation] = todo[1:]
+	queued := c.misbehave[operation]
+	if len(queued) > 0 {
+		c.misbehave[operation] = queued[1:]
 	}
 	c.mu.Unlock()
-	if len(todo) > 0 {
-		todo[0]()
+	if len(queued) > 0 {
+		queued[0]()
 	}
 }
 

@@ -17,7 +17,7 @@
 //   - listers of nodes sort, because the order of a map would be another in each run;
 //   - app.Run is private below its HTTP server: reference.go repeats run and startControllers. Constructors are
 //     app.DefaultInitFuncConstructors, in the order of names instead of a map's;
-//   - leader election runs under the context of the incarnation instead of context.TODO; a lost lease ends the incarnation;
+//   - leader election runs under the context of the incarnation instead of an endless one; a lost lease ends the incarnation;
 //   - no /configz, whose registry is global; no webhooks, no leader migration;
 //   - SIGTERM ends it like SIGKILL, as the process does without a handler.
 //

@@ -20,7 +20,7 @@ const printed = 3
 type Campaign struct {
 	// First is the first seed, and Draws how many there are.
 	First, Draws uint64
-	// Repeat runs each draw twice and counts the draws with another verdict.
+	// Repeat runs each draw twice and counts the draws with another outcome.
 	Repeat bool
 	// Out gets the findings, and Progress a line that is written again and again.
 	Out, Progress io.Writer
@@ -68,8 +68,8 @@ func (c *Campaign) take() (uint64, bool) {
 
 // one runs one draw and keeps what is new.
 func (c *Campaign) one(t *testing.T, seed uint64) {
-	verdict, err := Draw(t, draw.New(seed))
-	var again Verdict
+	outcome, err := Draw(t, draw.New(seed))
+	var again Outcome
 	if err == nil && c.Repeat {
 		again, err = Draw(t, draw.New(seed))
 	}
@@ -80,19 +80,19 @@ func (c *Campaign) one(t *testing.T, seed uint64) {
 		c.failure = errors.Join(c.failure, err)
 		return
 	}
-	if c.Repeat && !slices.Equal(verdict.Rules(), again.Rules()) {
+	if c.Repeat && !slices.Equal(outcome.Rules(), again.Rules()) {
 		c.otherRules = append(c.otherRules, seed)
-	} else if c.Repeat && !slices.Equal(verdict.Kinds(), again.Kinds()) {
+	} else if c.Repeat && !slices.Equal(outcome.Kinds(), again.Kinds()) {
 		c.otherKinds = append(c.otherKinds, seed)
 	}
-	kinds := verdict.Kinds()
+	kinds := outcome.Kinds()
 	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(kind string) bool { return Known(kind) == "" }) {
 		c.known++
 	}
 	for _, kind := range kinds {
 		if !c.kinds[kind] {
 			c.kinds[kind] = true
-			c.print(kind, verdict)
+			c.print(kind, outcome)
 		}
 	}
 	spent := time.Since(c.began).Seconds()
@@ -101,7 +101,7 @@ func (c *Campaign) one(t *testing.T, seed uint64) {
 }
 
 // print prints a kind with the seed that shows it and its first findings. Of a listed kind, it prints the first only. The lock is held.
-func (c *Campaign) print(kind string, verdict Verdict) {
+func (c *Campaign) print(kind string, outcome Outcome) {
 	state, about := "new", Known(kind)
 	switch {
 	case about == "":
@@ -111,9 +111,9 @@ func (c *Campaign) print(kind string, verdict Verdict) {
 	default:
 		state, c.listed[about] = "known", true
 	}
-	_, _ = fmt.Fprintf(c.Out, "\n%s kind: %s, seed %d%s\n", state, kind, verdict.Draw.Seed, about)
+	_, _ = fmt.Fprintf(c.Out, "\n%s kind: %s, seed %d%s\n", state, kind, outcome.Draw.Seed, about)
 	shown := 0
-	for _, finding := range verdict.Findings {
+	for _, finding := range outcome.Findings {
 		if finding.Kind() == kind && shown < printed {
 			shown++
 			_, _ = fmt.Fprintf(c.Out, "  %s\n", finding)
@@ -134,7 +134,7 @@ func (c *Campaign) report() {
 }
 
 // Trace prints the draw, the findings, and what both managers did to each object, side by side.
-func (v Verdict) Trace(out io.Writer) {
+func (v Outcome) Trace(out io.Writer) {
 	_, _ = fmt.Fprintf(out, "%s\n", v.Draw)
 	for _, finding := range v.Findings {
 		_, _ = fmt.Fprintf(out, "%s\n", finding)

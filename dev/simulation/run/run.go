@@ -14,8 +14,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/simulation/rules"
 )
 
-// Verdict is what became of a draw.
-type Verdict struct {
+// Outcome is what became of a draw.
+type Outcome struct {
 	Draw               draw.Draw
 	Reference, Mooring double.Record
 	// Findings are the broken rules, the oldest first.
@@ -23,7 +23,7 @@ type Verdict struct {
 }
 
 // Kinds returns the kinds of the findings, sorted, each once.
-func (v Verdict) Kinds() []string {
+func (v Outcome) Kinds() []string {
 	var kinds []string
 	for _, finding := range v.Findings {
 		kinds = append(kinds, finding.Kind())
@@ -33,7 +33,7 @@ func (v Verdict) Kinds() []string {
 }
 
 // Rules returns the rules that are broken, sorted, each once.
-func (v Verdict) Rules() []string {
+func (v Outcome) Rules() []string {
 	var broken []string
 	for _, finding := range v.Findings {
 		broken = append(broken, finding.Rule)
@@ -43,8 +43,8 @@ func (v Verdict) Rules() []string {
 }
 
 // Draw simulates both managers on a draw. Call managers.Prepare first. Each bubble is a subtest of t.
-func Draw(t *testing.T, d draw.Draw) (Verdict, error) {
-	verdict := Verdict{Draw: d}
+func Draw(t *testing.T, d draw.Draw) (Outcome, error) {
+	outcome := Outcome{Draw: d}
 	for _, program := range []*managers.Manager{managers.Reference, managers.Mooring} {
 		var record double.Record
 		var failure error
@@ -54,14 +54,14 @@ func Draw(t *testing.T, d draw.Draw) (Verdict, error) {
 			})
 		})
 		if failure != nil {
-			return verdict, fmt.Errorf("seed %d: %w", d.Seed, failure)
+			return outcome, fmt.Errorf("seed %d: %w", d.Seed, failure)
 		}
 		if program == managers.Reference {
-			verdict.Reference = record
+			outcome.Reference = record
 		} else {
-			verdict.Mooring = record
+			outcome.Mooring = record
 		}
 	}
-	verdict.Findings = rules.Check(d, verdict.Reference, verdict.Mooring)
-	return verdict, nil
+	outcome.Findings = rules.Check(d, outcome.Reference, outcome.Mooring)
+	return outcome, nil
 }

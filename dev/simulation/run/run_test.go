@@ -29,11 +29,11 @@ func seeds(many uint64) uint64 {
 // TestDraws runs draws and checks that both managers work in them. What Mooring breaks is printed and does not fail the test.
 func TestDraws(t *testing.T) {
 	for seed := uint64(1); seed <= seeds(12); seed++ {
-		verdict := must.Value(run.Draw(t, draw.New(seed)))(t)
-		if len(verdict.Reference.Calls) == 0 || len(verdict.Mooring.Calls) == 0 {
+		outcome := must.Value(run.Draw(t, draw.New(seed)))(t)
+		if len(outcome.Reference.Calls) == 0 || len(outcome.Mooring.Calls) == 0 {
 			t.Errorf("seed %d: a manager has called nothing", seed)
 		}
-		for _, kind := range verdict.Kinds() {
+		for _, kind := range outcome.Kinds() {
 			state := "known"
 			if run.Known(kind) == "" {
 				state = "new"
@@ -43,7 +43,7 @@ func TestDraws(t *testing.T) {
 	}
 }
 
-// TestRepeats runs draws twice. Jitter of both managers comes from Go's global source, which no seed reaches, so a verdict may differ at the
+// TestRepeats runs draws twice. Jitter of both managers comes from Go's global source, which no seed reaches, so an outcome may differ at the
 // edge of a tolerance.
 func TestRepeats(t *testing.T) {
 	different := uint64(0)

@@ -56,11 +56,11 @@ func Shrink(t *testing.T, d draw.Draw, rule string) (string, error) {
 
 // broken returns the findings about a rule.
 func broken(t *testing.T, d draw.Draw, rule string) ([]rules.Finding, error) {
-	verdict, err := Draw(t, d)
+	outcome, err := Draw(t, d)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(verdict.Findings, func(finding rules.Finding) bool { return finding.Rule != rule }), nil
+	return slices.DeleteFunc(outcome.Findings, func(finding rules.Finding) bool { return finding.Rule != rule }), nil
 }
 
 // shrink removes pieces of a list, large ones first, as long as what is left is accepted.

@@ -30,7 +30,7 @@ func parse(arguments []string, out io.Writer) (options, error) {
 	set.Uint64Var(&o.draws, "draws", 100, "how many draws to run")
 	set.BoolVar(&o.trace, "trace", false, "print what both managers did to each object in the draw of the seed, side by side")
 	set.StringVar(&o.shrink, "shrink", "", "print the smallest scenario below the draw of the seed that still breaks this rule, such as 5-second")
-	set.BoolVar(&o.repeat, "repeat", false, "run each draw twice, and count those with another verdict")
+	set.BoolVar(&o.repeat, "repeat", false, "run each draw twice, and count those with another outcome")
 	if err := set.Parse(arguments); err != nil {
 		return o, fmt.Errorf("arguments: %w", err)
 	}
@@ -74,9 +74,9 @@ func must(err error) {
 // simulate runs what the arguments ask for, and reports how many kinds of failures are not known.
 func simulate(t *testing.T, o options) (int, error) {
 	if o.trace {
-		verdict, err := run.Draw(t, draw.New(o.seed))
+		outcome, err := run.Draw(t, draw.New(o.seed))
 		if err == nil {
-			verdict.Trace(os.Stdout)
+			outcome.Trace(os.Stdout)
 		}
 		return 0, err
 	}
