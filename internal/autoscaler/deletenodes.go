@@ -233,7 +233,7 @@ func (s *service) takeBack(ctx context.Context, nodes []*corev1.Node) error {
 		if err == nil {
 			_, err = s.patch(ctx, node, patch)
 		}
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err != nil {
 			failed = append(failed, fmt.Errorf("node %q is still to be deleted: taking that back: %w", node.Name, err))
 			continue
 		}

@@ -17,9 +17,8 @@ const (
 	NotTried WriteOutcome = iota
 	// Written ones took effect.
 	Written
-	// Gone ones did not: the object has been deleted.
-	Gone
-	// Outdated ones did not: the object has changed since the write was planned, or another one has its name.
+	// Outdated ones did not: the object has changed since the write was planned, another one has its name, or it was not found. A write that is
+	// answered 404 does not prove that the object was deleted: a proxy in front of the API server gives that answer too, see Gone.
 	Outdated
 	// Refused ones did not: the API server said no.
 	Refused
@@ -36,9 +35,7 @@ func OutcomeOf(err error) WriteOutcome {
 	switch {
 	case err == nil:
 		return Written
-	case apierrors.IsNotFound(err):
-		return Gone
-	case apierrors.IsConflict(err), patchDoesNotFit(err):
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), patchDoesNotFit(err):
 		return Outdated
 	case errors.As(err, &answer) && answer.Status().Code >= http.StatusBadRequest && answer.Status().Code < http.StatusInternalServerError:
 		return Refused

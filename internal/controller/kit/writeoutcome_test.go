@@ -21,9 +21,9 @@ func TestWriteOutcomes(t *testing.T) {
 		want    WriteOutcome
 		forGood bool
 	}{
-		"success":  {err: nil, want: Written},
-		"deleted":  {err: apierrors.NewNotFound(nodes, "node0"), want: Gone},
-		"conflict": {err: apierrors.NewConflict(nodes, "node0", errors.New("x")), want: Outdated},
+		"success":   {err: nil, want: Written},
+		"not found": {err: apierrors.NewNotFound(nodes, "node0"), want: Outdated},
+		"conflict":  {err: apierrors.NewConflict(nodes, "node0", errors.New("x")), want: Outdated},
 		"a test of the patch failed": {
 			err: apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value failed", 0, false), want: Outdated,
 		},
@@ -66,7 +66,7 @@ func wrapped(err error) error {
 
 func TestOnlyRefusedAndUncertainWritesFailed(t *testing.T) {
 	for outcome, want := range map[WriteOutcome]bool{
-		NotTried: false, Written: false, Gone: false, Outdated: false, Refused: true, Uncertain: true,
+		NotTried: false, Written: false, Outdated: false, Refused: true, Uncertain: true,
 	} {
 		if got := outcome.Failed(); got != want {
 			t.Errorf("%d failed: %t, want %t", outcome, got, want)

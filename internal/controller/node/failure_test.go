@@ -131,7 +131,7 @@ func TestOutcomes(t *testing.T) {
 		want kit.WriteOutcome
 	}{
 		{"success", nil, kit.Written},
-		{"deleted", apierrors.NewNotFound(nodes, "node0"), kit.Gone},
+		{"not found", apierrors.NewNotFound(nodes, "node0"), kit.Outdated},
 		{"conflict", apierrors.NewConflict(nodes, "node0", errors.New("x")), kit.Outdated},
 		{
 			"a test of the patch failed",

@@ -47,8 +47,6 @@ const (
 	failed
 	// overtaken passes met a node that somebody else had changed. They are repeated.
 	overtaken
-	// deleted nodes were gone when they should be written.
-	deleted
 )
 
 // result is how a pass over a node ended, and with what.
@@ -81,8 +79,6 @@ func resultOf(done applied, success result) result {
 		return success
 	case kit.Outdated:
 		return result{kind: overtaken, wrote: done.resourceVersion}
-	case kit.Gone:
-		return result{kind: deleted}
 	default:
 		return result{kind: failed, err: &writeError{err: done.err}, wrote: done.resourceVersion}
 	}
@@ -128,8 +124,6 @@ func (r *reconciler) finish(ctx context.Context, node *corev1.Node, ended result
 		return r.resume(ctx, node, ended)
 	case overtaken:
 		return r.repeat(ctx, node)
-	case deleted:
-		r.forget(node.Name, "the node was deleted")
 	case unconcerned:
 	}
 	return reconcile.Result{}

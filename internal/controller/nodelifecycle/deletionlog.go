@@ -8,10 +8,10 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/message"
 )
 
@@ -44,7 +44,7 @@ func (l *DeletionLog) read(ctx context.Context, now time.Time) ([]spending, erro
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	lease, err := l.Leases.Leases(l.Namespace).Get(ctx, l.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if kit.Gone(err, coordinationv1.Resource("leases"), l.Name) {
 		l.lease = nil
 		return nil, nil
 	}

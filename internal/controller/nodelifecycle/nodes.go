@@ -156,8 +156,6 @@ func (m *nodeState) note(done result, now time.Time) (news bool) {
 		if done.action.kind == deleteNode || done.resourceVersion != "" {
 			m.written[uid] = ownWrite{version: done.resourceVersion, at: now}
 		}
-	case kit.Gone:
-		m.written[uid] = ownWrite{at: now}
 	case kit.Refused, kit.Uncertain:
 		if m.failing[uid] == nil {
 			m.failing[uid] = map[actionKind]failure{}

@@ -30,7 +30,6 @@ func TestOwnWritesAreRememberedUntilTheCacheShowsThem(t *testing.T) {
 		{"the write itself", []result{did(addTaint, kit.Written, "9")}, at("9"), false},
 		{"younger, and with more digits", []result{did(addTaint, kit.Written, "9")}, at("10"), false},
 		{"deleted", []result{did(deleteNode, kit.Written, "")}, at("5"), true},
-		{"found to be gone", []result{did(addTaint, kit.Gone, "")}, at("5"), true},
 		{"refused", []result{did(deleteNode, kit.Refused, "")}, at("5"), false},
 		{"outdated", []result{did(deleteNode, kit.Outdated, "")}, at("5"), false},
 		{"only an event", []result{did(markHeld, kit.Written, "")}, at("5"), false},

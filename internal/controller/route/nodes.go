@@ -10,12 +10,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
@@ -161,7 +161,7 @@ func (c confirmer) confirmGone(ctx context.Context, name string) error {
 	switch err := c.live.Get(ctx, client.ObjectKey{Name: name}, node); {
 	case err == nil:
 		return fmt.Errorf("node %q: %w", name, errCacheBehind)
-	case apierrors.IsNotFound(err):
+	case kit.Gone(err, corev1.Resource("nodes"), name):
 		return nil
 	default:
 		return fmt.Errorf("asking the API server whether node %q is gone: %w", name, err)

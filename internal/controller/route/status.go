@@ -200,8 +200,8 @@ func (c *conditionWriter) patch(ctx context.Context, n routedNode, now time.Time
 	patched := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.node.Name}}
 	err = c.client.Status().Patch(ctx, patched, client.RawPatch(types.StrategicMergePatchType, encoded), client.FieldOwner(fieldManager))
 	switch outcome := kit.OutcomeOf(err); {
-	case outcome == kit.Gone, outcome == kit.Outdated && !apierrors.IsConflict(err):
-		return nil // deleted, or another node has the name now: its own event starts a pass. None follows a conflict with another writer.
+	case outcome == kit.Outdated && apierrors.IsInvalid(err):
+		return nil // another node has the name now: its own event starts a pass. None follows a conflict with another writer, or a proxy's 404.
 	case err != nil:
 		return fmt.Errorf("writing the condition NetworkUnavailable of node %q: %w", n.node.Name, err)
 	}

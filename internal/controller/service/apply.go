@@ -49,7 +49,7 @@ type result struct {
 	echo bool
 	// missing says that there is no load balancer whose targets could be changed.
 	missing bool
-	// service is the Service after a write to the API server, nil if it is gone.
+	// service is the Service after a write to the API server.
 	service *corev1.Service
 }
 
@@ -171,8 +171,6 @@ func (a *applier) write(ctx context.Context, act action) (result, error) {
 	switch {
 	case err == nil:
 		return result{service: service}, nil
-	case apierrors.IsNotFound(err):
-		return result{}, nil
 	case cameTooLate(err):
 		return result{}, &outdatedError{err}
 	default:
@@ -181,12 +179,12 @@ func (a *applier) write(ctx context.Context, act action) (result, error) {
 }
 
 // cameTooLate reports whether the API server refused a patch because the Service is not any more what it was planned for. By
-// 409 it says so itself. By 422 it says that the UID is another one's, or that a Service that is being deleted takes no
+// 409 it says so itself. A 404 does not prove that the Service was deleted, which is for the cache to show: a proxy answers it too. By 422 it says that the UID is another one's, or that a Service that is being deleted takes no
 // finalizers; refusals by admission have this code too, and name no field.
 func cameTooLate(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
-		return apierrors.IsConflict(err)
+		return apierrors.IsConflict(err) || apierrors.IsNotFound(err)
 	}
 	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
 		return cause.Field == "metadata.uid" || cause.Field == "metadata.finalizers"

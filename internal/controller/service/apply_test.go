@@ -153,6 +153,8 @@ func TestCameTooLate(t *testing.T) {
 		want bool
 	}{
 		"conflict":         {apierrors.NewConflict(corev1.Resource("services"), "web", errors.New("x")), true},
+		"not found":        {apierrors.NewNotFound(corev1.Resource("services"), "web"), true},
+		"a proxy's 404":    {apierrors.NewGenericServerResponse(404, "patch", corev1.Resource("services"), "web", "default backend - 404", 0, true), true},
 		"another's UID":    {invalid("metadata.uid"), true},
 		"no finalizers":    {invalid("metadata.finalizers"), true},
 		"an odd address":   {invalid("status.loadBalancer.ingress[0].ip"), false},

@@ -254,18 +254,14 @@ func (r *reconciler) awaited(p *pass) error {
 	return nil
 }
 
-// carryOut acts in order. It stops early when the Service turns out to be gone, which asks for another plan.
+// carryOut acts in order.
 func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) error {
-	existed := p.service != nil
 	for _, act := range plan {
 		if p.service != nil && act.service.UID == p.service.UID {
 			act.service = p.service // as the actions before this one have left it
 		}
 		if err := r.act(ctx, p, act); err != nil {
 			return err
-		}
-		if existed && p.service == nil {
-			return nil
 		}
 	}
 	return nil

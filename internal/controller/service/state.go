@@ -256,7 +256,7 @@ func (s *states) removed(key types.NamespacedName, service, current *corev1.Serv
 	})
 }
 
-// wrote says that a Service was written, and what it is now; nil: it is gone.
+// wrote says that a Service was written, and what it is now.
 func (s *states) wrote(key types.NamespacedName, act action, service *corev1.Service, pauses backoff) {
 	s.change(key, func(known *state) {
 		known.written = service
