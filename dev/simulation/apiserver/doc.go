@@ -30,4 +30,23 @@
 //
 // managedFields of an Event that two versions of the API write have only the newest version's fields. Reviews have no managedFields.
 // Discovery lists no hashes and no categories.
+//
+// # What only Kubernetes 1.37 has
+//
+// v1.36.3 is the newest that builds here. Its source and that of v1.37.2 were compared for what this server plays: the handlers and the store of
+// k8s.io/apiserver, the strategies of the resources, and their types and validation. Requests of a cloud controller manager are answered alike,
+// but for this:
+//
+//   - A watch that sends the initial events first is compressed if the client accepts gzip (WatchListCompression, on). This server compresses nothing.
+//   - An ownerReference without a kind, name or UID is refused with the cause FieldValueRequired instead of FieldValueInvalid. Its path names the
+//     index. An apiVersion that is no group and version is refused.
+//   - A patch that is no JSON is refused before the object is looked up.
+//   - Declarative validation runs for nodes, Services, Events, namespaces and Leases too. The results are those of the validation by hand.
+//   - The deletion of a Service no longer deletes the Endpoints of its name. Here no controller makes any.
+//   - A list that the cache cannot serve may be answered as retryable (ConsistentListFromCacheSkipTimeoutFallback, off). Here there is no cache.
+//   - Nodes have spec.podPreemptionPolicy (off) and status.nodeInfo.runningInUserNamespace (off). The types here are v1.37's, so
+//     this server keeps both fields, and a real one drops them.
+//   - Conditions of nodes have five more names for drains and maintenance (NodeLifecycleConditions, off), which change nothing here.
+//   - The group lifecycle.k8s.io (off) and, in certificates.k8s.io/v1, ClusterTrustBundles and PodCertificateRequests are new. No manager asks
+//     for them.
 package apiserver
