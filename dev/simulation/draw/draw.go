@@ -1,9 +1,22 @@
 // Package draw describes a simulation: a plugin, its cloud, a cluster and what disturbs them, all of it drawn from the version of the generator
 // and a seed. A Draw is a value: it does nothing itself, and the same seed gives the same Draw.
+//
+// A scenario is a draw as text, which a person may edit. A hash begins a comment:
+//
+//	draw version=1 seed=53
+//	plugin other-spelling+denying latency=1.2s lag=45s
+//	node node-00
+//	node node-01 joins=1m5s taken=true
+//	service service-0 created=30s
+//	2m3s proxy-answer service-0 number=404 skip=2
+//	3m0s crash
+//
+// The line of the plugin names its characters, or "plain". A line that begins with a time is a disturbance and what it concerns. Words with an
+// equals sign are fields of Draw, Plugin, Node, Service and Event, and zero where they are missing. The seed decides what calls take and which of
+// them fail, for each object and call apart, so that it stays the same when other objects are removed.
 package draw
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -76,10 +89,13 @@ func (p Plugin) Has(character Character) bool {
 	return false
 }
 
+// plain is the name of a plugin without characters.
+const plain = "plain"
+
 // Name returns the characters, joined by plus signs.
 func (p Plugin) Name() string {
 	if len(p.Characters) == 0 {
-		return "plain"
+		return plain
 	}
 	names := make([]string, 0, len(p.Characters))
 	for _, one := range p.Characters {
@@ -163,21 +179,4 @@ func (d Draw) Last(object string, before time.Duration) Disturbance {
 		}
 	}
 	return last
-}
-
-// String returns the draw as a scenario that a person can read.
-func (d Draw) String() string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "version %d seed %d\nplugin %s latency=%s limiter=%s cache=%s faults=%.2f lag=%s\n", d.Version, d.Seed, d.Plugin.Name(),
-		d.Plugin.Latency, d.Plugin.LimiterInterval, d.Plugin.CacheFill, d.Plugin.FaultRate, d.Plugin.Lag)
-	for _, node := range d.Nodes {
-		fmt.Fprintf(&text, "node %s joins=%s taken=%t\n", node.Name, node.Joins, node.Taken)
-	}
-	for _, service := range d.Services {
-		fmt.Fprintf(&text, "service %s created=%s\n", service.Name, service.Created)
-	}
-	for _, event := range d.Events {
-		fmt.Fprintf(&text, "%s %s %s for=%s number=%d skip=%d\n", event.At, event.Kind, event.Object, event.For, event.Number, event.Skip)
-	}
-	return text.String()
 }

@@ -1,8 +1,10 @@
 package draw_test
 
 import (
+	"reflect"
 	"testing"
 
+	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/simulation/draw"
 )
 
@@ -13,6 +15,9 @@ func TestNew(t *testing.T) {
 		d := draw.New(seed)
 		if text := d.String(); text != draw.New(seed).String() {
 			t.Fatalf("seed %d gives two draws:\n%s", seed, text)
+		}
+		if parsed := must.Value(draw.Parse(d.String()))(t); !reflect.DeepEqual(parsed, d) {
+			t.Fatalf("seed %d is read back as\n%s", seed, parsed)
 		}
 		for _, character := range d.Plugin.Characters {
 			characters[character] = true
@@ -26,5 +31,20 @@ func TestNew(t *testing.T) {
 	}
 	if len(characters) != 16 || len(kinds) != 17 {
 		t.Errorf("%d characters and %d disturbances were drawn", len(characters), len(kinds))
+	}
+}
+
+// TestParseRefuses names what is wrong with a scenario, and its line.
+func TestParseRefuses(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{"node n\nservice s\nwrong", `line 3: unknown word "wrong"`},
+		{"plugin polite", `line 1: unknown character "polite"`},
+		{"5s rain", `line 1: unknown disturbance "rain"`},
+		{"# a comment\nnode n color=red", `line 2: unknown attribute "color=red"`},
+		{"node n joins=soon", `line 1: attribute "joins=soon"`},
+		{"node n", "at least one node and one Service"},
+	} {
+		_, err := draw.Parse(test.text)
+		must.ErrorContains(t, err, test.want)
 	}
 }
