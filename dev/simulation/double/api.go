@@ -61,11 +61,12 @@ func (w *World) intercept(request *http.Request, about apiserver.Attributes) (*h
 
 // audit follows the nodes and Services, and records the manager's writes. The lock of the API server is held.
 func (w *World) audit(record apiserver.Record) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.keep(record)
 	if !record.Changed || (record.Resource != "nodes" && record.Resource != "services") {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	ours := record.Identity == manager
 	if ours {
 		w.record.Writes = append(w.record.Writes, Write{
@@ -108,15 +109,15 @@ func (w *World) auditNode(name string, before, after *corev1.Node, ours bool) {
 	now := w.now()
 	state := w.nodes[name]
 	if state == nil {
-		state = &nodeState{eligible: -1, unready: -1}
+		state = &nodeState{eligible: -1}
 		w.nodes[name] = state
 	}
 	if after == nil {
-		w.nodeRemoved(name, state, ours)
+		w.nodeRemoved(name, ours)
 		return
 	}
 	if ours && before != nil {
-		w.judge(name, state, before, after)
+		w.judge(name, before, after)
 	}
 	if !uninitialized(after) {
 		if _, known := w.record.Initialized[name]; !known && ours {
@@ -131,26 +132,11 @@ func (w *World) auditNode(name string, before, after *corev1.Node, ours bool) {
 	case state.eligible < 0:
 		state.eligible = now
 	}
-	switch {
-	case ready(after):
-		w.endUnready(name, state)
-	case state.unready < 0:
-		state.unready = now
-	}
 	state.node = after
 }
 
-// endUnready adds the time that a node was not Ready. The lock is held.
-func (w *World) endUnready(name string, state *nodeState) {
-	if state.unready >= 0 {
-		w.record.Unready[name] += w.now() - state.unready
-		state.unready = -1
-	}
-}
-
 // nodeRemoved judges the deletion of a node. The lock is held.
-func (w *World) nodeRemoved(name string, state *nodeState, ours bool) {
-	w.endUnready(name, state)
+func (w *World) nodeRemoved(name string, ours bool) {
 	delete(w.nodes, name)
 	if !ours {
 		return
@@ -162,12 +148,9 @@ func (w *World) nodeRemoved(name string, state *nodeState, ours bool) {
 }
 
 // judge judges a write of the manager to a node. The lock is held.
-func (w *World) judge(name string, state *nodeState, before, after *corev1.Node) {
+func (w *World) judge(name string, before, after *corev1.Node) {
 	if ready(before) && !hasTaint(before, cloudproviderapi.TaintNodeShutdown) && hasTaint(after, cloudproviderapi.TaintNodeShutdown) {
 		w.fault("2a-tainted", name, "the manager set the shutdown taint of a node that is Ready")
-	}
-	if zone := after.Labels[corev1.LabelTopologyZone]; state.byHand != "" && before.Labels[corev1.LabelTopologyZone] == state.byHand && zone != state.byHand && !uninitialized(before) {
-		w.fault("10", name, "the manager replaced the zone %s that a user had set by %q", state.byHand, zone)
 	}
 	if !unroutable(before) && unroutable(after) && w.routeOf(name, 0) != nil {
 		w.fault("12", name, "the manager told a node that has a route that it has none")

@@ -57,7 +57,7 @@ type instances struct{ *plugin }
 // InstanceExists implements cloudprovider.InstancesV2.
 func (i instances) InstanceExists(ctx context.Context, node *corev1.Node) (exists bool, err error) {
 	name := node.Name
-	err = i.call(ctx, "InstanceExists", name, arguments{node: node}, func(*rand.Rand) error {
+	err = i.call(ctx, "InstanceExists", name, arguments{node: node, answers: answers{is: &exists}}, func(*rand.Rand) error {
 		machine := i.world.instances[name]
 		exists = machine != nil && !machine.deleted && !i.world.denied(name)
 		return nil
@@ -68,7 +68,7 @@ func (i instances) InstanceExists(ctx context.Context, node *corev1.Node) (exist
 // InstanceShutdown implements cloudprovider.InstancesV2.
 func (i instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (off bool, err error) {
 	name := node.Name
-	err = i.call(ctx, "InstanceShutdown", name, arguments{node: node}, func(dice *rand.Rand) error {
+	err = i.call(ctx, "InstanceShutdown", name, arguments{node: node, answers: answers{is: &off}}, func(dice *rand.Rand) error {
 		off = i.world.draw.Plugin.Has(draw.AlternatingPower) && dice.IntN(2) == 0
 		return nil
 	})
@@ -197,7 +197,7 @@ func (w *World) omitted(node string, lag time.Duration) bool {
 
 // ListRoutes implements cloudprovider.Routes.
 func (r router) ListRoutes(ctx context.Context, _ string) (routes []*cloudprovider.Route, err error) {
-	err = r.call(ctx, "ListRoutes", "", arguments{}, func(*rand.Rand) error {
+	err = r.call(ctx, "ListRoutes", "", arguments{answers: answers{routes: &routes}}, func(*rand.Rand) error {
 		w := r.world
 		lag := time.Duration(0)
 		if w.draw.Plugin.Has(draw.Lagging) {

@@ -235,10 +235,7 @@ func (u *users) join(ctx context.Context, index int, drawn draw.Node) error {
 	}
 	u.world.mu.Lock()
 	u.world.instances[drawn.Name] = &instance{}
-	u.world.nodes[drawn.Name] = &nodeState{eligible: -1, unready: -1}
-	if drawn.Taken {
-		u.world.nodes[drawn.Name].byHand = "by-hand"
-	}
+	u.world.nodes[drawn.Name] = &nodeState{eligible: -1}
 	u.world.mu.Unlock()
 	_, err := u.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	return err
@@ -311,13 +308,6 @@ func (u *users) label(ctx context.Context, name, key, value string) error {
 		set(&node.Labels, "")
 		delete(node.Labels, mark)
 		node.Labels[key] = value
-		if key == corev1.LabelTopologyZone && !uninitialized(node) {
-			u.world.mu.Lock()
-			defer u.world.mu.Unlock()
-			if state := u.world.nodes[name]; state != nil {
-				state.byHand = value
-			}
-		}
 	})
 }
 

@@ -83,7 +83,9 @@ func (p *plugin) call(ctx context.Context, method, object string, arguments argu
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil && !p.ended() {
-		err = work(dice)
+		if err = work(dice); err == nil {
+			arguments.answers.keep(call)
+		}
 	}
 	arguments.check(w, call)
 	call.Ended, call.Err = w.now(), err
@@ -117,8 +119,12 @@ func (w *World) begin(process int, method, object string, arguments arguments) (
 		if other.Process != process {
 			continue
 		}
-		if other.Method == method && call.Began-other.Began < outstanding {
+		switch {
+		case other.Method != method:
+		case call.Began-other.Began < outstanding:
 			call.Overlap++
+		default:
+			call.Beside++
 		}
 		if object != "" && other.Object == object && (other.Method == method || strings.HasSuffix(other.Method, "LoadBalancer") && strings.Contains(method, "LoadBalancer")) {
 			call.Repeated = true
@@ -212,6 +218,7 @@ type arguments struct {
 	node    *corev1.Node
 	service *corev1.Service
 	nodes   []*corev1.Node
+	answers answers
 }
 
 // mark is what a plugin that changes its arguments leaves in them.

@@ -20,6 +20,11 @@ type Call struct {
 	Withdrawn time.Duration
 	// Overlap is how many calls of the method were under way in this process, this one included and outstanding ones apart.
 	Overlap int
+	// Beside is how many calls of the method were outstanding in this process when it began.
+	Beside int
+	// Answer is Yes or No if the call succeeded and asks whether something is so. Listed are the nodes of the routes that a list shows.
+	Answer string
+	Listed []string
 	// Repeated says that a call about the same object was under way in this process: of the same method, or any about a load balancer.
 	Repeated bool
 	// Targets are the nodes that the plugin was given for a load balancer, and Missing are those of the reference's set that were not.
@@ -50,6 +55,8 @@ type Fault struct {
 
 // Record is what became of one manager in a draw.
 type Record struct {
+	History
+
 	Manager string
 	Calls   []*Call
 	Writes  []Write
@@ -60,8 +67,6 @@ type Record struct {
 	Removed map[string]time.Duration
 	// Created counts the load balancers that the cloud made for each Service.
 	Created map[string]int
-	// Unready is how long each node was not Ready.
-	Unready map[string]time.Duration
 	// Ends are the processes that ended by themselves, with their reasons.
 	Ends []string
 	// Open are the parts of the settled state that were not reached, in order. Settled is when all was, zero if never.

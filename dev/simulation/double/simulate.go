@@ -41,9 +41,12 @@ func Simulate(ctx context.Context, d draw.Draw, program *managers.Manager) (Reco
 	})
 	err = u.until(ctx, draw.Disturbed)
 	close(w.calm)
+	if err == nil && program == managers.Reference { // it has no memory of the disturbances when it is compared
+		err = u.endProcess(draw.Restart)
+	}
 	for err == nil {
 		err = u.until(ctx, w.now()+poll)
-		if open := w.open(); len(open) == 0 && w.now() >= draw.Disturbed+draw.ShortestQuiet || w.now() >= draw.Disturbed+draw.LongestQuiet {
+		if open := w.sample(); len(open) == 0 && w.now() >= draw.Disturbed+draw.ShortestQuiet || w.now() >= draw.Disturbed+draw.LongestQuiet {
 			break
 		}
 	}
@@ -66,7 +69,6 @@ func (w *World) finish(replica *managers.Replica) Record {
 		w.record.Settled = w.now()
 	}
 	for name, state := range w.nodes {
-		w.endUnready(name, state)
 		w.record.Nodes[name] = state.node
 	}
 	maps.Copy(w.record.Services, w.services)
@@ -83,7 +85,7 @@ func (w *World) finish(replica *managers.Replica) Record {
 	}
 	record.Writes, record.Faults = slices.Clone(record.Writes), slices.Clone(record.Faults)
 	record.Removed, record.Created = maps.Clone(record.Removed), maps.Clone(record.Created)
-	record.Initialized, record.Unready = maps.Clone(record.Initialized), maps.Clone(record.Unready)
+	record.Initialized = maps.Clone(record.Initialized)
 	return record
 }
 

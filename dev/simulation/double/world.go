@@ -77,9 +77,6 @@ type nodeState struct {
 	// initialized says that the node was initialized once, networked that its network was once available. eligible is since when the reference would have it as a target, negative if not.
 	initialized, networked bool
 	eligible               time.Duration
-	// byHand is the zone that a user set.
-	byHand  string
-	unready time.Duration // since when the node is not Ready, negative if it is
 }
 
 // New returns a world for a manager.
@@ -90,10 +87,10 @@ func New(d draw.Draw, name string) *World {
 		nodes: map[string]*nodeState{}, services: map[string]*corev1.Service{}, asked: map[string]int{}, seen: map[any]*Call{},
 		record: Record{
 			Manager: name, Initialized: map[string]time.Duration{}, Removed: map[string]time.Duration{}, Created: map[string]int{},
-			Unready: map[string]time.Duration{}, Nodes: map[string]*corev1.Node{}, Services: map[string]*corev1.Service{},
+			Nodes: map[string]*corev1.Node{}, Services: map[string]*corev1.Service{}, History: History{Refused: map[string][]time.Duration{}},
 		},
 	}
-	w.api = apiserver.New(apiserver.Options{Seed: d.Seed, CompactAfter: -1, Intercept: w.intercept, Audit: w.audit})
+	w.api = apiserver.New(apiserver.Options{Seed: d.Seed, CompactAfter: -1, Intercept: w.answer, Audit: w.audit})
 	return w
 }
 
@@ -111,6 +108,7 @@ func (w *World) Provider(process *managers.Incarnation) cloudprovider.Interface 
 	defer w.mu.Unlock()
 	w.process++
 	w.began, w.running = w.now(), nil
+	w.record.Starts = append(w.record.Starts, w.began)
 	return &plugin{world: w, process: process, number: w.process}
 }
 

@@ -32,6 +32,7 @@ type Manager struct {
 	recovers bool
 	// handlesSignals says that SIGTERM ends it in order.
 	handlesSignals bool
+	wrapper        Wrapper
 }
 
 var (
@@ -75,6 +76,7 @@ func Start(ctx context.Context, manager *Manager, settings Settings) (*Incarnati
 	if !prepared.Load() {
 		return nil, errors.New("call managers.Prepare outside of the bubble first")
 	}
+	settings = manager.wrap(settings)
 	process := &Incarnation{manager: manager, settings: settings, released: make(chan struct{})}
 	process.ended, process.declare = context.WithCancel(context.WithoutCancel(ctx))
 	process.alive, process.cancel = context.WithCancel(ctx)

@@ -4,6 +4,7 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,6 +36,12 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%7s  %-10s  rule %s: %s", f.At.Round(time.Second), f.Object, f.Rule, f.Text)
 }
 
+// Names are the rules and their parts.
+var Names = []string{
+	"1", "2a-deleted", "2a-tainted", "2b-deleted", "2b-tainted", "2b-untainted", "3", "4", "4-excluded", "5-second", "5-deleted", "5-address",
+	"6", "6-events", "6-idle", "7-count", "7-overlap", "8-ended", "8-repeated", "9", "10", "11", "12", "13", "13-early", "13-gone", "13-port",
+}
+
 // Tolerances of the rules.
 const (
 	// initialized is how much later than the reference's a node may be initialized, besides two of the longest calls.
@@ -50,9 +57,8 @@ const (
 	margin = 5 * time.Minute
 	// rest is how long after the disturbances an object has settled.
 	rest = 2 * time.Minute
-	// monitor is the period at which silent nodes are asked about, and status the one of the status pass.
-	monitor = 5 * time.Second
-	status  = 5 * time.Minute
+	// arrives is how much later than that Mooring may be in the state that is asked for, besides the calls that are due.
+	arrives = 15 * time.Second
 )
 
 // judge collects findings about one draw.
@@ -69,12 +75,13 @@ type judge struct {
 func Check(d draw.Draw, reference, mooring double.Record) []Finding {
 	j := &judge{draw: d, reference: reference, mooring: mooring, end: min(reference.Length, mooring.Length)}
 	for _, call := range slices.Concat(reference.Calls, mooring.Calls) {
-		if call.Ended >= 0 {
+		if hung := d.Plugin.Has(draw.Hanging) && call.Err != nil; call.Ended >= 0 && !hung {
 			j.longest = max(j.longest, call.Ended-call.Began)
 		}
 	}
 	for _, rule := range []func(*judge){
-		initialization, immediate, removal, targets, lateness, balancers, versions, idle, counts, concurrency, undisturbed, arguments, lives, settled,
+		initialization, immediate, kept, removal, targets, lateness, balancers, versions, events, idle, counts, concurrency, undisturbed, arguments,
+		stays, lives, early, settled,
 	} {
 		rule(j)
 	}
@@ -90,6 +97,18 @@ func (j *judge) add(rule, object string, at time.Duration, format string, values
 	})
 }
 
+// notBeforeRest returns when something is due that the reference did at a time. The reference is restarted at the end of the disturbances, and
+// forgets its pauses. What it does from then on is due when rule 13 asks for the state.
+func (j *judge) notBeforeRest(reference, due time.Duration) time.Duration {
+	if reference < draw.Disturbed {
+		return due
+	}
+	return max(due, j.arrival())
+}
+
+// arrival is when Mooring has to be in the state that is asked for: two minutes after the disturbances, and the calls that are due.
+func (j *judge) arrival() time.Duration { return draw.Disturbed + rest + arrives + 2*j.longest }
+
 // initialization is rule 1: the k-th node is initialized no later than the reference's k-th.
 func initialization(j *judge) {
 	sorted := func(record double.Record) (times []time.Duration) {
@@ -101,7 +120,7 @@ func initialization(j *judge) {
 	}
 	reference, mooring := sorted(j.reference), sorted(j.mooring)
 	for k, at := range reference {
-		latest := at + initialized + 2*j.longest
+		latest := j.notBeforeRest(at, at+initialized+2*j.longest)
 		switch {
 		case k >= len(mooring) && latest < j.mooring.Length:
 			j.add("1", "", latest, "the reference has initialized %d nodes, and Mooring %d", len(reference), len(mooring))
@@ -113,11 +132,11 @@ func initialization(j *judge) {
 	}
 }
 
-// immediate are the rules 2a, 5 in part, 10 and 12, which the double judges at the moment of the write. A rule that is not absolute
+// immediate are the rules 2a, 5 in part and 12, which the double judges at the moment of the write. A rule that is not absolute
 // passes if the reference breaks it for the same object.
 func immediate(j *judge) {
 	for _, fault := range j.mooring.Faults {
-		absolute := fault.Rule == "2a-deleted" || fault.Rule == "2a-tainted" || fault.Rule == "10"
+		absolute := fault.Rule == "2a-deleted" || fault.Rule == "2a-tainted"
 		if !absolute && slices.ContainsFunc(j.reference.Faults, func(other double.Fault) bool { return other.Rule == fault.Rule && other.Object == fault.Object }) {
 			continue
 		}
@@ -154,7 +173,7 @@ func removal(j *judge) {
 			continue
 		}
 		// The calls about all deleted instances may be made one after the other.
-		due := reference + gone + time.Duration(4+2*len(deleted))*j.longest
+		due := j.notBeforeRest(reference, reference+gone+time.Duration(4+2*len(deleted))*j.longest)
 		at, done := j.mooring.Removed[node.Name]
 		switch {
 		case !done && due < j.mooring.Length:
@@ -237,7 +256,7 @@ func lateness(j *judge) {
 	all := changes(j.draw)
 	for _, one := range all {
 		reference, ok := arrival(j.reference, one)
-		due := reference + passesAtOnce + 2*j.longest
+		due := j.notBeforeRest(reference, reference+passesAtOnce+2*j.longest)
 		superseded := slices.ContainsFunc(all, func(next change) bool {
 			return next.rule == one.rule && next.object == one.object && one.at < next.at && next.at <= due
 		})
@@ -280,27 +299,40 @@ func versions(j *judge) {
 	times := func(record double.Record) map[string][]time.Duration {
 		of := map[string][]time.Duration{}
 		for _, write := range record.Writes {
-			if write.At <= j.end {
-				of[write.Object] = append(of[write.Object], write.At)
-			}
+			of[write.Object] = append(of[write.Object], write.At)
 		}
 		return of
 	}
+	j.rates("6", "writes", times(j.reference), times(j.mooring))
+}
+
+// events is rule 6 for writes of Events about each object.
+func events(j *judge) {
+	times := func(record double.Record) map[string][]time.Duration {
+		of := map[string][]time.Duration{}
+		for _, write := range record.Events {
+			of[write.Object] = append(of[write.Object], write.At)
+		}
+		return of
+	}
+	j.rates("6-events", "writes of Events", times(j.reference), times(j.mooring))
+}
+
+// rates compares how often something happened to each object in any ten minutes.
+func (j *judge) rates(rule, what string, reference, mooring map[string][]time.Duration) {
 	within := func(times []time.Duration, from, to time.Duration) (count int) {
 		for _, at := range times {
-			if from <= at && at <= to {
+			if from <= at && at <= min(to, j.end) {
 				count++
 			}
 		}
 		return count
 	}
-	reference := times(j.reference)
-	mooring := times(j.mooring)
-	for object, writes := range mooring {
-		for _, from := range writes {
-			ours, theirs := within(writes, from, from+window), within(reference[object], from-margin, from+window+margin)
+	for _, object := range slices.Sorted(maps.Keys(mooring)) {
+		for _, from := range mooring[object] {
+			ours, theirs := within(mooring[object], from, from+window), within(reference[object], from-margin, from+window+margin)
 			if ours > theirs+written {
-				j.add("6", object, from, "%d writes within ten minutes, and by the reference %d", ours, theirs)
+				j.add(rule, object, from, "%d %s within ten minutes, and by the reference %d", ours, what, theirs)
 				break
 			}
 		}
@@ -332,15 +364,43 @@ func lives(j *judge) {
 	}
 }
 
-// settled is rule 13 at the end of the draw, for what the reference reaches too.
-func settled(j *judge) {
-	open := map[string]bool{}
-	for _, one := range j.reference.Open {
-		open[one.Object] = true
+// early is rule 13 two minutes after the disturbances, for what the reference has reached by then.
+func early(j *judge) {
+	at := func(record double.Record, at time.Duration) (double.Sample, bool) {
+		i := slices.IndexFunc(record.Samples, func(sample double.Sample) bool { return sample.At >= at })
+		if i < 0 {
+			return double.Sample{}, false
+		}
+		return record.Samples[i], true
 	}
-	for _, one := range j.mooring.Open {
-		if held := one.Rule == "13-gone" && j.limited(); !held && !open[one.Object] {
-			j.add(one.Rule, one.Object, one.At, "%s", one.Text)
+	reference, ok := at(j.reference, draw.Disturbed+rest)
+	mooring, reached := at(j.mooring, j.arrival())
+	if !ok || !reached {
+		return
+	}
+	for _, one := range j.missing(reference.Open, mooring.Open) {
+		// What stays open until the end is a finding of settled.
+		if !slices.ContainsFunc(j.mooring.Open, func(last double.Fault) bool { return last.Object == one.Object }) {
+			j.add("13-early", one.Object, one.At, "%s after the disturbances: %s", one.At-draw.Disturbed, one.Text)
 		}
 	}
+}
+
+// settled is rule 13 at the end of the draw, for what the reference reaches too.
+func settled(j *judge) {
+	for _, one := range j.missing(j.reference.Open, j.mooring.Open) {
+		j.add(one.Rule, one.Object, one.At, "%s", one.Text)
+	}
+}
+
+// missing returns what Mooring has not reached and the reference has, but for nodes that the limit may hold.
+func (j *judge) missing(reference, mooring []double.Fault) (missing []double.Fault) {
+	for _, one := range mooring {
+		held := one.Rule == "13-gone" && j.limited()
+		same := func(other double.Fault) bool { return other.Object == one.Object }
+		if !held && !slices.ContainsFunc(reference, same) {
+			missing = append(missing, one)
+		}
+	}
+	return missing
 }

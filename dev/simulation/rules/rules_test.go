@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	cloudproviderapi "k8s.io/cloud-provider/api"
+
 	"github.com/mooring-ccm/mooring/dev/simulation/double"
 	"github.com/mooring-ccm/mooring/dev/simulation/draw"
 	"github.com/mooring-ccm/mooring/dev/simulation/rules"
@@ -26,7 +29,85 @@ func good() double.Record {
 			{Method: "InstanceMetadata", Object: "n", Began: 0, Ended: time.Second, Overlap: 1},
 			{Method: "EnsureLoadBalancer", Object: "s", Began: 4 * time.Minute, Ended: 4*time.Minute + time.Second, Overlap: 1, Port: 8000, Targets: []string{"m"}},
 		},
-		Writes: []double.Write{{At: time.Second, Resource: "nodes", Object: "n"}},
+		Writes:  []double.Write{{At: time.Second, Resource: "nodes", Object: "n"}},
+		History: double.History{Samples: []double.Sample{{At: 12 * time.Minute}, {At: 13 * time.Minute}}},
+	}
+}
+
+// node is a node with taints.
+func node(ready bool, taints ...string) *corev1.Node {
+	status := corev1.ConditionUnknown
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	node := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
+	for _, key := range taints {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key})
+	}
+	return node
+}
+
+// deletion is the history of a node that is not Ready for half a minute, or until Mooring deletes it.
+func deletion(back bool) []double.Change[corev1.Node] {
+	changes := []double.Change[corev1.Node]{{At: time.Minute, Object: "n", Before: node(true), After: node(false)}}
+	if back {
+		changes = append(changes, double.Change[corev1.Node]{At: 90 * time.Second, Object: "n", Before: node(false), After: node(true)})
+	}
+	return append(changes, double.Change[corev1.Node]{At: 2 * time.Minute, Object: "n", Ours: true, Before: node(back)})
+}
+
+// exists is an answer about the node.
+func exists(answer string, at time.Duration) *double.Call {
+	return &double.Call{Method: "InstanceExists", Object: "n", Began: at, Ended: at, Overlap: 1, Answer: answer}
+}
+
+// relabel is the history of a label that Mooring writes and replaces, or that others write and Mooring replaces.
+func relabel(key, value string, ours bool) []double.Change[corev1.Node] {
+	with := func(value string) *corev1.Node {
+		node := node(true)
+		node.Labels = map[string]string{key: value}
+		return node
+	}
+	return []double.Change[corev1.Node]{
+		{At: time.Minute, Object: "n", Ours: ours, Before: with("before"), After: with(value)},
+		{At: 2 * time.Minute, Object: "n", Ours: true, Before: with(value), After: with("cloud")},
+	}
+}
+
+// TestWrites has writes of Mooring that break no rule.
+func TestWrites(t *testing.T) {
+	initialized := node(true)
+	initialized.Labels = map[string]string{corev1.LabelTopologyZone: "cloud"}
+	initialized.Spec.ProviderID = "double://n"
+	initialized.Annotations = map[string]string{"mooring.dev/proven": "yes"}
+	byHand := node(true, cloudproviderapi.TaintExternalCloudProvider)
+	byHand.Labels = map[string]string{corev1.LabelTopologyZone: "by-hand"}
+	for _, test := range []struct {
+		name   string
+		record func(*double.Record)
+	}{
+		{"a silent node whose instance is denied is deleted", func(r *double.Record) {
+			r.NodeChanges, r.Calls = deletion(false), append(r.Calls, exists(double.No, 80*time.Second))
+		}},
+		{"a zone that Mooring wrote is corrected", func(r *double.Record) {
+			r.NodeChanges = relabel(corev1.LabelTopologyZone, "old", true)[1:]
+			r.NodeChanges = append([]double.Change[corev1.Node]{{
+				At: time.Minute, Object: "n", Ours: true, Before: node(true), After: r.NodeChanges[0].Before,
+			}}, r.NodeChanges...)
+		}},
+		{"a node is initialized", func(r *double.Record) {
+			r.NodeChanges = []double.Change[corev1.Node]{{At: time.Minute, Object: "n", Ours: true, Before: byHand, After: initialized}}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			record := good()
+			test.record(&record)
+			reference := good()
+			reference.Calls = record.Calls
+			if findings := rules.Check(world(), reference, record); len(findings) > 0 {
+				t.Errorf("found %v", findings)
+			}
+		})
 	}
 }
 
@@ -42,6 +123,23 @@ func TestRules(t *testing.T) {
 		{"1", late, func(r *double.Record) { r.Initialized["n"] = time.Minute }},
 		{"1", late, func(r *double.Record) { delete(r.Initialized, "n") }},
 		{"2a-deleted", late, func(r *double.Record) { r.Faults = []double.Fault{{Rule: "2a-deleted", Object: "n"}} }},
+		{"2b-deleted", late, func(r *double.Record) { r.NodeChanges = deletion(true) }},
+		{"2b-deleted", late, func(r *double.Record) { r.NodeChanges = deletion(false) }},
+		{"2b-deleted", late, func(r *double.Record) {
+			r.NodeChanges = deletion(false)
+			r.Calls = append(r.Calls, exists(double.No, 80*time.Second), exists(double.Yes, 85*time.Second))
+		}},
+		{"2b-tainted", late, func(r *double.Record) {
+			r.NodeChanges = []double.Change[corev1.Node]{
+				{At: time.Minute, Object: "n", Before: node(true), After: node(false)},
+				{At: 2 * time.Minute, Object: "n", Ours: true, Before: node(false), After: node(false, cloudproviderapi.TaintNodeShutdown)},
+			}
+		}},
+		{"2b-untainted", late, func(r *double.Record) {
+			r.NodeChanges = []double.Change[corev1.Node]{
+				{At: time.Minute, Object: "n", Ours: true, Before: node(false, cloudproviderapi.TaintNodeShutdown), After: node(false)},
+			}
+		}},
 		{"3", leave, func(r *double.Record) { delete(r.Removed, "m") }},
 		{"4", late, func(r *double.Record) { r.Calls[1].Missing = []string{"n"} }},
 		{"4-excluded", exclude, func(r *double.Record) { r.Calls[1].Targets = []string{"n", "m"} }},
@@ -52,6 +150,7 @@ func TestRules(t *testing.T) {
 			}
 		}},
 		{"6-idle", late, func(r *double.Record) { r.Writes = append(r.Writes, double.Write{At: 15 * time.Minute, Object: "m"}) }},
+		{"6-events", late, func(r *double.Record) { r.Events = make([]double.EventWrite, 5) }},
 		{"7-count", late, func(r *double.Record) {
 			for range 100 {
 				r.Calls = append(r.Calls, &double.Call{Method: "EnsureLoadBalancerDeleted", Object: "s", Overlap: 1})
@@ -61,8 +160,22 @@ func TestRules(t *testing.T) {
 		{"8-ended", late, func(r *double.Record) { r.Calls[0].Withdrawn = time.Second }},
 		{"8-repeated", late, func(r *double.Record) { r.Calls[0].Repeated = true }},
 		{"9", late, func(r *double.Record) { r.Calls[0].Shared = "its node is shared" }},
+		{"10", late, func(r *double.Record) { r.NodeChanges = relabel(corev1.LabelTopologyZone, "by-hand", false) }},
+		{"10", late, func(r *double.Record) { r.NodeChanges = relabel("example.com/label", "theirs", false) }},
+		{"10", late, func(r *double.Record) {
+			after := node(true)
+			after.Status.Conditions[0].Reason = "KubeletReady"
+			r.NodeChanges = []double.Change[corev1.Node]{{At: time.Minute, Object: "n", Ours: true, Before: node(true), After: after}}
+		}},
+		{"10", late, func(r *double.Record) {
+			after := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
+			r.ServiceChanges = []double.Change[corev1.Service]{{At: time.Minute, Object: "s", Ours: true, Before: &corev1.Service{}, After: after}}
+		}},
 		{"11", late, func(r *double.Record) { r.Ends = []string{errors.New("fatal").Error()} }},
 		{"13", late, func(r *double.Record) { r.Open = []double.Fault{{Rule: "13", Object: "s"}} }},
+		{"13-early", late, func(r *double.Record) {
+			r.Samples[1].Open = []double.Fault{{Rule: "13", Object: "s", At: 13 * time.Minute}}
+		}},
 		{"13-port", late, func(r *double.Record) { r.Calls[1].Port = 80 }},
 	} {
 		t.Run(test.rule, func(t *testing.T) {

@@ -139,6 +139,9 @@ func (v Outcome) Trace(out io.Writer) {
 	for _, finding := range v.Findings {
 		_, _ = fmt.Fprintf(out, "%s\n", finding)
 	}
+	for _, line := range v.Account.Lines() {
+		_, _ = fmt.Fprintf(out, "%s\n", line)
+	}
 	left, right := lines(v.Reference), lines(v.Mooring)
 	var objects []string
 	for _, of := range []map[string][]string{left, right} {

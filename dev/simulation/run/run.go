@@ -20,6 +20,8 @@ type Outcome struct {
 	Reference, Mooring double.Record
 	// Findings are the broken rules, the oldest first.
 	Findings []rules.Finding
+	// Account is what breaks no rule and is reported apart.
+	Account rules.Account
 }
 
 // Kinds returns the kinds of the findings, sorted, each once.
@@ -43,25 +45,41 @@ func (v Outcome) Rules() []string {
 }
 
 // Draw simulates both managers on a draw. Call managers.Prepare first. Each bubble is a subtest of t.
-func Draw(t *testing.T, d draw.Draw) (Outcome, error) {
-	outcome := Outcome{Draw: d}
-	for _, program := range []*managers.Manager{managers.Reference, managers.Mooring} {
-		var record double.Record
-		var failure error
-		t.Run(fmt.Sprintf("%d/%s", d.Seed, program.Name), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				record, failure = double.Simulate(context.WithoutCancel(t.Context()), d, program)
-			})
-		})
-		if failure != nil {
-			return outcome, fmt.Errorf("seed %d: %w", d.Seed, failure)
-		}
-		if program == managers.Reference {
-			outcome.Reference = record
-		} else {
-			outcome.Mooring = record
-		}
+func Draw(t *testing.T, d draw.Draw) (Outcome, error) { return Compare(t, d, managers.Mooring) }
+
+// Compare simulates the reference and another manager on a draw.
+func Compare(t *testing.T, d draw.Draw, program *managers.Manager) (Outcome, error) {
+	reference, err := Simulate(t, d, managers.Reference)
+	if err != nil {
+		return Outcome{Draw: d}, err
 	}
-	outcome.Findings = rules.Check(d, outcome.Reference, outcome.Mooring)
-	return outcome, nil
+	other, err := Simulate(t, d, program)
+	if err != nil {
+		return Outcome{Draw: d}, err
+	}
+	return Judge(d, reference, other), nil
+}
+
+// Simulate simulates a manager on a draw, in a bubble that is a subtest of t.
+func Simulate(t *testing.T, d draw.Draw, program *managers.Manager) (record double.Record, err error) {
+	t.Run(fmt.Sprintf("%d/%s", d.Seed, program.Name), func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			record, err = double.Simulate(context.WithoutCancel(t.Context()), d, program)
+		})
+	})
+	if err != nil {
+		return record, fmt.Errorf("seed %d: %w", d.Seed, err)
+	}
+	if len(record.Calls) == 0 {
+		return record, fmt.Errorf("seed %d: %s has called nothing", d.Seed, program.Name)
+	}
+	return record, nil
+}
+
+// Judge judges a manager by the reference.
+func Judge(d draw.Draw, reference, mooring double.Record) Outcome {
+	return Outcome{
+		Draw: d, Reference: reference, Mooring: mooring,
+		Findings: rules.Check(d, reference, mooring), Account: rules.NewAccount(reference, mooring),
+	}
 }
