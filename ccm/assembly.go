@@ -30,6 +30,7 @@ import (
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/election"
 	"github.com/mooring-ccm/mooring/internal/election/witness"
+	"github.com/mooring-ccm/mooring/internal/embedded"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/reconnect"
 	"github.com/mooring-ccm/mooring/internal/secrets"
@@ -199,6 +200,7 @@ func (a *assembly) managerOptions(ctx context.Context) (manager.Options, error) 
 		return manager.Options{}, fmt.Errorf("types of the Kubernetes API: %w", err)
 	}
 	cached := cacheOptions()
+	cached.NewInformer = embedded.From(ctx).NewInformer
 	onlyServingCertificates(&cached, a.config.enabled)
 	var err error
 	if cached.HTTPClient, err = a.watches.HTTPClient(a.identity.kubeconfig); err != nil {

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -141,7 +140,7 @@ func sharedInformers(watches *reconnect.Monitor, identity identities, c *config)
 	if err != nil {
 		return nil, err
 	}
-	resync := time.Duration(float64(c.component.Generic.MinResyncPeriod.Duration) * (1 + rand.Float64()))
+	resync := wait.Jitter(c.component.Generic.MinResyncPeriod.Duration, 1)
 	return informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(cache.TransformStripManagedFields())), nil
 }
 

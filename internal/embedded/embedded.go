@@ -4,9 +4,12 @@ package embedded
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 )
 
 // Settings replace flags of one run of the command. The zero value replaces nothing.
@@ -17,6 +20,8 @@ type Settings struct {
 	// Logger takes the log. Then no flag sets up klog, which belongs to the process and starts a goroutine that never ends. Nil: the flags
 	// set up klog.
 	Logger *logr.Logger
+	// NewInformer makes the informers of the cache, such as ones that hand out objects in an order. Nil: cache.NewSharedIndexInformer does.
+	NewInformer func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer
 }
 
 type key struct{}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -88,7 +88,7 @@ func pauseBefore(attempt int) time.Duration {
 	if attempt < 3 {
 		longest = firstPause << attempt
 	}
-	return longest/2 + rand.N(longest/2+1)
+	return wait.Jitter(longest/2, 1)
 }
 
 // wait blocks until the outage is over or the request has waited for maxWait. It returns an error only when ctx ends.

@@ -38,6 +38,10 @@ type Options struct {
 	Intercept func(request *http.Request, about Attributes) (*http.Response, error)
 	// Answered may replace the answer after the server has carried out the request: a write whose answer is lost.
 	Answered func(request *http.Request, about Attributes, answer *http.Response) (*http.Response, error)
+	// DrawWatches lets watches last as drawn whatever their clients ask for, because clients ask for a random time.
+	DrawWatches bool
+	// Deliver is called before the client of a watch reads an event or a bookmark, without a lock, and may wait.
+	Deliver func(about Attributes)
 	// Audit is told of each request that the server carried out, in the order of the writes. It is called with the lock of the
 	// server held, so it must return at once and may send no request. Objects in a record may not be changed.
 	Audit func(Record)

@@ -23,6 +23,9 @@ const bookmarkInterval = time.Minute
 // minWatch is how long a watch lasts at least if its client names no timeout. It lasts up to twice as long.
 const minWatch = 30 * time.Minute
 
+// drawnWatch is the same with DrawWatches if its client names one: what reflectors ask for.
+const drawnWatch = 5 * time.Minute
+
 // watchEvent is one event of a watch. Its entry is encoded when the client reads it.
 type watchEvent struct {
 	kind   watch.EventType
@@ -72,8 +75,13 @@ func (s *Server) watch(c *call) *http.Response {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lasts := minWatch + time.Duration(s.draw("watch"+c.Identity+c.Path)%uint64(minWatch))
-	if options.TimeoutSeconds != nil && *options.TimeoutSeconds > 0 {
+	drawn := s.draw("watch" + c.Identity + c.Path)
+	lasts := minWatch + time.Duration(drawn%uint64(minWatch))
+	switch {
+	case options.TimeoutSeconds == nil || *options.TimeoutSeconds <= 0:
+	case s.options.DrawWatches:
+		lasts = drawnWatch + time.Duration(drawn%uint64(drawnWatch))
+	default:
 		lasts = time.Duration(*options.TimeoutSeconds) * time.Second
 	}
 	now := time.Now()
@@ -187,6 +195,14 @@ func (w *watcher) end() {
 	w.notify()
 }
 
+// readable reports whether there is something to read: an event, a bookmark or the end.
+func (w *watcher) readable() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	return len(w.queue) > 0 || w.ended || w.closed || !now.Before(w.deadline) || w.bookmarks && !now.Before(w.bookmark)
+}
+
 // next returns the next event, or that the watch has ended.
 func (w *watcher) next() (event watchEvent, found, ended bool) {
 	w.mu.Lock()
@@ -204,13 +220,19 @@ func (w *watcher) Read(into []byte) (int, error) {
 		if err := w.ctx.Err(); err != nil {
 			return 0, fmt.Errorf("read a watch: %w", err)
 		}
+		if !w.readable() {
+			w.wait()
+			continue
+		}
+		if deliver := w.server.options.Deliver; deliver != nil {
+			deliver(w.about)
+		}
 		event, found, ended := w.next()
 		if ended {
 			return 0, io.EOF
 		}
 		if !found {
 			if event, found = w.due(); !found {
-				w.wait()
 				continue
 			}
 		}

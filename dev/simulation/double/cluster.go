@@ -84,11 +84,13 @@ func (u *users) until(ctx context.Context, end time.Duration) error {
 		if pause := next.at - u.world.now(); pause > 0 {
 			time.Sleep(pause)
 		}
+		u.world.gate.wait("user at " + next.at.String())
 		if err := next.do(ctx); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("at %s: %w", next.at, err)
 		}
 	}
 	time.Sleep(end - u.world.now())
+	u.world.gate.wait("clock at " + end.String())
 	return nil
 }
 

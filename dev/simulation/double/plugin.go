@@ -156,6 +156,7 @@ func (p *plugin) wait(method string, dice *rand.Rand) error {
 		fill := w.began + character.CacheFill - w.now()
 		w.mu.Unlock()
 		p.pause(fill)
+		w.gate.wait("filled for " + method)
 	}
 	if character.Has(draw.WaitingLimiter) || character.Has(draw.RefusingLimiter) {
 		if err := p.limit(character); err != nil {

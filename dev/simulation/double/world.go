@@ -90,7 +90,7 @@ func New(d draw.Draw, name string) *World {
 			Nodes: map[string]*corev1.Node{}, Services: map[string]*corev1.Service{}, History: History{Refused: map[string][]time.Duration{}},
 		},
 	}
-	w.api = apiserver.New(apiserver.Options{Seed: d.Seed, CompactAfter: -1, Intercept: w.answer, Audit: w.audit})
+	w.api = apiserver.New(apiserver.Options{Seed: d.Seed, CompactAfter: -1, DrawWatches: true, Intercept: w.answer, Deliver: w.deliver, Audit: w.audit})
 	return w
 }
 

@@ -9,6 +9,7 @@
 //   - SIGKILL, a fatal error of Go and an uncaught panic are Incarnation.Kill: requests fail, watches break, contexts end, and calls of the
 //     plugin neither begin nor return before Release. A panic of the plugin is caught before the reference sees it, and kills. Mooring
 //     gets the panic itself, because it recovers. A panic in a goroutine that the plugin started ends the test;
+//   - wait.Jitter draws from the clock instead of Go's global source;
 //   - --secure-port=0: no health checks, metrics and profiles are served, so no kubelet restarts a manager by its liveness probe;
 //   - --leader-elect=false unless the flags say otherwise.
 //

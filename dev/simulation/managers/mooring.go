@@ -27,7 +27,8 @@ func runMooring(ctx context.Context, process *Incarnation, flags []string) error
 	command := ccm.NewCommand(ccm.WithProvider(process.plugin.ProviderName(), build))
 	command.SetArgs(append([]string{"--leader-elect-witness=false"}, flags...))
 	return command.ExecuteContext(embedded.Into(ctx, embedded.Settings{
-		APIServer: process.config(),
-		Logger:    ptr.To(klog.Background()),
+		APIServer:   process.config(),
+		Logger:      ptr.To(klog.Background()),
+		NewInformer: newOrderedInformer,
 	}))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
+	_ "unsafe" // go:linkname
 
 	"github.com/go-logr/logr"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -32,7 +34,23 @@ func prepare(logger logr.Logger) {
 	klog.SetLoggerWithOptions(logger, klog.ContextualLogger(true))
 	klog.OsExit = func(int) { panic(exited{}) }
 	log.SetLogger(logger)
+	jitterRand = jitter
 	prepared.Store(true)
+}
+
+// jitterRand draws all jitter of k8s.io/apimachinery/pkg/util/wait: of client-go, of the reference and of Mooring. The package has it as a
+// variable for its own tests.
+//
+//go:linkname jitterRand k8s.io/apimachinery/pkg/util/wait.jitterRand
+var jitterRand func() float64
+
+// jitter draws from the clock, which is the same whenever a draw is run: what it returns does not depend on who asked before. The steps are those
+// of splitmix64.
+func jitter() float64 {
+	z := uint64(time.Now().UnixNano()) + 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return float64((z^z>>31)>>11) / (1 << 53)
 }
 
 // exited is the panic of a process that ends itself by klog, in whatever goroutine.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -95,7 +94,7 @@ func connect(c *config.Config, by *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("client of the reference's informers: %w", err)
 	}
-	resync := time.Duration(float64(c.ComponentConfig.Generic.MinResyncPeriod.Duration) * (1 + rand.Float64()))
+	resync := wait.Jitter(c.ComponentConfig.Generic.MinResyncPeriod.Duration, 1)
 	c.Client, c.ClientBuilder, c.VersionedClient = client, builder, versioned
 	c.SharedInformers = sortedInformers{informers.NewSharedInformerFactory(versioned, resync)}
 	return nil

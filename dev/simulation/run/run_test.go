@@ -1,7 +1,6 @@
 package run_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -40,22 +39,6 @@ func TestDraws(t *testing.T) {
 			}
 			t.Logf("seed %d: %s kind: %s", seed, state, kind)
 		}
-	}
-}
-
-// TestRepeats runs draws twice. Jitter of both managers comes from Go's global source, which no seed reaches, so an outcome may differ at the
-// edge of a tolerance.
-func TestRepeats(t *testing.T) {
-	different := uint64(0)
-	for seed := uint64(1); seed <= seeds(9); seed++ {
-		first, second := must.Value(run.Draw(t, draw.New(seed)))(t), must.Value(run.Draw(t, draw.New(seed)))(t)
-		if !slices.Equal(first.Rules(), second.Rules()) {
-			different++
-			t.Logf("seed %d: first %q, then %q", seed, first.Rules(), second.Rules())
-		}
-	}
-	if different > seeds(9)/3 {
-		t.Errorf("%d draws broke other rules when they were run again", different)
 	}
 }
 

@@ -9,8 +9,11 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -268,6 +271,9 @@ func (c *Controller) targetsSettled(ctx context.Context, drift *driftCheck, chan
 	}
 }
 
+// byName orders Services: what is due at one time is done in the same order each time.
+func byName(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }
+
 // retarget queues the load balancers whose targets are not those that they shall have, and the Services that have waited for
 // the targets to be known.
 func (c *Controller) retarget(ctx context.Context, drift *driftCheck) {
@@ -277,7 +283,9 @@ func (c *Controller) retarget(ctx context.Context, drift *driftCheck) {
 	}
 	var due, listed []types.NamespacedName
 	now := time.Now()
-	for key, known := range c.states.all() {
+	all := c.states.all()
+	for _, key := range slices.SortedFunc(maps.Keys(all), byName) {
+		known := all[key]
 		switch {
 		case known.failure != nil && known.failure.reason == ReasonTargetsUnknown:
 			c.states.targetsKnown(key)

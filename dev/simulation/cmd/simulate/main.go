@@ -2,11 +2,17 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 
@@ -18,7 +24,10 @@ import (
 // options are the arguments.
 type options struct {
 	seed, draws   uint64
+	processes     int
+	timeout       time.Duration
 	trace, repeat bool
+	worker        bool
 	shrink        string
 }
 
@@ -26,67 +35,93 @@ func parse(arguments []string, out io.Writer) (options, error) {
 	var o options
 	set := flag.NewFlagSet("simulate", flag.ContinueOnError)
 	set.SetOutput(out)
-	set.Uint64Var(&o.seed, "seed", 1, "the first seed; a campaign that was interrupted goes on with the next seed of its line of progress")
+	set.Uint64Var(&o.seed, "seed", 1, "the first seed; a campaign that was interrupted goes on with the seed that it names at its end")
 	set.Uint64Var(&o.draws, "draws", 100, "how many draws to run")
+	set.IntVar(&o.processes, "processes", runtime.GOMAXPROCS(0), "how many processes run draws at the same time, each on one core")
+	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long a draw may take before it is reported as failed")
 	set.BoolVar(&o.trace, "trace", false, "print what both managers did to each object in the draw of the seed, side by side")
 	set.StringVar(&o.shrink, "shrink", "", "print the smallest scenario below the draw of the seed that still breaks this rule, such as 5-second")
-	set.BoolVar(&o.repeat, "repeat", false, "run each draw twice, and count those with another outcome")
+	set.BoolVar(&o.repeat, "repeat", false, "run each draw in two processes, and report how many have the same outcome and the same traces of objects")
+	set.BoolVar(&o.worker, "worker", false, "run the draws in this process and print their results as JSON; a campaign starts itself so")
 	if err := set.Parse(arguments); err != nil {
 		return o, fmt.Errorf("arguments: %w", err)
 	}
-	if set.NArg() > 0 {
+	switch {
+	case set.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q", set.Arg(0))
-	}
-	if o.draws == 0 {
-		return o, fmt.Errorf("--draws=%d: at least one draw is needed", o.draws)
+	case o.draws == 0:
+		return o, errors.New("--draws=0: at least one draw is needed")
+	case o.seed+o.draws < o.seed:
+		return o, fmt.Errorf("--seed=%d --draws=%d: there are no such seeds", o.seed, o.draws)
+	case o.processes < 1:
+		return o, fmt.Errorf("--processes=%d: at least one process is needed", o.processes)
+	case o.timeout <= 0:
+		return o, fmt.Errorf("--timeout=%s: a draw takes longer", o.timeout)
+	case o.trace && o.shrink != "":
+		return o, errors.New("--trace and --shrink exclude each other")
+	case o.repeat && (o.trace || o.shrink != ""):
+		return o, errors.New("--repeat runs a campaign, and --trace and --shrink a single draw")
 	}
 	return o, nil
 }
 
-func main() {
-	o, err := parse(os.Args[1:], os.Stderr)
+func main() { os.Exit(simulate(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// simulate runs what the arguments ask for, and returns the exit code.
+func simulate(arguments []string, out, messages io.Writer) int {
+	o, err := parse(arguments, messages)
 	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
+		_, _ = fmt.Fprintln(messages, err)
+		return 2
 	}
+	if o.worker || o.trace || o.shrink != "" {
+		return virtually(messages, func(t *testing.T) error { return single(t, o, out) })
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	failures, err := newCampaign(o, out, messages).run(ctx)
+	if err != nil {
+		_, _ = fmt.Fprintln(messages, err)
+		return 1
+	}
+	return min(failures, 1)
+}
+
+// single runs draws in this process.
+func single(t *testing.T, o options, out io.Writer) error {
+	switch {
+	case o.worker:
+		return work(t, o, out)
+	case o.trace:
+		outcome, err := run.Draw(t, draw.New(o.seed))
+		if err == nil {
+			outcome.Trace(out)
+		}
+		return err
+	}
+	smallest, err := run.Shrink(t, draw.New(o.seed), o.shrink)
+	if err == nil {
+		_, err = fmt.Fprintln(out, smallest)
+	}
+	return err
+}
+
+// virtually runs a function as a test and ends the process, because virtual time exists within a test only. One core is used, because then goroutines
+// take turns in nearly the same order each time.
+func virtually(messages io.Writer, do func(t *testing.T) error) int {
+	runtime.GOMAXPROCS(1)
 	managers.Prepare(logr.Discard())
-	// Virtual time exists within a test only. The arguments are not those of a test.
 	testing.Init()
-	must(flag.CommandLine.Parse(nil))
+	if err := flag.CommandLine.Parse(nil); err != nil { // the arguments are not those of a test
+		_, _ = fmt.Fprintln(messages, err)
+		return 1
+	}
 	testing.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "simulate", F: func(t *testing.T) {
-		unknown, err := simulate(t, o)
-		must(err)
-		if unknown > 0 || t.Failed() {
+		if err := do(t); err != nil {
+			_, _ = fmt.Fprintln(messages, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}}}, nil, nil)
-}
-
-// must ends the program at an error.
-func must(err error) {
-	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-// simulate runs what the arguments ask for, and reports how many kinds of failures are not known.
-func simulate(t *testing.T, o options) (int, error) {
-	if o.trace {
-		outcome, err := run.Draw(t, draw.New(o.seed))
-		if err == nil {
-			outcome.Trace(os.Stdout)
-		}
-		return 0, err
-	}
-	if o.shrink != "" {
-		smallest, err := run.Shrink(t, draw.New(o.seed), o.shrink)
-		if err == nil {
-			_, err = fmt.Println(smallest)
-		}
-		return 0, err
-	}
-	campaign := run.Campaign{First: o.seed, Draws: o.draws, Repeat: o.repeat, Out: os.Stdout, Progress: os.Stderr}
-	return campaign.Run(t)
+	return 1
 }
