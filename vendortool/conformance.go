@@ -1,6 +1,7 @@
 package vendortool
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +44,9 @@ It makes load balancers and routes, at most four of each at a time, for a cluste
 rule, also when it is interrupted. Routes go to 203.0.113.0/26 and 2001:db8:113::/64. It creates, stops and deletes no
 instance: the rules that need that, or faults of the cloud, are reported as not run. A provider's own tests run them with
 the package provider/conformance.
+
+Without --rule it then finds out what the provider bears, such as reads at the same time, and prints the Go code that
+declares it. A provider that is not safe for that may end the program: the report of the rules has been written by then.
 
 ` + cli.ExitCodes,
 		Example: `  mooring conformance --list
@@ -97,6 +101,11 @@ func (f *conformanceFlags) run(cmd *cobra.Command) error {
 	if err := f.writeJUnit(report); err != nil {
 		return err
 	}
+	if ctx.Err() == nil && len(f.options.Rules) == 0 {
+		if err := f.observe(ctx, out, subject); err != nil {
+			return err
+		}
+	}
 	switch {
 	case ctx.Err() != nil:
 		return cli.Interrupted(fmt.Errorf("%s: interrupted", report.Summary()))
@@ -108,6 +117,20 @@ func (f *conformanceFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("provider %s does not conform: %s", f.account.provider, report.Summary())
 	}
 	return nil
+}
+
+// observe finds out what the provider bears, after the report: a provider that does not bear reads at once may end the process.
+func (f *conformanceFlags) observe(ctx context.Context, out io.Writer, subject opened) error {
+	findings, err := conformance.Observe(ctx, subject.factory, f.options, func(trait conformance.Trait) {
+		if trait.Declares == "Limits" {
+			fmt.Fprintf(out, "\ntrying %s: if this ends the program, the provider bears one read at a time, and has nothing to declare\n", trait.ID)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	return conformance.WriteFindings(out, findings)
 }
 
 // complete checks the flags, and returns everything that is wrong with them.

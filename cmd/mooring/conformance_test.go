@@ -60,6 +60,7 @@ func TestConformance(t *testing.T) {
 		"passed   instances-found-by-name (", "passed   balancer-other-cluster (", "passed   routes-replaced (",
 		" 0 failed, ", " 0 broke",
 		"not run  instances-deleted: only a provider's own test can give the hook that this needs: CreateInstance", "not run  legacy-missing: left out: nobody asks",
+		"What the provider bears:\n", "  reads-at-once  16 at once, each with its own answer", `ProviderIDSchemes: []string{"sim"},`,
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("the report does not say %q:\n%s", want, stdout)

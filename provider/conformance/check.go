@@ -125,8 +125,12 @@ func tryOn(ctx context.Context, subject *Subject, options Options, result *Resul
 	}
 	t := newTrial(subject, options, result.Rule.ID)
 	trying, cancel := context.WithTimeout(t.withCluster(ctx), options.RuleTimeout)
+	before := races()
 	err := guarded(func() error { return result.Rule.check(trying, t) })
 	cancel()
+	if found := races() - before; found > 0 {
+		t.sawf("the race detector found %d data races; they are on standard error", found)
+	}
 	result.NotRemoved = t.cleanUp(ctx)
 
 	var unavailable *unavailableError

@@ -90,6 +90,7 @@ func (m *mutant) ProviderName() string {
 
 func (m *mutant) Capabilities() provider.Capabilities {
 	capabilities := m.Cloud.Capabilities()
+	capabilities.Limits.InFlight = 8
 	if m.capabilities != nil {
 		m.capabilities(&capabilities)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -90,6 +92,14 @@ func balancerMutations() []mutation {
 			})},
 		{"balancer-read-only", "a node is written to", ensures(func(nodes []*v1.Node) []*v1.Node {
 			nodes[0].Labels["touched"] = "true"
+			return nodes
+		})},
+		{"balancer-read-only", "the nodes are sorted", ensures(func(nodes []*v1.Node) []*v1.Node {
+			slices.SortFunc(nodes, func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) })
+			return nodes
+		})},
+		{"balancer-read-only", "a node is appended", ensures(func(nodes []*v1.Node) []*v1.Node {
+			_ = append(nodes, nodes[0])
 			return nodes
 		})},
 		{"balancer-targets", "one target is left out", ensures(func(nodes []*v1.Node) []*v1.Node { return nodes[1:] })},

@@ -50,6 +50,7 @@ const (
 	NeedWatchInstances    Need = "WatchInstances"
 	NeedListLoadBalancers Need = "ListLoadBalancers"
 	NeedBalancerWrites    Need = "LoadBalancerWrites"
+	NeedReadsAtOnce       Need = "Limits.InFlight"
 	NeedReplaceRoute      Need = "ReplaceRoute"
 	NeedChangeRoutes      Need = "ChangeRoutes"
 	NeedChangeTargets     Need = "ChangeTargets"
@@ -93,7 +94,7 @@ func lacks(subject *Subject, need Need) string {
 		_, offered = subject.Cloud.LoadBalancer()
 	case NeedRoutes:
 		_, offered = subject.Cloud.Routes()
-	case NeedListInstances, NeedWatchInstances, NeedListLoadBalancers, NeedReplaceRoute, NeedBalancerWrites,
+	case NeedListInstances, NeedWatchInstances, NeedListLoadBalancers, NeedReplaceRoute, NeedBalancerWrites, NeedReadsAtOnce,
 		NeedChangeRoutes, NeedChangeTargets, NeedNodeGroups:
 		reason, offered = notDeclared, declares(provider.CapabilitiesOf(subject.Cloud), need)
 	case NeedNodeGroup:
@@ -136,6 +137,8 @@ func declares(capabilities provider.Capabilities, need Need) bool {
 		return capabilities.ChangeTargets != nil
 	case NeedNodeGroups:
 		return capabilities.NodeGroups != nil
+	case NeedReadsAtOnce:
+		return capabilities.Limits.InFlight > 1
 	default:
 		return need == NeedBalancerWrites && capabilities.LoadBalancerWrites > 1
 	}

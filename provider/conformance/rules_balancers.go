@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -74,7 +76,7 @@ func balancerRules() []Rule {
 		},
 		{
 			ID:   "balancer-read-only",
-			Text: "Services and nodes are not modified by any call.",
+			Text: "Services, nodes and the list of nodes are not modified by any call.",
 			Source: Source{"cloudprovider.LoadBalancer.EnsureLoadBalancer",
 				"Implementations must treat the *v1.Service and *v1.Node parameters as read-only and not modify them."},
 			Needs: []Need{NeedLoadBalancer, NeedInstance},
@@ -164,16 +166,28 @@ func checkBalancerDeleted(ctx context.Context, t *trial) error {
 }
 
 func checkBalancerReadOnly(ctx context.Context, t *trial) error {
-	nodes, err := t.nodes(ctx, 1)
+	given, err := t.nodes(ctx, t.some())
 	if err != nil {
 		return err
 	}
+	// The last name comes first, and a place is left behind the end: what a provider sorts or appends shows.
+	slices.SortFunc(given, func(a, b *v1.Node) int { return strings.Compare(b.Name, a.Name) })
+	given = append(given, nil)
 	service := t.service()
-	untouched, untouchedNode := service.DeepCopy(), nodes[0].DeepCopy()
+	untouched := service.DeepCopy()
+	var nodes []*v1.Node
+	restore := func() {
+		service, nodes = untouched.DeepCopy(), nil
+		for _, node := range given {
+			nodes = append(nodes, node.DeepCopy())
+		}
+		nodes = nodes[:len(given)-1]
+	}
+	restore()
 	compare := func(call string) {
-		if !reflect.DeepEqual(service, untouched) || !reflect.DeepEqual(nodes[0], untouchedNode) {
-			t.sawf("%s modified the service or the node that it was given: %v, %v", call, service, nodes[0])
-			service, nodes[0] = untouched.DeepCopy(), untouchedNode.DeepCopy()
+		if all := nodes[:len(given)]; !reflect.DeepEqual(service, untouched) || !reflect.DeepEqual(all, given) {
+			t.sawf("%s modified the service or the nodes that it was given: %v, %v", call, service, all)
+			restore()
 		}
 	}
 	t.balancers().GetLoadBalancerName(ctx, t.options.ClusterName, service)

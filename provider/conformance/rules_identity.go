@@ -88,10 +88,12 @@ func identityRules() []Rule {
 		},
 		{
 			ID:     "instances-concurrent",
-			Text:   "Instances can be asked for by several callers at once, and each gets its own answer.",
-			Source: fields,
-			Needs:  []Need{NeedInstancesV2, NeedTwoInstances},
-			check:  checkInstancesConcurrent,
+			Text:   "As many callers at once as Limits.InFlight says get their own answers, and the race detector finds nothing.",
+			Source: Source{"provider.Limits.InFlight", "InFlight is how many calls may be under way at once."},
+			Needs:  []Need{NeedInstancesV2, NeedReadsAtOnce, NeedTwoInstances},
+			check: func(ctx context.Context, t *trial) error {
+				return t.readAtOnce(ctx, min(provider.CapabilitiesOf(t.Cloud).Limits.InFlight, readers))
+			},
 		},
 	}
 }
@@ -209,23 +211,6 @@ func checkLabels(ctx context.Context, t *trial) error {
 		}
 	}
 	return nil
-}
-
-func checkInstancesConcurrent(ctx context.Context, t *trial) error {
-	instances, err := t.instances(ctx, 2)
-	if err != nil {
-		return err
-	}
-	const callers = 8
-	return atOnce(callers, func(i int) error {
-		want := instances[i%len(instances)]
-		metadata, err := t.metadataOf(ctx, want)
-		if err == nil && metadata.ProviderID != want.ProviderID {
-			err = fmt.Errorf("InstanceMetadata of %s, when %d ask at once: provider ID %q; that of the instance is %q",
-				want.NodeName, callers, metadata.ProviderID, want.ProviderID)
-		}
-		return err
-	})
 }
 
 func checkBrokenID(ctx context.Context, t *trial) error {

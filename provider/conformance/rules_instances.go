@@ -122,7 +122,7 @@ func instanceRules() []Rule {
 		},
 		{
 			ID:   "instances-metadata-complete",
-			Text: "Metadata has a provider ID and valid addresses, each once, and is the same when nothing changed.",
+			Text: "Metadata has a provider ID and valid addresses, each once, and is the same when nothing changed, order aside.",
 			Source: Source{"cloudprovider.InstanceMetadata",
 				"The node addresses returned here will be set on the node's status.addresses field."},
 			Needs: []Need{NeedInstancesV2, NeedInstance},
@@ -211,7 +211,7 @@ func checkMetadataComplete(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	if first == nil || !reflect.DeepEqual(first, second) {
+	if first == nil || !reflect.DeepEqual(inOrder(first), inOrder(second)) {
 		t.sawf("InstanceMetadata returned %+v, then %+v", first, second)
 		return nil
 	}
@@ -220,6 +220,18 @@ func checkMetadataComplete(ctx context.Context, t *trial) error {
 	}
 	t.wellFormed("InstanceMetadata", first.NodeAddresses)
 	return nil
+}
+
+// inOrder returns metadata with its addresses in order: theirs means nothing.
+func inOrder(metadata *cloudprovider.InstanceMetadata) *cloudprovider.InstanceMetadata {
+	if metadata == nil {
+		return nil
+	}
+	ordered := *metadata
+	ordered.NodeAddresses = slices.SortedFunc(slices.Values(metadata.NodeAddresses), func(a, b v1.NodeAddress) int {
+		return strings.Compare(string(a.Type)+a.Address, string(b.Type)+b.Address)
+	})
+	return &ordered
 }
 
 // wellFormed tries that addresses can be those of a node.

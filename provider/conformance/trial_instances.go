@@ -46,6 +46,14 @@ func (t *trial) instances(ctx context.Context, count int) ([]Instance, error) {
 	return found, nil
 }
 
+// some is how many instances to take where two show more than one does.
+func (t *trial) some() int {
+	if canHave(t.Subject, 2) {
+		return 2
+	}
+	return 1
+}
+
 // createInstance creates an instance that is deleted when the trial has ended.
 func (t *trial) createInstance(ctx context.Context) (Instance, error) {
 	t.created++

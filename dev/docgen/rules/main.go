@@ -62,5 +62,23 @@ func render(rules []conformance.Rule) []byte {
 		fmt.Fprintf(&page, "| `%s`<br>%s | `%s`: “%s” | %s |\n",
 			rule.ID, rule.Text, rule.Source.Of, rule.Source.Quote, strings.Join(needs, ", "))
 	}
+	page.WriteString(traits)
+	for _, trait := range conformance.Traits() {
+		declares := "–"
+		if trait.Declares != "" {
+			declares = "`" + trait.Declares + "`"
+		}
+		fmt.Fprintf(&page, "| `%s`<br>%s | %s |\n", trait.ID, strings.ReplaceAll(trait.Text, "--cloud-api-timeout", "`--cloud-api-timeout`"), declares)
+	}
 	return page.Bytes()
 }
+
+const traits = `
+## What a provider bears
+
+No rule asks for these. ` + "`mooring conformance` and `conformance.Observe`" + ` find them out, and print the method
+` + "`Capabilities`" + ` that declares them. A provider that declares nothing is called as the reference calls it.
+
+| trait | declares |
+|---|---|
+`

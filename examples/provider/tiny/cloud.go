@@ -54,6 +54,7 @@ func (c *Cloud) Capabilities() provider.Capabilities {
 		StandbySafe:        true,
 		ListLoadBalancers:  c.listBalancers,
 		LoadBalancerWrites: 4,
+		Limits:             provider.Limits{InFlight: 16},
 	}
 }
 

@@ -31,6 +31,26 @@ func TestConformance(t *testing.T) {
 	}, conformance.Options{Rules: tried(t)})
 }
 
+// TestWhatItBears says what the provider may declare: see its output with -v, and run it with -race.
+func TestWhatItBears(t *testing.T) {
+	cloud := tinycloud.New()
+	server := httptest.NewServer(cloud)
+	defer server.Close()
+	plugin, err := New(strings.NewReader(fmt.Sprintf(`{"endpoint": %q}`, server.URL)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	findings, err := conformance.Observe(t.Context(), func(context.Context) (*conformance.Subject, error) {
+		return &conformance.Subject{Cloud: plugin, Hooks: hooks(cloud, plugin)}, nil
+	}, conformance.Options{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conformance.WriteFindings(t.Output(), findings); err != nil {
+		t.Error(err)
+	}
+}
+
 // tried returns the rules about what this cloud has. There are no routes, no watch, no change of targets by a difference, no node
 // groups and none of the older interfaces.
 func tried(t *testing.T) []string {
