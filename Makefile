@@ -92,7 +92,7 @@ vulnerabilities: preflight ## Look both programs up in Go's vulnerability databa
 	@./.ci/vulnerabilities
 
 .PHONY: bench
-bench: preflight ## Measure Mooring beside the reference cloud controller manager (45 minutes at most)
+bench: preflight ## Measure Mooring beside the reference cloud controller manager (70 minutes at most)
 	@cd dev/bench && $(RUN) github.com/mooring-ccm/mooring/dev/cmd/gobuild -o $(BIN) ./cmd/bench && $(BIN)/bench $(ARGS)
 	@$(if $(ARGS),,cd dev/bench && $(RUN) ./cmd/report)
 

@@ -5,22 +5,43 @@ package figures
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
-// The variants, in the order in which they run and are shown.
+// The variants, in the order in which they run and are shown. Each of ours stands behind the one of the reference that it is compared with;
+// the last one has another plugin.
 const (
 	ReferenceDefault = "reference"
+	MooringDefault   = "mooring-default"
 	ReferenceTuned   = "reference-tuned"
 	MooringPlain     = "mooring-plain"
 	MooringBulk      = "mooring-bulk"
 )
+
+// Opponent returns the variant of the reference that one of ours is compared with: neither has flags, or both are tuned.
+func Opponent(variant string) string {
+	if variant == MooringDefault {
+		return ReferenceDefault
+	}
+	return ReferenceTuned
+}
 
 // The scenarios in which the same nodes join, undisturbed and while Services are throttled.
 const (
 	Join300      = "join-300"
 	Throttled300 = "throttled-300"
 )
+
+// The scenarios in which nodes fall silent: with the flags of each variant, with one question at a time, and without a denial time.
+const (
+	NotReady       = "notready-1000"
+	NotReadyOne    = "notready-one-1000"
+	NotReadyAtOnce = "notready-at-once-1000"
+)
+
+// variations are scenarios of which another one is the rule. No sum counts them.
+var variations = []string{NotReadyOne, NotReadyAtOnce}
 
 // JoinRouted is the scenario in which nodes need a route besides their initialization.
 const JoinRouted = "join-routed-1000"
@@ -57,7 +78,7 @@ type Setup struct {
 	PageSize   int           `json:"pageSize"`
 	// Trail is how long at most, after the end of a scenario, what the manager still does is counted.
 	Trail time.Duration `json:"trail"`
-	// BalancerWrites is how many changes of load balancers the plugins declare that the cloud bears at once.
+	// BalancerWrites is how many changes of load balancers the bulk plugin declares that the cloud bears at once.
 	BalancerWrites int       `json:"balancerWrites"`
 	Size           Size      `json:"size"`
 	Variants       []Variant `json:"variants"`
@@ -151,6 +172,17 @@ type Calls struct {
 	Failed   int64 `json:"failed,omitempty"`
 }
 
+// Questions is how many calls about instances the cloud got, pages of lists included.
+func (r Result) Questions() int64 {
+	var total int64
+	for operation, count := range r.Calls {
+		if strings.Contains(operation, "Instance") {
+			total += count.Received
+		}
+	}
+	return total
+}
+
 // Received is how many calls the cloud got in all.
 func (r Result) Received() int64 {
 	return sum(r.Calls, func(c Calls) int64 { return c.Received })
@@ -241,16 +273,16 @@ type Sum struct {
 	Writes     int
 }
 
-// Sums adds up each variant's figures over the scenarios that all went through, but for the default reference, which goes through a few only.
+// Sums adds up each variant's figures over the scenarios that all went through, but for the variants without flags, which go through a few only.
 func (r Report) Sums() []Sum {
-	return r.sumsOf(slices.DeleteFunc(r.VariantNames(), func(name string) bool { return name == ReferenceDefault }))
+	return r.sumsOf(slices.DeleteFunc(r.VariantNames(), func(name string) bool { return name == ReferenceDefault || name == MooringDefault }))
 }
 
 // sumsOf adds up the figures of some variants over the scenarios that each of them went through.
 func (r Report) sumsOf(variants []string) []Sum {
 	ran := map[string]int{}
 	for _, result := range r.Results {
-		if slices.Contains(variants, result.Variant) {
+		if slices.Contains(variants, result.Variant) && !slices.Contains(variations, result.Scenario) {
 			ran[result.Scenario]++
 		}
 	}

@@ -104,12 +104,49 @@ func TestChecks(t *testing.T) {
 		got = append(got, outcome{check.Target, check.Want, check.Got, check.Met()})
 	}
 	want := []outcome{
-		{"nodes", 0.9, 1.5, false}, {"routes", 0.5, 0.1, true}, {"services", 1, 0, false}, {"throttled", 1.2, 120, false}, {"notready-updates", 2, 1.5, true}, {"quota", 34.8, 34, true},
-		{"quota-refused", 9, 10, false}, {"sigterm", 1.5, 1, false}, {"bulk-steady", 200, 120, true},
-		{"cpu", 0.25, 0.4, false}, {"memory", 1, 1.1, false},
+		{"nodes", 0.9, 1.5, false}, {"routes", 0.5, 0.1, true}, {"throttled", 1.2, 120, false}, {"notready-questions", 2200, 0, true},
+		{"behind", 1.05, 0, false}, {"notready-updates", 2, 1.5, true}, {"quota", 34.8, 34, true}, {"quota-refused", 9, 10, false},
+		{"sigterm", 1.5, 1, false}, {"bulk-steady", 200, 120, true}, {"cpu", 0.6, 0.4, true}, {"memory", 0.6, 1.1, false},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+}
+
+// TestSilentNodesAreComparedWithTheSameFlags holds each variant to the reference with its flags, and silent nodes to bounds of their own.
+func TestSilentNodesAreComparedWithTheSameFlags(t *testing.T) {
+	result := func(scenario, variant string, seconds float64) figures.Result {
+		return figures.Result{
+			Scenario: scenario, Variant: variant, Seconds: seconds, Complete: true, CPUSeconds: seconds, PeakBytes: 1,
+			Calls: map[string]figures.Calls{"GetInstance": {Received: 2000}, "ListInstances": {Received: 300}, "GetLoadBalancer": {Received: 9000}},
+		}
+	}
+	report := figures.Report{Results: []figures.Result{
+		result("join-1000", figures.ReferenceDefault, 100), result("join-1000", figures.MooringDefault, 50),
+		result("quota-600", figures.ReferenceDefault, 10), result("quota-600", figures.MooringDefault, 11),
+		result(figures.NotReady, figures.ReferenceTuned, 5), result(figures.NotReady, figures.MooringPlain, 20.5),
+		result(figures.NotReadyOne, figures.ReferenceTuned, 90), result(figures.NotReadyOne, figures.MooringPlain, 120),
+		result(figures.NotReadyAtOnce, figures.ReferenceTuned, 5), result(figures.NotReadyAtOnce, figures.MooringPlain, 7.5),
+	}}
+	want := map[string]bool{
+		"behind of mooring-default": false, "notready of mooring-plain": false, "notready-questions of mooring-plain": false,
+		"notready-one of mooring-plain": true, "notready-at-once of mooring-plain": false,
+	}
+	got := map[string]bool{}
+	for _, check := range figures.Checks(report) {
+		name := check.Target + " of " + check.Variant
+		if _, wanted := want[name]; wanted {
+			got[name] = check.Met()
+		}
+		switch {
+		case check.Target == "behind" && !strings.HasSuffix(check.Says, "worst in `quota-600`"):
+			t.Errorf("%s: want it to name quota-600", check.Says)
+		case check.Target == "cpu" && check.Got != 4.1:
+			t.Errorf("processor time × %v, want × 4.1: that of %s alone", check.Got, figures.NotReady)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("met (-want +got):\n%s", diff)
 	}
 }
 

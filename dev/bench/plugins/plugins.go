@@ -13,8 +13,7 @@ import (
 
 // The names of the plugins, for --cloud-provider.
 const (
-	// Plain is a plugin as it is written for the reference: no listing, no replacing. All that it declares is how many
-	// changes of load balancers the cloud bears at once.
+	// Plain is a plugin as it is written for the reference. It declares nothing.
 	Plain = "sim-plain"
 	// Bulk declares all that the provider of the simulated cloud can do.
 	Bulk = "sim-bulk"
@@ -44,17 +43,12 @@ func build(from io.Reader) (*sim.Cloud, error) {
 }
 
 // plain hides what its provider can do beyond cloudprovider.Interface.
-type plain struct{ *sim.Cloud }
-
-// Capabilities says how many changes of load balancers the cloud bears at once, and nothing else.
-func (p plain) Capabilities() provider.Capabilities {
-	return provider.Capabilities{LoadBalancerWrites: Writes}
-}
+type plain struct{ cloudprovider.Interface }
 
 // bulk declares all that its provider does.
 type bulk struct{ *sim.Cloud }
 
-// Capabilities are those of the provider, for a cloud that bears as many changes of load balancers as the other plugin says.
+// Capabilities are those of the provider, for a cloud that bears as many changes of load balancers as the tuned variants make.
 func (b bulk) Capabilities() provider.Capabilities {
 	capabilities := b.Cloud.Capabilities()
 	capabilities.LoadBalancerWrites = Writes

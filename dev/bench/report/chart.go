@@ -42,7 +42,7 @@ const (
 	groupGap   = 14
 	footHeight = 44
 	barsWidth  = chartWidth - labelWidth - textWidth
-	keyWidth   = 200
+	keyWidth   = 178
 )
 
 // SVG draws the chart.

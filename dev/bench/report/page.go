@@ -57,7 +57,11 @@ func timeTable(measured figures.Report, titles map[string]string) string {
 	for _, variant := range variants {
 		head = append(head, titleOf(measured, variant))
 	}
-	rows := [][]string{append(head, "ratio, plain", "ratio, bulk")}
+	compared := []string{figures.MooringDefault, figures.MooringPlain, figures.MooringBulk}
+	for _, variant := range compared {
+		head = append(head, "ratio, "+who(variant))
+	}
+	rows := [][]string{head}
 	for _, scenario := range measured.Scenarios() {
 		if rests(scenario) {
 			continue
@@ -70,10 +74,10 @@ func timeTable(measured figures.Report, titles map[string]string) string {
 			}
 			row = append(row, cell)
 		}
-		tuned, _ := measured.Find(scenario, figures.ReferenceTuned)
-		for _, variant := range []string{figures.MooringPlain, figures.MooringBulk} {
+		for _, variant := range compared {
 			result, _ := measured.Find(scenario, variant)
-			row = append(row, ratioText(result, tuned))
+			other, _ := measured.Find(scenario, figures.Opponent(variant))
+			row = append(row, ratioText(result, other))
 		}
 		rows = append(rows, row)
 	}
@@ -99,19 +103,28 @@ func throttledTable(measured figures.Report) string {
 
 // checkTable has a row for each target.
 func checkTable(checks []figures.Check) string {
-	rows := [][]string{{"target", "plugin", "wanted", "reached", ""}}
+	rows := [][]string{{"target", "of", "wanted", "reached", ""}}
 	for _, check := range checks {
 		met := "yes"
 		if !check.Met() {
 			met = "**no**"
 		}
-		rows = append(rows, []string{check.Says, plugin(check.Variant), "≤ " + amount(check.Want, check.Unit), reached(check), met})
+		rows = append(rows, []string{check.Says, who(check.Variant), "≤ " + amount(check.Want, check.Unit), reached(check), met})
 	}
 	return table(rows...)
 }
 
-// plugin says with which plugin a variant of Mooring ran.
-func plugin(variant string) string { return strings.TrimPrefix(variant, "mooring-") }
+// who says in a word or two which of Mooring's variants this is.
+func who(variant string) string {
+	switch variant {
+	case figures.MooringDefault:
+		return "nothing set"
+	case figures.MooringPlain:
+		return "same flags"
+	default:
+		return strings.TrimPrefix(variant, "mooring-")
+	}
+}
 
 func reached(check figures.Check) string {
 	text := amount(check.Got, check.Unit)

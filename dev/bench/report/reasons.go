@@ -20,12 +20,10 @@ var reasons = map[string]string{
 	"bulk-calls": "a node without provider ID needs a listing from after it appeared: an earlier one cannot know a machine that was created since. " +
 		"While nodes appear one after the other, a new listing begins three quarters of the time, whatever their number.",
 	"routes": "the reference makes a route and writes a condition in some two seconds, after five in which it waits for its clock. What is " +
-		"left to save is that wait: the plugin makes two calls for a route, at most 48 routes are made at once " +
-		"(`--concurrent-route-syncs`), and a thousand nodes take a second to appear.",
-	"services": "both managers make the same two calls of the cloud and the same two writes of a Service, and wait for the API server, which " +
-		"creates the Services meanwhile: they are within what two runs differ by.",
-	"notready": "it takes two observations of the cloud, two seconds apart, to believe that instances are gone, and two seconds in which nodes " +
-		"are still until load balancers hear of them. The plain plugin is asked two questions for each node.",
+		"left to save is that wait: the plugin makes two calls for a route, and a thousand nodes take a second to appear.",
+	"notready-one": "an instance is asked for again before its node is deleted: 2,000 questions, one after the other, where the reference asks 1,500.",
+	"notready-at-once": "an instance is asked for again before its node is deleted, and load balancers hear of nodes that went when none has " +
+		"come or gone for two seconds.",
 }
 
 // joins is why it is hard to be faster with nodes that join.
@@ -49,7 +47,7 @@ func reasonsFor(checks []figures.Check) []reason {
 		if !known {
 			why = unexplained
 		}
-		found = append(found, reason{Says: check.Says, Who: plugin(check.Variant), Why: why})
+		found = append(found, reason{Says: check.Says, Who: who(check.Variant), Why: why})
 	}
 	return found
 }

@@ -10,7 +10,7 @@ import (
 // svg is a drawing as it is written. Its classes are those of style.
 type svg struct{ strings.Builder }
 
-// style makes a chart readable on a light and on a dark page. Series have a color as s0 to s3 where they are filled, and as l0 to l3 where
+// style makes a chart readable on a light and on a dark page. Series have a color as s0 to s4 where they are filled, and as l0 to l3 where
 // they are lines.
 const style = `<style>
   text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328; }
@@ -24,7 +24,7 @@ const style = `<style>
   .grid { stroke: #d1d9e0; }
   .one { stroke: #59636e; stroke-dasharray: 5 3; }
   .break { stroke: #bf8700; stroke-width: 1.5; stroke-dasharray: 2 3; }
-  .s0 { fill: #8c959f; } .s1 { fill: #bf8700; } .s2 { fill: #0969da; } .s3 { fill: #1a7f37; }
+  .s0 { fill: #8c959f; } .s1 { fill: #bf8700; } .s2 { fill: #0969da; } .s3 { fill: #1a7f37; } .s4 { fill: #8250df; }
   .l0 { stroke: #8c959f; } .l1 { stroke: #bf8700; } .l2 { stroke: #0969da; } .l3 { stroke: #1a7f37; }
   @media (prefers-color-scheme: dark) {
     text { fill: #f0f6fc; }
@@ -32,7 +32,7 @@ const style = `<style>
     .grid { stroke: #3d444d; }
     .one { stroke: #9198a1; }
     .break { stroke: #d29922; }
-    .s0 { fill: #848d97; } .s1 { fill: #d29922; } .s2 { fill: #4493f8; } .s3 { fill: #3fb950; }
+    .s0 { fill: #848d97; } .s1 { fill: #d29922; } .s2 { fill: #4493f8; } .s3 { fill: #3fb950; } .s4 { fill: #ab7df8; }
     .l0 { stroke: #848d97; } .l1 { stroke: #d29922; } .l2 { stroke: #4493f8; } .l3 { stroke: #3fb950; }
   }
 </style>

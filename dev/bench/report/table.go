@@ -14,17 +14,16 @@ import (
 func Table(measured figures.Report) string {
 	var b strings.Builder
 	columns := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "SCENARIO\tVARIANT\tTIME\tTO TUNED\tTO UNDISTURBED\tCLOUD CALLS\tREFUSED\tAPI WRITES\tLEASE\tCPU s\tPEAK MiB\tCALLS BY KIND")
+	fmt.Fprintln(columns, "SCENARIO\tVARIANT\tTIME\tTO REFERENCE\tTO UNDISTURBED\tCLOUD CALLS\tREFUSED\tAPI WRITES\tLEASE\tCPU s\tPEAK MiB\tCALLS BY KIND")
 	for _, scenario := range measured.Scenarios() {
-		tuned, hasTuned := measured.Find(scenario, figures.ReferenceTuned)
 		for _, variant := range measured.VariantNames() {
 			result, found := measured.Find(scenario, variant)
 			if !found {
 				continue
 			}
 			ratio := ""
-			if hasTuned && variant != figures.ReferenceTuned {
-				ratio = ratioText(result, tuned)
+			if other, found := measured.Find(scenario, figures.Opponent(variant)); found && !strings.HasPrefix(variant, figures.ReferenceDefault) {
+				ratio = ratioText(result, other)
 			}
 			disturbance := ""
 			if scenario == figures.Throttled300 {

@@ -114,7 +114,6 @@ func runStage(ctx context.Context, options Options, stage scenario.Stage, varian
 		show.done("%s: %s", one.Name, summary(one, result))
 		report.Results = append(report.Results, result)
 	}
-	show.update("stopping")
 	return e.StopManagers(ctx)
 }
 
@@ -146,6 +145,9 @@ func environmentOptions(options Options, stage scenario.Stage, variant figures.V
 	flags := common()
 	if variant.Program == mooringProgram {
 		flags = append(flags, options.Flags...)
+	}
+	if stage.Flags != nil {
+		variant.Flags = slices.Concat(variant.Flags, stage.Flags(variant.Name))
 	}
 	logs := options.Logs
 	if logs != "" {

@@ -47,6 +47,12 @@ func TestBothManagersGoThroughTheScenarios(t *testing.T) {
 	requireThrottled(t, measured, options.Size)
 	requireRounds(t, measured, options.Size)
 
+	silent := run(ctx, t, options, []string{figures.NotReadyOne, figures.NotReadyAtOnce}, figures.MooringPlain)
+	for _, one := range silent.Results {
+		if deleted := one.Writes["delete nodes"]; deleted != options.Size.Nodes/2 {
+			t.Errorf("%s: %d nodes are deleted, want %d", one.Scenario, deleted, options.Size.Nodes/2)
+		}
+	}
 	// A standby takes 20 s, but for one of Mooring whose leader is asked to stop.
 	stopped := run(ctx, t, options, []string{"leader-sigterm"}, figures.MooringPlain)
 	for _, one := range stopped.Results {

@@ -16,7 +16,7 @@ func join() Stage {
 		Scenarios: []Scenario{
 			{
 				Name: "join-1000", Title: "1,000 nodes join", Counts: "nodes", Limit: 4 * time.Minute, Act: joining(nodes), Again: empty,
-				Once: []string{figures.ReferenceDefault},
+				Once: []string{figures.ReferenceDefault, figures.MooringDefault},
 			},
 			{
 				Name: figures.JoinRouted, Title: "1,000 nodes with pod CIDRs join and get a route", Counts: "nodes", Limit: 4 * time.Minute,

@@ -14,12 +14,12 @@ import (
 // TrailLimit is how long, after the end of a scenario, what the manager still does because of it is counted.
 const TrailLimit = 20 * time.Second
 
-// quick are the variants that are quick enough for every scenario. The default reference takes minutes for what they do in seconds: with it in
-// all scenarios, the whole would take more than an hour.
+// quick are the variants that are quick enough for every scenario. Those without flags take minutes for what the others do in seconds: with
+// them in all scenarios, the whole would take hours.
 var quick = []string{figures.ReferenceTuned, figures.MooringPlain, figures.MooringBulk}
 
-// untuned are the variants that rest while nothing happens. The reference does so alike with other settings.
-var untuned = []string{figures.ReferenceDefault, figures.MooringPlain, figures.MooringBulk}
+// untuned are the variants that rest while nothing happens. Either manager does so alike with other settings.
+var untuned = []string{figures.ReferenceDefault, figures.MooringDefault, figures.MooringBulk}
 
 // Stage is an environment with what stands in it, and the scenarios that happen there one after the other.
 type Stage struct {
@@ -31,6 +31,8 @@ type Stage struct {
 	Prepare func(ctx context.Context, e *environment.Environment, size figures.Size) error
 	// Replicas is how many processes of the manager run: one leads, the others stand by.
 	Replicas int
+	// Flags are further flags of a variant in this stage; nil for none.
+	Flags func(variant string) []string
 	// Inspect has the traffic and the heap of the manager be measured, too.
 	Inspect bool
 	// Nodes and Services are how many there are, where the stage decides that and not the size of a run.
@@ -65,7 +67,7 @@ type Scenario struct {
 
 // Stages returns all stages with their scenarios, in their order.
 func Stages() []Stage {
-	return []Stage{join(), cluster(), routes(), quota(), throttled(), failover(), joinMany()}
+	return []Stage{join(), cluster(), silentOneByOne(), silentAtOnce(), routes(), quota(), throttled(), failover(), joinMany()}
 }
 
 // Rounds returns how often a variant goes through a scenario.

@@ -10,17 +10,22 @@ import (
 	"github.com/mooring-ccm/mooring/dev/bench/scenario"
 )
 
+func allBut(name string) []string {
+	return slices.DeleteFunc(scenario.Names(scenario.Stages()), func(other string) bool { return other == name })
+}
+
 func TestSelect(t *testing.T) {
 	for name, test := range map[string]struct {
 		wanted  []string
 		variant string
 		want    []string
 	}{
-		"one":                           {[]string{"join-1000"}, figures.MooringPlain, []string{"join-1000"}},
-		"one with what it needs":        {[]string{"notready-1000"}, figures.MooringPlain, []string{"services-200", "notready-1000"}},
-		"what a variant has no part in": {[]string{"steady-5000"}, figures.MooringPlain, nil},
-		"what only one variant does":    {[]string{"steady-5000"}, figures.MooringBulk, []string{"join-5000", "steady-5000"}},
-		"all":                           {nil, figures.MooringBulk, scenario.Names(scenario.Stages())},
+		"one":                            {[]string{"join-1000"}, figures.MooringPlain, []string{"join-1000"}},
+		"one with what it needs":         {[]string{"notready-1000"}, figures.MooringPlain, []string{"services-200", "notready-1000"}},
+		"what a variant has no part in":  {[]string{"steady-5000"}, figures.MooringPlain, nil},
+		"what only one variant does":     {[]string{"steady-5000"}, figures.MooringBulk, []string{"join-5000", "steady-5000"}},
+		"all but what it has no part in": {nil, figures.MooringBulk, allBut(figures.NotReadyOne)},
+		"with one question at a time":    {[]string{figures.NotReadyOne}, figures.ReferenceTuned, []string{figures.NotReadyOne}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wanted := map[string]bool{}

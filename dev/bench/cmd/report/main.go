@@ -1,4 +1,4 @@
-// Command report writes docs/benchmarks.md, its charts and the history from the figures that the command bench saved, or docs/benchmarks-scale.md
+// Command report writes docs/benchmarks.md, its charts, the README's table and the history from the figures that the command bench saved, or docs/benchmarks-scale.md
 // with its charts from those of bench-scale. It measures nothing.
 package main
 
@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -92,7 +93,7 @@ func readAll(from string, parts []string) (figures.Report, error) {
 	return measured, nil
 }
 
-// comparison writes the page and the charts that compare Mooring with the reference, and the history.
+// comparison writes the page and the charts that compare Mooring with the reference, the history, and the README's table.
 func comparison(from string, parts []string, docs string) error {
 	measured, err := readAll(from, parts)
 	if err != nil {
@@ -117,11 +118,21 @@ func comparison(from string, parts []string, docs string) error {
 	for name, chart := range report.Charts(measured) {
 		files[filepath.Join("benchmarks", name)] = chart.SVG()
 	}
+	if readme, err := os.ReadFile(filepath.Join(docs, readmeFile)); err == nil {
+		if files[readmeFile], err = report.ReplaceReadme(string(readme), measured); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the README: %w", err)
+	}
 	if err := history.WriteNext(historyFolder(docs), entries); err != nil {
 		return err
 	}
 	return writeFiles(docs, files)
 }
+
+// readmeFile is the README, seen from the folder of the documentation.
+var readmeFile = filepath.Join("..", "README.md")
 
 // growth writes the page and the charts about growing clusters.
 func growth(from string, parts []string, docs string) error {
