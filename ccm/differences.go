@@ -34,8 +34,8 @@ func otherDefaults() map[string]struct{ reference, reason string } {
 func additions() map[string]string {
 	return map[string]string{
 		"node-selector": "Several cloud controller managers in one cluster: each looks after its own nodes",
-		"provider-id-schemes": "The same, where the provider IDs of nodes show whose they are. It also lets a plugin that declares no " +
-			"schemes answer for IDs with a scheme other than its name, and declares that IDs without a scheme are this cloud's",
+		"provider-id-schemes": "The same, where the provider IDs of nodes show whose they are. Without a declaration the plugin is asked for all nodes, as by " +
+			"the reference",
 		"cloud-api-timeout":       "A cloud that does not answer must not hold a worker forever",
 		"cloud-api-write-timeout": "A write that never returns must not hold up the writes of others",
 		"cloud-api-max-in-flight": "Quotas belong to the account, not to a controller: one bound for all of them. A provider may know it",
@@ -52,11 +52,10 @@ func additions() map[string]string {
 		"node-full-refresh-period": "The reference looks up every node once per --node-status-update-frequency, which is 60,000 calls an hour for 5,000 " +
 			"nodes, whether or not anything happens to them",
 		"node-deletion-confirmations":   "The reference deletes a node by the first answer that denies its instance. A wrong one deletes live nodes",
-		"node-deletion-min-age":         "A cloud may not show an instance yet that it has just made",
+		"node-deletion-min-age":         "A cloud may not show an instance yet that it has just made, and a node that waits may be another manager's",
 		"node-deletion-min-denial-time": "A fault that passes within seconds gives the same wrong answer twice",
 		"node-deletion-limit": "A cloud that denies many instances at once is more likely wrong than right. What is beyond the limit is kept, and " +
 			"says so",
-		"uninitialized-node-grace-period":    "The reference deletes a node that is not initialized yet as soon as the cloud does not know its name",
 		"load-balancer-classes":              "The reference serves Services without a class, and no others",
 		"load-balancer-default-class":        "The same, for a cloud controller manager that is not the default one of its cluster",
 		"load-balancer-target-delay":         "The reference updates every load balancer for every node that comes or goes",

@@ -43,15 +43,14 @@ func (f *nodeLifecycleFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.settings.Confirmations, "node-deletion-confirmations", f.settings.Confirmations,
 		"How often, in distinct observations, the cloud has to deny a node's instance before the node is deleted.")
 	flags.DurationVar(&f.settings.MinAge, "node-deletion-min-age", f.settings.MinAge,
-		"How old a node has to be before the cloud is believed that its instance is gone. That it is shut down is believed at any age.")
+		"How old a node has to be that waits for its initialization before the cloud is asked whether its instance is gone.")
 	flags.DurationVar(&f.settings.MinDenialTime, "node-deletion-min-denial-time", f.settings.MinDenialTime,
 		"For how long the cloud has to deny a node's instance, from the first to the last of those observations, before the node is deleted. "+
 			"It does not apply to nodes whose removal was announced or confirmed.")
 	flags.Var(&f.settings.Limit, "node-deletion-limit",
-		"How many nodes may be deleted within any "+f.settings.Window.String()+" because their instances are gone: a share of the nodes that "+
-			"this process looks after, at least 3, or a number. Nodes whose removal was announced do not count. 100% is no limit.")
-	flags.DurationVar(&f.settings.InitializationGrace, "uninitialized-node-grace-period", f.settings.InitializationGrace,
-		"How long a node without provider ID may wait for its initialization until it is deleted if the cloud has no instance for it and its kubelet is silent.")
+		"How many nodes may be deleted within any "+f.settings.Window.String()+" because their instances are gone: a number, or a share of the "+
+			"nodes that this process looks after. A share is at least ten nodes, but then not more than half of all. Nodes whose removal was announced do "+
+			"not count. 100% is no limit.")
 }
 
 func (f *nodeLifecycleFlags) validate() []error {
@@ -64,9 +63,6 @@ func (f *nodeLifecycleFlags) validate() []error {
 	}
 	if f.settings.MinDenialTime < 0 {
 		errs = append(errs, invalid("node-deletion-min-denial-time", f.settings.MinDenialTime.String(), "must not be negative"))
-	}
-	if f.settings.InitializationGrace < 0 {
-		errs = append(errs, invalid("uninitialized-node-grace-period", f.settings.InitializationGrace.String(), "must not be negative"))
 	}
 	return errs
 }

@@ -150,7 +150,7 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 	fs.StringVar(&o.nodeSelector, "node-selector", o.nodeSelector,
 		"Label selector of the nodes that this cloud controller manager looks after. Empty: all. A node that does not match is never written and never asked for.")
 	fs.StringSliceVar(&o.providerIDSchemes, "provider-id-schemes", o.providerIDSchemes,
-		"Schemes of the provider IDs of this cloud's nodes, such as aws for aws:///zone/i-1. A node with another scheme is never written and never asked for. An empty one is for provider IDs without a scheme: \"oci,\" names oci:// and those, \",\" those only. Without the flag: what the provider declares, or else its name.")
+		"Schemes of the provider IDs of this cloud's nodes, such as aws for aws:///zone/i-1. A node with another scheme is never written and never asked for. An empty one is for provider IDs without a scheme: \"oci,\" names oci:// and those, \",\" those only. Without the flag: what the provider declares, or else any.")
 	fs.DurationVar(&o.nodeFullRefreshPeriod, "node-full-refresh-period", o.nodeFullRefreshPeriod,
 		"The longest time between two lookups of an initialized node with a provider that can neither list nor watch its instances. A node is looked up when something happens to it, and else after pauses that double from --node-status-update-frequency. No longer than that: every node is looked up once per --node-status-update-frequency, as in the reference. 0: "+
 			fmt.Sprintf("%s, or every node once per --node-status-update-frequency where that is not at its default.", node.DefaultFullRefreshPeriod))

@@ -16,14 +16,14 @@ func TestProviderIDSchemes(t *testing.T) {
 		rules := ownership.Rules{ProviderName: "sim", Schemes: schemes}
 		got := map[string]ownership.Owner{}
 		for _, id := range []string{"oci://1", "ocid1.instance.oc1.phx.1", "sim://1"} {
-			got[id] = rules.Decide(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}}, nil).Owner
+			got[id] = rules.Decide(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: id}}).Owner
 		}
 		return got
 	}
-	ours, foreign, unproven := ownership.Ours, ownership.Foreign, ownership.Unproven
+	ours, foreign := ownership.Ours, ownership.Foreign
 	for value, want := range map[string][3]ownership.Owner{
-		"":       {unproven, unproven, ours}, // what the provider says
-		"oci":    {ours, unproven, foreign},
+		"":       {ours, ours, ours}, // nothing is declared
+		"oci":    {ours, foreign, foreign},
 		"oci,":   {ours, ours, foreign},
 		",oci":   {ours, ours, foreign},
 		`oci,""`: {ours, ours, foreign},

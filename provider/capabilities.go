@@ -18,9 +18,8 @@ type Capable interface {
 // nothing more; every field has a safe meaning when it is empty.
 type Capabilities struct {
 	// ProviderIDSchemes are the schemes of the provider IDs that belong to this provider: "aws" for "aws:///zone/i-1".
-	// A node whose provider ID has another scheme is foreign: it is never written and never asked for. When empty, the
-	// provider's name is its scheme, and a node of an unknown scheme counts as the provider's own only once the
-	// provider has answered for it with the same provider ID.
+	// A node whose provider ID has another scheme is foreign: it is never written and never asked for. The empty one is that of provider IDs
+	// without a scheme. When there are none, the provider is asked for every node, as by the reference, and its answers say whose they are.
 	ProviderIDSchemes []string
 
 	// ListInstances lists every instance that may be a node of this cluster. With it, any number of nodes costs the

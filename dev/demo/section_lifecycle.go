@@ -20,7 +20,7 @@ const (
 	silence       = 5 * time.Second
 	leaseDuration = 2 * time.Second
 	// monitorPeriod is --node-monitor-period of the replicas, 5 s by default, --node-deletion-min-age, 2 min by default, and
-	// --node-deletion-min-denial-time, 30 s by default.
+	// --node-deletion-min-denial-time, 10 s by default.
 	monitorPeriod = time.Second
 	// conditionInstanceGone on a node says that the cloud denies its instance, and that the node is kept nevertheless.
 	conditionInstanceGone corev1.NodeConditionType = "CloudInstanceGone"

@@ -61,7 +61,6 @@ type Inventory struct {
 	warm    *lister // nil unless standbys may list
 	stream  *stream // nil unless the provider offers a watch
 	metrics *metrics
-	denied  contradictions
 }
 
 // Yield takes what Lookup would return for one of many nodes.
@@ -145,7 +144,7 @@ func (i *Inventory) AwaitSupported(ctx context.Context, unsupported func(error))
 func (i *Inventory) Lookup(ctx context.Context, node *corev1.Node, maxAge time.Duration) (Observation, error) {
 	observation, err := i.source.lookup(ctx, node, maxAge)
 	i.metrics.lookedUp(observation, err)
-	return i.denied.note(node, observation, err), err
+	return observation, err
 }
 
 // LookupEach looks many nodes up at once and hands each answer to yield, one at a time and in no particular order. The rules
@@ -157,7 +156,7 @@ func (i *Inventory) LookupEach(ctx context.Context, nodes []*corev1.Node, maxAge
 	}
 	i.source.each(ctx, nodes, maxAge, func(node *corev1.Node, observation Observation, err error) {
 		i.metrics.lookedUp(observation, err)
-		yield(node, i.denied.note(node, observation, err), err)
+		yield(node, observation, err)
 	})
 }
 
@@ -191,7 +190,7 @@ func (i *Inventory) Listed(nodes []*corev1.Node, notBefore time.Time, yield Yiel
 	}
 	for _, node := range nodes {
 		observation, err := newest.value.find(node, newest.at)
-		yield(node, i.denied.note(node, observation, err), err)
+		yield(node, observation, err)
 	}
 }
 

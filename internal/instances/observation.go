@@ -49,9 +49,6 @@ type Observation struct {
 	Answered string
 	// State says whether the instance runs, where that is known without a further call.
 	State provider.InstanceState
-	// Contradicted says that NotFound was said of the same provider ID before, and that the node's kubelet has reported since: the cloud
-	// may know the instance by another ID.
-	Contradicted bool
 	// At is when the listing or the call began that said so.
 	At time.Time
 	// Listed is how many instances the listing held; with zero, NotFound is a weak statement. It is -1 if the provider was

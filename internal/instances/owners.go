@@ -5,24 +5,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
-// Owners knows whose nodes are. There is one in a manager, beside its Inventory, so that what the provider has proven to one controller
-// counts for all. It is safe for concurrent use.
-//
-// Only proven ownership is shared: it does not change. That the provider does not know a node is each controller's own finding, because it is
-// believed for a time of the controller's own, and says nothing before the controller has asked. Such answers cost no call of their own
-// where the Inventory has one that is young enough.
+// Owners knows whose nodes are. There is one in a manager, beside its Inventory. It is safe for concurrent use.
 type Owners struct {
 	inventory *Inventory
 	rules     ownership.Rules
-	evidence  ownership.Evidence
 }
 
-// NewOwners returns owners that know of no node yet.
+// NewOwners returns owners by rules.
 func NewOwners(inventory *Inventory, rules ownership.Rules) *Owners {
 	return &Owners{inventory: inventory, rules: rules}
 }
@@ -30,40 +23,11 @@ func NewOwners(inventory *Inventory, rules ownership.Rules) *Owners {
 // Rules are those by which it is decided whose a node is.
 func (o *Owners) Rules() ownership.Rules { return o.rules }
 
-// Decide decides by the rules and by the schemes that have been proven. A node that it calls unproven may have been proven on its own,
-// see Ours.
-func (o *Owners) Decide(node *corev1.Node) ownership.Decision {
-	return o.rules.Decide(node, o.evidence.Proven)
-}
+// Decide decides by the rules.
+func (o *Owners) Decide(node *corev1.Node) ownership.Decision { return o.rules.Decide(node) }
 
-// Ours reports whether a node is ours by Decide, or has been proven on its own. It asks nobody.
-func (o *Owners) Ours(node *corev1.Node) bool {
-	owner := o.Decide(node).Owner
-	return owner == ownership.Ours || owner == ownership.Unproven && o.evidence.ProvenNode(node)
-}
-
-// Record keeps an answer for a node if it proves that the node is ours, and reports whether it does.
-func (o *Owners) Record(node *corev1.Node, said Observation) bool {
-	decision := o.Decide(node)
-	if said.Status != Found || !decision.ProvenBy(said.Answered) {
-		return false
-	}
-	if _, hasScheme := ownership.Scheme(node.Spec.ProviderID); hasScheme || decision.Owner == ownership.Unproven {
-		o.evidence.Record(node, said.Answered, time.Now())
-	}
-	return true
-}
-
-// Recall is Record for what the Inventory knows of a node already and is no older than maxAge. It asks nobody.
-func (o *Owners) Recall(node *corev1.Node, maxAge time.Duration) bool {
-	known, ok := o.inventory.Peek(node, maxAge)
-	return ok && o.Record(node, known)
-}
-
-// Forget drops the ownership of nodes that are gone. Exists says which of all nodes are there. Members do so by themselves, in Observe.
-func (o *Owners) Forget(exists func(types.UID) bool) {
-	o.evidence.Forget(exists, time.Now())
-}
+// Ours reports whether a node is ours by Decide.
+func (o *Owners) Ours(node *corev1.Node) bool { return o.Decide(node).Owner == ownership.Ours }
 
 // MemberOptions are what controllers differ in that ask which nodes take part in load balancers or routes.
 type MemberOptions struct {
@@ -87,7 +51,7 @@ type Members struct {
 // Members returns a controller's view of which nodes take part. It has not asked for any node yet.
 func (o *Owners) Members(options MemberOptions) *Members {
 	return &Members{
-		memberships: ownership.NewMemberships(o.rules, &o.evidence, options.Believe),
+		memberships: ownership.NewMemberships(o.rules, options.Believe),
 		questions: o.inventory.Questions(func(ctx context.Context, nodes []*corev1.Node, yield Yield) {
 			o.inventory.LookupEach(ctx, nodes, options.Believe, yield)
 		}, QuestionOptions{Late: options.Late, LongestPause: options.LongestPause}),

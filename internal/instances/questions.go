@@ -141,12 +141,11 @@ func (q *Questions) Answered(node *corev1.Node) bool {
 	return known == nil || !known.open && known.failures == 0
 }
 
-// Askable reports whether Ask would put the question for a node: none is open, and no pause after an error lasts.
-func (q *Questions) Askable(node *corev1.Node) bool {
+// Open returns how many questions have not been answered yet.
+func (q *Questions) Open() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	known := q.of[keyOf(node)]
-	return known == nil || known.askable(time.Now())
+	return q.open
 }
 
 // begin takes the late answers, and opens questions for the nodes that may be asked for.

@@ -59,24 +59,33 @@ func (l *lister) confirmed(ctx context.Context, nodes []*corev1.Node, maxAge tim
 		}
 		before[keyOf(node)] = known
 	}
-	answered, same := make(map[nodeKey]Observation, len(nodes)), true
-	// While these are asked for nobody else is. What has no answer by then is for the listing to say.
-	soon, cancel := context.WithTimeout(ctx, AnswerWait)
-	defer cancel()
-	l.confirm.one.states(soon, nodes, maxAge, what, func(node *corev1.Node, said Observation, err error) {
-		key := keyOf(node)
-		if err != nil {
-			said = Observation{}
-		}
-		answered[key] = said
-		same = same && said.Status == Found && said.State == before[key].State
-	})
-	if soon.Err() != nil && ctx.Err() == nil {
+	// While these are asked for nobody else is. What has no answer by then is for the listing to say; the questions go on.
+	var mu sync.Mutex
+	answered, done := make(map[nodeKey]Observation, len(nodes)), make(chan struct{})
+	go func() {
+		defer close(done)
+		l.confirm.one.states(ctx, nodes, maxAge, what, func(node *corev1.Node, said Observation, err error) {
+			if err != nil {
+				said = Observation{}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answered[keyOf(node)] = said
+		})
+	}()
+	timer := time.NewTimer(AnswerWait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
 		l.confirm.waited()
 	}
-	said := make([]Observation, len(nodes))
+	mu.Lock()
+	defer mu.Unlock()
+	said, same := make([]Observation, len(nodes)), true
 	for i, node := range nodes {
 		said[i] = answered[keyOf(node)]
+		same = same && said[i].Status == Found && said[i].State == before[keyOf(node)].State
 	}
 	return said, same
 }

@@ -38,7 +38,7 @@ func (i *Inventory) statesEach(ctx context.Context, nodes []*corev1.Node, maxAge
 	}
 	i.source.states(ctx, nodes, maxAge, what, func(node *corev1.Node, observation Observation, err error) {
 		i.metrics.lookedUp(observation, err)
-		yield(node, i.denied.note(node, observation, err), err)
+		yield(node, observation, err)
 	})
 }
 

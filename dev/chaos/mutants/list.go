@@ -40,6 +40,9 @@ var ofNodeLifecycle = []Mutant{
 		Name: "believes-empty-lists", What: "an answer that knows none of the nodes is believed", Schedule: lies,
 		File: "internal/controller/nodelifecycle/plan.go",
 		Old:  "doubt := doubtOf(nodes, said, settings, now)\n", New: "doubt := HoldReason(\"\")\n",
+		More: []overlay.Replacement{{
+			Old: "return !e.affirmed.Before(row.believed.Add(-sameSeconds)) && now.Sub(e.affirmed) < answerAge", New: "return !now.IsZero()",
+		}},
 	},
 	{
 		Name: "keeps-gone-nodes", What: "a node whose instance is gone is never deleted", Schedule: departures,
@@ -120,7 +123,7 @@ var ofOthers = []Mutant{
 	{
 		Name: "takes-all-nodes", What: "a provider ID of another scheme is taken for one of ours", Schedule: begin + "0s nodes-leave names=n-6\n",
 		File: "internal/instances/ownership/ownership.go",
-		Old:  "\tcase len(r.Schemes) > 0:\n\t\treturn Foreign,", New: "\tcase len(r.Schemes) > 0:\n\t\treturn Ours,",
+		Old:  "\tdefault:\n\t\treturn Foreign, fmt", New: "\tdefault:\n\t\treturn Ours, fmt",
 	},
 	{
 		Name: "keeps-routes", What: "routes of nodes that are gone stay", Schedule: departures,

@@ -106,7 +106,7 @@ func startNodes(t *testing.T, made *metal.Cloud) {
 			return nil, err
 		}
 		settings := nodelifecycle.DefaultSettings()
-		settings.MinAge, settings.MinDenialTime, settings.InitializationGrace = 0, 0, 0
+		settings.MinAge, settings.MinDenialTime = 0, 0
 		deleting, err := nodelifecycle.New(nodelifecycle.Options{
 			Client: parts.GetClient(), Cache: parts.GetCache(), Recorder: parts.Recorder, Inventory: inventory, Owners: owners,
 			Settings: settings, Period: 100 * time.Millisecond, Registerer: parts.Registry, Logger: parts.Logger,

@@ -48,7 +48,7 @@ type manager struct{ *harness.Manager }
 // settings are those of the flags, but for nodes that a test has made a moment ago, and for tests that have no half minute.
 func settings(change func(*nodelifecycle.Settings)) nodelifecycle.Settings {
 	s := nodelifecycle.DefaultSettings()
-	s.MinAge, s.MinDenialTime, s.InitializationGrace = 0, 0, 0
+	s.MinAge, s.MinDenialTime = 0, 0
 	if change != nil {
 		change(&s)
 	}

@@ -104,23 +104,6 @@ func TestARefreshLooksAgainWhenSomethingHasChanged(t *testing.T) {
 	}
 }
 
-// What is not ours today may be ours tomorrow, with nothing changed but what is known of the plugin.
-func TestANodeInDoubtIsNotSettled(t *testing.T) {
-	r := refreshing()
-	doubtful, said := described(withID("other://1"), withLabels(corev1.LabelFailureDomainBetaZone, "z-3"))
-	said.Status, said.Answered = instances.NoStatement, ""
-	if r.differs(doubtful, said) {
-		t.Error("a node that is not ours differs")
-	}
-	r.owners.Record(newNode(withID("other://2")), instances.Observation{Status: instances.Found, Answered: "other://2"})
-	if r.decide(doubtful).Owner != ownership.Ours {
-		t.Fatal("the answer for another node of the scheme proves nothing")
-	}
-	if !r.differs(doubtful, said) {
-		t.Error("a node that was found to be ours, and whose stable label does not follow its beta label, does not differ")
-	}
-}
-
 // BenchmarkRefresh is the part of a refresh of 5,000 nodes that is ours: what is done with the cloud's answers.
 func BenchmarkRefresh(b *testing.B) {
 	const count = 5000

@@ -49,7 +49,7 @@ func TestInitializationRecordsTheProof(t *testing.T) {
 			if got := after.Annotations[ownership.AnnotationProven]; got != test.want || ownership.Uninitialized(after) {
 				t.Errorf("the record is %q, want %q; the taint is there: %t", got, test.want, ownership.Uninitialized(after))
 			}
-			if got := (ownership.Rules{ProviderName: "oci"}).Decide(after, nil); got.Owner != ownership.Ours {
+			if got := (ownership.Rules{ProviderName: "oci"}).Decide(after); got.Owner != ownership.Ours {
 				t.Errorf("for the next leader the node is %s: %s", got.Owner, got.Reason)
 			}
 		})
@@ -59,7 +59,7 @@ func TestInitializationRecordsTheProof(t *testing.T) {
 // A refresh that proves a node which others have initialized records that once. An instance that is gone takes no record away.
 func TestARefreshRecordsTheProofOnce(t *testing.T) {
 	node, r := newNode(withID("ocid1.a"), withAnnotation("x", "y")), proving()
-	planned, _, ours, err := r.planRefresh(node, r.owners.Rules().Decide(node, nil), found("ocid1.a"))
+	planned, _, ours, err := r.planRefresh(node, r.owners.Rules().Decide(node), found("ocid1.a"))
 	if err != nil || !ours || len(planned.actions) != 1 {
 		t.Fatalf("ours: %t, %d writes, error %v; want one write to a node of ours", ours, len(planned.actions), err)
 	}
@@ -71,13 +71,13 @@ func TestARefreshRecordsTheProofOnce(t *testing.T) {
 		"found again": found("ocid1.a"), "gone": {Status: instances.NotFound}, "no statement": {}, "found without an ID": found(""),
 	} {
 		next := proving() // another leader
-		planned, _, ours, err := next.planRefresh(after, next.owners.Rules().Decide(after, nil), said)
+		planned, _, ours, err := next.planRefresh(after, next.owners.Rules().Decide(after), said)
 		if err != nil || !ours || len(planned.actions) > 0 {
 			t.Errorf("%s: ours: %t, writes %q, error %v; want a node of ours and no write", name, ours, planned.changes(), err)
 		}
 	}
 	bystander := newNode(withID("ocid1.b"))
-	if planned, _, ours, _ := r.planRefresh(bystander, r.owners.Rules().Decide(bystander, nil), instances.Observation{Status: instances.NotFound}); ours || len(planned.actions) > 0 {
-		t.Errorf("a node that the cloud does not know: ours: %t, writes %q; want none", ours, planned.changes())
+	if planned, _, ours, _ := r.planRefresh(bystander, r.owners.Rules().Decide(bystander), instances.Observation{Status: instances.NotFound}); !ours || len(planned.actions) > 0 {
+		t.Errorf("a node that the cloud does not know: ours: %t, writes %q; want a node of ours and no write", ours, planned.changes())
 	}
 }

@@ -77,15 +77,6 @@ func (r *reconciler) decide(node *corev1.Node) ownership.Decision {
 	return r.owners.Decide(node)
 }
 
-// proven reports whether a node may be written by the answer of the cloud, and keeps the answer as evidence.
-func (r *reconciler) proven(node *corev1.Node, decision ownership.Decision, said instances.Observation) bool {
-	if !decision.ProvenBy(said.Answered) {
-		return false
-	}
-	r.owners.Record(node, said)
-	return true
-}
-
 // initialize asks the cloud for the instance of a node that waits for its initialization, and initializes it.
 func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision ownership.Decision) result {
 	waiting := cloud.WithNotice(ctx, func(reason string) { r.waiting(node, reason) })
@@ -101,7 +92,7 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision
 		return result{kind: failed, err: err}
 	case observation.Status == instances.NoStatement:
 		return result{kind: waits, note: "the cloud provider says nothing about this node"}
-	case !r.proven(node, decision, observation):
+	case !decision.ProvenBy(observation.Answered):
 		note := fmt.Sprintf("%s, and the cloud provider answered with the provider ID %q", decision.Reason, observation.Answered)
 		return result{kind: waits, note: note, worthKnowing: true}
 	}
@@ -233,7 +224,7 @@ func (r *reconciler) planRefresh(node *corev1.Node, decision ownership.Decision,
 	planned plan, want desired, ours bool, err error,
 ) {
 	switch {
-	case observation.Status == instances.Found && r.proven(node, decision, observation):
+	case observation.Status == instances.Found && decision.ProvenBy(observation.Answered):
 		want, err = desireObserved(node, observation)
 		want.annotations = r.proofFor(node, want, observation)
 	case decision.Owner != ownership.Ours:

@@ -418,8 +418,6 @@ func heldMessage(node facts, reason HoldReason, settings Settings, deletionLog s
 			"The node is kept until deletions are allowed again", settings.Limit, settings.Window),
 		HoldHistoryUnknown: fmt.Sprintf("But the record of deletions, the Lease %s, could not be read or written, so that it is not "+
 			"known whether --node-deletion-limit allows this one. The node is kept until the record is there; the log says what is wrong", deletionLog),
-		HoldProviderIDUnknown: "But it denied the same provider ID while the node was ready and its kubelet reported, so that it may know the " +
-			"instance by another ID. The node is kept until the cloud knows an instance by this one",
 		HoldKubeletReports: "But its kubelet still reports, though not as ready, so that there is a machine. " +
 			"The node is kept until its kubelet has been silent, or the cloud knows the instance again",
 	}[reason]

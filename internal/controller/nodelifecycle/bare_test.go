@@ -115,10 +115,11 @@ func (s *scene) expectThere(t *testing.T, want map[string]bool) {
 	}
 }
 
-// A new leader has no proof of a node whose instance ended before, unless the node carries one, or its provider ID is declared ours.
+// A node whose provider ID has no scheme is deleted when the plugin denies it, also by a leader that has never seen its instance. One that says
+// that it is another provider's is left alone, and so is one whose kind of provider ID is not declared.
 func TestANewLeaderDeletesADeadNodeWithABareID(t *testing.T) {
 	plain := ownership.Rules{ProviderName: "sim"}
-	declared := ownership.Rules{ProviderName: "sim", Schemes: []string{ownership.BareIDs}}
+	bare := ownership.Rules{ProviderName: "sim", Schemes: []string{ownership.BareIDs}}
 	silent := func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
 	for name, test := range map[string]struct {
 		rules   ownership.Rules
@@ -126,16 +127,17 @@ func TestANewLeaderDeletesADeadNodeWithABareID(t *testing.T) {
 		deleted bool
 	}{
 		"with a record":              {plain, carrying("dead", plain), true},
-		"with another node's record": {plain, carrying("r1", plain), false},
+		"with another node's record": {plain, carrying("r1", ownership.Rules{ProviderName: "other"}), true},
 		"with another provider's":    {plain, carrying("dead", ownership.Rules{ProviderName: "other"}), false},
-		"without a record":           {plain, func(*corev1.Node) {}, false},
-		"declared":                   {declared, func(*corev1.Node) {}, true},
+		"without a record":           {plain, func(*corev1.Node) {}, true},
+		"declared":                   {bare, func(*corev1.Node) {}, true},
+		"not declared":               {ownership.Rules{ProviderName: "sim", Schemes: []string{"sim"}}, func(*corev1.Node) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := &bareCloud{ended: map[string]bool{"dead": true}}
 			nodes := []*corev1.Node{bareNode("dead", silent, test.record)}
 			for _, healthy := range healthy {
-				nodes = append(nodes, bareNode(healthy, carrying(healthy, plain)))
+				nodes = append(nodes, bareNode(healthy))
 			}
 			leads(t, test.rules, cloud, nodes, func(_ context.Context, s *scene, _ *instances.Inventory) {
 				time.Sleep(time.Hour)
@@ -147,34 +149,4 @@ func TestANewLeaderDeletesADeadNodeWithABareID(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The node controller refreshes its nodes, and learns of an instance's end before the node is not ready. That takes no proof away,
-// although nothing has happened to any node since the cloud was first asked.
-func TestARefreshAfterTheEndTakesNoProofAway(t *testing.T) {
-	cloud := &bareCloud{ended: map[string]bool{}}
-	nodes := []*corev1.Node{bareNode("dead")}
-	for _, name := range healthy {
-		nodes = append(nodes, bareNode(name))
-	}
-	leads(t, ownership.Rules{ProviderName: "sim"}, cloud, nodes, func(ctx context.Context, s *scene, source *instances.Inventory) {
-		refresh := func() {
-			source.LookupEach(ctx, nodes, 0, func(*corev1.Node, instances.Observation, error) {})
-		}
-		for range 2 {
-			refresh()
-			time.Sleep(5 * time.Minute)
-		}
-		cloud.end("dead")
-		refresh()
-		time.Sleep(40 * time.Second)
-		s.expectThere(t, map[string]bool{"dead": true})
-		s.turn(corev1.ConditionUnknown, "dead")
-		time.Sleep(10 * time.Minute)
-		want := map[string]bool{"dead": false}
-		for _, name := range healthy {
-			want[name] = true
-		}
-		s.expectThere(t, want)
-	})
 }

@@ -42,12 +42,11 @@ const (
 // DefaultSettings are those of the flags.
 func DefaultSettings() Settings {
 	return Settings{
-		Confirmations:       2,
-		MinAge:              2 * time.Minute,
-		MinDenialTime:       30 * time.Second,
-		InitializationGrace: 15 * time.Minute,
-		Limit:               Limit{Percent: 25},
-		Window:              DefaultWindow,
+		Confirmations: 2,
+		MinAge:        2 * time.Minute,
+		MinDenialTime: 10 * time.Second,
+		Limit:         Limit{Percent: 25},
+		Window:        DefaultWindow,
 	}
 }
 
@@ -100,7 +99,7 @@ func New(options Options) (*Controller, error) {
 	passer := &passer{
 		reader: options.Client, dirtyNodes: dirtyNodes, deletionLog: options.DeletionLog, settings: options.Settings,
 		metrics:  newMetrics(options.Registerer),
-		owners:   newOwnershipCache(options.Owners, options.Inventory, dirtyNodes.trigger),
+		rules:    options.Owners.Rules(),
 		observer: newObserver(options.Inventory, options.Settings, options.Period, dirtyNodes.trigger, writer.recordWaiting),
 		writes:   newWrites(writer),
 		guard:    guard{historyUnknown: true}, state: newNodeState(),
@@ -142,7 +141,7 @@ func (s Settings) validate() []error {
 	for _, duration := range []struct {
 		name  string
 		value time.Duration
-	}{{"MinAge", s.MinAge}, {"MinDenialTime", s.MinDenialTime}, {"InitializationGrace", s.InitializationGrace}, {"Window", s.Window}} {
+	}{{"MinAge", s.MinAge}, {"MinDenialTime", s.MinDenialTime}, {"Window", s.Window}} {
 		if duration.value < 0 {
 			wrong = append(wrong, fmt.Errorf("the node lifecycle controller's Settings.%s is %s, want 0 or more", duration.name, duration.value))
 		}

@@ -38,20 +38,18 @@ const reportInterval = 10 * time.Minute
 // room for clocks that are 10 minutes apart.
 const longSilence = 15 * time.Minute
 
-// maxWitnesses is how many ready nodes are asked for where the cloud cannot list, to see whether it can be believed.
+// maxWitnesses is how many ready nodes are asked for where the cloud cannot list, to see whether it affirms others.
 const maxWitnesses = 3
 
 // Settings are what the operator decides.
 type Settings struct {
 	// Confirmations is how often, in distinct observations, the cloud has to deny an instance before its node is deleted.
 	Confirmations int
-	// MinAge is how old a node has to be before the cloud is believed that it has no instance for it.
+	// MinAge is how old a node has to be that waits for its initialization before the cloud is asked whether it has an instance for it.
 	MinAge time.Duration
 	// MinDenialTime is how much time has to pass from the first to the last of the observations that deny an instance. It does not
 	// apply to removals that were announced or acknowledged.
 	MinDenialTime time.Duration
-	// InitializationGrace is how long a node may wait for its initialization before its instance is asked for.
-	InitializationGrace time.Duration
 	// Limit is how many nodes may be deleted within any Window.
 	Limit Limit
 	// Window is the time over which deletions are counted.
@@ -65,22 +63,23 @@ func (s Settings) applyTime() time.Duration { return s.Window / 10 }
 type Limit struct {
 	// Count is the number of nodes. It is not used if Percent is set.
 	Count int
-	// Percent is the share, with at least minLimit nodes; 100 or more is no limit.
+	// Percent is the share, and minLimit nodes if that is more; 100 or more is no limit.
 	Percent int
 }
 
-// minLimit is how many nodes any share allows: of a small cluster, a share would be nothing.
-const minLimit = 3
+// minLimit is how many nodes any share allows, if they are not more than half of all: of a small cluster, a share would be nothing.
+const minLimit = 10
 
 // Off reports whether the limit allows everything.
 func (l Limit) Off() bool { return l.Percent >= 100 }
 
 // of returns how many of a number of nodes the limit allows.
 func (l Limit) of(population int) int {
-	if l.Percent > 0 {
-		return max(minLimit, population*l.Percent/100)
+	if l.Percent == 0 {
+		return l.Count
 	}
-	return l.Count
+	share := population * l.Percent / 100
+	return min(max(minLimit, share), max(population/2, share))
 }
 
 // population is how many nodes a limit is a share of.
@@ -240,30 +239,21 @@ func (f facts) alive(now time.Time) bool {
 
 func (f facts) hasShutdownTaint() bool { return slices.ContainsFunc(f.taints, isShutdownTaint) }
 
-// young reports whether a node may be one that the cloud does not show yet. That its instance is shut down may be said at any age.
-func (f facts) young(settings Settings, at time.Time) bool {
-	return at.Sub(f.created) < settings.MinAge
-}
-
 func (f facts) uninitialized() bool {
 	return slices.ContainsFunc(f.taints, func(taint corev1.Taint) bool { return taint.Key == cloudproviderapi.TaintExternalCloudProvider })
 }
 
 // due reports whether the cloud is to be asked about a node. What a ready node is, its kubelet says. A node that waits for its
 // initialization may be one that the cloud does not show yet, and while it is young the node controller asks for it; and one that
-// waits and whose kubelet lives has a machine, whatever the cloud says. See ADR 22.
+// waits without a provider ID and whose kubelet lives has a machine, whatever the cloud says of its name. See ADR 22.
 func (f facts) due(settings Settings, now time.Time) bool {
-	age := now.Sub(f.created)
 	switch {
 	case f.owner == foreign || f.excluded || f.ready:
 		return false
-	case f.young(settings, now) && (f.owner == awaited || f.uninitialized()):
+	case f.uninitialized() && now.Sub(f.created) < settings.MinAge:
 		return false
-	case f.owner == awaited:
-		silent := f.reportedAt.IsZero() || now.Sub(f.reportedAt) >= max(settings.InitializationGrace, reportInterval)
-		return age >= settings.InitializationGrace && silent
 	default:
-		return true
+		return f.owner == ours || !f.alive(now)
 	}
 }
 
@@ -272,8 +262,10 @@ type answer struct {
 	// exists says whether there is such an instance, and state whether it runs.
 	exists bool
 	state  provider.InstanceState
-	// contradicted says that the cloud denied the same provider ID before, and that the node's kubelet has reported since.
-	contradicted bool
+	// listed says that the answer is that of a list or watch, which the provider declares to show states.
+	listed bool
+	// witness says that the node was ready when it was asked for: of its silence the answer says nothing.
+	witness bool
 	// at is when the observation began that said so; those of one listing have the same.
 	at time.Time
 }
@@ -281,42 +273,30 @@ type answer struct {
 // answers are what was said in one pass, by the nodes' UIDs.
 type answers map[types.UID]answer
 
-// witnesses returns the nodes to ask for where the cloud cannot list, when all that it said was that instances are gone: a
-// few that are ready, and so must exist; always the same ones, whatever the order of the nodes. They are spread over the names:
-// neighbors are often of one rack or group, which may have gone as a whole while their nodes still seem to be ready. Nodes that
-// the cloud did not answer for when they were last asked for are only chosen if there is no other.
-func witnesses(nodes []facts, said answers, answered func(facts) bool) []facts {
-	if !onlyDenials(said) {
-		return nil
-	}
-	var chosen []facts
+// witnesses returns the nodes to ask for where the cloud cannot list, when all that it said was that instances are gone: those that
+// are ready, and so must exist.
+func witnesses(nodes []facts) []facts {
+	var ready []facts
 	for _, node := range nodes {
-		if node.owner == ours && node.ready && !node.announced {
-			chosen = append(chosen, node)
+		if node.owner == ours && node.ready && !node.announced && !node.excluded {
+			ready = append(ready, node)
 		}
 	}
-	if others := slices.DeleteFunc(slices.Clone(chosen), func(node facts) bool { return !answered(node) }); len(others) > 0 {
-		chosen = others
-	}
-	slices.SortFunc(chosen, func(a, b facts) int { return strings.Compare(a.name, b.name) })
-	if len(chosen) <= maxWitnesses {
-		return chosen
-	}
-	spread := make([]facts, maxWitnesses)
-	for i := range spread {
-		spread[i] = chosen[i*(len(chosen)-1)/(maxWitnesses-1)]
-	}
-	return spread
+	return ready
 }
 
-// onlyDenials reports whether all that was said, if anything, is that instances are gone.
-func onlyDenials(said answers) bool {
-	for _, answer := range said {
-		if answer.exists {
-			return false
-		}
+// spread returns a few of the witnesses; always the same ones, whatever their order. They are spread over the names:
+// neighbors are often of one rack or group, which may have gone as a whole while their nodes still seem to be ready.
+func spread(witnesses []facts) []facts {
+	witnesses = slices.SortedFunc(slices.Values(witnesses), func(a, b facts) int { return strings.Compare(a.name, b.name) })
+	if len(witnesses) <= maxWitnesses {
+		return witnesses
 	}
-	return len(said) > 0
+	chosen := make([]facts, maxWitnesses)
+	for i := range chosen {
+		chosen[i] = witnesses[i*(len(witnesses)-1)/(maxWitnesses-1)]
+	}
+	return chosen
 }
 
 // existence is whether a node has an instance.
@@ -336,7 +316,8 @@ type desired struct {
 }
 
 // desire returns what a node shall be. A ready node's instance exists and runs without the cloud saying so. Of an instance
-// whose state the cloud does not know, the taint says nothing.
+// whose state the cloud does not know, the taint says nothing. That an instance runs again says its kubelet: an answer to a single question
+// only sets the taint, because replicas of a cloud's API may answer in turns.
 func desire(node facts, said answers) desired {
 	yes, no := true, false
 	answer, known := said[node.uid]
@@ -351,20 +332,19 @@ func desire(node facts, said answers) desired {
 		return desired{existence: denied}
 	case answer.state == provider.InstanceStopped:
 		return desired{existence: present, tainted: &yes}
-	case answer.state == provider.InstanceRunning:
+	case answer.state == provider.InstanceRunning && answer.listed:
 		return desired{existence: present, tainted: &no}
 	default:
 		return desired{existence: present}
 	}
 }
 
-// doubtOf returns why the cloud cannot be believed when it denies instances, or nothing. It has to know one of our nodes at
-// least: an answer that knows none is an empty or a stranger's. And it must not deny nodes that are alive: a few may have
-// lost their instances a moment ago, but not a greater share than may be deleted, nor more than half. A node whose end was
+// doubtOf returns why the cloud cannot be believed when it denies instances, or nothing. It must not deny nodes that are alive: a few
+// may have lost their instances a moment ago, but not a greater share than may be deleted, nor more than half. A node whose end was
 // announced, or acknowledged and is not ready, is no evidence against the cloud: it will be deleted, and what is decided about the
 // others must not depend on whether that has happened yet.
 func doubtOf(nodes []facts, said answers, settings Settings, now time.Time) HoldReason {
-	known, running, deniedRunning := 0, 0, 0
+	known, running, deniedRunning, readyAsked := 0, 0, 0, false
 	for _, node := range nodes {
 		answer, asked := said[node.uid]
 		if !asked {
@@ -373,6 +353,7 @@ func doubtOf(nodes []facts, said answers, settings Settings, now time.Time) Hold
 		if answer.exists {
 			known++
 		}
+		readyAsked = readyAsked || node.ready
 		if going := node.announced || node.acknowledged && !node.ready; node.alive(now) && !going {
 			running++
 			if !answer.exists {
@@ -382,12 +363,12 @@ func doubtOf(nodes []facts, said answers, settings Settings, now time.Time) Hold
 	}
 	tolerated := min(max(minLimit, settings.Limit.of(running)), running/2)
 	switch {
+	case deniedRunning <= tolerated, known == 0 && !readyAsked: // which the affirmation of a ready node will show
+		return ""
 	case known == 0:
 		return HoldEveryInstanceGone
-	case deniedRunning > tolerated:
-		return HoldRunningNodesDenied
 	default:
-		return ""
+		return HoldRunningNodesDenied
 	}
 }
 

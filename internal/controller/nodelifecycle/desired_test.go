@@ -1,14 +1,11 @@
 package nodelifecycle
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/mooring-ccm/mooring/provider"
 )
 
 func TestDue(t *testing.T) {
@@ -29,10 +26,9 @@ func TestDue(t *testing.T) {
 		{"young, waits for initialization with a provider ID", node("a", corev1.ConditionFalse, createdAgo(2*time.Minute-1), initializing), ours, false},
 		{"no longer young", node("a", corev1.ConditionFalse, createdAgo(2*time.Minute), initializing), ours, true},
 		{"young, without a provider ID", node("a", corev1.ConditionUnknown, createdAgo(2*time.Minute-1), uninitialized), awaited, false},
-		{"waits for initialization, within the grace", node("a", "", uninitialized, createdAgo(15*time.Minute-1)), awaited, false},
-		{"waits for initialization, after the grace", node("a", "", uninitialized, createdAgo(15*time.Minute)), awaited, true},
-		{"waits for initialization, its kubelet reported", node("a", corev1.ConditionFalse, uninitialized, reportedAgo(15*time.Minute-1)), awaited, false},
-		{"waits for initialization, its kubelet is silent", node("a", corev1.ConditionFalse, uninitialized, reportedAgo(15*time.Minute)), awaited, true},
+		{"no longer young, without a provider ID", node("a", "", createdAgo(2*time.Minute), uninitialized), awaited, true},
+		{"waits for initialization, its kubelet reports", node("a", corev1.ConditionFalse, uninitialized, reportedAgo(time.Minute)), awaited, false},
+		{"waits for initialization, its kubelet is silent", node("a", corev1.ConditionFalse, uninitialized, reportedAgo(longSilence)), awaited, true},
 		{"waits for initialization, its silence was noticed", node("a", corev1.ConditionUnknown, uninitialized, reportedAgo(time.Minute)), awaited, true},
 		{"has a provider ID, so that it need not wait for initialization", node("a", corev1.ConditionFalse, reportedAgo(time.Second)), ours, true},
 	}
@@ -43,13 +39,6 @@ func TestDue(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a short grace does not make a living kubelet silent", func(t *testing.T) {
-		settings := testSettings()
-		settings.InitializationGrace = time.Second
-		if factsOf(node("a", corev1.ConditionFalse, uninitialized, reportedAgo(5*time.Minute)), awaited).due(settings, today) {
-			t.Error("due although the kubelet reported within its interval")
-		}
-	})
 }
 
 func TestAnnouncedAndAcknowledged(t *testing.T) {
@@ -95,8 +84,13 @@ func TestLimit(t *testing.T) {
 	}{
 		{Limit{Percent: 25}, 100, 25},
 		{Limit{Percent: 25}, 103, 25},
-		{Limit{Percent: 25}, 4, 3},
-		{Limit{Percent: 25}, 0, 3},
+		{Limit{Percent: 25}, 40, 10},
+		{Limit{Percent: 25}, 21, 10},
+		{Limit{Percent: 25}, 13, 6},
+		{Limit{Percent: 25}, 4, 2},
+		{Limit{Percent: 25}, 1, 0},
+		{Limit{Percent: 25}, 0, 0},
+		{Limit{Percent: 60}, 10, 6},
 		{Limit{Percent: 1}, 5000, 50},
 		{Limit{Count: 5}, 1000, 5},
 		{Limit{Count: 1}, 1, 1},
@@ -116,25 +110,20 @@ func TestWitnesses(t *testing.T) {
 	lost := mine(node("lost", corev1.ConditionUnknown))
 	leaving := ready("a", withTaint(taintClusterAutoscaler, "", corev1.TaintEffectNoSchedule))
 	tests := []struct {
-		name   string
-		nodes  []facts
-		said   answers
-		want   []string
-		silent string // names of nodes that the cloud did not answer for
+		name  string
+		nodes []facts
+		want  []string
 	}{
-		{"nothing was denied", []facts{lost, ready("w")}, nil, nil, ""},
-		{"another instance is known", []facts{lost, ready("w")}, saidAt(today, gone("lost"), there(provider.InstanceRunning, "x")), nil, ""},
-		{"all that was asked for is denied", []facts{lost, ready("w")}, saidAt(today, gone("lost")), []string{"w"}, ""},
-		{"a few are enough", []facts{ready("w4"), lost, ready("w1"), ready("w3"), ready("w2")}, saidAt(today, gone("lost")), []string{"w1", "w2", "w4"}, ""},
-		{"not one that is leaving", []facts{leaving, lost, ready("w")}, saidAt(today, gone("lost")), []string{"w"}, ""},
-		{"not a foreign one", []facts{factsOf(node("f", corev1.ConditionTrue), foreign), lost}, saidAt(today, gone("lost")), nil, ""},
-		{"others if the cloud is silent about these", []facts{ready("w4"), lost, ready("w1"), ready("w3"), ready("w2")}, saidAt(today, gone("lost")), []string{"w3", "w4"}, "w1 w2"},
-		{"these if there are no others", []facts{lost, ready("w1")}, saidAt(today, gone("lost")), []string{"w1"}, "w1"},
+		{"one that is ready", []facts{lost, ready("w")}, []string{"w"}},
+		{"a few are enough", []facts{ready("w4"), lost, ready("w1"), ready("w3"), ready("w2")}, []string{"w1", "w2", "w4"}},
+		{"not one that is leaving", []facts{leaving, lost, ready("w")}, []string{"w"}},
+		{"not one that is being deleted", []facts{ready("a", beingDeleted), lost, ready("w")}, []string{"w"}},
+		{"not a foreign one", []facts{factsOf(node("f", corev1.ConditionTrue), foreign), lost}, nil},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
-			for _, witness := range witnesses(test.nodes, test.said, func(node facts) bool { return !strings.Contains(test.silent, node.name) }) {
+			for _, witness := range spread(witnesses(test.nodes)) {
 				got = append(got, witness.name)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

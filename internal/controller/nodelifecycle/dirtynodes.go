@@ -81,7 +81,7 @@ func (d *dirtyNodes) update(object any) {
 	if !ok {
 		return
 	}
-	is := dirtyState{node.UID, isDirty(node) && d.rules.Decide(node, nil).Owner != ownership.Foreign}
+	is := dirtyState{node.UID, isDirty(node) && d.rules.Decide(node).Owner != ownership.Foreign}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	was, known := d.nodes[node.Name]

@@ -18,7 +18,7 @@ var (
 
 func testSettings() Settings {
 	return Settings{
-		Confirmations: 2, MinAge: 2 * time.Minute, InitializationGrace: 15 * time.Minute,
+		Confirmations: 2, MinAge: 2 * time.Minute,
 		Limit: Limit{Percent: 25}, Window: 10 * time.Minute,
 	}
 }
@@ -106,7 +106,7 @@ func gone(names ...string) saying {
 func there(state provider.InstanceState, names ...string) saying {
 	return func(said answers, at time.Time) {
 		for _, name := range names {
-			said[types.UID("uid-"+name)] = answer{exists: true, state: state, at: at}
+			said[types.UID("uid-"+name)] = answer{exists: true, state: state, listed: true, at: at}
 		}
 	}
 }

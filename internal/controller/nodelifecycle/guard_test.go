@@ -68,8 +68,8 @@ func TestTheLimit(t *testing.T) {
 		"one observation is enough if the operator says so": {
 			nodes: all, rounds: 1, settings: func(s *Settings) { s.Confirmations = 1 }, sayings: []saying{gone("x0"), lives}, want: []string{"delete x0"},
 		},
-		"a share allows at least three": {
-			nodes: all, rounds: 2, sayings: []saying{gone(missing...), lives},
+		"a share allows at least ten, but not more than half": {
+			nodes: with(running[:2], lost...), rounds: 2, sayings: []saying{gone(missing...), lives},
 			want: []string{"hold x3: DeletionLimitReached", "delete x0", "delete x1", "delete x2"}, held: map[HoldReason]int{HoldLimitReached: 1},
 		},
 		"a count allows what it says": {
@@ -251,6 +251,7 @@ func TestConfirmations(t *testing.T) {
 
 func TestLimitHoldsOverTheWindow(t *testing.T) {
 	settings := testSettings()
+	settings.Limit = Limit{Count: 3}
 	running, alive := cluster("r", 10, corev1.ConditionTrue)
 	pass := func(remembered guard, now time.Time, lost ...string) (plan, guard) {
 		nodes := append([]facts(nil), running...)
@@ -315,7 +316,7 @@ func TestUnknownPast(t *testing.T) {
 // What was said of a node that was not to be asked for does not count, by whatever way it came.
 func TestAnswersThatWereNotSoughtDoNotCount(t *testing.T) {
 	nodes := []facts{
-		mine(node("young", corev1.ConditionUnknown, createdAgo(time.Minute))),
+		mine(node("young", corev1.ConditionUnknown, initializing, createdAgo(time.Minute))),
 		mine(node("joining", "", uninitialized, createdAgo(time.Minute))),
 		mine(node("lives", corev1.ConditionFalse, uninitialized, reportedAgo(time.Minute))),
 		mine(node("r", corev1.ConditionTrue)),

@@ -116,7 +116,9 @@ func (m *moody) InstanceExists(ctx context.Context, node *corev1.Node) (bool, er
 }
 
 func (m *moody) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
-	return strings.HasPrefix(node.Name, "off"), m.call(ctx, node.Name)
+	err := m.call(ctx, node.Name)
+	alternates := strings.HasPrefix(node.Name, "alternates") && m.count(node.Name)%4 == 0
+	return strings.HasPrefix(node.Name, "off") || alternates, err
 }
 
 func (m *moody) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
@@ -137,8 +139,8 @@ type memoryNodes struct {
 	nodes map[string]*corev1.Node
 	// fault is what becomes of a write to a node whose name contains "stuck". Nil: it succeeds.
 	fault func(ctx context.Context) error
-	// faults counts the writes that did not succeed.
-	faults int
+	// faults counts the writes that did not succeed, and patched the patches of taints.
+	faults, patched int
 }
 
 // write returns what becomes of a write to a node.
@@ -193,7 +195,17 @@ func (m *memoryNodes) Patch(ctx context.Context, object client.Object, _ client.
 		return err
 	}
 	m.change(object.GetName(), func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{shutdownTaint()} })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.patched++
 	return nil
+}
+
+// patches returns how many patches of taints there were.
+func (m *memoryNodes) patches() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.patched
 }
 
 func (m *memoryNodes) Status() client.SubResourceWriter { return memoryStatus{cluster: m} }
@@ -306,6 +318,16 @@ func (s *scene) takes(name string) time.Duration {
 		}
 	}
 	return most
+}
+
+// gone returns how long it takes until a node is deleted; 2 minutes if it is not by then.
+func (s *scene) gone(name string) time.Duration {
+	const most = 2 * time.Minute
+	start := time.Now()
+	for s.cluster.get(name) != nil && time.Since(start) < most {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(start)
 }
 
 func (s *scene) eventsFor(name, reason string) (times int) {

@@ -1,7 +1,6 @@
 package nodelifecycle
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
@@ -113,9 +111,8 @@ func TestDenialsSpanATime(t *testing.T) {
 		if i == 1 {
 			all = all[:len(all)-2]
 		}
-		if end := today.Add(30 * time.Second); i >= 1 && i < 6 && (planned.unconfirmed > 0 || !planned.again.Equal(end)) {
-			t.Errorf("after %s %d nodes wait for the next observation, others until %s; want none, and %s",
-				now.Sub(today), planned.unconfirmed, planned.again, end)
+		if end := today.Add(30 * time.Second); i >= 1 && i < 6 && !planned.due["uid-gone"].Equal(end) {
+			t.Errorf("after %s the node is to be asked for at %s, want %s", now.Sub(today), planned.due["uid-gone"], end)
 		}
 	}
 }
@@ -195,34 +192,6 @@ func TestAnUpgradeOfTheNetworkPluginCostsNoNode(t *testing.T) {
 			if s.cluster.get(name) == nil {
 				t.Errorf("%s was deleted", name)
 			}
-		}
-	})
-}
-
-// A provider ID that the cloud does not know, although the node is ready, is not gone when the node is silent.
-func TestAProviderIDThatTheCloudHasNeverKnownIsNotGone(t *testing.T) {
-	settings := DefaultSettings()
-	settings.Limit = Limit{Percent: 100}
-	playWith(t, settings, &moody{}, append([]string{"dead-spelling", "dead"}, healthy...), func(s *scene) {
-		for range 3 { // as the node controller's refresh
-			s.informer.Update(s.cluster.change("dead-spelling", func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime.Time = time.Now() }))
-			s.asked.ExistsEach(context.Background(), []*corev1.Node{s.cluster.get("dead-spelling")}, 0, func(*corev1.Node, instances.Observation, error) {})
-			time.Sleep(5 * time.Minute)
-		}
-		s.turn(corev1.ConditionUnknown, "dead-spelling", "dead")
-		if took := s.takes("dead"); took > settings.MinDenialTime+DefaultPeriod+gathering {
-			t.Errorf("beside it a node is deleted after %s", took)
-		}
-		time.Sleep(time.Hour)
-		if s.cluster.get("dead-spelling") == nil {
-			t.Error("the node was deleted")
-		}
-		if events := s.eventsFor("dead-spelling", string(HoldProviderIDUnknown)); events == 0 {
-			t.Error("no event says that it is held")
-		}
-		s.cluster.change("dead-spelling", annotated("true"))
-		if s.takes("dead-spelling") > time.Minute {
-			t.Error("the node is there although an operator has confirmed that its instance is gone")
 		}
 	})
 }

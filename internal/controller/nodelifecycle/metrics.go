@@ -71,7 +71,6 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 func (m *metrics) planned(p plan) {
 	for _, reason := range []HoldReason{
 		HoldEveryInstanceGone, HoldRunningNodesDenied, HoldLimitReached, HoldHistoryUnknown, HoldKubeletReports,
-		HoldProviderIDUnknown,
 	} {
 		m.held.WithLabelValues(string(reason)).Set(float64(p.held[reason]))
 	}

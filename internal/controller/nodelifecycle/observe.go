@@ -21,9 +21,8 @@ const (
 	// longestPause bounds the pause after which a node is asked for again for which the cloud returns errors: as long as a cloud
 	// that fails all calls is left alone at most.
 	longestPause = 30 * time.Second
-	// mostWitnesses is how many ready nodes are asked for because the cloud did not answer for the ones before. If it answers for
-	// none of them, the denials stand alone, and the nodes are held.
-	mostWitnesses = 3 * maxWitnesses
+	// longestRound is how long a round waits for all of its witnesses before others are asked for.
+	longestRound = time.Minute
 )
 
 // observer asks the cloud on behalf of passes, and waits for no node for long: what was not answered in one pass is there for the
@@ -37,18 +36,11 @@ type observer struct {
 	since map[types.UID]time.Time
 	// failing are the errors of the nodes that are due and were not answered for when they were last asked for.
 	failing map[types.UID]nodeError
-	pending pending
 	polls   polls
+	// round is when witnesses were last asked for.
+	round time.Time
 	// waiting is called with the nodes that wait for the cloud to be asked, and why.
 	waiting func(nodes []*corev1.Node, reason string)
-}
-
-// pending are denials for which no witness has answered yet.
-type pending struct {
-	denied answers
-	// since is when the first witness was asked for, asked how many there were, and failed for how many there was an error.
-	since         time.Time
-	asked, failed int
 }
 
 // nodeError is why the cloud did not answer for a node.
@@ -64,8 +56,6 @@ type observation struct {
 	answered, failed int
 	// unanswered are the nodes that were asked for one by one and for which an error came.
 	unanswered []instances.Answer
-	// pending says that denials wait for witnesses who have just been asked for.
-	pending bool
 	// err is that of the nodes whose last answer was an error, or nil if there are no such nodes.
 	err error
 }
@@ -87,8 +77,7 @@ func newObserver(source *instances.Inventory, settings Settings, maxAge time.Dur
 }
 
 // observe asks about the nodes that are due. Where the cloud can list, the ready nodes come with the same listing, and show
-// whether it is to be believed; where not, a few of them are asked for if nothing else confirms what was said.
-// Facts and objects are the same nodes, in the same order.
+// whether it is to be believed. Facts and objects are the same nodes, in the same order.
 func (o *observer) observe(ctx context.Context, nodes []facts, objects []*corev1.Node, now time.Time) observation {
 	seen := observation{said: answers{}}
 	var due, ready []*corev1.Node
@@ -118,10 +107,48 @@ func (o *observer) observe(ctx context.Context, nodes []facts, objects []*corev1
 	if o.inventory.Lists() {
 		o.compare(&seen, ready)
 	} else {
-		o.askWitnesses(ctx, &seen, nodes, objects, now)
+		o.hear(ctx, &seen, nil)
 	}
 	seen.err = o.failure()
 	return seen
+}
+
+// affirm asks for the instances of a few ready nodes, where the cloud cannot list: one round for all denials of those seconds. The
+// answers that do not come soon are in the next observation.
+func (o *observer) affirm(ctx context.Context, seen *observation, nodes []facts, objects []*corev1.Node, now time.Time) {
+	if o.inventory.Lists() || now.Before(o.nextRound()) || o.exists.Open() > 0 && now.Sub(o.round) < longestRound {
+		return
+	}
+	byUID := make(map[types.UID]*corev1.Node, len(objects))
+	for _, object := range objects {
+		byUID[object.UID] = object
+	}
+	ready := witnesses(nodes)
+	if answered := slices.DeleteFunc(slices.Clone(ready), func(node facts) bool { return !o.exists.Answered(byUID[node.uid]) }); len(answered) > 0 {
+		ready = answered
+	}
+	var bearing []*corev1.Node
+	for _, witness := range spread(ready) {
+		bearing = append(bearing, byUID[witness.uid])
+	}
+	o.round = now
+	o.hear(cloud.WithPriority(ctx, cloud.PriorityDeletion), seen, bearing)
+}
+
+// nextRound is when witnesses may be asked for again.
+func (o *observer) nextRound() time.Time {
+	return o.round.Add(max(o.settings.MinDenialTime, shortPause))
+}
+
+// hear asks for witnesses, and takes the answers that have come.
+func (o *observer) hear(ctx context.Context, seen *observation, bearing []*corev1.Node) {
+	for _, answer := range o.exists.Ask(ctx, bearing) {
+		seen.note(answer)
+		if said, known := seen.said[answer.Node.UID]; known {
+			said.witness = true
+			seen.said[answer.Node.UID] = said
+		}
+	}
 }
 
 // dueNow returns those of the nodes whose turn it is. A listing answers for all of them.
@@ -151,12 +178,11 @@ func (o *observer) compare(seen *observation, ready []*corev1.Node) {
 }
 
 // take takes an answer about a node that was due when it was asked for. A denial from before the node came to be due the last time
-// says nothing, since it was ready since; nor does one from when the node was young.
+// says nothing, since it was ready since.
 func (o *observer) take(seen *observation, answer instances.Answer) {
 	uid := answer.Node.UID
 	since, due := o.since[uid]
-	if due && answer.Err == nil && answer.Observation.Status == instances.NotFound &&
-		(answer.Observation.At.Before(since) || factsOf(answer.Node, ours).young(o.settings, answer.Observation.At)) {
+	if due && answer.Err == nil && answer.Observation.Status == instances.NotFound && answer.Observation.At.Before(since) {
 		return
 	}
 	seen.note(answer)
@@ -167,58 +193,6 @@ func (o *observer) take(seen *observation, answer instances.Answer) {
 			seen.unanswered = append(seen.unanswered, answer)
 		}
 	}
-}
-
-// askWitnesses has witnesses asked for if all that was said is that instances are gone. Until one of them has answered, the denials
-// wait for it.
-func (o *observer) askWitnesses(ctx context.Context, seen *observation, nodes []facts, objects []*corev1.Node, now time.Time) {
-	for uid, answer := range o.pending.denied {
-		if _, newer := seen.said[uid]; !newer && !o.since[uid].IsZero() {
-			seen.said[uid] = answer
-		}
-	}
-	if !onlyDenials(seen.said) {
-		o.pending = pending{}
-	}
-	bearing := o.openWitnesses(nodes, objects, seen.said)
-	if o.pending.asked == 0 {
-		o.pending.since = now
-	}
-	o.pending.asked += len(bearing)
-	denied, answered := maps.Clone(seen.said), false
-	for _, answer := range o.exists.Ask(ctx, bearing) {
-		switch {
-		case answer.Observation.At.Before(o.pending.since) && answer.Err == nil, o.pending.asked == 0: // of an earlier round
-		case answer.Err != nil:
-			o.pending.failed++
-			seen.note(answer)
-		default:
-			answered = true
-			seen.note(answer)
-		}
-	}
-	if answered || o.pending.failed >= o.pending.asked && (len(bearing) == 0 || o.pending.asked >= mostWitnesses) {
-		o.pending = pending{}
-		return
-	}
-	o.pending.denied, seen.said, seen.pending = denied, answers{}, len(bearing) > 0
-}
-
-// openWitnesses returns the nodes to ask for as witnesses now: none of those for which there is a question open.
-func (o *observer) openWitnesses(nodes []facts, objects []*corev1.Node, said answers) (bearing []*corev1.Node) {
-	if o.pending.asked >= mostWitnesses {
-		return nil
-	}
-	byUID := make(map[types.UID]*corev1.Node, len(objects))
-	for _, object := range objects {
-		byUID[object.UID] = object
-	}
-	for _, witness := range witnesses(nodes, said, func(node facts) bool { return o.exists.Answered(byUID[node.uid]) }) {
-		if object := byUID[witness.uid]; o.exists.Askable(object) {
-			bearing = append(bearing, object)
-		}
-	}
-	return bearing
 }
 
 // failure returns the error of one of the nodes for which the cloud does not answer, always the same one while it goes on.
@@ -250,7 +224,7 @@ func (o *observation) note(answer instances.Answer) {
 }
 
 func answerOf(said instances.Observation) answer {
-	return answer{exists: said.Status == instances.Found, state: said.State, contradicted: said.Contradicted, at: said.At}
+	return answer{exists: said.Status == instances.Found, state: said.State, listed: said.Listed >= 0, at: said.At}
 }
 
 const (
@@ -262,14 +236,16 @@ const (
 	longestOther   = 30 * time.Second
 )
 
-// polls says when nodes are asked for whose instances exist: the less often, the longer nothing has changed.
+// polls says when nodes are asked for: the less often, the longer nothing has changed, and a node whose instance is denied when that
+// decides about it.
 type polls map[types.UID]*poll
 
 // poll is what is known of one node.
 type poll struct {
 	// shows is what of the node makes a new question necessary when it changes.
-	shows shown
-	state provider.InstanceState
+	shows  shown
+	exists bool
+	state  provider.InstanceState
 	// since is when the node, or what the cloud says of it, last changed, and next when it is asked for again.
 	since, next time.Time
 }
@@ -297,16 +273,16 @@ func (p polls) due(node *corev1.Node, now time.Time) bool {
 	return known == nil || known.shows != shownBy(node) || !now.Before(known.next)
 }
 
-// note takes notice of an answer. A node that is not said to be there is asked for in every pass.
+// note takes notice of an answer. A node for which there is none is asked for in every pass.
 func (p polls) note(answer instances.Answer, now time.Time) {
 	uid, said := answer.Node.UID, answer.Observation
-	if answer.Err != nil || said.Status != instances.Found {
+	if answer.Err != nil || said.Status == instances.NoStatement {
 		delete(p, uid)
 		return
 	}
-	known, shows := p[uid], shownBy(answer.Node)
-	if known == nil || known.shows != shows || known.state != said.State {
-		known = &poll{shows: shows, state: said.State, since: now}
+	known, shows, exists := p[uid], shownBy(answer.Node), said.Status == instances.Found
+	if known == nil || known.shows != shows || known.exists != exists || known.state != said.State {
+		known = &poll{shows: shows, exists: exists, state: said.State, since: now}
 		p[uid] = known
 	}
 	longest := longestOther
@@ -314,6 +290,15 @@ func (p polls) note(answer instances.Answer, now time.Time) {
 		longest = longestStopped
 	}
 	known.next = now.Add(min(longest, now.Sub(known.since)/pauseShare))
+}
+
+// await has nodes whose instances are denied asked for when the plan needs another observation of them.
+func (p polls) await(due map[types.UID]time.Time) {
+	for uid, at := range due {
+		if known := p[uid]; known != nil {
+			known.next = at
+		}
+	}
 }
 
 // forget drops nodes that are not asked for any more.

@@ -11,13 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
 // passer makes passes, one after the other.
 type passer struct {
 	reader      client.Reader
 	dirtyNodes  *dirtyNodes
-	owners      *ownershipCache
+	rules       ownership.Rules
 	observer    *observer
 	writes      *writes
 	deletionLog *DeletionLog
@@ -37,9 +38,6 @@ func (p *passer) pass(ctx context.Context) (again time.Time) {
 	began := time.Now()
 	p.finish(ctx, p.writes.collect())
 	if looks := p.dirtyNodes.needsPass(); !looks && p.idle() {
-		if p.owners.due(began) {
-			p.learnOwners(ctx, began)
-		}
 		p.metrics.passed(time.Since(began))
 		return time.Time{}
 	}
@@ -49,8 +47,11 @@ func (p *passer) pass(ctx context.Context) (again time.Time) {
 		return time.Time{}
 	}
 	p.act(ctx, all, nil) // for nodes that are ready again: a cloud that takes its time does not matter to them
-	p.owners.learn(ctx, all, began)
-	seen := p.observer.observe(ctx, p.facts(all, began), all, began)
+	nodes := p.facts(all, began)
+	seen := p.observer.observe(ctx, nodes, all, began)
+	if draft, _ := decide(nodes, seen.said, p.guard, p.settings, time.Now()); draft.affirm {
+		p.observer.affirm(ctx, &seen, nodes, all, time.Now())
+	}
 	p.metrics.asked.Add(float64(seen.answered))
 	p.metrics.unanswered.Add(float64(seen.failed))
 	if ctx.Err() != nil {
@@ -66,17 +67,21 @@ func (p *passer) pass(ctx context.Context) (again time.Time) {
 	planned := p.act(ctx, all, seen.said)
 	p.metrics.planned(planned)
 	p.metrics.passed(time.Since(began))
-	if planned.unconfirmed > 0 || seen.pending {
-		return time.Now()
-	}
-	return planned.again
+	p.observer.polls.await(planned.due)
+	return p.next(planned)
 }
 
-// learnOwners looks nodes of unknown ownership up while there is nothing else to do.
-func (p *passer) learnOwners(ctx context.Context, now time.Time) {
-	if all, err := p.list(ctx); err == nil {
-		p.owners.learn(ctx, all, now)
+// next returns when something that waits for its time can be decided about, or zero if nothing does.
+func (p *passer) next(planned plan) (again time.Time) {
+	if planned.affirm {
+		again = p.observer.nextRound()
 	}
+	for _, due := range planned.due {
+		if again.IsZero() || due.Before(again) {
+			again = due
+		}
+	}
+	return again
 }
 
 // idle reports whether nothing is left of earlier passes that the time or another pass has to change: denials that end when a
@@ -114,7 +119,7 @@ func (p *passer) list(ctx context.Context) ([]*corev1.Node, error) {
 func (p *passer) facts(all []*corev1.Node, now time.Time) []facts {
 	nodes := make([]facts, len(all))
 	for i, node := range all {
-		nodes[i] = factsOf(node, p.owners.owner(node))
+		nodes[i] = factsOf(node, ownerOf(p.rules, node))
 		nodes[i].excluded = nodes[i].excluded || p.state.stale(node, now) || p.writes.underWay(node.UID)
 		nodes[i].heartbeat = p.state.heartbeatOf(nodes[i], now)
 		nodes[i].paused = p.state.paused(node.UID, now)

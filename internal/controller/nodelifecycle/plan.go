@@ -23,14 +23,14 @@ const (
 	HoldHistoryUnknown HoldReason = "DeletionHistoryUnknown"
 	// HoldKubeletReports says that the node's kubelet still reports, although the node is not ready.
 	HoldKubeletReports HoldReason = "KubeletReports"
-	// HoldProviderIDUnknown says that the cloud denied the node's provider ID before, and that its kubelet has reported since.
-	HoldProviderIDUnknown HoldReason = "ProviderIDUnknown"
 )
 
 // guard is what is remembered from pass to pass. It is a value: a plan returns the next one and leaves its own as it was. A
 // new leader begins with no denials, so that every node has to be confirmed anew, and with the deletions of the deletion log.
 type guard struct {
 	denials map[types.UID]denial
+	// affirmed is when the cloud last affirmed an instance of ours, in an observation that could be believed.
+	affirmed time.Time
 	// spent are the deletions that count against the limit, in no particular order.
 	spent []spending
 	// attempts are the deletions of nodes that are still there.
@@ -39,14 +39,20 @@ type guard struct {
 	historyUnknown bool
 }
 
+const (
+	// answerAge is how long an answer counts for a decision that waits for other answers.
+	answerAge = 2 * time.Minute
+	// sameSeconds is how much earlier than a denial the cloud may have affirmed another instance: the answers of one pass come one after the
+	// other.
+	sameSeconds = 5 * time.Second
+)
+
 // denial is the row of observations in which the cloud denied a node's instance.
 type denial struct {
-	// observed counts all of them, credible those in which the cloud could be believed, since the kubelet last reported.
+	// observed counts all of them, credible those since the kubelet last reported and the cloud was last not to be believed.
 	observed, credible int
-	// alone counts those in which no kubelet reported that could bear witness.
-	alone int
-	// first and last are when they began, and believed and lonely are when the first credible one did, and the first one alone.
-	first, last, believed, lonely time.Time
+	// first and last are when they began, and believed when the first credible one did.
+	first, last, believed time.Time
 	// reported is the reason for which the node was last reported as held.
 	reported HoldReason
 }
@@ -97,12 +103,12 @@ type action struct {
 // plan is what is to be done after an observation.
 type plan struct {
 	actions []action
-	// held counts the nodes that are kept although the cloud denies their instances, unconfirmed those that wait for further
-	// observations before anything is decided about them.
-	held        map[HoldReason]int
-	unconfirmed int
-	// again is when the earliest of those that only wait for their time can be decided about, or zero if there are no such nodes.
-	again time.Time
+	// held counts the nodes that are kept although the cloud denies their instances.
+	held map[HoldReason]int
+	// due is when nodes whose instances are denied have to be asked for once more.
+	due map[types.UID]time.Time
+	// affirm says that denials wait for the cloud to affirm instances of ready nodes, which it has not been asked for.
+	affirm bool
 	// limit is how many nodes may be deleted within the window, and spent how many were or are about to be.
 	limit, spent int
 }
@@ -130,35 +136,33 @@ func (p plan) deletions() int {
 // See ADR 20.
 func decide(nodes []facts, said answers, before guard, settings Settings, now time.Time) (plan, guard) {
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b facts) int { return cmp.Compare(a.name, b.name) })
-	next := guard{spent: recent(before.spent, settings, now), historyUnknown: before.historyUnknown}
+	next := guard{spent: recent(before.spent, settings, now), historyUnknown: before.historyUnknown, affirmed: before.affirmed}
 	said = relevant(nodes, said, settings, now)
 	doubt := doubtOf(nodes, said, settings, now)
 	next.denials = observe(nodes, said, before.denials, doubt == "", settings.Window, now)
-	planned := plan{held: map[HoldReason]int{}, spent: total(next.spent)}
+	next.affirm(nodes, said, doubt == "")
+	planned := plan{held: map[HoldReason]int{}, due: map[types.UID]time.Time{}, spent: total(next.spent)}
 	planned.limit = settings.Limit.of(population(nodes) + planned.spent - next.carryAttempts(nodes, before))
-	alone := nobodyHeard(nodes, now)
+	seen := evidence{doubt: doubt, affirmed: next.affirmed, alone: nobodyHeard(nodes, now), askable: len(witnesses(nodes)) > 0}
 
 	var limited []facts
 	for _, node := range nodes {
-		want := desire(node, said)
-		if want.existence != denied {
+		want, row := desire(node, said), next.denials[node.uid]
+		if want.existence == present || !node.denied(row, now) {
 			planned.keep(node, want)
 			continue
 		}
-		doubt := doubt
-		if said[node.uid].contradicted {
-			doubt = HoldProviderIDUnknown
-		}
-		switch decision := decideDenied(node, next.denials[node.uid], doubt, alone, settings, now); {
+		switch decision := decideDenied(node, row, seen, settings, now); {
 		case decision.hold != "":
 			planned.hold(node, decision.hold, next.denials)
+		case decision.affirm && (node.announced || settings.Limit.Off() || planned.spent < planned.limit && !next.historyUnknown):
+			planned.await(node, decision)
 		case decision.cause == causeGone && !settings.Limit.Off():
 			limited = append(limited, node)
 		case decision.cause != "":
 			planned.add(action{kind: deleteNode, node: node, cause: decision.cause})
 		default:
-			planned.await(decision.until)
-			planned.stillHeld(node)
+			planned.await(node, decision)
 		}
 	}
 	planned.limitDeletions(limited, &next, settings, now)
@@ -166,15 +170,14 @@ func decide(nodes []facts, said answers, before guard, settings Settings, now ti
 	return planned, next
 }
 
-// relevant returns what was said of nodes that were to be asked for, and of ready ones, which bear witness. That the instance of a
-// young node is not there says nothing, nor does an answer as old as the window, which is longer than anything is remembered.
+// relevant returns what was said of nodes that were to be asked for, and of ready ones, which bear witness. An answer as old as the window
+// says nothing: that is longer than anything is remembered.
 func relevant(nodes []facts, said answers, settings Settings, now time.Time) answers {
 	counts := answers{}
 	for _, node := range nodes {
 		answer, known := said[node.uid]
-		switch {
-		case !known, now.Sub(answer.at) >= settings.Window, !node.ready && !answer.exists && node.young(settings, now):
-		case node.due(settings, now), node.ready && node.owner == ours:
+		sought := node.due(settings, now) && !answer.witness || node.ready && node.owner == ours
+		if known && sought && now.Sub(answer.at) < settings.Window {
 			counts[node.uid] = answer
 		}
 	}
@@ -182,68 +185,68 @@ func relevant(nodes []facts, said answers, settings Settings, now time.Time) ans
 }
 
 // observe counts the observations in which each node's instance was denied. A row ends when the instance is there, and when
-// nothing was said for as long as the window. An observation that was counted already adds nothing.
+// nothing was said for as long as the window. An observation that was counted already adds nothing. One that cannot be believed takes
+// their credibility from all before it.
 func observe(nodes []facts, said answers, before map[types.UID]denial, credible bool, window time.Duration, now time.Time,
 ) map[types.UID]denial {
 	next := map[types.UID]denial{}
-	alone := nobodyHeard(nodes, now)
 	for _, node := range nodes {
 		row, known := before[node.uid]
 		if known && now.Sub(row.last) >= window {
 			row, known = denial{}, false
 		}
-		answer := said[node.uid]
-		switch desire(node, said).existence {
-		case unsaid:
-			if known {
-				next[node.uid] = row.afterReports(node.alive(now), alone)
-			}
-		case denied:
-			if !known {
-				row.first = answer.at
-			}
-			next[node.uid] = row.with(answer.at, credible && !answer.contradicted).afterReports(node.alive(now), alone)
-		case present:
+		existence := desire(node, said).existence
+		if existence == present || existence == unsaid && !known {
+			continue
 		}
+		if !credible || node.alive(now) {
+			row.credible, row.believed = 0, time.Time{}
+		}
+		if at := said[node.uid].at; existence == denied && at.After(row.last) {
+			row = row.with(at, credible && !node.alive(now))
+		}
+		next[node.uid] = row
 	}
 	return next
 }
 
-// with returns the row with an observation more, unless it was counted already.
+// with returns the row with an observation more.
 func (d denial) with(at time.Time, credible bool) denial {
-	if !at.After(d.last) {
-		return d
+	if d.observed++; d.observed == 1 {
+		d.first = at
 	}
-	d.observed++
 	d.last = at
 	if credible {
 		if d.credible++; d.credible == 1 {
 			d.believed = at
 		}
 	}
-	if d.alone++; d.alone == 1 {
-		d.lonely = at
-	}
 	return d
 }
 
-// afterReports returns the row as it is after a look at the kubelets. What was denied while the node's own reported is not what it is
-// denied for when that has fallen silent.
-func (d denial) afterReports(alive, alone bool) denial {
-	if alive {
-		d.credible, d.believed = 0, time.Time{}
+// affirm remembers when the cloud affirmed an instance, or forgets it if the cloud cannot be believed.
+func (g *guard) affirm(nodes []facts, said answers, credible bool) {
+	if !credible {
+		g.affirmed = time.Time{}
+		return
 	}
-	if alive || !alone {
-		d.alone, d.lonely = 0, time.Time{}
+	for _, node := range nodes {
+		if answer := said[node.uid]; answer.exists && answer.at.After(g.affirmed) {
+			g.affirmed = answer.at
+		}
 	}
-	return d
+}
+
+// denied reports whether the cloud denies a node's instance, by an answer that still counts.
+func (f facts) denied(row denial, now time.Time) bool {
+	return f.owner != foreign && !f.excluded && row.observed > 0 && now.Sub(row.last) < answerAge
 }
 
 // keep plans the right taint of a node whose instance exists, and removes its condition. It plans nothing for an instance of unknown
 // existence.
 func (p *plan) keep(node facts, want desired) {
 	switch {
-	case want.existence == unsaid:
+	case want.existence != present:
 		p.stillHeld(node)
 	case node.heldFor != "":
 		p.add(action{kind: clearHeld, node: node})
@@ -269,53 +272,70 @@ func (p *plan) stillHeld(node facts) {
 type decision struct {
 	hold  HoldReason
 	cause cause
-	// until is when the observation may be made that decides, if time is all that is lacking.
-	until time.Time
+	// until is when the node may be asked for again, and affirm says that only the affirmation of others is lacking. A node that the limit
+	// holds need not have it.
+	until  time.Time
+	affirm bool
+}
+
+// evidence is what an observation says of all denials.
+type evidence struct {
+	// doubt is why the cloud cannot be believed, or empty.
+	doubt HoldReason
+	// affirmed is when the cloud last affirmed an instance of ours, and askable says that there are nodes to ask it for.
+	affirmed time.Time
+	askable  bool
+	// alone says that no kubelet reports that could confirm a denial.
+	alone bool
+}
+
+// affirms reports whether the cloud has affirmed an instance since about the first credible denial of a row.
+func (e evidence) affirms(row denial, now time.Time) bool {
+	return !e.affirmed.Before(row.believed.Add(-sameSeconds)) && now.Sub(e.affirmed) < answerAge
 }
 
 // decideDenied decides about a node whose instance the cloud denies. What an operator has acknowledged needs no credibility and no
 // limit; what was announced needs no limit, and no time: somebody else has said it before the cloud did. If nothing is left that the
 // cloud could know, as when a cluster is scaled to zero, what was announced needs the time instead.
-func decideDenied(node facts, row denial, doubt HoldReason, alone bool, settings Settings, now time.Time) decision {
+func decideDenied(node facts, row denial, seen evidence, settings Settings, now time.Time) decision {
 	lasted := func(since time.Time) bool { return row.last.Sub(since) >= settings.MinDenialTime }
+	again := row.last // at once, but in another observation
+	if !node.announced && settings.Confirmations > 1 {
+		again = again.Add(settings.MinDenialTime / time.Duration(settings.Confirmations-1))
+	}
 	switch {
-	case row.observed < settings.Confirmations:
-		return decision{}
-	case node.acknowledged:
+	case node.acknowledged && row.observed >= settings.Confirmations:
 		return decision{cause: causeAcknowledged}
+	case node.acknowledged:
+		return decision{until: row.last}
+	case row.observed < settings.Confirmations:
+		return decision{until: again}
 	case node.alive(now) && !lasted(row.first): // it may be shutting down
 		return decision{until: row.first.Add(settings.MinDenialTime)}
 	case node.alive(now):
 		return decision{hold: HoldKubeletReports}
-	case doubt == HoldEveryInstanceGone && node.announced && alone:
-		if row.alone < settings.Confirmations {
-			return decision{}
-		}
-		if !lasted(row.lonely) {
-			return decision{until: row.lonely.Add(settings.MinDenialTime)}
-		}
-		return decision{cause: causeAnnounced}
-	case doubt != "":
-		return decision{hold: doubt}
+	case seen.doubt != "":
+		return decision{hold: seen.doubt}
 	case row.credible < settings.Confirmations:
-		return decision{}
-	case node.announced:
-		return decision{cause: causeAnnounced}
-	case !lasted(row.believed):
+		return decision{until: again}
+	case !lasted(row.believed) && (!node.announced || seen.alone):
 		return decision{until: row.believed.Add(settings.MinDenialTime)}
-	default:
+	case node.announced && (seen.alone || seen.affirms(row, now)):
+		return decision{cause: causeAnnounced}
+	case seen.affirms(row, now):
 		return decision{cause: causeGone}
+	case seen.askable:
+		return decision{cause: causeGone, affirm: true, until: row.last.Add(answerAge / 4)}
+	default:
+		return decision{hold: HoldEveryInstanceGone}
 	}
 }
 
-// await notes that a node waits for another observation: the next one, or one at a time.
-func (p *plan) await(until time.Time) {
-	switch {
-	case until.IsZero():
-		p.unconfirmed++
-	case p.again.IsZero() || until.Before(p.again):
-		p.again = until
-	}
+// await notes what a node waits for.
+func (p *plan) await(node facts, decision decision) {
+	p.affirm = p.affirm || decision.affirm
+	p.due[node.uid] = decision.until
+	p.stillHeld(node)
 }
 
 // hold keeps a node. An event says so once for each reason, and the condition of one that is ours shows it.

@@ -26,10 +26,12 @@ type model struct {
 	guard  guard
 	// deletion log is what outlives a restart.
 	deletionLog []spending
-	// denials are the times of the believable observations that denied a node, since anything spoke for it or its kubelet did.
+	// denials are the times of the believable observations that denied a node, since anything spoke for it or its kubelet did, and since
+	// the last one that was not believable. last is the time of the last observation that denied it, whether believable or not.
 	denials map[types.UID][]time.Time
-	// alone are those of any observations that denied a node, while no kubelet reported that could bear witness.
-	alone map[types.UID][]time.Time
+	last    map[types.UID]time.Time
+	// affirmed is the time of the last observation that knew any instance, and planned that of the plan.
+	affirmed, planned time.Time
 	// counted are the times of deletions that were neither announced nor acknowledged.
 	counted []time.Time
 	lastSaw time.Time
@@ -38,9 +40,9 @@ type model struct {
 }
 
 func newModel(t *rapid.T) *model {
-	m := &model{t: t, now: today, denials: map[types.UID][]time.Time{}, alone: map[types.UID][]time.Time{}, settings: testSettings(), dead: map[types.UID]bool{}}
+	m := &model{t: t, now: today, denials: map[types.UID][]time.Time{}, last: map[types.UID]time.Time{}, settings: testSettings(), dead: map[types.UID]bool{}}
 	m.settings.Confirmations = rapid.IntRange(1, 3).Draw(t, "confirmations")
-	m.settings.MinDenialTime = rapid.SampledFrom([]time.Duration{0, 30 * time.Second, 5 * time.Minute}).Draw(t, "min denial time")
+	m.settings.MinDenialTime = rapid.SampledFrom([]time.Duration{0, 10 * time.Second, time.Minute}).Draw(t, "min denial time")
 	m.settings.Limit = rapid.SampledFrom([]Limit{{Percent: 25}, {Percent: 60}, {Percent: 100}, {Count: 1}, {Count: 4}, {}}).Draw(t, "limit")
 	m.steady = rapid.Bool().Draw(t, "steady")
 	for i := range rapid.IntRange(1, 14).Draw(t, "nodes") {
@@ -98,8 +100,16 @@ func (m *model) say() answers {
 	return said
 }
 
-// believable is the observer's own idea of an answer that is worth something.
+// believable is the observer's own idea of an answer that is worth something: it knows an instance, or it was not asked for a node that is ready.
 func (m *model) believable(said answers) bool {
+	return m.affirms(said) || !slices.ContainsFunc(m.nodes, func(n facts) bool {
+		answer, known := said[n.uid]
+		return known && !answer.exists && n.owner == ours && n.ready && !n.announced
+	})
+}
+
+// affirms reports whether an answer knows an instance.
+func (m *model) affirms(said answers) bool {
 	return slices.ContainsFunc(m.nodes, func(n facts) bool { return n.owner != foreign && said[n.uid].exists })
 }
 
@@ -115,21 +125,26 @@ func (m *model) silence() bool {
 
 // watch is what the observer notes of an observation.
 func (m *model) watch(said answers) {
+	if !m.believable(said) {
+		clear(m.denials)
+	}
 	for _, node := range m.nodes {
 		answer, known := said[node.uid]
-		switch row := m.alone[node.uid]; {
-		case !m.silence(), m.reports(node), known && answer.exists && !node.excluded:
-			delete(m.alone, node.uid)
-		case known && !slices.Contains(row, answer.at):
-			m.alone[node.uid] = append(row, answer.at)
+		if known && answer.exists && node.owner != foreign {
+			m.affirmed = latest(m.affirmed, answer.at)
 		}
 		switch row := m.denials[node.uid]; {
 		case node.ready && !node.excluded, known && answer.exists && !node.excluded:
 			delete(m.denials, node.uid)
-		case m.reports(node):
+			delete(m.last, node.uid)
+		case known && !answer.exists:
+			m.last[node.uid] = latest(m.last[node.uid], answer.at)
+			if m.believable(said) && !slices.Contains(row, answer.at) {
+				m.denials[node.uid] = append(row, answer.at)
+			}
+		}
+		if m.reports(node) {
 			delete(m.denials, node.uid)
-		case known && !answer.exists && m.believable(said) && !slices.Contains(row, answer.at):
-			m.denials[node.uid] = append(row, answer.at)
 		}
 	}
 }
@@ -138,6 +153,7 @@ func (m *model) watch(said answers) {
 func (m *model) pass() {
 	said := m.say()
 	m.watch(said)
+	m.planned = m.now
 	planned, next := decide(m.nodes, said, m.guard, m.settings, m.now)
 	m.checkStable(said, planned)
 	m.guard = next
@@ -153,7 +169,7 @@ func (m *model) pass() {
 		if action.kind == deleteNode {
 			took := rapid.Int64Range(0, int64(m.settings.applyTime())).Draw(m.t, "took")
 			m.now = latest(m.now, began.Add(time.Duration(took)))
-			counts := m.checkDeletion(action, said)
+			counts := m.checkDeletion(action)
 			happens, seen := m.delete(action, began)
 			if happens && counts {
 				m.countDeletion(planned)
@@ -197,29 +213,26 @@ func latest(a, b time.Time) time.Time {
 }
 
 // checkDeletion holds that a node may be deleted, and reports whether the limit covers that.
-func (m *model) checkDeletion(action action, said answers) (counts bool) {
-	answer, known := said[action.node.uid]
+func (m *model) checkDeletion(action action) (counts bool) {
+	row, last := m.denials[action.node.uid], m.last[action.node.uid]
 	switch {
 	case action.node.ready:
 		m.t.Fatalf("deletes %s, which is ready", action.node.name)
-	case !known || answer.exists:
-		m.t.Fatalf("deletes %s, of which the cloud said %+v now", action.node.name, answer)
+	case last.IsZero() || m.planned.Sub(last) >= answerAge:
+		m.t.Fatalf("deletes %s, which the cloud denied at %s", action.node.name, last)
 	case action.node.acknowledged:
 		return false
 	case m.reports(action.node):
 		m.t.Fatalf("deletes %s, whose kubelet reported at %s", action.node.name, action.node.reportedAt)
-	case action.node.announced && m.silence() && len(m.alone[action.node.uid]) >= m.settings.Confirmations &&
-		m.lasted(m.alone[action.node.uid]) >= m.settings.MinDenialTime:
+	case len(row) < m.settings.Confirmations:
+		m.t.Fatalf("deletes %s after denials at %v, want %d", action.node.name, row, m.settings.Confirmations)
+	case (!action.node.announced || m.silence()) && m.lasted(row) < m.settings.MinDenialTime:
+		m.t.Fatalf("deletes %s after denials at %v, want them to last %s", action.node.name, row, m.settings.MinDenialTime)
+	case action.node.announced && m.silence():
 		return false
-	case !m.believable(said):
-		m.t.Fatalf("deletes %s by an answer that knows no instance", action.node.name)
-	case len(m.denials[action.node.uid]) < m.settings.Confirmations:
-		m.t.Fatalf("deletes %s after denials at %v, want %d", action.node.name, m.denials[action.node.uid], m.settings.Confirmations)
-	case action.node.announced:
-		return false
-	case m.lasted(m.denials[action.node.uid]) < m.settings.MinDenialTime:
-		m.t.Fatalf("deletes %s after denials at %v, want them to last %s", action.node.name, m.denials[action.node.uid], m.settings.MinDenialTime)
-	case m.settings.Limit.Off():
+	case m.affirmed.Before(row[0].Add(-sameSeconds)) || m.planned.Sub(m.affirmed) >= answerAge:
+		m.t.Fatalf("deletes %s by denials at %v of a cloud that last knew an instance at %s", action.node.name, row, m.affirmed)
+	case action.node.announced, m.settings.Limit.Off():
 		return false
 	}
 	return true
@@ -298,7 +311,7 @@ func TestGuardHoldsWhateverTheCloudSays(t *testing.T) {
 			}
 			if rapid.IntRange(0, 5).Draw(t, "restarts") == 0 { // everything but the deletionLog is lost
 				m.guard = guard{spent: m.deletionLog, historyUnknown: rapid.IntRange(0, 3).Draw(t, "historyUnknown") == 0}
-				m.denials, m.alone = map[types.UID][]time.Time{}, map[types.UID][]time.Time{}
+				m.denials, m.last, m.affirmed = map[types.UID][]time.Time{}, map[types.UID]time.Time{}, time.Time{}
 			}
 			m.pass()
 		}

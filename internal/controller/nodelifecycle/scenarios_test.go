@@ -22,7 +22,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/scenariotest"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
 )
@@ -31,12 +30,13 @@ import (
 // "go test -run TestScenarios -rewrite" writes what comes of it anew.
 //
 //	nodes a b                 these nodes join: ready, an hour old, with a provider ID of ours. age=1m makes them as young, scheme=aws
-//	                          gives the provider ID that scheme, and scheme=none gives it no scheme
+//	                          gives the provider ID that scheme, scheme=none gives it no scheme, and waits has them wait for
+//	                          their initialization
 //	kubelet silent a b        the kubelets do not report any more; or not-ready: they report that; or ready
 //	cloud denies a b          the cloud has no such instances; or running, stopped, or silent: it says nothing of them
 //	annotate a KEY=VALUE      a user annotates the node
-//	prove a                   the cloud answers for the node with its very provider ID
 //	advance 30s               time passes
+//	listing                   the cloud declares a list, by which it answers from now on
 //	pass                      the controller decides by what the cloud says now of all instances, and carries that out
 func TestScenarios(t *testing.T) {
 	scenariotest.Run(t, "testdata/scenarios", func() scenariotest.Play {
@@ -55,8 +55,10 @@ type scenario struct {
 	cluster *shownNodes
 	// instances is what the cloud says of each node, as the command calls it.
 	instances map[string]string
-	passer    *passer
-	out       strings.Builder
+	// lists says that the cloud declares a list, by which it answers.
+	lists  bool
+	passer *passer
+	out    strings.Builder
 }
 
 // newScenario returns a scenario with the settings of the flags. The record of deletions is known, and is not written: the passer
@@ -64,13 +66,13 @@ type scenario struct {
 func newScenario() *scenario {
 	began := time.Now()
 	cluster := &shownNodes{memoryNodes: &memoryNodes{nodes: map[string]*corev1.Node{}}, began: began}
-	settings, inventory := DefaultSettings(), instances.New(instances.Options{Cloud: &moody{}})
+	settings := DefaultSettings()
 	deletionLog := &DeletionLog{Namespace: "kube-system", Name: "deletions", DryRun: true}
 	return &scenario{
 		began: began, cluster: cluster, instances: map[string]string{},
 		passer: &passer{
 			reader: cluster, settings: settings, deletionLog: deletionLog, metrics: newMetrics(nil), state: newNodeState(),
-			owners: &ownershipCache{owners: instances.NewOwners(inventory, ownership.Rules{ProviderName: "sim"})},
+			rules: ownership.Rules{ProviderName: "sim"},
 			writes: newWrites(writer{
 				client: cluster, recorder: shownEvents{cluster: cluster}, limiter: &kit.EventLimiter{}, settings: settings,
 				deletionLog: deletionLog.String(), limit: 1,
@@ -82,7 +84,7 @@ func newScenario() *scenario {
 // play does what one command says.
 func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
 	ctx = logr.NewContext(ctx, logr.Discard())
-	needed := map[string]int{"nodes": 1, "kubelet": 2, "cloud": 2, "annotate": 2, "prove": 1, "advance": 1}[d.Cmd]
+	needed := map[string]int{"nodes": 1, "kubelet": 2, "cloud": 2, "annotate": 2, "advance": 1}[d.Cmd]
 	if len(d.CmdArgs) < needed {
 		return fmt.Errorf("%s needs %d arguments", d.Cmd, needed)
 	}
@@ -96,16 +98,12 @@ func (s *scenario) play(ctx context.Context, d *datadriven.TestData) error {
 	case "annotate":
 		key, value := d.CmdArgs[1].Key, strings.Join(d.CmdArgs[1].Vals, ",")
 		return s.cluster.edit(d.CmdArgs[0].Key, func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, value) })
-	case "prove":
-		proven := s.cluster.get(d.CmdArgs[0].Key)
-		if proven == nil {
-			return errNoNode(d.CmdArgs[0].Key)
-		}
-		s.passer.owners.owners.Record(proven, instances.Observation{Status: instances.Found, Answered: proven.Spec.ProviderID})
 	case "advance":
 		pause, err := time.ParseDuration(d.CmdArgs[0].Key)
 		time.Sleep(pause)
 		return err
+	case "listing":
+		s.lists = true
 	case "pass":
 		return s.pass(ctx)
 	default:
@@ -124,7 +122,7 @@ func namesIn(arguments []datadriven.CmdArg) (names []string) {
 // join has nodes join the cluster, whose instances run.
 func (s *scenario) join(d *datadriven.TestData) error {
 	var names []string
-	lived, scheme := time.Hour, "sim"
+	lived, scheme, waits := time.Hour, "sim", false
 	for _, argument := range d.CmdArgs {
 		var err error
 		switch value := strings.Join(argument.Vals, ","); argument.Key {
@@ -132,6 +130,8 @@ func (s *scenario) join(d *datadriven.TestData) error {
 			lived, err = time.ParseDuration(value)
 		case "scheme":
 			scheme = value
+		case "waits":
+			waits = true
 		default:
 			names = append(names, argument.Key)
 		}
@@ -143,6 +143,9 @@ func (s *scenario) join(d *datadriven.TestData) error {
 		joined := node(name, corev1.ConditionTrue)
 		joined.CreationTimestamp = metav1.NewTime(time.Now().Add(-lived))
 		joined.Spec.ProviderID = strings.TrimPrefix(scheme+"://"+name, "none://")
+		if waits {
+			initializing(joined)
+		}
 		s.cluster.nodes[name], s.instances[name] = joined, "running"
 	}
 	return nil
@@ -192,9 +195,9 @@ func (s *scenario) said() answers {
 	for name, how := range s.instances {
 		switch uid := types.UID("uid-" + name); how {
 		case "running":
-			said[uid] = answer{exists: true, state: provider.InstanceRunning, at: now}
+			said[uid] = answer{exists: true, state: provider.InstanceRunning, listed: s.lists, at: now}
 		case "stopped":
-			said[uid] = answer{exists: true, state: provider.InstanceStopped, at: now}
+			said[uid] = answer{exists: true, state: provider.InstanceStopped, listed: s.lists, at: now}
 		case "denies":
 			said[uid] = answer{at: now}
 		}
@@ -226,11 +229,13 @@ func (s *scenario) showPlan(planned plan) {
 		steps = append(steps, step)
 	}
 	_, _ = fmt.Fprintf(&s.out, "at %s, plan: %s\n", time.Since(s.began), cmp.Or(strings.Join(steps, "; "), "nothing"))
-	if planned.unconfirmed > 0 {
-		_, _ = fmt.Fprintf(&s.out, "waiting for another observation: %d\n", planned.unconfirmed)
+	if planned.affirm {
+		_, _ = fmt.Fprintln(&s.out, "waiting for the cloud to affirm others")
 	}
-	if !planned.again.IsZero() {
-		_, _ = fmt.Fprintf(&s.out, "the next decision is due in %s\n", time.Until(planned.again))
+	for _, node := range slices.Sorted(maps.Keys(planned.due)) {
+		if wait := time.Until(planned.due[node]); !planned.affirm {
+			_, _ = fmt.Fprintf(&s.out, "%s is asked for again in %s\n", strings.TrimPrefix(string(node), "uid-"), max(0, wait))
+		}
 	}
 }
 

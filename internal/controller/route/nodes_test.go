@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,26 +77,26 @@ func TestWhoseNodesAre(t *testing.T) {
 			"proven": "robot://1", "bare": "i-1", "twin": "sim://2", "silent": "error", "odd": "error",
 		}}
 		f := newMembershipFixture(t, cloud, "ours=sim://1", "proven=robot://1", "also-proven=robot://2", "unknown=aws:///z/i-1",
-			"odd=gce://z/i-1", "bare=i-1", "twin=", "silent=i-2", "no-pods=i-3", "waits=", "ignored=sim://9")
+			"odd=gce://z/i-1", "bare=i-1", "twin=", "silent=", "no-pods=i-3", "waits=", "ignored=sim://9")
 		f.nodes["no-pods"].Spec.PodCIDRs = nil
 		f.nodes["waits"].Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
 		f.nodes["ignored"].Annotations = map[string]string{ownership.AnnotationIgnore: "true"}
 		want := map[string]membership{
-			"ours": ours, "proven": ours, "also-proven": ours, "unknown": others, "odd": others, "bare": ours,
-			"twin": presumed, "silent": presumed, "no-pods": undecided, "waits": undecided, "ignored": others,
+			"ours": ours, "proven": ours, "also-proven": ours, "unknown": ours, "odd": ours, "bare": ours,
+			"twin": presumed, "silent": presumed, "no-pods": ours, "waits": undecided, "ignored": others,
 		}
 		if err := f.expect(t, want); err == nil {
 			t.Error("that the cloud did not answer for a node is no error")
 		}
-		if asked := cloud.calls(); asked != 7 {
-			t.Errorf("the cloud was asked %d times, want once for each of 7 nodes in doubt", asked)
+		if asked := cloud.calls(); asked != 2 {
+			t.Errorf("the cloud was asked %d times, want once for each of 2 nodes without a provider ID", asked)
 		}
 		time.Sleep(59 * time.Minute)
 		if err := f.expect(t, want); err == nil {
 			t.Error("that the cloud did not answer for a node again is no error")
 		}
-		if asked := cloud.calls(); asked != 2 {
-			t.Errorf("the cloud was asked %d times, want once for each of 2 nodes about which nothing is known", asked)
+		if asked := cloud.calls(); asked != 1 {
+			t.Errorf("the cloud was asked %d times, want once for the node about which nothing is known", asked)
 		}
 	})
 }
@@ -106,8 +105,8 @@ func TestWhoseNodesAre(t *testing.T) {
 func TestAnErrorTakesNoMembershipAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := &answering{answers: map[string]string{"bare": "i-1", "twin": "", "robot": "robot://1", "silent": "error"}}
-		f := newMembershipFixture(t, cloud, "ours=sim://1", "bare=i-1", "twin=", "robot=robot://1", "unknown=aws:///z/i-1", "silent=i-2")
-		want := map[string]membership{"ours": ours, "bare": ours, "twin": presumed, "robot": ours, "unknown": others, "silent": presumed}
+		f := newMembershipFixture(t, cloud, "ours=sim://1", "bare=i-1", "twin=", "robot=robot://1", "unknown=aws:///z/i-1", "silent=")
+		want := map[string]membership{"ours": ours, "bare": ours, "twin": presumed, "robot": ours, "unknown": ours, "silent": presumed}
 		_ = f.expect(t, want)
 		cloud.mu.Lock()
 		for _, name := range []string{"ours", "bare", "twin", "robot", "unknown", "silent", "late"} {
@@ -116,13 +115,13 @@ func TestAnErrorTakesNoMembershipAway(t *testing.T) {
 		cloud.mu.Unlock()
 		cloud.calls()
 		f.add("late", "i-3")
-		want["late"] = undecided // it has no routes that it could lose
+		want["late"] = ours
 		const hours = 48
 		for range hours {
 			time.Sleep(time.Hour)
 			_ = f.expect(t, want)
 		}
-		if asked, nodes := cloud.calls(), 4; asked > nodes*hours { // those of which no answer has proven that they are ours
+		if asked, nodes := cloud.calls(), 2; asked > nodes*hours { // those without a provider ID
 			t.Errorf("%d calls for %d nodes in %d passes", asked, nodes, hours)
 		}
 	})
@@ -146,8 +145,8 @@ func newMembershipFixture(t *testing.T, cloud cloudprovider.Interface, identifie
 	return f
 }
 
-func ownersOf(cloud cloudprovider.Interface) *instances.Owners {
-	return instances.NewOwners(instances.New(instances.Options{Cloud: cloud}), ownership.Rules{ProviderName: "sim"})
+func ownersOf(cloud cloudprovider.Interface, schemes ...string) *instances.Owners {
+	return instances.NewOwners(instances.New(instances.Options{Cloud: cloud}), ownership.Rules{ProviderName: "sim", Schemes: schemes})
 }
 
 func (f *membershipFixture) add(name, providerID string) {
@@ -172,52 +171,4 @@ func (f *membershipFixture) expect(t *testing.T, want map[string]membership) err
 		t.Errorf("memberships (-want +got):\n%s", diff)
 	}
 	return err
-}
-
-// A node for which the cloud hangs is undecided at once, and holds up nothing that is known of others. What the cloud says late is
-// there for the pass that it asks for.
-func TestWhoseNodesAreIsNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cloud := &answering{answers: map[string]string{"hangs": "hangs", "slow": "slow", "bare": "i-3"}}
-		var late atomic.Int32
-		known := newMemberships(ownersOf(cloud), time.Hour, func() { late.Add(1) })
-		var nodes []corev1.Node
-		for name, providerID := range map[string]string{"hangs": "i-1", "slow": "i-2", "bare": "i-3", "ours": "sim://4"} {
-			n := node(name, "10.120.0.0/24").node
-			n.Spec.ProviderID = providerID
-			nodes = append(nodes, *n)
-		}
-		look := func(want map[string]membership, most time.Duration) {
-			t.Helper()
-			began, got := time.Now(), map[string]membership{}
-			members, _ := known.of(t.Context(), nodes, time.Now())
-			for _, m := range members {
-				got[m.node.Name] = m.membership
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("memberships (-want +got):\n%s", diff)
-			}
-			if took := time.Since(began); took > most {
-				t.Errorf("took %s, want at most %s", took, most)
-			}
-		}
-		want := map[string]membership{"hangs": undecided, "slow": undecided, "bare": ours, "ours": ours}
-		look(want, instances.AnswerWait)
-		for range 5 { // it is not waited for again
-			time.Sleep(time.Second)
-			look(want, 0)
-		}
-		time.Sleep(10 * time.Second)
-		if late.Load() != 1 {
-			t.Errorf("%d passes were asked for, want one for the late answer", late.Load())
-		}
-		want["slow"] = ours
-		look(want, 0)
-		time.Sleep(time.Minute)
-		if asked := cloud.calls(); asked != 3 {
-			t.Errorf("%d calls, want one for each node", asked)
-		}
-		want["hangs"] = presumed // the call has ended with an error
-		look(want, 0)
-	})
 }

@@ -71,7 +71,7 @@ func newScenario() *scenario {
 // restart builds the controller, as a process that knows nothing.
 func (s *scenario) restart() {
 	options := Options{
-		Client: s.cluster, Live: liveNodes{s.cluster}, Recorder: shownEvents{effects: s.effects}, Cloud: s.cloud, Owners: ownersOf(s.cloud),
+		Client: s.cluster, Live: liveNodes{s.cluster}, Recorder: shownEvents{effects: s.effects}, Cloud: s.cloud, Owners: ownersOf(s.cloud, "sim"),
 		ClusterName: "test", ClusterCIDRs: clusterCIDRs, Period: DefaultPeriod, MaxPeriod: DefaultMaxPeriod,
 		Writes: DefaultWrites, Patience: DefaultPatience,
 	}

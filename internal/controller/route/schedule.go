@@ -255,7 +255,7 @@ func (w *watcher) joins(node *corev1.Node) bool {
 }
 
 func (w *watcher) mayBeOurs(node *corev1.Node) bool {
-	return w.rules.Decide(node, nil).Owner != ownership.Foreign
+	return w.rules.Decide(node).Owner != ownership.Foreign
 }
 
 // routable reports whether there may be routes to make for a node.

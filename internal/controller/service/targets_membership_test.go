@@ -90,8 +90,8 @@ func (e *engine) expectTargets(t *testing.T, want map[string]bool) {
 	}
 }
 
-// A node of another provider for which the plugin returns an error holds up neither a new leader's first Ensure nor any change that
-// comes after it, and is no target.
+// A node for which the plugin returns an error holds up neither a new leader's first Ensure nor any change that comes after it. It is a target as
+// from the reference: the scheme of its provider ID does not say that it is another provider's.
 func TestANodeThatThePluginCannotReadHoldsNothingUp(t *testing.T) {
 	for _, from := range []string{"the start", "later"} {
 		t.Run("there from "+from, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestANodeThatThePluginCannotReadHoldsNothingUp(t *testing.T) {
 						e.changeNode(fmt.Sprintf("n%d", i-1), nil)
 					}
 					time.Sleep(DefaultTargetDelay + time.Second)
-					e.expectTargets(t, map[string]bool{"a": true, fmt.Sprintf("n%d", i): true, fmt.Sprintf("n%d", i-1): false, "foreign": false})
+					e.expectTargets(t, map[string]bool{"a": true, fmt.Sprintf("n%d", i): true, fmt.Sprintf("n%d", i-1): false, "foreign": true})
 					time.Sleep(time.Hour)
 				}
 			})
@@ -172,7 +172,7 @@ func TestANewLeaderDoesNotWaitForAListThatFails(t *testing.T) {
 		}
 		e.changeNode("b", nodeWith("b"))
 		time.Sleep(time.Minute)
-		e.expectTargets(t, map[string]bool{"a": true, "b": true, "bare": true, "foreign": false})
+		e.expectTargets(t, map[string]bool{"a": true, "b": true, "bare": true, "foreign": true})
 	})
 }
 

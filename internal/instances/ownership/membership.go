@@ -64,22 +64,16 @@ func (d Decision) Membership(answer AnswerKind) Membership {
 		return Outsider
 	case d.Owner == Ours, answer == Proven:
 		return Member
-	case d.nodeProviderID == "" && d.tainted:
+	case d.tainted:
 		return Undecided
-	case d.nodeProviderID == "":
-		return Presumed
-	case answer == Denied, answer == Inconclusive && d.NamesUnknownProvider():
-		return Outsider
-	case answer == Inconclusive:
-		return Presumed
 	default:
-		return Undecided
+		return Presumed
 	}
 }
 
 // decides reports whether the membership follows from what is known, and not from what is missing.
 func (d Decision) decides(answer AnswerKind) bool {
-	return d.Owner != Unproven || answer == Proven || answer == Denied || d.nodeProviderID == "" && !d.tainted
+	return d.Owner != Unproven || answer == Proven || !d.tainted
 }
 
 // Answer is what a plugin answered for a node.
@@ -93,15 +87,12 @@ type Answer struct {
 // Memberships remembers what the plugin has said of nodes in doubt, and what they were taken for: a node about which there is
 // nothing but an error keeps its membership. It asks nobody, and is safe for concurrent use.
 type Memberships struct {
-	rules    Rules
-	evidence *Evidence
-	believe  time.Duration
+	rules   Rules
+	believe time.Duration
 
 	mu sync.Mutex
 	// initial are the nodes that were there at the beginning; nil before it.
 	initial map[types.UID]bool
-	// current are the nodes that there are now.
-	current map[types.UID]bool
 	answers map[identity]recordedAnswer
 	last    map[types.UID]Membership
 }
@@ -123,9 +114,9 @@ type recordedAnswer struct {
 
 // NewMemberships returns memberships that know no node. Believe is for how long an answer counts that does not prove a node to be
 // ours; one that does counts for good.
-func NewMemberships(rules Rules, evidence *Evidence, believe time.Duration) *Memberships {
+func NewMemberships(rules Rules, believe time.Duration) *Memberships {
 	return &Memberships{
-		rules: rules, evidence: evidence, believe: believe, answers: map[identity]recordedAnswer{}, last: map[types.UID]Membership{},
+		rules: rules, believe: believe, answers: map[identity]recordedAnswer{}, last: map[types.UID]Membership{},
 	}
 }
 
@@ -136,10 +127,8 @@ func (m *Memberships) Observe(nodes []corev1.Node) {
 	for i := range nodes {
 		current[nodes[i].UID] = true
 	}
-	m.evidence.Forget(func(uid types.UID) bool { return current[uid] }, time.Now())
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.current = current
 	if m.initial == nil {
 		m.initial = maps.Clone(current)
 	}
@@ -162,10 +151,8 @@ func (m *Memberships) Doubtful(nodes []*corev1.Node, now time.Time) (doubtful []
 	return doubtful
 }
 
-// Decide is Rules.Decide by the evidence so far.
-func (m *Memberships) Decide(node *corev1.Node) Decision {
-	return m.rules.Decide(node, m.evidence.Proven)
-}
+// Decide is Rules.Decide.
+func (m *Memberships) Decide(node *corev1.Node) Decision { return m.rules.Decide(node) }
 
 func (m *Memberships) recordedAnswer(node *corev1.Node) recordedAnswer {
 	m.mu.Lock()
@@ -173,13 +160,9 @@ func (m *Memberships) recordedAnswer(node *corev1.Node) recordedAnswer {
 	return m.recordedOf(node)
 }
 
-// recordedOf is recordedAnswer with the lock held. What another controller has found out counts like an answer.
+// recordedOf is recordedAnswer with the lock held.
 func (m *Memberships) recordedOf(node *corev1.Node) recordedAnswer {
-	known := m.answers[identityOf(node)]
-	if known.kind != Proven && m.current[node.UID] && m.evidence.ProvenNode(node) {
-		known.kind = Proven
-	}
-	return known
+	return m.answers[identityOf(node)]
 }
 
 // RecordAnswer notes what the plugin answered for a node.
@@ -188,7 +171,6 @@ func (m *Memberships) RecordAnswer(node *corev1.Node, said Answer, now time.Time
 	switch decision := m.Decide(node); {
 	case said.Found && decision.ProvenBy(said.ProviderID):
 		kind = Proven
-		m.evidence.Record(node, said.ProviderID, now)
 	case said.Found, said.Denied:
 		kind = Denied
 	}
@@ -227,8 +209,7 @@ func (m *Memberships) Denies() bool {
 // Awaited reports whether the membership of a node hangs on an answer: there has been none, and an error leaves a node out that
 // may be ours.
 func (m *Memberships) Awaited(node *corev1.Node) bool {
-	known := m.recordedAnswer(node).kind
-	return known == NoAnswer || known == Inconclusive && m.Decide(node).NamesUnknownProvider()
+	return m.recordedAnswer(node).kind == NoAnswer
 }
 
 // Of returns the membership of a node. What is unclear leaves a node what it was. If that is not known, the node's provider ID

@@ -21,15 +21,15 @@ func TestMembership(t *testing.T) {
 	}{
 		"ours by the scheme": {node("sim://1"), []ownership.Membership{member, member, member, member}},
 		"ignored":            {node("sim://1", annotated("true")), []ownership.Membership{outsider, outsider, outsider, outsider}},
-		"another scheme":     {node("aws://1"), []ownership.Membership{undecided, outsider, outsider, member}},
-		"a bare ID":          {node("i-1"), []ownership.Membership{undecided, presumed, outsider, member}},
+		"another scheme":     {node("aws://1"), []ownership.Membership{member, member, member, member}},
+		"a bare ID":          {node("i-1"), []ownership.Membership{member, member, member, member}},
 		"no provider ID":     {node(""), []ownership.Membership{presumed, presumed, presumed, member}},
 		"no provider ID, waits to be initialized": {node("", tainted), []ownership.Membership{undecided, undecided, undecided, member}},
 		"no provider ID, ignored":                 {node("", annotated("true")), []ownership.Membership{outsider, outsider, outsider, outsider}},
-		"another scheme, waits to be initialized": {node("aws://1", tainted), []ownership.Membership{undecided, outsider, outsider, member}},
+		"another scheme, waits to be initialized": {node("aws://1", tainted), []ownership.Membership{member, member, member, member}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			decision := rules.Decide(test.node, nil)
+			decision := rules.Decide(test.node)
 			for i, answer := range all {
 				if got := decision.Membership(answer); got != test.want[i] {
 					t.Errorf("with an answer of kind %d it is %s, want %s", answer, got, test.want[i])
@@ -47,7 +47,7 @@ type known struct {
 
 func knowing(initial ...*corev1.Node) *known {
 	k := &known{
-		Memberships: ownership.NewMemberships(ownership.Rules{ProviderName: "sim"}, &ownership.Evidence{}, time.Hour),
+		Memberships: ownership.NewMemberships(ownership.Rules{ProviderName: "sim"}, time.Hour),
 		now:         time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC),
 	}
 	k.see(initial...)
@@ -73,64 +73,51 @@ func (k *known) expect(t *testing.T, n *corev1.Node, want ownership.Membership, 
 }
 
 func TestMembershipsOutliveErrors(t *testing.T) {
-	bare := node("i-1")
-	found := ownership.Answer{Found: true, ProviderID: "i-1"}
+	old, joining := node(""), node("", tainted)
+	t.Run("a provider ID needs no answer", func(t *testing.T) {
+		k := knowing()
+		for _, id := range []string{"sim://1", "SIM:///1", "aws://1", "i-1"} {
+			n := node(id)
+			k.see(n)
+			k.RecordAnswer(n, ownership.Answer{Denied: true}, k.now)
+			k.expect(t, n, ownership.Member, false)
+		}
+	})
 	t.Run("a proof", func(t *testing.T) {
-		k := knowing(bare)
-		k.expect(t, bare, ownership.Undecided, true)
-		k.RecordAnswer(bare, found, k.now)
+		k := knowing(old)
+		k.expect(t, old, ownership.Presumed, true)
+		k.RecordAnswer(old, ownership.Answer{Found: true}, k.now)
 		k.now = k.now.Add(24 * time.Hour)
-		k.RecordError(bare)
-		k.RecordAnswer(bare, ownership.Answer{Denied: true}, k.now) // it has ended
-		k.expect(t, bare, ownership.Member, false)
+		k.RecordError(old)
+		k.RecordAnswer(old, ownership.Answer{Denied: true}, k.now) // it has ended
+		k.expect(t, old, ownership.Member, false)
 	})
 	t.Run("a denial", func(t *testing.T) {
-		k := knowing(bare)
-		k.RecordAnswer(bare, ownership.Answer{Denied: true}, k.now)
-		k.expect(t, bare, ownership.Outsider, false)
-		k.now = k.now.Add(time.Hour)
-		k.RecordError(bare)
-		k.expect(t, bare, ownership.Outsider, true)
-		k.RecordAnswer(bare, found, k.now)
-		k.expect(t, bare, ownership.Member, false)
+		k := knowing(old)
+		k.RecordAnswer(old, ownership.Answer{Denied: true}, k.now)
+		k.expect(t, old, ownership.Presumed, false)
 	})
-	t.Run("no statement", func(t *testing.T) {
-		k := knowing(bare)
-		k.RecordAnswer(bare, ownership.Answer{}, k.now)
-		k.expect(t, bare, ownership.Presumed, false)
-		k.now = k.now.Add(time.Hour)
-		k.expect(t, bare, ownership.Presumed, true)
+	t.Run("a member that gets the uninitialized taint again", func(t *testing.T) {
+		k := knowing(old)
+		k.expect(t, old, ownership.Presumed, true)
+		k.RecordError(joining)
+		k.expect(t, joining, ownership.Presumed, true)
 	})
-	t.Run("nothing but errors", func(t *testing.T) {
-		k := knowing(bare)
-		k.RecordError(bare)
-		k.expect(t, bare, ownership.Presumed, true)
-	})
-	t.Run("a node that came later", func(t *testing.T) {
+	t.Run("never initialized", func(t *testing.T) {
 		k := knowing()
-		k.see(bare)
-		k.RecordError(bare)
-		k.expect(t, bare, ownership.Undecided, true)
-		k.RecordAnswer(bare, found, k.now)
-		k.expect(t, bare, ownership.Member, false)
-	})
-	t.Run("a node that got a provider ID", func(t *testing.T) {
-		k := knowing(node(""))
-		k.expect(t, node(""), ownership.Presumed, true)
-		k.RecordError(node("aws://1"))
-		k.expect(t, node("aws://1"), ownership.Presumed, true)
-		k.RecordAnswer(node("aws://1"), ownership.Answer{Denied: true}, k.now)
-		k.expect(t, node("aws://1"), ownership.Outsider, false)
+		k.see(joining)
+		k.expect(t, joining, ownership.Undecided, true)
+		k.RecordError(joining)
+		k.expect(t, joining, ownership.Undecided, true)
 	})
 	t.Run("another node of the name", func(t *testing.T) {
-		k := knowing(bare)
-		k.RecordAnswer(bare, found, k.now)
-		other := bare.DeepCopy()
+		k := knowing(old)
+		k.RecordAnswer(old, ownership.Answer{Found: true}, k.now)
+		other := joining.DeepCopy()
 		other.UID = types.UID("another")
 		k.see(other)
-		k.RecordError(other)
 		k.expect(t, other, ownership.Undecided, true)
-		k.expect(t, bare, ownership.Undecided, true) // what is gone is forgotten
+		k.expect(t, old, ownership.Presumed, true) // what is gone is forgotten
 	})
 }
 

@@ -1,8 +1,9 @@
 // Package ownership decides which nodes this cloud controller manager may write to, and which take part in what the cloud does for
-// all nodes: load balancers and routes. It is pure: the same node, rules and evidence always get the same owner.
+// all nodes: load balancers and routes. It is pure: the same node and rules always get the same owner.
 //
-// Several cloud controller managers, or a cloud and bare metal, may share a cluster. A node that belongs to another one is
-// never written and never asked for.
+// Several cloud controller managers, or a cloud and bare metal, may share a cluster. A node that says that it belongs to another one is
+// never written and never asked for. Whose other provider IDs are, only the plugin knows, whatever they begin with: it gets their nodes,
+// as from the reference.
 package ownership
 
 import (
@@ -23,8 +24,8 @@ const AnnotationIgnore = "mooring.dev/ignore"
 type Owner int
 
 const (
-	// Unproven nodes may be asked for, and may be written only once the answer proves them ours; see Decision.ProvenBy. It
-	// is the zero value, because it is the one that is safe without knowledge.
+	// Unproven nodes have no provider ID. They may be asked for, and may be written only once the answer proves them ours; see
+	// Decision.ProvenBy. It is the zero value, because it is the one that is safe without knowledge.
 	Unproven Owner = iota
 	// Ours are nodes that may be asked for and written.
 	Ours
@@ -52,35 +53,37 @@ const BareIDs = ""
 type Decision struct {
 	// Owner says what may be done with the node.
 	Owner Owner
-	// Reason is a clause for logs and messages, such as `the provider ID has scheme "aws", which belongs to another provider`.
+	// Reason is a clause for logs and messages, such as `the node is annotated mooring.dev/ignore: "true"`.
 	Reason string
 
 	nodeProviderID string
 	tainted        bool
+	// unfamiliar says that nothing but the plugin shows that the provider ID is the provider's.
+	unfamiliar bool
 }
 
-// Rules say which nodes are ours. By the zero value no node is ours without proof.
+// Rules say which nodes are ours. By the zero value all are that have a provider ID and do not say otherwise.
 //
 // See ADR 14.
 type Rules struct {
 	// Schemes are the provider-ID schemes that the provider declares as its own. When any is declared, all others are foreign.
-	// BareIDs among them declares that provider IDs without a scheme are the provider's; without it, only the plugin knows whose they are.
+	// BareIDs among them declares that provider IDs without a scheme are the provider's.
 	Schemes []string
-	// ProviderName is the scheme that is ours when none is declared, as cloudprovider.GetInstanceProviderID builds provider IDs.
+	// ProviderName is the name that a record on a node has to have, see AnnotationProven, and the scheme of nodes that need no record.
 	ProviderName string
 	// Selector selects the nodes that this process manages; nil selects all.
 	Selector labels.Selector
 }
 
-// Decide decides about one node. proven reports whether the plugin has proven a scheme to be its own, see Evidence; it is
-// only asked when no scheme is declared, and may be nil.
-func (r Rules) Decide(node *corev1.Node, proven func(scheme string) bool) Decision {
+// Decide decides about one node.
+func (r Rules) Decide(node *corev1.Node) Decision {
 	decision := Decision{nodeProviderID: node.Spec.ProviderID, tainted: Uninitialized(node)}
-	decision.Owner, decision.Reason = r.decide(node, proven)
+	decision.Owner, decision.Reason = r.decide(node)
+	decision.unfamiliar = decision.Owner == Ours && !r.familiar(node.Spec.ProviderID) && !r.recorded(node)
 	return decision
 }
 
-func (r Rules) decide(node *corev1.Node, proven func(scheme string) bool) (Owner, string) {
+func (r Rules) decide(node *corev1.Node) (Owner, string) {
 	if ignored, err := strconv.ParseBool(node.Annotations[AnnotationIgnore]); err == nil && ignored {
 		return Foreign, fmt.Sprintf("the node is annotated %s: %q", AnnotationIgnore, node.Annotations[AnnotationIgnore])
 	}
@@ -90,68 +93,46 @@ func (r Rules) decide(node *corev1.Node, proven func(scheme string) bool) (Owner
 	if node.Spec.ProviderID == "" {
 		return Unproven, "the node has no provider ID yet"
 	}
-	return r.decideByRecord(node, proven)
+	if other := r.claimedBy(node); other != "" {
+		return Foreign, fmt.Sprintf("the annotation %s records that it is the provider %q's", AnnotationProven, other)
+	}
+	return r.decideByID(node.Spec.ProviderID)
 }
 
-// decideByID decides by a provider ID.
-func (r Rules) decideByID(providerID string, proven func(string) bool) (Owner, string) {
-	scheme, ok := Scheme(providerID)
+// decideByID decides by a provider ID. A declaration decides; else the plugin's word counts, which is asked for each question.
+func (r Rules) decideByID(providerID string) (Owner, string) {
+	scheme, has := Scheme(providerID)
 	switch {
-	case ok:
-		return r.decideByScheme(scheme, proven)
-	case slices.Contains(r.Schemes, BareIDs):
-		return Ours, fmt.Sprintf("provider IDs without a scheme, as %q, are declared to be the provider's", providerID)
+	case len(r.Schemes) == 0:
+		return Ours, fmt.Sprintf("the node has the provider ID %q, and no provider-ID schemes are declared", providerID)
+	case slices.Contains(r.Schemes, scheme):
+		return Ours, fmt.Sprintf("the provider declares provider IDs such as %q", providerID)
+	case !has:
+		return Foreign, fmt.Sprintf("the provider ID %q has no scheme; the provider's own are %q", providerID, r.Schemes)
 	default:
-		return Unproven, fmt.Sprintf("the provider ID %q has no scheme: only the plugin knows whose it is", providerID)
-	}
-}
-
-func (r Rules) decideByScheme(scheme string, proven func(string) bool) (Owner, string) {
-	for _, declared := range r.Schemes {
-		if scheme == declared {
-			return Ours, fmt.Sprintf("the provider declares the provider-ID scheme %q", scheme)
-		}
-	}
-	switch {
-	case len(r.Schemes) > 0:
 		return Foreign, fmt.Sprintf("the provider ID has the scheme %q; the provider's own are %q", scheme, r.Schemes)
-	case scheme == r.ProviderName:
-		return Ours, fmt.Sprintf("the provider-ID scheme %q is the provider's name", scheme)
-	case proven != nil && proven(scheme):
-		return Ours, fmt.Sprintf("the provider has answered for nodes with the provider-ID scheme %q", scheme)
-	default:
-		return Unproven, fmt.Sprintf("the provider-ID scheme %q is neither declared nor the provider's name, %q",
-			scheme, r.ProviderName)
 	}
+}
+
+// familiar reports whether a provider ID shows by itself that it is the provider's.
+func (r Rules) familiar(providerID string) bool {
+	scheme, has := Scheme(providerID)
+	return slices.Contains(r.Schemes, scheme) || has && scheme == r.ProviderName
 }
 
 // ProvenBy reports whether a node is ours, given that the plugin answered for it with the provider ID answered (empty if its
-// answer held none). It is true of every node that is ours already, and of no foreign one. For an unproven node:
-//
-//   - with a scheme, the answer must be exactly the node's provider ID;
-//   - with an ID that has no scheme, the answer must not contradict it, because such an ID names no other provider;
-//   - without a provider ID, a node that waits for its initialization is proven by being found. One that does not wait was
-//     not initialized from a cloud that has provider IDs, so that finding an instance of its name proves nothing; it is
-//     proven only where the cloud has no provider IDs at all.
+// answer held none). It is true of every node that is ours already, and of no foreign one. A node without a provider ID that waits for its
+// initialization is proven by being found. One that does not wait was not initialized from a cloud that has provider IDs, so that
+// finding an instance of its name proves nothing; it is proven only where the cloud has no provider IDs at all.
 func (d Decision) ProvenBy(answered string) bool {
-	switch {
-	case d.Owner != Unproven:
-		return d.Owner == Ours
-	case d.nodeProviderID == "":
-		return d.tainted || answered == ""
-	case answered == d.nodeProviderID:
-		return true
-	default:
-		_, hasScheme := Scheme(d.nodeProviderID)
-		return !hasScheme && answered == ""
-	}
+	return d.Owner == Ours || d.Owner == Unproven && (d.tainted || answered == "")
 }
 
-// NamesUnknownProvider reports whether the node is unproven although its provider ID has a scheme: it may well belong to
-// somebody else, and is not even worth an event until it is proven.
+// NamesUnknownProvider reports whether the node's provider ID has a scheme that nothing but the plugin shows to be the provider's: it may well
+// be another one's, and an error about it is not worth an event.
 func (d Decision) NamesUnknownProvider() bool {
 	_, hasScheme := Scheme(d.nodeProviderID)
-	return d.Owner == Unproven && hasScheme
+	return d.unfamiliar && hasScheme
 }
 
 // Scheme returns the scheme of a provider ID, "aws" for "aws:///zone/i-1", and whether it has one. Some old providers hand

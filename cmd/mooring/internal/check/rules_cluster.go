@@ -80,7 +80,7 @@ func (o *Observation) leavesNodes() bool {
 }
 
 func foreign(node *corev1.Node, seen *Observation) bool {
-	return ownership.Rules{Schemes: seen.schemes()}.Decide(node, nil).Owner == ownership.Foreign
+	return ownership.Rules{Schemes: seen.schemes()}.Decide(node).Owner == ownership.Foreign
 }
 
 // schemes are those that the caller named, or else the manager's flag does.

@@ -82,7 +82,7 @@ func nodeOf(of *corev1.Node, seen Seen) Node {
 // stateOf returns a node's state, since when, and why.
 func stateOf(of *corev1.Node, seen Seen) (state NodeState, since time.Time, why string) {
 	rules := ownership.Rules{Schemes: seen.Schemes}
-	if decision := rules.Decide(of, nil); decision.Owner == ownership.Foreign {
+	if decision := rules.Decide(of); decision.Owner == ownership.Foreign {
 		return NodeForeign, time.Time{}, decision.Reason
 	}
 	if of.DeletionTimestamp != nil {
