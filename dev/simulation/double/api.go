@@ -23,6 +23,8 @@ type apiFault struct {
 	object string
 	// code is the answer as text, zero for a conflict of a write.
 	code int
+	// slow says that the answer is a timeout, of a request that was carried out or not.
+	slow, carriedOut bool
 	// skip is how many requests pass first, left how many are answered then.
 	skip, left int
 }
@@ -30,8 +32,59 @@ type apiFault struct {
 // Transport returns the manager's way to the API server.
 func (w *World) Transport() http.RoundTripper { return w.api.Client(manager) }
 
-// deliver holds events of watches in the queue.
-func (w *World) deliver(about apiserver.Attributes) { w.gate.wait("event " + ticketOf(about)) }
+// deliver holds events of watches in the queue, and before that until the next delivery if the manager's watches are slow.
+func (w *World) deliver(about apiserver.Attributes) {
+	w.mu.Lock()
+	slow := about.Identity == manager && w.now() < w.slow
+	w.mu.Unlock()
+	if late := w.now() % slowDelivery; slow && late > 0 {
+		time.Sleep(slowDelivery - late)
+	}
+	w.gate.wait("event " + ticketOf(about))
+}
+
+// slowDelivery is the time between the deliveries of a slow watch, and slowAnswer how late the answer of a request that times out is.
+const (
+	slowDelivery = 7 * time.Second
+	slowAnswer   = 35 * time.Second
+)
+
+// answered replaces the answer of a request that was carried out by a timeout, if a fault says so.
+func (w *World) answered(request *http.Request, about apiserver.Attributes, answer *http.Response) (*http.Response, error) {
+	if about.Identity != manager || about.Verb == "watch" || about.Verb == "list" || !w.timesOut(about, true) {
+		return nil, nil
+	}
+	return timeout(request)
+}
+
+// timesOut takes a fault that has a request time out.
+func (w *World) timesOut(about apiserver.Attributes, carriedOut bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, fault := range w.faults {
+		switch {
+		case fault.left == 0 || !fault.slow || fault.carriedOut != carriedOut || fault.object != about.Name:
+		case fault.skip > 0:
+			fault.skip--
+		default:
+			fault.left--
+			return true
+		}
+	}
+	return false
+}
+
+// timeout answers late that the server has not answered in time, or not at all if the client has given up.
+func timeout(request *http.Request) (*http.Response, error) {
+	timer := time.NewTimer(slowAnswer)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return apiserver.StatusOf(request, apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)), nil
+	case <-request.Context().Done():
+		return nil, request.Context().Err()
+	}
+}
 
 // ticketOf names a request in the queue. A user agent begins with the name of this program and ends with that of the client.
 func ticketOf(about apiserver.Attributes) string {
@@ -58,10 +111,13 @@ func (w *World) intercept(request *http.Request, about apiserver.Attributes) (*h
 	if about.Resource != "nodes" && about.Resource != "services" {
 		return nil, nil
 	}
+	if about.Verb != "watch" && about.Verb != "list" && w.timesOut(about, false) {
+		return timeout(request)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, fault := range w.faults {
-		if fault.left == 0 || fault.object != about.Name || (about.Name == "" && about.Verb == "create") {
+		if fault.left == 0 || fault.slow || fault.object != about.Name || (about.Name == "" && about.Verb == "create") {
 			continue
 		}
 		if fault.skip > 0 {
@@ -159,12 +215,14 @@ func (w *World) auditNode(name string, before, after *corev1.Node, ours bool) {
 
 // nodeRemoved judges the deletion of a node. The lock is held.
 func (w *World) nodeRemoved(name string, ours bool) {
+	state := w.nodes[name]
 	delete(w.nodes, name)
 	if !ours {
 		return
 	}
 	w.record.Removed[name] = w.now()
-	if machine := w.instances[name]; machine != nil && !machine.deleted && !machine.silent {
+	machine := w.instances[name]
+	if exists := machine != nil && !machine.deleted && (state == nil || state.node == nil || generation(state.node.Spec.ProviderID) == machine.generation); exists && !machine.silent {
 		w.fault("2a-deleted", name, "the manager deleted a node whose instance exists and whose kubelet reports")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,10 +19,18 @@ import (
 	"github.com/mooring-ccm/mooring/dev/simulation/draw"
 )
 
-// cloudZone is the zone of all instances.
-const cloudZone = "cloud-zone"
+// cloudZone is the zone of all instances, and cloudRegion their region.
+const (
+	cloudZone   = "cloud-zone"
+	cloudRegion = "region"
+	// instanceType is the type of all instances.
+	instanceType = "small"
+)
 
-var errGone = errors.New("the cloud has no such instance")
+var (
+	errGone  = errors.New("the cloud has no such instance")
+	errQuota = errors.New("quota exceeded: the project has no room for one more")
+)
 
 // address returns a stable number for a name and a count.
 func address(name string, count int) (byte, byte) {
@@ -30,17 +39,76 @@ func address(name string, count int) (byte, byte) {
 	return byte(sum.Sum32() >> 8), byte(sum.Sum32())
 }
 
+// generationMark is before the generation in the provider ID of an instance that has taken over a name.
+const generationMark = "-generation-"
+
 // providerID is how the cloud spells the ID of an instance.
-func providerID(node string) string { return ProviderName + "://zone/" + node }
+func providerID(node string, generation int) string {
+	return ProviderName + "://" + instanceID(node, generation)
+}
+
+func instanceID(node string, generation int) string {
+	if generation == 0 {
+		return "zone/" + node
+	}
+	return "zone/" + node + generationMark + strconv.Itoa(generation)
+}
+
+// generation returns the generation in a provider ID, however it is spelled.
+func generation(id string) int {
+	_, text, _ := strings.Cut(strings.ToLower(id), generationMark)
+	number, _ := strconv.Atoi(text) // zero without one
+	return number
+}
+
+// nodeOf returns the name in a provider ID, however it is spelled.
+func nodeOf(id string) string {
+	name, _, _ := strings.Cut(strings.ToLower(nameIn(id)), generationMark)
+	return name
+}
 
 // addressesOf are the addresses of an instance.
-func addressesOf(node string) []corev1.NodeAddress {
-	high, low := address(node, 0)
+func addressesOf(node string, generation int, renamed bool) []corev1.NodeAddress {
+	high, low := address(node, -generation)
+	name := node
+	if renamed {
+		name = "renamed-" + node
+	}
 	return []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.1.%d.%d", high, low)},
 		{Type: corev1.NodeExternalIP, Address: fmt.Sprintf("198.51.%d.%d", high, low)},
-		{Type: corev1.NodeHostName, Address: node},
+		{Type: corev1.NodeHostName, Address: name},
 	}
+}
+
+// lag is how late an answer is. The character says whether it is a list or about one object.
+func (w *World) lag(character draw.Character, dice *rand.Rand) time.Duration {
+	plugin := w.draw.Plugin
+	if plugin.Has(character) || plugin.Has(draw.Replicas) && dice.IntN(2) == 0 {
+		return plugin.Lag
+	}
+	return 0
+}
+
+// look finds the instance of a provider ID, or of a name without one, as it was a while ago. It returns the generation. The lock is held.
+func (w *World) look(node, id string, lag time.Duration) (number int, found bool) {
+	machine, then := w.instances[node], w.now()-lag
+	if machine == nil || w.denied(node) {
+		return 0, false
+	}
+	number = machine.generation
+	if machine.made > then {
+		number--
+	}
+	switch {
+	case number < 0: // it was not there
+	case machine.deleted && machine.gone <= then:
+	case id == "" && machine.renamed:
+	case id != "" && generation(id) != number:
+	default:
+		return number, true
+	}
+	return 0, false
 }
 
 // denied reports whether the cloud denies what exists: for the time of a silent kubelet, and once for others. The lock is held.
@@ -56,10 +124,9 @@ type instances struct{ *plugin }
 
 // InstanceExists implements cloudprovider.InstancesV2.
 func (i instances) InstanceExists(ctx context.Context, node *corev1.Node) (exists bool, err error) {
-	name := node.Name
-	err = i.call(ctx, "InstanceExists", name, arguments{node: node, answers: answers{is: &exists}}, func(*rand.Rand) error {
-		machine := i.world.instances[name]
-		exists = machine != nil && !machine.deleted && !i.world.denied(name)
+	name, id := node.Name, node.Spec.ProviderID
+	err = i.call(ctx, "InstanceExists", name, arguments{node: node, answers: answers{is: &exists}}, func(dice *rand.Rand) error {
+		_, exists = i.world.look(name, id, i.world.lag(draw.LaggingAnswers, dice))
 		return nil
 	})
 	return exists, err
@@ -77,24 +144,43 @@ func (i instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (off
 
 // InstanceMetadata implements cloudprovider.InstancesV2.
 func (i instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (metadata *cloudprovider.InstanceMetadata, err error) {
-	name := node.Name
+	name, id := node.Name, node.Spec.ProviderID
 	err = i.call(ctx, "InstanceMetadata", name, arguments{node: node}, func(dice *rand.Rand) error {
-		machine := i.world.instances[name]
-		if machine == nil || machine.deleted || i.world.denied(name) {
+		plugin := i.world.draw.Plugin
+		number, found := i.world.look(name, id, i.world.lag(draw.LaggingAnswers, dice))
+		if !found {
 			return errGone
 		}
-		addresses, id := addressesOf(name), providerID(name)
-		if i.world.draw.Plugin.Has(draw.AnyOrder) {
-			dice.Shuffle(len(addresses), func(a, b int) { addresses[a], addresses[b] = addresses[b], addresses[a] })
+		answer := i.world.metadata(name, number, dice)
+		metadata = &answer
+		if plugin.Has(draw.PartialSuccess) && i.world.fails(dice) {
+			metadata.NodeAddresses = nil
 		}
-		if i.world.draw.Plugin.Has(draw.OtherSpelling) {
-			id = []string{id, strings.ToUpper(id[:len(ProviderName)]) + id[len(ProviderName):], ProviderName + ":///zone/" + strings.ToUpper(name)}[dice.IntN(3)]
+		if plugin.Has(draw.Echoing) {
+			metadata.AdditionalLabels = node.Labels
+			if sameAddresses(node, i.world.instances[name]) {
+				metadata.NodeAddresses = node.Status.Addresses
+			}
 		}
-		metadata = &cloudprovider.InstanceMetadata{ProviderID: id, InstanceType: "small", Zone: cloudZone, Region: "region", NodeAddresses: addresses}
 		return nil
 	})
 	return metadata, err
 }
+
+// metadata is what the cloud knows of an instance. The lock is held.
+func (w *World) metadata(name string, number int, dice *rand.Rand) cloudprovider.InstanceMetadata {
+	addresses, id := addressesOf(name, number, w.instances[name].renamed), providerID(name, number)
+	if w.draw.Plugin.Has(draw.AnyOrder) {
+		dice.Shuffle(len(addresses), func(a, b int) { addresses[a], addresses[b] = addresses[b], addresses[a] })
+	}
+	if w.draw.Plugin.Has(draw.OtherSpelling) {
+		id = []string{id, strings.ToUpper(id[:len(ProviderName)]) + id[len(ProviderName):], ProviderName + ":///zone/" + strings.ToUpper(nameIn(id))}[dice.IntN(3)]
+	}
+	return cloudprovider.InstanceMetadata{ProviderID: id, InstanceType: instanceType, Zone: cloudZone, Region: cloudRegion, NodeAddresses: addresses}
+}
+
+// nameIn is the last part of a provider ID.
+func nameIn(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 
 type loadBalancer struct{ *plugin }
 
@@ -128,8 +214,8 @@ func (l loadBalancer) GetLoadBalancerName(_ context.Context, _ string, service *
 // GetLoadBalancer implements cloudprovider.LoadBalancer.
 func (l loadBalancer) GetLoadBalancer(ctx context.Context, _ string, service *corev1.Service) (status *corev1.LoadBalancerStatus, exists bool, err error) {
 	name := key(service)
-	err = l.call(ctx, "GetLoadBalancer", name, arguments{service: service}, func(*rand.Rand) error {
-		if one := l.world.find(name); one != nil {
+	err = l.call(ctx, "GetLoadBalancer", name, arguments{service: service}, func(dice *rand.Rand) error {
+		if one := l.world.find(name); one != nil && one.made+l.world.lag(draw.LaggingAnswers, dice) <= l.world.now() {
 			status, exists = one.status(), true
 		}
 		return nil
@@ -143,13 +229,19 @@ func (l loadBalancer) EnsureLoadBalancer(ctx context.Context, _ string, service 
 	err = l.call(ctx, "EnsureLoadBalancer", name, arguments{service: service, nodes: nodes}, func(*rand.Rand) error {
 		w := l.world
 		one := w.find(name)
+		if one == nil && w.full(len(w.balancers), len(w.draw.Services)) {
+			return errQuota
+		}
 		if one == nil {
 			w.record.Created[name]++
 			high, low := address(name, w.record.Created[name])
 			one = &balancer{address: fmt.Sprintf("203.0.%d.%d", high, low), made: w.now()}
 			w.balancers[name] = one
 		}
-		status = one.status()
+		if status = one.status(); w.draw.Plugin.Has(draw.Echoing) {
+			service.Status.LoadBalancer = *status
+			status = &service.Status.LoadBalancer
+		}
 		return nil
 	})
 	return status, err
@@ -186,6 +278,11 @@ func (l loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, _ string, s
 	})
 }
 
+// full reports whether the cloud has no room for one more: for half of what is drawn until the disturbances end. The lock is held.
+func (w *World) full(count, drawn int) bool {
+	return w.draw.Plugin.Has(draw.Quota) && w.now() < draw.Disturbed && count >= max(1, drawn/2)
+}
+
 type router struct{ *plugin }
 
 // omitted reports whether lists come from a replica that has lost a route for a while. The lock is held.
@@ -197,11 +294,11 @@ func (w *World) omitted(node string, lag time.Duration) bool {
 
 // ListRoutes implements cloudprovider.Routes.
 func (r router) ListRoutes(ctx context.Context, _ string) (routes []*cloudprovider.Route, err error) {
-	err = r.call(ctx, "ListRoutes", "", arguments{answers: answers{routes: &routes}}, func(*rand.Rand) error {
+	err = r.call(ctx, "ListRoutes", "", arguments{answers: answers{routes: &routes}}, func(dice *rand.Rand) error {
 		w := r.world
-		lag := time.Duration(0)
-		if w.draw.Plugin.Has(draw.Lagging) {
-			lag = w.draw.Plugin.Lag
+		lag := w.lag(draw.Lagging, dice)
+		if w.draw.Plugin.Has(draw.EmptyPages) && w.fails(dice) {
+			return nil
 		}
 		for _, node := range slices.Sorted(maps.Keys(w.routes)) {
 			one := w.routes[node]
@@ -222,6 +319,9 @@ func (r router) CreateRoute(ctx context.Context, _, hint string, given *cloudpro
 		w := r.world
 		if w.routeOf(name, 0) != nil {
 			return nil // it is there already, and the cloud says that all is well
+		}
+		if w.full(len(w.routes), len(w.draw.Nodes)) {
+			return errQuota
 		}
 		w.routes[name] = &route{made: w.now(), route: cloudprovider.Route{
 			Name: hint, TargetNode: types.NodeName(name), DestinationCIDR: given.DestinationCIDR,

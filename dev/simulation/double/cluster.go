@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	"k8s.io/utils/ptr"
 
 	"github.com/mooring-ccm/mooring/dev/simulation/draw"
 	"github.com/mooring-ccm/mooring/dev/simulation/managers"
@@ -25,6 +26,9 @@ const (
 	// silent kubelet unknown.
 	heartbeat        = 5 * time.Minute
 	nodeMonitorGrace = 50 * time.Second
+	// boot is how long an instance takes until its kubelet reports, and flap how long a flapping one is silent and reports.
+	boot = time.Minute
+	flap = 40 * time.Second
 	// beat is how often the annotation of a Service changes.
 	beat = 5 * time.Second
 	// readyzSeen is how long /readyz fails before a user changes something.
@@ -35,9 +39,11 @@ const (
 
 // users are the kubelets, the users and the controllers of the cluster.
 type users struct {
-	world   *World
-	client  *kubernetes.Clientset
-	replica *managers.Replica
+	world    *World
+	client   *kubernetes.Clientset
+	replicas []*managers.Replica
+	// judged are the replicas of the manager that is judged.
+	judged  []*managers.Replica
 	actions []action
 }
 
@@ -129,13 +135,125 @@ func (u *users) plan(event draw.Event) {
 		}
 	case draw.PortChange:
 		u.at(event.At, func(ctx context.Context) error { return u.port(ctx, name, event.Number) })
+	case draw.Bulk:
+		u.planBulk(event)
+	case draw.TypeChange:
+		for at, kind := range map[time.Duration]corev1.ServiceType{event.At: corev1.ServiceTypeClusterIP, end: corev1.ServiceTypeLoadBalancer} {
+			u.at(at, func(ctx context.Context) error {
+				return u.change(ctx, name, func(service *corev1.Service) { service.Spec.Type = kind })
+			})
+		}
 	case draw.Deleted:
 		u.at(event.At, func(ctx context.Context) error {
 			return u.client.CoreV1().Services(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{})
 		})
+	case draw.Replaced, draw.Renamed, draw.Flap, draw.LostLabels, draw.Busy:
+		u.planNode(event)
 	default:
 		u.planFault(event)
 	}
+}
+
+// planNode adds the actions of what happens to a node and its instance.
+func (u *users) planNode(event draw.Event) {
+	name, end := event.Object, event.At+event.For
+	switch event.Kind {
+	case draw.Replaced:
+		u.at(event.At, func(context.Context) error { u.replace(name); return nil })
+		u.at(event.At+nodeMonitorGrace, func(ctx context.Context) error { return u.report(ctx, name) })
+		u.at(max(end, event.At+nodeMonitorGrace)+boot, func(ctx context.Context) error { return u.register(ctx, name) })
+	case draw.Renamed:
+		u.at(event.At, func(context.Context) error {
+			u.world.mu.Lock()
+			defer u.world.mu.Unlock()
+			if machine := u.world.instances[name]; machine != nil {
+				machine.renamed = true
+			}
+			return nil
+		})
+	case draw.Flap:
+		for i := range 3 {
+			for pause, silent := range map[time.Duration]bool{0: true, flap / 2: false} {
+				u.at(event.At+time.Duration(i)*flap+pause, func(ctx context.Context) error {
+					_ = u.machine(name, false, silent) // it never fails
+					return u.report(ctx, name)
+				})
+			}
+		}
+	case draw.LostLabels:
+		u.at(event.At, func(ctx context.Context) error {
+			return u.edit(ctx, name, func(node *corev1.Node) {
+				for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion} {
+					delete(node.Labels, key)
+				}
+			})
+		})
+	case draw.Busy:
+		for at := event.At; at < end; at += time.Second {
+			u.at(at, func(ctx context.Context) error {
+				return u.edit(ctx, name, func(node *corev1.Node) {
+					if node.Annotations == nil {
+						node.Annotations = map[string]string{}
+					}
+					node.Annotations["busy.example.com/at"] = at.String()
+				})
+			})
+		}
+	}
+}
+
+// planBulk adds what a user does with many Services: all get another port and some new ones come, and later the new ones go.
+func (u *users) planBulk(event draw.Event) {
+	var names []string
+	for i := range event.Number {
+		names = append(names, fmt.Sprintf("bulk-%d-%d", event.At/time.Second, i))
+	}
+	u.at(event.At, func(ctx context.Context) error {
+		for _, name := range names {
+			if err := u.serve(ctx, name); err != nil && !apierrors.IsAlreadyExists(err) {
+				return err
+			}
+		}
+		for _, service := range u.world.draw.Services {
+			if err := u.port(ctx, service.Name, 9000+event.Number); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+		return nil
+	})
+	u.at(event.At+event.For, func(ctx context.Context) error {
+		for _, name := range names {
+			err := u.client.CoreV1().Services(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// replace has another instance take a name. Its kubelet is silent until it has started.
+func (u *users) replace(name string) {
+	w := u.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if machine := w.instances[name]; machine != nil && !machine.deleted {
+		machine.generation++
+		machine.made, machine.silent = w.now(), true
+	}
+}
+
+// register has the kubelet of an instance start: it uses the node that is there, or makes one.
+func (u *users) register(ctx context.Context, name string) error {
+	_ = u.machine(name, false, false) // it never fails
+	u.world.mu.Lock()
+	machine, state := u.world.instances[name], u.world.nodes[name]
+	u.world.mu.Unlock()
+	if machine == nil || machine.deleted || state != nil {
+		return u.report(ctx, name)
+	}
+	index := slices.IndexFunc(u.world.draw.Nodes, func(node draw.Node) bool { return node.Name == name })
+	return u.join(ctx, index, draw.Node{Name: name})
 }
 
 // planFault adds the actions of a fault of the API server or the manager.
@@ -143,6 +261,19 @@ func (u *users) planFault(event draw.Event) {
 	switch event.Kind {
 	case draw.ProxyAnswer, draw.Conflicts:
 		u.at(event.At, func(ctx context.Context) error { return u.answerWrongly(ctx, event) })
+	case draw.Timeouts:
+		u.at(event.At, func(ctx context.Context) error { return u.answerWrongly(ctx, event) })
+	case draw.SlowWatches:
+		u.at(event.At, func(context.Context) error {
+			u.world.mu.Lock()
+			defer u.world.mu.Unlock()
+			u.world.slow = event.At + event.For
+			return nil
+		})
+	case draw.LeaseLost:
+		u.at(event.At, u.takeLease)
+	case draw.Exchange:
+		u.at(event.At, u.exchange)
 	case draw.CutWatches:
 		u.at(event.At, func(context.Context) error { u.world.api.CutWatches(nil); return nil })
 	case draw.NotReady:
@@ -164,35 +295,57 @@ func (u *users) breakWatches() {
 	u.world.api.CutWatches(nil)
 }
 
-// endProcess ends the newest process of the manager as drawn.
+// endProcess ends the process of the manager that works as drawn.
 func (u *users) endProcess(kind draw.Disturbance) error {
-	processes := u.replica.Incarnations()
-	if len(processes) == 0 {
-		return nil
-	}
-	last := processes[len(processes)-1]
-	if kind == draw.Crash {
-		last.Kill(errPlanned)
-		return nil
-	}
 	u.world.mu.Lock()
-	u.world.planned = true
+	last := u.world.active
 	u.world.mu.Unlock()
-	last.Terminate()
-	time.AfterFunc(time.Minute, func() {
-		u.world.mu.Lock()
-		defer u.world.mu.Unlock()
-		u.world.planned = false
-	})
+	switch {
+	case last == nil: // it has not called the plugin yet
+	case kind == draw.Crash:
+		last.Kill(errPlanned)
+	default:
+		u.world.plan()
+		last.Terminate()
+	}
 	return nil
+}
+
+// plan says for a minute that a process ends as drawn, and may end its calls.
+func (w *World) plan() {
+	set := func(planned bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.planned = planned
+	}
+	set(true)
+	time.AfterFunc(time.Minute, func() { set(false) })
+}
+
+// takeLease has another process take the lease of the manager. It never renews it.
+func (u *users) takeLease(ctx context.Context) error {
+	u.world.plan()
+	leases := u.client.CoordinationV1().Leases(metav1.NamespaceSystem)
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		lease, err := leases.Get(ctx, "cloud-controller-manager", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To("another"), ptr.To(metav1.NewMicroTime(time.Now()))
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+		return err
+	})
 }
 
 // answerWrongly has requests about an object fail, and makes a write to it due.
 func (u *users) answerWrongly(ctx context.Context, event draw.Event) error {
 	fault := &apiFault{object: event.Object, skip: event.Skip, left: 1 + event.Number%2}
-	if event.Kind == draw.ProxyAnswer {
+	switch event.Kind {
+	case draw.ProxyAnswer:
 		fault.code = event.Number
-	} else {
+	case draw.Timeouts:
+		fault.slow, fault.carriedOut, fault.left = true, event.Number == 1, 2
+	default:
 		fault.left = event.Number
 	}
 	u.world.mu.Lock()
@@ -210,7 +363,10 @@ func (u *users) machine(name string, deleted, silent bool) error {
 	u.world.mu.Lock()
 	defer u.world.mu.Unlock()
 	if machine := u.world.instances[name]; machine != nil {
-		machine.deleted, machine.silent = machine.deleted || deleted, machine.deleted || silent
+		if deleted && !machine.deleted {
+			machine.deleted, machine.gone = true, u.world.now()
+		}
+		machine.silent = machine.deleted || silent
 	}
 	return nil
 }
@@ -228,15 +384,21 @@ func (u *users) join(ctx context.Context, index int, drawn draw.Node) error {
 		node.Spec.ProviderID = spelled[index/2%len(spelled)] // the kubelet's flag
 	}
 	if drawn.Taken {
-		node.Spec.ProviderID = cmp.Or(node.Spec.ProviderID, providerID(drawn.Name))
-		node.Status.Addresses = addressesOf(drawn.Name)
+		node.Spec.ProviderID = cmp.Or(node.Spec.ProviderID, providerID(drawn.Name, 0))
+		node.Status.Addresses = addressesOf(drawn.Name, 0, false)
 		node.Labels[corev1.LabelTopologyZone], node.Labels[corev1.LabelTopologyRegion] = "by-hand", "region"
 		node.Labels[corev1.LabelInstanceTypeStable] = "small"
 	} else {
 		node.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
 	}
 	u.world.mu.Lock()
-	u.world.instances[drawn.Name] = &instance{}
+	made := u.world.now()
+	if made == 0 {
+		made = -time.Hour // long before the manager
+	}
+	if u.world.instances[drawn.Name] == nil {
+		u.world.instances[drawn.Name] = &instance{made: made}
+	}
 	u.world.nodes[drawn.Name] = &nodeState{eligible: -1}
 	u.world.mu.Unlock()
 	_, err := u.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})

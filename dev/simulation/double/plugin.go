@@ -4,15 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
+	"net"
+	"os"
 	"slices"
 	"sort"
 	"strings"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	cloudprovider "k8s.io/cloud-provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/mooring-ccm/mooring/dev/simulation/draw"
 	"github.com/mooring-ccm/mooring/dev/simulation/managers"
@@ -34,6 +44,10 @@ func Allowed(method string) int {
 	switch method {
 	case "InstanceMetadata": // new nodes, and the status pass beside it
 		return 2
+	case "NodeAddresses", "NodeAddressesByProviderID": // the same of the old interfaces
+		return 2
+	case "InstanceID": // new nodes, and nodes without an ID that are silent
+		return 2
 	case "CreateRoute", "DeleteRoute":
 		return sharedSetting
 	}
@@ -52,18 +66,29 @@ type plugin struct {
 	world   *World
 	process *managers.Incarnation
 	number  int
+	// other says that it is the plugin of another manager than the one that is judged.
+	other bool
+	// began is when the first call of the process came, negative before. The lock of the world guards it.
+	began time.Duration
+	// client is for a plugin that writes to the objects that it is given.
+	client kubernetes.Interface
 }
 
 func (p *plugin) ProviderName() string                             { return ProviderName }
 func (p *plugin) HasClusterID() bool                               { return true }
-func (p *plugin) InstancesV2() (cloudprovider.InstancesV2, bool)   { return instances{p}, true }
-func (p *plugin) Instances() (cloudprovider.Instances, bool)       { return nil, false }
-func (p *plugin) Zones() (cloudprovider.Zones, bool)               { return nil, false }
+func (p *plugin) InstancesV2() (cloudprovider.InstancesV2, bool)   { return instances{p}, !p.old() }
+func (p *plugin) Instances() (cloudprovider.Instances, bool)       { return legacy{plugin: p}, p.old() }
+func (p *plugin) Zones() (cloudprovider.Zones, bool)               { return legacy{plugin: p}, p.old() }
+func (p *plugin) old() bool                                        { return p.world.draw.Plugin.Has(draw.OldInterfaces) }
 func (p *plugin) Routes() (cloudprovider.Routes, bool)             { return router{p}, true }
 func (p *plugin) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return loadBalancer{p}, true }
 
 // Initialize implements cloudprovider.Interface.
-func (p *plugin) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
+func (p *plugin) Initialize(clients cloudprovider.ControllerClientBuilder, _ <-chan struct{}) {
+	if p.world.draw.Plugin.Has(draw.WritesObjects) {
+		p.client = clients.ClientOrDie("double")
+	}
+}
 
 // call makes a call: it is recorded, takes its time, and fails as drawn. work answers it with the lock of the world held.
 func (p *plugin) call(ctx context.Context, method, object string, arguments arguments, work func(dice *rand.Rand) error) error {
@@ -71,6 +96,12 @@ func (p *plugin) call(ctx context.Context, method, object string, arguments argu
 	w.gate.wait(method + " " + object)
 	w.mu.Lock()
 	call, dice := w.begin(p.number, method, object, arguments)
+	if p.began < 0 {
+		p.began = w.now()
+	}
+	if w.active = p.process; p.other {
+		call.Overlap, call.Repeated, call.Shared, call.Missing = 0, false, "", nil
+	}
 	fatal := w.draw.Plugin.Has(draw.NoMutex) && call.Overlap > Allowed(method)
 	w.mu.Unlock()
 	if fatal {
@@ -78,6 +109,9 @@ func (p *plugin) call(ctx context.Context, method, object string, arguments argu
 	}
 	stop := context.AfterFunc(ctx, func() { w.withdraw(p, call) })
 	err := p.wait(method, dice)
+	if err == nil {
+		p.annotate(ctx, arguments)
+	}
 	w.gate.wait("end of " + method + " " + object)
 	stop()
 	w.mu.Lock()
@@ -85,6 +119,9 @@ func (p *plugin) call(ctx context.Context, method, object string, arguments argu
 	if err == nil && !p.ended() {
 		if err = work(dice); err == nil {
 			arguments.answers.keep(call)
+		}
+		if err == nil && w.draw.Plugin.Has(draw.PartialSuccess) && strings.Contains(method, "LoadBalancer") && w.fails(dice) {
+			err = fmt.Errorf("%s: the cloud has not confirmed it in time", method)
 		}
 	}
 	arguments.check(w, call)
@@ -143,7 +180,7 @@ func (w *World) withdraw(p *plugin, call *Call) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if call.Ended < 0 && !w.planned {
+	if call.Ended < 0 && !w.planned && !p.other {
 		call.Withdrawn = w.now()
 	}
 }
@@ -153,7 +190,7 @@ func (p *plugin) wait(method string, dice *rand.Rand) error {
 	w, character := p.world, p.world.draw.Plugin
 	if character.Has(draw.ColdCache) {
 		w.mu.Lock()
-		fill := w.began + character.CacheFill - w.now()
+		fill := p.began + character.CacheFill - w.now()
 		w.mu.Unlock()
 		p.pause(fill)
 		w.gate.wait("filled for " + method)
@@ -167,7 +204,7 @@ func (p *plugin) wait(method string, dice *rand.Rand) error {
 	if character.Has(draw.HeavyTailed) && dice.IntN(10) == 0 {
 		latency *= 20
 	}
-	failing := dice.Float64() < character.FaultRate && w.now() < draw.Disturbed && w.now() > draw.Settle/4
+	failing := w.fails(dice)
 	switch {
 	case failing && character.Has(draw.Hanging):
 		select {
@@ -179,10 +216,45 @@ func (p *plugin) wait(method string, dice *rand.Rand) error {
 		return fmt.Errorf("%w in %s", errMistake, method)
 	case failing && character.Has(draw.Failing):
 		p.pause(latency)
-		return fmt.Errorf("%s: %s", method, []string{"internal server error", "i/o timeout", "quota exceeded", "forbidden"}[dice.IntN(4)])
+		return errorOf(method, dice)
+	case failing && character.Has(draw.RetryErrors) && strings.HasSuffix(method, "LoadBalancer"):
+		p.pause(latency)
+		return cloudproviderapi.NewRetryError(method+": the load balancer is still being built", time.Duration(2+dice.IntN(60))*time.Second)
 	}
 	p.pause(latency)
 	return nil
+}
+
+// fails reports whether a call misbehaves.
+func (w *World) fails(dice *rand.Rand) bool {
+	return dice.Float64() < w.draw.Plugin.FaultRate && w.now() < draw.Disturbed && w.now() > draw.Settle/4
+}
+
+// errorOf draws an error of any class.
+func errorOf(method string, dice *rand.Rand) error {
+	resource := schema.GroupResource{Group: "cloud.example.com", Resource: "things"}
+	errs := []error{
+		errors.New("internal server error"), errors.New("i/o timeout"), errQuota, errors.New("forbidden"), errors.New("429 Too Many Requests"),
+		context.DeadlineExceeded, context.Canceled, io.ErrUnexpectedEOF, os.ErrPermission,
+		&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, &net.DNSError{Err: "no such host", Name: "cloud.example.com", IsNotFound: true},
+		apierrors.NewNotFound(resource, "thing"), apierrors.NewConflict(resource, "thing", errors.New("it is being changed")),
+		apierrors.NewForbidden(resource, "thing", errors.New("no")), apierrors.NewTooManyRequests("slow down", 7),
+		cloudprovider.NotImplemented,
+	}
+	return fmt.Errorf("%s: %w", method, errs[dice.IntN(len(errs))])
+}
+
+// annotate has the plugin write to the objects that it was given: the first time, as a plugin does that keeps its state there.
+func (p *plugin) annotate(ctx context.Context, given arguments) {
+	const written = "double.example.com/written"
+	patch := []byte(`{"metadata":{"annotations":{"` + written + `":"true"}}}`)
+	switch {
+	case p.client == nil:
+	case given.service != nil && given.service.Annotations[written] == "" && given.service.DeletionTimestamp == nil:
+		_, _ = p.client.CoreV1().Services(given.service.Namespace).Patch(ctx, given.service.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	case given.node != nil && given.node.Annotations[written] == "":
+		_, _ = p.client.CoreV1().Nodes().Patch(ctx, given.node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
 }
 
 // limit is the plugin's own limiter, which knows no context.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/mooring-ccm/mooring/dev/simulation/draw"
 	"github.com/mooring-ccm/mooring/dev/simulation/managers"
@@ -22,11 +23,13 @@ const (
 	// poll is how often the quiet time is looked at, and stopGrace how long a process may take to end.
 	poll      = 30 * time.Second
 	stopGrace = 30 * time.Second
+	// exchangeTakes is how long no manager runs between two.
+	exchangeTakes = 10 * time.Second
 )
 
 // Simulate runs a manager in the world of a draw, within a bubble of testing/synctest. It returns what became of it.
 func Simulate(ctx context.Context, d draw.Draw, program *managers.Manager) (Record, error) {
-	w := New(d, program.Name)
+	w := New(d, program)
 	u, err := newUsers(w)
 	if err != nil {
 		return Record{}, err
@@ -35,10 +38,7 @@ func Simulate(ctx context.Context, d draw.Draw, program *managers.Manager) (Reco
 	if err := u.until(ctx, 0); err != nil {
 		return Record{}, err
 	}
-	u.replica = managers.Run(ctx, program, managers.Settings{
-		Flags:     []string{"--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/16"},
-		Transport: w.Transport(), Plugin: w.Provider,
-	})
+	u.run(ctx, w.first())
 	err = u.until(ctx, draw.Disturbed)
 	close(w.calm)
 	if err == nil && program == managers.Reference { // it has no memory of the disturbances when it is compared
@@ -50,8 +50,13 @@ func Simulate(ctx context.Context, d draw.Draw, program *managers.Manager) (Reco
 			break
 		}
 	}
-	record := w.finish(u.replica)
-	err = errors.Join(err, u.replica.Stop(stopGrace))
+	record := w.finish(u.judged)
+	for _, replica := range u.replicas {
+		replica.Retire()
+	}
+	for _, replica := range u.replicas {
+		err = errors.Join(err, replica.Stop(stopGrace))
+	}
 	w.gate.close()
 	if err != nil {
 		return Record{}, fmt.Errorf("simulate %s: %w", program.Name, err)
@@ -59,8 +64,59 @@ func Simulate(ctx context.Context, d draw.Draw, program *managers.Manager) (Reco
 	return record, nil
 }
 
+// first is the manager that runs first: the reference is compared alone.
+func (w *World) first() *managers.Manager {
+	if w.draw.OtherFirst && w.draw.Has(draw.Exchange) {
+		return w.successor(w.judged)
+	}
+	return w.judged
+}
+
+// successor is the manager that takes the place of another. The reference follows itself where it is compared.
+func (w *World) successor(before *managers.Manager) *managers.Manager {
+	if before == w.judged {
+		return managers.Reference
+	}
+	return w.judged
+}
+
+// run starts a manager, two replicas of it if they elect a leader.
+func (u *users) run(ctx context.Context, program *managers.Manager) {
+	w := u.world
+	w.mu.Lock()
+	w.current = program
+	w.mu.Unlock()
+	flags, count := []string{"--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/16"}, 1
+	if w.draw.Election {
+		flags, count = append(flags, "--leader-elect=true"), 2
+	}
+	for range count {
+		replica := managers.Run(ctx, program, managers.Settings{
+			Flags: flags, Transport: w.Transport(),
+			Plugin: func(process *managers.Incarnation) cloudprovider.Interface { return w.provider(program, process) },
+		})
+		if u.replicas = append(u.replicas, replica); program == w.judged {
+			u.judged = append(u.judged, replica)
+		}
+	}
+}
+
+// exchange has the other manager take the place of this one.
+func (u *users) exchange(ctx context.Context) error {
+	u.world.plan()
+	for _, replica := range u.replicas {
+		replica.Retire()
+	}
+	time.Sleep(exchangeTakes)
+	u.world.mu.Lock()
+	next := u.world.successor(u.world.current)
+	u.world.mu.Unlock()
+	u.run(ctx, next)
+	return nil
+}
+
 // finish completes the record.
-func (w *World) finish(replica *managers.Replica) Record {
+func (w *World) finish(replicas []*managers.Replica) Record {
 	open := w.open()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,9 +128,11 @@ func (w *World) finish(replica *managers.Replica) Record {
 		w.record.Nodes[name] = state.node
 	}
 	maps.Copy(w.record.Services, w.services)
-	for _, process := range replica.Incarnations() {
-		if err := process.Err(); err != nil && !errors.Is(err, errPlanned) && !errors.Is(err, managers.ErrKilled) {
-			w.record.Ends = append(w.record.Ends, err.Error())
+	for _, replica := range replicas {
+		for _, process := range replica.Incarnations() {
+			if err := process.Err(); err != nil && !errors.Is(err, errPlanned) && !errors.Is(err, managers.ErrKilled) {
+				w.record.Ends = append(w.record.Ends, err.Error())
+			}
 		}
 	}
 	record := w.record
@@ -120,8 +178,12 @@ func (w *World) openNode(name string, state *nodeState, add func(string, ...any)
 	machine := w.instances[name]
 	switch {
 	case machine == nil || state.node == nil:
+	case generation(state.node.Spec.ProviderID) < machine.generation && ready(state.node):
+		// A kubelet reports for the node of an instance that is gone, and no manager looks.
 	case machine.deleted:
 		add("the node of a deleted instance is still there")
+	case uninitialized(state.node) && machine.renamed && state.node.Spec.ProviderID == "":
+		// The cloud knows no instance of this name.
 	case uninitialized(state.node):
 		add("the node is not initialized")
 	case state.node.Spec.ProviderID == "":
@@ -132,7 +194,7 @@ func (w *World) openNode(name string, state *nodeState, add func(string, ...any)
 		add("the node has no route")
 	case unroutable(state.node):
 		add("the node has a route and is told that it has none")
-	case !sameAddresses(state.node, name):
+	case !sameAddresses(state.node, machine):
 		add("the node has addresses %v", state.node.Status.Addresses)
 	}
 }
@@ -188,7 +250,7 @@ func targetOrMarked(state *nodeState) bool {
 }
 
 // sameAddresses reports whether a node has the addresses of its instance, in whatever order.
-func sameAddresses(node *corev1.Node, name string) bool {
+func sameAddresses(node *corev1.Node, machine *instance) bool {
 	spell := func(addresses []corev1.NodeAddress) []string {
 		var spelled []string
 		for _, one := range addresses {
@@ -197,5 +259,5 @@ func sameAddresses(node *corev1.Node, name string) bool {
 		sort.Strings(spelled)
 		return spelled
 	}
-	return slices.Equal(spell(node.Status.Addresses), spell(addressesOf(name)))
+	return slices.Equal(spell(node.Status.Addresses), spell(addressesOf(node.Name, machine.generation, machine.renamed)))
 }

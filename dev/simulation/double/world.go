@@ -3,6 +3,7 @@ package double
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,9 +42,14 @@ type World struct {
 	// asked counts the calls of each method and object, process the processes.
 	asked   map[string]int
 	process int
-	began   time.Duration // when the process began
 	next    time.Duration // when the plugin's limiter lets the next call go
 	running []*Call
+	// judged is the manager that the record is about, current the one that runs: another one around an exchange. active is the process that made the
+	// last call.
+	judged, current *managers.Manager
+	active          *managers.Incarnation
+	// slow is until when watches deliver events late.
+	slow time.Duration
 	// seen has the call that an argument was given to, by its address.
 	seen   map[any]*Call
 	faults []*apiFault
@@ -55,6 +61,10 @@ type World struct {
 type instance struct {
 	deleted bool
 	silent  bool
+	renamed bool
+	// generation counts the instances that had the name before. made is when this one was made, and gone when it was deleted.
+	generation int
+	made, gone time.Duration
 }
 
 // balancer is the load balancer of a Service.
@@ -80,36 +90,44 @@ type nodeState struct {
 }
 
 // New returns a world for a manager.
-func New(d draw.Draw, name string) *World {
+func New(d draw.Draw, judged *managers.Manager) *World {
 	w := &World{
-		draw: d, start: time.Now(), gate: newGate(d.Seed), calm: make(chan struct{}),
+		judged: judged, draw: d, start: time.Now(), gate: newGate(d.Seed), calm: make(chan struct{}),
 		instances: map[string]*instance{}, balancers: map[string]*balancer{}, routes: map[string]*route{},
 		nodes: map[string]*nodeState{}, services: map[string]*corev1.Service{}, asked: map[string]int{}, seen: map[any]*Call{},
 		record: Record{
-			Manager: name, Initialized: map[string]time.Duration{}, Removed: map[string]time.Duration{}, Created: map[string]int{},
+			Manager: judged.Name, Initialized: map[string]time.Duration{}, Removed: map[string]time.Duration{}, Created: map[string]int{},
 			Nodes: map[string]*corev1.Node{}, Services: map[string]*corev1.Service{}, History: History{Refused: map[string][]time.Duration{}},
 		},
 	}
-	w.api = apiserver.New(apiserver.Options{Seed: d.Seed, CompactAfter: -1, DrawWatches: true, Intercept: w.answer, Deliver: w.deliver, Audit: w.audit})
+	w.api = apiserver.New(apiserver.Options{Seed: d.Seed, CompactAfter: -1, DrawWatches: true, Intercept: w.answer, Deliver: w.deliver, Answered: w.answered, Audit: w.audit})
 	return w
 }
 
 // now is the time since the start of the simulation.
 func (w *World) now() time.Duration { return time.Since(w.start) }
 
-// fault records what a rule forbids. The lock is held.
+// fault records what a rule forbids. What another manager does around an exchange counts only where a load balancer suffers. The lock is held.
 func (w *World) fault(rule, object, format string, values ...any) {
+	if w.current != w.judged && !strings.HasPrefix(rule, "5") {
+		return
+	}
 	w.record.Faults = append(w.record.Faults, Fault{Rule: rule, Object: object, At: w.now(), Text: fmt.Sprintf(format, values...)})
 }
 
-// Provider returns the plugin of a new process.
-func (w *World) Provider(process *managers.Incarnation) cloudprovider.Interface {
+// provider returns the plugin of a new process of a manager.
+func (w *World) provider(program *managers.Manager, process *managers.Incarnation) cloudprovider.Interface {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.process++
-	w.began, w.running = w.now(), nil
-	w.record.Starts = append(w.record.Starts, w.began)
-	return &plugin{world: w, process: process, number: w.process}
+	if program == w.judged {
+		w.record.Starts = append(w.record.Starts, w.now())
+	}
+	one := &plugin{world: w, process: process, number: w.process, other: program != w.judged, began: -1}
+	if w.draw.Plugin.Has(draw.Declaring) {
+		return declaring{one}
+	}
+	return one
 }
 
 // target reports whether the reference would have a node as a target of load balancers.

@@ -3,7 +3,7 @@
 //
 // A scenario is a draw as text, which a person may edit. A hash begins a comment:
 //
-//	draw version=1 seed=53
+//	draw version=2 seed=53
 //	plugin other-spelling+denying latency=1.2s lag=45s
 //	node node-00
 //	node node-01 joins=1m5s taken=true
@@ -17,12 +17,13 @@
 package draw
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
 
 // Version is the version of the generator. A change of what a seed means raises it.
-const Version = 1
+const Version = 2
 
 const (
 	// Settle is how long the cluster runs before the first disturbance.
@@ -50,9 +51,15 @@ const (
 	Mutating        Character = "mutating"         // calls change their arguments
 	AnyOrder        Character = "any-order"        // each answer has its addresses in another order
 	OtherSpelling   Character = "other-spelling"   // kubelets and the plugin spell provider IDs differently
-	Failing         Character = "failing"          // some calls return errors
+	Failing         Character = "failing"          // some calls return errors of every class
 	Hanging         Character = "hanging"          // some calls return at the end of the disturbances only
 	Panicking       Character = "panicking"        // some calls panic
+	OldInterfaces   Character = "old-interfaces"   // it has Instances and Zones instead of InstancesV2
+	Declaring       Character = "declaring"        // it declares its capabilities rightly
+	Echoing         Character = "echoing"          // it hands back what it was given
+	WritesObjects   Character = "writes-objects"   // it writes annotations to the objects that it is given
+	RetryErrors     Character = "retry-errors"     // some calls about load balancers return a RetryError
+	PartialSuccess  Character = "partial-success"  // some calls do their work and fail, or return a part of an answer
 )
 
 // The characters of clouds.
@@ -62,6 +69,10 @@ const (
 	BalancerNotFound Character = "balancer-not-found" // the cloud denies load balancers that exist, for a while
 	AlternatingPower Character = "alternating-power"  // answers about the power of an instance alternate
 	EventualDeletion Character = "eventual-deletion"  // deletions take effect late
+	LaggingAnswers   Character = "lagging-answers"    // answers about one object are late
+	Replicas         Character = "replicas"           // one of two replicas of the cloud's API is late, and they alternate
+	Quota            Character = "quota"              // the cloud makes only some load balancers and routes until the disturbances end
+	EmptyPages       Character = "empty-pages"        // some lists are empty, or have empty pages
 )
 
 // Plugin is the behaviour of a plugin and its cloud.
@@ -81,12 +92,7 @@ type Plugin struct {
 
 // Has reports whether the plugin has a character.
 func (p Plugin) Has(character Character) bool {
-	for _, one := range p.Characters {
-		if one == character {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(p.Characters, character)
 }
 
 // plain is the name of a plugin without characters.
@@ -142,6 +148,17 @@ const (
 	NotReady     Disturbance = "readyz"        // /readyz answers 500 for a while, all but four requests succeed, and a user changes a port
 	Crash        Disturbance = "crash"         // the process is killed
 	Restart      Disturbance = "restart"       // the process is asked to end
+	Replaced     Disturbance = "replaced"      // another instance takes the name of one, and its kubelet registers if the node is gone
+	Renamed      Disturbance = "renamed"       // an instance gets another name in the cloud
+	Flap         Disturbance = "flap"          // a kubelet falls silent and comes back, three times
+	LostLabels   Disturbance = "lost-labels"   // a user removes the labels of a node's place
+	Busy         Disturbance = "busy"          // another controller writes a node every second, for a while
+	Bulk         Disturbance = "bulk"          // many Services are made, changed and deleted at once
+	TypeChange   Disturbance = "type-change"   // a Service is no load balancer for a while
+	Timeouts     Disturbance = "timeouts"      // requests about an object time out, before or after they were carried out
+	SlowWatches  Disturbance = "slow-watches"  // watches deliver events late, for a while
+	LeaseLost    Disturbance = "lease-lost"    // another process takes the lease
+	Exchange     Disturbance = "exchange"      // the other manager takes the place of this one
 	None         Disturbance = "none"          // nothing happened
 )
 
@@ -166,6 +183,10 @@ type Draw struct {
 	Plugin   Plugin
 	Nodes    []Node
 	Services []Service
+	// Election says that two replicas of the manager elect a leader.
+	Election bool
+	// OtherFirst says that the other manager runs until the first exchange.
+	OtherFirst bool
 	// Events are the disturbances, the first one first.
 	Events []Event
 }
@@ -179,4 +200,9 @@ func (d Draw) Last(object string, before time.Duration) Disturbance {
 		}
 	}
 	return last
+}
+
+// Has reports whether a disturbance happens.
+func (d Draw) Has(kind Disturbance) bool {
+	return slices.ContainsFunc(d.Events, func(event Event) bool { return event.Kind == kind })
 }

@@ -29,7 +29,7 @@ func TestNew(t *testing.T) {
 			}
 		}
 	}
-	if len(characters) != 16 || len(kinds) != 17 {
+	if len(characters) != 26 || len(kinds) != 28 {
 		t.Errorf("%d characters and %d disturbances were drawn", len(characters), len(kinds))
 	}
 }

@@ -18,12 +18,13 @@ func Dice(seed uint64, purpose ...any) *rand.Rand {
 
 var characters = []Character{
 	HeavyTailed, WaitingLimiter, RefusingLimiter, ColdCache, NoMutex, Mutating, AnyOrder, OtherSpelling, Failing, Hanging, Panicking,
-	Lagging, Denying, BalancerNotFound, AlternatingPower, EventualDeletion,
+	OldInterfaces, Declaring, Echoing, WritesObjects, RetryErrors, PartialSuccess,
+	Lagging, Denying, BalancerNotFound, AlternatingPower, EventualDeletion, LaggingAnswers, Replicas, Quota, EmptyPages,
 }
 
 var disturbances = []Disturbance{
 	Leave, MassLeave, Silent, TaintReturns, Exclude, ToBeDeleted, HandLabel, Beat, PortChange, PortInBeat, Deleted, ProxyAnswer, Conflicts,
-	CutWatches, NotReady, Crash, Restart,
+	CutWatches, NotReady, Crash, Restart, Replaced, Renamed, Flap, LostLabels, Busy, Bulk, TypeChange, Timeouts, SlowWatches, LeaseLost, Exchange,
 }
 
 // New returns the draw of a seed.
@@ -46,6 +47,7 @@ func New(seed uint64) Draw {
 		}
 		d.Services = append(d.Services, service)
 	}
+	d.Election, d.OtherFirst = dice.IntN(10) == 0, dice.IntN(2) == 0
 	d.Events = newEvents(Dice(seed, Version, "events"), d)
 	return d
 }
@@ -74,6 +76,11 @@ func newEvents(dice *rand.Rand, d Draw) []Event {
 	if d.Plugin.Has(AlternatingPower) || d.Plugin.Has(Denying) {
 		kinds = append(kinds, slices.Index(disturbances, Silent))
 	}
+	lost := slices.Index(disturbances, LeaseLost)
+	kinds = slices.DeleteFunc(kinds, func(i int) bool { return i == lost })
+	if d.Election {
+		kinds = append(kinds, lost)
+	}
 	for _, i := range kinds {
 		for range 1 + dice.IntN(3) {
 			at := Settle + time.Duration(dice.IntN(int((Disturbed-Settle)/time.Second)*3/4))*time.Second
@@ -97,10 +104,16 @@ func newEvent(dice *rand.Rand, d Draw, kind Disturbance, at time.Duration) []Eve
 		return all
 	case Leave:
 		event.Object = d.Nodes[6+dice.IntN(len(d.Nodes)-6)].Name
-	case Silent, TaintReturns, Exclude, ToBeDeleted, HandLabel:
+	case Silent, TaintReturns, Exclude, ToBeDeleted, HandLabel, Replaced, Renamed, Flap, LostLabels, Busy:
 		event.Object = node
-	case Beat, PortChange, PortInBeat, Deleted:
+	case Beat, PortChange, PortInBeat, Deleted, TypeChange:
 		event.Object, event.Number = service, 8000+dice.IntN(1000)
+	case Bulk:
+		event.Number = 3 + dice.IntN(8)
+	case Crash, Restart:
+		event.Number = dice.IntN(2)
+	case Timeouts:
+		event.Object, event.Number, event.Skip = []string{node, service}[dice.IntN(2)], dice.IntN(2), dice.IntN(3)
 	case NotReady:
 		event.Number = 6000 + dice.IntN(1000)
 	case ProxyAnswer:

@@ -80,6 +80,14 @@ func (r *Replica) Incarnations() []*Incarnation {
 	return append([]*Incarnation(nil), r.incarnations...)
 }
 
+// Retire ends the replica as the deletion of its Pod does. Its last process goes on until it has ended in order, and Stop has to be called later.
+func (r *Replica) Retire() {
+	r.cancel()
+	if processes := r.Incarnations(); len(processes) > 0 {
+		processes[len(processes)-1].Terminate()
+	}
+}
+
 // Stop ends the replica as the deletion of its Pod does, and releases all of its processes. It takes the grace period in virtual time at most,
 // and then until their goroutines have wound down.
 func (r *Replica) Stop(grace time.Duration) error {
