@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -23,24 +22,24 @@ import (
 	"github.com/mooring-ccm/mooring/dev/simulation/run"
 )
 
-// blockSize is how many draws a process runs. The next process begins with fresh memory.
-const blockSize = 10
+// environment is that of a process for draws. It has one core, collects no garbage before it has much, and interrupts no goroutine: what else runs on
+// the machine changes the order of goroutines less then.
+var environment = []string{program.SelfEnv + "=worker", "GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=700MiB", "GODEBUG=asyncpreemptoff=1"}
 
 // kept is how much is printed of what a process said that ended in the middle of a draw.
 const kept = 2000
 
-// block are draws for one process.
-type block struct{ first, draws uint64 }
-
-// campaign runs draws, each block of seeds in a process of its own, as many at the same time as there are cores. A draw whose process ends is reported
-// as failed, and the others go on.
+// campaign runs draws, each in a process of its own, as many at the same time as there are cores. A draw whose process ends is reported as failed, and
+// the others go on.
 type campaign struct {
 	options
 	out, messages io.Writer
 
-	mu     sync.Mutex
-	began  time.Time
-	blocks []block
+	mu    sync.Mutex
+	began time.Time
+	// next is the next seed, and again says that it has been run once.
+	next  uint64
+	again bool
 	// results are the results of draws that shall be repeated, until the second one is there.
 	results map[uint64]result
 	// done are the draws that have been run as often as they shall.
@@ -64,18 +63,10 @@ type repeats struct {
 }
 
 func newCampaign(o options, out, messages io.Writer) *campaign {
-	c := &campaign{
-		options: o, out: out, messages: messages, began: time.Now(),
+	return &campaign{
+		options: o, out: out, messages: messages, began: time.Now(), next: o.seed,
 		results: map[uint64]result{}, done: map[uint64]bool{}, kinds: map[string]bool{}, listed: map[string]bool{},
 	}
-	for first := o.seed; first < o.seed+o.draws; first += blockSize {
-		one := block{first, min(blockSize, o.seed+o.draws-first)}
-		c.blocks = append(c.blocks, one)
-		if o.repeat {
-			c.blocks = append(c.blocks, one)
-		}
-	}
-	return c
 }
 
 // run runs the draws until they are done or ctx ends. It reports how many kinds are not known and how many draws failed.
@@ -85,8 +76,8 @@ func (c *campaign) run(ctx context.Context) (failures int, err error) {
 	for i := range errs {
 		workers.Go(func() {
 			runtime.LockOSThread() // the processes die with the thread that starts them
-			for one, ok := c.take(); ok && errs[i] == nil && ctx.Err() == nil; one, ok = c.take() {
-				errs[i] = c.block(ctx, one)
+			for seed, ok := c.take(); ok && errs[i] == nil && ctx.Err() == nil; seed, ok = c.take() {
+				errs[i] = c.draw(ctx, seed)
 			}
 		})
 	}
@@ -96,92 +87,74 @@ func (c *campaign) run(ctx context.Context) (failures int, err error) {
 	return c.unknown + len(c.failed), errors.Join(errs...)
 }
 
-// take returns the next block.
-func (c *campaign) take() (block, bool) {
+// take returns the next seed, each twice if draws are repeated.
+func (c *campaign) take() (seed uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.blocks) == 0 {
-		return block{}, false
+	seed = c.next
+	if c.again = c.repeat && !c.again; !c.again {
+		c.next++
 	}
-	next := c.blocks[0]
-	c.blocks = c.blocks[1:]
-	return next, true
+	return seed, seed < c.seed+c.draws
 }
 
-// block runs a block. A draw whose process ends is left out, and another process runs the rest.
-func (c *campaign) block(ctx context.Context, one block) error {
-	for one.draws > 0 {
-		done, message, err := c.process(ctx, one)
-		if err != nil || ctx.Err() != nil {
-			return err
-		}
-		one.first, one.draws = one.first+done, one.draws-done
-		if one.draws > 0 {
-			c.fail(one.first, message)
-			one.first, one.draws = one.first+1, one.draws-1
+// draw runs a draw in a process.
+func (c *campaign) draw(ctx context.Context, seed uint64) error {
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	var printed, said bytes.Buffer
+	command, err := worker(bounded, &printed, &said, "--seed="+strconv.FormatUint(seed, 10), "--draws=1")
+	if err != nil {
+		return err
+	}
+	failure := command.Wait()
+	if ctx.Err() != nil {
+		return nil // the campaign is interrupted
+	}
+	c.spent(command.ProcessState)
+	if bounded.Err() != nil {
+		failure = fmt.Errorf("no result after %s: %w", c.timeout, failure)
+	}
+	if failure != nil {
+		c.fail(seed, fmt.Sprintf("%v: %.*s", failure, kept, said.String()+printed.String()))
+		return nil
+	}
+	for line := range strings.Lines(printed.String()) {
+		if text, ok := strings.CutPrefix(line, resultPrefix); ok {
+			var of result
+			if err := json.Unmarshal([]byte(text), &of); err != nil {
+				return fmt.Errorf("result of seed %d: %w", seed, err)
+			}
+			c.add(of)
 		}
 	}
 	return nil
 }
 
-// process runs draws in a process. It returns how many it has done, and what the process said.
-func (c *campaign) process(ctx context.Context, one block) (done uint64, message string, err error) {
+// worker starts this program as a process that does what the arguments say. The thread of the caller has to be locked: the process dies with it.
+func worker(ctx context.Context, out, messages io.Writer, arguments ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return 0, "", fmt.Errorf("start a process for draws: %w", err)
+		return nil, fmt.Errorf("start a process for draws: %w", err)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	command := exec.CommandContext(ctx, self, "--worker", "--seed="+strconv.FormatUint(one.first, 10), "--draws="+strconv.FormatUint(one.draws, 10))
-	command.Env = append(os.Environ(), "GOMAXPROCS=1", program.SelfEnv+"=worker")
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches this process only
+	command := exec.CommandContext(ctx, self, append([]string{"--worker"}, arguments...)...)
+	command.Env = append(os.Environ(), environment...)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches the campaign only
 	program.DieWithParent(command.SysProcAttr)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGQUIT) } // it says where it hangs
 	command.WaitDelay = 10 * time.Second
-	var said, printed bytes.Buffer
-	command.Stderr = &said
-	output, err := command.StdoutPipe()
-	if err == nil {
-		err = command.Start()
+	command.Stdout, command.Stderr = out, messages
+	if err := start(command); err != nil {
+		return nil, fmt.Errorf("start a process for draws: %w", err)
 	}
-	if err != nil {
-		return 0, "", fmt.Errorf("start a process for draws: %w", err)
-	}
-	patience := time.AfterFunc(c.timeout, func() { cancel(fmt.Errorf("no result after %s", c.timeout)) })
-	defer patience.Stop()
-	lines := bufio.NewReader(output)
-	for {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			break // the process has ended
-		}
-		text, ok := strings.CutPrefix(line, resultPrefix)
-		if !ok {
-			printed.WriteString(line)
-			continue
-		}
-		var of result
-		if err := json.Unmarshal([]byte(text), &of); err != nil {
-			return done, "", fmt.Errorf("result of a draw: %w", err)
-		}
-		patience.Reset(c.timeout)
-		done++
-		c.add(of)
-	}
-	err = command.Wait()
-	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("the process ended: %w", err)
-	}
-	c.spent(command.ProcessState, done)
-	text := said.String() + printed.String()
-	return done, fmt.Sprintf("%v: %.*s", errors.Join(context.Cause(ctx), err), kept, text), nil
+	return command, nil
 }
 
 // spent adds what a process took.
-func (c *campaign) spent(state *os.ProcessState, runs uint64) {
+func (c *campaign) spent(state *os.ProcessState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.runs += int(runs)
+	c.runs++
 	c.processor += state.UserTime() + state.SystemTime()
 	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
 		c.memory = max(c.memory, usage.Maxrss<<10)

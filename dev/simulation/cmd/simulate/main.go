@@ -74,11 +74,23 @@ func simulate(arguments []string, out, messages io.Writer) int {
 		_, _ = fmt.Fprintln(messages, err)
 		return 2
 	}
-	if o.worker || o.trace || o.shrink != "" {
+	if o.worker {
 		return virtually(messages, func(t *testing.T) error { return single(t, o, out) })
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if o.trace || o.shrink != "" {
+		runtime.LockOSThread()
+		command, err := worker(ctx, out, messages, arguments...)
+		if err == nil {
+			err = command.Wait()
+		}
+		if err != nil {
+			_, _ = fmt.Fprintln(messages, err)
+			return 1
+		}
+		return 0
+	}
 	failures, err := newCampaign(o, out, messages).run(ctx)
 	if err != nil {
 		_, _ = fmt.Fprintln(messages, err)
@@ -90,14 +102,14 @@ func simulate(arguments []string, out, messages io.Writer) int {
 // single runs draws in this process.
 func single(t *testing.T, o options, out io.Writer) error {
 	switch {
-	case o.worker:
-		return work(t, o, out)
 	case o.trace:
 		outcome, err := run.Draw(t, draw.New(o.seed))
 		if err == nil {
 			outcome.Trace(out)
 		}
 		return err
+	case o.shrink == "":
+		return work(t, o, out)
 	}
 	smallest, err := run.Shrink(t, draw.New(o.seed), o.shrink)
 	if err == nil {
