@@ -27,7 +27,7 @@ func TestWatchesWaitForAnOutageToEnd(t *testing.T) {
 	if err := cluster.StopAPIServer(ctx); err != nil {
 		t.Fatal(err)
 	}
-	manager.awaitOutput(t, `"API server unavailable; watches wait until it is ready" url="`+cluster.AdminConfig().Host+`"`)
+	manager.awaitOutput(t, `"API server unavailable; watches wait" url="`+cluster.AdminConfig().Host+`"`)
 	if err := cluster.StartAPIServer(ctx); err != nil {
 		t.Fatal(err)
 	}

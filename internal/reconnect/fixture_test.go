@@ -32,8 +32,8 @@ type apiServer struct {
 	nodes  []*corev1.Node
 	// watches are the open watches.
 	watches []*io.PipeWriter
-	// probes and requests count what was asked; probing is how many probes are under way, and most how many ever were.
-	probes, requests, probing, most int
+	// requests counts them.
+	requests int
 }
 
 // refused is an API server that does not run.
@@ -60,16 +60,12 @@ func answer(status int, body any) *http.Response {
 	}
 }
 
-// RoundTrip answers probes, lists and watches of nodes.
+// RoundTrip answers lists and watches of nodes.
 func (s *apiServer) RoundTrip(request *http.Request) (*http.Response, error) {
-	outage := s.count(request)
-	if request.URL.Path == "/readyz" {
-		defer func() {
-			s.mu.Lock()
-			s.probing--
-			s.mu.Unlock()
-		}()
-	}
+	s.mu.Lock()
+	s.requests++
+	outage := s.outage
+	s.mu.Unlock()
 	if outage != nil {
 		if response, err := outage(request); response != nil || err != nil {
 			return response, err
@@ -78,26 +74,12 @@ func (s *apiServer) RoundTrip(request *http.Request) (*http.Response, error) {
 	query := request.URL.Query()
 	switch {
 	case request.URL.Path == "/readyz":
-		return answer(http.StatusOK, "ok"), nil
+		return answer(http.StatusInternalServerError, nil), nil
 	case query.Get("watch") == "true" || query.Get("watch") == "1":
 		return s.watch(request.Context(), query.Get("resourceVersion"), query.Get("sendInitialEvents") == "true"), nil
 	default:
 		return s.list(), nil
 	}
-}
-
-// count counts a request, and returns how it is answered.
-func (s *apiServer) count(request *http.Request) func(*http.Request) (*http.Response, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if request.URL.Path == "/readyz" {
-		s.probes++
-		s.probing++
-		s.most = max(s.most, s.probing)
-	} else {
-		s.requests++
-	}
-	return s.outage
 }
 
 func (s *apiServer) list() *http.Response {
@@ -169,11 +151,11 @@ func (s *apiServer) start(name string) {
 	})
 }
 
-// counts returns how often the API server was asked for its readiness, how often at a time at most, and for anything else.
-func (s *apiServer) counts() (probes, most, requests int) {
+// count returns how many requests there were.
+func (s *apiServer) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.probes, s.most, s.requests
+	return s.requests
 }
 
 // config returns how clients reach the API server.

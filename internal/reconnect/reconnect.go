@@ -2,10 +2,9 @@
 //
 // client-go's reflectors back off after a failed request, up to 30 s and as much again by jitter, and informer factories do not
 // let anybody change that. After an outage of a minute a watch may come back a minute late. Here the request does not fail: it
-// waits, and is sent when the API server is ready again.
+// is repeated until the API server answers it.
 //
-// All watches of a process share one Monitor, and one request asks for all of them whether the API server is ready. The pauses
-// between these probes are short and jittered, so that neither the watches of one process nor many processes come at once.
+// The request itself is what is repeated, after short and jittered pauses. /readyz is not asked: it may fail while requests succeed.
 //
 // See ADR 55.
 package reconnect
@@ -18,12 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// HTTPClient returns an HTTP client for clients whose requests are lists and watches of informers. A GET that gets no answer, or
-// an answer that the server is at fault (5xx), waits until the API server is ready and is then sent once more; what comes of that
-// is returned. A GET that begins during an outage waits, too.
-//
-// A request waits until its context ends, at most 5 minutes. Then it is sent anyway, so that client-go counts and logs the
-// failure. Other requests are sent as they are.
+// HTTPClient returns an HTTP client for clients whose requests are lists and watches of informers. A GET that gets no answer, or an answer
+// that the server is at fault (5xx), is repeated until it is answered or its context ends. After 5 minutes, 30 seconds if the API server itself
+// says that it fails, the failure is returned, so that client-go counts and logs it. Other requests are sent as they are.
 func (m *Monitor) HTTPClient(config *rest.Config) (*http.Client, error) {
 	config = rest.CopyConfig(config)
 	if config.UserAgent == "" {
@@ -38,7 +34,7 @@ func (m *Monitor) HTTPClient(config *rest.Config) (*http.Client, error) {
 		return nil, fmt.Errorf("HTTP client for the API server %s: %w", server, err)
 	}
 	waiting := *client // client-go may share it
-	waiting.Transport = &transport{monitor: m, next: client.Transport, server: server.String(), readyz: server.JoinPath("readyz").String()}
+	waiting.Transport = &transport{monitor: m, next: client.Transport, server: server.String()}
 	return &waiting, nil
 }
 
@@ -46,31 +42,18 @@ func (m *Monitor) HTTPClient(config *rest.Config) (*http.Client, error) {
 type transport struct {
 	monitor *Monitor
 	next    http.RoundTripper
-	// server is the address of the API server, readyz that of its readiness.
-	server, readyz string
+	// server is the address of the API server.
+	server string
 }
 
-// RoundTrip sends a request, and once more after an outage.
+// RoundTrip sends a request, and again after a failure.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method != http.MethodGet || (request.Body != nil && request.Body != http.NoBody) {
-		return t.next.RoundTrip(request)
+	response, err := t.next.RoundTrip(request)
+	if request.Method != http.MethodGet || (request.Body != nil && request.Body != http.NoBody) ||
+		failureOf(request, response, err) == nil || request.Context().Err() != nil {
+		return response, err
 	}
-	current := t.monitor.current()
-	if current == nil {
-		response, err := t.next.RoundTrip(request)
-		failure := failureOf(request, response, err)
-		if failure == nil || request.Context().Err() != nil {
-			return response, err
-		}
-		if response != nil {
-			drain(response)
-		}
-		current = t.monitor.begin(failure)
-	}
-	if err := t.wait(request.Context(), current); err != nil {
-		return nil, err
-	}
-	return t.next.RoundTrip(request)
+	return t.repeat(request, response, err)
 }
 
 // WrappedRoundTripper lets client-go find the transport that it made.
@@ -87,7 +70,7 @@ func failureOf(request *http.Request, response *http.Response, err error) error 
 	return nil
 }
 
-// statusError is an answer that the API server is not ready.
+// statusError is an answer that the API server is not available.
 type statusError struct {
 	path, status string
 	code         int
@@ -98,8 +81,11 @@ func (e *statusError) Error() string { return fmt.Sprintf("GET %s: %s", e.path, 
 // drainLimit is how much of an answer that nobody needs is read, in bytes, so that its connection can be used again.
 const drainLimit = 64 << 10
 
-// drain ends an answer that nobody needs.
+// drain ends an answer that nobody needs, if there is one.
 func drain(response *http.Response) {
+	if response == nil {
+		return
+	}
 	_, _ = io.CopyN(io.Discard, response.Body, drainLimit)
 	_ = response.Body.Close()
 }
