@@ -41,6 +41,7 @@ type config struct {
 
 	nodeSelector            labels.Selector
 	providerIDSchemes       []string
+	nodeLabelManagers       []string
 	nodeFullRefreshPeriod   time.Duration
 	cloudAPITimeout         time.Duration
 	cloudAPIWriteTimeout    time.Duration
@@ -76,6 +77,7 @@ func (o *options) config() (*config, error) {
 		provider:                o.program.providers[o.KubeCloudShared.CloudProvider.Name],
 		providerIDSchemes:       o.providerIDSchemes,
 		nodeFullRefreshPeriod:   o.fullRefreshPeriod(),
+		nodeLabelManagers:       o.nodeLabelManagers,
 		cloudAPITimeout:         o.cloudAPITimeout,
 		cloudAPIWriteTimeout:    o.cloudAPIWriteTimeout,
 		cloudAPIMaxInFlight:     o.cloudAPIMaxInFlight,

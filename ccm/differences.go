@@ -36,6 +36,8 @@ func additions() map[string]string {
 		"node-selector": "Several cloud controller managers in one cluster: each looks after its own nodes",
 		"provider-id-schemes": "The same, where the provider IDs of nodes show whose they are. Without a declaration the plugin is asked for all nodes, as by " +
 			"the reference",
+		"node-label-managers": "Zone, region and type follow the cloud where a manager of the cloud wrote them, and stay where a user did. " +
+			"A vendor's manager has another name than " + programName,
 		"cloud-api-timeout":       "A cloud that does not answer must not hold a worker forever",
 		"cloud-api-write-timeout": "A write that never returns must not hold up the writes of others",
 		"cloud-api-max-in-flight": "Quotas belong to the account, not to a controller: one bound for all of them. A provider may know it",

@@ -51,6 +51,7 @@ func newNodeController(ctx context.Context, environment Environment) (manager.Ru
 	return node.New(node.Options{
 		Client:                environment.Client,
 		LiveReader:            environment.Manager.GetAPIReader(),
+		LabelManagers:         environment.config.nodeLabelManagers,
 		Cache:                 environment.Manager.GetCache(),
 		Recorder:              environment.Recorder,
 		Inventory:             instances,

@@ -56,6 +56,7 @@ type options struct {
 	nodeSelector            string
 	providerIDSchemes       []string
 	nodeFullRefreshPeriod   time.Duration
+	nodeLabelManagers       []string
 	cloudAPITimeout         time.Duration
 	cloudAPIWriteTimeout    time.Duration
 	cloudAPIMaxInFlight     int
@@ -90,6 +91,7 @@ func newOptions(program *program) (*options, error) {
 		logs:                          logs.NewOptions(),
 		program:                       program,
 		registry:                      program.controllers,
+		nodeLabelManagers:             []string{programName},
 		cloudAPITimeout:               cloud.DefaultCallTimeout,
 		cloudAPIWriteTimeout:          cloud.DefaultWriteTimeout,
 		gracefulShutdownTimeout:       defaultGracefulShutdownTimeout,
@@ -154,6 +156,8 @@ func (o *options) addOwnFlags(sections *cliflag.NamedFlagSets) {
 	fs.DurationVar(&o.nodeFullRefreshPeriod, "node-full-refresh-period", o.nodeFullRefreshPeriod,
 		"The longest time between two lookups of an initialized node with a provider that can neither list nor watch its instances. A node is looked up when something happens to it, and else after pauses that double from --node-status-update-frequency. No longer than that: every node is looked up once per --node-status-update-frequency, as in the reference. 0: "+
 			fmt.Sprintf("%s, or every node once per --node-status-update-frequency where that is not at its default.", node.DefaultFullRefreshPeriod))
+	fs.StringSliceVar(&o.nodeLabelManagers, "node-label-managers", o.nodeLabelManagers,
+		"Field managers, as a node's metadata.managedFields names them, whose values of the labels of zone, region and type follow the cloud, beside those that this manager wrote. Name the cloud controller manager that ran before. A value that any other manager wrote stays.")
 	fs.DurationVar(&o.cloudAPITimeout, "cloud-api-timeout", o.cloudAPITimeout,
 		"Deadline of a call to the cloud that reads; of a listing, the longest time from page to page.")
 	fs.DurationVar(&o.cloudAPIWriteTimeout, "cloud-api-write-timeout", o.cloudAPIWriteTimeout,

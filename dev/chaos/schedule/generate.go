@@ -166,7 +166,7 @@ func someNodes(most int) func(*generator) map[string]string {
 
 func dropNodes(g *generator) map[string]string { return names(g.some(g.nodes)) }
 
-// oneNode draws one node at a time: a field that somebody changes again and again is left alone for minutes, see ADR 18.
+// oneNode draws one node at a time.
 func oneNode(g *generator) map[string]string {
 	if len(g.nodes) == 0 {
 		return nil

@@ -137,7 +137,8 @@ func (f failing) run(t *testing.T) {
 	waitForEvent(t, name, "Normal Synced")
 }
 
-func TestATerminalErrorIsRetriedSlowlyAndAtOnceWhenTheNodeChanges(t *testing.T) {
+// An error that repeating cannot help has the pauses of any other: plugins return such errors for what passes, too.
+func TestATerminalErrorIsRetriedAsAnyOtherAndAtOnceWhenTheNodeChanges(t *testing.T) {
 	var mended atomic.Bool
 	cloud := newPlain("plain", func(_ context.Context, n *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 		if mended.Load() {
@@ -150,11 +151,10 @@ func TestATerminalErrorIsRetriedSlowlyAndAtOnceWhenTheNodeChanges(t *testing.T) 
 	waitForEvent(t, "terminal", "Warning CloudError")
 	asked := cloud.counts()["terminal"]
 	mended.Store(true)
-	// The pause is a minute now, and the deadline of this test is shorter than that and a little.
 	change(t, "terminal", label("something", "else"))
 	waitInitialized(t, "terminal")
-	if again := cloud.counts()["terminal"]; asked > 2 || again > asked+2 {
-		t.Errorf("asked %d times before the change and %d after, want the registration's one or two and no more", asked, again-asked)
+	if again := cloud.counts()["terminal"]; asked > 14 || again > asked+2 { // 5 ms doubles nine times until the event comes
+		t.Errorf("asked %d times before the change and %d after", asked, again-asked)
 	}
 }
 

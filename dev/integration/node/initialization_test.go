@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -139,7 +140,7 @@ func TestLegacyPluginsInitializeNodes(t *testing.T) {
 			if got.Addresses[0] != inCloud[0] {
 				t.Errorf("addresses %v, want %v and the host name", got.Addresses, inCloud)
 			}
-			change(t, name, label(corev1.LabelTopologyZone, "wrong", corev1.LabelFailureDomainBetaZone, "wrong"))
+			change(t, name, label(corev1.LabelTopologyZone, "wrong"))
 			waitFor(t, name, "is back in its zone", hasLabel(corev1.LabelTopologyZone, "old-1a"))
 			if failed := m.Metric(t, "mooring_node_failures_total"); failed != 0 {
 				t.Errorf("%v failures", failed)
@@ -203,7 +204,14 @@ func TestNilMetadataLeavesANodeAloneAndSilent(t *testing.T) {
 	})
 	m := start(t, options{Cloud: plain})
 	join(t, named("shy-1"))
-	waitInitialized(t, "shy-1") // it is asked for again, and the second answer is one
+	poll.Until(t, "it has been asked for", func(context.Context) error {
+		if plain.counts()["shy-1"] == 0 {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	change(t, "shy-1", label("changed", "1"))
+	waitInitialized(t, "shy-1") // it is asked for again when it changes, and the second answer is one
 	waitForEvent(t, "shy-1", "Normal Synced")
 	if events := eventsOf(t, "shy-1"); len(events) != 1 || m.Metric(t, "mooring_node_failures_total") != 0 {
 		t.Errorf("events %q and %v failures, want none but the success", events, m.Metric(t, "mooring_node_failures_total"))

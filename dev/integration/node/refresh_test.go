@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -54,17 +55,12 @@ func TestAWatchSparesListings(t *testing.T) {
 		return nil
 	})
 
-	for i, rack := range []string{"0", "1", "2", "3"} {
+	for i, zone := range []string{"sim-1b", "sim-1c", "sim-1a", "sim-1b"} {
 		if i == 1 { // the refresh of the first change was asked for after the second mark
 			simulated.Service.ResetCounts()
 		}
-		simulated.Change(t, "node-001", func(spec *api.InstanceSpec) { spec.Labels = map[string]string{"rack": rack} })
-		waitFor(t, "node-001", "has the rack "+rack, func(n *corev1.Node) error {
-			if n.Labels["rack"] != rack {
-				return fmt.Errorf("it is %q", n.Labels["rack"])
-			}
-			return nil
-		})
+		simulated.Change(t, "node-001", func(spec *api.InstanceSpec) { spec.Zone = zone })
+		waitFor(t, "node-001", "is in the zone "+zone, hasLabel(corev1.LabelTopologyZone, zone))
 	}
 	if listed := simulated.Service.Counts().Received(api.OpListInstances); listed != 0 {
 		t.Errorf("%d pages were listed for three changes, want none", listed)
@@ -101,7 +97,7 @@ func TestChangesOfTheCloudReachTheNode(t *testing.T) {
 	join(t, named("node-001"), named("node-002"))
 	waitInitialized(t, "node-001")
 	waitInitialized(t, "node-002")
-	change(t, "node-001", label("theirs", "1", "example.com/tier", "silver")) // one of ours is somebody else's from now on
+	change(t, "node-001", label("theirs", "1", "example.com/tier", "silver"))
 
 	moved := simulated.Change(t, "node-001", func(spec *api.InstanceSpec) {
 		spec.MachineType, spec.Zone = cloudsim.TypeLarge, "sim-1c"
@@ -109,16 +105,11 @@ func TestChangesOfTheCloudReachTheNode(t *testing.T) {
 		spec.Labels = map[string]string{"rack": "8", "power": "ac", "example.com/tier": "bronze"}
 	})
 	labels := wellKnown(cloudsim.TypeLarge, "sim-1c", "sim-1")
-	labels["rack"], labels["power"], labels["theirs"], labels["example.com/tier"] = "8", "ac", "1", "silver"
+	labels["rack"], labels["theirs"], labels["example.com/tier"] = "7", "1", "silver" // additional labels are set once
 	want := shown{ProviderID: "sim://" + moved.ID, Labels: labels, Addresses: []corev1.NodeAddress{
 		{Type: corev1.NodeHostName, Address: "node-001"}, {Type: corev1.NodeInternalIP, Address: "10.0.0.2"},
 		{Type: corev1.NodeInternalIP, Address: "fd00::1"},
 	}}
-	waitToShow(t, "node-001", want)
-
-	simulated.Change(t, "node-001", func(spec *api.InstanceSpec) { spec.Labels = nil })
-	delete(want.Labels, "rack")
-	delete(want.Labels, "power")
 	waitToShow(t, "node-001", want)
 
 	if done := writes(t, m)["node-002"]; len(done) != 2 {
@@ -143,17 +134,25 @@ func waitToShow(t *testing.T, name string, want shown) {
 	})
 }
 
-// Who changes a label that the cloud decides about gets it back at once, without a call of the cloud.
-func TestTheCloudsLabelsAreHeld(t *testing.T) {
-	simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
-	start(t, options{Cloud: provider})
-	join(t, named("node-001"))
-	waitInitialized(t, "node-001")
-	simulated.Service.ResetCounts()
-	change(t, "node-001", label(corev1.LabelFailureDomainBetaZone, "wrong", corev1.LabelTopologyZone, "wrong"))
-	waitFor(t, "node-001", "is back in its zone", hasLabel(corev1.LabelTopologyZone, "sim-1a"))
-	if calls := simulated.Service.Counts().Received(); calls != 0 {
-		t.Errorf("%d calls of the cloud, want none", calls)
+// A zone that a user has set stays, whatever the cloud says after that; and so does one that the manager before has written, if it is named.
+func TestAZoneStaysUnlessAManagerOfTheCloudWroteIt(t *testing.T) {
+	simulated, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(3)})
+	m := start(t, options{Cloud: provider, Refresh: often})
+	join(t, named("node-001"), named("node-002"), named("node-003"))
+	for name, manager := range map[string]string{"node-001": "kubectl-label", "node-002": "cloud-controller-manager"} {
+		waitInitialized(t, name)
+		patch := []byte(`{"metadata":{"labels":{"topology.kubernetes.io/zone":"old","failure-domain.beta.kubernetes.io/zone":"old"}}}`)
+		_, err := admin.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+		must.NoError(t, err)
+	}
+	waitFor(t, "node-002", "is in the cloud's zone", hasLabel(corev1.LabelTopologyZone, "sim-1b"))
+	simulated.Change(t, "node-003", func(spec *api.InstanceSpec) { spec.Zone = "sim-1a" })
+	waitFor(t, "node-003", "is in its new zone", hasLabel(corev1.LabelTopologyZone, "sim-1a"))
+	if err := hasLabel(corev1.LabelTopologyZone, "old")(get(t, "node-001")); err != nil {
+		t.Error(err)
+	}
+	if done := writes(t, m)["node-001"]; len(done) != 2 {
+		t.Errorf("the node whose zone a user set was written %v, want its initialization only", done)
 	}
 }
 

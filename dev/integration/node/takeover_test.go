@@ -35,7 +35,7 @@ func TestANewLeaderKeepsWhatTheOldOneWrote(t *testing.T) {
 	// The new leader's first listing takes its time, and meanwhile something makes it look at the node.
 	must.NoError(t, simulated.Service.SetKnobs(api.Knobs{Latency: metav1.Duration{Duration: 2 * time.Second}}))
 	second := start(t, options{Cloud: provider, Inventory: warm})
-	change(t, "node-001", label(corev1.LabelTopologyZone, "wrong"))
+	change(t, "node-001", label(corev1.LabelTopologyZone, "wrong")) // it follows its beta label
 	poll.Until(t, "the second leader has compared all nodes", func(context.Context) error {
 		if second.Metric(t, "mooring_node_refresh_duration_seconds") == 0 {
 			return errors.New("it has not")

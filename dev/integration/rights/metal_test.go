@@ -121,16 +121,6 @@ func machineSteps(m machines) []step {
 			s.awaitShutdownTaint(t, "m1", false)
 			s.awaitTaint(t, "m1", corev1.TaintNodeOutOfService, false)
 		}},
-		// Whose doing that is stands in a part of nodes that the cache leaves out: the node is read.
-		{"somebody else keeps changing a label", func(t *testing.T, s *scenario) {
-			patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: "r750"}}}`, corev1.LabelInstanceTypeStable)
-			poll.Until(t, "an event says so", func(ctx context.Context) error {
-				if _, err := s.admin.CoreV1().Nodes().Patch(ctx, "m1", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-					return err
-				}
-				return s.hasEvent(ctx, "m1", "ConflictingWriter", 1)
-			})
-		}},
 		// The record of deletions is created for the first, and updated for the second.
 		{"machines are taken out of the inventory, and their nodes are deleted", func(t *testing.T, s *scenario) {
 			for _, left := range [][]string{{"m1", "m2"}, {"m1"}} {

@@ -205,14 +205,5 @@ func port(name string, number, node int32) corev1.ServicePort {
 }
 
 func intended() []compare.Intended {
-	return append(append(compare.OfServices(), compare.OfLostNodes()...), labelRecord())
-}
-
-func labelRecord() compare.Intended {
-	return compare.Intended{
-		Name:      "a record of the cloud's labels",
-		Reason:    "Mooring keeps the labels that a provider adds up to date, and records them to tell them from those of others",
-		Fact:      `node/.*/annotation/mooring\.dev/cloud-labels`,
-		Reference: "absent",
-	}
+	return append(compare.OfServices(), compare.OfLostNodes()...)
 }

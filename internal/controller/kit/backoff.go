@@ -3,6 +3,8 @@ package kit
 import (
 	"time"
 
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -49,6 +51,35 @@ func (b Backoff) After(before int, err error) time.Duration {
 // errors, so that it knows nothing of Terminal and of what the cloud asks for.
 func (b Backoff) RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](b.First, b.Longest)
+}
+
+const (
+	// firstRetry is the first pause of the reference, and longestRetry our longest one: the reference's grow to 1,000 s.
+	firstRetry, longestRetry = 5 * time.Millisecond, 2 * time.Minute
+	// retriesASecond and retriesAtOnce bound the retries of all objects together, as in the reference.
+	retriesASecond, retriesAtOnce = 10, 100
+	// jitter is the share of a pause by which it may be longer.
+	jitter = 0.1
+)
+
+// NewRetryLimiter returns the pauses between the retries of objects as the reference's controllers have them, by client-go's default: 5 ms after
+// the first failure of an object, doubling, and all objects together ten a second after a burst of 100. There are two differences: an object's
+// pause is never longer than two minutes, and jitter lengthens it.
+func NewRetryLimiter[T comparable]() workqueue.TypedRateLimiter[T] {
+	return workqueue.NewTypedMaxOfRateLimiter(
+		lengthened[T]{workqueue.NewTypedItemExponentialFailureRateLimiter[T](firstRetry, longestRetry*10/11)},
+		workqueue.TypedRateLimiter[T](&workqueue.TypedBucketRateLimiter[T]{Limiter: rate.NewLimiter(retriesASecond, retriesAtOnce)}),
+	)
+}
+
+// lengthened adds jitter to the pauses of a limiter.
+type lengthened[T comparable] struct {
+	workqueue.TypedRateLimiter[T]
+}
+
+// When implements workqueue.TypedRateLimiter.
+func (l lengthened[T]) When(object T) time.Duration {
+	return wait.Jitter(l.TypedRateLimiter.When(object), jitter)
 }
 
 // Brake slows down what is done again and again because somebody else gives cause for it each time. The first few times are free; after

@@ -2,10 +2,15 @@ package kit
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
 	"pgregory.net/rapid"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
@@ -71,5 +76,57 @@ func TestBackoffAsRateLimiter(t *testing.T) {
 		if got, want := limiter.When(request("a")), backoff.After(before, nil); got != want {
 			t.Errorf("pause %s after %d failures, want %s", got, before, want)
 		}
+	}
+}
+
+// The retries of a controller are never more than those of the reference, whose limiter runs beside ours: in any time from the first failure on.
+func TestRetriesAreNeverMoreThanTheReferences(t *testing.T) {
+	for _, objects := range []int{1, 20, 150} {
+		t.Run(fmt.Sprint(objects), func(t *testing.T) {
+			retries := func(limiter workqueue.TypedRateLimiter[int]) (at []time.Duration) {
+				synctest.Test(t, func(t *testing.T) {
+					began := time.Now()
+					var mu sync.Mutex
+					var failing sync.WaitGroup
+					for object := range objects {
+						failing.Go(func() {
+							for time.Since(began) < 100*time.Second {
+								time.Sleep(limiter.When(object))
+								mu.Lock()
+								at = append(at, time.Since(began))
+								mu.Unlock()
+							}
+						})
+					}
+					failing.Wait()
+				})
+				slices.Sort(at)
+				return at
+			}
+			reference, ours := retries(workqueue.DefaultTypedControllerRateLimiter[int]()), retries(NewRetryLimiter[int]())
+			if len(ours) < len(reference)*9/10-objects {
+				t.Errorf("%d retries in 100 s, and of the reference %d", len(ours), len(reference))
+			}
+			for i, at := range ours {
+				if i < len(reference) && at < reference[i]-time.Millisecond { // the limiters round to nanoseconds
+					t.Fatalf("retry %d is after %s, and of the reference after %s", i+1, at, reference[i])
+				}
+			}
+		})
+	}
+}
+
+func TestRetriesPauseForTwoMinutesAtMost(t *testing.T) {
+	limiter := NewRetryLimiter[string]()
+	var last time.Duration
+	for range 40 {
+		last = limiter.When("node")
+	}
+	if last < 100*time.Second || last > 2*time.Minute {
+		t.Errorf("the pause after many failures is %s", last)
+	}
+	limiter.Forget("node")
+	if first := limiter.When("node"); first < 5*time.Millisecond || first > 6*time.Millisecond {
+		t.Errorf("the pause after a success is %s", first)
 	}
 }

@@ -70,7 +70,7 @@ func (w writer) apply(ctx context.Context, node *corev1.Node, planned plan) appl
 		version, known, err = w.write(stepping, node, action, known)
 		endStep(span, err)
 		done.outcome = kit.OutcomeOf(err)
-		if done.outcome.Failed() {
+		if err != nil {
 			done.err = kit.WriteError(fmt.Errorf("writing the %s of the node: %w", action.target, err))
 		}
 		if action.target == targetAddresses && kit.RefusedForGood(err) {

@@ -88,7 +88,7 @@ func decide(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (plan, 
 	if err != nil {
 		return plan{}, err
 	}
-	return planFor(node, want, restraint{}), nil
+	return planFor(node, want, nil), nil
 }
 
 // patched applies a plan as the API server does: with the same library, to the node's JSON.
@@ -122,4 +122,11 @@ func mustPatch(t *testing.T, node *corev1.Node, planned plan) *corev1.Node {
 		t.Fatalf("the plan does not fit the node that it was made for: %v", err)
 	}
 	return changed
+}
+
+// metadataWith is an answer of a plugin that is asked for one instance, with a provider ID.
+func metadataWith(providerID string) func() (*cloudprovider.InstanceMetadata, error) {
+	return func() (*cloudprovider.InstanceMetadata, error) {
+		return &cloudprovider.InstanceMetadata{ProviderID: providerID, Zone: "a", NodeAddresses: addresses(internalIP("10.0.0.1"))}, nil
+	}
 }

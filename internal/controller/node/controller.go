@@ -5,7 +5,7 @@
 // Data flows one way. A watch event or the periodic refresh (watch.go) puts a node's name into the queue;
 // reconcile.go looks the node and its instance up; desired.go and plan.go decide; apply.go writes; and finish.go turns how it
 // ended into events, metrics and the time of the next try. When nodes are looked up again that need nothing is decided by the package pace,
-// and which fields are left alone because others write them by the package contest.
+// and whose values of labels may be changed in writers.go.
 package node
 
 import (
@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
@@ -38,8 +39,10 @@ const Name = "cloud-node-controller"
 type Options struct {
 	// Client reads from Cache and writes with the controller's identity.
 	Client client.Client
-	// LiveReader reads from the API server, not from Cache. It is asked who else writes a field of a node. Nil: nobody is named.
+	// LiveReader reads from the API server, not from Cache. It is asked who wrote a label of a node. Nil: others did.
 	LiveReader client.Reader
+	// LabelManagers are field managers whose values of labels this one may change, beside its own: those that it takes over from.
+	LabelManagers []string
 	// Cache delivers the watch of nodes.
 	Cache cache.Cache
 	// Recorder records events on nodes, from the component cloud-node-controller.
@@ -96,7 +99,7 @@ func New(options Options) (*Controller, error) {
 	metrics, traces := newMetrics(options.Registerer), newTraces(options.TracerProvider)
 	log := options.Logger.WithValues("controller", Name)
 	reconciler := &reconciler{
-		reader: options.Client, live: options.LiveReader, writer: newWriter(options, traces), recorder: options.Recorder,
+		reader: options.Client, live: options.LiveReader, managers: managersOf(options.LabelManagers), writer: newWriter(options, traces), recorder: options.Recorder,
 		inventory: options.Inventory, owners: options.Owners,
 		state: newState(), metrics: metrics, traces: traces, known: 2 * options.StatusUpdateFrequency,
 	}
@@ -113,7 +116,7 @@ func New(options Options) (*Controller, error) {
 	inner, err := kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, Workers: options.Workers, Logger: log,
 		LoggerFor:   func(node types.NamespacedName) logr.Logger { return log.WithValues("node", node.Name) },
-		RateLimiter: failureBackoff.RateLimiter(),
+		RateLimiter: kit.NewRetryLimiter[reconcile.Request](),
 		Sources:     []source.Source{source.Kind(options.Cache, &corev1.Node{}, watcher.handler()), source.Func(queued.capture), source.Func(reconciler.queue.Capture)},
 	})
 	if err != nil {
@@ -121,6 +124,15 @@ func New(options Options) (*Controller, error) {
 	}
 	controller.Controller = inner
 	return controller, nil
+}
+
+// managersOf returns the field managers that decide for the cloud.
+func managersOf(others []string) map[string]bool {
+	managers := map[string]bool{fieldManager: true}
+	for _, name := range others {
+		managers[name] = true
+	}
+	return managers
 }
 
 // oneByOne reports whether nodes are compared with the cloud one by one: each is a call, and not all of them are wanted each time.

@@ -25,9 +25,11 @@ type desired struct {
 	providerID string
 	// addresses replace those in the node's status. Nil leaves them as they are.
 	addresses []corev1.NodeAddress
+	// leading is how many of them come first, because they are the kubelet's node IPs. The order of the others does not count.
+	leading int
 	// wellKnown are the labels of type, zone and region, under their stable and their beta keys.
 	wellKnown map[string]string
-	// additional are the provider's own labels. Nil leaves those that it set before as they are.
+	// additional are the provider's own labels, for a node that waits for its initialization.
 	additional map[string]string
 	// annotations are those that the node shall have besides its own: the record that it was proven to be ours, if it needs one.
 	annotations map[string]string
@@ -111,7 +113,7 @@ func (e *invalidMetadataError) Unwrap() error { return e.err }
 func desire(node *corev1.Node, metadata *cloudprovider.InstanceMetadata) (desired, error) {
 	addresses, addressErr := desireAddresses(node, metadata.NodeAddresses)
 	wellKnown, labelErr := desireWellKnown(metadata)
-	want := desired{addresses: addresses, wellKnown: wellKnown}
+	want := desired{addresses: addresses, leading: leading(node, addresses), wellKnown: wellKnown}
 	var idErr error
 	if len(cloudTaints(node)) > 0 && node.Spec.ProviderID == "" {
 		want.providerID, idErr = desireProviderID(metadata.ProviderID)
@@ -173,6 +175,24 @@ func desireAddresses(node *corev1.Node, said []corev1.NodeAddress) ([]corev1.Nod
 		return nil, &nodeIPMismatchError{provided: provided, cloud: cloud, err: err}
 	}
 	return withoutDuplicates(addresses), nil
+}
+
+// leading returns how many of the first addresses are the kubelet's node IPs.
+func leading(node *corev1.Node, addresses []corev1.NodeAddress) int {
+	nodeIPs := map[string]bool{}
+	for nodeIP := range strings.SplitSeq(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ",") {
+		if ip := netutils.ParseIPSloppy(strings.TrimSpace(nodeIP)); ip != nil {
+			nodeIPs[ip.String()] = true
+		}
+	}
+	count := slices.IndexFunc(addresses, func(address corev1.NodeAddress) bool {
+		ip := netutils.ParseIPSloppy(address.Address)
+		return ip == nil || !nodeIPs[ip.String()]
+	})
+	if count < 0 {
+		return len(addresses)
+	}
+	return count
 }
 
 // validAddresses returns the cloud's addresses without those that are none, which the API server would take, and whoever reaches the
@@ -266,21 +286,6 @@ func desireAdditional(said map[string]string) (map[string]string, []discardedLab
 		}
 	}
 	return additional, discarded
-}
-
-// keepingShown adds the labels that we recorded as the provider's and that the node still shows to those that the provider named.
-// A plugin that is asked with the Node may leave out what the Node has already: that of AWS does, which saves calls. So a label
-// that such an answer does not name has not gone in the cloud.
-func (d desired) keepingShown(node *corev1.Node) desired {
-	additional := maps.Clone(d.additional)
-	for key, recorded := range recordOf(node) {
-		shown, present := node.Labels[key]
-		if _, said := additional[key]; !said && present && shown == recorded {
-			additional[key] = recorded
-		}
-	}
-	d.additional = additional
-	return d
 }
 
 // validLabel returns what makes a label one that the API server would refuse.

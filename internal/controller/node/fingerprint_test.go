@@ -16,13 +16,12 @@ import (
 // described is a node with what its instance is like, in agreement.
 func described(edits ...edit) (*corev1.Node, instances.Observation) {
 	node := newNode(append([]edit{
-		withID("sim://1"), allLabels("small", "z-1", "r-1"), withLabels("rack", "7", "a", "b"), withAnnotation(annotationCloudLabels, `{"rack":"7"}`),
+		withID("sim://1"), allLabels("small", "z-1", "r-1"), withLabels("rack", "7", "a", "b"),
 		withAddresses(internalIP("10.0.0.1"), externalIP("192.0.2.1")),
 	}, edits...)...)
 	return node, instances.Observation{Status: instances.Found, Answered: "sim://1", Metadata: cloudprovider.InstanceMetadata{
 		ProviderID: "sim://1", InstanceType: "small", Zone: "z-1", Region: "r-1",
-		NodeAddresses:    addresses(internalIP("10.0.0.1"), externalIP("192.0.2.1")),
-		AdditionalLabels: map[string]string{"rack": "7"},
+		NodeAddresses: addresses(internalIP("10.0.0.1"), externalIP("192.0.2.1")),
 	}}
 }
 
@@ -48,7 +47,7 @@ func TestAFingerprintChangesWithAllThatDecides(t *testing.T) {
 	for name, change := range map[string]edit{
 		"the UID": func(n *corev1.Node) { n.UID = "other" }, "the provider ID": withID("sim://2"),
 		"a label": withLabels("a", "c"), "one label more": withLabels("c", "d"), "labels that swap their values": withLabels("a", "7", "rack", "b"),
-		"the taint": withTaints(cloudTaint), "the node IP": withNodeIP(""), "the record": withAnnotation(annotationCloudLabels, "{}"),
+		"the taint": withTaints(cloudTaint), "the node IP": withNodeIP(""),
 		"the opt-out": withAnnotation(ownership.AnnotationIgnore, "true"), "the proof": withAnnotation(ownership.AnnotationProven, "{}"),
 		"no address": withAddresses(), "the order of the addresses": withAddresses(externalIP("192.0.2.1"), internalIP("10.0.0.1")),
 	} {
@@ -58,16 +57,12 @@ func TestAFingerprintChangesWithAllThatDecides(t *testing.T) {
 	}
 	for name, change := range map[string]func(*instances.Observation){
 		"the status":      func(o *instances.Observation) { o.Status = instances.NoStatement },
-		"who was asked":   func(o *instances.Observation) { o.Listed = -1 },
 		"the answered ID": func(o *instances.Observation) { o.Answered = "" },
 		"the instance's":  func(o *instances.Observation) { o.Metadata.ProviderID = "sim://2" },
 		"the type":        func(o *instances.Observation) { o.Metadata.InstanceType = "large" },
 		"the zone":        func(o *instances.Observation) { o.Metadata.Zone = "z-2" },
 		"the region":      func(o *instances.Observation) { o.Metadata.Region = "r-2" },
 		"an address":      func(o *instances.Observation) { o.Metadata.NodeAddresses = o.Metadata.NodeAddresses[:1] },
-		"a label":         func(o *instances.Observation) { o.Metadata.AdditionalLabels = map[string]string{"rack": "8"} },
-		"no labels":       func(o *instances.Observation) { o.Metadata.AdditionalLabels = map[string]string{} },
-		"nothing said":    func(o *instances.Observation) { o.Metadata.AdditionalLabels = nil },
 	} {
 		node, said := described()
 		if change(&said); fingerprintOf(node, said) == original {

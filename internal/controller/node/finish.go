@@ -13,21 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/controller/node/contest"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/internal/message"
 	"github.com/mooring-ccm/mooring/internal/names"
 	"github.com/mooring-ccm/mooring/provider"
 )
-
-// readTimeout is the deadline of the question who else writes a field.
-const readTimeout = 5 * time.Second
 
 // resultKind is how a pass over a node ended.
 type resultKind int
@@ -45,25 +40,24 @@ const (
 	waits
 	// failed passes are retried.
 	failed
-	// overtaken passes met a node that somebody else had changed. They are repeated.
+	// overtaken passes met a node that somebody else had changed, or deleted. They are repeated.
 	overtaken
 )
 
 // result is how a pass over a node ended, and with what.
 type result struct {
 	kind resultKind
-	// err is why the pass failed, or what the node mismatches by, initialized or not.
+	// err is why the pass failed, or what the node mismatches by.
 	err error
-	// note is why the node waits; worthKnowing if an operator should see that once.
+	// note is why the node waits; worthKnowing if an operator should see that once. Then err is why, and else there was no failure.
 	note         string
 	worthKnowing bool
 	// withoutAddresses says why the API server did not take the addresses of a node that is otherwise as decided.
 	withoutAddresses error
-	// pause is how long it is until a field may be written that is left alone, or zero if no field is left alone.
-	pause time.Duration
-	// plan and want are what was decided.
+	// plan and want are what was decided, and said is the answer of the cloud by which.
 	plan plan
 	want desired
+	said *instances.Observation
 	// wrote is the resource version of our last write, empty if there was none.
 	wrote string
 }
@@ -78,7 +72,7 @@ func resultOf(done applied, success result) result {
 	case kit.Written:
 		return success
 	case kit.Outdated:
-		return result{kind: overtaken, wrote: done.resourceVersion}
+		return result{kind: overtaken, wrote: done.resourceVersion, said: success.said, err: &writeError{err: fmt.Errorf("%w: %w", errAlwaysTooLate, done.err)}}
 	default:
 		return result{kind: failed, err: &writeError{err: done.err}, wrote: done.resourceVersion}
 	}
@@ -98,9 +92,6 @@ func (r *reconciler) finish(ctx context.Context, node *corev1.Node, ended result
 		r.traces.initialized(ctx, node, ended.providerID(node))
 		r.recorder.Event(node, corev1.EventTypeNormal, ReasonSynced, "Node synced successfully")
 		log.Info("Initialized the node", ended.keysAndValues(node)...)
-		if ended.err != nil {
-			r.warn(ctx, node, ended.err)
-		}
 		return r.resume(ctx, node, ended)
 	case refreshed:
 		if ended.withoutAddresses == nil {
@@ -111,7 +102,7 @@ func (r *reconciler) finish(ctx context.Context, node *corev1.Node, ended result
 		}
 		return r.resume(ctx, node, ended)
 	case waits:
-		delay, first := r.state.waited(node, time.Now())
+		delay, first := r.state.waited(node, ended.err, time.Now())
 		if !first || !ended.worthKnowing {
 			log = log.V(1)
 		}
@@ -123,55 +114,63 @@ func (r *reconciler) finish(ctx context.Context, node *corev1.Node, ended result
 		r.warn(ctx, node, ended.err)
 		return r.resume(ctx, node, ended)
 	case overtaken:
-		return r.repeat(ctx, node)
-	case unconcerned:
+		return r.repeat(ctx, node, ended)
 	}
 	return reconcile.Result{}
 }
 
-// resume has a pass made over a node of which something is left: addresses that the API server did not take, or fields that
-// are left alone for a while.
+// resume has a pass made over a node of which something is left: addresses that the API server did not take.
 func (r *reconciler) resume(ctx context.Context, node *corev1.Node, ended result) reconcile.Result {
-	switch {
-	case ended.withoutAddresses != nil:
-		r.state.lacksAddresses(node)
-		return retry(r.warn(ctx, node, ended.withoutAddresses))
-	case ended.pause > 0:
-		return retry(ended.pause)
-	default:
+	if ended.withoutAddresses == nil {
 		return reconcile.Result{}
 	}
+	r.state.lacksAddresses(node)
+	return retry(r.warn(ctx, node, ended.withoutAddresses))
 }
 
 // repeat makes another pass over a node that changed concurrently, soon and silently. If that goes on, the API server refuses the writes for
-// another reason, and the node gets an event.
-func (r *reconciler) repeat(ctx context.Context, node *corev1.Node) reconcile.Result {
-	if delay, worthIt := r.state.conflicted(node); worthIt {
+// another reason, and the node fails.
+func (r *reconciler) repeat(ctx context.Context, node *corev1.Node, ended result) reconcile.Result {
+	if delay, worthIt := r.state.conflicted(node, ended.said); worthIt || ended.err == nil {
 		logf.FromContext(ctx).V(1).Info("The node changed while it was being written; looking at it again")
 		return reconcile.Result{RequeueAfter: delay}
 	}
-	return retry(r.warn(ctx, node, &writeError{err: errAlwaysTooLate}))
+	return retry(r.warn(ctx, node, ended.err))
 }
 
-// warn counts and remembers a failure. The node gets an event, unless it got one for the same reason a short while ago: a
-// cloud that is down fails for all nodes, again and again. It returns the pause before the next try.
+// warn counts and remembers a failure. It returns the pause before the next try.
 func (r *reconciler) warn(ctx context.Context, node *corev1.Node, err error) time.Duration {
 	if ctx.Err() != nil {
-		return failureBackoff.First // we are being stopped, which is nobody's failure
+		return 0 // we are being stopped, which is nobody's failure
 	}
 	reason, _ := reasonOf(err)
 	now := time.Now()
 	delay := r.state.failed(node, err, now)
 	r.metrics.failures.WithLabelValues(reason).Inc()
 	r.traces.failed(node, reason, err)
-	log := logf.FromContext(ctx).WithValues("reason", reason, "retryAfter", delay)
-	if r.events.Allow(node.UID, reason, now) {
-		r.recorder.Event(node, corev1.EventTypeWarning, reason, messageOf(node, err))
-		log.Error(err, "Could not bring the node in line with the cloud")
-	} else {
-		log.V(1).Info("Could not bring the node in line with the cloud again", "error", err.Error())
+	logf.FromContext(ctx).V(1).Info("Could not bring the node in line with the cloud", "reason", reason, "retryAfter", delay, "error", err.Error())
+	since, begins := r.state.fails(node, reason, now)
+	say := func() { r.say(ctx, node, reason, err) }
+	switch {
+	case begins:
+		time.AfterFunc(warningDelay, func() {
+			if ctx.Err() == nil && r.state.stillFails(node, reason, since) {
+				say()
+			}
+		})
+	case now.Sub(since) >= warningDelay:
+		say()
 	}
 	return delay
+}
+
+// say gives a node the event of a failure, unless it got one for the same reason a short while ago: a cloud that is down fails for all nodes,
+// again and again.
+func (r *reconciler) say(ctx context.Context, node *corev1.Node, reason string, err error) {
+	if r.events.Allow(node.UID, reason, time.Now()) {
+		r.recorder.Event(node, corev1.EventTypeWarning, reason, messageOf(node, err))
+		logf.FromContext(ctx).Error(err, "Could not bring the node in line with the cloud", "reason", reason)
+	}
 }
 
 // waiting says by an event what the call for a node's instance waits for.
@@ -179,60 +178,6 @@ func (r *reconciler) waiting(node *corev1.Node, reason string) {
 	if r.events.Allow(node.UID, ReasonWaitingForCloud, time.Now()) {
 		r.recorder.Event(node, corev1.EventTypeNormal, ReasonWaitingForCloud, kit.EventMessage("Waiting to ask the cloud for the node's instance: "+reason))
 	}
-}
-
-// warnReversed counts fields that are left alone from now on, and says by an event who else writes them, unless there was one a
-// short while ago.
-func (r *reconciler) warnReversed(ctx context.Context, node *corev1.Node, paused []contest.Reversal) {
-	r.metrics.failures.WithLabelValues(ReasonConflictingWriter).Add(float64(len(paused)))
-	now := time.Now()
-	news := slices.DeleteFunc(slices.Clone(paused), func(of contest.Reversal) bool {
-		return !r.events.Allow(node.UID, ReasonConflictingWriter+of.Field, now)
-	})
-	log := logf.FromContext(ctx)
-	if len(news) == 0 {
-		log.V(1).Info("Another writer keeps changing fields of the node; leaving them alone", "retryAfter", paused[0].Pause)
-		return
-	}
-	live := r.readLive(ctx, node)
-	changes := make([]string, len(news))
-	for i, of := range news {
-		changes[i] = describeReversal(of, live)
-	}
-	what := "Another writer keeps changing what the cloud decides about: " + strings.Join(changes, "; ")
-	advice := fmt.Sprintf(". Stop the other writer, or annotate the node %s=true.", ownership.AnnotationIgnore)
-	r.recorder.Event(node, corev1.EventTypeWarning, ReasonConflictingWriter, message.Line(what, kit.MaxMessage-len(advice))+advice)
-	log.Info("Another writer keeps changing fields of the node; leaving them alone for a while", "reason", ReasonConflictingWriter,
-		"changes", changes)
-}
-
-// readLive reads a node with the record of who set which field, which the cache leaves out. Without it the event says what is known.
-func (r *reconciler) readLive(ctx context.Context, node *corev1.Node) *corev1.Node {
-	if r.live == nil {
-		return node
-	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	live := &corev1.Node{}
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(node), live); err != nil || live.UID != node.UID {
-		return node
-	}
-	return live
-}
-
-// describeReversal says what is contested, by whom, and what follows.
-func describeReversal(of contest.Reversal, live *corev1.Node) string {
-	what, wanted, has := "the addresses", of.Wanted, addressList(live.Status.Addresses)
-	path := []string{"f:status", "f:addresses"}
-	if key, isLabel := labelOf(of.Field); isLabel {
-		what, wanted, has = "the label "+key, fmt.Sprintf("%q", of.Wanted), fmt.Sprintf("%q", live.Labels[key])
-		path = []string{"f:metadata", "f:labels", "f:" + key}
-	}
-	by := "a writer that left no name"
-	if manager := contest.ManagerOf(live.ManagedFields, path, fieldManager); manager != "" {
-		by = fmt.Sprintf("the field manager %q", manager)
-	}
-	return fmt.Sprintf("%s from %s to %s, by %s, left alone for %s", what, wanted, has, by, of.Pause)
 }
 
 // retry puts a node that has had its chance behind those that have not.
@@ -285,12 +230,6 @@ const (
 	ReasonProviderIDMissing = names.ReasonProviderIDMissing
 	// ReasonNodeIPMismatch says that the kubelet's --node-ip is not among the addresses that the cloud knows.
 	ReasonNodeIPMismatch = names.ReasonNodeIPMismatch
-	// ReasonAddressesUnconfirmed says that an answer of the cloud would take all IPs from a ready node, which keeps them until a
-	// later answer says the same.
-	ReasonAddressesUnconfirmed = "AddressesUnconfirmed"
-	// ReasonConflictingWriter says that somebody else keeps changing a field that the cloud decides about, and that it is left alone
-	// for a while.
-	ReasonConflictingWriter = "ConflictingWriter"
 	// ReasonInvalidMetadata says that the cloud named a type, zone or region that cannot be a label.
 	ReasonInvalidMetadata = names.ReasonInvalidMetadata
 	// ReasonCloudError says that the cloud could not be asked, or answered with an error.
@@ -321,19 +260,8 @@ func (e *instanceNotFoundError) Error() string {
 // Is makes the error one of provider.ErrInstanceNotFound.
 func (e *instanceNotFoundError) Is(target error) bool { return target == provider.ErrInstanceNotFound }
 
-// unconfirmedError says that a ready node keeps its addresses although the cloud's answer has no IP.
-type unconfirmedError struct {
-	has, said []corev1.NodeAddress
-}
-
-// Error shows both.
-func (e *unconfirmedError) Error() string {
-	return fmt.Sprintf("by the cloud's answer %s the node, which is ready, would lose all IPs of its addresses %s; "+
-		"they stay until a later answer says the same", shownAddresses(e.said), shownAddresses(e.has))
-}
-
 // errAlwaysTooLate says that the API server took none of several writes in a row, each planned anew.
-var errAlwaysTooLate = errors.New("the API server refused each of several attempts because the node had changed meanwhile")
+var errAlwaysTooLate = errors.New("the API server refused each of several attempts as if the node had changed meanwhile")
 
 // writeError says that the API server refused a write.
 type writeError struct {
@@ -389,7 +317,6 @@ func reasonOf(err error) (reason, advice string) {
 		ambiguous *instances.AmbiguousNameError
 		noID      *instances.ProviderIDMissingError
 		mismatch  *nodeIPMismatchError
-		confirm   *unconfirmedError
 		invalid   *invalidMetadataError
 		write     *writeError
 	)
@@ -404,8 +331,6 @@ func reasonOf(err error) (reason, advice string) {
 		return ReasonProviderIDMissing, "Start the kubelet with --provider-id, or update the cloud provider"
 	case errors.As(err, &mismatch):
 		return ReasonNodeIPMismatch, "Correct the kubelet's --node-ip, or give the instance that address in the cloud"
-	case errors.As(err, &confirm):
-		return ReasonAddressesUnconfirmed, "Check in the cloud whether the instance has lost its network interfaces"
 	case errors.As(err, &invalid):
 		return ReasonInvalidMetadata, "Rename it in the cloud, or update the cloud provider"
 	case errors.As(err, &write):

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -29,7 +28,6 @@ import (
 // See ADR 59.
 type singleRefresher struct {
 	pace       pace.Pace
-	retries    kit.Backoff
 	reader     client.Reader
 	inventory  *instances.Inventory
 	reconciler *reconciler
@@ -47,16 +45,9 @@ type singleRefresher struct {
 	turns workqueue.TypedDelayingInterface[string]
 }
 
-// retriesOf are the pauses after lookups that fail. They grow to the shortest pause after one that does not.
-func retriesOf(shortest time.Duration) kit.Backoff {
-	return kit.Backoff{
-		First: min(failureBackoff.First, shortest), Longest: shortest, Terminal: min(failureBackoff.Terminal, shortest),
-	}
-}
-
 func newSingleRefresher(options Options, reconciler *reconciler, log logr.Logger) *singleRefresher {
 	return &singleRefresher{
-		pace: pace.New(options.StatusUpdateFrequency, options.FullRefreshPeriod), retries: retriesOf(options.StatusUpdateFrequency),
+		pace:   pace.New(options.StatusUpdateFrequency, options.FullRefreshPeriod),
 		reader: options.Client, inventory: options.Inventory, reconciler: reconciler, metrics: reconciler.metrics, log: log,
 		queued: newQueueSource(), histories: map[string]*pace.History{}, failed: map[string]error{},
 	}
@@ -111,10 +102,11 @@ func (r *singleRefresher) lead(turns workqueue.TypedDelayingInterface[string], n
 // addAll has the turns of all nodes considered, and reports whether ctx goes on. It reads the cache, which returns no errors in practice.
 func (r *singleRefresher) addAll(ctx context.Context, turns workqueue.TypedDelayingInterface[string]) bool {
 	const listing = "Could not list the nodes to compare them with the cloud; trying again"
+	pauses := kit.Backoff{First: 500 * time.Millisecond, Longest: r.pace.Shortest}
 	for before := 0; ctx.Err() == nil; before++ {
 		var list corev1.NodeList
 		err := r.reader.List(ctx, &list, client.UnsafeDisableDeepCopy) // the nodes are only read
-		pause := r.retries.After(before, err)
+		pause := pauses.After(before, err)
 		r.failures.Note(logr.NewContext(ctx, r.log), listing, err, "retryAfter", pause)
 		if err == nil {
 			for i := range list.Items {
@@ -179,7 +171,7 @@ func (r *singleRefresher) ended(ctx context.Context, node *corev1.Node, err erro
 	if !known.Is(node.UID) {
 		return // the node is gone
 	}
-	known.End(time.Now(), err != nil, func(before int) time.Duration { return r.retries.After(before, err) }, settled)
+	known.End(r.pace, time.Now(), err != nil, settled)
 	delete(r.failed, node.Name)
 	if err != nil {
 		r.metrics.refreshFailures.Inc()
@@ -236,9 +228,8 @@ func (r *singleRefresher) agreed(before, after *corev1.Node) bool {
 
 // nearer returns how much is left to do about a node by an answer, and whether that is less than before.
 func (r *singleRefresher) nearer(before, after *corev1.Node, said instances.Observation) (left int, nearer bool) {
-	left, _ = r.reconciler.left(after, said)
-	was, _ := r.reconciler.left(before, said)
-	return left, left < was
+	left = r.reconciler.left(after, said)
+	return left, left < r.reconciler.left(before, said)
 }
 
 // consider changes what is known of a node, and has its turn considered anew if this process leads.
@@ -280,7 +271,7 @@ const (
 	needReady pace.Cause = "ready"
 	// needNodeIP is that the kubelet was given another --node-ip.
 	needNodeIP pace.Cause = "node_ip"
-	// needChanged is that somebody else has changed what we hold the node to: its addresses, its provider ID, labels from the cloud.
+	// needChanged is that somebody else has changed what we hold the node to, or know it by: its addresses, its provider ID.
 	needChanged pace.Cause = "changed"
 )
 
@@ -311,29 +302,5 @@ func heldChanged(before, after *corev1.Node) bool {
 	if before.Spec.ProviderID != after.Spec.ProviderID || !slices.Equal(before.Status.Addresses, after.Status.Addresses) {
 		return true
 	}
-	for _, key := range []string{ownership.AnnotationProven, annotationCloudLabels} {
-		if before.Annotations[key] != after.Annotations[key] {
-			return true
-		}
-	}
-	if maps.Equal(before.Labels, after.Labels) {
-		return false
-	}
-	for _, label := range []labelPair{typeLabel, zoneLabel, regionLabel} {
-		if labelChanged(before, after, label.stable) || labelChanged(before, after, label.beta) {
-			return true
-		}
-	}
-	for key := range recordOf(after) {
-		if labelChanged(before, after, key) {
-			return true
-		}
-	}
-	return false
-}
-
-func labelChanged(before, after *corev1.Node, key string) bool {
-	was, had := before.Labels[key]
-	is, has := after.Labels[key]
-	return had != has || was != is
+	return before.Annotations[ownership.AnnotationProven] != after.Annotations[ownership.AnnotationProven]
 }

@@ -1,7 +1,7 @@
 package node
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,20 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// annotationCloudLabels on a node records the additional labels that came from the cloud, as a JSON object of their keys and
-// values. What is not in it, or has another value by now, belongs to somebody else.
-const annotationCloudLabels = "mooring.dev/cloud-labels"
-
 // plan is what has to be written to a node.
 type plan struct {
 	// actions are carried out in order; the next one only if the one before it succeeded. None: the node is as desired.
 	actions []action
 	// kept are the provider's labels whose keys somebody else uses on this node with other values, sorted.
 	kept []string
-	// unconfirmed says that the addresses are left alone because a ready node would lose all its IPs by a single answer.
-	unconfirmed bool
-	// paused are the fields that are not as desired and left alone because somebody else keeps changing them.
-	paused []string
+	// unknown are the labels that are not as the cloud says and of which it is not known who wrote them, in their order.
+	unknown []string
 }
 
 // The fields of a node that we write, as JSON pointers. Those of a label and an annotation are followed by its escaped key, that of a taint
@@ -36,14 +30,6 @@ const (
 	fieldProviderID  = "/spec/providerID"
 	fieldTaints      = "/spec/taints"
 )
-
-// restraint is a reason against writing all that is desired.
-type restraint struct {
-	// again says that an earlier answer of the cloud left the node no IP either.
-	again bool
-	// paused are the fields that are left alone for a while.
-	paused map[string]bool
-}
 
 // action is one write to the API server: a JSON patch (RFC 6902) that tests all that it rests on, so that it takes effect on
 // the node it was planned for, and only while nobody else has changed what it changes.
@@ -71,138 +57,96 @@ type operation struct {
 
 // planFor returns what makes a node show what is desired. The addresses come first and the taint is the last thing to go, so
 // that whoever waits for the taint to go finds all the rest. A node without taint gets no provider ID: it was not initialized
-// by anybody, or by a provider that has none. A ready node loses all its IPs only after a second answer, see ADR 17.
-func planFor(node *corev1.Node, want desired, held restraint) plan {
+// by anybody, or by a provider that has none. Ours says of labels whether a manager that decides for the cloud wrote the values that the node
+// has; what it does not say is not known. It counts for an initialized node only.
+func planFor(node *corev1.Node, want desired, ours map[string]bool) plan {
 	var planned plan
-	switch {
-	case want.addresses == nil || slices.Equal(node.Status.Addresses, want.addresses):
-	case isReady(node) && hasIP(node.Status.Addresses) && !hasIP(want.addresses) && !held.again:
-		planned.unconfirmed = true
-	case held.paused[fieldAddresses]:
-		planned.paused = append(planned.paused, fieldAddresses)
-	default:
+	if want.addresses != nil && !sameAddresses(node.Status.Addresses, want.addresses, want.leading) {
 		planned.actions = append(planned.actions, action{target: targetAddresses, patch: patchAddresses(node, want.addresses)})
 	}
 	labels := maps.Clone(node.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	record, kept := mergeAdditional(labels, recordOf(node), want.additional)
-	maps.Copy(labels, want.wellKnown)
-	followBeta(labels, want.wellKnown)
-	planned.paused = append(planned.paused, pauseLabels(node.Labels, labels, held.paused)...)
+	if len(cloudTaints(node)) > 0 {
+		maps.Copy(labels, want.wellKnown)
+		planned.kept = addAbsent(labels, want.additional)
+	} else {
+		planned.unknown = followCloud(labels, want.wellKnown, ours)
+	}
+	followBeta(labels)
 
 	patch := setProviderID(node, want.providerID)
 	patch = append(patch, setValues(fieldLabels, node.Labels, labels)...)
-	annotations := node.Annotations
-	if want.additional != nil {
-		annotations = withRecord(annotations, record)
-	}
-	patch = append(patch, setValues(fieldAnnotations, node.Annotations, withAnnotations(annotations, want.annotations))...)
+	patch = append(patch, setValues(fieldAnnotations, node.Annotations, withAnnotations(node.Annotations, want.annotations))...)
 	patch = append(patch, removeTaints(node)...)
 	if len(patch) > 0 {
 		planned.actions = append(planned.actions, action{target: targetNode, patch: append(isNode(node), patch...)})
 	}
-	planned.kept = kept
 	return planned
 }
 
-// hasIP reports whether one of the addresses is an IP.
-func hasIP(addresses []corev1.NodeAddress) bool {
-	return slices.ContainsFunc(addresses, func(address corev1.NodeAddress) bool {
-		return address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP
-	})
+// sameAddresses reports whether two lists hold the same addresses, the first ones in the same order.
+func sameAddresses(has, want []corev1.NodeAddress, leading int) bool {
+	if len(has) != len(want) || !slices.Equal(has[:leading], want[:leading]) {
+		return false
+	}
+	order := func(a, b corev1.NodeAddress) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Address, b.Address))
+	}
+	return slices.Equal(slices.SortedFunc(slices.Values(has), order), slices.SortedFunc(slices.Values(want), order))
 }
 
-// mergeAdditional brings the provider's labels into a node's labels by a three-way merge of what the node has, what we
-// recorded as ours and what the provider says now. It returns the new record and the keys that somebody else uses. Nothing
-// changes if it is not known what the provider says.
-func mergeAdditional(labels, record, want map[string]string) (newRecord map[string]string, kept []string) {
-	if want == nil {
-		return record, nil
-	}
-	newRecord = map[string]string{}
-	for key, value := range want {
-		has, present := labels[key]
-		recorded, known := record[key]
-		switch ours := known && has == recorded; {
-		case !present, ours:
+// addAbsent adds the provider's labels that a node lacks. It returns the keys that others use with other values, sorted.
+func addAbsent(labels, additional map[string]string) (kept []string) {
+	for key, value := range additional {
+		switch has, present := labels[key]; {
+		case !present:
 			labels[key] = value
-			newRecord[key] = value
 		case has != value:
 			kept = append(kept, key)
 		}
 	}
-	for key, recorded := range record {
-		if _, wanted := want[key]; !wanted && labels[key] == recorded {
-			delete(labels, key)
-		}
-	}
 	slices.Sort(kept)
-	return newRecord, kept
+	return kept
 }
 
-// followBeta makes a stable label follow its beta label where the cloud does not say, as the reference does.
-func followBeta(labels, fromCloud map[string]string) {
+// followCloud gives the labels of an initialized node the cloud's values where ours says so. Of a stable and a beta label the beta one counts, as
+// followBeta has it. It returns the labels that are not as the cloud says and of which ours says nothing.
+func followCloud(labels, fromCloud map[string]string, ours map[string]bool) (unknown []string) {
 	for _, label := range []labelPair{typeLabel, zoneLabel, regionLabel} {
-		value, present := labels[label.beta]
-		if _, said := fromCloud[label.stable]; present && !said {
-			labels[label.stable] = value
+		value, said := fromCloud[label.stable]
+		key := label.stable
+		if _, present := labels[label.beta]; present {
+			key = label.beta
 		}
-	}
-}
-
-// pauseLabels leaves labels as they are for which that is wanted, and returns the fields of those that would have changed, sorted.
-func pauseLabels(has, labels map[string]string, paused map[string]bool) []string {
-	var left []string
-	for _, field := range slices.Sorted(maps.Keys(paused)) {
-		key, isLabel := labelOf(field)
-		value, present := has[key]
-		wanted, remains := labels[key]
-		if !isLabel || present == remains && value == wanted {
+		has, present := labels[key]
+		if !said || !present || has == value {
 			continue
 		}
-		left = append(left, field)
-		if delete(labels, key); present {
+		switch change, known := ours[key]; {
+		case !known:
+			unknown = append(unknown, key)
+		case change:
 			labels[key] = value
 		}
 	}
-	return left
+	return unknown
+}
+
+// followBeta makes a stable label follow its beta label, as the reference does.
+func followBeta(labels map[string]string) {
+	for _, label := range []labelPair{typeLabel, zoneLabel, regionLabel} {
+		if value, present := labels[label.beta]; present {
+			labels[label.stable] = value
+		}
+	}
 }
 
 // labelOf returns the key of the label that a field is, if it is one.
 func labelOf(field string) (key string, isLabel bool) {
 	escaped, isLabel := strings.CutPrefix(field, fieldLabels+"/")
 	return jsonpointer.Unescape(escaped), isLabel
-}
-
-// recordOf returns the additional labels that we put on a node. A record that cannot be read counts as missing, and a key that no
-// provider may set was not set by us.
-func recordOf(node *corev1.Node) map[string]string {
-	record := map[string]string{}
-	if err := json.Unmarshal([]byte(node.Annotations[annotationCloudLabels]), &record); err != nil {
-		return nil
-	}
-	maps.DeleteFunc(record, func(key, _ string) bool { return kubernetesKey.MatchString(key) })
-	return record
-}
-
-// withRecord returns annotations with a record; there is no empty one.
-func withRecord(annotations, record map[string]string) map[string]string {
-	changed := maps.Clone(annotations)
-	delete(changed, annotationCloudLabels)
-	if len(record) == 0 {
-		return changed
-	}
-	if changed == nil {
-		changed = map[string]string{}
-	}
-	encoded, err := json.Marshal(record)
-	if err != nil {
-		return annotations // strings always encode; this keeps the record if that ever changes
-	}
-	changed[annotationCloudLabels] = string(encoded)
-	return changed
 }
 
 // withAnnotations returns annotations with some that were added or changed.
@@ -292,22 +236,4 @@ func (p plan) changes() []string {
 		}
 	}
 	return paths
-}
-
-// fields returns what a plan writes of the fields that others write, too, by field. The value of what is removed is empty.
-func (p plan) fields() map[string]string {
-	fields := map[string]string{}
-	for _, action := range p.actions {
-		for _, operation := range action.patch {
-			if operation.Op == "test" {
-				continue
-			}
-			if _, isLabel := labelOf(operation.Path); isLabel {
-				fields[operation.Path], _ = operation.Value.(string)
-			} else if addresses, are := operation.Value.([]corev1.NodeAddress); are {
-				fields[operation.Path] = addressList(addresses)
-			}
-		}
-	}
-	return fields
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,12 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
-
-	"github.com/mooring-ccm/mooring/internal/instances"
 )
 
-func TestAdditionalLabelsAreMerged(t *testing.T) {
-	record := func(json string) edit { return withAnnotation(annotationCloudLabels, json) }
+// A node that waits for its initialization gets the additional labels that it lacks. An initialized one gets none.
+func TestAdditionalLabelsAreAddedOnce(t *testing.T) {
+	waits := withTaints(cloudTaint)
 	tests := []struct {
 		name  string
 		node  *corev1.Node
@@ -24,50 +22,19 @@ func TestAdditionalLabelsAreMerged(t *testing.T) {
 		want  *corev1.Node
 		kept  []string
 	}{
+		{"a new one is added", newNode(waits), map[string]string{"a": "1"}, newNode(withLabels("a", "1")), nil},
 		{
-			"a new one is added and recorded", newNode(), map[string]string{"a": "1"},
-			newNode(withLabels("a", "1"), record(`{"a":"1"}`)), nil,
-		},
-		{"ours changes with the cloud", newNode(withLabels("a", "1"), record(`{"a":"1"}`)), map[string]string{"a": "2"},
-			newNode(withLabels("a", "2"), record(`{"a":"2"}`)), nil},
-		{
-			"ours goes with the cloud", newNode(withLabels("a", "1", "b", "1"), record(`{"a":"1","b":"1"}`)),
-			map[string]string{"b": "1"},
-			newNode(withLabels("b", "1"), record(`{"b":"1"}`)), nil},
-		{"the last of ours goes, and the record", newNode(withLabels("a", "1"), record(`{"a":"1"}`)), nil, newNode(), nil},
-		{
-			"somebody else's stays, with another value", newNode(withLabels("a", "9")), map[string]string{"a": "1"},
+			"one that is there stays, with another value", newNode(waits, withLabels("a", "9")), map[string]string{"a": "1"},
 			newNode(withLabels("a", "9")), []string{"a"},
 		},
+		{"one that is there stays, with the same value", newNode(waits, withLabels("a", "1")), map[string]string{"a": "1"}, newNode(withLabels("a", "1")), nil},
+		{"an empty value is a value", newNode(waits, withLabels("a", "")), map[string]string{"a": "1"}, newNode(withLabels("a", "")), []string{"a"}},
 		{
-			"somebody else's stays theirs, with the same value", newNode(withLabels("a", "1")), map[string]string{"a": "1"},
-			newNode(withLabels("a", "1")), nil,
+			"keys with the characters of a JSON pointer", newNode(waits, withAnnotation("x/y~z", "kept")),
+			map[string]string{"example.com/rack": "1"}, newNode(withAnnotation("x/y~z", "kept"), withLabels("example.com/rack", "1")), nil,
 		},
-		{"ours that somebody changed is theirs", newNode(withLabels("a", "9"), record(`{"a":"1"}`)), map[string]string{"a": "2"},
-			newNode(withLabels("a", "9")), []string{"a"}},
-		{
-			"ours that somebody changed stays when the cloud's goes", newNode(withLabels("a", "9"), record(`{"a":"1"}`)), nil,
-			newNode(withLabels("a", "9")), nil,
-		},
-		{
-			"ours that somebody removed comes back", newNode(record(`{"a":"1"}`)), map[string]string{"a": "1"},
-			newNode(withLabels("a", "1"), record(`{"a":"1"}`)), nil,
-		},
-		{
-			"an empty value is a value", newNode(withLabels("a", ""), record(`{"a":""}`)), map[string]string{"a": "1"},
-			newNode(withLabels("a", "1"), record(`{"a":"1"}`)), nil,
-		},
-		{
-			"a record that cannot be read is replaced", newNode(withLabels("a", "1"), record(`{`)),
-			map[string]string{"a": "2", "b": "1"},
-			newNode(withLabels("a", "1", "b", "1"), record(`{"b":"1"}`)), []string{"a"}},
-		{"a record does not make Kubernetes' labels ours",
-			newNode(withLabels("node-role.kubernetes.io/worker", "x"), record(`{"node-role.kubernetes.io/worker":"x"}`)), nil,
-			newNode(withLabels("node-role.kubernetes.io/worker", "x")), nil},
-		{
-			"keys with the characters of a JSON pointer", newNode(withAnnotation("x/y~z", "kept")),
-			map[string]string{"example.com/rack": "1"},
-			newNode(withAnnotation("x/y~z", "kept"), withLabels("example.com/rack", "1"), record(`{"example.com/rack":"1"}`)), nil},
+		{"an initialized node gets none", newNode(withLabels("a", "1")), map[string]string{"a": "2", "b": "1"}, newNode(withLabels("a", "1")), nil},
+		{"an initialized node loses none", newNode(withLabels("a", "1")), nil, newNode(withLabels("a", "1")), nil},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -85,32 +52,40 @@ func TestAdditionalLabelsAreMerged(t *testing.T) {
 	}
 }
 
-func TestOnlyAListingTakesLabelsAway(t *testing.T) {
-	node := newNode(withLabels("rack", "7", "row", "9"), withAnnotation(annotationCloudLabels, `{"rack":"7","row":"8"}`))
+// The labels of an initialized node follow the cloud where a manager of the cloud wrote them.
+func TestLabelsFollowTheCloudWhereTheyAreOurs(t *testing.T) {
+	stable, beta := corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone
+	both := func(value string) edit { return withLabels(stable, value, beta, value) }
 	for name, test := range map[string]struct {
-		listed int
-		cloud  map[string]string
-		want   *corev1.Node
+		node    edit
+		ours    map[string]bool
+		want    edit
+		unknown []string
 	}{
-		"a listing that does not name ours": {1, nil, newNode(withLabels("row", "9"))},
-		"an answer about one instance that does not name ours": {
-			-1, nil, newNode(withLabels("rack", "7", "row", "9"), withAnnotation(annotationCloudLabels, `{"rack":"7"}`)),
-		},
-		"an answer about one instance that has another value": {
-			-1, map[string]string{"rack": "8"},
-			newNode(withLabels("rack", "8", "row", "9"), withAnnotation(annotationCloudLabels, `{"rack":"8"}`)),
-		},
+		"as the cloud says":                         {node: both("z"), want: both("z")},
+		"ours":                                      {node: both("old"), ours: map[string]bool{beta: true}, want: both("z")},
+		"a user's":                                  {node: both("old"), ours: map[string]bool{beta: false, stable: true}, want: both("old")},
+		"not known whose":                           {node: both("old"), ours: map[string]bool{stable: true}, want: both("old"), unknown: []string{beta}},
+		"absent":                                    {node: withLabels(), ours: map[string]bool{beta: true, stable: true}, want: withLabels()},
+		"the stable one alone, ours":                {node: withLabels(stable, "old"), ours: map[string]bool{stable: true}, want: withLabels(stable, "z")},
+		"the stable one alone, a user's":            {node: withLabels(stable, "old"), ours: map[string]bool{stable: false}, want: withLabels(stable, "old")},
+		"the stable one alone, not known":           {node: withLabels(stable, "old"), want: withLabels(stable, "old"), unknown: []string{stable}},
+		"the beta one alone":                        {node: withLabels(beta, "z"), want: both("z")},
+		"a stable one that differs from its beta":   {node: withLabels(stable, "mine", beta, "z"), want: both("z")},
+		"the same, and the beta one is not cloud's": {node: withLabels(stable, "z", beta, "mine"), ours: map[string]bool{beta: false}, want: both("mine")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want, err := desireObserved(node, instances.Observation{
-				Listed: test.listed, Metadata: cloudprovider.InstanceMetadata{AdditionalLabels: test.cloud},
-			})
+			node := newNode(test.node)
+			want, err := desire(node, &cloudprovider.InstanceMetadata{Zone: "z"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			after := mustPatch(t, node, planFor(node, want, restraint{}))
-			if diff := cmp.Diff(test.want, after, cmpopts.EquateEmpty()); diff != "" {
+			planned := planFor(node, want, test.ours)
+			if diff := cmp.Diff(newNode(test.want), mustPatch(t, node, planned), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("node (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.unknown, planned.unknown); diff != "" {
+				t.Errorf("to be asked about (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -118,12 +93,8 @@ func TestOnlyAListingTakesLabelsAway(t *testing.T) {
 
 func TestWhatTheCloudDoesNotSayChangesNothing(t *testing.T) {
 	node := newNode(withID("sim://1"), allLabels("t", "z", "r"), withAddresses(internalIP("10.0.0.1")),
-		withLabels("a", "1"), withAnnotation(annotationCloudLabels, `{"a":"1"}`))
-	if planned := planFor(node, desired{}, restraint{}); len(planned.actions) > 0 {
-		t.Errorf("planned %v without a word of the cloud", planned.changes())
-	}
-	withAnnotation(annotationCloudLabels, "{")(node)
-	if planned := planFor(node, desired{}, restraint{}); len(planned.actions) > 0 {
+		withLabels("a", "1"))
+	if planned := planFor(node, desired{}, nil); len(planned.actions) > 0 {
 		t.Errorf("planned %v without a word of the cloud", planned.changes())
 	}
 }
@@ -153,10 +124,6 @@ func TestThePatchOfAnInitialization(t *testing.T) {
 			{"op":"add","path":"/metadata/labels/rack","value":"7"},
 			{"op":"test","path":"/metadata/labels/topology.kubernetes.io~1zone","value":"old"},
 			{"op":"add","path":"/metadata/labels/topology.kubernetes.io~1zone","value":"z"},
-			{"op":"test","path":"/metadata/annotations","value":null},
-			{"op":"add","path":"/metadata/annotations","value":{}},
-			{"op":"test","path":"/metadata/annotations/mooring.dev~1cloud-labels","value":null},
-			{"op":"add","path":"/metadata/annotations/mooring.dev~1cloud-labels","value":"{\"rack\":\"7\"}"},
 			{"op":"test","path":"/spec/taints/0","value":
 				{"key":"node.cloudprovider.kubernetes.io/uninitialized","value":"true","effect":"NoSchedule"}},
 			{"op":"remove","path":"/spec/taints/0","value":null}]`,
@@ -217,7 +184,7 @@ func TestAWriteNeverUndoesWhatCameBetween(t *testing.T) {
 		{"a label of ours was set", withLabels("rack", "9"), false},
 		{"a label of nobody's was set", withLabels("other", "9"), true},
 		{"all labels went", func(n *corev1.Node) { n.Labels = nil }, false},
-		{"annotations came to be", withAnnotation("other", "9"), false},
+		{"annotations came to be", withAnnotation("other", "9"), true},
 		{"the addresses were set", withAddresses(internalIP("10.0.0.8")), false},
 	}
 	for _, test := range tests {
@@ -256,7 +223,8 @@ func TestNothingIsPlannedForANodeThatIsAsDesired(t *testing.T) {
 		t.Errorf("planned %v, error %v; want nothing", planned.changes(), err)
 	}
 	metadata.Zone = "y"
-	planned, err := decide(node, metadata)
+	wanted, err := desire(node, metadata)
+	planned := planFor(node, wanted, map[string]bool{corev1.LabelFailureDomainBetaZone: true})
 	want := []string{"/metadata/labels/failure-domain.beta.kubernetes.io~1zone", "/metadata/labels/topology.kubernetes.io~1zone"}
 	if diff := cmp.Diff(want, planned.changes()); diff != "" || err != nil {
 		t.Errorf("error %v; changes (-want +got):\n%s", err, diff)
@@ -268,45 +236,5 @@ func TestMismatchesAreErrorsOfTheirType(t *testing.T) {
 	var mismatch *nodeIPMismatchError
 	if !errors.As(err, &mismatch) || mismatch.provided != "10.0.0.2" || len(mismatch.cloud) != 1 {
 		t.Errorf("error %#v, want both address sets in it", err)
-	}
-}
-
-// An answer with a host name only, as vSphere's and OpenStack's plugins have given, takes no IP from a node that is ready.
-func TestAReadyNodeLosesItsIPsByTheSecondAnswerOnly(t *testing.T) {
-	ready := func(status corev1.ConditionStatus) edit {
-		return func(n *corev1.Node) {
-			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
-		}
-	}
-	both := withAddresses(internalIP("10.0.0.1"), hostName("node0"))
-	for name, test := range map[string]struct {
-		node        *corev1.Node
-		said        []corev1.NodeAddress
-		again       bool
-		unconfirmed bool
-		written     bool
-	}{
-		"a ready node":                   {node: newNode(both, ready("True")), said: addresses(hostName("node0")), unconfirmed: true},
-		"a ready node that waits":        {node: newNode(both, ready("True"), withTaints(cloudTaint)), said: addresses(hostName("node0")), unconfirmed: true},
-		"a second answer":                {node: newNode(both, ready("True")), said: addresses(hostName("node0")), again: true, written: true},
-		"a node that is not ready":       {node: newNode(both, ready("False")), said: addresses(hostName("node0")), written: true},
-		"a node that is silent":          {node: newNode(both, ready("Unknown")), said: addresses(hostName("node0")), written: true},
-		"another IP":                     {node: newNode(both, ready("True")), said: addresses(internalIP("10.0.0.2")), written: true},
-		"an IP of another type":          {node: newNode(both, ready("True")), said: addresses(externalIP("192.0.2.1")), written: true},
-		"a node that has no IP":          {node: newNode(withAddresses(hostName("a")), ready("True")), said: addresses(hostName("node0")), written: true},
-		"no addresses, which is nothing": {node: newNode(both, ready("True"))},
-	} {
-		want, err := desire(test.node, &cloudprovider.InstanceMetadata{ProviderID: "sim://1", Zone: "z", NodeAddresses: test.said})
-		if err != nil {
-			t.Fatal(err)
-		}
-		planned := planFor(test.node, want, restraint{again: test.again})
-		changes := planned.changes()
-		if written := slices.Contains(changes, "/status/addresses"); written != test.written || planned.unconfirmed != test.unconfirmed {
-			t.Errorf("%s: addresses written %t, unconfirmed %t", name, written, planned.unconfirmed)
-		}
-		if !slices.Contains(changes, "/metadata/labels/topology.kubernetes.io~1zone") {
-			t.Errorf("%s: the zone is held back: %v", name, changes)
-		}
 	}
 }

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"testing"
@@ -42,10 +41,6 @@ func drawNode(t *rapid.T) *corev1.Node {
 	node.UID = types.UID(rapid.SampledFrom([]string{"u1", "u2"}).Draw(t, "uid"))
 	node.Labels = drawMap(t, "labels", slices.Concat(wellKnownKeys, otherKeys))
 	node.Annotations = drawMap(t, "annotations", []string{"x", "y~/z"})
-	if rapid.Bool().Draw(t, "recorded") {
-		record, _ := json.Marshal(drawMap(t, "record", otherKeys))
-		withAnnotation(annotationCloudLabels, string(record))(node)
-	}
 	if ip := rapid.SampledFrom([]string{"", "10.0.0.1", "10.0.0.1,fd00::1"}).Draw(t, "nodeIP"); ip != "" {
 		withNodeIP(ip)(node)
 	}
@@ -70,22 +65,32 @@ func drawMetadata(t *rapid.T) *cloudprovider.InstanceMetadata {
 	}
 }
 
+// drawOurs draws who wrote the labels of type, zone and region, as far as it is known.
+func drawOurs(t *rapid.T) map[string]bool {
+	return rapid.MapOfN(rapid.SampledFrom(wellKnownKeys), rapid.Bool(), 0, len(wellKnownKeys)).Draw(t, "ours")
+}
+
 // drawPlan draws a node and the plan for it. With an error of desire, the plan is the one of an initialized node.
 func drawPlan(t *rapid.T) (*corev1.Node, *cloudprovider.InstanceMetadata, plan) {
-	node, metadata := drawNode(t), drawMetadata(t)
+	node, metadata, _, planned := drawPlanOf(t)
+	return node, metadata, planned
+}
+
+func drawPlanOf(t *rapid.T) (*corev1.Node, *cloudprovider.InstanceMetadata, map[string]bool, plan) {
+	node, metadata, ours := drawNode(t), drawMetadata(t), drawOurs(t)
 	want, _ := desire(node, metadata)
-	return node, metadata, planFor(node, want, restraint{})
+	return node, metadata, ours, planFor(node, want, ours)
 }
 
 func TestPlanningOverTheResultPlansNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		node, metadata, planned := drawPlan(t)
+		node, metadata, ours, planned := drawPlanOf(t)
 		after, err := patched(node, planned)
 		if err != nil {
 			t.Fatalf("the plan does not fit its own node: %v", err)
 		}
 		want, _ := desire(after, metadata)
-		if again := planFor(after, want, restraint{}); len(again.actions) > 0 {
+		if again := planFor(after, want, ours); len(again.actions) > 0 {
 			t.Fatalf("planned again: %v", again.changes())
 		}
 	})
@@ -93,10 +98,10 @@ func TestPlanningOverTheResultPlansNothing(t *testing.T) {
 
 func TestPlansAreStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		node, metadata, planned := drawPlan(t)
+		node, metadata, ours, planned := drawPlanOf(t)
 		for range 5 {
 			want, _ := desire(node, metadata)
-			if diff := cmp.Diff(planned, planFor(node, want, restraint{}), cmp.AllowUnexported(plan{}, action{})); diff != "" {
+			if diff := cmp.Diff(planned, planFor(node, want, ours), cmp.AllowUnexported(plan{}, action{})); diff != "" {
 				t.Fatalf("the same node and metadata gave another plan (-first +again):\n%s", diff)
 			}
 		}
@@ -129,14 +134,12 @@ func TestAddressesComeFirstAndThereAreTwoWritesAtMost(t *testing.T) {
 
 func TestNothingForeignIsTouched(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		node, metadata, planned := drawPlan(t)
+		node, metadata, ours, planned := drawPlanOf(t)
 		after, err := patched(node, planned)
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkLabels(t, node, after, metadata)
-		delete(node.Annotations, annotationCloudLabels)
-		delete(after.Annotations, annotationCloudLabels)
+		checkLabels(t, node, after, metadata, ours)
 		node.Labels, after.Labels = nil, nil
 		if node.Spec.ProviderID == "" {
 			if after.Spec.ProviderID != "" && len(cloudTaints(node)) == 0 {
@@ -154,30 +157,42 @@ func TestNothingForeignIsTouched(t *testing.T) {
 }
 
 // checkLabels holds every label against the rule, in the plainest words.
-func checkLabels(t *rapid.T, before, after *corev1.Node, metadata *cloudprovider.InstanceMetadata) {
-	record := recordOf(before)
+func checkLabels(t *rapid.T, before, after *corev1.Node, metadata *cloudprovider.InstanceMetadata, ours map[string]bool) {
+	waits := len(cloudTaints(before)) > 0
 	for _, key := range otherKeys {
 		old, had := before.Labels[key]
 		value, has := after.Labels[key]
-		recorded, known := record[key]
 		fromCloud, said := metadata.AdditionalLabels[key]
-		said = said && !kubernetesKey.MatchString(key)
-		switch ours := known && had && recorded == old; {
-		case had && !ours && (!has || value != old):
-			t.Fatalf("somebody else's label %s=%q became %q (there: %t)", key, old, value, has)
-		case said && (!had || ours) && (!has || value != fromCloud):
+		said = said && waits && !kubernetesKey.MatchString(key)
+		switch {
+		case had && (!has || value != old):
+			t.Fatalf("a label %s=%q that was there became %q (there: %t)", key, old, value, has)
+		case said && !had && value != fromCloud:
 			t.Fatalf("the label %s is %q (there: %t), the cloud says %q", key, value, has, fromCloud)
-		case !said && ours && has:
-			t.Fatalf("the label %s is still there, the cloud has dropped it", key)
 		case !said && !had && has:
 			t.Fatalf("the label %s=%q came from nowhere", key, value)
 		}
 	}
-	for key, fromCloud := range map[string]string{
-		corev1.LabelInstanceTypeStable: metadata.InstanceType, corev1.LabelTopologyZone: metadata.Zone, corev1.LabelTopologyRegion: metadata.Region,
+	for pair, fromCloud := range map[labelPair]string{
+		typeLabel: metadata.InstanceType, zoneLabel: metadata.Zone, regionLabel: metadata.Region,
 	} {
-		if fromCloud != "" && after.Labels[key] != fromCloud {
-			t.Fatalf("the label %s is %q, the cloud says %q", key, after.Labels[key], fromCloud)
+		wasBeta, hadBeta := before.Labels[pair.beta]
+		wasStable, hadStable := before.Labels[pair.stable]
+		beta, hasBeta := after.Labels[pair.beta]
+		stable, hasStable := after.Labels[pair.stable]
+		switch {
+		case waits && fromCloud != "":
+			if beta != fromCloud || stable != fromCloud {
+				t.Fatalf("an initialized node has %q and %q for %s, the cloud says %q", stable, beta, pair.stable, fromCloud)
+			}
+		case hasBeta != hadBeta || hasStable != (hadStable || hadBeta):
+			t.Fatalf("labels of %s came or went", pair.stable)
+		case hadBeta && (stable != beta || beta != wasBeta && (beta != fromCloud || !ours[pair.beta])):
+			t.Fatalf("%s is %q and its beta label %q after %q, the cloud says %q, and ours are %v", pair.stable, stable, beta, wasBeta, fromCloud, ours)
+		case !hadBeta && stable != wasStable && (stable != fromCloud || !ours[pair.stable]):
+			t.Fatalf("%s is %q after %q, the cloud says %q, and ours are %v", pair.stable, stable, wasStable, fromCloud, ours)
+		case hadBeta && ours[pair.beta] && fromCloud != "" && beta != fromCloud:
+			t.Fatalf("%s is ours and stays %q, the cloud says %q", pair.beta, beta, fromCloud)
 		}
 	}
 }

@@ -23,8 +23,10 @@ import (
 
 // reconciler makes one pass over a node: it observes, lets desired.go and plan.go decide, and has the plan carried out.
 type reconciler struct {
-	reader    client.Reader
-	live      client.Reader // reads from the API server; nil: nobody can be asked who wrote a field
+	reader client.Reader
+	live   client.Reader // reads from the API server; nil: nobody can be asked who wrote a label
+	// managers are the field managers that decide for the cloud: this one, and those that this one takes over from.
+	managers  map[string]bool
 	writer    writer
 	recorder  record.EventRecorder
 	inventory *instances.Inventory
@@ -64,7 +66,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return r.finish(ctx, node, r.initialize(ctx, node, decision)), nil
 	}
 	r.traces.overtaken(node)
-	return r.finish(ctx, node, r.refresh(ctx, node, decision)), nil
+	return r.finish(ctx, node, r.refresh(ctx, node)), nil
 }
 
 // forget drops a node that is no concern of ours any more.
@@ -77,7 +79,8 @@ func (r *reconciler) decide(node *corev1.Node) ownership.Decision {
 	return r.owners.Decide(node)
 }
 
-// initialize asks the cloud for the instance of a node that waits for its initialization, and initializes it.
+// initialize asks the cloud for the instance of a node that waits for its initialization, and initializes it. As with the reference, the
+// plugin's word counts: it may spell the node's provider ID in another way, or answer without one.
 func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision ownership.Decision) result {
 	waiting := cloud.WithNotice(ctx, func(reason string) { r.waiting(node, reason) })
 	observation, err := r.lookUp(cloud.WithPriority(waiting, cloud.PriorityNewNode), node)
@@ -87,60 +90,35 @@ func (r *reconciler) initialize(ctx context.Context, node *corev1.Node, decision
 	switch {
 	case err != nil && decision.NamesUnknownProvider():
 		note := fmt.Sprintf("%s, and the cloud provider did not answer for the node: %v", decision.Reason, err)
-		return result{kind: waits, note: note, worthKnowing: true}
+		return result{kind: waits, err: err, note: note, worthKnowing: true}
 	case err != nil:
 		return result{kind: failed, err: err}
 	case observation.Status == instances.NoStatement:
 		return result{kind: waits, note: "the cloud provider says nothing about this node"}
-	case !decision.ProvenBy(observation.Answered):
-		note := fmt.Sprintf("%s, and the cloud provider answered with the provider ID %q", decision.Reason, observation.Answered)
-		return result{kind: waits, note: note, worthKnowing: true}
 	}
-	node = r.latest(ctx, node)
-	want, err := desireObserved(node, observation)
+	if node = r.latest(ctx, node); node == nil {
+		return result{kind: overtaken}
+	}
+	want, err := desire(node, &observation.Metadata)
 	if err != nil {
 		return result{kind: failed, err: err}
 	}
 	want.annotations = r.proofFor(node, want, observation)
-	planned, err := r.plan(node, want, observation)
+	planned := planFor(node, want, nil)
 	ctx = dryrun.Because(ctx, "the node waits for its initialization, and the cloud has an instance for it")
-	return resultOf(r.writer.apply(ctx, node, planned), result{kind: initialized, err: err, plan: planned, want: want})
+	return resultOf(r.writer.apply(ctx, node, planned), result{kind: initialized, plan: planned, want: want, said: &observation})
 }
 
-// latest returns a node as the cache has it by now, if nothing has changed since that matters: the cloud may have taken its time, and kubelets
-// report. A write by the version of before would only meet a conflict.
+// latest returns a node as the cache has it by now: the cloud may have taken its time, and kubelets report. A write by the version of before
+// would only meet a conflict. It returns nil if the answer is not about the node that the cache has, or the node no longer waits.
 func (r *reconciler) latest(ctx context.Context, node *corev1.Node) *corev1.Node {
 	now := &corev1.Node{} // shares what it holds with the cache: it is only read
-	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(node), now, client.UnsafeDisableDeepCopy); err != nil || matters(node, now) {
-		return node
+	err := r.reader.Get(ctx, client.ObjectKeyFromObject(node), now, client.UnsafeDisableDeepCopy)
+	if err != nil || now.UID != node.UID || now.Spec.ProviderID != node.Spec.ProviderID || !now.DeletionTimestamp.IsZero() ||
+		!ownership.Uninitialized(now) || r.decide(now).Owner == ownership.Foreign {
+		return nil
 	}
 	return now
-}
-
-// plan is planFor, by what is remembered of the node. An *unconfirmedError says that the addresses are left alone; all else holds.
-func (r *reconciler) plan(node *corev1.Node, want desired, observation instances.Observation) (plan, error) {
-	held := restraint{again: r.state.lostIPs(node, observation.At)}
-	if !ownership.Uninitialized(node) {
-		held.paused, _ = r.state.paused(node, time.Now())
-	}
-	planned := planFor(node, want, held)
-	switch {
-	case planned.unconfirmed:
-		r.state.losesIPs(node, observation.At)
-		return planned, &unconfirmedError{has: node.Status.Addresses, said: want.addresses}
-	case hasIP(want.addresses):
-		r.state.keepsIPs(node)
-	}
-	return planned, nil
-}
-
-// desireObserved is desire for an observation. Only a listing says which labels an instance does not have.
-func desireObserved(node *corev1.Node, observation instances.Observation) (desired, error) {
-	want, err := desire(node, &observation.Metadata)
-	if observation.Listed < 0 {
-		want = want.keepingShown(node)
-	}
-	return want, err
 }
 
 // proofFor returns the record of a node that the cloud has proven to be ours, nil if it needs none. One that gets its provider ID
@@ -157,8 +135,11 @@ func (r *reconciler) proofFor(node *corev1.Node, want desired, observation insta
 }
 
 // lookUp asks for the instance of a node that waits for its initialization. An answer that an instance is not up has to be
-// from after the node appeared: a kubelet runs there now.
+// from after the node appeared: a kubelet runs there now. An answer by which a write was planned that came too late still holds.
 func (r *reconciler) lookUp(ctx context.Context, node *corev1.Node) (observation instances.Observation, err error) {
+	if said, holds := r.state.answer(node); holds {
+		return said, nil
+	}
 	ctx, span := r.traces.start(ctx, spanLookUp)
 	defer func() { endLookUp(span, observation, err) }()
 	observation, err = r.inventory.Lookup(ctx, node, r.state.fresh(node, r.inventory.ListingTime(), time.Now()))
@@ -185,7 +166,10 @@ func up(seen instances.Observation) bool {
 
 // refresh holds an initialized node to what the cloud has said of it. To ask is the refresher's part, except for a node whose
 // addresses are still to be written: a cloud that is asked node by node was asked for that one before it had its provider ID.
-func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, decision ownership.Decision) result {
+//
+// An answer is written once. Who changes the node after that meets the next answer, as with the reference, so no two writers can follow each
+// other at once.
+func (r *reconciler) refresh(ctx context.Context, node *corev1.Node) result {
 	age := min(r.known, time.Since(r.led))
 	observation, known := r.inventory.Peek(node, age)
 	if !known && r.state.addressless(node) {
@@ -194,24 +178,20 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, decision ow
 			return result{kind: failed, err: err}
 		}
 	}
-	planned, want, ours, err := r.planRefresh(node, decision, observation)
-	if !ours {
-		return result{kind: unconcerned}
+	if r.state.isHeld(node, observation.At) {
+		observation = instances.Observation{}
 	}
-	if paused := r.state.reversed(node, planned.fields(), time.Now()); len(paused) > 0 {
-		r.warnReversed(ctx, node, paused)
-		planned, want, _, err = r.planRefresh(node, decision, observation)
+	planned, want, err := r.planRefresh(node, observation, r.state.ours(node))
+	if len(planned.unknown) > 0 {
+		ours, unanswered := r.askWriters(ctx, node, planned.unknown)
+		planned, want, err = r.planRefresh(node, observation, ours)
+		err = errors.Join(err, unanswered)
 	}
 	ctx = dryrun.Because(ctx, "the cloud shows the node's instance otherwise")
 	done := r.writer.apply(ctx, node, planned)
-	_, pause := r.state.paused(node, time.Now())
-	ended := resultOf(done, result{kind: refreshed, plan: planned, want: want, pause: pause})
-	if ended.kind == refreshed && ended.wrote != "" && ended.wrote != node.ResourceVersion { // a dry run writes nothing
-		fields := planned.fields()
-		if ended.withoutAddresses != nil {
-			delete(fields, fieldAddresses)
-		}
-		r.state.wroteFields(node, fields, time.Now())
+	ended := resultOf(done, result{kind: refreshed, plan: planned, want: want})
+	if ended.kind == refreshed && ended.wrote != "" && ended.withoutAddresses == nil {
+		r.state.held(node, observation.At)
 	}
 	if ended.kind == refreshed && err != nil {
 		ended.kind, ended.err = mismatched, err
@@ -219,19 +199,19 @@ func (r *reconciler) refresh(ctx context.Context, node *corev1.Node, decision ow
 	return ended
 }
 
-// planRefresh decides about an initialized node, and whether it is ours to decide about. With an error the plan still holds.
-func (r *reconciler) planRefresh(node *corev1.Node, decision ownership.Decision, observation instances.Observation) (
-	planned plan, want desired, ours bool, err error,
-) {
+// planRefresh decides about an initialized node. With an error the plan still holds. A node that may be another manager's is left alone until the
+// plugin answers for it.
+func (r *reconciler) planRefresh(node *corev1.Node, observation instances.Observation, ours map[string]bool) (plan, desired, error) {
 	switch {
-	case observation.Status == instances.Found && decision.ProvenBy(observation.Answered):
-		want, err = desireObserved(node, observation)
+	case observation.Status == instances.Found && r.decide(node).ProvenBy(observation.Answered):
+		want, err := desire(node, &observation.Metadata)
 		want.annotations = r.proofFor(node, want, observation)
-	case decision.Owner != ownership.Ours:
-		return plan{}, desired{}, false, nil
+		return planFor(node, want, ours), want, err
+	case r.decide(node).Owner == ownership.Ours:
+		return planFor(node, desired{}, ours), desired{}, nil
+	default:
+		return plan{}, desired{}, nil
 	}
-	planned, unconfirmed := r.plan(node, want, observation)
-	return planned, want, true, errors.Join(err, unconfirmed)
 }
 
 // differs reports whether a pass over an initialized node would have anything to do. Where neither the node nor the cloud has
@@ -241,22 +221,21 @@ func (r *reconciler) differs(node *corev1.Node, observation instances.Observatio
 	if r.state.agrees(node, current) {
 		return false
 	}
-	left, ours := r.left(node, observation)
-	if ours && left == 0 { // of a node in doubt nothing is noted: it may yet turn out to be ours
+	left := r.left(node, observation)
+	if left == 0 && (observation.Status == instances.Found || r.decide(node).Owner == ownership.Ours) { // one in doubt may yet turn out to be ours
 		r.state.recordAgreement(node, current)
 	}
-	return ours && left > 0
+	return left > 0
 }
 
-// left returns how much a pass over an initialized node would have to do, what it would leave alone or complain about included, and whether
-// the node is ours.
-func (r *reconciler) left(node *corev1.Node, observation instances.Observation) (left int, ours bool) {
-	planned, _, ours, err := r.planRefresh(node, r.decide(node), observation)
-	left = len(planned.actions) + len(planned.paused)
+// left returns how much a pass over an initialized node would have to do, what it would ask or complain about included.
+func (r *reconciler) left(node *corev1.Node, observation instances.Observation) (left int) {
+	planned, _, err := r.planRefresh(node, observation, r.state.ours(node))
+	left = len(planned.actions) + len(planned.unknown)
 	if err != nil {
 		left++
 	}
-	return left, ours
+	return left
 }
 
 // refreshes reports whether a node is one that a refresh may ask for. Nodes that wait for their initialization are in the queue on their

@@ -101,8 +101,7 @@ var referenceSituations = []struct {
 			AdditionalLabels: map[string]string{"topology.k8s.cp/zone-id": "az1", "my.custom.label/foo": "bar"},
 		},
 		newNode(withTaints(otherTaint), withID("node0.cp.12345"), withNodeIP("10.0.0.1"), withAddresses(keptReference...), zoneAndRegion,
-			withLabels("topology.k8s.cp/zone-id", "az1", "my.custom.label/foo", "bar"),
-			withAnnotation(annotationCloudLabels, `{"my.custom.label/foo":"bar","topology.k8s.cp/zone-id":"az1"}`)),
+			withLabels("topology.k8s.cp/zone-id", "az1", "my.custom.label/foo", "bar")),
 	},
 	{
 		"[instanceV2] provided additional labels with labels to discard",
@@ -117,8 +116,7 @@ var referenceSituations = []struct {
 			},
 		},
 		newNode(withTaints(otherTaint), withID("node0.cp.12345"), withNodeIP("10.0.0.1"), withAddresses(keptReference...), zoneAndRegion,
-			withLabels("my.custom.label/foo", "fizz", "my.custom.label/bar", "foo", "app.k8snio/bar", "foo", "k8snio/bar", "foo"),
-			withAnnotation(annotationCloudLabels, `{"app.k8snio/bar":"foo","k8snio/bar":"foo"}`)),
+			withLabels("my.custom.label/foo", "fizz", "my.custom.label/bar", "foo", "app.k8snio/bar", "foo", "k8snio/bar", "foo")),
 	},
 }
 
@@ -179,7 +177,7 @@ func TestStableLabelsFollowBetaLabels(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			planned := planFor(test.node, desired{}, restraint{})
+			planned := planFor(test.node, desired{}, nil)
 			if diff := cmp.Diff(test.want, mustPatch(t, test.node, planned)); diff != "" {
 				t.Errorf("node (-want +got):\n%s", diff)
 			}
@@ -217,18 +215,53 @@ func TestAddressesAreWrittenWhenTheyDiffer(t *testing.T) {
 		},
 		{
 			"the order", addresses(internalIP("10.0.0.1"), internalIP("fd00::1")),
-			addresses(internalIP("fd00::1"), internalIP("10.0.0.1")), true,
+			addresses(internalIP("fd00::1"), internalIP("10.0.0.1")), false,
 		},
 		{"none yet", nil, addresses(internalIP("10.0.0.1")), true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			node := newNode(withAddresses(test.from...))
-			planned := planFor(node, desired{addresses: test.to}, restraint{})
+			planned := planFor(node, desired{addresses: test.to}, nil)
 			if written := len(planned.actions) > 0; written != test.wantWritten {
 				t.Fatalf("written: %t, want %t", written, test.wantWritten)
 			}
-			if diff := cmp.Diff(test.to, mustPatch(t, node, planned).Status.Addresses); diff != "" {
+			if diff := cmp.Diff(test.to, mustPatch(t, node, planned).Status.Addresses); test.wantWritten && diff != "" {
+				t.Errorf("addresses (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The order counts where it is the kubelet's: its node IPs come first.
+func TestTheNodeIPComesFirst(t *testing.T) {
+	for name, test := range map[string]struct {
+		nodeIP      string
+		from, cloud []corev1.NodeAddress
+		want        []corev1.NodeAddress // nil: nothing is written
+	}{
+		"it is first": {
+			nodeIP: "10.0.0.1", from: addresses(internalIP("10.0.0.1"), hostName("n"), externalIP("192.0.2.1")),
+			cloud: addresses(externalIP("192.0.2.1"), internalIP("10.0.0.1"), internalIP("10.0.0.2")),
+		},
+		"it is not first": {
+			nodeIP: "10.0.0.1", from: addresses(hostName("n"), internalIP("10.0.0.1"), externalIP("192.0.2.1")),
+			cloud: addresses(externalIP("192.0.2.1"), internalIP("10.0.0.1")),
+			want:  addresses(internalIP("10.0.0.1"), externalIP("192.0.2.1"), hostName("n")),
+		},
+		"two in another order": {
+			nodeIP: "fd00::1,10.0.0.1", from: addresses(internalIP("10.0.0.1"), internalIP("fd00::1"), hostName("n")),
+			cloud: addresses(internalIP("10.0.0.1"), internalIP("fd00::1")),
+			want:  addresses(internalIP("fd00::1"), internalIP("10.0.0.1"), hostName("n")),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := newNode(withNodeIP(test.nodeIP), withAddresses(test.from...))
+			planned, err := decide(node, &cloudprovider.InstanceMetadata{NodeAddresses: test.cloud})
+			if err != nil || (test.want != nil) != (len(planned.actions) > 0) {
+				t.Fatalf("%d writes, error %v; want one: %t", len(planned.actions), err, test.want != nil)
+			}
+			if diff := cmp.Diff(test.want, mustPatch(t, node, planned).Status.Addresses); test.want != nil && diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
 		})

@@ -145,8 +145,7 @@ func (r *rig) add(name string, age time.Duration, edits ...edit) {
 	node := newNode(withID("sim://"+name), func(n *corev1.Node) {
 		n.Name, n.UID = name, types.UID("uid-"+name)
 		n.CreationTimestamp = metav1.NewTime(time.Now().Add(-age))
-		n.Labels = map[string]string{corev1.LabelTopologyZone: "a", corev1.LabelFailureDomainBetaZone: "a", "rack": "7"}
-		n.Annotations = map[string]string{annotationCloudLabels: `{"rack":"7"}`}
+		n.Labels = map[string]string{corev1.LabelTopologyZone: "a", corev1.LabelFailureDomainBetaZone: "a"}
 		n.Status.Addresses = addresses(internalIP("10.0.0.1"))
 		n.Status.NodeInfo.BootID = "1"
 		n.Status.Conditions = []corev1.NodeCondition{
@@ -158,7 +157,7 @@ func (r *rig) add(name string, age time.Duration, edits ...edit) {
 	}
 	r.says(name, func() (*cloudprovider.InstanceMetadata, error) {
 		return &cloudprovider.InstanceMetadata{
-			ProviderID: "sim://" + name, Zone: "a", NodeAddresses: addresses(internalIP("10.0.0.1")), AdditionalLabels: map[string]string{"rack": "7"},
+			ProviderID: "sim://" + name, Zone: "a", NodeAddresses: addresses(internalIP("10.0.0.1")),
 		}, nil
 	})
 	r.mu.Lock()

@@ -8,13 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
+	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/controller/node/contest"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
-	"github.com/mooring-ccm/mooring/provider"
 )
 
 const (
@@ -28,24 +28,27 @@ const (
 	maxWorth = 30 * time.Second
 	// maxConflicts is how many writes in a row may come too late before that counts as a failure.
 	maxConflicts = 6
+	// longestListingPause is the longest pause after the failure of a listing, which is no node's: many share it, so soon costs nothing, and its
+	// client waits for as long as the cloud asks for.
+	longestListingPause = 30 * time.Second
+	// noStatementPause is the pause after an answer that says nothing of a node. The reference asks again at its next change; a kubelet writes
+	// one in five minutes.
+	noStatementPause = 5 * time.Minute
+	// warningDelay is how long a failure has to last before it is said. What mends itself before that is nothing to act on.
+	warningDelay = 2 * time.Second
 )
 
-var (
-	// failureBackoff are the pauses after failures for a node. That after an error that repeating cannot help is not longer because what
-	// does help, such as new credentials, comes without notice.
-	failureBackoff = kit.Backoff{First: 500 * time.Millisecond, Longest: 4 * time.Minute, Terminal: time.Minute}
-	// listingBackoff are the pauses after failures for a node that are those of a listing. The first listing that succeeds ends them.
-	listingBackoff = kit.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
-	// conflictBackoff are the pauses after a write that came too late, and before a node is looked at again whose last write the cache
-	// does not show yet: the watch itself brings the node back when it does.
-	conflictBackoff = kit.Backoff{First: 20 * time.Millisecond, Longest: 5 * time.Second}
-)
+// conflictBackoff are the pauses after a write that came too late, and before a node is looked at again whose last write the cache
+// does not show yet: the watch itself brings the node back when it does.
+var conflictBackoff = kit.Backoff{First: 20 * time.Millisecond, Longest: 5 * time.Second}
 
 // state is what the controller knows of nodes from one pass to the next. A node of the same name with another UID is
 // another node.
 type state struct {
 	mu    sync.Mutex
 	nodes map[string]*nodeState
+	// retries are the pauses between failures, by the names of nodes.
+	retries workqueue.TypedRateLimiter[string]
 	// unlisted are nodes whose last pass failed because the instances could not be listed, and when that was.
 	unlisted map[string]time.Time
 }
@@ -55,39 +58,54 @@ type nodeState struct {
 	appeared  time.Time // when this process first saw the node wait for its initialization, by its own clock
 	since     time.Time // when the node last gave reason to be looked at
 	news      bool      // that reason was the node itself: it appeared or changed
-	failures  int
+	waiting   bool      // a pass ended without a result
 	conflicts int
 	written   string
 	writtenAt time.Time
 	lags      int // passes in a row that found a copy from before our last write
+	// said is the answer by which a write was planned that came too late, and providerID the one that the node had by then.
+	said       *instances.Observation
+	providerID string
+	// failing are the reasons of the failures since the last success, and when each came first.
+	failing map[string]time.Time
 	// addressless nodes are as the cloud says except for the addresses, which the API server has refused.
 	addressless bool
-	// withoutIPs is when the first of the cloud's answers was sought that leave the node no IP, zero if the last one leaves it some.
-	withoutIPs time.Time
-	// contests are what became of our last writes of fields that others write, too.
-	contests contest.Fields
+	// others are the values of labels that others wrote.
+	others map[string]string
+	// heldTo is when the answer was sought by which the node was last written.
+	heldTo time.Time
 	// agreed is the fingerprint of a node and an observation that agreed, or 0 if none did.
 	agreed fingerprint
 }
 
 func newState() *state {
-	return &state{nodes: map[string]*nodeState{}, unlisted: map[string]time.Time{}}
+	return &state{nodes: map[string]*nodeState{}, retries: kit.NewRetryLimiter[string](), unlisted: map[string]time.Time{}}
 }
 
 // of returns what is remembered of a node. The lock is held.
 func (s *state) of(node *corev1.Node) *nodeState {
 	known := s.nodes[node.Name]
 	if known == nil || known.uid != node.UID {
+		s.retries.Forget(node.Name)
 		known = &nodeState{uid: node.UID}
 		s.nodes[node.Name] = known
 	}
 	return known
 }
 
+// find is of for a node of which nothing need be remembered: then it returns nil. The lock is held.
+func (s *state) find(node *corev1.Node) *nodeState {
+	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
+		return known
+	}
+	return nil
+}
+
 // forget drops a node that is no concern of ours any more.
 func (s *state) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.retries.Forget(name)
 	delete(s.nodes, name)
 	delete(s.unlisted, name)
 }
@@ -112,8 +130,8 @@ func (s *state) changed(node *corev1.Node, now time.Time) {
 func (s *state) fresh(node *corev1.Node, listing time.Duration, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.nodes[node.Name]
-	if known == nil || known.uid != node.UID {
+	known := s.find(node)
+	if known == nil {
 		known = &nodeState{}
 	}
 	oldest, least := maxFresh, minFresh
@@ -138,8 +156,8 @@ func (s *state) fresh(node *corev1.Node, listing time.Duration, now time.Time) t
 func (s *state) sinceReason(node *corev1.Node, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.nodes[node.Name]
-	if known == nil || known.uid != node.UID || known.since.IsZero() {
+	known := s.find(node)
+	if known == nil || known.since.IsZero() {
 		return 0
 	}
 	return min(now.Sub(known.since), maxFresh)
@@ -159,8 +177,8 @@ func (s *state) wrote(node *corev1.Node, resourceVersion string, now time.Time) 
 func (s *state) stale(node *corev1.Node, now time.Time) (delay time.Duration, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.nodes[node.Name]
-	if known == nil || known.uid != node.UID || known.written == "" {
+	known := s.find(node)
+	if known == nil || known.written == "" {
 		return 0, false
 	}
 	if !kit.Older(node.ResourceVersion, known.written) || now.Sub(known.writtenAt) >= kit.MaxCacheLag {
@@ -176,10 +194,11 @@ func (s *state) stale(node *corev1.Node, now time.Time) (delay time.Duration, st
 func (s *state) succeeded(node *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.retries.Forget(node.Name)
 	delete(s.unlisted, node.Name)
-	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
+	if known := s.find(node); known != nil {
 		*known = nodeState{
-			uid: known.uid, written: known.written, writtenAt: known.writtenAt, withoutIPs: known.withoutIPs, contests: known.contests, agreed: known.agreed,
+			uid: known.uid, waiting: known.waiting, written: known.written, writtenAt: known.writtenAt, others: known.others, heldTo: known.heldTo, agreed: known.agreed,
 		}
 	}
 }
@@ -195,74 +214,73 @@ func (s *state) lacksAddresses(node *corev1.Node) {
 func (s *state) addressless(node *corev1.Node) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.nodes[node.Name]
-	return known != nil && known.uid == node.UID && known.addressless
+	known := s.find(node)
+	return known != nil && known.addressless
 }
 
-// losesIPs notes that an answer that was sought at some time leaves a node no IP. What agreed before is compared anew, so that
-// the next answer that leaves it some is noted.
-func (s *state) losesIPs(node *corev1.Node, sought time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.of(node)
-	known.agreed = 0
-	if known.withoutIPs.IsZero() {
-		known.withoutIPs = sought
-	}
-}
-
-// keepsIPs notes that an answer leaves a node an IP.
-func (s *state) keepsIPs(node *corev1.Node) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
-		known.withoutIPs = time.Time{}
-	}
-}
-
-// lostIPs reports whether an answer that was sought before some time left the node no IP, and none since left it one.
-func (s *state) lostIPs(node *corev1.Node, sought time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.nodes[node.Name]
-	return known != nil && known.uid == node.UID && !known.withoutIPs.IsZero() && known.withoutIPs.Before(sought)
-}
-
-// conflicted counts a write that came too late. It returns the pause before the next try, and whether that is still worth it.
-func (s *state) conflicted(node *corev1.Node) (time.Duration, bool) {
+// conflicted counts a write that came too late, and keeps the answer by which it was planned. It returns the pause before the next try, and
+// whether that is still worth it.
+func (s *state) conflicted(node *corev1.Node, said *instances.Observation) (time.Duration, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.of(node)
 	known.conflicts++
+	known.said, known.providerID = said, node.Spec.ProviderID
 	return conflictBackoff.After(known.conflicts-1, nil), known.conflicts <= maxConflicts
 }
 
-// failed counts a failure. It returns the pause before the next try.
+// answer returns the answer by which a write of a node was planned that came too late, if there is one. The node is planned anew by it, and the
+// cloud is not asked again. It is not about a node that has got another provider ID since.
+func (s *state) answer(node *corev1.Node) (instances.Observation, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.find(node)
+	if known == nil || known.said == nil || known.providerID != node.Spec.ProviderID {
+		return instances.Observation{}, false
+	}
+	return *known.said, true
+}
+
+// failed counts a failure. It returns the pause before the next try, which is no shorter than the cloud asks for.
 func (s *state) failed(node *corev1.Node, err error, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.of(node)
-	known.conflicts = 0
-	delay := pauseAfter(known.failures, err)
-	known.failures++
+	known.conflicts, known.said = 0, nil
 	known.since, known.news = now, false
+	delay := s.retries.When(node.Name)
 	delete(s.unlisted, node.Name)
 	if isListing(err) {
 		s.unlisted[node.Name] = now
+		return min(delay, longestListingPause)
+	}
+	if asked, ok := cloud.RetryAfter(err); ok {
+		return max(delay, asked)
 	}
 	return delay
 }
 
-// pauseAfter returns the pause after a failure. That of a listing is no node's: many nodes share it, so that soon costs nothing, and its
-// client waits for as long as the cloud asks for.
-func pauseAfter(before int, err error) time.Duration {
-	if isListing(err) && !provider.IsTerminal(err) {
-		return listingBackoff.After(before, nil)
+// fails notes the reason of a failure. It returns since when the node fails for it, and whether that began now.
+func (s *state) fails(node *corev1.Node, reason string, now time.Time) (since time.Time, begins bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.of(node)
+	if since, found := known.failing[reason]; found {
+		return since, false
 	}
-	if isListing(err) {
-		return max(failureBackoff.After(before, nil), failureBackoff.Terminal)
+	if known.failing == nil {
+		known.failing = map[string]time.Time{}
 	}
-	return failureBackoff.After(before, err)
+	known.failing[reason] = now
+	return now, true
+}
+
+// stillFails reports whether a node has failed for a reason since a time.
+func (s *state) stillFails(node *corev1.Node, reason string, since time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.find(node)
+	return known != nil && known.failing[reason].Equal(since)
 }
 
 func isListing(err error) bool {
@@ -294,42 +312,68 @@ func (s *state) recordAgreement(node *corev1.Node, agreed fingerprint) {
 func (s *state) agrees(node *corev1.Node, current fingerprint) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.nodes[node.Name]
-	return known != nil && known.uid == node.UID && known.agreed == current
+	known := s.find(node)
+	return known != nil && known.agreed == current
 }
 
-// reversed takes in what a plan would write to a node, and returns the fields that are left alone from now on.
-func (s *state) reversed(node *corev1.Node, fields map[string]string, now time.Time) []contest.Reversal {
+// held notes that a node was written by an answer that was sought at a time.
+func (s *state) held(node *corev1.Node, sought time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.of(node).contests.Reversed(fields, now)
+	s.of(node).heldTo = sought
 }
 
-// wroteFields notes what we have written to an initialized node.
-func (s *state) wroteFields(node *corev1.Node, fields map[string]string, now time.Time) {
+// isHeld reports whether a node was written by an answer that was sought at a time, or a later one. What differs from it since, others have
+// written.
+func (s *state) isHeld(node *corev1.Node, sought time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.of(node).contests.Wrote(fields, now)
+	known := s.find(node)
+	return known != nil && !known.heldTo.IsZero() && !known.heldTo.Before(sought)
 }
 
-// paused returns the fields of a node that are left alone now, and how long it is until the first of them may be written again.
-func (s *state) paused(node *corev1.Node, now time.Time) (fields map[string]bool, left time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.nodes[node.Name]; known != nil && known.uid == node.UID {
-		return known.contests.Paused(now), known.contests.Pause(now)
-	}
-	return nil, 0
-}
-
-// waited counts a pass that ended without a result and without a failure. It returns the pause before the next one, and
-// whether this was the first.
-func (s *state) waited(node *corev1.Node, now time.Time) (delay time.Duration, first bool) {
+// othersWrote notes that others wrote the value that a label of a node has.
+func (s *state) othersWrote(node *corev1.Node, label string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.of(node)
-	delay, first = failureBackoff.After(known.failures, nil), known.failures == 0
-	known.failures++
+	if known.others == nil {
+		known.others = map[string]string{}
+	}
+	known.others[label] = node.Labels[label]
+}
+
+// ours says of the labels of a node, as far as it is known, whether a manager that decides for the cloud wrote the values that they have.
+func (s *state) ours(node *corev1.Node) map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.find(node)
+	if known == nil || len(known.others) == 0 {
+		return nil
+	}
+	ours := map[string]bool{}
+	for label, value := range known.others {
+		if has, present := node.Labels[label]; present && has == value {
+			ours[label] = false
+		}
+	}
+	return ours
+}
+
+// waited notes a pass that ended without a result, by an error that is no failure of the node or without one. It returns the pause before the
+// next one, and whether this was the first.
+func (s *state) waited(node *corev1.Node, err error, now time.Time) (delay time.Duration, first bool) {
+	delay = noStatementPause
+	if err != nil {
+		delay = s.failed(node, err, now)
+	} else {
+		s.succeeded(node)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.of(node)
+	first = !known.waiting
+	known.waiting = true
 	known.since, known.news = now, false
 	return delay, first
 }
@@ -351,7 +395,7 @@ func fingerprintOf(node *corev1.Node, said instances.Observation) fingerprint {
 		print = print.with(node.Spec.Taints[i].Key)
 	}
 	for _, key := range [...]string{
-		cloudproviderapi.AnnotationAlphaProvidedIPAddr, ownership.AnnotationIgnore, ownership.AnnotationProven, annotationCloudLabels,
+		cloudproviderapi.AnnotationAlphaProvidedIPAddr, ownership.AnnotationIgnore, ownership.AnnotationProven,
 	} {
 		value, present := node.Annotations[key]
 		print = print.withNumber(boolToInt(present)).with(value)
@@ -359,9 +403,9 @@ func fingerprintOf(node *corev1.Node, said instances.Observation) fingerprint {
 	print = print.withAddresses(node.Status.Addresses)
 
 	metadata := &said.Metadata
-	print = print.withNumber(int(said.Status)).withNumber(boolToInt(said.Listed < 0)).with(said.Answered).with(metadata.ProviderID)
+	print = print.withNumber(int(said.Status)).with(said.Answered).with(metadata.ProviderID)
 	print = print.with(metadata.InstanceType).with(metadata.Zone).with(metadata.Region)
-	return print.withAddresses(metadata.NodeAddresses).withNumber(boolToInt(metadata.AdditionalLabels == nil)).withMap(metadata.AdditionalLabels)
+	return print.withAddresses(metadata.NodeAddresses)
 }
 
 // with returns the fingerprint of what came before and a text.

@@ -9,51 +9,33 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
+	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/provider"
 )
 
-func TestPausesGrowToAFewMinutes(t *testing.T) {
-	state, node, now := newState(), newNode(), time.Unix(0, 0)
-	want := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
-	for i, expected := range want {
-		if delay := state.failed(node, errors.New("x"), now); delay != expected {
-			t.Errorf("pause after failure %d is %s, want %s", i+1, delay, expected)
-		}
-	}
-	for range 100 {
-		state.failed(node, errors.New("x"), now)
-	}
-	if delay := state.failed(node, errors.New("x"), now); delay != failureBackoff.Longest {
-		t.Errorf("pause after many failures is %s, want %s", delay, failureBackoff.Longest)
-	}
-	state.succeeded(node)
-	if delay := state.failed(node, errors.New("x"), now); delay != failureBackoff.First {
-		t.Errorf("pause after a success and a failure is %s, want %s", delay, failureBackoff.First)
-	}
-}
-
-func TestPausesHeedTheError(t *testing.T) {
-	tests := []struct {
-		name string
+func TestPausesAreTheReferencesAndHeedTheCloud(t *testing.T) {
+	for name, test := range map[string]struct {
 		err  error
-		want time.Duration
+		want time.Duration // within a tenth
 	}{
-		{"plain", errors.New("x"), failureBackoff.First},
-		{"retry after", &provider.ThrottledError{RetryAfter: time.Minute, Err: errors.New("x")}, time.Minute},
-		{
-			"retry after less than our own pause", &provider.ThrottledError{RetryAfter: time.Millisecond, Err: errors.New("x")},
-			failureBackoff.First,
-		},
-		{
-			"retry after an unreasonable time", &provider.ThrottledError{RetryAfter: 1000 * time.Hour, Err: errors.New("x")},
-			cloud.MaxRetryAfter,
-		},
-		{"terminal", &provider.TerminalError{Err: errors.New("x")}, failureBackoff.Terminal},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if delay := newState().failed(newNode(), test.err, time.Unix(0, 0)); delay != test.want {
+		"plain":                      {errors.New("x"), 5 * time.Millisecond},
+		"terminal, like any other":   {&provider.TerminalError{Err: errors.New("x")}, 5 * time.Millisecond},
+		"retry after":                {&provider.ThrottledError{RetryAfter: time.Minute, Err: errors.New("x")}, time.Minute},
+		"retry after less":           {&provider.ThrottledError{RetryAfter: time.Millisecond, Err: errors.New("x")}, 5 * time.Millisecond},
+		"retry after far too long":   {&provider.ThrottledError{RetryAfter: 1000 * time.Hour, Err: errors.New("x")}, cloud.MaxRetryAfter},
+		"a listing, which is shared": {&instances.ListingError{Err: provider.Throttled(time.Hour, errors.New("x"))}, 5 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := newState()
+			if delay := state.failed(newNode(), test.err, time.Unix(0, 0)); delay < test.want || delay > test.want+test.want/10 {
 				t.Errorf("pause %s, want %s", delay, test.want)
+			}
+			for range 30 {
+				state.failed(newNode(), test.err, time.Unix(0, 0))
+			}
+			state.succeeded(newNode())
+			if delay := state.failed(newNode(), test.err, time.Unix(0, 0)); delay < test.want || delay > test.want+test.want/10 {
+				t.Errorf("pause %s after a success, want %s", delay, test.want)
 			}
 		})
 	}
@@ -79,7 +61,7 @@ func TestAnAnswerIsFreshSinceTheNodeGaveReason(t *testing.T) {
 	check("after very long in the queue", start.Add(time.Hour), maxFresh)
 	state.failed(node, errors.New("x"), start.Add(30*time.Second))
 	check("after a failure", start.Add(33*time.Second), 3*time.Second)
-	state.waited(node, start.Add(40*time.Second))
+	state.waited(node, nil, start.Add(40*time.Second))
 	check("after it was left alone", start.Add(44*time.Second), 4*time.Second)
 	state.changed(node, start.Add(50*time.Second))
 	check("after it has changed", start.Add(51*time.Second), maxWorth)
@@ -124,7 +106,7 @@ func TestAnotherNodeOfTheSameNameStartsAfresh(t *testing.T) {
 	if _, stale := state.stale(recreated, time.Time{}); stale {
 		t.Error("a new node is taken for an old copy")
 	}
-	if delay := state.failed(recreated, errors.New("x"), time.Unix(0, 0)); delay != failureBackoff.First {
+	if delay := state.failed(recreated, errors.New("x"), time.Unix(0, 0)); delay > 6*time.Millisecond {
 		t.Errorf("pause %s, want that after a first failure", delay)
 	}
 }
@@ -185,7 +167,7 @@ func TestConflictsAreRetriedSoonAndNotForEver(t *testing.T) {
 	state, node := newState(), newNode()
 	total := time.Duration(0)
 	for i := range maxConflicts {
-		delay, worthIt := state.conflicted(node)
+		delay, worthIt := state.conflicted(node, nil)
 		if total += delay; !worthIt {
 			t.Fatalf("conflict %d counts as a failure", i+1)
 		}
@@ -193,11 +175,11 @@ func TestConflictsAreRetriedSoonAndNotForEver(t *testing.T) {
 	if total > 2*time.Second {
 		t.Errorf("%d conflicts take %s", maxConflicts, total)
 	}
-	if _, worthIt := state.conflicted(node); worthIt {
+	if _, worthIt := state.conflicted(node, nil); worthIt {
 		t.Errorf("conflict %d does not count as a failure", maxConflicts+1)
 	}
 	state.failed(node, errors.New("x"), time.Unix(0, 0))
-	if _, worthIt := state.conflicted(node); !worthIt {
+	if _, worthIt := state.conflicted(node, nil); !worthIt {
 		t.Error("a first conflict after a failure counts as one")
 	}
 }

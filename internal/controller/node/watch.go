@@ -89,7 +89,7 @@ func matters(before, after *corev1.Node) bool {
 			!equality.Semantic.DeepEqual(&before.Status.NodeInfo, &after.Status.NodeInfo)
 	}
 	for _, key := range []string{
-		cloudproviderapi.AnnotationAlphaProvidedIPAddr, ownership.AnnotationIgnore, ownership.AnnotationProven, annotationCloudLabels,
+		cloudproviderapi.AnnotationAlphaProvidedIPAddr, ownership.AnnotationIgnore, ownership.AnnotationProven,
 	} {
 		if before.Annotations[key] != after.Annotations[key] {
 			return true

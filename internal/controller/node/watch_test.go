@@ -31,10 +31,6 @@ func TestHeartbeatsDoNotMatter(t *testing.T) {
 		{name: "a provider ID", change: withID("sim://1"), initialized: true, waitingToBe: true},
 		{name: "the node IP", change: withNodeIP("10.0.0.1"), initialized: true, waitingToBe: true},
 		{name: "an opt-out", change: withAnnotation(ownership.AnnotationIgnore, "true"), initialized: true, waitingToBe: true},
-		{
-			name: "the record of our labels", change: withAnnotation(annotationCloudLabels, "{}"), initialized: true,
-			waitingToBe: true,
-		},
 		{name: "the proof that it is ours", change: withAnnotation(ownership.AnnotationProven, "{}"), initialized: true, waitingToBe: true},
 		{name: "an annotation of somebody else's", change: withAnnotation("x", "1"), waitingToBe: true},
 		{

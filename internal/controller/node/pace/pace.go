@@ -54,9 +54,9 @@ type History struct {
 	joined bool
 	// began is when the last lookup began, zero if there was none.
 	began time.Time
-	// failures are how many lookups have failed in a row, and retry is when the next one may be made after one that failed.
-	failures int
-	retry    time.Time
+	// failed says that the last lookup failed, and retry is when the next one may be made.
+	failed bool
+	retry  time.Time
 	// changed is when something last happened to the node, or the cloud showed it otherwise than it was.
 	changed time.Time
 	// need is what happened to the node that no lookup has begun after, empty for nothing, and needed when.
@@ -104,7 +104,7 @@ func (h *History) Settled(node *corev1.Node) time.Time {
 //   - A node that this process has met is looked up in the first round.
 //   - By age, a node is looked up no later than its pause after the last lookup, and no sooner than the shortest pause.
 func (p Pace) Due(h History, settled time.Time) (time.Time, Cause) {
-	if h.failures > 0 {
+	if h.failed {
 		return h.retry, Retry
 	}
 	at, why := h.since.Add(time.Duration(phaseOf(h.uid)%uint64(p.first))), First
@@ -180,7 +180,7 @@ func phaseOf(uid types.UID) uint64 {
 
 // Begin notes that a lookup begins, which answers what was needed so far.
 func (h *History) Begin(p Pace, now time.Time) {
-	if h.failures == 0 {
+	if !h.failed {
 		if h.spent.Before(now) {
 			h.spent = now
 		}
@@ -189,17 +189,16 @@ func (h *History) Begin(p Pace, now time.Time) {
 	h.began, h.need, h.needed = now, "", time.Time{}
 }
 
-// End notes how a lookup ended: what failed is repeated after a pause; and what was not as it should be is looked at again soon, because
-// something has just changed.
-func (h *History) End(now time.Time, failed bool, pause func(before int) time.Duration, asItShouldBe bool) {
+// End notes how a lookup ended: what failed is repeated after the shortest pause, as with the reference; and what was not as it should be is
+// looked at again soon, because something has just changed.
+func (h *History) End(p Pace, now time.Time, failed, asItShouldBe bool) {
 	switch {
 	case failed:
-		h.retry = now.Add(pause(h.failures))
-		h.failures++
+		h.failed, h.retry = true, now.Add(p.Shortest)
 	case asItShouldBe:
-		h.failures = 0
+		h.failed = false
 	default:
-		h.failures, h.changed = 0, now
+		h.failed, h.changed = false, now
 	}
 }
 

@@ -79,15 +79,15 @@ func TestDue(t *testing.T) {
 		"a need a moment after a lookup":      {history: History{since: old, began: at(m), need: needReady, needed: epoch, spent: at(-4 * m)}, settled: epoch, why: needReady},
 		"another need a moment later":         {history: History{since: old, began: at(m), need: needReady, needed: epoch, spent: at(-9 * m)}, settled: epoch, least: 4 * m, most: 4 * m, why: needReady},
 		"a need of a node never looked up":    {history: History{since: at(m), need: needChanged, needed: epoch}, settled: old, why: needChanged},
-		"a failure":                           {history: History{since: old, began: at(m), failures: 3, retry: at(-2 * m)}, settled: old, least: 2 * m, most: 2 * m, why: Retry},
-		"a need of a node whose lookups fail": {history: History{since: old, began: at(m), failures: 3, retry: at(-2 * m), need: needReady, needed: epoch}, settled: old, least: 2 * m, most: 2 * m, why: Retry},
+		"a failure":                           {history: History{since: old, began: at(m), failed: true, retry: at(-2 * m)}, settled: old, least: 2 * m, most: 2 * m, why: Retry},
+		"a need of a node whose lookups fail": {history: History{since: old, began: at(m), failed: true, retry: at(-2 * m), need: needReady, needed: epoch}, settled: old, least: 2 * m, most: 2 * m, why: Retry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i := range 50 {
 				test.history.uid = uid(i)
 				before := test.history
 				before.need = ""
-				if due, _ := defaultPace.Due(before, old); !due.After(epoch) && before.failures == 0 {
+				if due, _ := defaultPace.Due(before, old); !due.After(epoch) && !before.failed {
 					continue // it was looked up meanwhile
 				}
 				due, why := defaultPace.Due(test.history, test.settled)
@@ -133,7 +133,7 @@ func live(p Pace, settled []time.Time, joined bool, from time.Time, lasts time.D
 				break
 			}
 			h.Begin(p, at)
-			h.End(at, false, nil, true)
+			h.End(defaultPace, at, false, true)
 			seen.all, seen.each[i] = append(seen.all, at), append(seen.each[i], at)
 		}
 	}
@@ -240,7 +240,7 @@ func TestLookupsOfOneNodeAreBounded(t *testing.T) {
 			if at, _ := p.Due(h, h.changed); !at.After(now) {
 				h.Begin(p, now)
 				lookups = append(lookups, now)
-				h.End(now, false, nil, rapid.Bool().Draw(t, "as it should be"))
+				h.End(defaultPace, now, false, rapid.Bool().Draw(t, "as it should be"))
 			}
 			if rapid.Bool().Draw(t, "happens") {
 				h.Note(needReady, now)
@@ -257,20 +257,20 @@ func TestLookupsOfOneNodeAreBounded(t *testing.T) {
 	})
 }
 
-// What fails is repeated after the pauses that it is given, and what succeeds is due by its age again.
+// What fails is repeated after the shortest pause, and what succeeds is due by its age again.
 func TestFailuresAreRetried(t *testing.T) {
 	h, now := History{uid: uid(0), since: epoch.Add(-time.Hour)}, epoch
 	for failure := range 13 {
 		h.Begin(defaultPace, now)
-		h.End(now, true, func(before int) time.Duration { return time.Duration(before+1) * time.Second }, false)
+		h.End(defaultPace, now, true, false)
 		at, why := defaultPace.Due(h, now)
-		if want := time.Duration(failure+1) * time.Second; why != Retry || at.Sub(now) != want {
+		if want := defaultPace.Shortest; why != Retry || at.Sub(now) != want {
 			t.Fatalf("after %d failures it is due in %s because of %q, want %s", failure+1, at.Sub(now), why, want)
 		}
 		now = at
 	}
 	h.Begin(defaultPace, now)
-	h.End(now, false, nil, true)
+	h.End(defaultPace, now, false, true)
 	if _, why := defaultPace.Due(h, now); why != Age {
 		t.Errorf("after a success the reason is %q", why)
 	}

@@ -1,0 +1,82 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// readTimeout is the deadline of the question who wrote a label.
+const readTimeout = 5 * time.Second
+
+// askWriters asks the API server who wrote labels of a node, which the cache leaves out, and says of each whether all its writers decide for the
+// cloud. What others wrote is remembered.
+//
+// See ADR 12.
+func (r *reconciler) askWriters(ctx context.Context, node *corev1.Node, labels []string) (map[string]bool, error) {
+	ours := r.state.ours(node)
+	if ours == nil {
+		ours = map[string]bool{}
+	}
+	live := &corev1.Node{}
+	if r.live != nil {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		if err := r.live.Get(ctx, client.ObjectKeyFromObject(node), live); err != nil {
+			return ours, &writeError{err: fmt.Errorf("asking the API server who wrote the labels %q of the node: %w", labels, err)}
+		}
+		if live.UID != node.UID {
+			return ours, nil // the watch brings another node
+		}
+	}
+	for _, label := range labels {
+		if r.live != nil && live.Labels[label] != node.Labels[label] {
+			continue // the watch brings another value
+		}
+		ours[label] = writtenBy(live.ManagedFields, label, r.managers)
+		if !ours[label] {
+			r.state.othersWrote(node, label)
+		}
+	}
+	return ours, nil
+}
+
+// writtenBy reports whether a label has a writer, and all its writers are among the managers.
+func writtenBy(entries []metav1.ManagedFieldsEntry, label string, managers map[string]bool) bool {
+	written := false
+	for _, entry := range entries {
+		switch {
+		case !sets(entry, []string{"f:metadata", "f:labels", "f:" + label}):
+		case !managers[entry.Manager]:
+			return false
+		default:
+			written = true
+		}
+	}
+	return written
+}
+
+// sets reports whether an entry of the managed fields names a field, by its steps.
+func sets(entry metav1.ManagedFieldsEntry, path []string) bool {
+	if entry.FieldsV1 == nil {
+		return false
+	}
+	at := json.RawMessage(entry.FieldsV1.GetRawBytes())
+	for _, step := range path {
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(at, &fields); err != nil {
+			return false
+		}
+		next, found := fields[step]
+		if !found {
+			return false
+		}
+		at = next
+	}
+	return true
+}
