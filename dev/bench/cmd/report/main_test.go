@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooring-ccm/mooring/dev/bench/figures"
 	"github.com/mooring-ccm/mooring/dev/bench/history"
+	"github.com/mooring-ccm/mooring/dev/bench/report"
 	"github.com/mooring-ccm/mooring/dev/bench/runner"
 	"github.com/mooring-ccm/mooring/dev/must"
 )
@@ -123,6 +124,13 @@ func TestUnreadableHistoryIsLeftAlone(t *testing.T) {
 		if _, err := os.Stat(absent); err == nil {
 			t.Errorf("%s is written", absent)
 		}
+	}
+}
+
+// TestReadmeHasATable looks that a run finds the place for its table in the README of this checkout.
+func TestReadmeHasATable(t *testing.T) {
+	if _, err := report.ReplaceReadme(content(t, "..", "..", "..", "..", "README.md"), figures.Report{}); err != nil {
+		t.Error(err)
 	}
 }
 
