@@ -209,16 +209,3 @@ func hasTaint(node *corev1.Node, key string) bool {
 	}
 	return false
 }
-
-// AwaitAge waits until the youngest node is so old.
-func (e *Environment) AwaitAge(ctx context.Context, age time.Duration) error {
-	var youngest time.Time
-	e.watch.countNodes(func(node *corev1.Node) bool {
-		if created := node.CreationTimestamp.Time; created.After(youngest) {
-			youngest = created
-		}
-		return true
-	})
-	// Creation times are cut to whole seconds.
-	return e.Pause(ctx, time.Until(youngest.Add(age+time.Second)))
-}

@@ -110,8 +110,6 @@ type Size struct {
 	// Idle and Steady are how long nothing happens in the scenarios of those names.
 	Idle   time.Duration `json:"idle"`
 	Steady time.Duration `json:"steady"`
-	// MinimumAge is --node-deletion-min-age of Mooring. In its variants all nodes are that old before their instances go.
-	MinimumAge time.Duration `json:"minimumAge"`
 }
 
 // Variant is a program with flags and a plugin.

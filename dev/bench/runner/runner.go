@@ -97,9 +97,6 @@ func sortResults(report *figures.Report, scenarios []string) {
 func runStage(ctx context.Context, options Options, stage scenario.Stage, variant figures.Variant, report *figures.Report) (err error) {
 	show := newShow(options.Display, stage.Name, variant.Title)
 	defer show.fail()
-	if variant.Program == referenceProgram {
-		options.Size.MinimumAge = 0 // it deletes nodes of any age
-	}
 	e, err := prepare(ctx, options, stage, variant, show)
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ func TestBothManagersGoThroughTheScenarios(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), smokeLimit)
 	defer cancel()
 	display, programs := progress.New(os.Stderr), t.TempDir()
-	if err := runner.Build(ctx, "..", programs, runner.Variants(runner.QuickSize()), display); err != nil {
+	if err := runner.Build(ctx, "..", programs, runner.Variants(), display); err != nil {
 		t.Fatal(err)
 	}
 	options := runner.Options{
@@ -69,7 +69,7 @@ func run(ctx context.Context, t *testing.T, options runner.Options, scenarios []
 	t.Helper()
 	saved := 0
 	options.Scenarios, options.Save = scenarios, func(figures.Report) error { saved++; return nil }
-	for _, variant := range runner.Variants(options.Size) {
+	for _, variant := range runner.Variants() {
 		if slices.Contains(variants, variant.Name) {
 			options.Variants = append(options.Variants, variant)
 		}

@@ -23,12 +23,9 @@ var tuned = []string{
 }
 
 // Variants returns all variants in the order in which they run.
-func Variants(size figures.Size) []figures.Variant {
+func Variants() []figures.Variant {
 	// The guard would rightly hold back the deletion of half of all nodes, which the reference does not.
 	unguarded := []string{"--node-deletion-limit=100%"}
-	if size.MinimumAge != DefaultMinimumAge {
-		unguarded = append(unguarded, "--node-deletion-min-age="+size.MinimumAge.String())
-	}
 	return []figures.Variant{
 		{Name: figures.ReferenceDefault, Title: "reference", Program: referenceProgram, Plugin: plugins.Plain},
 		{Name: figures.MooringDefault, Title: "Mooring", Program: mooringProgram, Plugin: plugins.Plain},

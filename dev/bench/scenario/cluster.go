@@ -93,11 +93,8 @@ func serve(ctx context.Context, e *environment.Environment, size figures.Size, _
 }
 
 // loseMachines changes the cloud: of the machines, half are gone and half are off. Their nodes still seem ready, so that no
-// manager asks. All nodes are old enough to be deleted.
+// manager asks.
 func loseMachines(ctx context.Context, e *environment.Environment, size figures.Size) error {
-	if err := e.AwaitAge(ctx, size.MinimumAge); err != nil {
-		return err
-	}
 	if err := e.AwaitQuiet(ctx); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func parse(args []string) (flags, error) {
 	set.StringSliceVar(&f.scenarios, "scenarios", nil,
 		"The scenarios to run, besides those that must happen before them. Empty: all of "+strings.Join(scenario.Names(scenario.Stages()), ", ")+".")
 	set.StringSliceVar(&f.variants, "variants", nil,
-		"Who takes part. Empty: all of "+strings.Join(runner.Names(runner.Variants(runner.FullSize())), ", ")+".")
+		"Who takes part. Empty: all of "+strings.Join(runner.Names(runner.Variants()), ", ")+".")
 	set.BoolVar(&f.quick, "quick", false, "Small sizes, to see that everything works. The figures mean nothing.")
 	set.StringVar(&f.module, "module", ".", "The folder of this module.")
 	set.StringVar(&f.out, "out", filepath.Join("..", "..", "out", "bench"), "The folder for the figures.")
@@ -70,7 +70,7 @@ func parse(args []string) (flags, error) {
 	}
 	return f, errors.Join(
 		known("scenarios", f.scenarios, scenario.Names(scenario.Stages())),
-		known("variants", f.variants, runner.Names(runner.Variants(runner.FullSize()))))
+		known("variants", f.variants, runner.Names(runner.Variants())))
 }
 
 // known returns an error that names everything that is not among what there is.
@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string) error {
 	klog.SetLogger(logr.Discard())
 	log.SetLogger(logr.Discard())
 	display := progress.New(os.Stdout)
-	programs, err := runner.Programs(ctx, f.module, f.out, f.programs, runner.Variants(runner.FullSize()), display)
+	programs, err := runner.Programs(ctx, f.module, f.out, f.programs, runner.Variants(), display)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func options(f flags, programs string, binaries localcluster.Binaries, display *
 	if f.profiles {
 		options.Profiles, options.ProfilePeriod = filepath.Join(f.out, "profiles"), runner.ProfilePeriod
 	}
-	for _, variant := range runner.Variants(options.Size) {
+	for _, variant := range runner.Variants() {
 		if len(f.variants) == 0 || slices.Contains(f.variants, variant.Name) {
 			options.Variants = append(options.Variants, variant)
 		}

@@ -19,7 +19,7 @@ import (
 func measure(t *testing.T, began time.Time, seconds float64) string {
 	t.Helper()
 	measured := figures.Report{
-		Began: began, Setup: figures.Setup{Reference: "k8s.io/cloud-provider v0.37.2", Size: runner.FullSize(), Variants: runner.Variants(runner.FullSize())},
+		Began: began, Setup: figures.Setup{Reference: "k8s.io/cloud-provider v0.37.2", Size: runner.FullSize(), Variants: runner.Variants()},
 	}
 	for _, scenario := range figures.MainScenarios {
 		for _, one := range []figures.Result{
@@ -96,7 +96,7 @@ func TestHistoryHasTheFiguresOfParts(t *testing.T) {
 	docs, day := t.TempDir(), time.Date(2030, 5, 6, 0, 0, 0, 0, time.UTC)
 	size := runner.FullSize()
 	part := store(t, figures.Report{
-		Began: day.AddDate(0, 0, 1), Setup: figures.Setup{Reference: "k8s.io/cloud-provider v0.37.2", Size: size, Variants: runner.Variants(size)},
+		Began: day.AddDate(0, 0, 1), Setup: figures.Setup{Reference: "k8s.io/cloud-provider v0.37.2", Size: size, Variants: runner.Variants()},
 		Results: []figures.Result{{Scenario: "routes-1000", Variant: figures.MooringBulk, Seconds: 2, Complete: true}},
 	})
 	must.NoError(t, run([]string{"--docs", docs, "--figures", measure(t, day, 5), "--with", part}))
