@@ -25,8 +25,8 @@ func otherDefaults() map[string]struct{ reference, reason string } {
 		"concurrent-node-lifecycle-syncs": {"1", "Here it bounds how many nodes are deleted or tainted at once: those are requests to the API server, and " +
 			"a zone that is shut down has hundreds of them. Calls to the cloud about nodes share --cloud-api-max-in-flight"},
 		"concurrent-service-syncs": {"1", "How many changes of load balancers a cloud bears at once is a property of the cloud: some lose one when " +
-			"two come together. 0 means what the provider declares as LoadBalancerWrites, which is one for a provider that declares nothing. Only " +
-			"calls that change load balancers count"},
+			"two come together. 0 means what the provider declares as LoadBalancerWrites. For a provider that declares nothing it is 1, and as many changes of " +
+			"targets beside it, as in the reference. Only calls that change load balancers count"},
 	}
 }
 

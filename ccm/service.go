@@ -52,7 +52,7 @@ func (f *serviceFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.driftCheckPeriod, "load-balancer-drift-check-period", f.driftCheckPeriod,
 		"How often all load balancers are compared with the cloud, to repair what was changed or deleted there. 0: never.")
 	flags.IntVar(&f.driftCheckCalls, "load-balancer-drift-check-calls", f.driftCheckCalls,
-		"Maximum drift-check calls per minute where the provider cannot list load balancers. A check of all then takes longer where there are many.")
+		"Maximum drift-check calls for single load balancers per minute. A check of all takes longer where there are many and the provider cannot list them.")
 	flags.BoolVar(&f.collectOrphans, "collect-orphans", f.collectOrphans,
 		"Delete load balancers that this cluster made and that belong to no Service any more. They are reported in any case. The provider has to list load balancers and mark them with the cluster's UID.")
 }

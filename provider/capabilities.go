@@ -41,7 +41,7 @@ type Capabilities struct {
 	ListLoadBalancers func(ctx context.Context, clusterName string) ([]LoadBalancer, error)
 
 	// LoadBalancerWrites is how many calls that change load balancers the provider bears at once, for different Services.
-	// Zero means one: some clouds lose a change when two reach them together.
+	// Zero means what the reference makes by default: one for Services, and one for changes of targets beside it.
 	LoadBalancerWrites int
 
 	// RetryLoadBalancers reports Services that were refused a load balancer and would get it now. With it, a Service that

@@ -21,10 +21,9 @@ const (
 	MetricRoutesMissing = "mooring_route_missing"
 	MetricRouteLimit    = "mooring_route_limit"
 
-	MetricServiceTargets      = "mooring_service_targets"
-	MetricServiceDrift        = "mooring_service_drift_total"
-	MetricServiceOrphans      = "mooring_service_orphans"
-	MetricServiceOrphanRoutes = "mooring_service_orphan_routes"
+	MetricServiceTargets = "mooring_service_targets"
+	MetricServiceDrift   = "mooring_service_drift_total"
+	MetricServiceOrphans = "mooring_service_orphans"
 
 	MetricSessionUp       = "mooring_metal_bgp_session_up"
 	MetricSessionState    = "mooring_metal_bgp_session_state"

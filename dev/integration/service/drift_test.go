@@ -21,7 +21,9 @@ import (
 )
 
 // checked has load balancers compared with the cloud all the time.
-func checked(o *service.Options) { o.DriftCheckPeriod = 300 * time.Millisecond }
+func checked(o *service.Options) {
+	o.DriftCheckPeriod, o.DriftCheckCalls, o.AbsenceTime = 300*time.Millisecond, 240, time.Second
+}
 
 // tamper changes a load balancer in the cloud, as somebody in its console would.
 func tamper(t *testing.T, running *simtest.Cloud, name string, change func(*api.LoadBalancerSpec)) {
@@ -156,7 +158,7 @@ func (f few) Capabilities() provider.Capabilities {
 func TestDriftWithoutLists(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})
 	joinNodes(t, 1)
-	m := startManager(t, cluster, few{plugin}, checked, func(o *service.Options) { o.DriftCheckCalls = 240 }) // four a second
+	m := startManager(t, cluster, few{plugin}, checked)
 	const services = 4
 	for i := range services {
 		createService(t, fmt.Sprintf("checked-%d", i))

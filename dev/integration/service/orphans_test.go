@@ -108,37 +108,6 @@ func TestOrphans(t *testing.T) {
 	count("this_cluster", 0)
 }
 
-// Routes that lead to no node are counted and left alone.
-func TestOrphanRoutes(t *testing.T) {
-	running, plugin := simulate(t, 2, api.Knobs{})
-	joinNodes(t, 1)
-	for number, cidr := range map[int]string{1: "10.244.1.0/24", 2: "10.244.2.0/24"} {
-		_, err := running.Client.CreateRoute(t.Context(), api.RouteSpec{
-			Cluster: simtest.ClusterName, DestinationCIDR: cidr, TargetInstance: instanceID(number),
-		})
-		must.NoError(t, err)
-	}
-	m := startManager(t, cluster, plugin, checked)
-	count := func(want float64) {
-		t.Helper()
-		poll.Until(t, "orphan routes are counted", func(context.Context) error {
-			if got := m.Metric(t, "mooring_service_orphan_routes"); got != want {
-				return fmt.Errorf("%v are", got)
-			}
-			return nil
-		})
-	}
-	count(1)
-	if n := running.Service.Counts().Received(api.OpListRoutes); n < 2 {
-		t.Errorf("counted after %d looks", n)
-	}
-	joinNodes(t, 2)
-	count(0)
-	if n := running.Service.Counts().Received(api.OpDeleteRoute); n != 0 {
-		t.Errorf("%d deletions of routes", n)
-	}
-}
-
 // Lists that say too little delete nothing: neither an empty one nor a Kubernetes that hides its Services.
 func TestNothingIsCollectedOnTheFirstSight(t *testing.T) {
 	running, plugin := simulate(t, 1, api.Knobs{})

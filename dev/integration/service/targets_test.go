@@ -3,7 +3,6 @@ package service_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/mooring-ccm/mooring/dev/must"
 	"github.com/mooring-ccm/mooring/dev/poll"
 	"github.com/mooring-ccm/mooring/internal/controller/service"
-	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/providers/sim/api"
 )
@@ -256,8 +254,9 @@ func TestAFailedUpdateIsMadeGood(t *testing.T) {
 	}
 }
 
-// A load balancer whose targets cannot be changed because it is gone is made anew at once.
-func TestAnUpdateOfWhatIsGoneMakesItAnew(t *testing.T) {
+// A load balancer that is not found when its targets are to be changed is not made anew for that: a second one has another address. When the cloud
+// finds it again, its targets follow.
+func TestAnUpdateOfWhatIsNotFoundMakesNoSecond(t *testing.T) {
 	running, plugin := simulate(t, 2, api.Knobs{})
 	joinNodes(t, 1)
 	startManager(t, cluster, plugin)
@@ -266,63 +265,8 @@ func TestAnUpdateOfWhatIsGoneMakesItAnew(t *testing.T) {
 	waitReady(t, name, "True Provided")
 	must.NoError(t, running.Client.DeleteLoadBalancer(t.Context(), balancers(t, running)[name].Name, 0))
 	joinNodes(t, 2)
-	waitTargets(t, running, name, 1, 2)
-	waitReady(t, name, "True Provided")
-}
-
-// A provider that declares no schemes may well answer for IDs that do not bear its name. Its nodes are targets once it has.
-func TestUnprovenNodesAreAskedFor(t *testing.T) {
-	running, plugin := simulate(t, 2, api.Knobs{})
-	createNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(1)}, Spec: corev1.NodeSpec{ProviderID: "sim://" + instanceID(1)}})
-	createNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(2)}, Spec: corev1.NodeSpec{ProviderID: "other://2"}})
-	must.NoError(t, running.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultStatus, Status: 500, Count: 1}))
-	startManager(t, cluster, plugin, func(o *service.Options) {
-		o.Owners = instances.NewOwners(o.Inventory, ownership.Rules{ProviderName: "another"})
-	})
-	const name = "unproven"
-	createService(t, name)
-	waitReady(t, name, "True Provided")
-	waitTargets(t, running, name, 1)
-	if counts := running.Service.Counts(); counts.Received(api.OpListInstances) != 2 {
-		t.Errorf("instances were listed %d times, want the one that failed and one more", counts.Received(api.OpListInstances))
+	waitReady(t, name, "False NotFound")
+	if n := running.Service.Counts().Received(api.OpCreateLoadBalancer); n != 1 {
+		t.Errorf("%d load balancers were created", n)
 	}
-}
-
-// A cloud that does not say whose a node is holds up nobody who can do without. New Services get the nodes that are known, and
-// those that are deleted go. A load balancer that has its address keeps its targets, since the set of them is not known; it says
-// so, and gets them all when the cloud answers, or when it has waited for as long as for nodes to be still, which is longer than the
-// test here.
-func TestACloudThatHangsAtTheStart(t *testing.T) {
-	running, plugin := simulate(t, 2, api.Knobs{})
-	joinNodes(t, 1)
-	createNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(2)}, Spec: corev1.NodeSpec{ProviderID: "other://2"}})
-	undeclared := func(o *service.Options) {
-		o.Owners = instances.NewOwners(o.Inventory, ownership.Rules{ProviderName: "sim"})
-	}
-	first := startManager(t, cluster, plugin, undeclared)
-	for _, name := range []string{"hang-old", "hang-deleted"} {
-		createService(t, name)
-		waitReady(t, name, "True Provided")
-	}
-	first.Stop()
-
-	must.NoError(t, running.Service.AddFault(api.Fault{Operation: api.OpListInstances, Mode: api.FaultHang, Count: 1000}))
-	before := running.Service.Counts().Received(api.OpUpdateLoadBalancer)
-	startManager(t, cluster, plugin, undeclared, func(o *service.Options) { o.TargetDelay = time.Hour })
-	deleteService(t, "hang-deleted")
-	waitGone(t, "hang-deleted")
-	createService(t, "hang-new")
-	waitReady(t, "hang-new", "True Provided")
-	waitTargets(t, running, "hang-new", 1)
-	if said := message(waitReady(t, "hang-old", "False TargetsUnknown")); !strings.Contains(said, "not known yet which nodes may be targets") {
-		t.Errorf("the condition says %q", said)
-	}
-	waitTargets(t, running, "hang-old", 1)
-	if now := running.Service.Counts().Received(api.OpUpdateLoadBalancer); now != before {
-		t.Errorf("%d updates while nobody knows the targets", now-before)
-	}
-	running.Service.ClearFaults()
-	waitReady(t, "hang-old", "True Provided")
-	waitReady(t, "hang-new", "True Provided")
-	waitTargets(t, running, "hang-old", 1)
 }

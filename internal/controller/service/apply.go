@@ -47,8 +47,6 @@ type result struct {
 	status *corev1.LoadBalancerStatus
 	// echo says that status is the one that the plugin was given with the Service.
 	echo bool
-	// missing says that there is no load balancer whose targets could be changed.
-	missing bool
 	// service is the Service after a write to the API server.
 	service *corev1.Service
 }
@@ -111,7 +109,7 @@ func (a *applier) retarget(ctx context.Context, act action, nodes []*corev1.Node
 		return result{}, nil
 	}
 	if exists, asked := a.exists(ctx, act.given()); asked == nil && !exists {
-		return result{missing: true}, nil
+		err = &notFoundError{err}
 	}
 	return result{}, &retargetError{nodes: namesOf(nodes), err: err}
 }

@@ -95,31 +95,59 @@ func TestReasonsAndPauses(t *testing.T) {
 		delay  time.Duration
 		open   bool
 	}{
-		"plain":                   {plain, 0, ReasonCloudError, 5 * time.Second, false},
-		"plain, the fourth":       {plain, 3, ReasonCloudError, 40 * time.Second, false},
-		"plain, the hundredth":    {plain, 99, ReasonCloudError, 5 * time.Minute, false},
-		"at a pace of its own":    {fmt.Errorf("wrapped: %w", paced), 9, ReasonPending, 42 * time.Second, true},
-		"at no pace":              {cloudproviderapi.NewRetryError("x", 0), 0, ReasonPending, shortestRetry, true},
-		"at a pace of days":       {cloudproviderapi.NewRetryError("x", 1000*time.Hour), 0, ReasonPending, cloud.MaxRetryAfter, true},
-		"throttled":               {&provider.ThrottledError{Err: plain}, 0, ReasonThrottled, 5 * time.Second, true},
-		"throttled for a time":    {throttled, 0, ReasonThrottled, time.Minute, true},
-		"throttled for too long":  {&provider.ThrottledError{RetryAfter: time.Hour, Err: plain}, 0, ReasonThrottled, cloud.MaxRetryAfter, true},
-		"out of time":             {cloud.ErrDeadline, 0, ReasonTimeout, 5 * time.Second, true},
-		"terminal":                {&provider.TerminalError{Err: plain}, 0, ReasonRefused, 5 * time.Minute, false},
-		"the API server refused":  {&writeError{plain}, 0, ReasonWriteFailed, 5 * time.Second, false},
-		"the targets are unknown": {&targetsError{throttled}, 0, ReasonTargetsUnknown, time.Minute, false},
+		"plain":                  {plain, 0, ReasonCloudError, 5 * time.Second, false},
+		"plain, the fourth":      {plain, 3, ReasonCloudError, 40 * time.Second, false},
+		"plain, the hundredth":   {plain, 99, ReasonCloudError, 5 * time.Minute, false},
+		"at a pace of its own":   {fmt.Errorf("wrapped: %w", paced), 9, ReasonPending, 42 * time.Second, true},
+		"at no pace":             {cloudproviderapi.NewRetryError("x", 0), 0, ReasonPending, shortestRetry, true},
+		"at a pace of days":      {cloudproviderapi.NewRetryError("x", 1000*time.Hour), 0, ReasonPending, cloud.MaxRetryAfter, true},
+		"throttled":              {&provider.ThrottledError{Err: plain}, 0, ReasonThrottled, 5 * time.Second, true},
+		"throttled for a time":   {throttled, 0, ReasonThrottled, time.Minute, true},
+		"throttled for too long": {&provider.ThrottledError{RetryAfter: time.Hour, Err: plain}, 0, ReasonThrottled, cloud.MaxRetryAfter, true},
+		"out of time":            {cloud.ErrDeadline, 0, ReasonTimeout, 5 * time.Second, true},
+		"terminal":               {&provider.TerminalError{Err: plain}, 0, ReasonRefused, 5 * time.Second, false},
+		"not found":              {&retargetError{err: &notFoundError{plain}}, 0, ReasonNotFound, 5 * time.Second, false},
+		"the API server refused": {&writeError{plain}, 0, ReasonWriteFailed, 5 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := reasonOf(test.err); got != test.reason {
 				t.Errorf("reason %s, want %s", got, test.reason)
 			}
-			if got := b.after(test.before, test.err); got != test.delay {
+			if got := b.after(test.before, test.err, "uid-1"); got != test.delay {
 				t.Errorf("pause %s, want %s", got, test.delay)
 			}
 			if got := saysNothing(test.err); got != test.open {
 				t.Errorf("leaves open what became of a deletion: %t, want %t", got, test.open)
 			}
 		})
+	}
+}
+
+// Pauses are lengthened by what depends on the object alone, and never beyond the longest one.
+func TestPausesAreSpread(t *testing.T) {
+	b := backoff{first: 5 * time.Second, longest: 2 * time.Minute, spread: spread}
+	plain, different := errors.New("plain"), map[time.Duration]bool{}
+	for i := range 100 {
+		of := fmt.Sprint("uid-", i)
+		first := b.after(0, plain, of)
+		different[first] = true
+		if first < 5*time.Second || first > 5500*time.Millisecond || first != b.after(0, plain, of) {
+			t.Errorf("the first pause of %s is %s", of, first)
+		}
+		if last := b.after(99, plain, of); last != 2*time.Minute {
+			t.Errorf("the longest pause of %s is %s", of, last)
+		}
+	}
+	if len(different) < 50 {
+		t.Errorf("100 Services have %d different pauses", len(different))
+	}
+}
+
+// A Service that is to be cleaned up is looked at every 30 seconds at least.
+func TestCleaningUpIsTriedOftener(t *testing.T) {
+	b := backoff{first: 5 * time.Second, longest: 2 * time.Minute}
+	if ensure, remove := b.of(provide).after(9, errors.New("x"), ""), b.of(withdraw).after(9, errors.New("x"), ""); ensure != 2*time.Minute || remove != longestCleanup {
+		t.Errorf("pauses of %s for an Ensure and %s for a deletion", ensure, remove)
 	}
 }
 
@@ -186,7 +214,7 @@ func TestHeld(t *testing.T) {
 		"something else":   {failed, provide, changed, noon, 0},
 		"to be withdrawn":  {failed, withdraw, same, noon, 0},
 	} {
-		if got := test.known.held(test.intent, test.inputs, backoff{first: time.Second, longest: time.Minute}, test.now); got != test.want {
+		if got := test.known.held(test.intent, test.inputs, test.now); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}

@@ -11,7 +11,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -42,12 +41,8 @@ import (
 // Name is the controller's name, as in the reference.
 const Name = "service-lb-controller"
 
-const (
-	// spareWorkers are for what neither calls the cloud nor has just done so, such as finding out that there is nothing to do.
-	spareWorkers = 7
-	// firstSettling bounds how long all Services wait at the start for a cloud that has to say whose some node is.
-	firstSettling = 10 * time.Second
-)
+// spareWorkers are for what neither calls the cloud nor has just done so, such as finding out that there is nothing to do.
+const spareWorkers = 7
 
 // workersFor returns how many Services are worked on at once. While a Service whose load balancer was made is written to the API
 // server, another one has its place in the cloud already.
@@ -67,13 +62,14 @@ type Options struct {
 	Cloud cloudprovider.Interface
 	// ClusterName is the name of the cluster that the plugin gets.
 	ClusterName string
-	// Inventory knows the cloud's instances. It is asked about nodes that do not say by their provider ID whose they are.
+	// Inventory knows what the cloud has answered about instances. This controller has no questions of its own.
 	Inventory *instances.Inventory
 	// Owners knows whose nodes are.
 	Owners *instances.Owners
 	// Classes say which Services are ours.
 	Classes Classes
-	// Writes is how many calls that change load balancers may be under way at once. Zero: what the provider declares, or one.
+	// Writes is how many Services may be ensured or lose their load balancers at once; as many targets may be changed beside that. Zero: what
+	// the provider declares for all changes together, or one.
 	Writes int
 	// TargetQuiet is how long the set of nodes must have been still before load balancers are updated after a change, and TargetDelay how
 	// long they wait for that at most. Zero: DefaultTargetQuiet and DefaultTargetDelay.
@@ -84,12 +80,17 @@ type Options struct {
 	DriftCheckPeriod time.Duration
 	// DriftCheckCalls is the most drift-check calls per minute where the cloud cannot list load balancers. Zero: DefaultDriftCheckCalls.
 	DriftCheckCalls int
+	// AbsenceTime is over what time the cloud must have denied a load balancer for it to be made again. Zero: DefaultAbsenceTime.
+	AbsenceTime time.Duration
 	// CollectOrphans says that load balancers of this cluster that belong to no Service are deleted.
 	CollectOrphans bool
 	// Registerer takes the metrics. Nil: they are not exported.
 	Registerer prometheus.Registerer
 	// Logger is what the controller logs to.
 	Logger logr.Logger
+
+	// shared says that Writes is what the provider declares for all changes together.
+	shared bool
 }
 
 // Controller looks after the load balancers of Services. It is a controller-runtime Runnable that needs leader election and
@@ -115,14 +116,13 @@ func New(options Options) (*Controller, error) {
 	}
 	metrics, states := newMetrics(options.Registerer), newStates()
 	targets := &targets{
-		reader: options.Client,
-		quiet:  options.TargetQuiet, delay: options.TargetDelay, retry: options.FirstRetry, metrics: metrics, changed: make(chan struct{}, 1),
+		reader: options.Client, owners: options.Owners,
+		quiet: options.TargetQuiet, delay: options.TargetDelay, metrics: metrics, changed: make(chan struct{}, 1),
 	}
-	targets.start(options.Inventory, options.Owners)
 	reconciler := &reconciler{
 		reader: options.Client, classes: options.Classes, targets: targets, states: states,
 		events:  &events{recorder: options.Recorder, metrics: metrics},
-		metrics: metrics, backoff: backoff{first: options.FirstRetry, longest: options.LongestRetry},
+		metrics: metrics, backoff: backoff{first: options.FirstRetry, longest: options.LongestRetry, spread: spread},
 		// One that lists load balancers knows them by the UIDs of their Services. Others may go by the name of the Service.
 		tellsApart: provider.CapabilitiesOf(options.Cloud).ListLoadBalancers != nil,
 	}
@@ -130,13 +130,13 @@ func New(options Options) (*Controller, error) {
 		options: options, reconciler: reconciler, targets: targets, states: states, metrics: metrics, enqueuer: &kit.Enqueuer{},
 		orphanMetrics: orphancheck.NewMetrics(options.Registerer),
 	}
-	reconciler.limiter = writelimit.New(options.Writes, c.admit)
-	c.orphans = newOrphanDeleter(reconciler.limiter, options.Recorder)
-	registerCounts(options.Registerer, states, reconciler.limiter)
+	reconciler.lanes = newLanes(options.Writes, options.shared, c.admit)
+	c.orphans = newOrphanDeleter(reconciler.lanes.services, options.Recorder)
+	registerCounts(options.Registerer, states, reconciler.lanes)
 	watcher := watcher{classes: options.Classes, states: states, targets: targets}
 	var err error
 	c.Controller, err = kit.NewController(Name, kit.ControllerOptions{
-		Reconciler: reconciler, Workers: workersFor(options.Writes), Logger: options.Logger,
+		Reconciler: reconciler, Workers: workersFor(reconciler.lanes.places()), Logger: options.Logger,
 		LoggerFor: func(service types.NamespacedName) logr.Logger {
 			return options.Logger.WithValues("service", service.String())
 		},
@@ -163,8 +163,8 @@ func (o *Options) complete() error {
 	if err != nil {
 		return err
 	}
-	if o.Writes <= 0 {
-		o.Writes = max(provider.CapabilitiesOf(o.Cloud).LoadBalancerWrites, 1)
+	if declared := provider.CapabilitiesOf(o.Cloud).LoadBalancerWrites; o.Writes <= 0 {
+		o.Writes, o.shared = max(declared, 1), declared > 0
 	}
 	for _, duration := range []struct {
 		value *time.Duration
@@ -175,6 +175,7 @@ func (o *Options) complete() error {
 		{&o.FirstRetry, DefaultFirstRetry},
 		{&o.LongestRetry, DefaultLongestRetry},
 		{&o.DriftCheckPeriod, DefaultDriftCheckPeriod},
+		{&o.AbsenceTime, DefaultAbsenceTime},
 	} {
 		if *duration.value == 0 {
 			*duration.value = duration.zero
@@ -200,42 +201,24 @@ func (c *Controller) Start(ctx context.Context) error {
 		client: c.options.Client, clusterName: c.options.ClusterName, clusterUID: clusterUID(c.options.Client),
 	}
 	c.reconciler.applier = applier
-	defer c.reconciler.limiter.Stop()
+	defer c.reconciler.lanes.stop()
 	drift := c.newDriftCheck(applier)
-	c.settleFirst(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer cancel()
-	others.Go(func() { c.targets.run(ctx, func(changed bool) { c.targetsSettled(ctx, drift, changed) }) })
+	others.Go(func() { c.targets.run(ctx, func() { c.retarget(ctx, drift) }) })
 	others.Go(func() { drift.run(ctx) })
 	if retries := provider.CapabilitiesOf(c.options.Cloud).RetryLoadBalancers; retries != nil {
 		others.Go(func() { retries(ctx, c.retry) })
 	}
-	if routes, offered := c.options.Cloud.Routes(); offered && routes != nil && c.options.DriftCheckPeriod > 0 {
-		check := &orphancheck.Routes{
-			Cloud: routes, ClusterName: c.options.ClusterName, Period: c.options.DriftCheckPeriod, Reader: c.options.Client,
-			Metrics: c.orphanMetrics,
-		}
-		others.Go(func() { check.Run(ctx) })
-	}
 	return c.Controller.Start(ctx)
-}
-
-// settleFirst determines the set of targets before the first Service is looked at, which then need not wait for it. A cloud that
-// does not answer is not waited for longer than for nodes that do not settle: deletions and new Services can do without.
-func (c *Controller) settleFirst(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, min(firstSettling, c.options.TargetDelay))
-	defer cancel()
-	if err := c.targets.settle(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		c.options.Logger.Info("The set of targets is not known yet; Services that have load balancers wait for it", "reason", err.Error())
-	}
 }
 
 func (c *Controller) newDriftCheck(applier *applier) *driftCheck {
 	return &driftCheck{
 		list:   provider.CapabilitiesOf(c.options.Cloud).ListLoadBalancers,
-		period: c.options.DriftCheckPeriod, calls: c.options.DriftCheckCalls,
+		period: c.options.DriftCheckPeriod, calls: c.options.DriftCheckCalls, absence: c.options.AbsenceTime,
 		reader: c.options.Client, recorder: c.options.Recorder, applier: applier, targets: c.targets, states: c.states, metrics: c.metrics,
 		classes: c.options.Classes, enqueue: c.enqueuer.Add,
 		orphans: &orphancheck.LoadBalancers{
@@ -264,20 +247,12 @@ func (c *Controller) admit(key types.NamespacedName) {
 	c.enqueuer.Add(key, priorityAdmitted)
 }
 
-// targetsSettled has the load balancers follow a set that has changed. One that has not is of interest only to Services that wait for it.
-func (c *Controller) targetsSettled(ctx context.Context, drift *driftCheck, changed bool) {
-	if changed || c.states.waitForTargets() {
-		c.retarget(ctx, drift)
-	}
-}
-
 // byName orders Services: what is due at one time is done in the same order each time.
 func byName(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }
 
-// retarget queues the load balancers whose targets are not those that they shall have, and the Services that have waited for
-// the targets to be known.
+// retarget queues the load balancers whose targets are not those that they shall have.
 func (c *Controller) retarget(ctx context.Context, drift *driftCheck) {
-	settled, latest, err := c.targets.sets(ctx)
+	settled, _, err := c.targets.sets(ctx)
 	if err != nil {
 		return // the next time that they settle
 	}
@@ -287,17 +262,11 @@ func (c *Controller) retarget(ctx context.Context, drift *driftCheck) {
 	for _, key := range slices.SortedFunc(maps.Keys(all), byName) {
 		known := all[key]
 		switch {
-		case known.failure != nil && known.failure.reason == ReasonTargetsUnknown:
-			c.states.targetsKnown(key)
-			c.enqueuer.Add(key, priorityChange)
-		case c.states.refusedLeft(key, latest):
-			c.enqueuer.Add(key, priorityRetarget)
-		case known.made != nil && known.made.followsAlone() && (known.made.targets == nil || !settled.servedBy(known.made.targets)):
-			if known.comparable(now) {
-				listed = append(listed, key)
-			} else {
-				due = append(due, key) // a list could not spare it
-			}
+		case known.made == nil || !known.made.followsAlone() || known.made.targets != nil && settled.servedBy(known.made.targets):
+		case known.comparable(now):
+			listed = append(listed, key)
+		default:
+			due = append(due, key) // a list could not spare it
 		}
 	}
 	due = append(due, drift.withoutServed(ctx, listed)...)

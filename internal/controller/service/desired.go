@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -168,13 +167,33 @@ func (i inputs) changes(before inputs) []string {
 	return changed
 }
 
+// changedAnnotations returns the keys of the annotations that differ from before, in order, and whether nothing else differs.
+func (i inputs) changedAnnotations(before inputs) (keys []string, only bool) {
+	changed := i.changes(before)
+	if len(changed) != 1 || changed[0] != "metadata.annotations" {
+		return nil, false
+	}
+	for key, value := range i.annotations {
+		if old, found := before.annotations[key]; !found || old != value {
+			keys = append(keys, key)
+		}
+	}
+	for key := range before.annotations {
+		if _, found := i.annotations[key]; !found {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys, true
+}
+
 // targetRole is what a node is to load balancers.
 //
 // See ADR 41.
 type targetRole int
 
 const (
-	// outside nodes are no targets: not initialized yet, or excluded by label.
+	// outside nodes are no targets: they are excluded by label.
 	outside targetRole = iota
 	// leaving nodes are about to go: deleted, or tainted by the cluster autoscaler. No set that is written holds one, but one
 	// that is a target already is not by itself a reason to write a new set (KEP-3458): its connections may end in peace, and
@@ -184,17 +203,14 @@ const (
 	member
 )
 
-// roleOf returns the role of a node that is not foreign.
+// roleOf returns the role of a node that may be a target, see nodeRecord.
 func roleOf(node *corev1.Node) targetRole {
 	result := member
 	if !node.DeletionTimestamp.IsZero() {
 		result = leaving
 	}
 	for i := range node.Spec.Taints {
-		switch node.Spec.Taints[i].Key {
-		case cloudproviderapi.TaintExternalCloudProvider:
-			return outside
-		case taintToBeDeleted:
+		if node.Spec.Taints[i].Key == taintToBeDeleted {
 			result = leaving
 		}
 	}
@@ -204,6 +220,17 @@ func roleOf(node *corev1.Node) targetRole {
 		}
 	}
 	return result
+}
+
+// wasInitialized reports whether a cloud controller manager has initialized a node: it has no taint that asks for that, or the taint came back
+// to a node that has what is written at the initialization.
+func wasInitialized(node *corev1.Node) bool {
+	if !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == cloudproviderapi.TaintExternalCloudProvider }) {
+		return true
+	}
+	_, hasType := node.Labels[corev1.LabelInstanceTypeStable]
+	_, hasZone := node.Labels[corev1.LabelTopologyZone]
+	return node.Spec.ProviderID != "" && (hasType || hasZone)
 }
 
 // identityOf is what a plugin may know a target by. When it changes, load balancers have to be updated.
@@ -235,7 +262,7 @@ type targetSet struct {
 	marks map[string]bool
 }
 
-// targetsOf builds the set from all nodes that are not foreign.
+// targetsOf builds the set from all nodes that may be targets.
 func targetsOf(nodes []*corev1.Node) *targetSet {
 	set := &targetSet{members: map[string]string{}, leaving: map[string]bool{}, marks: map[string]bool{}}
 	for _, node := range nodes {
@@ -288,6 +315,16 @@ func (t *targetSet) changeFrom(written *targetSet) *targetChange {
 		return nil
 	}
 	return change
+}
+
+// loses reports whether a target of the set is none in the next one and is to be removed: it was excluded or its Node was deleted.
+func (t *targetSet) loses(next *targetSet) bool {
+	for name := range t.members {
+		if _, stays := next.members[name]; !stays && !next.leaving[name] {
+			return true
+		}
+	}
+	return false
 }
 
 // same reports whether each load balancer that is served by one of the sets is served by the other.
@@ -347,36 +384,4 @@ func namesOf(nodes []*corev1.Node) []string {
 		names[i] = node.Name
 	}
 	return names
-}
-
-// namedIn returns the nodes that a text of the cloud names, most at the most: by the node's name, its provider ID or what that ends
-// with, which is how clouds call the instance. A name that is part of a longer one is not meant.
-func namedIn(text string, nodes []*corev1.Node, most int) (named []*corev1.Node) {
-	words := map[string]bool{}
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !isPartOfName(r) }) {
-		words[strings.Trim(word, ".-")] = true
-	}
-	for _, node := range nodes {
-		id := node.Spec.ProviderID
-		short := id[strings.LastIndex(id, "/")+1:]
-		if len(named) < most && (words[node.Name] || short != "" && words[short]) {
-			named = append(named, node)
-		}
-	}
-	return named
-}
-
-// isPartOfName reports whether a character can be within the name of a node or of an instance.
-func isPartOfName(r rune) bool {
-	return r == '-' || r == '.' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r)
-}
-
-// lacks reports whether one of these targets is not in the set any more, or is another machine.
-func (t *targetSet) lacks(targets map[string]string) bool {
-	for name, identity := range targets {
-		if has, found := t.members[name]; !found || has != identity {
-			return true
-		}
-	}
-	return false
 }

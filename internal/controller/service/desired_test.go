@@ -204,7 +204,7 @@ func TestTargetRole(t *testing.T) {
 		"readiness unknown":            {nodeWith("a", condition(corev1.NodeReady, corev1.ConditionUnknown)), member},
 		"other taint":                  {nodeWith("a", tainted("other")), member},
 		"cordoned":                     {nodeWith("a", func(n *corev1.Node) { n.Spec.Unschedulable = true }), member},
-		"not initialized":              {nodeWith("a", uninitialized), outside},
+		"not initialized":              {nodeWith("a", uninitialized), member}, // see wasInitialized
 		"excluded":                     {nodeWith("a", excluded), outside},
 		"excluded: true":               {nodeWith("a", labeled(corev1.LabelNodeExcludeBalancers, "true")), outside},
 		"excluded: false":              {nodeWith("a", labeled(corev1.LabelNodeExcludeBalancers, "false")), member},
@@ -212,8 +212,8 @@ func TestTargetRole(t *testing.T) {
 		"being deleted":                {nodeWith("a", doomed), leaving},
 		"tainted by the autoscaler":    {nodeWith("a", going), leaving},
 		"tainted and excluded":         {nodeWith("a", going, excluded), outside},
-		"tainted and not initialized":  {nodeWith("a", going, uninitialized), outside},
-		"not initialized, and deleted": {nodeWith("a", uninitialized, doomed), outside},
+		"tainted and not initialized":  {nodeWith("a", going, uninitialized), leaving},
+		"not initialized, and deleted": {nodeWith("a", uninitialized, doomed), leaving},
 		"excluded and being deleted":   {nodeWith("a", excluded, doomed), outside},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +263,6 @@ func nodeChanges() map[string]nodeChange {
 		"provider ID changed":                    {nil, edits(identified("sim://other")), true, true},
 		"address changed":                        {edits(internal("10.0.0.1")), edits(internal("10.0.0.2")), true, true},
 		"host name changed":                      {nil, edits(addressed(corev1.NodeAddress{Type: corev1.NodeHostName, Address: "x"})), true, false},
-		"initialized":                            {edits(tainted(cloudproviderapi.TaintExternalCloudProvider)), nil, false, true},
 		"tainted by the autoscaler":              {nil, edits(going), true, false},
 		"the autoscaler changed its mind":        {edits(going), nil, true, false},
 		"the same, after a change left it out":   {edits(going), nil, false, true},

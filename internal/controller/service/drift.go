@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +53,9 @@ type driftCheck struct {
 	// period is how long a comparison of all takes or waits; calls bounds how many calls a minute it costs without list.
 	period time.Duration
 	calls  int
-	reader client.Reader
+	// absence is over what time the cloud must have denied a load balancer.
+	absence time.Duration
+	reader  client.Reader
 	// recorder records events on Services.
 	recorder record.EventRecorder
 	classes  Classes
@@ -67,7 +68,10 @@ type driftCheck struct {
 	orphans *orphancheck.LoadBalancers
 	// spareAgain is when changes of targets wait for a list again after one that came too late. Only withoutServed uses it.
 	spareAgain time.Time
-	failures   kit.FailureLog
+	// listedAt is when the load balancers were listed last, and missing are those that the list lacked. Only run uses them.
+	listedAt time.Time
+	missing  map[types.NamespacedName]bool
+	failures kit.FailureLog
 }
 
 // run compares until ctx ends.
@@ -75,14 +79,11 @@ func (d *driftCheck) run(ctx context.Context) {
 	if d.period <= 0 {
 		return
 	}
-	step := d.checkNext
-	if d.list != nil {
-		step = d.checkAll
-	}
 	defer d.orphans.Wait()
 	statusChecked := time.Now()
+	d.listedAt = statusChecked
 	for {
-		timer := time.NewTimer(d.pause())
+		timer := time.NewTimer(d.pause(time.Now()))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -93,24 +94,67 @@ func (d *driftCheck) run(ctx context.Context) {
 		if now := time.Now(); now.Sub(statusChecked) >= d.period {
 			statusChecked, err = now, d.checkStatus(ctx, now)
 		}
-		err = errors.Join(err, step(ctx))
+		err = errors.Join(err, d.step(ctx, time.Now()))
 		d.failures.Note(ctx, "Could not compare load balancers with the cloud", err)
 	}
 }
 
-// pause is how long to wait before the next step: a period before the next listing, or so long that the calls for single load
-// balancers spread over a period and stay within their budget.
-func (d *driftCheck) pause() time.Duration {
-	if d.list != nil {
-		return d.period
+// step lists where the cloud can list and that is due, and else looks at one load balancer.
+func (d *driftCheck) step(ctx context.Context, now time.Time) error {
+	if d.list != nil && now.Sub(d.listedAt) >= d.period {
+		d.listedAt = now
+		return d.checkAll(ctx)
 	}
-	eligible := 0
-	for _, known := range d.states.all() {
-		if known.comparable(time.Now()) {
+	return d.checkNext(ctx)
+}
+
+// pause is how long to wait before the next step: until the next listing, or so long that the calls for single load balancers spread over a
+// period and stay within their budget. Those that the cloud does not find are looked at as often as the budget allows.
+func (d *driftCheck) pause(now time.Time) time.Duration {
+	shortest := time.Minute / time.Duration(d.calls)
+	eligible, urgent := 0, false
+	for key, known := range d.states.all() {
+		if d.candidate(key, known, now) {
 			eligible++
+			urgent = urgent || d.list != nil || d.urgency(key, known) > 0
 		}
 	}
-	return max(d.period/time.Duration(max(eligible, 1)), time.Minute/time.Duration(d.calls))
+	pause := max(d.period/time.Duration(max(eligible, 1)), shortest)
+	if urgent {
+		pause = shortest
+	}
+	if d.list == nil {
+		return pause
+	}
+	untilList := max(d.listedAt.Add(d.period).Sub(now), 0)
+	if eligible == 0 {
+		return untilList
+	}
+	return min(pause, untilList)
+}
+
+// urgency orders load balancers that are looked at: first those that the cloud did not find, then those that a list lacks. One that was made
+// again and again, and is still not found, has its turn as others do.
+func (d *driftCheck) urgency(key types.NamespacedName, known state) int {
+	switch {
+	case known.repairs >= maxRepairs:
+		return 0
+	case known.made.denial.answers > 0:
+		return 2
+	case d.missing[key]:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// candidate reports whether a single load balancer may be looked at. Where the cloud lists, only those that a list lacks are, and those that
+// were not found when their targets were to be changed.
+func (d *driftCheck) candidate(key types.NamespacedName, known state, now time.Time) bool {
+	if known.made != nil && known.made.ensured && known.made.status != nil && known.made.denial.answers > 0 && len(known.drift) == 0 {
+		return true
+	}
+	return known.comparable(now) && (d.list == nil || d.missing[key])
 }
 
 // comparable reports whether a load balancer is one of which it is known what it should be, and was so at a given time. One
@@ -150,28 +194,28 @@ func (d *driftCheck) checkStatus(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// checkAll compares all load balancers with one listing of the cloud, and looks for orphans in it. What cannot be said of one keeps no
-// other from being compared: those that are missing from the list, whose calls may fail or hang, come last, and all at once.
+// checkAll compares all load balancers with one listing of the cloud, and looks for orphans in it. Those that the list lacks are looked at one
+// after the other after that: lists may lag behind.
 func (d *driftCheck) checkAll(ctx context.Context) error {
 	began := time.Now()
 	listed, byService, err := d.listAll(ctx)
 	if err != nil {
 		return err
 	}
-	missing, err := d.compareAll(ctx, began, listed, byService)
+	err = d.compareAll(ctx, began, listed, byService)
 	d.failures.Note(ctx, "Could not look for load balancers that belong to no Service", d.orphans.Check(ctx, listed))
-	d.failures.Note(ctx, "Could not look for load balancers that are missing from a list", atOnce(missing))
 	return err
 }
 
-// compareAll compares the load balancers that were comparable at a given time with a list, and returns calls for those that it lacks.
+// compareAll compares the load balancers that were comparable at a given time with a list, and notes those that it lacks.
 func (d *driftCheck) compareAll(ctx context.Context, at time.Time, listed []provider.LoadBalancer,
 	byService map[types.UID]provider.LoadBalancer,
-) (missing []func() error, err error) {
+) error {
 	settled, _, err := d.targets.sets(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	d.missing = map[types.NamespacedName]bool{}
 	mark := markOf(listed, d.applier.clusterUID(ctx))
 	var errs []error
 	for key, known := range d.states.all() {
@@ -185,9 +229,10 @@ func (d *driftCheck) compareAll(ctx context.Context, at time.Time, listed []prov
 		}
 		balancer, found := byService[service.UID]
 		if !found {
-			missing = append(missing, func() error { return d.missing(ctx, key, known, service) })
+			d.missing[key] = true
 			continue
 		}
+		known = d.found(key, known)
 		known, first := d.learn(key, known, &balancer.Status)
 		targets := settled
 		if !settled.servedBy(known.made.targets) {
@@ -197,23 +242,19 @@ func (d *driftCheck) compareAll(ctx context.Context, at time.Time, listed []prov
 			d.decide(ctx, key, known, differ)
 		}
 	}
-	return missing, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
-// atOnce makes calls at once, and returns some of their errors. The client of the cloud bounds how many are under way.
-func atOnce(calls []func() error) error {
-	const shown = 3
-	errs := make([]error, len(calls))
-	var running sync.WaitGroup
-	for i, call := range calls {
-		running.Go(func() { errs[i] = call() })
+// found notes that the cloud shows a load balancer. One that it did not find before has its condition corrected.
+func (d *driftCheck) found(key types.NamespacedName, known state) state {
+	delete(d.missing, key)
+	if row := known.made.denial; row.answers > 0 {
+		known.made = d.states.found(key, known.made)
+		if row.told() || known.failure != nil {
+			d.enqueue(key, priorityRepair)
+		}
 	}
-	running.Wait()
-	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	if more := len(errs) - shown; more > 0 {
-		errs = append(errs[:shown], fmt.Errorf("and %d more", more))
-	}
-	return errors.Join(errs...)
+	return known
 }
 
 // listAll lists the load balancers of the cluster, and returns them by the UIDs of their Services, too.
@@ -230,23 +271,23 @@ func (d *driftCheck) listAll(ctx context.Context) (listed []provider.LoadBalance
 	return listed, byService, nil
 }
 
-// missing looks again at a load balancer that is not in a list: lists may lag behind.
-func (d *driftCheck) missing(ctx context.Context, key types.NamespacedName, known state, service *corev1.Service) error {
-	exists, err := d.applier.exists(cloud.WithPriority(ctx, cloud.PriorityRefresh), service)
-	d.count(err)
-	if err != nil {
-		return fmt.Errorf("looking for the load balancer of service %s: %w", key, err)
+// denied counts an answer that the cloud does not find a load balancer. After enough of them it is made again. Until then its Service says so.
+func (d *driftCheck) denied(ctx context.Context, key types.NamespacedName, known state) {
+	row, kept := d.states.denied(key, known.made)
+	switch now, _ := d.states.get(key); {
+	case !kept:
+	case row.proven(d.absence, time.Now()):
+		d.decide(ctx, key, now, []string{driftGone})
+	case row.isNews():
+		notFound(ctx, d.recorder, known.made.service)
+		d.enqueue(key, priorityRepair)
 	}
-	if !exists {
-		d.decide(ctx, key, known, []string{driftGone})
-	}
-	return nil
 }
 
 // checkNext compares the load balancer that has not been looked at for longest. It sees less than a listing does: whether the
 // load balancer exists, and its addresses.
 func (d *driftCheck) checkNext(ctx context.Context) error {
-	key, known, found := d.longestUnseen(time.Now())
+	key, known, found := d.nextCandidate(time.Now())
 	if !found {
 		return nil
 	}
@@ -261,9 +302,10 @@ func (d *driftCheck) checkNext(ctx context.Context) error {
 		return fmt.Errorf("looking at the load balancer of service %s: %w", key, err)
 	}
 	if !exists {
-		d.decide(ctx, key, known, []string{driftGone})
+		d.denied(ctx, key, known)
 		return nil
 	}
+	known = d.found(key, known)
 	if status == nil {
 		status = known.made.baseline // it says nothing of addresses
 	}
@@ -309,10 +351,18 @@ func (d *driftCheck) learn(key types.NamespacedName, known state, shown *corev1.
 	return known, true
 }
 
-func (d *driftCheck) longestUnseen(now time.Time) (oldest types.NamespacedName, found state, any bool) {
+// nextCandidate returns the load balancer that is looked at next: one that the cloud has not found, and else one that was not looked at for
+// longest.
+func (d *driftCheck) nextCandidate(now time.Time) (oldest types.NamespacedName, found state, any bool) {
+	var first int
+	var unseen time.Time
 	for key, known := range d.states.all() {
-		if known.comparable(now) && (!any || latest(known.seenAt, known.madeAt).Before(latest(found.seenAt, found.madeAt))) {
-			oldest, found, any = key, known, true
+		if !d.candidate(key, known, now) {
+			continue
+		}
+		urgency, at := d.urgency(key, known), latest(known.seenAt, known.madeAt)
+		if !any || cmp.Or(cmp.Compare(first, urgency), at.Compare(unseen), byName(key, oldest)) < 0 {
+			oldest, found, any, first, unseen = key, known, true, urgency, at
 		}
 	}
 	return oldest, found, any

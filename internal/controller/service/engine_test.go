@@ -23,7 +23,6 @@ import (
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
 	"github.com/mooring-ccm/mooring/internal/controller/service/orphancheck"
-	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
@@ -54,14 +53,13 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 	e.queue = priorityqueue.New(t.Name(), func(options *priorityqueue.Opts[reconcile.Request]) { options.RateLimiter = limiter })
 	metrics, states := newMetrics(nil), newStates()
 	targets := &targets{
-		reader: e.cluster, quiet: DefaultTargetQuiet, delay: DefaultTargetDelay, retry: DefaultFirstRetry,
-		metrics: metrics, changed: make(chan struct{}, 1),
+		reader: e.cluster, quiet: DefaultTargetQuiet, delay: DefaultTargetDelay, metrics: metrics, changed: make(chan struct{}, 1),
 	}
 	if e.instances == nil {
 		e.instances = e.cloud
 	}
 	inventory := instances.New(instances.Options{Cloud: e.instances})
-	targets.start(inventory, instances.NewOwners(inventory, ownership.Rules{ProviderName: "sim"}))
+	targets.owners = instances.NewOwners(inventory, ownership.Rules{ProviderName: "sim"})
 	applier := &applier{balancer: e.cloud, change: e.cloud.Capabilities().ChangeTargets, client: e.cluster, clusterUID: func(context.Context) types.UID { return "me" }}
 	reconciler := &reconciler{
 		reader: e.cluster, classes: Classes{Default: true}, targets: targets, states: states, metrics: metrics,
@@ -69,16 +67,16 @@ func startEngine(t testing.TB, writes int, edits ...func(*engine)) *engine {
 		backoff: backoff{first: DefaultFirstRetry, longest: DefaultLongestRetry}, applier: applier, tellsApart: e.cloud.list != nil,
 	}
 	e.core = &Controller{
-		options: Options{Cloud: e.cloud, DriftCheckPeriod: -1, DriftCheckCalls: DefaultDriftCheckCalls, Client: e.cluster,
+		options: Options{Cloud: e.cloud, DriftCheckPeriod: -1, DriftCheckCalls: DefaultDriftCheckCalls, AbsenceTime: DefaultAbsenceTime, Client: e.cluster,
 			Classes: Classes{Default: true}, Recorder: e.events},
 		reconciler: reconciler, targets: targets, states: states, metrics: metrics, enqueuer: &kit.Enqueuer{},
 		orphanMetrics: orphancheck.NewMetrics(nil),
 	}
 	_ = e.core.enqueuer.Capture(context.Background(), e.queue)
-	reconciler.limiter = writelimit.New(writes, e.core.admit)
-	e.core.orphans = newOrphanDeleter(reconciler.limiter, e.events)
+	reconciler.lanes = newLanes(writes, false, e.core.admit)
+	e.core.orphans = newOrphanDeleter(reconciler.lanes.services, e.events)
 	e.watcher = watcher{classes: reconciler.classes, states: states, targets: targets}
-	e.run(workersFor(writes))
+	e.run(workersFor(reconciler.lanes.places()))
 	return e
 }
 
@@ -91,7 +89,7 @@ func (e *engine) run(workers int) {
 		running.Wait()
 	}
 	drift := e.core.newDriftCheck(e.core.reconciler.applier)
-	running.Go(func() { e.core.targets.run(ctx, func(changed bool) { e.core.targetsSettled(ctx, drift, changed) }) })
+	running.Go(func() { e.core.targets.run(ctx, func() { e.core.retarget(ctx, drift) }) })
 	for range workers {
 		running.Go(func() {
 			for {
@@ -185,10 +183,11 @@ func (e *engine) expected() (must map[string]string, may []string) {
 			return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 		}
 		_, excluded := node.Labels["node.kubernetes.io/exclude-from-external-load-balancers"]
-		if excluded || hasTaint(cloudproviderapi.TaintExternalCloudProvider) || node.Annotations["mooring.dev/ignore"] == "true" {
+		if excluded || node.Annotations["mooring.dev/ignore"] == "true" {
 			continue
 		}
-		if node.DeletionTimestamp != nil || hasTaint("ToBeDeletedByClusterAutoscaler") {
+		// A node that has the taint for its initialization again stays a target if it was one.
+		if node.DeletionTimestamp != nil || hasTaint("ToBeDeletedByClusterAutoscaler") || hasTaint(cloudproviderapi.TaintExternalCloudProvider) {
 			may = append(may, name)
 			continue
 		}

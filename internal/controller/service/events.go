@@ -16,7 +16,6 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/names"
 )
 
@@ -118,8 +117,6 @@ func (e *events) afterRetarget(ctx context.Context, p *pass, act action, done ou
 	case done.err != nil && ctx.Err() == nil:
 		e.metrics.nodeSyncErrors.Inc()
 	case done.err != nil:
-	case done.missing:
-		e.metrics.drifts.WithLabelValues("gone").Inc()
 	case len(p.want.latest.nodes) == 0:
 		e.recorder.Event(act.service, corev1.EventTypeWarning, EventUnavailable, "There is no node that may be a target of the load balancer")
 	default:
@@ -139,6 +136,13 @@ func (e *events) noticeOf(p *pass, act action, reason string) func(message strin
 			e.recorder.Event(act.service, corev1.EventTypeNormal, reason, kit.EventMessage(message))
 		}
 	}
+}
+
+// notFound reports a load balancer that the cloud does not find.
+func notFound(ctx context.Context, recorder record.EventRecorder, service *corev1.Service) {
+	logf.FromContext(ctx).Info("The cloud does not find a load balancer; asking again before it is made again", "service", keyOf(service).String())
+	recorder.Event(service, corev1.EventTypeWarning, EventDrifted,
+		"The cloud does not find the load balancer. It is made again if that stays so")
 }
 
 // stillDiffers reports a load balancer that differs from what was made in the same way as before its repairs, or is gone again.
@@ -260,12 +264,12 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 }
 
 // registerCounts exports how many load balancers there are and how many wait, counted when somebody asks.
-func registerCounts(registerer prometheus.Registerer, states *states, limiter *writelimit.Limiter) {
+func registerCounts(registerer prometheus.Registerer, states *states, lanes lanes) {
 	factory := promauto.With(registerer)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mooring_service_writes_waiting",
 		Help: "Services that wait for other writes to load balancers, of which the cloud bears only so many at once.",
-	}, func() float64 { return float64(limiter.CountWaiting()) })
+	}, func() float64 { return float64(lanes.waiting()) })
 	gauge := func(state string, count func() int) {
 		factory.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "mooring_service_load_balancers",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -21,15 +22,22 @@ import (
 const (
 	// DefaultFirstRetry is the pause after the first failure for a Service, as in the reference; it doubles with each further one.
 	DefaultFirstRetry = 5 * time.Second
-	// DefaultLongestRetry is the longest pause, as in the reference, and the one after an error that repeating cannot help.
-	DefaultLongestRetry = 5 * time.Minute
+	// DefaultLongestRetry is the longest pause. The reference's is 5 minutes: a cloud that has recovered is noticed late there.
+	DefaultLongestRetry = 2 * time.Minute
 
+	// longestCleanup is the longest pause between tries to delete a load balancer: the reference looks every 30 seconds, too, at each Service
+	// that is to be cleaned up.
+	longestCleanup = 30 * time.Second
+	// spreadPart is the largest part of a pause by which it is lengthened, so that what has failed together is not tried together.
+	spreadPart = 10
 	// absenceTries is how often in a row a deletion has to fail until it is believed that there is nothing to delete.
 	absenceTries = 3
 	// repeatEvent is how often a Service that keeps failing for the same reason gets an event.
 	repeatEvent = 10 * time.Minute
-	// longestChange is how long a change of a Service waits at most that is changed again and again and can be ensured.
-	longestChange = time.Minute
+	// churnCalls calls within churnTime that were for nothing have each further one of the kind wait until churnPause has passed.
+	churnCalls = 5
+	churnTime  = 10 * time.Minute
+	churnPause = 30 * time.Second
 	// shortestRetry is the shortest pause that a plugin gets by an api.RetryError. The longest is cloud.MaxRetryAfter.
 	shortestRetry = time.Second
 	// conflictDelay is the pause after a write to the API server that came too late; it doubles with each further one.
@@ -44,13 +52,19 @@ type writeError struct{ err error }
 func (e *writeError) Error() string { return e.err.Error() }
 func (e *writeError) Unwrap() error { return e.err }
 
-// targetsError says that the set of targets could not be determined.
-type targetsError struct{ err error }
+// notFoundError says that the cloud does not find a load balancer whose targets were to be changed.
+type notFoundError struct{ err error }
 
-func (e *targetsError) Error() string {
-	return fmt.Sprintf("it is not known yet which nodes may be targets: %v", e.err)
+func (e *notFoundError) Error() string {
+	return fmt.Sprintf("the cloud does not find the load balancer: %v", e.err)
 }
-func (e *targetsError) Unwrap() error { return e.err }
+func (e *notFoundError) Unwrap() error { return e.err }
+
+// isNotFound reports whether an error is a *notFoundError.
+func isNotFound(err error) bool {
+	var missing *notFoundError
+	return errors.As(err, &missing)
+}
 
 // retargetError says that the targets of a load balancer could not be changed.
 type retargetError struct {
@@ -99,8 +113,6 @@ type failure struct {
 	eventAt time.Time
 	// retryAt is when the next pass is due.
 	retryAt time.Time
-	// refused are the targets that the cloud's last answer named, which are reason to try again once they are none.
-	refused map[string]string
 	// err is the last error. Awaits says that it only waited for the load balancer of a predecessor to be deleted.
 	err    error
 	awaits bool
@@ -114,7 +126,7 @@ func (f failure) next(err error, pauses backoff, now time.Time) (next failure, d
 	if f.absent++; !isAbsent(err) {
 		f.absent = 0
 	}
-	delay = pauses.after(f.count, err)
+	delay = pauses.after(f.count, err, string(f.inputs.uid))
 	var retry *cloudproviderapi.RetryError
 	if !errors.As(err, &retry) { // a fixed delay does not count toward one that grows
 		f.count++
@@ -123,7 +135,7 @@ func (f failure) next(err error, pauses backoff, now time.Time) (next failure, d
 		f.reason, f.eventAt, news = reason, now, true
 	}
 	var before *predecessorError
-	f.retryAt, f.refused, f.err, f.awaits = now.Add(delay), refusedIn(err), err, errors.As(err, &before)
+	f.retryAt, f.err, f.awaits = now.Add(delay), err, errors.As(err, &before)
 	return f, delay, news
 }
 
@@ -136,8 +148,6 @@ type targetsFailure struct {
 	eventAt time.Time
 	// retryAt is when the next one is due.
 	retryAt time.Time
-	// refused is as in failure.
-	refused map[string]string
 	// first says that the Service was the last to be tried, so that the targets come before it where both are due.
 	first bool
 }
@@ -197,38 +207,74 @@ func (e *predecessorError) Error() string {
 func (e *predecessorError) Unwrap() error { return e.err }
 
 // held returns how long a pass has yet to wait that continues the row that failed, or that would ensure another time what is changed again
-// and again.
-func (s state) held(intent intent, in inputs, pauses backoff, now time.Time) (wait time.Duration) {
-	if s.continues(intent, in, pauses, now) {
+// and again for nothing.
+func (s state) held(intent intent, in inputs, now time.Time) (wait time.Duration) {
+	if s.continues(intent, in) {
 		wait = s.failure.retryAt.Sub(now)
 	}
-	if intent == provide && s.made != nil && len(in.changes(s.made.inputs)) > 0 {
-		wait = max(wait, s.changed.Wait(pauses.betweenChanges(), now))
+	if intent == provide && s.made != nil {
+		wait = max(wait, s.churn.wait(in, s.made.inputs, now))
 	}
 	return wait
 }
 
-// continues reports whether passes for an intent and inputs continue the row that failed: they do the same, or the Service is changed so
-// often that one more change is no reason to hope.
-func (s state) continues(intent intent, in inputs, pauses backoff, now time.Time) bool {
-	last := s.failure
-	return last != nil && (last.isOf(intent, in) ||
-		last.intent == intent && last.inputs.uid == in.uid && s.changed.Holds(pauses.growing(), now))
+// continues reports whether passes for an intent and inputs continue the row that failed: they do the same.
+func (s state) continues(intent intent, in inputs) bool {
+	return s.failure != nil && s.failure.isOf(intent, in)
+}
+
+// churn is the last Ensures in a row that only changes of the same annotations caused and that came to nothing: the status before, or a failure.
+// A heartbeat of another controller does that. The zero value has none.
+type churn struct {
+	// keys are the annotations.
+	keys  []string
+	calls []time.Time
+}
+
+// after returns the row after an Ensure, which came to nothing or not.
+func (c churn) after(why cause, nothing bool, now time.Time) churn {
+	switch {
+	case nothing && why.repeats:
+		return c
+	case !nothing || !why.only:
+		return churn{}
+	case !slices.Equal(why.keys, c.keys):
+		return churn{why.keys, []time.Time{now}}
+	default:
+		calls := append(slices.Clone(c.calls), now)
+		return churn{c.keys, calls[max(0, len(calls)-churnCalls):]}
+	}
+}
+
+// holds reports whether further changes of the same annotations wait.
+func (c churn) holds(now time.Time) bool {
+	return len(c.calls) == churnCalls && now.Sub(c.calls[0]) <= churnTime
+}
+
+// wait returns how long an Ensure has yet to wait. One that something else is a reason for does not.
+func (c churn) wait(in, before inputs, now time.Time) time.Duration {
+	if !c.holds(now) {
+		return 0
+	}
+	keys, only := in.changedAnnotations(before)
+	if !only || slices.ContainsFunc(keys, func(key string) bool { return !slices.Contains(c.keys, key) }) {
+		return 0
+	}
+	return c.calls[len(c.calls)-1].Add(churnPause).Sub(now)
 }
 
 // reasonOf names a failure.
 func reasonOf(err error) string {
 	var (
 		write     *writeError
-		targets   *targetsError
 		retry     *cloudproviderapi.RetryError
 		throttled *provider.ThrottledError
 	)
 	switch {
 	case errors.As(err, &write):
 		return ReasonWriteFailed
-	case errors.As(err, &targets):
-		return ReasonTargetsUnknown
+	case isNotFound(err):
+		return ReasonNotFound
 	case errors.As(err, &retry):
 		return ReasonPending
 	case errors.As(err, &throttled):
@@ -314,10 +360,15 @@ func (r *reconciler) failed(ctx context.Context, p *pass, err error) time.Durati
 	r.metrics.failures.WithLabelValues(reason).Inc()
 	r.metrics.updated(p.key, time.Now())
 	delay, news := r.states.failed(p.key, p.want, err, r.backoff)
-	delay = r.unlessLeft(ctx, p, delay)
 	log := logf.FromContext(ctx)
 	switch {
 	case reason == ReasonPending && !news:
+	case reason == ReasonNotFound:
+		log.Info("The cloud does not find the load balancer whose targets are to be changed", "reason", err.Error(), "retryAfter", delay)
+		if known, _ := r.states.get(p.key); known.made == nil || !known.made.denial.told() {
+			return delay
+		}
+		news = false // the row of such answers has an event of its own
 	case reason == ReasonPending:
 		log.Info("The load balancer is not ready yet", "reason", err.Error(), "retryAfter", delay)
 	default:
@@ -337,7 +388,6 @@ func (r *reconciler) failedAlone(ctx context.Context, p *pass, err error) time.D
 	r.metrics.failures.WithLabelValues(reason).Inc()
 	r.metrics.updated(p.key, time.Now())
 	delay, news := r.states.targetsFailed(p.key, err, r.backoff)
-	delay = r.unlessLeft(ctx, p, delay)
 	logf.FromContext(ctx).Error(err, "Could not change the targets of a load balancer whose Service cannot be ensured",
 		"reason", reason, "retryAfter", delay)
 	if news {
@@ -360,16 +410,6 @@ func (r *reconciler) predecessorFailed(ctx context.Context, p *pass, before *cor
 	return delay
 }
 
-// unlessLeft shortens the pause after a failure if targets that the cloud refused have left the set while they were written: nothing
-// else would end it.
-func (r *reconciler) unlessLeft(ctx context.Context, p *pass, delay time.Duration) time.Duration {
-	_, latest, err := r.targets.sets(ctx)
-	if err != nil || !r.states.refusedLeft(p.key, latest) {
-		return delay
-	}
-	return min(delay, r.backoff.first)
-}
-
 // showFailure has the Service's condition say that the pass has failed, where it stays for whoever looks later. It is planned and
 // carried out like everything else that is written. If this fails, it is tried again with the next failure.
 func (r *reconciler) showFailure(ctx context.Context, p *pass, reason string, failure error) {
@@ -384,66 +424,38 @@ func (r *reconciler) showFailure(ctx context.Context, p *pass, reason string, fa
 // backoff is how long to wait after failures.
 type backoff struct {
 	first, longest time.Duration
+	// spread returns by what part of itself a pause is lengthened; nil: by none.
+	spread func(of string, before int) float64
 }
 
-// after returns the pause after a failure that was preceded by others. An api.RetryError says itself how long, within bounds: a plugin
-// that is asked again without a pause calls the cloud forever, and one that asks for days leaves the Service without its load balancer.
-func (b backoff) after(before int, err error) time.Duration {
+// of returns the pauses between passes for an intent.
+func (b backoff) of(intent intent) backoff {
+	if intent == withdraw {
+		b.longest = min(b.longest, longestCleanup)
+	}
+	return b
+}
+
+// after returns the pause after a failure of an object that was preceded by others. An api.RetryError says itself how long, within bounds: a
+// plugin that is asked again without a pause calls the cloud forever, and one that asks for days leaves the Service without its load balancer.
+func (b backoff) after(before int, err error, of string) time.Duration {
 	var retry *cloudproviderapi.RetryError
 	if errors.As(err, &retry) {
 		return min(max(retry.RetryAfter(), shortestRetry), cloud.MaxRetryAfter)
 	}
-	return kit.Backoff{First: b.first, Longest: b.longest, Terminal: b.longest, IsTerminal: cannotHelp}.After(before, err)
+	pause := b.growing().After(before, err)
+	if b.spread == nil {
+		return pause
+	}
+	return max(pause, min(pause+time.Duration(float64(pause)*b.spread(of, before)), b.longest))
+}
+
+// spread is the part of a pause that depends on the object and on how often it has failed, and on nothing else.
+func spread(of string, before int) float64 {
+	sum := fnv.New32a()
+	_, _ = fmt.Fprint(sum, of, before) // a hash takes everything
+	return float64(sum.Sum32()%1000) / 1000 / spreadPart
 }
 
 // growing is the pauses between what is repeated because others give cause for it again and again.
 func (b backoff) growing() kit.Backoff { return kit.Backoff{First: b.first, Longest: b.longest} }
-
-// betweenChanges is the pauses after which a Service is ensured that is changed again and again.
-func (b backoff) betweenChanges() kit.Backoff {
-	return kit.Backoff{First: b.first, Longest: min(b.longest, longestChange)}
-}
-
-// cannotHelp reports whether repeating cannot help against an error. A deletion that may have left parts is repeated all the same.
-func cannotHelp(err error) bool { return provider.IsTerminal(err) && !isAbsent(err) }
-
-// maxSuspects is how many nodes the cloud is asked about because of one error.
-const maxSuspects = 100
-
-// refusedError says that the cloud refused targets, and which of them its answer names.
-//
-// See ADR 28.
-type refusedError struct {
-	// targets are the identities of those nodes by name.
-	targets map[string]string
-	err     error
-}
-
-func (e *refusedError) Error() string { return e.err.Error() }
-func (e *refusedError) Unwrap() error { return e.err }
-
-// refusedIn returns the targets that an error of the cloud names, nil if it names none.
-func refusedIn(err error) map[string]string {
-	var refused *refusedError
-	if errors.As(err, &refused) {
-		return refused.targets
-	}
-	return nil
-}
-
-// withRefused returns an error of a write to the cloud as a *refusedError if it names nodes of the set that was written, and those nodes.
-// An error that leaves open what became of the write says nothing of its targets.
-func withRefused(err error, written *targetSet) ([]*corev1.Node, error) {
-	if reason := reasonOf(err); reason != ReasonRefused && reason != ReasonCloudError || written == nil {
-		return nil, err
-	}
-	named := namedIn(err.Error(), written.nodes, maxSuspects)
-	if len(named) == 0 {
-		return nil, err
-	}
-	targets := make(map[string]string, len(named))
-	for _, node := range named {
-		targets[node.Name] = written.members[node.Name]
-	}
-	return named, &refusedError{targets: targets, err: err}
-}

@@ -193,8 +193,8 @@ func TestRepairsOfWhatIsGoneHaveALimit(t *testing.T) {
 				before := plugin.counted("odd")
 				plugin.show(nil)
 				for gone := time.Now(); plugin.counted("odd") == before; time.Sleep(time.Second) {
-					if time.Since(gone) > DefaultDriftCheckPeriod+time.Minute {
-						t.Fatal("it was not made anew at once after it was there for hours")
+					if time.Since(gone) > DefaultDriftCheckPeriod+DefaultAbsenceTime+2*time.Minute {
+						t.Fatal("it was not made anew after ten minutes of denials, though it was there for hours before")
 					}
 				}
 				if n := plugin.counted("healthy"); n != 1 {

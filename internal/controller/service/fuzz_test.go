@@ -1,7 +1,6 @@
 package service
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-ccm/mooring/dev/scenariotest"
-	"github.com/mooring-ccm/mooring/provider"
 )
 
 // ingressOf makes addresses of a text: one a line, of IP, host name, mode and the error of a port.
@@ -73,31 +71,6 @@ func FuzzStatus(f *testing.F) {
 		seen.made.unpublished = false
 		if again := planFor(want, seen, noon); len(again) > 0 {
 			t.Errorf("it plans %v again", verbs(again))
-		}
-	})
-}
-
-// FuzzRefusal has a cloud refuse targets with any text. Only nodes that were written are named, each once and no more than the cloud is asked
-// about, and an error that names none is what it was.
-func FuzzRefusal(f *testing.F) {
-	f.Add(`400: targets[3]: "i-01": there is no such instance`, "node-1", "sim:///zone/i-01")
-	f.Add("", "", "")
-	f.Add("/ . - _ \x00 \xff", ".", "sim://")
-	f.Add(strings.Repeat("i-01 ", 5000), "i-01", "i-01")
-	f.Fuzz(func(t *testing.T, text, name, id string) {
-		nodes := []*corev1.Node{nodeWith(name, identified(id)), nodeWith("other", identified("sim:///other-instance"))}
-		written := targetsOf(nodes)
-		err := provider.Terminal(errors.New(text))
-		suspects, got := withRefused(err, written)
-		refused := refusedIn(got)
-		if got.Error() != err.Error() || !errors.Is(got, err) || reasonOf(got) != reasonOf(err) {
-			t.Fatalf("the error becomes %v", got)
-		}
-		if len(suspects) > len(nodes) || len(suspects) > 0 != (len(refused) > 0) || written.lacks(refused) {
-			t.Fatalf("%d suspects, refused are %v of %v", len(suspects), refused, written.members)
-		}
-		if len(refused) > 0 && !targetsOf(nil).lacks(refused) {
-			t.Error("an empty set has what was refused")
 		}
 	})
 }

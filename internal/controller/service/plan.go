@@ -22,6 +22,8 @@ const (
 	ReasonNoAddress = "NoAddress"
 	// ReasonNoTargets says that no node may be a target.
 	ReasonNoTargets = "NoTargets"
+	// ReasonNotFound says that the cloud does not find a load balancer that was made.
+	ReasonNotFound = "NotFound"
 	// ReasonImplementedElsewhere goes with status Unknown: the cloud provider leaves the Service to another controller.
 	ReasonImplementedElsewhere = names.ReasonImplementedElsewhere
 )
@@ -38,8 +40,6 @@ const (
 	ReasonRefused = "Refused"
 	// ReasonCloudError says that the cloud could not be asked, or answered with an error.
 	ReasonCloudError = "CloudError"
-	// ReasonTargetsUnknown says that it could not be found out which nodes may be targets.
-	ReasonTargetsUnknown = "TargetsUnknown"
 	// ReasonWriteFailed says that the API server did not accept what should be written to the Service.
 	ReasonWriteFailed = "WriteFailed"
 )
@@ -92,6 +92,58 @@ type made struct {
 	// baseline is what the cloud showed first when it was asked after the last Ensure. Nil: it has not been asked. Some plugins return
 	// another status by GetLoadBalancer than by EnsureLoadBalancer.
 	baseline *corev1.LoadBalancerStatus
+	// denial is a row of answers that the cloud does not find it.
+	denial denial
+	// cause is why the plugin was called for it the last time.
+	cause cause
+}
+
+// cause is why the plugin is called for a Service that it was called for before.
+type cause struct {
+	// keys are the annotations that have changed, and only says that nothing else has.
+	keys []string
+	only bool
+	// repeats says that nothing has changed at all.
+	repeats bool
+}
+
+func causeOf(now, before inputs) cause {
+	keys, only := now.changedAnnotations(before)
+	return cause{keys, only, len(now.changes(before)) == 0}
+}
+
+const (
+	// toldAnswers is how many answers in a row that a load balancer is not found are told on its Service: one alone may come from a replica
+	// that lags.
+	toldAnswers = 2
+	// provenAnswers are how many there have to be for the load balancer to count as deleted: a second one has another address, and what was
+	// connected to the first is cut off.
+	provenAnswers = 5
+	// DefaultAbsenceTime is over what time there have to be so many.
+	DefaultAbsenceTime = 10 * time.Minute
+)
+
+// denial is a row of answers that the cloud does not find a load balancer. The zero value: it was found, or nothing was asked.
+type denial struct {
+	since   time.Time
+	answers int
+}
+
+// after returns the row with one more answer.
+func (d denial) after(now time.Time) denial {
+	if d.answers == 0 {
+		d.since = now
+	}
+	d.answers++
+	return d
+}
+
+func (d denial) told() bool   { return d.answers >= toldAnswers }
+func (d denial) isNews() bool { return d.answers == toldAnswers }
+
+// proven reports whether the load balancer counts as deleted.
+func (d denial) proven(over time.Duration, now time.Time) bool {
+	return d.answers >= provenAnswers && now.Sub(d.since) >= over
 }
 
 // observed is what is known of a Service and its load balancer.
@@ -259,7 +311,7 @@ func planProvide(want desired, seen observed, now time.Time) []action {
 // is not known, after a restart, it gets the Service as it is.
 func planTargets(want desired, seen observed, now time.Time) []action {
 	if want.intent != provide || seen.service == nil || seen.made == nil || seen.made.service.UID != seen.service.UID ||
-		!seen.made.followsAlone() || seen.made.serves(want) {
+		!seen.made.followsAlone() || seen.made.serves(want) || seen.made.denial.answers > 0 {
 		return nil
 	}
 	act := retargetFor(want, seen, now)
@@ -361,6 +413,9 @@ func publicationFor(service *corev1.Service, made *made, now time.Time) publicat
 	}
 	status, reason, message := metav1.ConditionTrue, ReasonProvided, "The load balancer is as the Service asks"
 	switch {
+	case made.denial.told():
+		status, reason = metav1.ConditionFalse, ReasonNotFound
+		message = "The cloud does not find the load balancer. It is made again if that stays so"
 	case len(ingress) == 0:
 		status, reason = metav1.ConditionFalse, ReasonNoAddress
 		message = "The cloud provider made the load balancer and gave it no address"

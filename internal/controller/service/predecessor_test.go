@@ -113,7 +113,7 @@ func TestAPredecessorDoesNotHoldItsName(t *testing.T) {
 			}
 			time.Sleep(10 * time.Minute)
 		}
-		if n := plugin.tried() - before; n < 10 || n > 15 {
+		if n := plugin.tried() - before; n < 28 || n > 33 {
 			t.Errorf("%d deletions in an hour", n)
 		}
 		if ensured := e.cloud.count("ensure"); ensured != 3 {

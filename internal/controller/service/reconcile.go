@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-ccm/mooring/internal/cloud"
-	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 )
 
 // The priorities in the queue of the controller and in the write limiter. What somebody waits for comes before what is merely
@@ -56,7 +55,7 @@ type reconciler struct {
 	metrics *metrics
 	backoff backoff
 	applier *applier
-	limiter *writelimit.Limiter
+	lanes   lanes
 	// tellsApart says that the plugin does not take the load balancers of two Services of one name for each other, see New.
 	tellsApart bool
 }
@@ -67,8 +66,6 @@ type pass struct {
 	service *corev1.Service // as it is now; nil if it is gone
 	want    desired
 	seen    observed
-	// provisional says that the targets are those that are known so far.
-	provisional bool
 	// priority is where in the queue the pass belongs if it is made again.
 	priority int
 }
@@ -79,7 +76,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	waits := false
 	defer func() {
 		if !waits {
-			r.limiter.Cancel(request.NamespacedName)
+			r.lanes.cancel(request.NamespacedName)
 		}
 	}()
 	p, err := r.begin(ctx, request.NamespacedName)
@@ -224,7 +221,7 @@ func (r *reconciler) begin(ctx context.Context, key types.NamespacedName) (*pass
 // held returns how long to wait if what the pass would do has failed a short while ago.
 func (r *reconciler) held(p *pass) time.Duration {
 	known, _ := r.states.get(p.key)
-	return known.held(p.want.intent, p.want.inputs, r.backoff, time.Now())
+	return known.held(p.want.intent, p.want.inputs, time.Now())
 }
 
 // run plans and applies until there is nothing left to do.
@@ -274,7 +271,7 @@ func (r *reconciler) carryOut(ctx context.Context, p *pass, plan []action) error
 // See ADR 48.
 func (r *reconciler) follow(ctx context.Context, p *pass) (next time.Duration, waits bool) {
 	known, _ := r.states.get(p.key)
-	if known.made == nil || r.held(p) <= 0 && !known.continues(p.want.intent, p.want.inputs, r.backoff, time.Now()) {
+	if known.made == nil || r.held(p) <= 0 && !known.continues(p.want.intent, p.want.inputs) {
 		return 0, false
 	}
 	if err := r.look(ctx, p); err != nil {
@@ -322,13 +319,6 @@ func (r *reconciler) look(ctx context.Context, p *pass) error {
 		return nil
 	}
 	settled, latest, err := r.targets.sets(ctx)
-	if errors.Is(err, errNoTargetsYet) && (p.provisional || len(p.service.Status.LoadBalancer.Ingress) == 0) {
-		// A load balancer that nobody has the address of has no traffic to lose. It gets the nodes that are known, and the others
-		// when they have settled.
-		p.provisional = true
-		latest, err = r.targets.known(ctx)
-		settled = latest
-	}
 	if err != nil {
 		return err
 	}
@@ -340,10 +330,12 @@ func (r *reconciler) look(ctx context.Context, p *pass) error {
 func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	if act.changesCloud() {
 		p.priority = priorityFor(p, act)
-		if !r.limiter.Acquire(p.key, p.priority, r.failedLast(p, act), r.events.noticeOf(p, act, EventWaiting)) {
+		limiter := r.lanes.of(act)
+		if !limiter.Acquire(p.key, p.priority, r.failedLast(p, act), r.events.noticeOf(p, act, EventWaiting)) {
+			r.lanes.cancelBut(limiter, p.key)
 			return errWaiting
 		}
-		defer r.limiter.Release(p.key)
+		defer limiter.Release(p.key)
 	}
 	announced := r.announces(p, act)
 	r.events.before(ctx, p, act, announced)
@@ -352,7 +344,7 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 		nodes = p.want.latest.nodes
 	}
 	if act.verb == verbEnsure {
-		r.states.ensuring(p.key, act.service, p.want.latest, r.backoff)
+		r.states.ensuring(p.key, act.service, p.want.latest)
 	}
 	began := time.Now()
 	waiting := ctx
@@ -365,11 +357,6 @@ func (r *reconciler) act(ctx context.Context, p *pass, act action) error {
 	if last := r.lastFailure(p, act); isAbsent(err) && last != nil && last.absent >= absenceTries-1 {
 		deletionIncomplete(ctx, r.events.recorder, act.service, err)
 		err = nil
-	}
-	if err != nil && (act.verb == verbEnsure || act.verb == verbRetarget) {
-		var suspects []*corev1.Node
-		suspects, err = withRefused(err, p.want.latest)
-		r.targets.suspect(ctx, suspects)
 	}
 	r.remember(ctx, p, act, done, err)
 	r.events.after(ctx, p, act, outcome{result: done, err: err, took: time.Since(began), announced: announced})
@@ -390,13 +377,19 @@ func (r *reconciler) announces(p *pass, act action) bool {
 // remember has the state say what an action brought about.
 func (r *reconciler) remember(ctx context.Context, p *pass, act action, done result, err error) {
 	switch {
+	case isNotFound(err):
+		if r.states.notFound(p.key) {
+			notFound(ctx, r.events.recorder, act.service)
+		}
 	case act.verb == verbRetarget && err != nil && ctx.Err() == nil:
 		r.states.retargetFailed(p.key)
+	case act.verb == verbEnsure && err != nil && ctx.Err() == nil:
+		r.states.ensureFailed(p.key)
 	case err != nil:
 	case act.verb == verbEnsure:
 		r.states.ensured(p.key, act.service, p.want.latest, done)
 	case act.verb == verbRetarget:
-		r.states.retargeted(p.key, act, p.want.latest, done.missing)
+		r.states.retargeted(p.key, act, p.want.latest)
 	case act.verb == verbRemove:
 		r.states.removed(p.key, act.service, p.service)
 	default:
@@ -411,7 +404,7 @@ func (r *reconciler) lastFailure(p *pass, act action) *failure {
 	switch before := known.predecessor(act.service.UID); {
 	case before != nil:
 		return before.failure
-	case !known.continues(p.want.intent, p.want.inputs, r.backoff, time.Now()):
+	case !known.continues(p.want.intent, p.want.inputs):
 		return nil
 	default:
 		return known.failure

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/dev/scenariotest"
-	"github.com/mooring-ccm/mooring/internal/controller/service/writelimit"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 	"github.com/mooring-ccm/mooring/provider"
@@ -68,14 +67,13 @@ func (s *scenario) restart() {
 	s.events = record.NewFakeRecorder(1000)
 	metrics := newMetrics(nil)
 	targets := &targets{
-		reader: s.cluster, delay: DefaultTargetDelay,
-		retry: DefaultFirstRetry, metrics: metrics, changed: make(chan struct{}, 1),
+		reader: s.cluster, delay: DefaultTargetDelay, metrics: metrics, changed: make(chan struct{}, 1),
 	}
 	inventory := instances.New(instances.Options{Cloud: s.cloud})
-	targets.start(inventory, instances.NewOwners(inventory, ownership.Rules{ProviderName: "sim"}))
+	targets.owners = instances.NewOwners(inventory, ownership.Rules{ProviderName: "sim"})
 	s.reconciler = &reconciler{
 		reader: s.cluster, classes: Classes{Default: true}, targets: targets, states: newStates(), metrics: metrics,
-		events: &events{recorder: s.events, metrics: metrics}, limiter: writelimit.New(1, func(types.NamespacedName) {}),
+		events: &events{recorder: s.events, metrics: metrics}, lanes: newLanes(1, false, func(types.NamespacedName) {}),
 		backoff: backoff{first: DefaultFirstRetry, longest: DefaultLongestRetry},
 		applier: &applier{balancer: shownCalls{s.cloud, &s.out}, client: shownPatches{s.cluster, &s.out},
 			clusterUID: func(context.Context) types.UID { return "me" }},

@@ -45,8 +45,8 @@ type state struct {
 	failure *failure
 	// alone is how the targets fare while the Service itself cannot be ensured.
 	alone targetsFailure
-	// changed slows down Ensures of a Service that is changed again and again.
-	changed kit.Brake
+	// churn slows down Ensures of a Service of which the same annotations are changed again and again for nothing.
+	churn churn
 	// protected slows down putting back the finalizer that somebody takes away again and again.
 	protected kit.Brake
 	// conditionAt is when a failure was last written to the condition.
@@ -86,18 +86,6 @@ func (s *states) all() map[types.NamespacedName]state {
 		copied[key] = *known
 	}
 	return copied
-}
-
-// waitForTargets reports whether a Service waits for the set of targets to be known.
-func (s *states) waitForTargets() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, known := range s.byName {
-		if known.failure != nil && known.failure.reason == ReasonTargetsUnknown {
-			return true
-		}
-	}
-	return false
 }
 
 // madeFor returns the UIDs of the Services that something was made for.
@@ -186,14 +174,12 @@ func (s *states) hadTurn(key types.NamespacedName) {
 }
 
 // ensuring says, before the plugin is called, that there may be something in the cloud from now on.
-func (s *states) ensuring(key types.NamespacedName, service *corev1.Service, latest *targetSet, pauses backoff) {
+func (s *states) ensuring(key types.NamespacedName, service *corev1.Service, latest *targetSet) {
 	s.change(key, func(known *state) {
 		attempt := &made{service: service, inputs: inputsOf(service), failing: true}
 		if before := known.made; before != nil && before.service.UID == service.UID {
 			attempt.accepted, attempt.status = before.accepted, before.status
-			if len(attempt.inputs.changes(before.inputs)) > 0 {
-				known.changed = known.changed.After(pauses.growing(), time.Now())
-			}
+			attempt.cause = causeOf(attempt.inputs, before.inputs)
 			if maps.Equal(before.targets, latest.members) { // else an Ensure that fails leaves it open which of them it has
 				attempt.targets = before.targets
 			}
@@ -203,10 +189,21 @@ func (s *states) ensuring(key types.NamespacedName, service *corev1.Service, lat
 	})
 }
 
+// ensureFailed says that the plugin has not made a load balancer, or brought it in line.
+func (s *states) ensureFailed(key types.NamespacedName) {
+	s.change(key, func(known *state) { known.churn = known.churn.after(known.made.cause, true, time.Now()) })
+}
+
+// sameStatus reports whether a successful Ensure returned what the one before did.
+func sameStatus(before, after *corev1.LoadBalancerStatus) bool {
+	return before != nil && after != nil && sameIngress(before.Ingress, after.Ingress)
+}
+
 // ensured says that the plugin has made the load balancer of a Service, with these targets.
 func (s *states) ensured(key types.NamespacedName, service *corev1.Service, targets *targetSet, done result) {
 	s.change(key, func(known *state) {
 		now := time.Now()
+		known.churn = known.churn.after(known.made.cause, sameStatus(known.made.status, done.status), now)
 		known.made = &made{service: service, inputs: inputsOf(service), ensured: true, accepted: service,
 			targets: targets.members, written: targets, wholeAt: now, status: done.status,
 			unpublished: done.status != nil && !done.echo}
@@ -214,15 +211,15 @@ func (s *states) ensured(key types.NamespacedName, service *corev1.Service, targ
 	})
 }
 
-// retargeted says that the plugin has changed the targets of a load balancer to these, or that there is no load balancer.
-func (s *states) retargeted(key types.NamespacedName, act action, targets *targetSet, missing bool) {
+// retargeted says that the plugin has changed the targets of a load balancer to these.
+func (s *states) retargeted(key types.NamespacedName, act action, targets *targetSet) {
 	s.change(key, func(known *state) {
 		now := time.Now()
 		changed := *known.made
 		if changed.ensured {
-			changed.service, changed.ensured = act.service, !missing
+			changed.service = act.service
 		}
-		changed.targets, changed.written = targets.members, targets
+		changed.targets, changed.written, changed.denial = targets.members, targets, denial{}
 		if act.change == nil {
 			changed.wholeAt = now
 		}
@@ -237,6 +234,17 @@ func (s *states) retargetFailed(key types.NamespacedName) {
 		changed.ensured, changed.targets, changed.written = false, nil, nil
 		known.made = &changed
 	})
+}
+
+// notFound says that the cloud does not find a load balancer whose targets were to be changed. The next look of the drift check counts that
+// answer, too. It reports whether it is time to tell.
+func (s *states) notFound(key types.NamespacedName) (news bool) {
+	s.change(key, func(known *state) {
+		changed := *known.made
+		changed.written, changed.denial = nil, changed.denial.after(time.Now())
+		known.made, news = &changed, changed.denial.isNews()
+	})
+	return news
 }
 
 // removed says that a load balancer is deleted. Current is the Service that has the name now, nil if none has.
@@ -305,11 +313,13 @@ func (s *states) failed(key types.NamespacedName, want desired, err error, pause
 	now := time.Now()
 	s.change(key, func(known *state) {
 		next := failure{intent: want.intent, inputs: want.inputs}
-		if known.continues(want.intent, want.inputs, pauses, now) {
-			next = *known.failure
-			next.inputs = want.inputs
+		switch last := known.failure; {
+		case known.continues(want.intent, want.inputs):
+			next = *last
+		case last != nil && known.churn.holds(now): // the same change again is no news
+			next.reason, next.eventAt = last.reason, last.eventAt
 		}
-		next, delay, news = next.next(err, pauses, now)
+		next, delay, news = next.next(err, pauses.of(want.intent), now)
 		known.failure = &next
 		// The targets wait, too, for as long as the cloud asks.
 		if wait, asked := cloud.RetryAfter(err); asked {
@@ -334,32 +344,6 @@ func (s *states) retryNow(key types.NamespacedName) (failing bool) {
 	return failing
 }
 
-// refusedLeft ends the pauses of a Service for which the cloud refused targets of which one is not in the set any more, and reports
-// whether there was one.
-func (s *states) refusedLeft(key types.NamespacedName, set *targetSet) (left bool) {
-	known, found := s.get(key)
-	if !found || (known.failure == nil || !set.lacks(known.failure.refused)) && !set.lacks(known.alone.refused) {
-		return false
-	}
-	s.change(key, func(known *state) {
-		now := time.Now()
-		if known.failure != nil && set.lacks(known.failure.refused) {
-			due := *known.failure
-			due.retryAt, due.refused, left = now, nil, true
-			known.failure = &due
-		}
-		if set.lacks(known.alone.refused) {
-			known.alone.retryAt, known.alone.refused, left = now, nil, true
-		}
-	})
-	return left
-}
-
-// targetsKnown ends the pause of a Service that has waited for the set of targets.
-func (s *states) targetsKnown(key types.NamespacedName) {
-	s.change(key, func(known *state) { known.failure = nil })
-}
-
 // targetsFollowed says that the targets were changed while their Service waits.
 func (s *states) targetsFollowed(key types.NamespacedName) {
 	s.change(key, func(known *state) { known.alone = targetsFailure{} })
@@ -370,9 +354,9 @@ func (s *states) targetsFailed(key types.NamespacedName, err error, pauses backo
 	now, reason := time.Now(), reasonOf(err)
 	s.change(key, func(known *state) {
 		last := &known.alone
-		delay = pauses.after(last.count, err)
+		delay = pauses.after(last.count, err, string(known.made.service.UID))
 		last.count++
-		last.retryAt, last.refused, last.first = now.Add(delay), refusedIn(err), false
+		last.retryAt, last.first = now.Add(delay), false
 		if last.reason != reason || now.Sub(last.eventAt) >= repeatEvent {
 			last.reason, last.eventAt, news = reason, now, true
 		}
@@ -404,6 +388,35 @@ func (s *states) shown(key types.NamespacedName, looked, with *made) (kept bool)
 		}
 	})
 	return kept
+}
+
+// denied says that the cloud was asked about a load balancer and does not find it. It returns the row of such answers, with this one.
+func (s *states) denied(key types.NamespacedName, looked *made) (row denial, kept bool) {
+	s.change(key, func(known *state) {
+		if kept = known.made == looked; kept {
+			changed := *looked
+			changed.denial = looked.denial.after(time.Now())
+			known.made, row = &changed, changed.denial
+		}
+	})
+	return row, kept
+}
+
+// found says that the cloud finds a load balancer again that it did not find before. It returns what was made.
+func (s *states) found(key types.NamespacedName, looked *made) (now *made) {
+	now = looked
+	s.change(key, func(known *state) {
+		if known.made == looked {
+			changed := *looked
+			changed.denial = denial{}
+			known.made, now = &changed, &changed
+			if known.failure != nil && known.failure.reason == ReasonNotFound {
+				due := *known.failure
+				due.retryAt, known.failure = time.Now(), &due
+			}
+		}
+	})
+	return now
 }
 
 // compared says in which ways the cloud differs, and whether that is to be repaired. It reports whether it still is.

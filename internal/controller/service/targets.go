@@ -1,9 +1,7 @@
 package service
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +14,6 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
-	"github.com/mooring-ccm/mooring/internal/controller/service/refusals"
 	"github.com/mooring-ccm/mooring/internal/instances"
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
@@ -27,112 +24,76 @@ const (
 	// DefaultTargetDelay is how long load balancers wait at most for the set of nodes to be still.
 	DefaultTargetDelay = 15 * time.Second
 
-	// provenFor is how long the cloud's word that a node is not one of its own is believed.
-	provenFor = 10 * time.Minute
-	// longestPause bounds the pause after which the cloud is asked again about a node for which it returns errors.
-	longestPause = time.Minute
+	// removalDelay is how long load balancers wait at most after a target was excluded or its Node deleted: nodes that leave together are one
+	// change.
+	removalDelay = time.Second
+	// listAgain is the pause after the nodes could not be listed.
+	listAgain = 10 * time.Second
 )
 
 // targets keeps the set of nodes that is behind every load balancer. There are two: the latest, which follows every change at
 // once, and the settled one, which follows a burst of changes when it is over. Load balancers are compared with the settled
 // one, so that a burst is one change for each of them.
+//
+// It asks the cloud nothing: as in the reference a node is a target unless something is known that says otherwise.
 type targets struct {
-	reader    client.Reader
-	inventory *instances.Inventory
-	quiet     time.Duration
-	delay     time.Duration
-	// retry is the pause after the set could not be determined.
-	retry   time.Duration
+	reader  client.Reader
+	owners  *instances.Owners
+	quiet   time.Duration
+	delay   time.Duration
 	metrics *metrics
 	// changed has room for one: something has changed since it was last received from.
 	changed chan struct{}
-	// members says which nodes take part. Only settle asks.
-	members *instances.Members
-	// refusals says which of those the cloud refuses because they have no instances.
-	refusals *refusals.Refusals
-	// began is when settle was first called.
-	began time.Time
 
 	mu         sync.Mutex
 	generation uint64 // grows with every change that may matter
 	memo       *targetSet
 	memoOf     uint64 // the generation that memo was built from
-	complete   bool   // memo is known for all nodes
 	settled    *targetSet
-	problem    error               // why the nodes could not be settled the last time
-	unsure     bool                // there are nodes about which the cloud has not answered
-	failures   map[types.UID]error // why it has not, if it has returned an error
+	// initialized are the nodes that were seen to be initialized.
+	initialized map[types.UID]bool
 }
 
-// errNoTargetsYet says that no set of targets has been determined so far.
-var errNoTargetsYet = errors.New("the nodes are being looked up")
-
-// start has the nodes looked up in an inventory. A late answer of the cloud is a change like any other.
-func (t *targets) start(source *instances.Inventory, owners *instances.Owners) {
-	t.inventory, t.failures = source, map[types.UID]error{}
-	t.members = owners.Members(instances.MemberOptions{Believe: provenFor, LongestPause: longestPause, Late: t.note})
-	t.refusals = refusals.New(source, longestPause, t.note)
-}
-
-// suspect asks the cloud about nodes that it refuses as targets, before another load balancer is written with them. It does not wait for long.
-func (t *targets) suspect(ctx context.Context, nodes []*corev1.Node) {
-	if len(nodes) == 0 || t.inventory.Supported() != nil {
-		return
-	}
-	t.refusals.Suspect(ctx, nodes)
-	t.note()
-}
-
-// note takes notice of a node that came, went or changed, or of an answer about one.
+// note takes notice of a node that came, went or changed.
 func (t *targets) note() {
-	t.mu.Lock()
-	t.generation++
-	t.mu.Unlock()
+	t.expire()
 	select {
 	case t.changed <- struct{}{}:
 	default:
 	}
 }
 
+// expire has the next set built anew.
+func (t *targets) expire() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.generation++
+}
+
 // matters reports whether a change of a node can change the set. Heartbeats do not.
 func (t *targets) matters(before, after *corev1.Node) bool {
 	return before.UID != after.UID || roleOf(before) != roleOf(after) || identityOf(before) != identityOf(after) ||
-		t.members.Decide(before).Owner != t.members.Decide(after).Owner
+		wasInitialized(before) != wasInitialized(after) || t.owners.Decide(before).Owner != t.owners.Decide(after).Owner
 }
 
-// sets returns the settled set and the latest one. It does not wait for the cloud, which run does: a node that came after the
-// nodes were last settled, and of which the cloud has yet to say whose it is, is in neither. The error is a *targetsError.
+// sets returns the settled set and the latest one. The first set is settled at once: there is no other that load balancers could have.
 func (t *targets) sets(ctx context.Context) (settled, latest *targetSet, err error) {
+	if latest, err = t.latest(ctx); err != nil {
+		return nil, nil, err
+	}
 	t.mu.Lock()
-	settled, problem := t.settled, t.problem
-	t.mu.Unlock()
-	switch {
-	case settled == nil && problem != nil:
-		return nil, nil, &targetsError{fmt.Errorf("%w: %v", errNoTargetsYet, problem)} // whose error it is makes no difference
-	case settled == nil:
-		return nil, nil, &targetsError{errNoTargetsYet}
+	defer t.mu.Unlock()
+	if t.settled == nil {
+		t.settled = latest
 	}
-	if latest, err = t.latest(ctx, false); err != nil {
-		return nil, nil, &targetsError{err}
-	}
-	return settled, latest, nil
+	return t.settled, latest, nil
 }
 
-// known returns the set of the nodes whose owner is known, before there is one that has settled. The error is a *targetsError.
-func (t *targets) known(ctx context.Context) (*targetSet, error) {
-	set, err := t.latest(ctx, false)
-	if err != nil {
-		return nil, &targetsError{err}
-	}
-	return set, nil
-}
-
-// latest returns the set of this moment, and asks the cloud for it if need be. A node about which the cloud has not answered is in
-// it if it was before: it holds up no other node, and no load balancer loses it for want of an answer.
-func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
+// latest returns the set of this moment.
+func (t *targets) latest(ctx context.Context) (*targetSet, error) {
 	t.mu.Lock()
 	generation, memo := t.generation, t.memo
-	fresh := memo != nil && t.memoOf == generation && (!ask || t.complete && !t.refusals.Pending())
+	fresh := memo != nil && t.memoOf == generation
 	t.mu.Unlock()
 	if fresh {
 		return memo, nil
@@ -141,149 +102,43 @@ func (t *targets) latest(ctx context.Context, ask bool) (*targetSet, error) {
 	if err := t.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // the nodes are only read
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	nodes, complete, err := t.taking(ctx, list.Items, ask)
-	if ask {
-		generation = t.answered(generation)
-	}
-	if err != nil {
-		return nil, err
-	}
-	set := targetsOf(nodes)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	set := targetsOf(t.eligible(list.Items))
 	if t.memo == nil || t.memoOf <= generation {
-		t.memo, t.memoOf, t.complete = set, generation, complete
+		t.memo, t.memoOf = set, generation
 	}
 	return set, nil
 }
 
-// answered says that the cloud has been asked, so that a set that was built meanwhile may lack what it said. It returns the generation
-// of the set that was asked for, which had generation when that began.
-func (t *targets) answered(generation uint64) uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	only := t.generation == generation // else a node has changed since
-	if t.generation++; only {
-		return t.generation
-	}
-	return generation
-}
-
-// taking returns the nodes that take part, and whether all is known by which that is decided. If ask is set, the cloud is asked
-// about the nodes in doubt.
-func (t *targets) taking(ctx context.Context, all []corev1.Node, ask bool) (taking []*corev1.Node, complete bool, err error) {
-	t.members.Observe(all)
-	nodes, named := t.eligible(all)
-	if t.inventory.Supported() != nil {
-		// A plugin that cannot be asked for instances gets all nodes that are not foreign for certain, as in the reference.
-		return nodes, true, nil
-	}
-	doubtful := t.members.Doubtful(named, time.Now())
-	if ask && len(doubtful) > 0 {
-		t.prove(ctx, doubtful)
-		doubtful = t.members.Doubtful(named, time.Now())
-	}
-	if ask {
-		if err := t.wait(doubtful); err != nil {
-			return nil, false, err
-		}
-		t.refusals.Check(ctx, named)
-	}
-	for _, node := range nodes {
-		if m := t.members.Of(node); m == ownership.Member || m == ownership.Presumed {
-			taking = append(taking, node)
-		}
-	}
-	return t.refusals.Without(taking), len(doubtful) == 0, nil
-}
-
-// eligible returns the nodes that are not foreign for certain and may be targets, and those of them that have a provider ID. What
-// the cloud says of a name decides nothing.
-func (t *targets) eligible(all []corev1.Node) (nodes, named []*corev1.Node) {
+// eligible returns the nodes that may be targets: those that are not foreign and were initialized once. A taint that comes back makes nothing of
+// that undone. The lock is held.
+func (t *targets) eligible(all []corev1.Node) (nodes []*corev1.Node) {
+	initialized := make(map[types.UID]bool, len(all))
 	for i := range all {
 		node := &all[i]
-		if roleOf(node) == outside || t.members.Decide(node).Owner == ownership.Foreign {
+		if !wasInitialized(node) && !t.initialized[node.UID] {
 			continue
 		}
-		nodes = append(nodes, node)
-		if node.Spec.ProviderID != "" {
-			named = append(named, node)
+		initialized[node.UID] = true
+		if t.owners.Decide(node).Owner != ownership.Foreign {
+			nodes = append(nodes, node)
 		}
 	}
-	return nodes, named
-}
-
-// prove asks the cloud whose nodes these are, and keeps what it says.
-func (t *targets) prove(ctx context.Context, nodes []*corev1.Node) {
-	failed := t.members.Ask(ctx, nodes, time.Now())
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, answer := range failed {
-		t.failures[answer.Node.UID] = fmt.Errorf("whether node %q is one of this cloud's: %w", answer.Node.Name, answer.Err)
-	}
-}
-
-// wait returns an error while the first set waits for answers about nodes in doubt: no longer than load balancers wait for the
-// nodes to be still, or, for a cloud that can list, until its listing has ended. No set after that waits.
-func (t *targets) wait(doubtful []*corev1.Node) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.forget(doubtful)
-	if t.settled != nil {
-		return nil
-	}
-	patient := time.Since(t.began) < t.delay
-	for _, node := range doubtful {
-		listing := t.inventory.Lists() && t.failures[node.UID] == nil
-		if t.members.Awaited(node) && (patient || listing) {
-			return cmp.Or(t.failure(), errNoTargetsYet)
-		}
-	}
-	for _, node := range doubtful {
-		t.members.GiveUp(node)
-	}
-	return nil
-}
-
-// forget drops the errors of all other nodes than these. The lock is held.
-func (t *targets) forget(unknown []*corev1.Node) {
-	t.unsure = len(unknown) > 0
-	before := t.failures
-	t.failures = map[types.UID]error{}
-	for _, node := range unknown {
-		if err := before[node.UID]; err != nil {
-			t.failures[node.UID] = err
-		}
-	}
-}
-
-// failure returns why the cloud has not answered about a node, nil if it only takes its time. The lock is held.
-func (t *targets) failure() error {
-	for _, err := range t.failures {
-		return err
-	}
-	return nil
+	t.initialized = initialized
+	return nodes
 }
 
 // settle makes the latest set the settled one.
 func (t *targets) settle(ctx context.Context) error {
-	if t.began.IsZero() {
-		t.began = time.Now()
-	}
-	latest, err := t.latest(ctx, true)
-	t.mu.Lock()
-	before := t.settled
-	t.problem = nil
-	switch {
-	case err == nil:
-		t.settled = latest
-	case !errors.Is(err, errNoTargetsYet):
-		t.problem = err
-	}
-	t.mu.Unlock()
+	latest, err := t.latest(ctx)
 	if err != nil {
 		return err
 	}
+	t.mu.Lock()
+	before := t.settled
+	t.settled = latest
+	t.mu.Unlock()
 	t.metrics.targets.Set(float64(len(latest.members)))
 	if before == nil {
 		return nil
@@ -295,30 +150,18 @@ func (t *targets) settle(ctx context.Context) error {
 	return nil
 }
 
-// run follows the nodes until ctx ends, and calls back whenever they have settled, with whether that set differs from the last one: while
-// the cloud does not answer about some node, the same set settles again and again.
-func (t *targets) run(ctx context.Context, settled func(changed bool)) {
+// run follows the nodes until ctx ends, and calls back whenever another set has settled.
+func (t *targets) run(ctx context.Context, settled func()) {
 	var failures kit.FailureLog
 	var last *targetSet
 	for {
-		unsettled := t.settle(ctx)
-		err := unsettled
-		if err == nil {
-			err = t.partial()
+		err := t.settle(ctx)
+		failures.Note(ctx, "Could not determine the set of targets", err)
+		if set := t.settledSet(); set != nil && (last == nil || !last.same(set)) {
+			last = set
+			settled()
 		}
-		switch {
-		case ctx.Err() != nil:
-			return
-		case errors.Is(err, errNoTargetsYet): // the cloud takes its time, which is no error yet
-		default:
-			failures.Note(ctx, "Could not determine the set of targets", err, "retryAfter", t.retry.String())
-		}
-		if unsettled == nil {
-			before := last
-			last = t.settledSet()
-			settled(before == nil || !before.same(last))
-		}
-		if !t.await(ctx, unsettled != nil) {
+		if !t.await(ctx, err != nil) {
 			return
 		}
 	}
@@ -330,50 +173,56 @@ func (t *targets) settledSet() *targetSet {
 	return t.settled
 }
 
-// partial returns why the settled set is not known for all nodes, nil if it is or if the cloud only takes its time.
-func (t *targets) partial() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := t.failure(); err != nil {
-		return fmt.Errorf("%d nodes keep their place: %w", len(t.failures), err)
-	}
-	return nil
-}
-
-// await returns when it is time to settle again: after a change that was followed by a quiet time or that is old enough, and
-// when there is a question to ask again. It returns false when ctx ends.
-func (t *targets) await(ctx context.Context, unsettled bool) bool {
+// await returns when it is time to settle again: after changes. It returns false when ctx ends.
+func (t *targets) await(ctx context.Context, failed bool) bool {
 	var again <-chan time.Time // nil, so that nothing happens while nothing changes
-	switch {
-	case unsettled || t.isUnsure():
-		again = time.After(t.retry)
-	case t.refusals.Pending():
-		again = time.After(longestPause)
-	case t.members.Denies():
-		again = time.After(provenFor)
+	if failed {
+		timer := time.NewTimer(listAgain)
+		defer timer.Stop()
+		again = timer.C
 	}
 	select {
 	case <-t.changed:
+		return t.gather(ctx)
 	case <-again:
 		t.expire()
 		return true
 	case <-ctx.Done():
 		return false
 	}
-	return kit.Debounce{Quiet: t.quiet, Most: t.delay}.Await(ctx, t.changed, 0)
 }
 
-func (t *targets) isUnsure() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.unsure
+// gather makes one of changes that follow each other closely. Targets that come may wait until the nodes are still; those that go do not. It
+// returns false when ctx ends.
+func (t *targets) gather(ctx context.Context) bool {
+	gathering := kit.Debounce{Quiet: t.quiet, Most: t.delay}
+	var all, removals kit.Burst
+	for {
+		now := time.Now()
+		all.Add(now)
+		left := gathering.Left(all, now)
+		if t.loses(ctx) {
+			removals.Add(now)
+			left = min(left, kit.Debounce{Quiet: removalDelay, Most: removalDelay}.Left(removals, now))
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-t.changed:
+			timer.Stop()
+		case <-timer.C:
+			return true
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+	}
 }
 
-// expire has the next set built anew, with the cloud asked again about the nodes that it did not know.
-func (t *targets) expire() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.generation++
+// loses reports whether the latest set lacks a target of the settled one that is to be removed.
+func (t *targets) loses(ctx context.Context) bool {
+	latest, err := t.latest(ctx)
+	settled := t.settledSet()
+	return err == nil && settled != nil && settled.loses(latest)
 }
 
 // difference returns the names that are in one set and not in the other, and those whose identity differs in both.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,56 +11,42 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
-
-	"github.com/mooring-ccm/mooring/internal/instances"
-	"github.com/mooring-ccm/mooring/provider"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 )
 
-// refusing is a plugin that is asked for one node at a time, and returns a plain error for each provider ID that it cannot read, as
-// those of AWS, hcloud and DigitalOcean do. It knows the instances of its own scheme, and answers for a node without a provider ID
-// by its name.
-type refusing struct {
+// knowing is a plugin that says of each node's provider ID what its answer is: another spelling of it, an error, or that there is no instance.
+type knowing struct {
 	cloudprovider.Interface
-	// byName are the provider IDs of instances by name.
-	byName map[string]string
+	spelled map[string]string
+	errs    map[string]error
 
 	mu    sync.Mutex
-	asked map[string]int
+	asked int
 }
 
-func (r *refusing) ProviderName() string { return "sim" }
-func (r *refusing) InstancesV2() (cloudprovider.InstancesV2, bool) {
-	return refusingInstances{r: r}, true
+func (k *knowing) ProviderName() string { return "sim" }
+func (k *knowing) InstancesV2() (cloudprovider.InstancesV2, bool) {
+	return knownInstances{k: k}, true
 }
-func (r *refusing) Instances() (cloudprovider.Instances, bool) { return nil, false }
+func (k *knowing) Instances() (cloudprovider.Instances, bool) { return nil, false }
 
-type refusingInstances struct {
+type knownInstances struct {
 	cloudprovider.InstancesV2
-	r *refusing
+	k *knowing
 }
 
-func (i refusingInstances) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	return i.r.metadata(node)
-}
-
-func (r *refusing) metadata(node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
-	r.mu.Lock()
-	if r.asked == nil {
-		r.asked = map[string]int{}
-	}
-	r.asked[node.Name]++
-	r.mu.Unlock()
+func (i knownInstances) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	i.k.mu.Lock()
+	defer i.k.mu.Unlock()
+	i.k.asked++
 	id := node.Spec.ProviderID
-	switch {
-	case strings.HasPrefix(id, "sim://"):
-		return &cloudprovider.InstanceMetadata{ProviderID: id}, nil
-	case id != "":
-		return nil, fmt.Errorf("invalid provider ID %q", id)
-	case r.byName[node.Name] != "":
-		return &cloudprovider.InstanceMetadata{ProviderID: r.byName[node.Name]}, nil
-	default:
-		return nil, cloudprovider.InstanceNotFound
+	if err := i.k.errs[id]; err != nil {
+		return nil, err
 	}
+	if spelled := i.k.spelled[id]; spelled != "" {
+		id = spelled
+	}
+	return &cloudprovider.InstanceMetadata{ProviderID: id}, nil
 }
 
 // serving makes a Service one that has its load balancer from the leader before.
@@ -90,114 +75,101 @@ func (e *engine) expectTargets(t *testing.T, want map[string]bool) {
 	}
 }
 
-// A node for which the plugin returns an error holds up neither a new leader's first Ensure nor any change that comes after it. It is a target as
-// from the reference: the scheme of its provider ID does not say that it is another provider's.
-func TestANodeThatThePluginCannotReadHoldsNothingUp(t *testing.T) {
-	for _, from := range []string{"the start", "later"} {
-		t.Run("there from "+from, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				foreign := nodeWith("foreign", identified("metal3://x"))
-				there := []*corev1.Node{nodeWith("a")}
-				if from == "the start" {
-					there = append(there, foreign)
-				}
-				e := startAsNewLeader(t, &refusing{}, there...)
-				defer e.stop()
-				e.addService(serviceWith(serving))
-				time.Sleep(DefaultTargetDelay + 2*DefaultFirstRetry + time.Second)
-				if got := e.cloud.count("ensure"); got != 1 {
-					t.Errorf("%d Services were ensured, want 1", got)
-				}
-				e.changeNode("foreign", foreign)
-				for i := range 24 { // a day in which the nodes are rolled, one an hour
-					e.changeNode(fmt.Sprintf("n%d", i), nodeWith(fmt.Sprintf("n%d", i)))
-					if i > 0 {
-						e.changeNode(fmt.Sprintf("n%d", i-1), nil)
-					}
-					time.Sleep(DefaultTargetDelay + time.Second)
-					e.expectTargets(t, map[string]bool{"a": true, fmt.Sprintf("n%d", i): true, fmt.Sprintf("n%d", i-1): false, "foreign": true})
-					time.Sleep(time.Hour)
-				}
-			})
-		})
-	}
-}
-
-// Where nothing says that a node belongs to another provider, an error about it is not waited for to end.
-func TestANewLeaderDoesNotWaitForErrorsToEnd(t *testing.T) {
+// A new leader has all nodes as targets at once that are not foreign, and asks the cloud nothing for that: neither the scheme nor
+// the spelling of an ID says whose a node is.
+func TestTargetsNeedNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := startAsNewLeader(t, &refusing{}, nodeWith("a"), nodeWith("bare", identified("i-1")))
+		plugin := &knowing{
+			spelled: map[string]string{"SIM://c": "sim://c"},
+			errs:    map[string]error{"metal3://x": errors.New("invalid provider ID"), "aws://y": cloudprovider.InstanceNotFound},
+		}
+		e := startAsNewLeader(t, plugin, nodeWith("a"), nodeWith("bare", identified("i-1")), nodeWith("spelled", identified("SIM://c")),
+			nodeWith("unreadable", identified("metal3://x")), nodeWith("other", identified("aws://y")), nodeWith("nameless", identified("")),
+			nodeWith("ignored", func(n *corev1.Node) { n.Annotations = map[string]string{"mooring.dev/ignore": "true"} }))
 		defer e.stop()
 		e.addService(serviceWith(serving))
-		time.Sleep(instances.AnswerWait)
-		if got := e.cloud.count("ensure"); got != 1 {
-			t.Errorf("%d Services were ensured after %s, want 1", got, instances.AnswerWait)
+		time.Sleep(time.Second)
+		all := map[string]bool{"a": true, "bare": true, "spelled": true, "unreadable": true, "other": true, "nameless": true, "ignored": false}
+		e.expectTargets(t, all)
+		if plugin.asked > 0 {
+			t.Errorf("the cloud was asked %d times", plugin.asked)
 		}
-		e.expectTargets(t, map[string]bool{"a": true, "bare": true})
-		time.Sleep(time.Hour)
-		e.expectTargets(t, map[string]bool{"a": true, "bare": true})
+		time.Sleep(time.Minute)
+		e.expectTargets(t, all)
+		time.Sleep(time.Hour) // in which the answers get old
+		e.expectTargets(t, all)
 		if got := e.cloud.count("ensure") + e.cloud.count("update"); got != 1 {
-			t.Errorf("%d writes for a set that stays as it is, want 1", got)
+			t.Errorf("%d writes, want one for the new leader", got)
 		}
 	})
 }
 
-// unlistable is a plugin that can list, but whose listing fails or takes its time.
-type unlistable struct {
-	refusing
-	takes time.Duration
-	err   error
-}
-
-func (u *unlistable) Capabilities() provider.Capabilities {
-	return provider.Capabilities{ListInstances: u.list}
-}
-
-func (u *unlistable) list(context.Context, func([]provider.Instance) error) error {
-	time.Sleep(u.takes)
-	return u.err
-}
-
-// A listing that fails is an error about every node in doubt. A new leader goes on without it, as it does where nodes are asked for
-// one by one.
-func TestANewLeaderDoesNotWaitForAListThatFails(t *testing.T) {
+// A node that was a target stays one when the taint for its initialization comes back, also over a restart, and when the cloud denies it. A node
+// that was never initialized is none.
+func TestATargetStaysOne(t *testing.T) {
+	uninitialized := tainted(cloudproviderapi.TaintExternalCloudProvider)
 	synctest.Test(t, func(t *testing.T) {
-		e := startAsNewLeader(t, &unlistable{takes: time.Second, err: errors.New("page 2: 500 Internal Server Error")},
-			nodeWith("a"), nodeWith("bare", identified("i-1")), nodeWith("foreign", identified("metal3://x")))
+		plugin := &knowing{errs: map[string]error{}}
+		labels := map[string]string{corev1.LabelInstanceTypeStable: "small", corev1.LabelTopologyZone: "z"}
+		initialized := func(n *corev1.Node) { n.Labels = labels }
+		e := startAsNewLeader(t, plugin, nodeWith("a"), nodeWith("before", uninitialized, initialized), nodeWith("bare", identified("i-1")),
+			nodeWith("new", uninitialized, identified("")))
 		defer e.stop()
 		e.addService(serviceWith(serving))
-		time.Sleep(DefaultTargetDelay + 2*DefaultFirstRetry + 2*time.Second)
-		if got := e.cloud.count("ensure"); got != 1 {
-			t.Errorf("%d Services were ensured, want 1", got)
-		}
+		time.Sleep(time.Minute)
+		want := map[string]bool{"a": true, "before": true, "bare": true, "new": false}
+		e.expectTargets(t, want)
+		plugin.mu.Lock()
+		plugin.errs["i-1"] = cloudprovider.InstanceNotFound
+		plugin.mu.Unlock()
+		e.changeNode("a", nodeWith("a", uninitialized))
 		e.changeNode("b", nodeWith("b"))
 		time.Sleep(time.Minute)
-		e.expectTargets(t, map[string]bool{"a": true, "b": true, "bare": true, "foreign": true})
+		want["b"] = true
+		e.expectTargets(t, want)
+		e.changeNode("new", nodeWith("new"))
+		time.Sleep(time.Minute)
+		want["new"] = true
+		e.expectTargets(t, want)
 	})
 }
 
-// Nodes that were initialized before there was a cloud controller manager have no provider ID, and keep their places behind load
-// balancers, whatever the cloud says of their names.
-func TestNodesWithoutProviderIDKeepTheirPlaces(t *testing.T) {
+// A node that is excluded, or whose Node is deleted, leaves within seconds however many others join. The autoscaler's taint is no reason to write.
+func TestTargetsThatLeaveWaitForNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		plugin := &refusing{byName: map[string]string{"namesake": "sim://1"}}
-		e := startAsNewLeader(t, plugin, nodeWith("a"), nodeWith("namesake", identified("")), nodeWith("unknown", identified("")))
+		e := startEngine(t, 1)
 		defer e.stop()
-		e.addService(serviceWith(serving))
-		time.Sleep(time.Minute)
-		e.changeNode("new", nodeWith("new", identified("")))
-		e.changeNode("ignored", nodeWith("ignored", identified(""), func(n *corev1.Node) {
-			n.Annotations = map[string]string{"mooring.dev/ignore": "true"}
-		}))
-		time.Sleep(time.Hour)
-		e.expectTargets(t, map[string]bool{"a": true, "namesake": true, "unknown": true, "new": true, "ignored": false})
-		if got := e.cloud.count("ensure") + e.cloud.count("update"); got != 2 {
-			t.Errorf("%d writes, want one for the new leader and one for the new node", got)
+		for _, name := range []string{"a", "b", "c"} {
+			e.changeNode(name, nodeWith(name))
 		}
-		plugin.mu.Lock()
-		defer plugin.mu.Unlock()
-		if len(plugin.asked) > 0 {
-			t.Errorf("the cloud was asked for %v, although no answer decides anything", plugin.asked)
+		e.addService(serviceWith())
+		time.Sleep(time.Minute)
+		joining, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() {
+			for i := 0; joining.Err() == nil; i++ {
+				e.changeNode(fmt.Sprint("n", i), nodeWith(fmt.Sprint("n", i)))
+				time.Sleep(500 * time.Millisecond)
+			}
+		})
+		for name, leave := range map[string]func(){
+			"a": func() { e.changeNode("a", nodeWith("a", excluded)) }, "b": func() { e.changeNode("b", nil) },
+		} {
+			time.Sleep(DefaultTargetDelay + time.Second)
+			leave()
+			time.Sleep(2 * time.Second)
+			if e.cloud.has("uid-1", name) {
+				t.Errorf("%s is still a target", name)
+			}
+		}
+		stop()
+		running.Wait()
+		time.Sleep(time.Minute)
+		before := e.cloud.count("update")
+		e.changeNode("c", nodeWith("c", tainted(taintToBeDeleted)))
+		time.Sleep(time.Minute)
+		if n := e.cloud.count("update") - before; n != 0 || !e.cloud.has("uid-1", "c") {
+			t.Errorf("%d updates for the autoscaler's taint", n)
 		}
 	})
 }

@@ -204,7 +204,7 @@ func TestTargetsAndEnsureFailOnTheirOwn(t *testing.T) {
 		if pauses := plugin.pauses(&plugin.updates, began); len(pauses) < 2*60/5 || pauses[len(pauses)-1] > DefaultLongestRetry {
 			t.Errorf("%d updates of two load balancers in an hour, at the end after %v", len(pauses)+1, pauses[max(0, len(pauses)-3):])
 		}
-		if pauses := plugin.pauses(&plugin.ensures, began); len(pauses) < 2*60/5 || len(pauses) > 2*60/5+12 {
+		if pauses := plugin.pauses(&plugin.ensures, began); len(pauses) < 2*25 || len(pauses) > 2*33 {
 			t.Errorf("%d Ensures of two Services in an hour", len(pauses)+1)
 		}
 		for _, service := range services {

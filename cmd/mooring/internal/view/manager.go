@@ -31,9 +31,8 @@ type Manager struct {
 	Refusals int `json:"refusals"`
 	// Breakers are the groups of calls that are held back because the cloud fails all of them.
 	Breakers []string `json:"openBreakers,omitempty"`
-	// RoutesMissing and OrphanRoutes are nil where routes are nobody's business; RouteLimit is 0 if the cloud declares none.
+	// RoutesMissing is nil where no controller makes routes; RouteLimit is 0 if the cloud declares none.
 	RoutesMissing *int `json:"routesMissing,omitempty"`
-	OrphanRoutes  *int `json:"orphanRoutes,omitempty"`
 	Routes        *int `json:"routes,omitempty"`
 	RouteLimit    int  `json:"routeLimit,omitempty"`
 	// Targets are the nodes that are targets of every load balancer.
@@ -57,8 +56,7 @@ func managerOf(seen Seen) *Manager {
 		InFlight:  int(of.sum(names.MetricCloudCallsInFlight)), Waiting: int(of.sum(names.MetricCloudCallsWaiting)),
 		Refusals:      int(of.sum(names.MetricCloudRefusals)),
 		Breakers:      slices.Sorted(maps.Keys(of.by(names.MetricCloudBreakerOpen, "group"))),
-		RoutesMissing: of.count(names.MetricRoutesMissing), OrphanRoutes: of.count(names.MetricServiceOrphanRoutes),
-		Routes: of.count(names.MetricRoutesListed), RouteLimit: int(of.sum(names.MetricRouteLimit)),
+		RoutesMissing: of.count(names.MetricRoutesMissing), Routes: of.count(names.MetricRoutesListed), RouteLimit: int(of.sum(names.MetricRouteLimit)),
 		Targets:   of.count(names.MetricServiceTargets),
 		Drift:     of.by(names.MetricServiceDrift, "kind"),
 		Orphans:   of.by(names.MetricServiceOrphans, "owner"),
@@ -188,9 +186,6 @@ func (m *Manager) routes() string {
 	}
 	if m.RoutesMissing != nil {
 		text += fmt.Sprintf(", %d missing", *m.RoutesMissing)
-	}
-	if m.OrphanRoutes != nil {
-		text += fmt.Sprintf(", %d to no node", *m.OrphanRoutes)
 	}
 	return text
 }

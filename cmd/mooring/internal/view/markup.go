@@ -177,7 +177,7 @@ func (p page) writeRoutes(m *markup) {
 	}
 	m.add("<h2>Routes</h2>\n<div class=\"card\">\n<p style=\"margin-top: 0\">%d in the cloud", routes.Listed)
 	m.addIf(routes.Limit > 0, " of %d that it takes", routes.Limit)
-	m.add(", %d missing, %d to no node</p>\n", routes.Missing, routes.Orphans)
+	m.add(", %d missing</p>\n", routes.Missing)
 	m.addIf(routes.Limit > 0, `<div class="bar"><div class="%s" style="width: %v%%"></div></div>`, choice(routes.Full, "full", "fill"), routes.Percent)
 	m.add("</div>\n")
 }

@@ -101,9 +101,9 @@ type pageEvent struct {
 
 // routesPicture is how many routes the cloud has of those that it takes.
 type routesPicture struct {
-	Listed, Missing, Orphans, Limit int
-	Percent                         float64
-	Full                            bool
+	Listed, Missing, Limit int
+	Percent                float64
+	Full                   bool
 }
 
 // pageSession is a BGP session with its age, and with its state as a word for people.
@@ -264,9 +264,6 @@ func routesOf(s Status) *routesPicture {
 	picture := &routesPicture{Listed: *s.Manager.Routes, Limit: s.Manager.RouteLimit}
 	if missing := s.Manager.RoutesMissing; missing != nil {
 		picture.Missing = *missing
-	}
-	if orphans := s.Manager.OrphanRoutes; orphans != nil {
-		picture.Orphans = *orphans
 	}
 	if picture.Limit > 0 {
 		picture.Percent = min(100, 100*float64(picture.Listed)/float64(picture.Limit))

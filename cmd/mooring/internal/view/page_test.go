@@ -74,8 +74,6 @@ mooring_route_listed 397
 mooring_route_missing 1
 # TYPE mooring_route_limit gauge
 mooring_route_limit 500
-# TYPE mooring_service_orphan_routes gauge
-mooring_service_orphan_routes 0
 # TYPE mooring_service_targets gauge
 mooring_service_targets 397
 `
@@ -188,7 +186,7 @@ func TestPage(t *testing.T) {
 		"Routes 397 1 missing", "4 waiting, 22 refused", "Not known the weather",
 		"node-100 held 7m sim-1a yes KubeletReports: the cloud denies", "node-042 uninitialized 9m sim-1b InstanceNotFound: the cloud has no instance",
 		"sim-1c 80 nodes", "397 nodes are targets of each", "shop/checkout not ready 2m Throttled: EnsureLoadBalancer: 429", "shop/web ready 1d 192.0.2.10",
-		"397 in the cloud of 500 that it takes, 1 missing, 0 to no node", "tor-1 established 42 0 times", "tor-2 down 1h00m 0 3 times",
+		"397 in the cloud of 500 that it takes, 1 missing", "tor-1 established 42 0 times", "tor-2 down 1h00m 0 3 times",
 		"load balancers 2.5 2 4 22", "EnsureLoadBalancer 83 22 0.0", "CreateRoute 406 9 2.0", "8s Service shop/checkout SyncLoadBalancerFailed 5 times",
 		"All 400 nodes", "402 instances, by listing", "node-333 no route sim-1b no NoRouteCreated: CreateRoute:",
 	} {

@@ -223,8 +223,6 @@ mooring_route_listed 11
 mooring_route_missing 1
 # TYPE mooring_route_limit gauge
 mooring_route_limit 100
-# TYPE mooring_service_orphan_routes gauge
-mooring_service_orphan_routes 2
 # TYPE mooring_service_drift_total counter
 mooring_service_drift_total{kind="changed"} 3
 mooring_service_drift_total{kind="gone"} 0
@@ -257,7 +255,7 @@ func TestManager(t *testing.T) {
 	want := &view.Manager{
 		Leads: ptr.To(true), Instances: ptr.To(12), Observation: "watch", ObservedAt: time.UnixMilli(1772366390500).UTC(),
 		CallsPerSecond: ptr.To(2.5), RateLimit: 2.5, Waiting: 4, Refusals: 9, Breakers: []string{"routes"},
-		RoutesMissing: ptr.To(1), OrphanRoutes: ptr.To(2), Routes: ptr.To(11), RouteLimit: 100,
+		RoutesMissing: ptr.To(1), Routes: ptr.To(11), RouteLimit: 100,
 		Drift: map[string]int{"changed": 3}, Orphans: map[string]int{"this_cluster": 1}, Held: map[string]int{"DeletionLimit": 6},
 		Deletions: 3, DeletionLimit: 3,
 	}
@@ -282,7 +280,7 @@ func TestStatusText(t *testing.T) {
 Cloud: 12 instances by watch, 10s old
 Calls: limit 2.5 a second, 0 under way, 4 waiting, 9 refused since the start
 Held back: calls of routes: the cloud fails all of them
-Routes: 11 in the cloud of 100 that it takes, 1 missing, 2 to no node
+Routes: 11 in the cloud of 100 that it takes, 1 missing
 Drift: load balancers found 3 changed since the start
 Orphans: load balancers of no Service: 1 this_cluster; see mooring orphans
 Deletions: 3 of 3 allowed now; held: 6 DeletionLimit

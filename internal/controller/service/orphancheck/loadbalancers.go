@@ -1,5 +1,5 @@
-// Package orphancheck looks in the cloud for load balancers that belong to no Service and for routes that lead to no node. It reports
-// them, and deletes load balancers where that is wished and the cloud proves that they are this cluster's.
+// Package orphancheck looks in the cloud's list for load balancers that belong to no Service. It reports them, and deletes them where that is
+// wished and the cloud proves that they are this cluster's.
 //
 // See ADR 45.
 package orphancheck
@@ -40,7 +40,6 @@ const liveServices = 500
 type Metrics struct {
 	loadBalancers *prometheus.GaugeVec
 	deleted       prometheus.Counter
-	routes        prometheus.Gauge
 }
 
 // NewMetrics returns metrics that are exported by a registerer; nil: they are not.
@@ -55,10 +54,6 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		deleted: factory.NewCounter(prometheus.CounterOpts{
 			Name: "mooring_service_orphans_deleted_total",
 			Help: "Load balancers that were deleted because they belonged to no Service.",
-		}),
-		routes: factory.NewGauge(prometheus.GaugeOpts{
-			Name: names.MetricServiceOrphanRoutes,
-			Help: "Routes in the cloud under this cluster's name that lead to no node. They are not deleted for that.",
 		}),
 	}
 }

@@ -136,6 +136,9 @@ func (l *Limiter) remove(at int) *waiter {
 	return w
 }
 
+// Places returns how many writes may go on at once.
+func (l *Limiter) Places() int { return l.places }
+
 // Stop cancels all notices.
 func (l *Limiter) Stop() {
 	l.mu.Lock()
