@@ -28,14 +28,20 @@ func (e *NoModuleError) Unwrap() error { return e.Err }
 // NoPackageError says that a module was found, and that it does not hold the package.
 type NoPackageError struct {
 	Package, Module, Version string
+	// By imports it; empty if that is not known, or it was asked for.
+	By string
 	// Err is what the go tool wrote.
 	Err error
 }
 
 // Error names the module and its version.
 func (e *NoPackageError) Error() string {
-	return fmt.Sprintf("module %s %s has no package %s; another version may have it, or it lies elsewhere in the module",
-		e.Module, e.Version, e.Package)
+	by := ""
+	if e.By != "" {
+		by = ", which " + e.By + " imports"
+	}
+	return fmt.Sprintf("module %s %s has no package %s%s; another version may have it, or it lies elsewhere in the module",
+		e.Module, e.Version, e.Package, by)
 }
 
 // Unwrap returns what the go tool wrote.

@@ -13,7 +13,7 @@ import (
 // provokes each with the real go tool.
 var (
 	conflictMessage = regexp.MustCompile(`^go: (\S+)(?: \(matching [^)]*\))? (?:indirectly )?requires (\S+)@(\S+), not (\S+)@(\S+)`)
-	packageMessage  = regexp.MustCompile(`module (\S+?)@(\S+) found(?: \((\S+)[^)]*\))?, but does not contain package (\S+)`)
+	packageMessage  = regexp.MustCompile(`module (\S+?)@(\S+) found(?: \(([^\s,)]+)[^)\n]*\))?, but does not contain package (\S+)`)
 	replaceMessage  = regexp.MustCompile(`(\S+)(?: requires| imports)\s+(?:\S+: )?([^\s:]+@v0\.0\.0): `)
 	goMessage       = regexp.MustCompile(`requires go >= (\S+) \(running go ([^;\s)]+)`)
 	queryMessage    = regexp.MustCompile(`^(?:\S+\.go:\d+:\d+: |go: )(?:module )?([A-Za-z0-9.-]+\.[^\s:]+): `)
@@ -45,9 +45,9 @@ func explain(err error, w Workspace, picked Picked) error {
 	if m := packageMessage.FindStringSubmatch(text); m != nil {
 		version := m[2]
 		if m[3] != "" { // "latest", with what that is
-			version = strings.TrimRight(m[3], ",")
+			version = m[3]
 		}
-		return &NoPackageError{Module: m[1], Version: version, Package: m[4], Err: err}
+		return &NoPackageError{Module: m[1], Version: version, Package: m[4], By: importer(failed.Messages, m[4]), Err: err}
 	}
 	if query := queryIn(failed.Messages, w); query != "" {
 		return &NoModuleError{Query: query, Tried: prefixes(query), Err: failed}
@@ -56,6 +56,19 @@ func explain(err error, w Workspace, picked Picked) error {
 		return &CompileError{Lines: lines, Modules: concerned(lines, picked), Err: err}
 	}
 	return err
+}
+
+// importer is the package that imports another, as the go tool writes it in the line above; empty if it does not.
+func importer(messages []string, imported string) string {
+	for i, line := range messages {
+		if i == 0 || !strings.HasPrefix(strings.TrimSpace(line), imported+": ") {
+			continue
+		}
+		if by, found := strings.CutSuffix(strings.TrimSpace(messages[i-1]), " imports"); found {
+			return strings.TrimPrefix(by, "go: ")
+		}
+	}
+	return ""
 }
 
 // queryIn returns the package that could not be found, as it was asked for if that is known.

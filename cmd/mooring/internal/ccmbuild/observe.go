@@ -123,6 +123,7 @@ func (b *builder) noteIgnored(ctx context.Context, request Request, local LocalP
 	if err != nil {
 		return // What is wrong with the file is reported when it is built.
 	}
+	var ignored []Replacement
 	for _, replacement := range replacementsIn(output) {
 		_, asked := replacedBy(request.Replacements, replacement.Module)
 		if asked || replacement.Module == Module {
@@ -131,10 +132,21 @@ func (b *builder) noteIgnored(ctx context.Context, request Request, local LocalP
 		if replacement.Dir != "" && !filepath.IsAbs(replacement.Dir) {
 			replacement.Dir = filepath.Join(local.Source.Dir, replacement.Dir)
 		}
+		ignored = append(ignored, replacement)
+	}
+	if len(ignored) > maxIgnored {
+		b.note("warning: %s/go.mod replaces %d modules, and Go does not apply that here; add --replace for those that the build needs, such as "+
+			"--replace %s", local.Source.Dir, len(ignored), ignored[0])
+		return
+	}
+	for _, replacement := range ignored {
 		b.note("warning: %s/go.mod replaces %s, and Go does not apply that here; add --replace %s if the build needs it",
 			local.Source.Dir, replacement.Module, replacement)
 	}
 }
+
+// maxIgnored is how many replace directives have a warning of their own. A fork of Kubernetes has some thirty.
+const maxIgnored = 3
 
 func (b *builder) absolute(dir string) string {
 	if filepath.IsAbs(dir) {
