@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"strings"
 
+	libraries "k8s.io/component-base/version"
+
 	"github.com/mooring-ccm/mooring/internal/version/stamp"
 )
 
@@ -37,6 +39,9 @@ type Info struct {
 	Commit string `json:"commit"`
 	// Date is when that commit was made, as RFC 3339 has it; empty if that is not known.
 	Date string `json:"date,omitempty"`
+	// Stamped is the version that a vendor gave to the linker for its own program, as programs of Kubernetes are given theirs (-X
+	// k8s.io/component-base/version.gitVersion=v1.2.3); empty if there is none.
+	Stamped string `json:"stamped,omitempty"`
 	// Program is the main module with its version, if that is not Mooring: a vendor's.
 	Program string `json:"program,omitempty"`
 	// Kubernetes is the version of Kubernetes whose libraries are built in, such as v1.36.3.
@@ -52,7 +57,7 @@ func Get() Info {
 	if !ok {
 		build = &debug.BuildInfo{}
 	}
-	return of(build, release, commit, date)
+	return of(build, release, commit, date, libraries.Get().GitVersion)
 }
 
 // String is Info as --version prints it: the first line is the reference's, with Mooring's version behind a plus as distributions of
@@ -69,13 +74,16 @@ func (i Info) String() string {
 	return text
 }
 
-// GitVersion is the version of the libraries with that of Mooring as build metadata (semver.org, rule 10).
+// GitVersion is the vendor's own version or, without, that of the libraries with Mooring's as build metadata (semver.org, rule 10).
 func (i Info) GitVersion() string {
+	if i.Stamped != "" {
+		return i.Stamped
+	}
 	return stamp.GitVersion(i.Kubernetes, i.Version)
 }
 
 // of puts together what the linker was given, which wins, and what Go has recorded.
-func of(build *debug.BuildInfo, release, commit, date string) Info {
+func of(build *debug.BuildInfo, release, commit, date, stamped string) Info {
 	info := Info{
 		Version: release, Commit: commit, Date: date, Kubernetes: kubernetes(build.Deps),
 		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -88,6 +96,10 @@ func of(build *debug.BuildInfo, release, commit, date string) Info {
 	} else if build.Main.Path != "" {
 		info.Program = build.Main.Path + "@" + cmp.Or(recorded(build.Main.Version), Unknown)
 		info.Version = cmp.Or(info.Version, recorded(versionOf(build.Deps, Module)))
+	}
+	if stamped != "" && !strings.Contains(stamped, "$Format") && !strings.HasPrefix(stamped, "v0.0.0-master") && !strings.Contains(stamped, "+mooring-") {
+		info.Stamped = stamped
+		info.Program = strings.Replace(info.Program, "@"+Unknown, "@"+stamped, 1)
 	}
 	info.Version, info.Commit = cmp.Or(info.Version, Unknown), cmp.Or(info.Commit, Unknown)
 	return info

@@ -19,6 +19,7 @@ func TestInfoOfEachKindOfBuild(t *testing.T) {
 	for name, c := range map[string]struct {
 		build                 debug.BuildInfo
 		release, commit, date string
+		stamped               string
 		want                  Info
 	}{
 		"go install": {
@@ -55,6 +56,16 @@ func TestInfoOfEachKindOfBuild(t *testing.T) {
 			},
 			want: Info{Version: "v0.1.1", Commit: Unknown, Program: "example.com/ccm@unknown", Kubernetes: "v1.36.3"},
 		},
+		"a vendor's program with a version of its own": {
+			build:   debug.BuildInfo{Main: debug.Module{Path: "example.com/ccm", Version: "(devel)"}, Deps: mooring("v0.1.0", nil)},
+			stamped: "v2.1.0",
+			want:    Info{Version: "v0.1.0", Commit: Unknown, Stamped: "v2.1.0", Program: "example.com/ccm@v2.1.0", Kubernetes: "v1.36.3"},
+		},
+		"libraries that have the version of a release of ours": {
+			build:   debug.BuildInfo{Main: debug.Module{Path: Module, Version: "(devel)"}, Deps: libraries},
+			release: "v0.1.0", stamped: "v1.36.3+mooring-v0.1.0",
+			want: Info{Version: "v0.1.0", Commit: Unknown, Kubernetes: "v1.36.3"},
+		},
 		"mooring build with a checkout": {
 			build: debug.BuildInfo{
 				Main: debug.Module{Path: "cloud-controller-manager", Version: "(devel)"},
@@ -67,11 +78,19 @@ func TestInfoOfEachKindOfBuild(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.want.Go, c.want.Platform = runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH
-			if diff := cmp.Diff(c.want, of(&c.build, c.release, c.commit, c.date)); diff != "" {
+			if diff := cmp.Diff(c.want, of(&c.build, c.release, c.commit, c.date, stampOr(c.stamped))); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
+}
+
+// stampOr is what the libraries say of themselves without a version from the linker.
+func stampOr(stamped string) string {
+	if stamped == "" {
+		return "v0.0.0-master+$Format:%H$"
+	}
+	return stamped
 }
 
 func TestStringBeginsAsTheReference(t *testing.T) {
