@@ -51,6 +51,8 @@ type config struct {
 	gracefulShutdownTimeout time.Duration
 	// dryRun holds what would be done under --dry-run, otherwise nil.
 	dryRun *dryrun.Recorder
+	// dryRunWarning says what the provider may do under --dry-run all the same.
+	dryRunWarning string
 	// configObject holds the cloud config, nil if a file does or nothing.
 	configObject *configRef
 	// serviceAccountPrefix begins the names of the controllers' ServiceAccounts.

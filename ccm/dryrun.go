@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,9 +12,11 @@ import (
 	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-ccm/mooring/ccm/plan"
 	"github.com/mooring-ccm/mooring/internal/dryrun"
+	"github.com/mooring-ccm/mooring/provider"
 )
 
 const dryRunFlag = "dry-run"
@@ -27,6 +30,19 @@ func (c *config) writeNothing() {
 	c.component.Generic.LeaderElection.LeaderElect = false
 	c.component.Generic.LeaderMigrationEnabled, c.migrated = false, nil
 	c.component.KubeCloudShared.UseServiceAccountCredentials = false
+}
+
+// warnOfInitialize says that a plugin may act on its own under --dry-run: what Initialize starts cannot be held back, and without it most plugins
+// answer no question. One that declares capabilities was written with that in mind.
+func warnOfInitialize(ctx context.Context, plugin cloudprovider.Interface) (warning string) {
+	if _, declares := plugin.(provider.Capable); declares {
+		return ""
+	}
+	warning = fmt.Sprintf("The provider %s is initialized as always, and what it starts by itself then may change the cloud: only the calls of the "+
+		"manager are held back. Give it read-only credentials", plugin.ProviderName())
+	log.FromContext(ctx).Error(nil, "WARNING: --dry-run does not hold back what the provider itself does", "provider", plugin.ProviderName(),
+		"reason", warning)
+	return warning
 }
 
 // toRead returns the grants that a manager needs under --dry-run.
@@ -60,7 +76,7 @@ func (c *config) planHandler(since time.Time) http.Handler {
 	return http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		answer := plan.Plan{
 			Provider: c.component.KubeCloudShared.CloudProvider.Name, Cluster: c.component.KubeCloudShared.ClusterName,
-			Since: since, Intents: c.dryRun.Intents(request.Context()), Compared: c.dryRun.Compared(),
+			Warning: c.dryRunWarning, Since: since, Intents: c.dryRun.Intents(request.Context()), Compared: c.dryRun.Compared(),
 		}
 		body, err := json.MarshalIndent(answer, "", "  ")
 		if err != nil {

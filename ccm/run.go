@@ -47,6 +47,9 @@ func run(ctx context.Context, c *config) error {
 	if err != nil {
 		return orderly(ctx, err)
 	}
+	if c.dryRun != nil {
+		c.dryRunWarning = warnOfInitialize(ctx, plugin)
+	}
 	if err := waitForAPIServer(ctx, identity); err != nil {
 		return orderly(ctx, err)
 	}

@@ -12,6 +12,8 @@ type Plan struct {
 	// Provider is the name of the cloud provider, and Cluster that of the cluster.
 	Provider string `json:"provider"`
 	Cluster  string `json:"cluster"`
+	// Warning says what of the provider the dry run cannot hold back, empty if nothing is known of the kind.
+	Warning string `json:"warning,omitempty"`
 	// Since is when the dry run began. Controllers that confirm what they see take some periods to come to a plan.
 	Since time.Time `json:"since"`
 	// Intents are what would be done, by object.

@@ -99,6 +99,9 @@ func (p Plan) Text(now time.Time, style Style) string {
 	p = p.WithoutSecrets()
 	var out strings.Builder
 	fmt.Fprintf(&out, "Plan for cluster %s, provider %s, after a dry run of %s\n", quoted(p.Cluster), quoted(p.Provider), age(now, p.Since))
+	if p.Warning != "" {
+		fmt.Fprintf(&out, "%s %s.\n", style.paint("WARNING:", red), Printable(strings.TrimSuffix(p.Warning, ".")))
+	}
 	if now.Sub(p.Since) < settled {
 		out.WriteString("The dry run has only begun: controllers that confirm what they see may add to this in a few periods.\n")
 	}
