@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -280,11 +281,21 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 	if err != nil {
 		return err
 	}
-	a.controllers = append(a.controllers, controllerState)
-	if runnable == nil {
-		return nil
+	if runnable != nil {
+		if err := own.Add(runnable); err != nil {
+			return err
+		}
 	}
-	return own.Add(runnable)
+	if controllerState.runs() {
+		a.controllers = append(a.controllers, controllerState)
+	}
+	return nil
+}
+
+// leaseObject is Environment.lease.
+func (a *assembly) leaseObject(ctx context.Context) *corev1.ObjectReference {
+	lease := (&configReporter{client: a.identity.client, about: a.config.leaseAbout()}).object(ctx)
+	return &lease
 }
 
 // provider is Environment.Provider.

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/rest"
+	"k8s.io/cloud-provider/names"
 	"k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/controller-manager/controller"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -28,7 +29,9 @@ type running struct {
 	// delay is how long after the plugin was initialized the controller starts: --controller-start-interval.
 	delay time.Duration
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// present says that there is a runnable or a check. A controller whose flags leave it nothing to do has none.
+	present  bool
 	barriers []*barrier
 	// live and warm are checks that the controller has added to its manager.
 	live, warm []namedCheck
@@ -57,6 +60,9 @@ func (m *scopedManager) GetConfig() *rest.Config { return rest.CopyConfig(m.conf
 // Add adds a runnable to the manager. One that needs leader election, which is the default, is put behind a start barrier. A further
 // cluster is not: it is a cache, and has to be warm on standbys too.
 func (m *scopedManager) Add(runnable manager.Runnable) error {
+	m.controller.mu.Lock()
+	m.controller.present = true
+	m.controller.mu.Unlock()
 	if election, ok := runnable.(manager.LeaderElectionRunnable); ok && !election.NeedLeaderElection() {
 		return m.Manager.Add(runnable)
 	}
@@ -74,6 +80,7 @@ func (m *scopedManager) Add(runnable manager.Runnable) error {
 func (m *scopedManager) AddHealthzCheck(name string, check runtimehealthz.Checker) error {
 	m.controller.mu.Lock()
 	defer m.controller.mu.Unlock()
+	m.controller.present = true
 	m.controller.live = append(m.controller.live, namedCheck{name, check})
 	return nil
 }
@@ -82,6 +89,7 @@ func (m *scopedManager) AddHealthzCheck(name string, check runtimehealthz.Checke
 func (m *scopedManager) AddReadyzCheck(name string, check runtimehealthz.Checker) error {
 	m.controller.mu.Lock()
 	defer m.controller.mu.Unlock()
+	m.controller.present = true
 	m.controller.warm = append(m.controller.warm, namedCheck{name, check})
 	return nil
 }
@@ -119,6 +127,13 @@ func (r *running) ready(request *http.Request) error {
 		return err
 	}
 	return r.Check(request)
+}
+
+// runs reports whether the controller has anything that runs, or is checked.
+func (r *running) runs() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.present
 }
 
 // parts returns what has been added so far.
@@ -178,12 +193,23 @@ func (b *barrier) Start(ctx context.Context) error {
 		return nil
 	}
 	metrics := controllers.NewControllerManagerMetrics(programName)
-	metrics.ControllerStarted(b.controller.name)
-	defer metrics.ControllerStopped(b.controller.name)
+	metrics.ControllerStarted(metricName(b.controller.name))
+	defer metrics.ControllerStopped(metricName(b.controller.name))
 	if err := b.Runnable.Start(ctx); err != nil {
 		return fmt.Errorf("controller %s: %w", b.controller.name, err)
 	}
 	return nil
+}
+
+// metricName is the name of a controller in the metric running_managed_controllers. The reference's controllers have their older names there,
+// which are aliases elsewhere.
+func metricName(controller string) string {
+	for alias, name := range names.CCMControllerAliases() {
+		if name == controller {
+			return alias
+		}
+	}
+	return controller
 }
 
 // named returns ctx with a logger that says which controller logs.

@@ -64,6 +64,11 @@ func (c *config) configAbout() corev1.ObjectReference {
 	if ref := c.configObject; ref != nil {
 		return corev1.ObjectReference{APIVersion: "v1", Kind: ref.kind(), Namespace: ref.namespace, Name: ref.name}
 	}
+	return c.leaseAbout()
+}
+
+// leaseAbout is the Lease of the leader election, as what events are on.
+func (c *config) leaseAbout() corev1.ObjectReference {
 	lease := c.component.Generic.LeaderElection
 	return corev1.ObjectReference{
 		APIVersion: "coordination.k8s.io/v1", Kind: "Lease",

@@ -148,8 +148,8 @@ func (l *lifecycle) checkClusterID(ctx context.Context) error {
 			"provider", l.plugin.ProviderName())
 		return ctx.Err()
 	default:
-		return fmt.Errorf("cloud provider %q has found no cluster ID: tag the cluster as its documentation says, or set --allow-untagged-cloud",
-			l.plugin.ProviderName())
+		return fmt.Errorf("cloud provider %q has found no cluster ID (HasClusterID is false): tag the cluster as its documentation says, or set "+
+			"--allow-untagged-cloud, as for every provider whose own main does not ask", l.plugin.ProviderName())
 	}
 }
 

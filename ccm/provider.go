@@ -120,7 +120,7 @@ func newPlugin(ctx context.Context, build ProviderFunc, environment ProviderEnvi
 		case environment.ConfigObject != nil:
 			heading = fmt.Sprintf("cloud provider %q, %s", environment.Name, environment.ConfigObject)
 		case environment.ConfigFile == "":
-			heading = fmt.Sprintf("cloud provider %q without --cloud-config", environment.Name)
+			heading = fmt.Sprintf("cloud provider %q", environment.Name) // it may take its settings from elsewhere
 		}
 		return nil, joined(heading, err)
 	}

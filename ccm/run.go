@@ -34,6 +34,9 @@ func run(ctx context.Context, c *config) error {
 	}
 	registry, watches := prometheus.NewRegistry(), reconnect.New(log.FromContext(ctx))
 	version.Register(registry)
+	if err := libraries.show(registry); err != nil {
+		return fmt.Errorf("showing metrics in the registry of the Kubernetes libraries: %w", err)
+	}
 	shared, err := sharedInformers(watches, identity, c)
 	if err != nil {
 		return err

@@ -88,6 +88,10 @@ func flagErrors(kubeconfig string, with func(...string) []string) map[string]sta
 			with("--leader-elect-retry-period=9s"),
 			`invalid flags: --leader-elect-renew-deadline: Invalid value: "10s": must be longer than 1.2 times --leader-elect-retry-period (9s)`,
 		},
+		"a content type that is none": {
+			with("--kube-api-content-type=text/x"),
+			`invalid flags: --kube-api-content-type: Unsupported value: "text/x": supported values: "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"`,
+		},
 		"a log format that is none": {with("--logging-format=xml"), `invalid flags: format: Invalid value: "xml": Unsupported log format`},
 		"no kubeconfig":             {with("--kubeconfig="), `no way to the API server by --kubeconfig "", --master "" or the ServiceAccount of a Pod: unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined`},
 	}
@@ -108,7 +112,7 @@ func cloudConfigErrors(t *testing.T, kubeconfig string, with func(...string) []s
 	return map[string]startUpError{
 		"no cloud config": {
 			[]string{"--cloud-provider=callLog", "--kubeconfig=" + kubeconfig},
-			`cloud provider "callLog" without --cloud-config: callLog: required; it is the file to write to`,
+			`cloud provider "callLog": callLog: required; it is the file to write to`,
 		},
 		"a cloud config that is not there": {
 			with("--cloud-config=" + dir + "/absent"), `--cloud-config: open ` + dir + `/absent: no such file or directory`,
@@ -131,7 +135,7 @@ func cloudConfigErrors(t *testing.T, kubeconfig string, with func(...string) []s
 		},
 		"no cluster ID": {
 			with("--cloud-config=" + untagged),
-			`stopped: cloud provider "callLog" has found no cluster ID: tag the cluster as its documentation says, or set --allow-untagged-cloud`,
+			`stopped: cloud provider "callLog" has found no cluster ID (HasClusterID is false): tag the cluster as its documentation says, or set --allow-untagged-cloud, as for every provider whose own main does not ask`,
 		},
 	}
 }

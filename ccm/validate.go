@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/leaderelection"
 	cliflag "k8s.io/component-base/cli/flag"
 	netutils "k8s.io/utils/net"
@@ -134,6 +136,16 @@ func (o *options) validateOwn() []error {
 	}
 	if o.cloudAPIBurst > 0 && o.cloudAPIQPS == 0 {
 		errs = append(errs, invalid("cloud-api-burst", o.cloudAPIBurst, "needs --cloud-api-qps"))
+	}
+	known := clientgoscheme.Codecs.SupportedMediaTypes()
+	if contentType := o.Generic.ClientConnection.ContentType; contentType != "" {
+		if _, ok := runtime.SerializerInfoForMediaType(known, contentType); !ok {
+			var types []string
+			for _, one := range known {
+				types = append(types, one.MediaType)
+			}
+			errs = append(errs, field.NotSupported(field.NewPath("--kube-api-content-type"), contentType, types))
+		}
 	}
 	if _, err := readTracing(o.tracingConfigFile); err != nil {
 		errs = append(errs, err)

@@ -127,7 +127,7 @@ func vendorsOwn(t *testing.T, path string, args []string) {
 			[]string{"--cloud-provider=aws"}, `invalid flags: --cloud-provider: Invalid value: "aws": unknown provider; this program has mycloud`,
 		},
 		"the provider's constructor fails": {
-			[]string{"--cloud-config="}, `cloud provider "mycloud" without --cloud-config: --cloud-config is required`,
+			[]string{"--cloud-config="}, `cloud provider "mycloud": --cloud-config is required`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
