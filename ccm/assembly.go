@@ -271,6 +271,7 @@ func (a *assembly) add(ctx context.Context, controller Controller, delay time.Du
 		config:      a.config,
 		kubeconfig:  a.identity.kubeconfig,
 		spans:       a.spans,
+		lease:       a.leaseObject,
 		inventory:   a.inventory,
 		owners:      a.owners,
 	})

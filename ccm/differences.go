@@ -49,8 +49,6 @@ func additions() map[string]string {
 		"tracing-config-file":    "Calls to the cloud take most of the time that anything here takes",
 		"concurrent-route-syncs": "How many changes of routes a cloud bears at once is a property of the cloud; the reference makes 200. Three quarters " +
 			"of --cloud-api-max-in-flight by default, so that the rest of the calls are not held up",
-		"route-reconciliation-max-period": "Comparing all routes every ten seconds costs quota, however rarely they change. Nodes are watched, so " +
-			"comparisons are for what happens in the cloud",
 		"node-full-refresh-period": "The reference looks up every node once per --node-status-update-frequency, which is 60,000 calls an hour for 5,000 " +
 			"nodes, whether or not anything happens to them",
 		"node-deletion-confirmations":   "The reference deletes a node by the first answer that denies its instance. A wrong one deletes live nodes",
@@ -89,13 +87,15 @@ func notes() map[string]string {
 		"allocate-node-cidrs": "Without --cluster-cidr it is an error at start-up; the reference leaves its route controller out, with a line in " +
 			"its log",
 		"cluster-cidr": "A value that is no CIDR is an error at start-up, whether routes are configured or not",
-		"configure-cloud-routes": "Without --cluster-cidr no routes are configured, and the log says so; it is an error at start-up if " +
-			"--controllers names the route controller",
-		"route-reconciliation-period": "The pause after a change of the routes. While nothing changes, pauses grow up to " +
-			"--route-reconciliation-max-period; changes of nodes are acted upon at once, and --route-reconciliation-period is how often while they " +
-			"keep coming",
+		"configure-cloud-routes": "Without --cluster-cidr no routes are configured, and the log says so; the reference ends there if the provider " +
+			"has routes. It is an error at start-up if --controllers names the route controller",
+		"route-reconciliation-period": "The pause after a change of the routes; three of them pass while nothing changes. Changes of nodes are acted " +
+			"upon at once, and once in a period while they keep coming. Zero or less is an error at start-up; the reference then never pauses",
+		"feature-gates": "CloudControllerManagerWatchBasedRoutesReconciliation works as in the reference; --route-reconciliation-period is how " +
+			"often while nodes keep changing, 10 s there",
+		"kube-api-content-type": "An unknown type is an error at start-up; with the reference every write fails",
 		"node-status-update-frequency": "With a provider that can neither list nor watch its instances, the default is how often a node is looked up to " +
-			"which something has just happened. Others are looked up less and less often, see --node-full-refresh-period",
+			"which something has just happened. Others are looked up less and less often, see --node-full-refresh-period. Zero or less is an error at start-up; the reference then never pauses",
 		"leader-elect": "The lease is released on SIGTERM and SIGINT, after the controllers have stopped. Standbys learn that by a watch, " +
 			"not at its next retry",
 		"enable-leader-migration": "Without --leader-elect it is an error at start-up; the reference then ignores it. The plugin is initialized " +
@@ -107,7 +107,7 @@ func notes() map[string]string {
 		"concurrent-node-status-updates": "Accepted, without effect: one pass over all nodes compares them with one snapshot of the cloud, and what " +
 			"differs goes to the workers of --concurrent-node-syncs",
 		"node-monitor-period": "The longest pause between two passes over the nodes: the next one comes after two seconds if a node has become not " +
-			"ready or a denial waits for its confirmation. The cloud is asked once in each, and only if a node is not ready",
+			"ready or a denial waits for its confirmation. The cloud is asked once in each, and only if a node is not ready. Zero or less is an error at start-up; the reference then never pauses",
 		"kube-api-burst": "Without effect unless --kube-api-qps is positive. The two bound each client, as in the reference: every controller has one " +
 			"for each kind of object, events and the leader election have their own",
 		"min-resync-period": "For the informers that a plugin asks for. The manager's own cache has no resyncs: they would hand out every object that " +

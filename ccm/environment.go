@@ -1,11 +1,13 @@
 package ccm
 
 import (
+	"context"
 	"errors"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
@@ -63,6 +65,8 @@ type Environment struct {
 	kubeconfig *rest.Config
 	// spans takes the spans of controllers of this module, nil while tracing is off.
 	spans trace.TracerProvider
+	// lease returns the Lease of the leader election, for events about what is no object's.
+	lease func(context.Context) *corev1.ObjectReference
 	// inventory returns what all controllers of this module ask about instances. It is built for the first that asks.
 	inventory func() (*instances.Inventory, error)
 	// owners returns what all controllers of this module know of whose nodes are. It is built for the first that asks.

@@ -24,7 +24,7 @@ import (
 var passes = []string{
 	"mooring_node_refresh_duration_seconds_count ",
 	"mooring_node_lifecycle_pass_duration_seconds_count ",
-	"route_controller_route_sync_total ",
+	`route_controller_route_sync_total{outcome="noop",trigger="periodic"} `,
 	`mooring_service_drift_checks_total{result="success"} `,
 }
 
@@ -33,7 +33,7 @@ const strategic = types.StrategicMergePatchType
 // idlePeriods make each controller compare everything with the cloud every second.
 var idlePeriods = []string{
 	"--node-status-update-frequency=1s", "--node-monitor-period=1s", "--route-reconciliation-period=1s",
-	"--route-reconciliation-max-period=1s", "--load-balancer-drift-check-period=1s", "--load-balancer-target-delay=1s",
+	"--load-balancer-drift-check-period=1s", "--load-balancer-target-delay=1s",
 }
 
 // TestNothingIsLoggedWhileNothingChanges runs all controllers over a cluster that is as it should be, with a node that is not

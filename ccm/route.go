@@ -10,7 +10,10 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/wait"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/cloud-provider/names"
+	"k8s.io/controller-manager/pkg/features"
 	netutils "k8s.io/utils/net"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -18,14 +21,11 @@ import (
 )
 
 // routeFlags are the flags of the route controller that the reference does not have.
-type routeFlags struct {
-	syncs     int
-	maxPeriod time.Duration
-}
+type routeFlags struct{ syncs int }
 
 // routeController keeps the routes to the pods of nodes. Its identity is that of the reference's.
 func routeController() Controller {
-	flags := &routeFlags{syncs: route.DefaultWrites, maxPeriod: route.DefaultMaxPeriod}
+	flags := &routeFlags{syncs: route.DefaultWrites}
 	return Controller{
 		Name:       names.NodeRouteController,
 		ClientName: "route-controller",
@@ -42,19 +42,13 @@ func routeController() Controller {
 func (f *routeFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.syncs, "concurrent-route-syncs", f.syncs,
 		"Maximum number of concurrent calls that change routes, capped by the limit that the provider declares.")
-	flags.DurationVar(&f.maxPeriod, "route-reconciliation-max-period", f.maxPeriod,
-		"How long the pause between two comparisons of the routes gets while nothing changes. It starts at --route-reconciliation-period; a value not above that keeps it there.")
 }
 
 func (f *routeFlags) validate() []error {
-	var errs []error
 	if f.syncs <= 0 {
-		errs = append(errs, invalid("concurrent-route-syncs", f.syncs, "must be positive"))
+		return []error{invalid("concurrent-route-syncs", f.syncs, "must be positive")}
 	}
-	if f.maxPeriod < 0 {
-		errs = append(errs, invalid("route-reconciliation-max-period", f.maxPeriod.String(), "must not be negative"))
-	}
-	return errs
+	return nil
 }
 
 // newController builds the controller, or none if the flags say that there are no routes to configure. As in the reference,
@@ -82,6 +76,10 @@ func (f *routeFlags) newController(_ context.Context, environment Environment) (
 	if err != nil {
 		return nil, err
 	}
+	var watching time.Duration
+	if utilfeature.DefaultFeatureGate.Enabled(features.CloudControllerManagerWatchBasedRoutesReconciliation) {
+		watching = wait.Jitter(environment.Settings.Generic.MinResyncPeriod.Duration, 1) // as the informers of the reference
+	}
 	return route.New(route.Options{
 		Client:       environment.Client,
 		Live:         environment.Manager.GetAPIReader(),
@@ -92,7 +90,8 @@ func (f *routeFlags) newController(_ context.Context, environment Environment) (
 		ClusterName:  environment.ClusterName,
 		ClusterCIDRs: clusterCIDRs,
 		Period:       shared.RouteReconciliationPeriod.Duration,
-		MaxPeriod:    max(f.maxPeriod, shared.RouteReconciliationPeriod.Duration),
+		Watching:     watching,
+		Lease:        environment.lease,
 		Writes:       f.syncs,
 		Registerer:   environment.Registerer,
 		Logger:       environment.Logger,

@@ -46,7 +46,7 @@ func (s *environment) startReplica(name string) (*replica, error) {
 		"--node-status-update-frequency=" + statusFrequency.String(),
 		"--node-monitor-period=" + monitorPeriod.String(), "--node-deletion-min-age=" + monitorPeriod.String(),
 		"--node-deletion-min-denial-time=" + monitorPeriod.String(),
-		"--route-reconciliation-period=" + routePeriod.String(), "--route-reconciliation-max-period=" + routePeriod.String(),
+		"--route-reconciliation-period=" + routePeriod.String(),
 		"--load-balancer-drift-check-period=" + driftCheckPeriod.String(),
 		"--bind-address=" + at.address.Addr().String(), "--logging-format=json",
 	}, at.flags...)

@@ -19,8 +19,8 @@ import (
 const (
 	// podCIDRs is where kube-controller-manager takes the nodes' pod CIDRs from, and where the manager may have routes.
 	podCIDRs = "10.244.0.0/16"
-	// routePeriod is --route-reconciliation-period and --route-reconciliation-max-period of the replicas: of 10 s and minutes by
-	// default, which is how long a route may be missing that somebody deleted.
+	// routePeriod is --route-reconciliation-period of the replicas: of 10 s by default. Four of them pass until a route is made again that
+	// somebody deleted.
 	routePeriod = 2 * time.Second
 	// cloudPoll is how often the cloud is asked for what has no watch.
 	cloudPoll = 50 * time.Millisecond

@@ -28,7 +28,7 @@ func othersFlags() map[string]string {
 		"--type": "kubectl", "--namespace": "kubectl", "--current": "kubectl", "--user": "kubectl",
 		"--minify": "kubectl", "--flatten": "kubectl", "--token": "kubectl", "--overwrite": "kubectl",
 		"--raw": "kubectl", "--ignore-daemonsets": "kubectl", "--prefix": "kubectl", "--include": "curl",
-		"--silent": "curl", "--fail": "curl", "--max-time": "curl", "--patch": "kubectl",
+		"--silent": "curl", "--fail": "curl", "--max-time": "curl", "--patch": "kubectl", "--subresource": "kubectl",
 		"--run-service-proxy": "kube-router", "--run-loadbalancer": "kube-router", "--advertise-loadbalancer-ip": "kube-router",
 		"--peer-router-ips": "kube-router",
 		"--reuse-values":    "helm", "--reset-then-reuse-values": "helm", "--set": "helm", "--set-json": "helm", "--values": "helm",

@@ -38,6 +38,13 @@ func (r *run) routed(name string, number int) {
 // and a pass that waits for calls that hang.
 const routedWithin = route.DefaultPeriod + route.DefaultPatience + prompt
 
+const (
+	// retriedWithin is the longest pause after a failure.
+	retriedWithin = 2 * time.Minute
+	// lostWithin is how long a route may be missing that somebody has deleted: until the next list, and until another one lacks it, too.
+	lostWithin = 5*route.DefaultPeriod + prompt
+)
+
 // For days the creation of one node's route fails, that of one panics, hangs, or is refused for the quota; one route is lost in the cloud
 // each hour, and one node is somebody else's. All that time nodes that come get routes in time, and lose them when they go. What was lost
 // is made anew, and the table is read as often as documented. The sick ones cost some calls an hour, and get their routes once they are
@@ -63,7 +70,7 @@ func TestRoutesForDays(t *testing.T) {
 		for began := time.Now(); time.Since(began) < lasts; {
 			r.hourOfRoutes(int(time.Since(began).Hours()))
 			for name := range sick {
-				r.expectCalls("CreateRoute", name, time.Now().Add(-time.Hour), 10, 14)
+				r.expectCalls("CreateRoute", name, time.Now().Add(-time.Hour), 26, 32)
 			}
 		}
 		if grown := goroutines() - before; grown > 4 {
@@ -78,7 +85,7 @@ func TestRoutesForDays(t *testing.T) {
 			r.cloud.Fault("CreateRoute", name, pluginfault.Fault{})
 		}
 		for name := range sick {
-			r.within(route.DefaultMaxPeriod+routedWithin, "the route to "+name, func() bool { return r.hasRoute(name) })
+			r.within(retriedWithin+routedWithin, "the route to "+name, func() bool { return r.hasRoute(name) })
 		}
 	})
 }
@@ -94,9 +101,9 @@ func (r *run) hourOfRoutes(number int) {
 	r.cluster.remove(r.cluster.node(name))
 	r.within(2*routedWithin, "the end of the route to a node that is gone", func() bool { return !r.hasRoute(name) })
 	r.cloud.LoseRoute("lost")
-	r.within(route.DefaultMaxPeriod+routedWithin, "a lost route", func() bool { return r.hasRoute("lost") })
+	r.within(lostWithin, "a lost route", func() bool { return r.hasRoute("lost") })
 	time.Sleep(time.Until(hour.Add(time.Hour)))
 	r.expectCalls("CreateRoute", "steady", hour, 0, 0)
 	r.expectCalls("DeleteRoute", "steady", hour, 0, 0)
-	r.expectCalls("ListRoutes", "", hour, int(time.Hour/route.DefaultMaxPeriod)-1, 120)
+	r.expectCalls("ListRoutes", "", hour, int(time.Hour/(3*route.DefaultPeriod))-1, int(time.Hour/route.DefaultPeriod))
 }

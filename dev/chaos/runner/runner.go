@@ -66,7 +66,7 @@ func (o Options) flags() []string {
 		// A lie about some instances lasts up to 3 s in a schedule; denials have to span more than twice that.
 		"--node-status-update-frequency=10s", "--node-full-refresh-period=40s", "--node-monitor-period=1s",
 		"--node-deletion-min-age=0s", "--node-deletion-min-denial-time=8s", "--node-deletion-limit=100%",
-		"--configure-cloud-routes", "--cluster-cidr=10.64.0.0/10", "--route-reconciliation-period=1s", "--route-reconciliation-max-period=10s",
+		"--configure-cloud-routes", "--cluster-cidr=10.64.0.0/10", "--route-reconciliation-period=1s",
 		"--graceful-shutdown-timeout=10s", "--v=2",
 	}, o.Flags...)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 
 	"github.com/spf13/pflag"
 	"k8s.io/cloud-provider/app"
@@ -62,15 +63,20 @@ func referenceFlags() (*pflag.FlagSet, error) {
 		cliflag.NamedFlagSets{}, nil).Flags(), nil
 }
 
-// documented returns the names of the metrics that a page has in the first column of a table.
-func documented(page string) (map[string]bool, error) {
+// documented returns the labels of the metrics that a page has in a table, by name.
+func documented(page string) (map[string][]string, error) {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]bool{}
-	for _, name := range regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|").FindAllSubmatch(text, -1) {
-		found[string(name[1])] = true
+	found := map[string][]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|[^|]*\\|([^|]*)\\|").FindAllSubmatch(text, -1) {
+		var labels []string
+		for _, label := range regexp.MustCompile("[a-z_]+").FindAll(row[2], -1) {
+			labels = append(labels, string(label))
+		}
+		slices.Sort(labels)
+		found[string(row[1])] = labels
 	}
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%s has no table of metrics", page)

@@ -22,8 +22,8 @@ func meanings() map[string]string {
 		"node_controller_cloud_provider_taint_removal_delay_seconds": "The taint is removed after the addresses are written, not before, " +
 			"so that the same figure promises more",
 		"node_controller_initial_node_sync_delay_seconds": "The same",
-		"route_controller_route_sync_total": "The same; there are fewer comparisons while nothing changes, so an alert that wants one " +
-			"each 10 s has to be relaxed to `--route-reconciliation-max-period`",
+		"route_controller_route_sync_total": "The same; while nothing changes there is one comparison in 30 s, not in 10, and `trigger` is " +
+			"`node_change` for a change of a node without the feature gate, too",
 		"service_controller_loadbalancer_sync_total": "Only load balancers whose targets are changed are counted, not those that are " +
 			"looked at",
 		"service_controller_nodesync_error_total": "The same",
@@ -40,6 +40,12 @@ func meanings() map[string]string {
 	}
 }
 
+// family is a metric with its labels, in alphabetical order.
+type family struct {
+	name   string
+	labels []string
+}
+
 // row is a metric of the reference.
 type row struct {
 	name, meaning string
@@ -47,18 +53,23 @@ type row struct {
 }
 
 // compareMetrics says of each metric of the reference what becomes of it.
-func compareMetrics(reference []string, ours map[string]bool) ([]row, error) {
+func compareMetrics(reference []family, ours map[string][]string) ([]row, error) {
 	words := meanings()
 	var rows []row
-	for _, name := range reference {
+	for _, metric := range reference {
+		name := metric.name
+		labels, kept := ours[name]
 		meaning, found := words[name]
 		if !found {
 			return nil, fmt.Errorf("the reference has the metric %s, of which meanings() says nothing", name)
 		}
-		if gone := strings.HasPrefix(meaning, "Is not there"); gone == ours[name] {
+		if gone := strings.HasPrefix(meaning, "Is not there"); gone == kept {
 			return nil, fmt.Errorf("%s: meanings() and docs/reference/metrics.md do not agree on whether it is there", name)
 		}
-		rows = append(rows, row{name, meaning, ours[name]})
+		if kept && !slices.Equal(labels, metric.labels) {
+			return nil, fmt.Errorf("%s has the labels %q, and in the reference %q", name, labels, metric.labels)
+		}
+		rows = append(rows, row{name, meaning, kept})
 		delete(words, name)
 	}
 	for name := range words {
@@ -67,9 +78,9 @@ func compareMetrics(reference []string, ours map[string]bool) ([]row, error) {
 	return rows, nil
 }
 
-// referenceMetrics reads the names of the reference's metrics off its source: they are private there, and registered only when a
+// referenceMetrics reads the names and labels of the reference's metrics off its source: they are private there, and registered only when a
 // controller starts.
-func referenceMetrics() ([]string, error) {
+func referenceMetrics() ([]family, error) {
 	output, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", referenceModule).Output()
 	if err != nil {
 		return nil, fmt.Errorf("find the source of %s: %w", referenceModule, err)
@@ -86,18 +97,19 @@ func referenceMetrics() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the source of %s: %w", referenceModule, err)
 	}
-	var found []string
+	var found []family
 	for _, files := range packages {
 		found = append(found, declaredIn(files)...)
 	}
-	slices.Sort(found)
-	return slices.Compact(found), nil
+	slices.SortFunc(found, func(a, b family) int { return strings.Compare(a.name, b.name) })
+	return found, nil
 }
 
-// declaredIn returns the metrics of a package: literals of options, whose parts may be constants of the package.
-func declaredIn(files []*ast.File) []string {
+// declaredIn returns the metrics of a package: calls with a literal of options, whose parts may be constants of the package, and the
+// labels behind it.
+func declaredIn(files []*ast.File) []family {
 	constants := map[string]string{}
-	var found []string
+	var found []family
 	for _, file := range files {
 		ast.Inspect(file, func(node ast.Node) bool {
 			if spec, ok := node.(*ast.ValueSpec); ok && len(spec.Names) == len(spec.Values) {
@@ -112,13 +124,36 @@ func declaredIn(files []*ast.File) []string {
 	}
 	for _, file := range files {
 		ast.Inspect(file, func(node ast.Node) bool {
-			if literal, ok := node.(*ast.CompositeLit); ok && isOptions(literal) {
-				found = append(found, nameOf(literal, constants))
+			call, ok := node.(*ast.CallExpr)
+			if !ok || len(call.Args) == 0 {
+				return true
+			}
+			of, ok := call.Args[0].(*ast.UnaryExpr) // &metrics.CounterOpts{}
+			if !ok {
+				return true
+			}
+			if literal, ok := of.X.(*ast.CompositeLit); ok && isOptions(literal) {
+				found = append(found, family{nameOf(literal, constants), labelsOf(call.Args[1:], constants)})
 			}
 			return true
 		})
 	}
 	return found
+}
+
+// labelsOf returns the texts of the lists among the arguments.
+func labelsOf(arguments []ast.Expr, constants map[string]string) (labels []string) {
+	for _, argument := range arguments {
+		if list, ok := argument.(*ast.CompositeLit); ok {
+			for _, element := range list.Elts {
+				if label, ok := text(element, constants); ok {
+					labels = append(labels, label)
+				}
+			}
+		}
+	}
+	slices.Sort(labels)
+	return labels
 }
 
 // isOptions reports whether a literal is metrics.CounterOpts or one of its kin.

@@ -17,7 +17,7 @@ import (
 )
 
 // routeFlags make the manager keep routes, and look often whether they are there.
-var routeFlags = []string{"--cluster-cidr=10.244.0.0/16", "--route-reconciliation-period=500ms", "--route-reconciliation-max-period=500ms"}
+var routeFlags = []string{"--cluster-cidr=10.244.0.0/16", "--route-reconciliation-period=500ms"}
 
 // routeSteps are the work of the route controller.
 func routeSteps() []step {

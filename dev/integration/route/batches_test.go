@@ -32,7 +32,7 @@ func TestABurstOfNodesIsAFewBatches(t *testing.T) {
 	}
 	join(t, burst...)
 	since := mark(t)
-	m := start(t, options{Cloud: provider, Period: 10 * time.Second, MaxPeriod: never})
+	m := start(t, options{Cloud: provider, Period: 10 * time.Second})
 	waitForCondition(t, routed, burst...)
 	counts := cloud.Service.Counts()
 	if got := counts.Received(api.OpChangeRoutes); got != batches {
@@ -52,7 +52,7 @@ func TestABurstOfNodesIsAFewBatches(t *testing.T) {
 	m.Stop()
 	leave(t, t.Context(), burst...)
 	cloud.Service.ResetCounts()
-	start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
+	start(t, options{Cloud: provider, Period: never})
 	waitForTable(t, cloud)
 	counts = cloud.Service.Counts()
 	if got, others := counts.Received(api.OpChangeRoutes), counts.Received(changeOps...); got != batches || others != 0 {
@@ -69,7 +69,7 @@ func TestABatchIsAsGoodAsItsRoutes(t *testing.T) {
 	sound := []*corev1.Node{machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")}
 	join(t, append(sound, lost)...)
 	cloud.Service.ResetCounts()
-	start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
+	start(t, options{Cloud: provider, Period: never})
 	waitForCondition(t, routed, sound...)
 	waitForTable(t, cloud, "10.244.1.0/24 by node-001", "10.244.2.0/24 by node-002", "10.244.3.0/24 by node-003")
 	waitForCondition(t, unrouted, lost)

@@ -53,12 +53,12 @@ func TestRestartingCostsOneListing(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 	nodes := []*corev1.Node{machine(1, podCIDRs(1)...), machine(2, podCIDRs(2)...)}
 	join(t, nodes...)
-	first := start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
+	first := start(t, options{Cloud: provider, Period: never})
 	waitForCondition(t, routed, nodes...)
 	first.Stop()
 	cloud.Service.ResetCounts()
 	since := mark(t)
-	second := start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
+	second := start(t, options{Cloud: provider, Period: never})
 	poll.Until(t, "the first comparison", func(context.Context) error {
 		if got := second.Metric(t, "mooring_cloud_calls_total", "operation", "ListRoutes"); got == 0 {
 			return fmt.Errorf("there has been none")
@@ -81,7 +81,7 @@ func TestABurstOfNodes(t *testing.T) {
 	const nodes, bound = 200, 8
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(nodes)})
 	since := mark(t)
-	m := start(t, options{Cloud: provider, Period: 10 * time.Second, MaxPeriod: never, Writes: bound})
+	m := start(t, options{Cloud: provider, Period: 10 * time.Second, Writes: bound})
 	var burst []*corev1.Node
 	for n := 1; n <= nodes; n++ {
 		burst = append(burst, machine(n, fmt.Sprintf("10.244.%d.0/24", n)))
@@ -133,7 +133,7 @@ func TestTheProvidersBoundIsKept(t *testing.T) {
 		nodes = append(nodes, machine(n, fmt.Sprintf("10.244.%d.0/24", n)))
 	}
 	join(t, nodes...)
-	start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
+	start(t, options{Cloud: provider, Period: never})
 	waitForCondition(t, routed, nodes...)
 	if got := cloud.Service.Counts().MaxInFlight; got != 1 {
 		t.Errorf("%d calls at once, want 1", got)
@@ -192,7 +192,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 	addRoute(t, cloud, simtest.ClusterName, "10.244.2.0/24", "node-002")
 	node := machine(1, "10.244.1.0/24")
 	join(t, node)
-	start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
+	start(t, options{Cloud: provider, Period: never})
 	waitForCondition(t, routed, node)
 	waitForTable(t, cloud, "10.244.1.0/24 by node-001")
 	events, err := cluster.AuditEvents(t.Context())

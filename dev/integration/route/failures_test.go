@@ -32,7 +32,7 @@ func TestAFailedCreationIsTriedAgain(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	missing, present := machine(2, "10.244.2.0/24"), machine(1, "10.244.1.0/24")
 	join(t, missing, present)
-	start(t, options{Cloud: provider, Period: time.Second, MaxPeriod: never}) // of node-002 there is no instance yet
+	start(t, options{Cloud: provider, Period: time.Second}) // of node-002 there is no instance yet
 	waitForCondition(t, routed, present)
 	waitForCondition(t, unrouted, missing)
 	waitForEvent(t, missing.Name, "Warning FailedToCreateRoute: Could not make the route to 10.244.2.0/24: ")
@@ -53,7 +53,7 @@ func TestScriptedFailuresCostOneCallEach(t *testing.T) {
 	must.NoError(t, cloud.Service.AddFault(refusal(api.OpCreateRoute, http.StatusInternalServerError, 3)))
 	nodes := []*corev1.Node{machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")}
 	join(t, nodes...)
-	m := start(t, options{Cloud: provider, Period: often, MaxPeriod: 10 * often})
+	m := start(t, options{Cloud: provider, Period: often})
 	waitForCondition(t, routed, nodes...)
 	m.settled(t)
 	if got := cloud.Service.Counts().Operations[api.OpCreateRoute]; got.Received != 5 || got.Faulted != 3 {
@@ -71,7 +71,7 @@ func TestAFailedRemovalIsTriedAgain(t *testing.T) {
 	must.NoError(t, cloud.Service.AddFault(refusal(api.OpDeleteRoute, http.StatusInternalServerError, 1)))
 	node, other := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")
 	join(t, node, other)
-	start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
+	start(t, options{Cloud: provider, Period: never})
 	waitForCondition(t, routed, other)
 	waitForCondition(t, unrouted, node)
 	waitForEvent(t, node.Name, "Warning FailedToCreateRoute: Could not make the route to 10.244.1.0/24: "+
@@ -152,7 +152,7 @@ func TestACallThatHangsHoldsUpNobody(t *testing.T) {
 	must.NoError(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultHang, Count: 1}))
 	first, second, third := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")
 	join(t, first)
-	start(t, options{Cloud: provider, Period: often, MaxPeriod: never, Patience: often})
+	start(t, options{Cloud: provider, Period: often, Patience: often})
 	waitForCondition(t, unrouted, first)
 	join(t, second, third)
 	waitForCondition(t, routed, second, third)
@@ -172,7 +172,7 @@ func TestNobodyWaitsForTheRoutesOfOthers(t *testing.T) {
 	must.NoError(t, cloud.Service.AddFault(api.Fault{Operation: api.OpCreateRoute, Mode: api.FaultHang, Count: 1}))
 	first, second, third := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24"), machine(3, "10.244.3.0/24")
 	join(t, first, second, third)
-	start(t, options{Cloud: provider, MaxPeriod: never, Patience: never})
+	start(t, options{Cloud: provider, Patience: never})
 	poll.Until(t, "two nodes with routes", func(context.Context) error {
 		with := 0
 		for _, node := range []string{first.Name, second.Name, third.Name} {
@@ -195,7 +195,7 @@ func TestAListThatLagsCostsNothing(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2), Knobs: knobs})
 	first, second := machine(1, "10.244.1.0/24"), machine(2, "10.244.2.0/24")
 	join(t, first)
-	m := start(t, options{Cloud: provider, Period: never, MaxPeriod: never}) // so a list is believed after five seconds
+	m := start(t, options{Cloud: provider, Period: never}) // so a list is believed after five seconds
 	poll.Until(t, "the first route", func(context.Context) error {
 		if creates, _, _ := changes(cloud); creates != 1 {
 			return fmt.Errorf("%d creations", creates)

@@ -41,12 +41,12 @@ var clusterCIDRs = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.
 
 // options say how a manager under test is made. Only Cloud is required.
 type options struct {
-	Cloud             cloudprovider.Interface
-	Period, MaxPeriod time.Duration // zero: often
-	Patience          time.Duration
-	Writes            int
-	Cache             cache.Options
-	Schemes           []string
+	Cloud    cloudprovider.Interface
+	Period   time.Duration // zero: often
+	Patience time.Duration
+	Writes   int
+	Cache    cache.Options
+	Schemes  []string
 }
 
 // manager is a cloud controller manager that runs nothing but the route controller.
@@ -61,14 +61,14 @@ func start(t *testing.T, o options) manager {
 // build makes the controller.
 func (o options) build(parts harness.Parts) (ctrl.Runnable, error) {
 	if o.Period == 0 {
-		o.Period, o.MaxPeriod = often, often
+		o.Period = often
 	}
 	decorated := cloud.Decorate(o.Cloud, cloud.Options{Registerer: parts.Registry})
 	rules := ownership.Rules{ProviderName: o.Cloud.ProviderName(), Schemes: provider.CapabilitiesOf(o.Cloud).ProviderIDSchemes}
 	return route.New(route.Options{
 		Client: parts.GetClient(), Live: parts.GetAPIReader(), Cache: parts.GetCache(), Recorder: parts.Recorder, Cloud: decorated,
 		Owners:      instances.NewOwners(instances.New(instances.Options{Cloud: decorated, Registerer: parts.Registry}), rules),
-		ClusterName: simtest.ClusterName, ClusterCIDRs: clusterCIDRs, Period: o.Period, MaxPeriod: o.MaxPeriod, Patience: o.Patience,
+		ClusterName: simtest.ClusterName, ClusterCIDRs: clusterCIDRs, Period: o.Period, Patience: o.Patience,
 		Writes: o.Writes, Registerer: parts.Registry, Logger: parts.Logger,
 	})
 }

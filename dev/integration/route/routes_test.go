@@ -51,7 +51,7 @@ func TestADeletedNodesRoutesGo(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 	nodes := []*corev1.Node{machine(1, podCIDRs(1)...), machine(2, podCIDRs(2)...)}
 	join(t, nodes...)
-	start(t, options{Cloud: provider, Period: never, MaxPeriod: never})
+	start(t, options{Cloud: provider, Period: never})
 	waitForCondition(t, routed, nodes...)
 	since := mark(t)
 	leave(t, t.Context(), nodes[0])
@@ -68,8 +68,9 @@ func TestDriftIsRepaired(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(4)})
 	node := machine(1, podCIDRs(1)...)
 	join(t, node)
-	start(t, options{Cloud: provider})
+	m := start(t, options{Cloud: provider})
 	waitForCondition(t, routed, node)
+	m.settled(t) // a list that lacks what was just made is not believed
 
 	addRoute(t, cloud, "other", "10.244.1.0/24", "node-002")
 	addRoute(t, cloud, "other", "10.244.9.0/24", "node-004")
@@ -107,8 +108,9 @@ func TestAnInstanceThatWasReplacedGetsTheRoute(t *testing.T) {
 	cloud, provider := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(1)})
 	node := machine(1, podCIDRs(1)...)
 	join(t, node)
-	start(t, options{Cloud: provider})
+	m := start(t, options{Cloud: provider})
 	waitForCondition(t, routed, node)
+	m.settled(t) // a list that contradicts what was just made is not believed
 	cloud.Delete(t, "node-001")
 	waitForCondition(t, unrouted, node)
 	cloud.Create(t, cloudsim.DefaultInstance(1))
@@ -132,7 +134,7 @@ func TestAPodCIDRThatIsUsedAgain(t *testing.T) {
 			cloud, simulation := harness.Simulate(t, cloudsim.Options{Seed: cloudsim.DefaultSeed(2)})
 			before, after := machine(1, "10.244.1.0/24"), machine(2, "10.244.1.0/24")
 			join(t, before)
-			start(t, options{Cloud: &limited{Cloud: simulation, cannotReplace: !test.replaces}, Period: never, MaxPeriod: never})
+			start(t, options{Cloud: &limited{Cloud: simulation, cannotReplace: !test.replaces}, Period: never})
 			waitForCondition(t, routed, before)
 			join(t, after)
 			waitForEvent(t, after.Name, "Warning PodCIDRConflict: The pod CIDR 10.244.1.0/24 belongs to node node-001, too")
@@ -156,7 +158,7 @@ func TestANodesNewAddressesReachItsRoute(t *testing.T) {
 			provider := &limited{Cloud: simulation, cannotReplace: !replaces, addressed: true}
 			node := machine(1, "10.244.1.0/24")
 			join(t, node)
-			start(t, options{Cloud: provider, Period: time.Second, MaxPeriod: never})
+			start(t, options{Cloud: provider, Period: time.Second})
 			waitForCondition(t, routed, node)
 			status(t, node.Name, func(n *corev1.Node) { n.Status.Addresses[0].Address = "10.0.0.99" })
 			poll.Until(t, "the route's address", func(context.Context) error {

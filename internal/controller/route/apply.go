@@ -121,9 +121,6 @@ func (a *applier) runAll(ctx context.Context, actions []action, onEnded func(con
 	return outcomes
 }
 
-// notListed is how many times an operation is done in vain before an event says so. Once is not enough: a list may lag.
-const notListed = 2
-
 // perform carries out the actions of a batch, and says so. It returns what became of each.
 func (a *applier) perform(ctx context.Context, batch []action) []error {
 	if err := a.places.Acquire(ctx, 1); err != nil {
@@ -145,7 +142,7 @@ func (a *applier) perform(ctx context.Context, batch []action) []error {
 		switch {
 		case errs[i] == nil:
 			log.FromContext(ctx).Info(changed[action.kind], action.keys("took", took)...)
-			if before := a.state.acceptedBefore(action); before >= notListed {
+			if before := a.state.acceptedBefore(action); before > 0 { // maxLag ago
 				a.events.failed(action, fmt.Errorf("the cloud has accepted it %d times, but does not list it as a route by this node; "+
 					"does the provider name the targets of routes as the nodes are named?", before+1))
 			}

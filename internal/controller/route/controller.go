@@ -4,7 +4,7 @@
 // A pass compares the complete list of the cluster's routes with all nodes (desired.go, plan.go), leaves out what is under
 // way, has just been done or failed a moment ago (state.go), and carries out the rest: stale routes first, then
 // replacements, then new routes (apply.go). schedule.go says when the next pass is due: soon after nodes changed, when a failed
-// operation may be tried again, and now and then in any case, the less often the longer nothing changed.
+// operation may be tried again, and now and then in any case.
 package route
 
 import (
@@ -36,8 +36,6 @@ const Name = "node-route-controller"
 const (
 	// DefaultPeriod is the reference's --route-reconciliation-period.
 	DefaultPeriod = 10 * time.Second
-	// DefaultMaxPeriod is how long drift of an otherwise idle cluster may go unnoticed.
-	DefaultMaxPeriod = 5 * time.Minute
 	// DefaultWrites is how many calls that change routes are made at once. It leaves a quarter of the calls in flight to others.
 	DefaultWrites = 48
 	// DefaultPatience is how long a pass waits for operations when none of them ends: a node that joins meanwhile waits as long for
@@ -64,12 +62,17 @@ type Options struct {
 	// ClusterCIDRs are the ranges in which routes that nobody wants are removed.
 	ClusterCIDRs []netip.Prefix
 	// Period is how soon after a change routes are compared again, and the average pause between passes while nodes keep
-	// changing. MaxPeriod is how long the pause may get while nothing changes. Zero: DefaultPeriod, DefaultMaxPeriod.
-	Period, MaxPeriod time.Duration
+	// changing. Zero: DefaultPeriod.
+	Period time.Duration
+	// Watching is the pause after any pass, where only changes of nodes and failures are a reason for one. Zero: passes come in any case, see
+	// idlePeriods.
+	Watching time.Duration
 	// Writes bounds the concurrent calls that change routes, capped by the limit of the provider. Zero: DefaultWrites.
 	Writes int
 	// Patience is how long a pass waits for operations when none of them ends. Zero: DefaultPatience.
 	Patience time.Duration
+	// Lease returns the object of events about all routes. Nil: there are none.
+	Lease func(context.Context) *corev1.ObjectReference
 	// Registerer takes the metrics. Nil: they are not exported.
 	Registerer prometheus.Registerer
 	// Logger is what the controller logs to.
@@ -79,9 +82,11 @@ type Options struct {
 // Controller keeps the routes to nodes. It is a controller-runtime Runnable that needs leader election and warms up without.
 type Controller struct {
 	*kit.Controller
-	applier *applier
-	cloud   cloudprovider.Interface
-	log     logr.Logger
+	applier  *applier
+	cloud    cloudprovider.Interface
+	recorder record.EventRecorder
+	lease    func(context.Context) *corev1.ObjectReference
+	log      logr.Logger
 }
 
 // New returns a controller that has not started yet. All options that are wrong are named in one error.
@@ -90,7 +95,7 @@ func New(options Options) (*Controller, error) {
 		return nil, err
 	}
 	log := options.Logger.WithValues("controller", Name)
-	watcher := &watcher{scheduler: newScheduler(options.Period, options.MaxPeriod), rules: options.Owners.Rules()}
+	watcher := &watcher{scheduler: newScheduler(options.Period, options.Watching), rules: options.Owners.Rules()}
 	reconciler := newReconciler(options, watcher)
 	inner, err := kit.NewController(Name, kit.ControllerOptions{
 		Reconciler: reconciler, RateLimiter: reconciler.scheduler, Logger: log,
@@ -100,7 +105,9 @@ func New(options Options) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Controller{Controller: inner, applier: reconciler.applier, cloud: options.Cloud, log: log}, nil
+	return &Controller{
+		Controller: inner, applier: reconciler.applier, cloud: options.Cloud, recorder: options.Recorder, lease: options.Lease, log: log,
+	}, nil
 }
 
 func newReconciler(options Options, watcher *watcher) *reconciler {
@@ -111,19 +118,19 @@ func newReconciler(options Options, watcher *watcher) *reconciler {
 	}
 	metrics := newMetrics(options.Registerer)
 	metrics.limit.Set(float64(capabilities.MaxRoutes))
-	state := newState(min(maxFresh, options.Period/2), options.MaxPeriod)
+	state := newState(options.Period)
 	events := newEvents(options.Recorder)
 	return &reconciler{
 		reader: options.Client, clusterCIDRs: options.ClusterCIDRs,
 		abilities:   abilities{replaces: capabilities.ReplaceRoute != nil, maxRoutes: capabilities.MaxRoutes},
-		memberships: newMemberships(options.Owners, options.MaxPeriod, watcher.trigger),
+		memberships: newMemberships(options.Owners, watcher.trigger),
 		confirmer:   confirmer{live: options.Live}, state: state, scheduler: watcher.scheduler,
 		applier: &applier{
 			replace: capabilities.ReplaceRoute, change: capabilities.ChangeRoutes, batch: capabilities.RouteBatch,
 			clusterName: options.ClusterName, places: semaphore.NewWeighted(int64(writes)), patience: options.Patience,
 			state: state, metrics: metrics, events: events, late: watcher.trigger,
 		},
-		conditions: newConditionWriter(options.Client, options.MaxPeriod), events: events, metrics: metrics,
+		conditions: newConditionWriter(options.Client), events: events, metrics: metrics,
 	}
 }
 
@@ -140,7 +147,7 @@ func (o *Options) complete() error {
 		value     *time.Duration
 		byDefault time.Duration
 	}{
-		{"Period", &o.Period, DefaultPeriod}, {"MaxPeriod", &o.MaxPeriod, DefaultMaxPeriod}, {"Patience", &o.Patience, DefaultPatience},
+		{"Period", &o.Period, DefaultPeriod}, {"Watching", &o.Watching, 0}, {"Patience", &o.Patience, DefaultPatience},
 	} {
 		if *duration.value < 0 {
 			wrong = append(wrong, fmt.Errorf("the route controller's option %s is %s, want more than 0", duration.name, *duration.value))
@@ -149,24 +156,49 @@ func (o *Options) complete() error {
 			*duration.value = duration.byDefault
 		}
 	}
-	o.MaxPeriod = max(o.MaxPeriod, o.Period)
 	if o.Writes <= 0 {
 		o.Writes = DefaultWrites
 	}
 	return errors.Join(wrong...)
 }
 
-// Start works until ctx ends, and returns when no call that changes routes is under way any more. With a provider that has no
-// routes it says so and does nothing, as the reference does.
+// Start works until ctx ends, and returns when no call that changes routes is under way any more.
 func (c *Controller) Start(ctx context.Context) error {
-	routes, supported := c.cloud.Routes()
-	if !supported || routes == nil {
-		c.log.Info("Routes are not configured by this process", "reason", "the cloud provider does not support routes",
-			"provider", c.cloud.ProviderName())
-		<-ctx.Done()
+	routes, supported := c.awaitRoutes(ctx)
+	if !supported {
 		return nil
 	}
 	c.applier.routes = routes
 	defer c.applier.running.Wait()
 	return c.Controller.Start(ctx)
+}
+
+// ReasonRoutesNotSupported says, on the Lease, that the provider has no routes, or could not say that it has.
+const ReasonRoutesNotSupported = "RoutesNotSupported"
+
+// awaitRoutes asks the provider for its routes until it has some: one that asks its cloud whether there are any may have got no answer.
+// It returns false when ctx ends before. The reference asks once.
+func (c *Controller) awaitRoutes(ctx context.Context) (cloudprovider.Routes, bool) {
+	for failures := 0; ; failures++ {
+		if routes, supported := c.cloud.Routes(); supported && routes != nil {
+			return routes, true
+		}
+		if failures == 0 {
+			c.sayNotSupported(ctx)
+		}
+		select {
+		case <-time.After(backoff().After(failures, nil)):
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
+}
+
+func (c *Controller) sayNotSupported(ctx context.Context) {
+	c.log.Info("Routes are not configured by this process, and the cloud provider is asked for them again", "reason",
+		"the cloud provider does not support routes, or could not say so", "provider", c.cloud.ProviderName())
+	if c.lease != nil {
+		c.recorder.Eventf(c.lease(ctx), corev1.EventTypeWarning, ReasonRoutesNotSupported, "--configure-cloud-routes and --cluster-cidr are "+
+			"set, but the cloud provider %s has no routes, or could not say that it has: it is asked again", c.cloud.ProviderName())
+	}
 }

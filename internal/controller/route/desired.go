@@ -13,7 +13,7 @@ import (
 type membership int
 
 const (
-	// undecided nodes may turn out to be ours: nothing is made for them, and nothing of theirs is removed.
+	// undecided nodes may turn out to be ours, or are about to be deleted: nothing is made for them, and nothing of theirs is removed.
 	undecided membership = iota
 	// ours are nodes for which routes are made.
 	ours
@@ -30,6 +30,8 @@ func (s membership) takesPart() bool { return s == ours || s == presumed }
 type member struct {
 	node       *corev1.Node
 	membership membership
+	// shown says that the node's condition has its routes.
+	shown bool
 }
 
 // destination is a CIDR in a form in which all its spellings are equal: RFC 4291 allows many for one IPv6 prefix, and a cloud
@@ -84,6 +86,8 @@ type want struct {
 	destination destination
 	// addresses are the node's.
 	addresses []corev1.NodeAddress
+	// shown says that the node's condition has the route.
+	shown bool
 }
 
 // key names a want: two wants with the same key are the same route.
@@ -131,7 +135,7 @@ func desire(members []member, clusterCIDRs []netip.Prefix) desired {
 			t.destinations = append(t.destinations, destination)
 			w := want{
 				node: types.NodeName(node.Name), uid: node.UID,
-				cidr: cidr, destination: destination, addresses: node.Status.Addresses,
+				cidr: cidr, destination: destination, addresses: node.Status.Addresses, shown: member.shown,
 			}
 			switch member.membership {
 			case ours:

@@ -9,7 +9,7 @@ import (
 
 // metrics are the reference controller's counter under its name, and ours.
 type metrics struct {
-	passes     prometheus.Counter
+	passes     *prometheus.CounterVec
 	operations *prometheus.CounterVec
 	routes     prometheus.Gauge
 	limit      prometheus.Gauge
@@ -19,10 +19,10 @@ type metrics struct {
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	factory := promauto.With(registerer)
 	return &metrics{
-		passes: factory.NewCounter(prometheus.CounterOpts{
+		passes: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "route_controller_route_sync_total",
-			Help: "Comparisons of all routes with all nodes.",
-		}),
+			Help: "Comparisons of all routes with all nodes, by outcome (changed, noop, error) and trigger (node_change, periodic).",
+		}, []string{"outcome", "trigger"}),
 		operations: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_route_operations_total",
 			Help: "Changes of routes in the cloud, by operation (create, replace, recreate, remove) and result (success, error).",
@@ -40,6 +40,24 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Help: "Pod CIDRs of nodes of ours without a route that delivers to them, after the last comparison.",
 		}),
 	}
+}
+
+// The reference's values of the label trigger.
+const (
+	triggerPeriodic   = "periodic"
+	triggerNodeChange = "node_change"
+)
+
+// compared counts a comparison as the reference does: an operation that failed is none that did.
+func (m *metrics) compared(trigger string, ended result) {
+	outcome := "noop"
+	switch {
+	case ended.blocked != nil:
+		outcome = "error"
+	case ended.changed:
+		outcome = "changed"
+	}
+	m.passes.WithLabelValues(outcome, trigger).Inc()
 }
 
 func (m *metrics) performed(kind kind, err error) {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	nodeutil "k8s.io/component-helpers/node/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-ccm/mooring/internal/controller/kit"
@@ -20,13 +21,23 @@ import (
 	"github.com/mooring-ccm/mooring/internal/instances/ownership"
 )
 
+const (
+	// believe is how long an answer of the cloud counts that does not prove a node to be ours.
+	believe = 5 * time.Minute
+	// denialAge is how old an answer may be that denies the instance of a node. While a node is silent, it is asked for oftener than that.
+	denialAge = time.Minute
+)
+
 // memberships finds out which nodes take part in the routes.
-type memberships struct{ members *instances.Members }
+type memberships struct {
+	members *instances.Members
+	owners  *instances.Owners
+}
 
 // newMemberships returns memberships that know no node. They have late called when answers have come that no pass has waited for.
-// Believe is how long an answer of the cloud counts that does not prove a node to be ours.
-func newMemberships(owners *instances.Owners, believe time.Duration, late func()) *memberships {
-	return &memberships{owners.Members(instances.MemberOptions{Believe: believe, LongestPause: believe, Late: late})}
+func newMemberships(owners *instances.Owners, late func()) *memberships {
+	members := owners.Members(instances.MemberOptions{Believe: believe, LongestPause: maxDelay, Late: late})
+	return &memberships{members: members, owners: owners}
 }
 
 // of returns all nodes with their membership. Nodes whose provider ID does not show whose they are, are looked up in the cloud, as far as they
@@ -49,13 +60,18 @@ func (s *memberships) of(ctx context.Context, nodes []corev1.Node, now time.Time
 	}
 	members := make([]member, 0, len(nodes))
 	for i := range nodes {
-		members = append(members, member{node: &nodes[i], membership: s.membership(&nodes[i])})
+		node := &nodes[i]
+		members = append(members, member{node: node, membership: s.membership(node), shown: hasCondition(routedNode{node, true})})
 	}
 	return members, errors.Join(errs...)
 }
 
-// membership returns what is known of a node now.
+// membership returns what is known of a node now. A node whose kubelet is silent and whose instance the cloud denies is about to be
+// deleted: its routes stay until then, and the cloud could not make one.
 func (s *memberships) membership(node *corev1.Node) membership {
+	if silent(node) && s.owners.Denies(node, denialAge) {
+		return undecided
+	}
 	switch s.members.Of(node) {
 	case ownership.Member:
 		return ours
@@ -66,6 +82,12 @@ func (s *memberships) membership(node *corev1.Node) membership {
 	default:
 		return undecided
 	}
+}
+
+// silent reports whether the kubelet of a node has stopped to report.
+func silent(node *corev1.Node) bool {
+	_, condition := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady)
+	return condition != nil && condition.Status == corev1.ConditionUnknown
 }
 
 // awaitsProviderID reports whether a node waits for its initialization, which will give it a provider ID.

@@ -91,7 +91,7 @@ func TestWhoseNodesAre(t *testing.T) {
 		if asked := cloud.calls(); asked != 2 {
 			t.Errorf("the cloud was asked %d times, want once for each of 2 nodes without a provider ID", asked)
 		}
-		time.Sleep(59 * time.Minute)
+		time.Sleep(believe - time.Minute)
 		if err := f.expect(t, want); err == nil {
 			t.Error("that the cloud did not answer for a node again is no error")
 		}
@@ -137,7 +137,7 @@ type membershipFixture struct {
 func newMembershipFixture(t *testing.T, cloud cloudprovider.Interface, identified ...string) *membershipFixture {
 	t.Helper()
 	f := &membershipFixture{nodes: map[string]*corev1.Node{}}
-	f.known = newMemberships(ownersOf(cloud), time.Hour, nil)
+	f.known = newMemberships(ownersOf(cloud), nil)
 	for _, each := range identified {
 		name, providerID, _ := strings.Cut(each, "=")
 		f.add(name, providerID)
@@ -171,4 +171,38 @@ func (f *membershipFixture) expect(t *testing.T, want map[string]membership) err
 		t.Errorf("memberships (-want +got):\n%s", diff)
 	}
 	return err
+}
+
+// A node whose kubelet is silent and whose instance the cloud denies is about to be deleted: its routes stay, and no other is made.
+func TestNoRouteForANodeWhoseInstanceIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inventory := instances.New(instances.Options{Cloud: &answering{answers: map[string]string{"there": "sim://there"}}})
+		known := newMemberships(instances.NewOwners(inventory, ownership.Rules{ProviderName: "sim"}), func() {})
+		ready := func(name string, status corev1.ConditionStatus) *corev1.Node {
+			n := node(name, "10.120.0.0/24").node
+			n.Spec.ProviderID = "sim://" + name
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+			return n
+		}
+		expect := func(want membership, n *corev1.Node) {
+			t.Helper()
+			if got := known.membership(n); got != want {
+				t.Errorf("node %s, ready %s: membership %d, want %d", n.Name, n.Status.Conditions[0].Status, got, want)
+			}
+		}
+		there, gone, reports := ready("there", corev1.ConditionUnknown), ready("gone", corev1.ConditionUnknown), ready("reports", corev1.ConditionFalse)
+		known.members.Observe([]corev1.Node{*there, *gone, *reports})
+		expect(ours, gone) // nothing was asked yet
+		for _, n := range []*corev1.Node{there, gone, reports} {
+			_, err := inventory.Lookup(t.Context(), n, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect(ours, there)
+		expect(undecided, gone)
+		expect(ours, reports)
+		time.Sleep(denialAge + time.Second)
+		expect(ours, gone) // the answer is too old
+	})
 }

@@ -36,13 +36,13 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if wait := r.scheduler.early(time.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	r.scheduler.begin(time.Now())
+	trigger := r.scheduler.begin(time.Now())
 	compared, err := r.compare(ctx)
 	if err != nil {
-		return r.conclude(ctx, nil, nil, result{blocked: err})
+		return r.conclude(ctx, trigger, nil, nil, result{blocked: err})
 	}
 	outcomes, unwritten := r.carryOut(ctx, compared)
-	return r.conclude(ctx, outcomes, unwritten, result{partial: compared.unclear})
+	return r.conclude(ctx, trigger, outcomes, unwritten, result{partial: compared.unclear})
 }
 
 // comparison is what a pass has found out, and what there is to do.
@@ -57,7 +57,6 @@ type comparison struct {
 
 // compare compares all routes with all nodes.
 func (r *reconciler) compare(ctx context.Context) (comparison, error) {
-	r.metrics.passes.Inc()
 	busy := r.state.underWay()
 	routes, err := r.list(ctx)
 	if err != nil {
@@ -70,7 +69,7 @@ func (r *reconciler) compare(ctx context.Context) (comparison, error) {
 	}
 	wanted := desire(members, r.clusterCIDRs)
 	planned := makePlan(wanted, routes, r.abilities)
-	admitted := r.state.admit(planned, busy, time.Now())
+	admitted := r.state.admit(wanted, planned, busy, time.Now())
 	held, unconfirmed := r.confirmer.doubtful(ctx, wanted.targets, slices.Concat(admitted.removals, admitted.makes))
 	return comparison{members, wanted, planned, admitted.without(held), errors.Join(unclear, unconfirmed)}, nil
 }
@@ -81,19 +80,23 @@ func (r *reconciler) carryOut(ctx context.Context, c comparison) (outcomes []out
 	progress := newProgressWriter(r.conditions, c.members, unmet(c.planned, c.admitted, nil))
 	outcomes = r.applier.apply(ctx, c.admitted, progress.ended)
 	written := progress.done()
-	routedNodes, missing := routedNodesOf(c.members, c.wanted, c.planned, unmet(c.planned, c.admitted, outcomes))
+	now := time.Now()
+	routedNodes, missing := routedNodesOf(c.members, c.wanted, c.planned, unmet(c.planned, c.admitted, outcomes),
+		func(lacking key) bool { return r.state.deniable(lacking, now) })
 	r.metrics.missing.Set(float64(missing))
-	return outcomes, errors.Join(written, r.conditions.write(ctx, routedNodes, time.Now()))
+	return outcomes, errors.Join(written, r.conditions.write(ctx, routedNodes, now))
 }
 
 // conclude notes how a pass ended, and returns when the next one is due and all that failed.
-func (r *reconciler) conclude(ctx context.Context, outcomes []outcome, unwritten error, ended result) (reconcile.Result, error) {
+func (r *reconciler) conclude(ctx context.Context, trigger string, outcomes []outcome, unwritten error, ended result) (reconcile.Result, error) {
 	failures := []error{ended.blocked, ended.partial, unwritten}
 	for _, outcome := range outcomes {
 		failures = append(failures, outcome.err)
 		ended.changed = ended.changed || outcome.err == nil
 	}
 	now := time.Now()
+	ended.doubtful = r.state.doubts(now)
+	r.metrics.compared(trigger, ended)
 	ended.retry = earlier(r.state.next(now), r.conditions.next(now))
 	next := r.scheduler.end(now, ended)
 	if err := passError(failures...); err != nil && ctx.Err() == nil { // what fails because the process stops is no failure
@@ -151,8 +154,10 @@ func unmet(planned plan, admitted admission, outcomes []outcome) map[key]bool {
 
 // routedNodesOf returns the nodes whose condition is our business, and how many wants are unmet. As in the reference, a node without pod
 // CIDRs is none, unless routes pointed to it. That a node of which we presume only that it is ours has no routes is not said: they
-// may be somebody else's business.
-func routedNodesOf(members []member, wanted desired, planned plan, unmet map[key]bool) (routedNodes []routedNode, missing int) {
+// may be somebody else's business. Nor is it said while a list that denies a route may lag.
+func routedNodesOf(members []member, wanted desired, planned plan, unmet map[key]bool, deniable func(key) bool) (
+	routedNodes []routedNode, missing int,
+) {
 	withoutPodCIDRs := map[types.NodeName]bool{}
 	for _, name := range planned.withoutPodCIDRs {
 		withoutPodCIDRs[name] = true
@@ -163,10 +168,11 @@ func routedNodesOf(members []member, wanted desired, planned plan, unmet map[key
 		if !member.membership.takesPart() || len(destinations) == 0 && !withoutPodCIDRs[name] {
 			continue
 		}
-		lacking := 0
+		lacking, denied := 0, len(destinations) == 0
 		for _, destination := range destinations {
-			if unmet[key{member.node.UID, destination}] {
+			if one := (key{member.node.UID, destination}); unmet[one] {
 				lacking++
+				denied = denied || deniable(one)
 			}
 		}
 		routed := len(destinations) > 0 && lacking == 0
@@ -174,6 +180,9 @@ func routedNodesOf(members []member, wanted desired, planned plan, unmet map[key
 			continue
 		}
 		missing += lacking
+		if !routed && !denied {
+			continue
+		}
 		routedNodes = append(routedNodes, routedNode{node: member.node, routed: routed})
 	}
 	return routedNodes, missing

@@ -56,6 +56,8 @@ type scenario struct {
 	// due is when the next pass is.
 	due time.Time
 	out strings.Builder
+	// last is what was shown of the last pass: the same again is left out.
+	last string
 }
 
 func newScenario() *scenario {
@@ -72,10 +74,10 @@ func newScenario() *scenario {
 func (s *scenario) restart() {
 	options := Options{
 		Client: s.cluster, Live: liveNodes{s.cluster}, Recorder: shownEvents{effects: s.effects}, Cloud: s.cloud, Owners: ownersOf(s.cloud, "sim"),
-		ClusterName: "test", ClusterCIDRs: clusterCIDRs, Period: DefaultPeriod, MaxPeriod: DefaultMaxPeriod,
+		ClusterName: "test", ClusterCIDRs: clusterCIDRs, Period: DefaultPeriod,
 		Writes: DefaultWrites, Patience: DefaultPatience,
 	}
-	watcher := &watcher{scheduler: newScheduler(options.Period, options.MaxPeriod), rules: options.Owners.Rules()}
+	watcher := &watcher{scheduler: newScheduler(options.Period, 0), rules: options.Owners.Rules()}
 	s.reconciler = newReconciler(options, watcher)
 	s.reconciler.applier.routes = s.cloud
 	s.due = time.Now()
@@ -156,7 +158,7 @@ func (s *scenario) join(arguments []datadriven.CmdArg) {
 
 // noted has the next pass be due as the watch of nodes does.
 func (s *scenario) noted() {
-	if soon := time.Now().Add(s.reconciler.scheduler.noted(time.Now(), true)); soon.Before(s.due) {
+	if soon := time.Now().Add(s.reconciler.scheduler.noted(time.Now())); soon.Before(s.due) {
 		s.due = soon
 	}
 }
@@ -174,24 +176,28 @@ func (s *scenario) run(ctx context.Context, until time.Time) {
 	time.Sleep(time.Until(until))
 }
 
-// pass makes a pass as Reconcile does, shows its plan and its effects, and returns when the next one is due.
+// pass makes a pass as Reconcile does, shows its plan and its effects if they are not those of the pass before, and returns when the next one is due.
 func (s *scenario) pass(ctx context.Context) time.Duration {
 	r := s.reconciler
-	r.scheduler.begin(time.Now())
+	trigger := r.scheduler.begin(time.Now())
 	at := time.Since(s.began)
 	compared, err := r.compare(ctx)
 	if err != nil {
 		_, _ = fmt.Fprintf(&s.out, "at %s, no plan: %v\n", at, err)
-		_, _ = r.conclude(ctx, nil, nil, result{blocked: err})
+		s.last = ""
+		_, _ = r.conclude(ctx, trigger, nil, nil, result{blocked: err})
 		return r.scheduler.When(everything)
 	}
 	outcomes, unwritten := r.carryOut(ctx, compared)
-	_, _ = fmt.Fprintf(&s.out, "at %s, plan:%s\n", at, describe(compared.admitted))
-	_, _ = s.out.WriteString(s.effects.take())
+	shown := describe(compared.admitted) + "\n" + s.effects.take()
 	if failed := errors.Join(compared.unclear, unwritten); failed != nil {
-		_, _ = fmt.Fprintf(&s.out, "error: %v\n", failed)
+		shown += fmt.Sprintf("error: %v\n", failed)
 	}
-	_, _ = r.conclude(ctx, outcomes, unwritten, result{partial: compared.unclear})
+	if shown != s.last || s.out.Len() == 0 {
+		_, _ = fmt.Fprintf(&s.out, "at %s, plan:%s", at, shown)
+	}
+	s.last = shown
+	_, _ = r.conclude(ctx, trigger, outcomes, unwritten, result{partial: compared.unclear})
 	return r.scheduler.When(everything)
 }
 

@@ -2,12 +2,10 @@ package route
 
 import (
 	"errors"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/mooring-ccm/mooring/provider"
@@ -34,36 +32,53 @@ func seconds(values ...float64) []time.Duration {
 	return all
 }
 
-func TestComparisonsBecomeRareWhileNothingChanges(t *testing.T) {
-	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
-	if diff := cmp.Diff(seconds(0, 30, 90, 210, 450, 750, 1050), passTimes(p, result{}, 7)); diff != "" {
+func TestComparisonsAreRarerWhileNothingChanges(t *testing.T) {
+	p := newScheduler(DefaultPeriod, 0)
+	if diff := cmp.Diff(seconds(0, 30, 60, 90), passTimes(p, result{}, 4)); diff != "" {
 		t.Errorf("idle passes (-want +got):\n%s", diff)
 	}
-	if got := p.end(epoch, result{changed: true}); got != DefaultPeriod {
-		t.Errorf("after a change the next pass is due in %s, want %s", got, DefaultPeriod)
-	}
-	if got := p.end(epoch, result{}); got != firstIdle {
-		t.Errorf("after the first idle pass the next one is due in %s, want %s", got, firstIdle)
+	for _, ending := range []result{{changed: true}, {doubtful: true}} {
+		if got := p.end(epoch, ending); got != DefaultPeriod {
+			t.Errorf("after %+v the next pass is due in %s, want %s", ending, got, DefaultPeriod)
+		}
 	}
 }
 
-func TestAPeriodLongerThanTheLongestIsKept(t *testing.T) {
-	if diff := cmp.Diff(seconds(0, 600, 1200), passTimes(newScheduler(10*time.Minute, DefaultMaxPeriod), result{}, 3)); diff != "" {
-		t.Errorf("idle passes (-want +got):\n%s", diff)
+// With the reference's feature gate only changes of nodes, failures and resyncs are a reason for a pass.
+func TestComparisonsThatOnlyChangesAreAReasonFor(t *testing.T) {
+	const resync = 12 * time.Hour
+	p := newScheduler(DefaultPeriod, resync)
+	for _, ending := range []result{{}, {changed: true}} {
+		p.begin(epoch)
+		if got := p.end(epoch, ending); got != resync {
+			t.Errorf("after %+v the next pass is due in %s, want %s", ending, got, resync)
+		}
+	}
+	now := epoch.Add(time.Hour)
+	p.noted(now)
+	if got := p.early(now.Add(gathering)); got != 0 {
+		t.Errorf("a pass for a change has to wait for %s, want 0", got)
+	}
+	if got := p.begin(now); got != triggerNodeChange {
+		t.Errorf("the trigger is %s", got)
+	}
+	p.noted(now)
+	if got := p.early(now.Add(gathering)); got < DefaultPeriod-gathering || got > DefaultPeriod {
+		t.Errorf("the next one has to wait for %s, want the rest of the period", got)
 	}
 }
 
 func TestFailedComparisonsBackOff(t *testing.T) {
 	outage := result{blocked: errors.New("no answer")}
-	p := newScheduler(DefaultPeriod, time.Minute)
-	if diff := cmp.Diff(seconds(0, 1, 3, 7, 15, 31, 63, 123, 183), passTimes(p, outage, 9)); diff != "" {
+	p := newScheduler(DefaultPeriod, 0)
+	if diff := cmp.Diff(seconds(0, 1, 3, 7, 15, 31, 61, 91), passTimes(p, outage, 8)); diff != "" {
 		t.Errorf("passes in an outage (-want +got):\n%s", diff)
 	}
 	p.end(epoch, result{})
 	if got := p.end(epoch, outage); got != firstDelay {
 		t.Errorf("the first failure after a success delays by %s, want %s", got, firstDelay)
 	}
-	if got := p.end(epoch, result{blocked: &provider.TerminalError{Err: errors.New("bad credentials")}}); got != time.Minute {
+	if got := p.end(epoch, result{blocked: &provider.TerminalError{Err: errors.New("bad credentials")}}); got != idlePeriods*DefaultPeriod {
 		t.Errorf("a terminal error delays by %s, want the longest pause", got)
 	}
 }
@@ -71,7 +86,7 @@ func TestFailedComparisonsBackOff(t *testing.T) {
 // What could not be found out or written in pass after pass, and comparisons that failed, have pauses of their own.
 func TestPassesThatAreInPartDelayNoFailedComparison(t *testing.T) {
 	outage, partial := result{blocked: errors.New("no answer")}, result{partial: errors.New("no write")}
-	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
+	p := newScheduler(DefaultPeriod, 0)
 	passTimes(p, partial, 20)
 	if diff := cmp.Diff(seconds(0, 1, 3, 7), passTimes(p, outage, 4)); diff != "" {
 		t.Errorf("passes in an outage after passes in part (-want +got):\n%s", diff)
@@ -83,21 +98,21 @@ func TestPassesThatAreInPartDelayNoFailedComparison(t *testing.T) {
 }
 
 func TestACloudThatSaysHowLongToWaitIsObeyed(t *testing.T) {
-	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
+	p := newScheduler(DefaultPeriod, 0)
 	p.begin(epoch)
 	throttled := result{blocked: &provider.ThrottledError{RetryAfter: 90 * time.Second, Err: errors.New("quota")}}
 	if got := p.end(epoch, throttled); got != 90*time.Second {
 		t.Errorf("the next pass is due in %s, want 1m30s", got)
 	}
 	now := epoch.Add(20 * time.Second)
-	p.noted(now, true) // a change of a node meanwhile does not hurry the cloud
-	if got := p.early(now.Add(quiet)); got != 70*time.Second-quiet {
-		t.Errorf("a pass for a changed node has to wait for %s, want %s", got, 70*time.Second-quiet)
+	p.noted(now) // a change of a node meanwhile does not hurry the cloud
+	if got := p.early(now.Add(gathering)); got != 70*time.Second-gathering {
+		t.Errorf("a pass for a changed node has to wait for %s, want %s", got, 70*time.Second-gathering)
 	}
 }
 
 func TestARetryComesWhenItIsDue(t *testing.T) {
-	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
+	p := newScheduler(DefaultPeriod, 0)
 	if got := p.end(epoch, result{retry: epoch.Add(2 * time.Second)}); got != 2*time.Second {
 		t.Errorf("the next pass is due in %s, want 2s", got)
 	}
@@ -113,131 +128,45 @@ func TestARetryComesWhenItIsDue(t *testing.T) {
 }
 
 func TestABurstOfChangesIsOnePass(t *testing.T) {
-	p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
-	if got := p.noted(epoch, true); got != gathering {
+	p := newScheduler(DefaultPeriod, 0)
+	if got := p.noted(epoch); got != gathering {
 		t.Errorf("the queue is given %s, want %s", got, gathering)
 	}
-	last := epoch.Add(gathering - time.Millisecond)
-	p.noted(last, true)
-	if got := p.early(last); got != time.Millisecond {
-		t.Errorf("a pass has to wait for %s, want 1ms: others are waited for", got)
+	last := epoch
+	for ; last.Sub(epoch) < DefaultPeriod; last = last.Add(gathering / 2) {
+		p.noted(last)
+		if got := p.early(last); got == 0 {
+			t.Fatalf("a pass begins %s after the first of nodes that join", last.Sub(epoch))
+		}
 	}
-	last = epoch.Add(gathering)
+	p.noted(last)
 	if got := p.early(last); got != 0 {
-		t.Errorf("a pass has to wait for %s, want 0: the first has waited for long enough", got)
+		t.Errorf("a pass has to wait for %s, want 0: the first has waited for a period", got)
 	}
 	p.begin(last)
 	if got := p.early(last); got != 0 {
 		t.Errorf("a pass has to wait for %s, want 0: all changes have been seen", got)
 	}
-}
-
-// A pass is put off while nodes are being initialized, but neither forever nor by a node that only waits.
-func TestRoutesComeAfterNodesThatJoin(t *testing.T) {
-	p, now := newScheduler(DefaultPeriod, DefaultMaxPeriod), epoch
-	for ; now.Sub(epoch) < joining; now = now.Add(quiet / 2) {
-		p.awaits("joins", false, now)
-		p.noted(now, true)
-		if p.early(now) == 0 {
-			t.Fatalf("a pass begins %s after the first of nodes that join", now.Sub(epoch))
-		}
-	}
-	p.awaits("joins", false, now)
-	p.noted(now, true)
-	if got := p.early(now); got != 0 {
-		t.Errorf("a pass has to wait for %s, want 0: it has been put off for %s", got, joining)
-	}
-
-	p.begin(now)
-	p.noted(now, true)
-	p.awaits("waits", true, now.Add(quiet))
-	if got := p.early(now.Add(quiet)); got != 0 {
-		t.Errorf("a pass has to wait for %s, want 0: one node waits, and nothing else changes", got)
-	}
-	for end := now.Add(gathering); now.Before(end); now = now.Add(quiet / 2) {
-		p.noted(now, true)
-	}
-	p.noted(now.Add(quiet), true)
-	if got := p.early(now.Add(quiet)); got != 0 {
-		t.Errorf("a pass has to wait for %s, want 0: no node joins", got)
-	}
-}
-
-// A pause in the initialization of many nodes is not its end, but many that wait in vain hold up the routes of others once only.
-func TestRoutesComeAfterManyNodesThatWait(t *testing.T) {
-	p, now := newScheduler(DefaultPeriod, DefaultMaxPeriod), epoch
-	for i := range mass {
-		p.awaits(types.UID(strconv.Itoa(i)), true, now)
-	}
-	p.noted(now, true)
-	for ; now.Sub(epoch) < joining; now = now.Add(quiet) {
-		if p.early(now) == 0 {
-			t.Fatalf("a pass begins %s after the first of nodes that join", now.Sub(epoch))
-		}
-	}
-	if got := p.early(now); got != 0 {
-		t.Errorf("a pass has to wait for %s, want 0: it has been put off for %s", got, joining)
-	}
-	p.begin(now)
-	p.noted(now, true)
-	if got := p.early(now.Add(quiet)); got != 0 {
-		t.Errorf("a pass has to wait for %s, want 0: the others have waited in vain", got)
-	}
-}
-
-// The routes of a mass of nodes are made as soon as all of them are initialized.
-func TestRoutesOfAMassOfNodesDoNotWaitLonger(t *testing.T) {
-	p, now := newScheduler(DefaultPeriod, DefaultMaxPeriod), epoch
-	for _, waits := range []bool{true, false} {
-		for i := range 2 * mass {
-			p.awaits(types.UID(strconv.Itoa(i)), waits, now)
-		}
-	}
-	p.noted(now, true)
-	if got := p.early(now); got != quiet {
-		t.Errorf("a pass has to wait for %s, want %s", got, quiet)
-	}
-}
-
-// Nodes that go while others join are no reason to begin with the routes of those that have joined.
-func TestRoutesOfNodesThatGoDoNotInterruptAJoin(t *testing.T) {
-	p, now := newScheduler(DefaultPeriod, DefaultMaxPeriod), epoch
-	for ; now.Sub(epoch) < joining-quiet; now = now.Add(quiet / 2) {
-		p.noted(now, false)
-		p.awaits("joins", true, now)
-	}
-	first := now
-	for ; now.Sub(first) < joining; now = now.Add(quiet / 2) {
-		p.noted(now, true)
-		p.awaits("joins", true, now)
-		if p.early(now) == 0 {
-			t.Fatalf("a pass begins %s after the first node that waits for a route", now.Sub(first))
-		}
-	}
-	p.noted(now, true)
-	p.awaits("joins", true, now)
-	if got := p.early(now); got != 0 {
-		t.Errorf("a pass has to wait for %s, want 0: nodes have waited for %s", got, joining)
+	p.noted(last)
+	if got := p.early(last); got != gathering {
+		t.Errorf("a pass has to wait for %s, want %s", got, gathering)
 	}
 }
 
 // However nodes change, there are no more passes than a handful and one per period, and none is put off for longer than that.
 func TestPassesAreBoundedWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := newScheduler(DefaultPeriod, DefaultMaxPeriod)
+		p := newScheduler(DefaultPeriod, 0)
 		now, passes, waiting := epoch, 0, time.Time{}
 		for range rapid.IntRange(1, 200).Draw(t, "changes") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "pause")) * time.Millisecond)
-			p.noted(now, rapid.Bool().Draw(t, "waits"))
-			for range rapid.IntRange(0, 2*mass).Draw(t, "joins") {
-				p.awaits(types.UID(rapid.StringMatching("[a-z]{1,3}").Draw(t, "node")), rapid.Bool().Draw(t, "waits for initialization"), now)
-			}
+			p.noted(now)
 			if waiting.IsZero() {
 				waiting = now
 			}
-			at := now.Add(quiet)
+			at := now.Add(gathering)
 			if p.early(at) > 0 {
-				if put := at.Sub(waiting); put > DefaultPeriod+2*joining {
+				if put := at.Sub(waiting); put > 2*DefaultPeriod {
 					t.Fatalf("a change waits for %s already", put)
 				}
 				continue

@@ -17,27 +17,41 @@ import (
 )
 
 const (
-	// firstDelay is the pause after an operation failed for the first time; it doubles with each further failure.
+	// firstDelay is the pause after an operation failed for the first time; it doubles with each further failure, up to maxDelay.
 	firstDelay = time.Second
-	// maxFresh is how long a list of routes may take to show what was done to them.
-	maxFresh = 5 * time.Second
+	maxDelay   = 2 * time.Minute
+	// maxLag is how late a list may show what the cloud has accepted: no list that contradicts it is believed before.
+	maxLag = 2 * time.Minute
 	// alone is after how many failures in company an operation is alone, however large batches are.
 	alone = 16
 )
 
 // state is what the controller remembers of its operations from one pass to the next: which are under way, which have just
-// been done, and which failed and when they may be tried again.
+// been done, and which failed and when they may be tried again; and which routes there are by all that it has seen.
 type state struct {
-	// fresh is how long a list is not believed that contradicts what was done. maxDelay is the longest pause after failures.
-	fresh, maxDelay time.Duration
+	// period is the time between two lists: one list alone denies no route that was shown before.
+	period time.Duration
 
 	mu       sync.Mutex
 	attempts map[string]*attempt
+	// shown are the routes that a list, a creation of ours or the condition of its node has shown.
+	shown map[key]shownRoute
+	// lag is how late lists have shown routes that this process made, and learned says that one has been shown. pending says that the newest
+	// list lacks one: lists lag, and by how much is not known yet.
+	lag              time.Duration
+	learned, pending bool
+}
+
+// shownRoute is a route that was there.
+type shownRoute struct {
+	// made is when this process made it; zero once a list has shown it. denied is since when lists lack it; zero: the newest one shows it.
+	made, denied time.Time
 }
 
 // attempt is what is remembered of one operation.
 type attempt struct {
 	destination destination
+	removal     bool
 	underWay    bool
 	// abandoned says that the pass which began the operation has ended without waiting for it.
 	abandoned bool
@@ -50,8 +64,8 @@ type attempt struct {
 	together int
 }
 
-func newState(fresh, maxDelay time.Duration) *state {
-	return &state{fresh: fresh, maxDelay: maxDelay, attempts: map[string]*attempt{}}
+func newState(period time.Duration) *state {
+	return &state{period: period, attempts: map[string]*attempt{}, shown: map[key]shownRoute{}}
 }
 
 // operation names what an action is about. A want whose node has got other addresses is another operation: what failed with
@@ -119,11 +133,13 @@ func (s *state) underWay() []destination {
 
 // admit returns the part of a plan that is to be done now. busy are the destinations whose operations were under way when the
 // routes were listed. Nothing is done to a destination that is busy, and no route is made while one that should be gone, or whose
-// operation is under way, would take packets from it.
-func (s *state) admit(p plan, busy []destination, now time.Time) admission {
+// operation is under way, would take packets from it. Nor is one made again that a list lacks, before lists have lacked it for
+// longer than they may lag.
+func (s *state) admit(d desired, p plan, busy []destination, now time.Time) admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(p, now)
+	s.observe(d, p, busy, now)
 	var admitted admission
 	blocked := busy
 	for _, removal := range p.removals {
@@ -131,7 +147,7 @@ func (s *state) admit(p plan, busy []destination, now time.Time) admission {
 		switch {
 		case slices.Contains(busy, removal.destination()), known.rests(now):
 			blocked = append(blocked, removal.destination())
-		case !known.fresh(now, s.believed(known)):
+		case !known.fresh(now):
 			admitted.removals = append(admitted.removals, removal)
 		}
 	}
@@ -140,7 +156,7 @@ func (s *state) admit(p plan, busy []destination, now time.Time) admission {
 		switch {
 		case slices.ContainsFunc(blocked, making.destination().losesTo), known.rests(now):
 			admitted.waiting = append(admitted.waiting, *making.want)
-		case !known.fresh(now, s.believed(known)):
+		case !known.fresh(now) && !s.doubted(making, now):
 			admitted.makes = append(admitted.makes, making)
 		}
 	}
@@ -154,28 +170,108 @@ func (s *state) forget(p plan, now time.Time) {
 		planned[action.operation()] = true
 	}
 	for operation, known := range s.attempts {
-		if !planned[operation] && !known.underWay && !known.fresh(now, s.fresh) {
+		if !planned[operation] && !known.underWay && !(known.removal && known.fresh(now)) {
 			delete(s.attempts, operation)
 		}
 	}
+}
+
+// observe takes in which of the wanted routes the list shows: those for which nothing is planned. The lock is held.
+func (s *state) observe(d desired, p plan, busy []destination, now time.Time) {
+	missing, other := map[key]bool{}, map[key]bool{}
+	for _, making := range p.makes {
+		missing[making.want.key()] = true
+		// Another route is where this one should be: that is no list that lags, unless it has just been replaced.
+		other[making.want.key()] = making.kind != create && !s.attempts[making.operation()].fresh(now)
+	}
+	for _, want := range p.unmet {
+		missing[want.key()] = true
+	}
+	before := s.shown
+	s.shown, s.pending = map[key]shownRoute{}, false
+	for _, want := range slices.Concat(d.wants, d.presumed) {
+		known, found := before[want.key()]
+		switch {
+		case other[want.key()]:
+			continue
+		case slices.Contains(busy, want.destination):
+		case !missing[want.key()]:
+			s.learn(known, now)
+			known, found = shownRoute{}, true
+		case known.denied.IsZero():
+			known.denied, found = now, found || want.shown
+		}
+		if !found {
+			continue
+		}
+		s.shown[want.key()] = known
+		s.pending = s.pending || !known.made.IsZero() && !known.denied.IsZero()
+	}
+}
+
+// learn learns how late lists are from a route of ours that one shows now. The lock is held.
+func (s *state) learn(known shownRoute, now time.Time) {
+	if known.made.IsZero() {
+		return
+	}
+	s.learned = true
+	if !known.denied.IsZero() {
+		s.lag = max(s.lag, min(now.Sub(known.made), maxLag))
+	}
+}
+
+// doubted reports whether a list that lacks a route is not to be believed yet. The lock is held.
+func (s *state) doubted(making action, now time.Time) bool {
+	known, found := s.shown[making.want.key()]
+	return found && making.kind == create && now.Before(s.believed(known))
+}
+
+// believed is when a list is believed that lacks a route. The lock is held.
+func (s *state) believed(known shownRoute) time.Time {
+	lag := max(s.period, s.lag)
+	if s.pending {
+		lag = max(s.period, maxLag)
+	}
+	at := known.denied.Add(lag)
+	if made := known.made.Add(maxLag); !known.made.IsZero() && made.After(at) {
+		return made
+	}
+	return at
+}
+
+// deniable reports whether a node may be told that it lacks a route: there was never one, or lists deny it for longer than they may lag.
+// Before that is known, it is maxLag.
+func (s *state) deniable(k key, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, found := s.shown[k]
+	if !found {
+		return true
+	}
+	if !s.learned {
+		return !known.denied.IsZero() && now.Sub(known.denied) >= maxLag
+	}
+	return !known.denied.IsZero() && !now.Before(s.believed(known))
+}
+
+// doubts reports whether the newest list lacks routes for which it is not believed: another list is due.
+func (s *state) doubts(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, known := range s.shown {
+		if !known.denied.IsZero() && now.Before(s.believed(known)) {
+			return true
+		}
+	}
+	return false
 }
 
 // rests reports whether the operation failed and may not be tried again yet.
 func (a *attempt) rests(now time.Time) bool { return a != nil && now.Before(a.notBefore) }
 
 // fresh reports whether the operation has been done so recently that a list may not show it yet.
-func (a *attempt) fresh(now time.Time, within time.Duration) bool {
-	return a != nil && !a.done.IsZero() && now.Sub(a.done) < within
-}
-
-// believed returns how long what was done is believed against a list that contradicts it. It doubles each time: some clouds list a
-// route by another name than that of its node, and making it again interrupts the node's traffic.
-func (s *state) believed(known *attempt) time.Duration {
-	within := s.fresh
-	for again := 1; known != nil && again < known.accepted && within < s.maxDelay; again++ {
-		within *= 2
-	}
-	return min(within, max(s.fresh, s.maxDelay))
+func (a *attempt) fresh(now time.Time) bool {
+	return a != nil && !a.done.IsZero() && now.Sub(a.done) < maxLag
 }
 
 // acceptedBefore returns how many times in a row an operation was done that the list of routes still asks for.
@@ -194,7 +290,7 @@ func (s *state) begin(a action) {
 	defer s.mu.Unlock()
 	known := s.attempts[a.operation()]
 	if known == nil {
-		known = &attempt{destination: a.destination()}
+		known = &attempt{destination: a.destination(), removal: a.kind == remove}
 		s.attempts[a.operation()] = known
 	}
 	known.underWay, known.abandoned = true, false
@@ -209,9 +305,12 @@ func (s *state) end(a action, err error, now time.Time) (late bool) {
 	if err == nil {
 		known.done, known.failures, known.notBefore, known.together = now, 0, time.Time{}, 0
 		known.accepted++
+		if a.want != nil {
+			s.shown[a.want.key()] = shownRoute{made: now}
+		}
 		return known.abandoned
 	}
-	known.done, known.notBefore = time.Time{}, now.Add(backoff(s.maxDelay).After(known.failures, err))
+	known.done, known.notBefore = time.Time{}, now.Add(backoff().After(known.failures, err))
 	known.failures++
 	switch {
 	case errors.Is(err, cloud.ErrDeadline), errors.Is(err, cloud.ErrStillRunning):
@@ -247,7 +346,8 @@ func (s *state) abandon(actions []action) (left int) {
 	return left
 }
 
-// next returns when the first of the operations that rest may be tried again, zero if none rests.
+// next returns when the first of the operations that rest may be tried again, or a list is believed that lacks a route; zero: nothing
+// waits for that.
 func (s *state) next(now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,14 +357,19 @@ func (s *state) next(now time.Time) time.Time {
 			first = known.notBefore
 		}
 	}
+	for _, known := range s.shown {
+		if at := s.believed(known); !known.denied.IsZero() && at.After(now) {
+			first = earlier(first, at)
+		}
+	}
 	return first
 }
 
 // backoff returns the pauses after failures of one operation, or of passes: the longest after an error that repeating cannot help, if it
 // is not another operation's.
-func backoff(longest time.Duration) kit.Backoff {
+func backoff() kit.Backoff {
 	return kit.Backoff{
-		First: firstDelay, Longest: longest, Terminal: longest,
+		First: firstDelay, Longest: maxDelay, Terminal: maxDelay,
 		IsTerminal: func(err error) bool { return provider.IsTerminal(err) && isOwnFailure(err) },
 	}
 }

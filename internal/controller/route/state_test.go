@@ -25,7 +25,7 @@ func (r *remembering) plan() plan {
 
 // admitted returns what of the plan would be done now.
 func (r *remembering) admitted(busy ...destination) (doing, waiting []string) {
-	got := r.admit(r.plan(), busy, r.now)
+	got := r.admit(desire(r.nodes, clusterCIDRs), r.plan(), busy, r.now)
 	for _, want := range got.waiting {
 		waiting = append(waiting, want.cidr)
 	}
@@ -44,7 +44,7 @@ func (r *remembering) expect(t *testing.T, doing, waiting []string, busy ...dest
 }
 
 func remember(nodes []member, routes ...*cloudprovider.Route) *remembering {
-	return &remembering{state: newState(maxFresh, time.Minute), nodes: nodes, routes: routes, now: epoch}
+	return &remembering{state: newState(DefaultPeriod), nodes: nodes, routes: routes, now: epoch}
 }
 
 // do begins and ends the first operation of the plan.
@@ -57,7 +57,7 @@ func (r *remembering) do(err error) {
 
 func TestAFailedOperationRests(t *testing.T) {
 	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")})
-	for _, pause := range seconds(1, 2, 4, 8, 16, 32, 60, 60) {
+	for _, pause := range seconds(1, 2, 4, 8, 16, 32, 64, 120, 120) {
 		r.do(errors.New("no"))
 		r.expect(t, []string{"create 10.120.1.0/24 by b"}, []string{"10.120.0.0/24"})
 		if got := r.next(r.now).Sub(r.now); got != pause {
@@ -70,7 +70,7 @@ func TestAFailedOperationRests(t *testing.T) {
 		}
 	}
 	r.do(nil)
-	r.now = r.now.Add(maxFresh)
+	r.now = r.now.Add(maxLag)
 	r.do(errors.New("no"))
 	if got := r.next(r.now).Sub(r.now); got != firstDelay {
 		t.Errorf("after a success the first failure delays by %s, want %s", got, firstDelay)
@@ -90,36 +90,93 @@ func TestAListThatLagsIsNotBelieved(t *testing.T) {
 	r := remember([]member{node("a", "10.120.0.0/24")})
 	r.do(nil)
 	r.expect(t, nil, nil)
-	r.now = r.now.Add(maxFresh)
+	r.now = r.now.Add(maxLag - time.Second)
+	r.expect(t, nil, nil)
+	r.now = r.now.Add(time.Second)
 	r.expect(t, []string{"create 10.120.0.0/24 by a"}, nil)
 
 	r = remember([]member{node("a", "10.120.0.0/24")}, route("stale", "10.120.0.0/25", "gone"))
 	r.do(nil)
 	r.expect(t, []string{"create 10.120.0.0/24 by a"}, nil) // the removal is through, whatever the list shows
-	r.now = r.now.Add(maxFresh)
+	r.now = r.now.Add(maxLag)
 	r.expect(t, []string{"remove stale", "create 10.120.0.0/24 by a"}, nil)
 }
 
-// A list that goes on to contradict what the cloud has accepted is believed ever more rarely, until it agrees once.
-func TestWhatTheCloudAcceptsInVainIsDoneEverMoreRarely(t *testing.T) {
-	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")})
-	again := []string{"create 10.120.0.0/24 by a", "create 10.120.1.0/24 by b"}
-	for _, pause := range seconds(5, 10, 20, 40, 60, 60) {
-		r.do(nil)
-		r.now = r.now.Add(pause - time.Second)
-		r.expect(t, again[1:], nil) // the other node's route is not held up
-		r.now = r.now.Add(time.Second)
-		r.expect(t, again, nil)
-	}
-	r.do(nil)
-	r.routes = []*cloudprovider.Route{route("r", "10.120.0.0/24", "a")}
-	r.now = r.now.Add(maxFresh)
-	r.expect(t, again[1:], nil)
+// lists has a list show a route to the node of a test, or none, and says whether the route would be made and whether the node may be told that it has none.
+func (r *remembering) lists(there bool) (makes, denies bool) {
 	r.routes = nil
-	r.expect(t, again, nil) // the route was there, and is gone: it is made at once
+	if there {
+		r.routes = []*cloudprovider.Route{route("r", "10.120.0.0/24", "a")}
+	}
+	doing, _ := r.admitted()
+	wanted := desire(r.nodes, clusterCIDRs).wants[0]
+	return len(doing) > 0, r.deniable(wanted.key(), r.now)
+}
+
+// What a list lacks that was there before is made again, and denied, when lists have lacked it for longer than they may lag.
+func TestTheLagOfListsIsLearned(t *testing.T) {
+	for name, test := range map[string]struct {
+		// lag is how late the list shows a route that was made; zero: none is made, and the node's condition says that it has one.
+		lag             time.Duration
+		makesAt, denied time.Duration
+	}{
+		"nothing was made":     {0, DefaultPeriod, maxLag},
+		"shown at once":        {time.Second, DefaultPeriod, DefaultPeriod},
+		"shown after a minute": {time.Minute, time.Minute, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := remember([]member{node("a", "10.120.0.0/24")})
+			r.nodes[0].shown = test.lag == 0
+			if test.lag > 0 {
+				r.do(nil)
+				if test.lag > time.Second {
+					if makes, denies := r.lists(false); makes || denies {
+						t.Errorf("a route that was just made: made again %t, denied %t", makes, denies)
+					}
+				}
+				r.now = r.now.Add(test.lag)
+				if makes, denies := r.lists(true); makes || denies {
+					t.Errorf("a route that is listed: made again %t, denied %t", makes, denies)
+				}
+			}
+			since := r.now
+			for ; r.now.Sub(since) <= maxLag; r.now = r.now.Add(5 * time.Second) {
+				lacked := r.now.Sub(since)
+				makes, denies := r.lists(false)
+				if makes != (lacked >= test.makesAt) || denies != (lacked >= test.denied) {
+					t.Errorf("%s after the first list that lacks it: made again %t, denied %t", lacked, makes, denies)
+				}
+			}
+		})
+	}
+}
+
+// A route that was made and is not listed yet shows the lag for all others.
+func TestARouteThatIsNotListedYetShowsTheLag(t *testing.T) {
+	r := remember([]member{node("a", "10.120.0.0/24"), node("b", "10.120.1.0/24")}, route("b", "10.120.1.0/24", "b"))
 	r.do(nil)
-	r.now = r.now.Add(maxFresh)
-	r.expect(t, again, nil)
+	r.expect(t, nil, nil)
+	r.routes = nil
+	for range 11 {
+		r.expect(t, nil, nil)
+		r.now = r.now.Add(DefaultPeriod)
+	}
+	r.now = r.now.Add(DefaultPeriod)
+	r.expect(t, []string{"create 10.120.0.0/24 by a", "create 10.120.1.0/24 by b"}, nil)
+}
+
+// A node that never had a route is told so at once; one whose destination is another's now, too.
+func TestWhatWasNeverThereIsDenied(t *testing.T) {
+	r := remember([]member{node("a", "10.120.0.0/24")})
+	if makes, denies := r.lists(false); !makes || !denies {
+		t.Errorf("a route that was never there: made %t, denied %t", makes, denies)
+	}
+	r.lists(true)
+	r.routes = []*cloudprovider.Route{blackhole("r", "10.120.0.0/24", "")}
+	r.expect(t, []string{"recreate r by a"}, nil)
+	if !r.deniable(desire(r.nodes, clusterCIDRs).wants[0].key(), r.now) {
+		t.Error("a route that drops packets is believed to be there")
+	}
 }
 
 func TestNothingIsMadeWhereARouteShouldBeGone(t *testing.T) {

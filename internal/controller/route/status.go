@@ -39,8 +39,6 @@ const (
 // conditionWriter writes the condition NetworkUnavailable of nodes, where it is not what it should be.
 type conditionWriter struct {
 	client client.Client
-	// longest bounds the pause after which a condition is written again that could not be.
-	longest time.Duration
 
 	mu sync.Mutex
 	// written is what was written to nodes whose copy in the cache may still be older.
@@ -62,8 +60,8 @@ type failedWrite struct {
 	notBefore time.Time
 }
 
-func newConditionWriter(client client.Client, longest time.Duration) *conditionWriter {
-	return &conditionWriter{client: client, longest: longest, written: map[types.UID]statement{}, failed: map[types.UID]failedWrite{}}
+func newConditionWriter(client client.Client) *conditionWriter {
+	return &conditionWriter{client: client, written: map[types.UID]statement{}, failed: map[types.UID]failedWrite{}}
 }
 
 // routedNode is a node of ours and whether all its routes are there.
@@ -111,7 +109,7 @@ func (c *conditionWriter) ended(n routedNode, err error) {
 		return
 	}
 	before := c.failed[n.node.UID].failures
-	c.failed[n.node.UID] = failedWrite{n.routed, before + 1, time.Now().Add(backoff(c.longest).After(before, err))}
+	c.failed[n.node.UID] = failedWrite{n.routed, before + 1, time.Now().Add(backoff().After(before, err))}
 }
 
 // rests reports whether the same could not be written a moment ago.

@@ -10,7 +10,7 @@ import (
 )
 
 func TestWhatMatters(t *testing.T) {
-	w := &watcher{scheduler: newScheduler(DefaultPeriod, DefaultMaxPeriod), rules: ownership.Rules{ProviderName: "sim", Schemes: []string{"sim"}}}
+	w := &watcher{scheduler: newScheduler(DefaultPeriod, 0), rules: ownership.Rules{ProviderName: "sim", Schemes: []string{"sim"}}}
 	tests := []struct {
 		name   string
 		change func(*corev1.Node)
@@ -40,27 +40,6 @@ func TestWhatMatters(t *testing.T) {
 				t.Errorf("the way back matters: %t, want %t", got, test.want)
 			}
 		})
-	}
-}
-
-// Nodes of somebody else who is slow to initialize them hold up no route of ours.
-func TestWhoJoins(t *testing.T) {
-	w := &watcher{rules: ownership.Rules{ProviderName: "sim"}}
-	waits := node("a").node
-	waits.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
-	foreign := waits.DeepCopy()
-	foreign.Annotations = map[string]string{ownership.AnnotationIgnore: "true"}
-	for name, test := range map[string]struct {
-		node *corev1.Node
-		want bool
-	}{
-		"waits":                         {waits, true},
-		"waits, and is somebody else's": {foreign, false},
-		"is initialized":                {node("a").node, false},
-	} {
-		if got := w.joins(test.node); got != test.want {
-			t.Errorf("a node that %s: %t, want %t", name, got, test.want)
-		}
 	}
 }
 
