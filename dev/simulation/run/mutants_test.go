@@ -311,7 +311,7 @@ func request(at time.Duration, requests func(sender)) managers.Wrapper {
 					panic(err)
 				}
 				answer, _ := io.ReadAll(response.Body)
-				if response.StatusCode >= http.StatusBadRequest {
+				if response.StatusCode >= http.StatusBadRequest && response.StatusCode != http.StatusNotFound {
 					panic(fmt.Sprintf("%s %s: %s", method, path, answer))
 				}
 				_ = response.Body.Close()

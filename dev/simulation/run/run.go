@@ -1,4 +1,23 @@
 // Package run simulates both managers on a draw, each in a bubble of its own, and judges Mooring by the reference.
+//
+// # Scenarios
+//
+// A scenario is a text file in the format of package draw. Comments that begin with "# kind: " name the kinds of failures that it shows: rule x
+// character x disturbance. A failure is known if a listed kind has its rule, and no character or disturbance that the failure lacks.
+//
+// testdata/corpus has scenarios that failed once. They run always, and break no rule but in a way that is known.
+//
+// testdata/known has a scenario for each kind of failure that is known today. One that passes five repetitions fails the test: remove it, or
+// move it to the corpus. The list only becomes shorter.
+//
+// To turn a failure into a scenario, shrink its seed and run the file:
+//
+//	bin/simulate --seed=53 --shrink=9 > scenario.txt
+//	bin/simulate scenario.txt
+//
+// # What counts
+//
+// A failure counts if two of five repetitions show it. One that does not is printed with its trace.
 package run
 
 import (

@@ -1,14 +1,14 @@
 package run_test
 
 import (
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/go-logr/logr"
 
 	"github.com/mooring-ccm/mooring/dev/must"
-	"github.com/mooring-ccm/mooring/dev/simulation/draw"
 	"github.com/mooring-ccm/mooring/dev/simulation/managers"
+	"github.com/mooring-ccm/mooring/dev/simulation/rules"
 	"github.com/mooring-ccm/mooring/dev/simulation/run"
 )
 
@@ -17,45 +17,85 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// seeds returns how many draws a test runs.
-func seeds(many uint64) uint64 {
-	if testing.Short() {
-		return many / 3
-	}
-	return many
-}
-
-// TestDraws runs draws and checks that both managers work in them. What Mooring breaks is printed and does not fail the test.
-func TestDraws(t *testing.T) {
-	for seed := uint64(1); seed <= seeds(12); seed++ {
-		outcome := must.Value(run.Draw(t, draw.New(seed)))(t)
-		if len(outcome.Reference.Calls) == 0 || len(outcome.Mooring.Calls) == 0 {
-			t.Errorf("seed %d: a manager has called nothing", seed)
-		}
-		for _, kind := range outcome.Kinds() {
-			state := "known"
-			if run.Known(kind) == "" {
-				state = "new"
+// TestCorpus runs the scenarios that failed once. What they break beside that is listed or fails.
+func TestCorpus(t *testing.T) {
+	for _, scenario := range must.Value(run.Corpus())(t) {
+		t.Run(scenario.File, func(t *testing.T) {
+			t.Parallel()
+			outcome := must.Value(run.Draw(t, scenario.Draw))(t)
+			outcome.Findings = slices.DeleteFunc(outcome.Findings, func(finding rules.Finding) bool {
+				return run.Known(finding.Kind()) != "" && !(run.Scenario{Kinds: scenario.Kinds}).Lists(finding.Kind())
+			})
+			if len(outcome.Findings) == 0 {
+				return
 			}
-			t.Logf("seed %d: %s kind: %s", seed, state, kind)
-		}
+			if confirmed := must.Value(run.Repeat(t, outcome))(t); len(confirmed) > 0 {
+				t.Errorf("breaks %q: %v", confirmed, outcome.Findings)
+			}
+		})
 	}
 }
 
-// TestShrink shrinks a draw in which a proxy answers one write with 404.
+// mostKnown is how many kinds of failures are listed. It only becomes smaller.
+const mostKnown = 18
+
+// TestKnown runs the scenarios of known failures. One that no longer fails is to be removed.
+func TestKnown(t *testing.T) {
+	known := must.Value(run.KnownScenarios())(t)
+	if len(known) != mostKnown {
+		t.Errorf("%d kinds are listed, and mostKnown is %d: a new kind is mended, not listed; if there are fewer, make it smaller", len(known), mostKnown)
+	}
+	for _, scenario := range known {
+		t.Run(scenario.File, func(t *testing.T) {
+			t.Parallel()
+			if len(scenario.Kinds) == 0 {
+				t.Fatal("names no kind")
+			}
+			if !must.Value(run.Shows(t, scenario))(t) {
+				t.Error("passes five times: remove me, or move me to the corpus")
+			}
+		})
+	}
+}
+
+// TestShrink shrinks a draw in which a mutant deletes a node, and runs the scenario that is left.
 func TestShrink(t *testing.T) {
-	const seed, rule = 53, "9"
-	text := must.Value(run.Shrink(t, draw.New(seed), rule))(t)
-	if !strings.Contains(text, "rule 9") || strings.Count(text, "\nnode ") > 2 {
+	const rule = "10"
+	i := slices.IndexFunc(mutants(), func(one mutant) bool { return slices.Contains(one.breaks, rule) })
+	program := managers.Mooring.Wrapped("mutant", mutants()[i].wrapper)
+	text := must.Value(run.Shrink(t, mutantDraw(1), program, rule))(t)
+	scenario := must.Value(run.ParseScenario("scenario", text))(t)
+	if len(scenario.Draw.Events) > 0 || len(scenario.Draw.Nodes) > 1 || !slices.Equal(scenario.Kinds, []string{"10 x plain x none"}) {
 		t.Errorf("not shrunk:\n%s", text)
 	}
+	if outcome := must.Value(run.Compare(t, scenario.Draw, program))(t); !slices.Contains(outcome.Rules(), rule) {
+		t.Errorf("the scenario breaks %v:\n%s", outcome.Rules(), text)
+	}
 }
 
-func TestKnown(t *testing.T) {
-	if about := run.Known("9 x plain x none"); about == "" {
-		t.Error("a listed kind is not known")
+// TestRepeat has a failure that no repetition shows not count.
+func TestRepeat(t *testing.T) {
+	outcome := run.Outcome{Draw: mutantDraw(1), Findings: []rules.Finding{{Rule: "99"}}}
+	if confirmed := must.Value(run.Repeat(t, outcome))(t); len(confirmed) > 0 {
+		t.Errorf("confirmed %v", confirmed)
 	}
-	if about := run.Known("99 x plain x none"); about != "" {
-		t.Errorf("a kind that is not listed is known: %s", about)
+}
+
+// TestLists has kinds that a scenario with one character and one disturbance lists.
+func TestLists(t *testing.T) {
+	for _, test := range []struct {
+		listed, kind string
+		want         bool
+	}{
+		{"9 x plain x none", "9 x denying+mutating x crash", true},
+		{"9 x denying x crash", "9 x denying+mutating x crash", true},
+		{"9 x denying x crash", "9 x mutating x crash", false},
+		{"9 x denying x crash", "9 x denying x silent", false},
+		{"9 x denying+mutating x none", "9 x denying x none", false},
+		{"9 x plain x none", "10 x plain x none", false},
+	} {
+		if got := (run.Scenario{Kinds: []string{test.listed}}).Lists(test.kind); got != test.want {
+			t.Errorf("%s lists %s: %t", test.listed, test.kind, got)
+		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-ccm/mooring/dev/simulation/double"
 )
 
-// Trace prints the draw, the findings, and what both managers did to each object, side by side.
-func (v Outcome) Trace(out io.Writer) {
+// Trace prints the draw, the findings, and what both managers did to each object, or to some of them, side by side.
+func (v Outcome) Trace(out io.Writer, only ...string) {
 	_, _ = fmt.Fprintf(out, "%s\n", v.Draw)
 	for _, finding := range v.Findings {
 		_, _ = fmt.Fprintf(out, "%s\n", finding)
@@ -24,6 +24,9 @@ func (v Outcome) Trace(out io.Writer) {
 	left, right := lines(v.Reference), lines(v.Mooring)
 	objects := slices.AppendSeq(slices.Collect(maps.Keys(left)), maps.Keys(right))
 	slices.Sort(objects)
+	if len(only) > 0 {
+		objects = slices.DeleteFunc(objects, func(object string) bool { return !slices.Contains(only, object) })
+	}
 	for _, object := range slices.Compact(objects) {
 		_, _ = fmt.Fprintf(out, "\n%-66s  %s\n", "reference: "+object, "mooring: "+object)
 		for i := range max(len(left[object]), len(right[object])) {

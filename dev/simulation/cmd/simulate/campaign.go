@@ -44,12 +44,15 @@ type campaign struct {
 	results map[uint64]result
 	// done are the draws that have been run as often as they shall.
 	done map[uint64]bool
-	// kinds are the kinds found, listed the sentences about known ones that were printed. unknown counts the kinds that are not listed, known the
+	// kinds are the kinds found, listed the files of known ones that were printed. unknown counts the kinds that are not listed, known the
 	// draws that broke listed kinds only.
 	kinds, listed  map[string]bool
 	unknown, known int
-	failed         []uint64
-	repeats        repeats
+	// rare counts the kinds that do not count. beside and never are what is reported apart.
+	rare, never int
+	beside      map[string]int
+	failed      []uint64
+	repeats     repeats
 	// processor is the time of cores that all runs took, memory the most that a process had.
 	runs      int
 	processor time.Duration
@@ -65,7 +68,7 @@ type repeats struct {
 func newCampaign(o options, out, messages io.Writer) *campaign {
 	return &campaign{
 		options: o, out: out, messages: messages, began: time.Now(), next: o.seed,
-		results: map[uint64]result{}, done: map[uint64]bool{}, kinds: map[string]bool{}, listed: map[string]bool{},
+		results: map[uint64]result{}, done: map[uint64]bool{}, kinds: map[string]bool{}, listed: map[string]bool{}, beside: map[string]int{},
 	}
 }
 
@@ -103,7 +106,8 @@ func (c *campaign) draw(ctx context.Context, seed uint64) error {
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var printed, said bytes.Buffer
-	command, err := worker(bounded, &printed, &said, "--seed="+strconv.FormatUint(seed, 10), "--draws=1")
+	command, err := worker(bounded, &printed, &said, "--seed="+strconv.FormatUint(seed, 10), "--draws=1",
+		"--repeat="+strconv.FormatBool(c.repeat), "--save="+c.save)
 	if err != nil {
 		return err
 	}
@@ -190,8 +194,17 @@ func (c *campaign) add(one result) {
 	if len(one.Kinds) > 0 && !again && !slices.ContainsFunc(one.Kinds, func(kind string) bool { return run.Known(kind) == "" }) {
 		c.known++
 	}
+	if one.Never && !again {
+		c.never++
+	}
+	for method, count := range one.Beside {
+		c.beside[method] += count
+	}
 	for _, kind := range one.Kinds {
-		if !c.kinds[kind] {
+		if trace, is := one.Rare[kind]; is {
+			c.rare++
+			_, _ = fmt.Fprintf(c.out, "\nfewer than two of five repetitions show this kind, which does not count: %s, seed %d\n%s", kind, one.Seed, trace)
+		} else if !c.kinds[kind] {
 			c.kinds[kind] = true
 			c.print(kind, one)
 		}
@@ -210,6 +223,7 @@ func (c *campaign) print(kind string, one result) {
 		return
 	default:
 		state, c.listed[about] = "known", true
+		about = ", see " + about
 	}
 	_, _ = fmt.Fprintf(c.out, "\n%s kind: %s, seed %d%s\n", state, kind, one.Seed, about)
 	for _, finding := range one.Findings[kind] {
@@ -223,6 +237,15 @@ func (c *campaign) report() {
 	defer c.mu.Unlock()
 	_, _ = fmt.Fprintf(c.out, "%d of %d draws from seed %d: %d kinds, %d of them new, %d draws failed: %v\n",
 		len(c.done), c.draws, c.seed, len(c.kinds), c.unknown, len(c.failed), c.failed)
+	if c.rare > 0 {
+		_, _ = fmt.Fprintf(c.out, "%d times a kind was shown by fewer than two of five repetitions\n", c.rare)
+	}
+	for _, method := range slices.Sorted(maps.Keys(c.beside)) {
+		_, _ = fmt.Fprintf(c.out, "apart: %d calls of %s entered beside an outstanding one\n", c.beside[method], method)
+	}
+	if c.never > 0 {
+		_, _ = fmt.Fprintf(c.out, "apart: in %d draws the reference does not reach the state that is asked for\n", c.never)
+	}
 	if c.runs > 0 {
 		const mebibyte = 1 << 20
 		_, _ = fmt.Fprintf(c.out, "%.2f s of a core for each draw, at most %d MiB in each of %d processes\n",

@@ -29,6 +29,8 @@ type options struct {
 	trace, repeat bool
 	worker        bool
 	shrink        string
+	// save is a folder for the scenarios of new kinds, file the scenario that is run instead of the draw of the seed.
+	save, file string
 }
 
 func parse(arguments []string, out io.Writer) (options, error) {
@@ -41,14 +43,18 @@ func parse(arguments []string, out io.Writer) (options, error) {
 	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long a draw may take before it is reported as failed")
 	set.BoolVar(&o.trace, "trace", false, "print what both managers did to each object in the draw of the seed, side by side")
 	set.StringVar(&o.shrink, "shrink", "", "print the smallest scenario below the draw of the seed that still breaks this rule, such as 5-second")
+	set.StringVar(&o.save, "save", "", "write the shrunk scenario of each new kind into this folder")
 	set.BoolVar(&o.repeat, "repeat", false, "run each draw in two processes, and report how many have the same outcome and the same traces of objects")
 	set.BoolVar(&o.worker, "worker", false, "run the draws in this process and print their results as JSON; a campaign starts itself so")
 	if err := set.Parse(arguments); err != nil {
 		return o, fmt.Errorf("arguments: %w", err)
 	}
+	o.file = set.Arg(0)
 	switch {
-	case set.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q", set.Arg(0))
+	case set.NArg() > 1:
+		return o, fmt.Errorf("unexpected argument %q", set.Arg(1))
+	case o.file != "" && (o.repeat || o.save != ""):
+		return o, fmt.Errorf("%q: a scenario is traced or shrunk, and no campaign", o.file)
 	case o.draws == 0:
 		return o, errors.New("--draws=0: at least one draw is needed")
 	case o.seed+o.draws < o.seed:
@@ -79,7 +85,7 @@ func simulate(arguments []string, out, messages io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if o.trace || o.shrink != "" {
+	if o.trace || o.shrink != "" || o.file != "" {
 		runtime.LockOSThread()
 		command, err := worker(ctx, out, messages, arguments...)
 		if err == nil {
@@ -101,19 +107,29 @@ func simulate(arguments []string, out, messages io.Writer) int {
 
 // single runs draws in this process.
 func single(t *testing.T, o options, out io.Writer) error {
-	switch {
-	case o.trace:
-		outcome, err := run.Draw(t, draw.New(o.seed))
-		if err == nil {
-			outcome.Trace(out)
-		}
-		return err
-	case o.shrink == "":
+	if !o.trace && o.shrink == "" && o.file == "" {
 		return work(t, o, out)
 	}
-	smallest, err := run.Shrink(t, draw.New(o.seed), o.shrink)
+	d := draw.New(o.seed)
+	if o.file != "" {
+		text, err := os.ReadFile(o.file)
+		if err != nil {
+			return fmt.Errorf("scenario: %w", err)
+		}
+		if d, err = draw.Parse(string(text)); err != nil {
+			return fmt.Errorf("scenario %s: %w", o.file, err)
+		}
+	}
+	if o.shrink != "" {
+		smallest, err := run.Shrink(t, d, managers.Mooring, o.shrink)
+		if err == nil {
+			_, err = fmt.Fprint(out, smallest)
+		}
+		return err
+	}
+	outcome, err := run.Draw(t, d)
 	if err == nil {
-		_, err = fmt.Fprintln(out, smallest)
+		outcome.Trace(out)
 	}
 	return err
 }

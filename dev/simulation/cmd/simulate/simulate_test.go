@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"regexp"
 	"strings"
@@ -26,7 +27,8 @@ func TestArguments(t *testing.T) {
 		{"--processes=0", "--processes=0"},
 		{"--timeout=0s", "--timeout=0s"},
 		{"--colour", "-colour"},
-		{"once", `"once"`},
+		{"once more", `"more"`},
+		{"--repeat once", `"once"`},
 		{"--trace --shrink=9", "--trace and --shrink"},
 		{"--repeat --trace", "--repeat"},
 	} {
@@ -58,4 +60,21 @@ func TestFailedDraws(t *testing.T) {
 	if code != 1 || strings.Count(report, "no result after 1ms") != 3 || !strings.Contains(report, "3 draws failed: [") || strings.Contains(report, "go on with") {
 		t.Errorf("exit code %d: %s%s", code, report, messages.String())
 	}
+}
+
+// drawsVariable is the environment variable for the number of draws.
+const drawsVariable = "MOORING_SIMULATION_DRAWS"
+
+// TestDraws runs a campaign. A draw that breaks a rule in a way that is not listed fails.
+func TestDraws(t *testing.T) {
+	draws := "300"
+	if testing.Short() {
+		draws = "40"
+	}
+	draws = cmp.Or(os.Getenv(drawsVariable), draws)
+	var out, messages bytes.Buffer
+	if code := simulate([]string{"--draws=" + draws}, &out, &messages); code != 0 {
+		t.Errorf("code %d: %s", code, messages.String())
+	}
+	t.Log(out.String())
 }
